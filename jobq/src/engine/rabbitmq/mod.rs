@@ -1,0 +1,1 @@
+//! The engine for `amqp://` and `amqps://` URLs: `RabbitMQ`, through `lapin`.

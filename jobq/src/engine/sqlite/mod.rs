@@ -1,0 +1,1 @@
+//! The engine for `sqlite:` URLs: one file, through `rusqlite`.

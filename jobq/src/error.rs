@@ -1,0 +1,187 @@
+use std::error::Error as StdError;
+use std::fmt;
+
+/// A result with jobq's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong in a call of jobq.
+///
+/// It is one opaque type, so that causes can be told more exactly in later versions
+/// without breaking programs. What a program may want to act on is answered by
+/// [`kind`](Self::kind) and the questions below; the message is for people. It never
+/// contains a password.
+///
+/// ```
+/// # async fn example(client: jobq::Client) {
+/// match client.failed("no such queue").list(10).await {
+///     Err(error) if error.is_invalid() => println!("not a queue's name: {error}"),
+///     Err(error) if error.is_connection() => println!("try again later: {error}"),
+///     Err(error) => println!("{error}"),
+///     Ok(jobs) => println!("{} failed jobs", jobs.len()),
+/// }
+/// # }
+/// ```
+pub struct Error(Box<Inner>);
+
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    maybe_enqueued: bool,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// The kinds of [`Error`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The caller asked for something that cannot be: a bad name, URL or payload, two
+    /// jobs of one name, a missing state.
+    Invalid,
+    /// The engine cannot do what was asked, such as an initial delay on RabbitMQ.
+    Unsupported,
+    /// The broker cannot be reached, or the connection was lost.
+    Connection,
+    /// The broker or the file refused: no permission, no space, a broken file.
+    Refused,
+    /// A queue or exchange exists with other properties than jobq's.
+    Conflict,
+    /// The engine did not answer in time.
+    Timeout,
+    /// There is no such failed job or queue.
+    NotFound,
+    /// The delivery is no longer this worker's: its connection or its lease has ended,
+    /// and the job is delivered again.
+    Stale,
+    /// The client or the pool was shut down.
+    Closed,
+}
+
+impl Error {
+    /// An error of this kind. The message names the thing, what was expected, what was
+    /// found, and what to do next.
+    #[cold]
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self(Box::new(Inner { kind, message, maybe_enqueued: false, source: None }))
+    }
+
+    #[cold]
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    /// Adds the cause.
+    #[must_use]
+    pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Says that the job may have been enqueued all the same.
+    #[must_use]
+    pub fn but_maybe_enqueued(mut self) -> Self {
+        self.0.maybe_enqueued = true;
+        self
+    }
+
+    /// The kind of the error.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The caller asked for something that cannot be; asking again does not help.
+    #[must_use]
+    pub fn is_invalid(&self) -> bool {
+        self.kind() == ErrorKind::Invalid
+    }
+
+    /// The engine cannot do what was asked.
+    #[must_use]
+    pub fn is_unsupported(&self) -> bool {
+        self.kind() == ErrorKind::Unsupported
+    }
+
+    /// The broker cannot be reached or the connection was lost; asking again may help.
+    #[must_use]
+    pub fn is_connection(&self) -> bool {
+        self.kind() == ErrorKind::Connection
+    }
+
+    /// The engine did not answer in time; asking again may help.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        self.kind() == ErrorKind::Timeout
+    }
+
+    /// A queue or exchange exists with other properties than jobq's.
+    #[must_use]
+    pub fn is_conflict(&self) -> bool {
+        self.kind() == ErrorKind::Conflict
+    }
+
+    /// There is no such failed job or queue.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        self.kind() == ErrorKind::NotFound
+    }
+
+    /// The delivery is no longer this worker's to settle.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.kind() == ErrorKind::Stale
+    }
+
+    /// Whether a job whose `enqueue` gave this error may be in the queue all the same:
+    /// the connection was lost, or the time ran out, after it was sent and before the
+    /// answer came. Enqueueing it again may then give two jobs. If `false`, the job is
+    /// certainly not in the queue.
+    #[must_use]
+    pub fn maybe_enqueued(&self) -> bool {
+        self.0.maybe_enqueued
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    /// The kind, the message and all causes: what a `main` that returns the error prints.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.0.kind, self.0.message)?;
+        let mut link = self.source();
+        while let Some(cause) = link {
+            write!(f, "\n  because: {cause}")?;
+            link = cause.source();
+        }
+        Ok(())
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_main_that_returns_it_prints_the_whole_story() {
+        let error = Error::new(ErrorKind::Connection, "cannot reach the broker at localhost:1")
+            .because(std::io::Error::other("connection refused"))
+            .but_maybe_enqueued();
+        assert_eq!(error.to_string(), "cannot reach the broker at localhost:1");
+        assert_eq!(
+            format!("{error:?}"),
+            "Connection: cannot reach the broker at localhost:1\n  because: connection refused"
+        );
+        assert!(error.is_connection() && error.maybe_enqueued() && !error.is_invalid());
+    }
+}

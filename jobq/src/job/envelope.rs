@@ -1,0 +1,35 @@
+use std::borrow::Cow;
+use std::time::{Duration, SystemTime};
+
+use super::JobId;
+
+/// A job on its way: what a client hands to an engine and an engine to a worker.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Envelope {
+    /// The job's id. Engines make one for a message that has none.
+    pub id: JobId,
+    /// The queue, as the user named it.
+    pub queue: Cow<'static, str>,
+    /// The job's name. `None` on a message of a foreign client means the only job of
+    /// the queue.
+    pub name: Option<Cow<'static, str>>,
+    /// The payload: JSON, of at most [`MAX_PAYLOAD`] bytes when jobq sends it.
+    pub payload: Vec<u8>,
+    /// When the job was enqueued, by the clock of the client that did. Engines keep at
+    /// least whole seconds of it.
+    pub enqueued_at: SystemTime,
+    /// How long it waits before its first attempt; zero on a job that was delivered.
+    pub delay: Duration,
+    /// How long it waits before its next attempt if the coming one fails and the
+    /// worker agrees: a hint that lets an engine prepare the retry.
+    pub retry_wait: Option<Duration>,
+    /// When it is too late to start an attempt. Engines keep whole milliseconds of it.
+    pub expires_at: Option<SystemTime>,
+    /// The topic of the event that the job was made from, if it was.
+    pub topic: Option<String>,
+}
+
+/// The largest payload that jobq sends: 16 MiB, the message size that RabbitMQ 4
+/// accepts by default (`max_message_size`). The embedded engine keeps to it too, so
+/// that a program that works on a file works on a broker.
+pub const MAX_PAYLOAD: usize = 16 * 1024 * 1024;

@@ -1,0 +1,162 @@
+use std::fmt;
+use std::time::SystemTime;
+
+use super::{Envelope, JobId};
+
+/// Why a job was moved to the failed jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailedReason {
+    /// Its last attempt failed too.
+    Exhausted,
+    /// An attempt ended with [`abort`](crate::abort).
+    Aborted,
+    /// Its time ran out before an attempt could start.
+    Expired,
+    /// No worker that took it knew a job of its name.
+    UnknownJob,
+    /// Its payload cannot be read as the payload of its job.
+    UnreadablePayload,
+    /// It took down the workers that ran it.
+    Poison,
+    /// The queue that it was sent to does not exist.
+    Unroutable,
+}
+
+impl FailedReason {
+    const ALL: [Self; 7] = [
+        Self::Exhausted,
+        Self::Aborted,
+        Self::Expired,
+        Self::UnknownJob,
+        Self::UnreadablePayload,
+        Self::Poison,
+        Self::Unroutable,
+    ];
+
+    /// How the reason is written on the wire and in the file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Exhausted => "exhausted",
+            Self::Aborted => "aborted",
+            Self::Expired => "expired",
+            Self::UnknownJob => "unknown-job",
+            Self::UnreadablePayload => "unreadable-payload",
+            Self::Poison => "poison",
+            Self::Unroutable => "unroutable",
+        }
+    }
+
+    /// The reason that is written like this, if there is one.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+    }
+}
+
+impl fmt::Display for FailedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A job that failed for good. [`Client::failed`](crate::Client::failed) finds it.
+#[derive(Debug, Clone)]
+pub struct FailedJob {
+    envelope: Envelope,
+    attempts: u32,
+    reason: FailedReason,
+    error: String,
+    failed_at: SystemTime,
+}
+
+impl FailedJob {
+    /// A failed job as an engine found it: its envelope, the attempts that it used
+    /// up, and why and when it failed.
+    #[must_use]
+    pub fn new(
+        envelope: Envelope,
+        attempts: u32,
+        reason: FailedReason,
+        error: String,
+        failed_at: SystemTime,
+    ) -> Self {
+        Self { envelope, attempts, reason, error, failed_at }
+    }
+
+    /// The job's id.
+    #[must_use]
+    pub fn id(&self) -> JobId {
+        self.envelope.id
+    }
+
+    /// The job's name; empty where the message stated none.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.envelope.name.as_deref().unwrap_or_default()
+    }
+
+    /// The queue that the job was in.
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        &self.envelope.queue
+    }
+
+    /// The payload. One that is no JSON is given as a string, with what is no UTF-8
+    /// replaced; [`payload_bytes`](Self::payload_bytes) has it unchanged.
+    #[must_use]
+    pub fn payload(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.envelope.payload)
+            .unwrap_or_else(|_| String::from_utf8_lossy(&self.envelope.payload).into())
+    }
+
+    /// The payload as it was sent.
+    #[must_use]
+    pub fn payload_bytes(&self) -> &[u8] {
+        &self.envelope.payload
+    }
+
+    /// How many attempts were made.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// The error of the last attempt, or what was found wrong with the job.
+    #[must_use]
+    pub fn error(&self) -> &str {
+        &self.error
+    }
+
+    /// Why it is among the failed jobs.
+    #[must_use]
+    pub fn reason(&self) -> FailedReason {
+        self.reason
+    }
+
+    /// When it was moved to the failed jobs, by the clock of the worker that did.
+    #[must_use]
+    pub fn failed_at(&self) -> SystemTime {
+        self.failed_at
+    }
+
+    /// When it was enqueued first, by the clock of the client that did.
+    #[must_use]
+    pub fn enqueued_at(&self) -> SystemTime {
+        self.envelope.enqueued_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_is_read_as_it_is_written() {
+        for reason in FailedReason::ALL {
+            assert_eq!(FailedReason::parse(reason.as_str()), Some(reason));
+        }
+        assert_eq!(FailedReason::parse("tired"), None);
+    }
+}

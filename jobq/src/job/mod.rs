@@ -1,0 +1,57 @@
+//! The model: what a job is, how it travels and how its attempts end.
+
+mod envelope;
+mod failed;
+mod id;
+pub(crate) mod name;
+mod options;
+mod outcome;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+pub use envelope::{Envelope, MAX_PAYLOAD};
+pub use failed::{FailedJob, FailedReason};
+pub use id::JobId;
+pub use options::{Delay, Exponential, JobOptions};
+pub use outcome::{BoxError, Control, Ending, JobResult, Outcome, abort, retry_in, snooze};
+
+/// A type whose values can be enqueued: the payload of a job.
+///
+/// `#[job]` on a function makes one, `#[derive(Job)]` makes one of your own struct.
+/// Written by hand it is:
+///
+/// ```
+/// use jobq::{Job, JobOptions};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Resize {
+///     image: u64,
+/// }
+///
+/// impl Job for Resize {
+///     const NAME: &'static str = "images.resize";
+///     const OPTIONS: JobOptions = JobOptions::new().queue("images").retries(5);
+/// }
+/// assert_eq!(jobq::queue_of::<Resize>(), "images");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no job",
+    label = "not a job",
+    note = "put `#[job]` on the function that does the work and use the type that it makes \
+            (`send_welcome` makes `SendWelcome`), or put `#[derive(Job)]` on the payload's struct"
+)]
+pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The job's name on the wire. It must stay the same for as long as jobs of this
+    /// type may be waiting: `[A-Za-z0-9_.-]{1,120}`, no word between dots empty.
+    const NAME: &'static str;
+    /// The job's policy. Defaults to [`JobOptions::new`].
+    const OPTIONS: JobOptions = JobOptions::new();
+}
+
+/// The queue of a job: the one that its options name, else its name.
+#[must_use]
+pub fn queue_of<J: Job>() -> &'static str {
+    J::OPTIONS.queue.unwrap_or(J::NAME)
+}

@@ -1,0 +1,201 @@
+use std::time::Duration;
+
+/// A job's policy: what the keys of `#[job(...)]` set.
+///
+/// The macros write it. Building it by hand is for those who implement
+/// [`Job`](crate::Job) by hand.
+///
+/// ```
+/// use jobq::{Delay, JobOptions};
+/// use std::time::Duration;
+///
+/// const OPTIONS: JobOptions = JobOptions::new()
+///     .retries(5)
+///     .delay(Delay::exponential(Duration::from_secs(10)))
+///     .timeout(Duration::from_secs(120));
+/// assert_eq!(OPTIONS.max_attempts(), 6);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct JobOptions {
+    pub(crate) queue: Option<&'static str>,
+    pub(crate) retries: Option<u32>,
+    pub(crate) delay: Delay,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) concurrency: Option<u16>,
+    pub(crate) expires: Option<Duration>,
+}
+
+/// The retries of a job that states none.
+const DEFAULT_RETRIES: u32 = 3;
+/// The delay of a job that states none.
+const DEFAULT_DELAY: Duration = Duration::from_secs(30);
+/// The longest wait of an exponential delay that states none.
+const DEFAULT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+impl JobOptions {
+    /// The defaults: the job's own queue, 3 retries 30 seconds apart, no timeout, the
+    /// pool's concurrency, no expiry.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            queue: None,
+            retries: None,
+            delay: Delay::constant(DEFAULT_DELAY),
+            timeout: None,
+            concurrency: None,
+            expires: None,
+        }
+    }
+
+    /// The queue. Defaults to the job's name.
+    #[must_use]
+    pub const fn queue(mut self, queue: &'static str) -> Self {
+        self.queue = Some(queue);
+        self
+    }
+
+    /// Further attempts after the first; 0 means that the first is the only one.
+    /// Defaults to the length of a [`Delay::list`], else to 3.
+    #[must_use]
+    pub const fn retries(mut self, retries: u32) -> Self {
+        self.retries = Some(retries);
+        self
+    }
+
+    /// The wait before each retry. Defaults to 30 seconds.
+    #[must_use]
+    pub const fn delay(mut self, delay: Delay) -> Self {
+        self.delay = delay;
+        self
+    }
+
+    /// How long an attempt may take before it has failed. Defaults to no limit.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// Attempts of the job's queue at once in one pool. Defaults to the pool's.
+    #[must_use]
+    pub const fn concurrency(mut self, concurrency: u16) -> Self {
+        self.concurrency = Some(concurrency);
+        self
+    }
+
+    /// How long after it is enqueued, plus its initial delay, an attempt may still
+    /// start. Defaults to no limit.
+    #[must_use]
+    pub const fn expires(mut self, expires: Duration) -> Self {
+        self.expires = Some(expires);
+        self
+    }
+
+    /// The first attempt and all retries.
+    #[must_use]
+    pub const fn max_attempts(&self) -> u32 {
+        let retries = match (self.retries, self.delay) {
+            (Some(retries), _) => retries,
+            (None, Delay::List(waits)) if waits.len() < u32::MAX as usize => {
+                #[allow(clippy::cast_possible_truncation)] // just compared
+                let retries = waits.len() as u32;
+                retries
+            }
+            (None, _) => DEFAULT_RETRIES,
+        };
+        retries.saturating_add(1)
+    }
+}
+
+impl Default for JobOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The waits before a job's retries.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Delay {
+    /// The same wait before each retry.
+    Constant(Duration),
+    /// The wait before retry 1, 2, 3; the last one repeats. An empty list is no wait.
+    List(&'static [Duration]),
+    /// A wait that grows from retry to retry.
+    Exponential(Exponential),
+}
+
+impl Delay {
+    /// The same wait before each retry.
+    #[must_use]
+    pub const fn constant(wait: Duration) -> Self {
+        Self::Constant(wait)
+    }
+
+    /// The wait before retry 1, 2, 3; the last one repeats.
+    #[must_use]
+    pub const fn list(waits: &'static [Duration]) -> Self {
+        Self::List(waits)
+    }
+
+    /// Waits that double from `first` up to a day, without jitter. For other numbers
+    /// build an [`Exponential`].
+    #[must_use]
+    pub const fn exponential(first: Duration) -> Self {
+        Self::Exponential(Exponential::new(first))
+    }
+}
+
+/// A wait that grows from retry to retry: `first`, `first * factor`, and so on up to
+/// `max`.
+///
+/// ```
+/// use jobq::{Delay, Exponential};
+/// use std::time::Duration;
+///
+/// let growing = Exponential::new(Duration::from_secs(10))
+///     .max(Duration::from_secs(3_600))
+///     .factor(3.0)
+///     .jitter(0.1);
+/// let delay = Delay::Exponential(growing);
+/// # let _ = delay;
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Exponential {
+    pub(crate) first: Duration,
+    pub(crate) max: Duration,
+    pub(crate) factor: f64,
+    pub(crate) jitter: f64,
+}
+
+impl Exponential {
+    /// Waits that double from `first` up to a day, without jitter.
+    #[must_use]
+    pub const fn new(first: Duration) -> Self {
+        Self { first, max: DEFAULT_MAX, factor: 2.0, jitter: 0.0 }
+    }
+
+    /// The longest wait. Defaults to a day.
+    #[must_use]
+    pub const fn max(mut self, max: Duration) -> Self {
+        self.max = max;
+        self
+    }
+
+    /// How many times longer each wait is than the one before; below 1 counts as 1.
+    /// Defaults to 2.
+    #[must_use]
+    pub const fn factor(mut self, factor: f64) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// The share, from 0 to 1, by which a wait may be shortened at random, so that jobs
+    /// that failed together do not come back together. Jitter never lengthens a wait,
+    /// so `max` holds. Defaults to 0.
+    #[must_use]
+    pub const fn jitter(mut self, jitter: f64) -> Self {
+        self.jitter = jitter;
+        self
+    }
+}

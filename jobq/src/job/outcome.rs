@@ -1,0 +1,294 @@
+//! How an attempt ends, and how a job function says so.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::time::Duration;
+
+/// Any error, boxed.
+pub type BoxError = Box<dyn StdError + Send + Sync>;
+
+/// How far down a chain of sources the marker of a [`Control`] is looked for. Real
+/// chains have a handful of links; a chain may also be endless.
+const MAX_CHAIN: usize = 64;
+
+/// How an attempt ended, without the error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// The function returned `Ok`.
+    Completed,
+    /// It returned an error, panicked or took too long.
+    Failed,
+    /// It asked for its next attempt after this wait.
+    RetryIn(Duration),
+    /// It asked to run again after this wait without using up an attempt.
+    Snoozed(Duration),
+    /// It asked to fail at once.
+    Aborted,
+}
+
+/// How an attempt ended, with the error's text where there is one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    pub(crate) ending: Ending,
+    pub(crate) error: String,
+}
+
+impl Outcome {
+    /// The job is done.
+    pub(crate) fn completed() -> Self {
+        Self { ending: Ending::Completed, error: String::new() }
+    }
+
+    /// The attempt failed for a reason that jobq found: a panic, a timeout.
+    pub(crate) fn failed(error: impl Into<String>) -> Self {
+        Self { ending: Ending::Failed, error: error.into() }
+    }
+
+    /// What a job function's error means.
+    pub(crate) fn of_error(error: &(dyn StdError + 'static)) -> Self {
+        let mut ending = Ending::Failed;
+        let mut text = error.to_string();
+        let mut link = error.source();
+        for _ in 0..MAX_CHAIN {
+            let Some(source) = link else { break };
+            if let Some(Marker { ending: asked, cause }) = source.downcast_ref() {
+                ending = *asked;
+                link = cause.as_deref().and_then(StdError::source);
+                continue;
+            }
+            // A transparent wrapper has the same text as what it wraps.
+            let cause = source.to_string();
+            if !text.ends_with(&cause) {
+                text = format!("{text}: {cause}");
+            }
+            link = source.source();
+        }
+        Self { ending, error: text }
+    }
+}
+
+/// What a job function may return: any `Result` whose error converts into a boxed
+/// error, such as `std::io::Result<()>`, `anyhow::Result<()>`,
+/// `Result<(), Box<dyn Error + Send + Sync>>` or one with an enum of your own.
+///
+/// Only `Result` implements it.
+#[diagnostic::on_unimplemented(
+    message = "a job function must return a `Result`, found `{Self}`",
+    label = "this is no `Result` that a job can end with",
+    note = "write for example `-> Result<(), jobq::BoxError>`; the error must be `Send + Sync` \
+            and convert into `Box<dyn std::error::Error + Send + Sync>`"
+)]
+pub trait JobResult: sealed::Sealed {
+    /// What the value says about the attempt.
+    #[doc(hidden)]
+    fn into_outcome(self) -> Outcome;
+}
+
+impl<T, E: Into<BoxError>> JobResult for Result<T, E> {
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Ok(_) => Outcome::completed(),
+            Err(error) => Outcome::of_error(&*error.into()),
+        }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T, E: Into<super::BoxError>> Sealed for Result<T, E> {}
+}
+
+/// An error by which a job function says what comes next instead of a plain retry.
+/// Made by [`abort`], [`retry_in`] and [`snooze`].
+///
+/// It keeps its meaning through `?`, inside an enum of your own (as a source, with
+/// `#[from]` or transparent), with context added by `anyhow`, and in a
+/// `Box<dyn Error + Send + Sync>`.
+#[derive(Debug)]
+pub struct Control {
+    marker: Marker,
+}
+
+/// The part of a [`Control`] that says what it means. It is the *source* of what the
+/// user handles, since transparent enums and `anyhow`'s box hide the outermost type
+/// but pass its source on.
+#[derive(Debug)]
+struct Marker {
+    ending: Ending,
+    cause: Option<BoxError>,
+}
+
+impl Control {
+    fn new(ending: Ending, cause: Option<BoxError>) -> Self {
+        Self { marker: Marker { ending, cause } }
+    }
+}
+
+impl fmt::Display for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.marker.fmt(f)
+    }
+}
+
+impl StdError for Control {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&self.marker)
+    }
+}
+
+impl fmt::Display for Marker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.cause, self.ending) {
+            (Some(cause), _) => cause.fmt(f),
+            (None, Ending::Snoozed(wait)) => write!(f, "snoozed for {wait:?}"),
+            (None, ending) => write!(f, "{ending:?}"),
+        }
+    }
+}
+
+impl StdError for Marker {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.cause.as_deref().and_then(StdError::source)
+    }
+}
+
+/// Ends the attempt and the job: it goes to the failed jobs as
+/// [`Aborted`](crate::FailedReason::Aborted), whatever attempts are left.
+///
+/// ```
+/// # #[derive(Debug)] struct Account { closed: bool }
+/// fn charge(account: &Account) -> Result<(), jobq::BoxError> {
+///     if account.closed {
+///         return Err(jobq::abort("the account is closed").into());
+///     }
+///     Ok(())
+/// }
+/// assert!(charge(&Account { closed: true }).is_err());
+/// ```
+#[must_use = "return it as the error of the job function"]
+pub fn abort(error: impl Into<BoxError>) -> Control {
+    Control::new(Ending::Aborted, Some(error.into()))
+}
+
+/// Ends the attempt as failed and sets the wait before the next one, in place of the
+/// job's `delay`. If no attempt is left, the job has failed.
+///
+/// ```
+/// # use std::time::Duration;
+/// fn call(busy_for: Option<Duration>) -> Result<(), jobq::BoxError> {
+///     if let Some(wait) = busy_for {
+///         Err(jobq::retry_in(wait, "the service asked us to come back later"))?;
+///     }
+///     Ok(())
+/// }
+/// assert!(call(Some(Duration::from_secs(90))).is_err());
+/// ```
+#[must_use = "return it as the error of the job function"]
+pub fn retry_in(wait: Duration, error: impl Into<BoxError>) -> Control {
+    Control::new(Ending::RetryIn(wait), Some(error.into()))
+}
+
+/// Ends the attempt and runs the job again after `wait` without using up an attempt:
+/// nothing went wrong, it is only too early.
+///
+/// ```
+/// # use std::time::Duration;
+/// fn publish(ready: bool) -> Result<(), jobq::BoxError> {
+///     if !ready {
+///         Err(jobq::snooze(Duration::from_secs(60)))?;
+///     }
+///     Ok(())
+/// }
+/// assert!(publish(false).is_err());
+/// ```
+#[must_use = "return it as the error of the job function"]
+pub fn snooze(wait: Duration) -> Control {
+    Control::new(Ending::Snoozed(wait), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAIT: Duration = Duration::from_secs(7);
+
+    #[derive(Debug, thiserror::Error)]
+    enum Wrapped {
+        #[error(transparent)]
+        Transparent(#[from] Control),
+        #[error("it went wrong")]
+        Source(#[source] Control),
+        #[error("two deep")]
+        Deep(#[source] Box<Wrapped>),
+    }
+
+    fn outcome<E: Into<BoxError>>(error: E) -> Outcome {
+        Err::<(), E>(error).into_outcome()
+    }
+
+    /// Every way in which a user may return a control.
+    fn wrappings(make: impl Fn() -> Control) -> Vec<(&'static str, Outcome)> {
+        use anyhow::Context as _;
+        let through_question_mark = || -> Result<(), BoxError> { Err(make())? };
+        let through_from = || -> Result<(), Wrapped> { Err(make())? };
+        let through_anyhow = || -> anyhow::Result<()> { Err(make())? };
+        vec![
+            ("bare", outcome(make())),
+            ("boxed", through_question_mark().into_outcome()),
+            ("transparent enum", through_from().into_outcome()),
+            ("source of an enum", outcome(Wrapped::Source(make()))),
+            ("two enums deep", outcome(Wrapped::Deep(Box::new(Wrapped::Source(make()))))),
+            ("anyhow", through_anyhow().into_outcome()),
+            ("anyhow with context", through_anyhow().context("while a").context("b").into_outcome()),
+            ("enum in anyhow", through_from().context("while a").into_outcome()),
+            ("boxed twice", outcome::<BoxError>(Box::new(Wrapped::from(make())))),
+        ]
+    }
+
+    #[test]
+    fn a_control_keeps_its_meaning_however_it_is_wrapped() {
+        for (how, outcome) in wrappings(|| abort("no such user")) {
+            assert_eq!(outcome.ending, Ending::Aborted, "{how}");
+            assert!(outcome.error.contains("no such user"), "{how}: {}", outcome.error);
+        }
+        for (how, outcome) in wrappings(|| retry_in(WAIT, "busy")) {
+            assert_eq!(outcome.ending, Ending::RetryIn(WAIT), "{how}");
+        }
+        for (how, outcome) in wrappings(|| snooze(WAIT)) {
+            assert_eq!(outcome.ending, Ending::Snoozed(WAIT), "{how}");
+        }
+    }
+
+    #[test]
+    fn any_other_error_is_a_failure_with_its_causes() {
+        let io = || std::io::Error::other("disk on fire");
+        assert_eq!(outcome(io()).ending, Ending::Failed);
+        assert_eq!(outcome("a plain text").error, "a plain text");
+        let chained = anyhow::Error::from(io()).context("reading the letter").context("sending");
+        assert_eq!(outcome(chained).error, "sending: reading the letter: disk on fire");
+    }
+
+    #[test]
+    fn the_cause_of_an_abort_is_told_once_and_with_its_own_causes() {
+        let cause = anyhow::Error::msg("deep").context("outer");
+        assert_eq!(outcome(abort(cause)).error, "outer: deep");
+        assert_eq!(outcome(abort("closed")).error, "closed");
+    }
+
+    #[test]
+    fn an_endless_chain_ends() {
+        #[derive(Debug)]
+        struct Endless;
+        impl fmt::Display for Endless {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("again")
+            }
+        }
+        impl StdError for Endless {
+            fn source(&self) -> Option<&(dyn StdError + 'static)> {
+                Some(self)
+            }
+        }
+        assert_eq!(outcome(Endless).error, "again");
+    }
+}

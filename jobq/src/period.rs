@@ -1,0 +1,202 @@
+//! The text form of a duration: `"250ms"`, `"30s"`, `"10m"`, `"1h 30m"`, `"2d"`.
+//!
+//! This file is compiled into both crates: the macros use it to check the
+//! durations of attributes, and the runtime to name the tiers of a queue. So the
+//! two cannot disagree about what a duration is.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The longest period that can be written: 3,650 days.
+pub const MAX: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
+
+/// The units, longest first, each with its length in milliseconds.
+const UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+
+/// Reads a period: one or more of `<number><unit>`, longest unit first, each unit
+/// at most once, with or without spaces between them. The units are `d` (days),
+/// `h`, `m` (minutes), `s` and `ms`.
+///
+/// # Errors
+///
+/// Text of any other form, and a period longer than [`MAX`].
+///
+/// ```
+/// use jobq::period;
+/// use std::time::Duration;
+///
+/// assert_eq!(period::parse("1h 30m")?, Duration::from_secs(5_400));
+/// assert_eq!(period::parse("250ms")?, Duration::from_millis(250));
+/// assert_eq!(
+///     period::parse("30").unwrap_err().to_string(),
+///     "`30` is no duration: `30` has no unit; write for example \"30s\" (units: d, h, m, s, ms)",
+/// );
+/// # Ok::<(), jobq::period::PeriodError>(())
+/// ```
+pub fn parse(text: &str) -> Result<Duration, PeriodError> {
+    let fail = |problem: Problem| PeriodError { text: text.to_owned(), problem };
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(fail(Problem::Empty));
+    }
+    let mut total: u64 = 0;
+    let mut units = UNITS.iter();
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        if number.is_empty() {
+            return Err(fail(Problem::NoNumber(rest.to_owned())));
+        }
+        if unit.is_empty() {
+            return Err(fail(Problem::NoUnit(number.to_owned())));
+        }
+        if !UNITS.iter().any(|(known, _)| *known == unit) {
+            return Err(fail(Problem::UnknownUnit(unit.to_owned())));
+        }
+        // The iterator only moves on, so a unit that comes again or too late is not found.
+        let Some((_, length)) = units.find(|(known, _)| *known == unit) else {
+            return Err(fail(Problem::Order(unit.to_owned())));
+        };
+        total = number
+            .parse::<u64>()
+            .ok()
+            .and_then(|number| number.checked_mul(*length))
+            .and_then(|part| total.checked_add(part))
+            .filter(|total| Duration::from_millis(*total) <= MAX)
+            .ok_or_else(|| fail(Problem::TooLong))?;
+        rest = tail.trim_start();
+    }
+    Ok(Duration::from_millis(total))
+}
+
+/// Writes a period in the shortest form that [`parse`] reads back, without
+/// spaces. Fractions of a millisecond are rounded up.
+///
+/// ```
+/// use jobq::period;
+/// use std::time::Duration;
+///
+/// assert_eq!(period::format(Duration::from_secs(90)), "1m30s");
+/// assert_eq!(period::format(Duration::ZERO), "0s");
+/// ```
+#[must_use]
+pub fn format(period: Duration) -> String {
+    let mut left = millis(period);
+    if left == 0 {
+        return "0s".to_owned();
+    }
+    let mut text = String::new();
+    for (unit, length) in UNITS {
+        if left >= length {
+            text.push_str(&(left / length).to_string());
+            text.push_str(unit);
+            left %= length;
+        }
+    }
+    text
+}
+
+/// A period in whole milliseconds, rounded up, so that a wait never ends early.
+pub(crate) fn millis(period: Duration) -> u64 {
+    u64::try_from(period.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// Why a text is no period. Its message says what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeriodError {
+    text: String,
+    problem: Problem,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Problem {
+    Empty,
+    NoNumber(String),
+    NoUnit(String),
+    UnknownUnit(String),
+    Order(String),
+    TooLong,
+}
+
+impl fmt::Display for PeriodError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no duration: ", self.text)?;
+        match &self.problem {
+            Problem::Empty => f.write_str("it is empty; write for example \"30s\""),
+            Problem::NoNumber(rest) => {
+                write!(f, "expected a whole number before `{rest}`; write for example \"1h 30m\"")
+            }
+            Problem::NoUnit(number) => {
+                write!(f, "`{number}` has no unit; write for example \"{number}s\"")
+            }
+            Problem::UnknownUnit(unit) => write!(f, "there is no unit `{unit}`"),
+            Problem::Order(unit) => {
+                write!(f, "`{unit}` comes twice or after a shorter unit; write the longest first")
+            }
+            Problem::TooLong => write!(f, "it is longer than {}", format(MAX)),
+        }?;
+        f.write_str(" (units: d, h, m, s, ms)")
+    }
+}
+
+impl std::error::Error for PeriodError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_every_unit_and_their_sums() {
+        let table = [
+            ("250ms", 250),
+            ("30s", 30_000),
+            ("10m", 600_000),
+            ("1h 30m", 5_400_000),
+            ("1h30m", 5_400_000),
+            ("2d", 172_800_000),
+            (" 1d  1ms ", 86_400_001),
+            ("0s", 0),
+            ("90m", 5_400_000),
+            ("3650d", 315_360_000_000),
+        ];
+        for (text, millis) in table {
+            assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_what_to_write() {
+        let table = [
+            ("", "it is empty"),
+            ("  ", "it is empty"),
+            ("30", "`30` has no unit; write for example \"30s\""),
+            ("soon", "expected a whole number before `soon`"),
+            ("-5s", "expected a whole number before `-5s`"),
+            ("1.5s", "`1` has no unit"),
+            ("10 m", "`10` has no unit"),
+            ("5min", "there is no unit `min`"),
+            ("5M", "there is no unit `M`"),
+            ("5µs", "`5` has no unit"),
+            ("1m 1h", "`h` comes twice or after a shorter unit"),
+            ("1s 1s", "`s` comes twice or after a shorter unit"),
+            ("3651d", "it is longer than 3650d"),
+            ("99999999999999999999s", "it is longer than 3650d"),
+        ];
+        for (text, expected) in table {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+            assert!(error.starts_with(&format!("`{text}` is no duration")), "{error}");
+        }
+    }
+
+    #[test]
+    fn writes_what_it_reads() {
+        for text in ["250ms", "30s", "10m", "1h30m", "2d", "1d1h1m1s1ms", "0s"] {
+            assert_eq!(format(parse(text).unwrap()), text);
+        }
+        assert_eq!(format(Duration::from_micros(1)), "1ms", "rounded up");
+    }
+}

@@ -1,0 +1,200 @@
+//! The retry rule: what happens to a job after an attempt that did not complete it.
+//!
+//! Pure: the worker brings the job's policy, the number of the attempt, how it ended
+//! and a random number, and does what the rule says.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::job::{Delay, Ending, Exponential, FailedReason, JobOptions};
+
+/// The wait between two attempts to find a job's code: a rolling deploy may bring it.
+pub(crate) const UNKNOWN_JOB_WAIT: Duration = Duration::from_secs(30);
+/// How often a job whose name is unknown is retried before it fails.
+pub(crate) const UNKNOWN_JOB_RETRIES: u32 = 20;
+/// The most waits of a growing delay, beside its longest, that get a tier of their own.
+const MAX_GROWING_TIERS: u32 = 16;
+
+/// What is to be done with a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It is done.
+    Complete,
+    /// Run it again after this wait; an attempt is used up.
+    Retry(Duration),
+    /// Run it again after this wait; no attempt is used up.
+    Snooze(Duration),
+    /// It failed for good.
+    Fail(FailedReason),
+}
+
+/// What comes after attempt number `attempt` (from 1) of a job with this policy ended
+/// like this. `random` is uniform in 0 to 1 and sets the jitter.
+pub(crate) fn after(options: &JobOptions, attempt: u32, ending: &Ending, random: f64) -> Next {
+    let retry = |wait| match attempt < options.max_attempts() {
+        true => Next::Retry(wait),
+        false => Next::Fail(FailedReason::Exhausted),
+    };
+    match ending {
+        Ending::Completed => Next::Complete,
+        Ending::Failed => retry(wait(&options.delay, attempt, random)),
+        Ending::RetryIn(wait) => retry(*wait),
+        Ending::Snoozed(wait) => Next::Snooze(*wait),
+        Ending::Aborted => Next::Fail(FailedReason::Aborted),
+    }
+}
+
+/// What comes after a worker met a job whose name it does not know.
+pub(crate) fn after_unknown(attempt: u32) -> Next {
+    match attempt <= UNKNOWN_JOB_RETRIES {
+        true => Next::Retry(UNKNOWN_JOB_WAIT),
+        false => Next::Fail(FailedReason::UnknownJob),
+    }
+}
+
+/// The wait after failed attempt number `attempt`.
+fn wait(delay: &Delay, attempt: u32, random: f64) -> Duration {
+    let retry = attempt.max(1) - 1;
+    match delay {
+        Delay::Constant(wait) => *wait,
+        Delay::List(waits) => {
+            let last = waits.len().saturating_sub(1);
+            let index = usize::try_from(retry).map_or(last, |retry| retry.min(last));
+            waits.get(index).copied().unwrap_or_default()
+        }
+        Delay::Exponential(growth) => {
+            // `max` comes first, since `clamp` passes on what is no number.
+            let shortened = growth.jitter.max(0.0).min(1.0) * random.max(0.0).min(1.0);
+            grown(growth, retry).mul_f64(1.0 - shortened)
+        }
+    }
+}
+
+/// The wait before retry number `retry` (from 0), without its jitter.
+fn grown(growth: &Exponential, retry: u32) -> Duration {
+    // `max` takes the place of a factor that is no number.
+    let factor = growth.factor.max(1.0).powf(f64::from(retry));
+    let seconds = growth.first.as_secs_f64() * factor;
+    Duration::try_from_secs_f64(seconds).map_or(growth.max, |wait| wait.min(growth.max))
+}
+
+/// The wait after a first failed attempt, where it is certain.
+pub(crate) fn first_wait(options: &JobOptions) -> Duration {
+    wait(&options.delay, 1, 0.0)
+}
+
+/// The waits that the policy names, without jitter: the tiers that the job's queue
+/// needs. Of a delay that grows slowly these are the first and the longest.
+pub(crate) fn waits(options: &JobOptions) -> BTreeSet<Duration> {
+    let retries = options.max_attempts() - 1;
+    let named = match options.delay {
+        Delay::Constant(_) => 1,
+        Delay::List(waits) => u32::try_from(waits.len()).unwrap_or(u32::MAX),
+        Delay::Exponential(_) => MAX_GROWING_TIERS,
+    };
+    (1..=retries.min(named))
+        .chain((retries > named).then_some(retries))
+        .map(|attempt| wait(&options.delay, attempt, 0.0))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn secs(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    const LIST: &[Duration] = &[secs(10), secs(60), secs(600)];
+
+    #[test]
+    fn a_failure_is_retried_until_the_attempts_are_used_up() {
+        let constant = JobOptions::new().delay(Delay::constant(secs(5)));
+        let list = JobOptions::new().delay(Delay::list(LIST)).retries(5);
+        let once = JobOptions::new().retries(0);
+        let growing = JobOptions::new()
+            .delay(Delay::Exponential(Exponential::new(secs(10)).max(secs(60)).factor(3.0)))
+            .retries(4);
+        let exhausted = Next::Fail(FailedReason::Exhausted);
+        let table = [
+            (constant, vec![Next::Retry(secs(5)); 3], exhausted),
+            (list, [10, 60, 600, 600, 600].map(|s| Next::Retry(secs(s))).to_vec(), exhausted),
+            (once, vec![], exhausted),
+            (growing, [10, 30, 60, 60].map(|s| Next::Retry(secs(s))).to_vec(), exhausted),
+        ];
+        for (options, retries, last) in table {
+            for (attempt, expected) in (1..).zip(retries.iter().chain([&last, &last])) {
+                let next = after(&options, attempt, &Ending::Failed, 0.0);
+                assert_eq!(next, *expected, "attempt {attempt} of {options:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_attempt_may_say_what_comes_next() {
+        let options = JobOptions::new().retries(1);
+        let exhausted = Next::Fail(FailedReason::Exhausted);
+        let table = [
+            (1, Ending::Completed, Next::Complete),
+            (9, Ending::Completed, Next::Complete),
+            (1, Ending::Aborted, Next::Fail(FailedReason::Aborted)),
+            (1, Ending::RetryIn(secs(7)), Next::Retry(secs(7))),
+            (2, Ending::RetryIn(secs(7)), exhausted),
+            (1, Ending::Snoozed(secs(7)), Next::Snooze(secs(7))),
+            (2, Ending::Snoozed(secs(7)), Next::Snooze(secs(7))),
+            (9, Ending::Failed, exhausted),
+        ];
+        for (attempt, ending, expected) in table {
+            assert_eq!(after(&options, attempt, &ending, 0.5), expected, "{attempt} {ending:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_job_is_given_time_for_a_deploy() {
+        assert_eq!(after_unknown(1), Next::Retry(secs(30)));
+        assert_eq!(after_unknown(20), Next::Retry(secs(30)));
+        assert_eq!(after_unknown(21), Next::Fail(FailedReason::UnknownJob));
+    }
+
+    #[test]
+    fn jitter_only_shortens() {
+        let delay = Delay::Exponential(Exponential::new(secs(100)).jitter(0.1));
+        assert_eq!(wait(&delay, 1, 0.0), secs(100));
+        assert_eq!(wait(&delay, 1, 1.0), secs(90));
+        assert_eq!(wait(&delay, 2, 0.5), secs(190));
+    }
+
+    #[test]
+    fn numbers_without_sense_do_no_harm() {
+        for (first, factor, jitter) in
+            [(secs(1), f64::NAN, f64::NAN), (Duration::MAX, 1e300, 7.0), (secs(1), -3.0, -1.0)]
+        {
+            let growth = Exponential::new(first).factor(factor).jitter(jitter).max(secs(50));
+            let wait = wait(&Delay::Exponential(growth), u32::MAX, 1.0);
+            assert!(wait <= secs(50), "{growth:?} gave {wait:?}");
+        }
+        assert_eq!(wait(&Delay::list(&[]), 3, 0.0), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_policy_names_its_waits() {
+        let growth = Exponential::new(secs(10)).max(secs(60));
+        let table = [
+            (JobOptions::new(), vec![30]),
+            (JobOptions::new().retries(0), vec![]),
+            (JobOptions::new().delay(Delay::list(LIST)), vec![10, 60, 600]),
+            (JobOptions::new().delay(Delay::list(LIST)).retries(2), vec![10, 60]),
+            (JobOptions::new().delay(Delay::list(LIST)).retries(u32::MAX), vec![10, 60, 600]),
+            (
+                JobOptions::new().delay(Delay::Exponential(growth)).retries(u32::MAX),
+                vec![10, 20, 40, 60],
+            ),
+            (JobOptions::new().delay(Delay::Exponential(growth)).retries(2), vec![10, 20]),
+        ];
+        for (options, seconds) in table {
+            let expected: BTreeSet<_> = seconds.into_iter().map(secs).collect();
+            assert_eq!(waits(&options), expected, "{options:?}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+use std::any::{Any, TypeId, type_name};
+use std::collections::HashMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// An argument of a job function that is no payload: a value shared by all attempts,
+/// given to the pool by [`WorkerPool::state`](crate::WorkerPool::state). It derefs to
+/// the value; cloning it is cheap.
+///
+/// In a test of a job function build it with [`State(value)`](State()).
+///
+/// ```
+/// use jobq::{State, job};
+///
+/// struct Mailer {
+///     from: String,
+/// }
+///
+/// #[job]
+/// async fn send_welcome(user_id: u64, mailer: State<Mailer>) -> Result<(), jobq::BoxError> {
+///     println!("to {user_id}, from {}", mailer.from);
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), jobq::BoxError> {
+/// send_welcome(7, State(Mailer { from: "us@example.com".into() })).await
+/// # }
+/// ```
+pub struct State<T: ?Sized> {
+    value: Arc<T>,
+}
+
+/// A [`State`] of this value, for calling a job function in a test.
+// The constructor of a tuple struct by another name: the value goes behind an `Arc`,
+// so that a state need not be `Clone`.
+#[allow(non_snake_case)]
+#[must_use]
+pub fn State<T>(value: T) -> State<T> {
+    State { value: Arc::new(value) }
+}
+
+impl<T: ?Sized> Deref for State<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T: ?Sized> Clone for State<T> {
+    fn clone(&self) -> Self {
+        Self { value: Arc::clone(&self.value) }
+    }
+}
+
+impl<T: fmt::Debug + ?Sized> fmt::Debug for State<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("State").field(&&self.value).finish()
+    }
+}
