@@ -1,5 +1,6 @@
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
 /// A result with jobq's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -21,13 +22,15 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// }
 /// # }
 /// ```
-pub struct Error(Box<Inner>);
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
     message: String,
     maybe_enqueued: bool,
-    source: Option<Box<dyn StdError + Send + Sync>>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// The kinds of [`Error`].
@@ -63,7 +66,12 @@ impl Error {
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self(Box::new(Inner { kind, message, maybe_enqueued: false, source: None }))
+        Self(Arc::new(Inner {
+            kind,
+            message,
+            maybe_enqueued: false,
+            source: None,
+        }))
     }
 
     #[cold]
@@ -74,14 +82,14 @@ impl Error {
     /// Adds the cause.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.0.source = Some(source.into());
+        Arc::make_mut(&mut self.0).source = Some(source.into().into());
         self
     }
 
     /// Says that the job may have been enqueued all the same.
     #[must_use]
     pub fn but_maybe_enqueued(mut self) -> Self {
-        self.0.maybe_enqueued = true;
+        Arc::make_mut(&mut self.0).maybe_enqueued = true;
         self
     }
 
@@ -174,9 +182,12 @@ mod tests {
 
     #[test]
     fn a_main_that_returns_it_prints_the_whole_story() {
-        let error = Error::new(ErrorKind::Connection, "cannot reach the broker at localhost:1")
-            .because(std::io::Error::other("connection refused"))
-            .but_maybe_enqueued();
+        let error = Error::new(
+            ErrorKind::Connection,
+            "cannot reach the broker at localhost:1",
+        )
+        .because(std::io::Error::other("connection refused"))
+        .but_maybe_enqueued();
         assert_eq!(error.to_string(), "cannot reach the broker at localhost:1");
         assert_eq!(
             format!("{error:?}"),

@@ -8,6 +8,7 @@
 //! **Unstable.** The trait is public so that its suite can be, and may change in any
 //! version.
 
+mod detached;
 #[cfg(feature = "rabbitmq")]
 pub(crate) mod rabbitmq;
 #[cfg(feature = "sqlite")]
@@ -19,6 +20,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::mpsc;
+
+pub(crate) use detached::Detached;
 
 use crate::error::{Error, Result};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
@@ -131,7 +134,11 @@ impl Counts {
     /// These numbers of jobs.
     #[must_use]
     pub fn new(ready: u64, waiting: u64, failed: u64) -> Self {
-        Self { ready, waiting, failed }
+        Self {
+            ready,
+            waiting,
+            failed,
+        }
     }
 }
 
@@ -199,7 +206,11 @@ impl Delivery {
     /// A delivery that is settled through `receipt`.
     #[must_use]
     pub fn new(envelope: Envelope, attempt: u32, receipt: Box<dyn Receipt>) -> Self {
-        Self { envelope, attempt, receipt }
+        Self {
+            envelope,
+            attempt,
+            receipt,
+        }
     }
 
     /// Records what became of the job. It is durable when the call returns `Ok`, but
@@ -212,7 +223,9 @@ impl Delivery {
     /// any other error if the engine could not record it. The job is delivered again
     /// in both cases.
     pub async fn settle(self, settlement: Settlement) -> Result<()> {
-        self.receipt.settle(self.envelope, self.attempt, settlement).await
+        self.receipt
+            .settle(self.envelope, self.attempt, settlement)
+            .await
     }
 }
 

@@ -82,7 +82,13 @@ impl FailedJob {
         error: String,
         failed_at: SystemTime,
     ) -> Self {
-        Self { envelope, attempts, reason, error, failed_at }
+        Self {
+            envelope,
+            attempts,
+            reason,
+            error,
+            failed_at,
+        }
     }
 
     /// The job's id.

@@ -3,18 +3,21 @@
 mod envelope;
 mod failed;
 mod id;
-pub(crate) mod name;
+mod name;
 mod options;
 mod outcome;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::error::{Error, Result};
+
 pub use envelope::{Envelope, MAX_PAYLOAD};
 pub use failed::{FailedJob, FailedReason};
 pub use id::JobId;
 pub use options::{Delay, Exponential, JobOptions};
-pub use outcome::{BoxError, Control, Ending, JobResult, Outcome, abort, retry_in, snooze};
+pub use outcome::{BoxError, Control, JobResult, abort, retry_in, snooze};
+pub(crate) use outcome::{Ending, Outcome};
 
 /// A type whose values can be enqueued: the payload of a job.
 ///
@@ -54,4 +57,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
 #[must_use]
 pub fn queue_of<J: Job>() -> &'static str {
     J::OPTIONS.queue.unwrap_or(J::NAME)
+}
+
+/// Checks the name of a job or a queue that did not pass through the macros.
+pub(crate) fn check_name(what: &str, text: &str) -> Result<()> {
+    name::check(text).map_err(|problem| Error::invalid(format!("the {what} name {problem}")))
 }

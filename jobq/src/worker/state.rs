@@ -1,4 +1,4 @@
-use std::any::{Any, TypeId, type_name};
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::fmt;
 use std::ops::Deref;
@@ -38,7 +38,9 @@ pub struct State<T: ?Sized> {
 #[allow(non_snake_case)]
 #[must_use]
 pub fn State<T>(value: T) -> State<T> {
-    State { value: Arc::new(value) }
+    State {
+        value: Arc::new(value),
+    }
 }
 
 impl<T: ?Sized> Deref for State<T> {
@@ -51,12 +53,42 @@ impl<T: ?Sized> Deref for State<T> {
 
 impl<T: ?Sized> Clone for State<T> {
     fn clone(&self) -> Self {
-        Self { value: Arc::clone(&self.value) }
+        Self {
+            value: Arc::clone(&self.value),
+        }
     }
 }
 
 impl<T: fmt::Debug + ?Sized> fmt::Debug for State<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("State").field(&&self.value).finish()
+    }
+}
+
+/// The states of a pool, by their type.
+#[derive(Default, Clone)]
+pub(crate) struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl States {
+    /// Adds a state; `false` if there is one of its type already.
+    pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) -> bool {
+        self.0.insert(TypeId::of::<T>(), Arc::new(value)).is_none()
+    }
+
+    pub(crate) fn contains(&self, state: TypeId) -> bool {
+        self.0.contains_key(&state)
+    }
+
+    pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
+        let value = Arc::clone(self.0.get(&TypeId::of::<T>())?);
+        Some(State {
+            value: value.downcast().ok()?,
+        })
+    }
+}
+
+impl fmt::Debug for States {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} states", self.0.len())
     }
 }

@@ -1,0 +1,300 @@
+use std::fmt;
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use super::Client;
+use crate::clock;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Envelope, Job, JobId, MAX_PAYLOAD, queue_of};
+use crate::retry;
+
+/// When a job is due, and until when.
+#[derive(Debug, Clone, Copy, Default)]
+struct Times {
+    start: Start,
+    expires_in: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum Start {
+    #[default]
+    Now,
+    In(Duration),
+    At(SystemTime),
+}
+
+impl Times {
+    /// A job on its way, starting from now.
+    fn envelope<J: Job>(self, id: JobId, job: &J) -> Result<Envelope> {
+        let name = J::NAME;
+        let payload = serde_json::to_vec(job).map_err(|source| {
+            Error::invalid(format!(
+                "the payload of job `{name}` cannot be written as JSON"
+            ))
+            .because(source)
+        })?;
+        if payload.len() > MAX_PAYLOAD {
+            return Err(Error::invalid(format!(
+                "the payload of job `{name}` has {} bytes, more than the {MAX_PAYLOAD} allowed; \
+                 store the data elsewhere and enqueue where to find it",
+                payload.len()
+            )));
+        }
+        let now = clock::now();
+        let delay = match self.start {
+            Start::Now => Duration::ZERO,
+            Start::In(delay) => delay,
+            Start::At(time) => time.duration_since(now).unwrap_or_default(),
+        };
+        let expires_in = self.expires_in.or(J::OPTIONS.expires);
+        Ok(Envelope {
+            id,
+            queue: queue_of::<J>().into(),
+            name: Some(name.into()),
+            payload,
+            enqueued_at: now,
+            delay,
+            retry_wait: Some(retry::first_wait(&J::OPTIONS)),
+            // A time beyond what the clock can hold never comes.
+            expires_at: expires_in.and_then(|limit| now.checked_add(delay.checked_add(limit)?)),
+            topic: None,
+        })
+    }
+}
+
+macro_rules! time_options {
+    () => {
+        /// Starts the first attempt not before this wait has passed. The last of `delay`
+        /// and `at` counts. Defaults to no wait. On RabbitMQ any wait but zero is, for
+        /// now, an [unsupported](crate::ErrorKind::Unsupported) error.
+        pub fn delay(mut self, delay: Duration) -> Self {
+            self.times.start = Start::In(delay);
+            self
+        }
+
+        /// Starts the first attempt not before this time, by the clock of this process; a
+        /// time that has passed is now. The last of `delay` and `at` counts. On RabbitMQ,
+        /// as [`delay`](Self::delay).
+        pub fn at(mut self, time: SystemTime) -> Self {
+            self.times.start = Start::At(time);
+            self
+        }
+
+        /// Starts no attempt later than this long after the first one is due, in place of
+        /// the job's `expires`: the job is then failed as
+        /// [`Expired`](crate::FailedReason::Expired). Defaults to the job's `expires`.
+        pub fn expires_in(mut self, limit: Duration) -> Self {
+            self.times.expires_in = Some(limit);
+            self
+        }
+    };
+}
+
+/// A job to be enqueued, made by [`Client::enqueue`]. Await it.
+#[must_use = "a job is enqueued only when this is awaited"]
+pub struct Enqueue<J> {
+    client: Client,
+    job: J,
+    id: Option<JobId>,
+    times: Times,
+}
+
+impl<J: Job> Enqueue<J> {
+    pub(super) fn new(client: Client, job: J) -> Self {
+        Self {
+            client,
+            job,
+            id: None,
+            times: Times::default(),
+        }
+    }
+
+    time_options!();
+
+    /// The job's id, in place of a new one. Enqueueing one id twice gives two jobs.
+    pub fn id(mut self, id: JobId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    async fn enqueue(self) -> Result<JobId> {
+        let id = self.id.unwrap_or_else(JobId::new);
+        let envelope = self.times.envelope(id, &self.job)?;
+        self.client.declare::<J>().await?;
+        let mut answers = self.client.engine().push(vec![envelope]).await;
+        answers.pop().unwrap_or_else(|| Err(no_answer()))?;
+        Ok(id)
+    }
+}
+
+/// Many jobs to be enqueued, made by [`Client::enqueue_all`]. Await it.
+#[must_use = "the jobs are enqueued only when this is awaited"]
+pub struct EnqueueAll<J> {
+    client: Client,
+    jobs: Vec<J>,
+    times: Times,
+}
+
+impl<J: Job> EnqueueAll<J> {
+    pub(super) fn new(client: Client, jobs: Vec<J>) -> Self {
+        Self {
+            client,
+            jobs,
+            times: Times::default(),
+        }
+    }
+
+    time_options!();
+
+    async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
+        let mut report = EnqueueAllError::default();
+        let mut sent = Vec::with_capacity(self.jobs.len());
+        let mut envelopes = Vec::with_capacity(self.jobs.len());
+        for (index, job) in self.jobs.iter().enumerate() {
+            let id = JobId::new();
+            match self.times.envelope(id, job) {
+                Ok(envelope) => {
+                    sent.push((index, id));
+                    envelopes.push(envelope);
+                }
+                Err(error) => report.refused.push((index, error)),
+            }
+        }
+        let answers = match self.client.declare::<J>().await {
+            Ok(()) => self.client.engine().push(envelopes).await,
+            Err(error) => vec![Err(error); envelopes.len()],
+        };
+        let mut answers = answers.into_iter();
+        for (index, id) in sent {
+            match answers.next().unwrap_or_else(|| Err(no_answer())) {
+                Ok(()) => report.accepted.push((index, id)),
+                Err(error) if error.maybe_enqueued() => report.unknown.push((index, error)),
+                Err(error) => report.refused.push((index, error)),
+            }
+        }
+        if report.refused.is_empty() && report.unknown.is_empty() {
+            return Ok(report.accepted.into_iter().map(|(_, id)| id).collect());
+        }
+        report.refused.sort_by_key(|(index, _)| *index);
+        Err(report)
+    }
+}
+
+/// An engine that broke the contract of its `push`.
+fn no_answer() -> Error {
+    Error::new(ErrorKind::Refused, "the engine gave no answer for this job").but_maybe_enqueued()
+}
+
+/// What became of the jobs of an [`enqueue_all`](Client::enqueue_all) that did not
+/// accept all of them. An index is the job's place among those given.
+#[derive(Debug, Clone, Default)]
+pub struct EnqueueAllError {
+    accepted: Vec<(usize, JobId)>,
+    refused: Vec<(usize, Error)>,
+    unknown: Vec<(usize, Error)>,
+}
+
+impl EnqueueAllError {
+    /// The jobs that are in the queue.
+    #[must_use]
+    pub fn accepted(&self) -> &[(usize, JobId)] {
+        &self.accepted
+    }
+
+    /// The jobs that are certainly not in the queue. They can be enqueued again.
+    #[must_use]
+    pub fn refused(&self) -> &[(usize, Error)] {
+        &self.refused
+    }
+
+    /// The jobs that may be in the queue: no answer came. Enqueueing them again may
+    /// give two jobs of each.
+    #[must_use]
+    pub fn unknown(&self) -> &[(usize, Error)] {
+        &self.unknown
+    }
+}
+
+impl fmt::Display for EnqueueAllError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (accepted, refused, unknown) =
+            (self.accepted.len(), self.refused.len(), self.unknown.len());
+        let total = accepted + refused + unknown;
+        write!(
+            f,
+            "of {total} jobs {accepted} were enqueued, {refused} refused, {unknown} unknown"
+        )?;
+        match self.refused.first().or(self.unknown.first()) {
+            Some((index, error)) => write!(f, "; the first, number {index}: {error}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for EnqueueAllError {}
+
+impl From<EnqueueAllError> for Error {
+    fn from(error: EnqueueAllError) -> Self {
+        let first = error.refused.first().or(error.unknown.first());
+        let kind = first.map_or(ErrorKind::Refused, |(_, error)| error.kind());
+        let told = Error::new(kind, error.to_string());
+        match error.accepted.is_empty() && error.unknown.is_empty() {
+            true => told,
+            false => told.but_maybe_enqueued(),
+        }
+    }
+}
+
+macro_rules! named_future {
+    ($builder:ident, $future:ident, $output:ty, $what:literal) => {
+        #[doc = $what]
+        #[must_use = "futures do nothing unless awaited"]
+        pub struct $future(Pin<Box<dyn Future<Output = $output> + Send>>);
+
+        impl Future for $future {
+            type Output = $output;
+
+            fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<$output> {
+                self.0.as_mut().poll(cx)
+            }
+        }
+
+        impl fmt::Debug for $future {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($future)).finish_non_exhaustive()
+            }
+        }
+
+        impl<J: Job> IntoFuture for $builder<J> {
+            type Output = $output;
+            type IntoFuture = $future;
+
+            fn into_future(self) -> $future {
+                $future(Box::pin(self.enqueue()))
+            }
+        }
+
+        impl<J> fmt::Debug for $builder<J> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($builder))
+                    .field("times", &self.times)
+                    .finish_non_exhaustive()
+            }
+        }
+    };
+}
+
+named_future!(
+    Enqueue,
+    EnqueueFuture,
+    Result<JobId>,
+    "The future of an [`Enqueue`]."
+);
+named_future!(
+    EnqueueAll,
+    EnqueueAllFuture,
+    Result<Vec<JobId>, EnqueueAllError>,
+    "The future of an [`EnqueueAll`]."
+);

@@ -1,0 +1,51 @@
+//! From a URL to its engine.
+
+use std::sync::Arc;
+
+use crate::engine::{Engine, EngineOptions};
+use crate::error::{Error, Result};
+
+/// Opens the engine that the URL's scheme names.
+pub(crate) async fn open(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
+    match url.split(':').next() {
+        Some("amqp" | "amqps") => rabbitmq(url, options).await,
+        Some("sqlite") => sqlite(url, options).await,
+        // The URL itself is not shown, since it may hold a password.
+        _ => Err(Error::invalid(
+            "the URL has none of the schemes amqp, amqps and sqlite; write for example \
+             amqp://localhost, sqlite://jobs.db or sqlite::memory:",
+        )),
+    }
+}
+
+#[cfg(feature = "rabbitmq")]
+async fn rabbitmq(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
+    crate::engine::rabbitmq::connect(url, options).await
+}
+
+#[cfg(not(feature = "rabbitmq"))]
+#[allow(clippy::unused_async)] // the twin above awaits
+async fn rabbitmq(_: &str, _: EngineOptions) -> Result<Arc<dyn Engine>> {
+    Err(without("amqp", "rabbitmq"))
+}
+
+#[cfg(feature = "sqlite")]
+async fn sqlite(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
+    crate::engine::sqlite::open(url, options).await
+}
+
+#[cfg(not(feature = "sqlite"))]
+#[allow(clippy::unused_async)] // the twin above awaits
+async fn sqlite(_: &str, _: EngineOptions) -> Result<Arc<dyn Engine>> {
+    Err(without("sqlite", "sqlite"))
+}
+
+#[cfg(not(all(feature = "rabbitmq", feature = "sqlite")))]
+fn without(scheme: &str, feature: &str) -> Error {
+    Error::new(
+        crate::error::ErrorKind::Unsupported,
+        format!(
+            "this program was built without the feature `{feature}` of jobq, which {scheme} needs"
+        ),
+    )
+}

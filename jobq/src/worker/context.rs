@@ -1,0 +1,166 @@
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::clock;
+use crate::engine::Detached;
+use crate::job::{Envelope, JobId};
+
+/// An argument of a job function that is no payload: what jobq knows about the attempt.
+/// Cloning it is cheap.
+///
+/// ```
+/// use jobq::{JobContext, job};
+///
+/// #[job(retries = 5)]
+/// async fn import(url: String, ctx: JobContext) -> Result<(), jobq::BoxError> {
+///     println!("{url}: attempt {} of {}", ctx.attempt(), ctx.max_attempts());
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), jobq::BoxError> {
+/// // In a test:
+/// import("https://example.com".into(), JobContext::for_test()).await
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct JobContext {
+    facts: Arc<Facts>,
+    client: Client,
+    cancelled: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Facts {
+    id: JobId,
+    queue: String,
+    attempt: u32,
+    max_attempts: u32,
+    enqueued_at: SystemTime,
+    topic: Option<String>,
+}
+
+impl JobContext {
+    pub(crate) fn new(
+        envelope: &Envelope,
+        attempt: u32,
+        max_attempts: u32,
+        client: Client,
+        cancelled: CancellationToken,
+    ) -> Self {
+        let facts = Facts {
+            id: envelope.id,
+            queue: envelope.queue.clone().into_owned(),
+            attempt,
+            max_attempts,
+            enqueued_at: envelope.enqueued_at,
+            topic: envelope.topic.clone(),
+        };
+        Self {
+            facts: Arc::new(facts),
+            client,
+            cancelled,
+        }
+    }
+
+    /// A context for calling a job function in a test: the first and only attempt of a
+    /// job with a new id in the queue `test`. Its client fails every call; see
+    /// [`with_client`](Self::with_client).
+    #[must_use]
+    pub fn for_test() -> Self {
+        let facts = Facts {
+            id: JobId::new(),
+            queue: "test".to_owned(),
+            attempt: 1,
+            max_attempts: 1,
+            enqueued_at: clock::now(),
+            topic: None,
+        };
+        let client = Client::on_engine(Arc::new(Detached), "test");
+        Self {
+            facts: Arc::new(facts),
+            client,
+            cancelled: CancellationToken::new(),
+        }
+    }
+
+    /// The same context with this client.
+    #[must_use]
+    pub fn with_client(mut self, client: Client) -> Self {
+        self.client = client;
+        self
+    }
+
+    /// The job's id.
+    #[must_use]
+    pub fn id(&self) -> JobId {
+        self.facts.id
+    }
+
+    /// The number of this attempt, from 1.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.facts.attempt
+    }
+
+    /// How many attempts the job has in all, by the policy of this worker. The attempt
+    /// may be a later one, after the policy was changed.
+    #[must_use]
+    pub fn max_attempts(&self) -> u32 {
+        self.facts.max_attempts
+    }
+
+    /// The queue that the job came from, as its user named it.
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        &self.facts.queue
+    }
+
+    /// When the job was enqueued, by the clock of the client that did, in whole seconds
+    /// at least.
+    #[must_use]
+    pub fn enqueued_at(&self) -> SystemTime {
+        self.facts.enqueued_at
+    }
+
+    /// The topic of the event that the job was made from, if it was.
+    #[must_use]
+    pub fn topic(&self) -> Option<&str> {
+        self.facts.topic.as_deref()
+    }
+
+    /// The client that the pool was built on, for enqueueing further jobs.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Waits until the attempt is cancelled: its timeout has passed, or its pool is
+    /// shutting down and the grace period is over. What the function returns after that
+    /// does not count.
+    ///
+    /// An async job function is dropped at that moment; waiting is for tasks that it
+    /// spawned, which are not.
+    pub async fn cancelled(&self) {
+        self.cancelled.cancelled().await;
+    }
+
+    /// Whether the attempt is [cancelled](Self::cancelled). A blocking job function
+    /// cannot be stopped from outside, so a long one should ask now and then.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.is_cancelled()
+    }
+}
+
+impl fmt::Debug for JobContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobContext")
+            .field("facts", &self.facts)
+            .finish_non_exhaustive()
+    }
+}

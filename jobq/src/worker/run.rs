@@ -1,0 +1,118 @@
+//! What `#[job]` makes of a function: how to call it with its arguments.
+
+use std::any::{TypeId, type_name};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use super::context::JobContext;
+use super::state::{State, States};
+use crate::job::{Job, JobResult, Outcome};
+
+/// A [`Job`] that knows the function that runs it. Only `#[job]` on a function makes
+/// one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no function of its own to run",
+    label = "not made by `#[job]` on a function",
+    note = "for a type with `#[derive(Job)]` write \
+            `.handle(function)` with an `async fn function(job: {Self}) -> Result<..>`; \
+            for a function with `#[job]` register the type that it makes: `.register::<SendWelcome>()`"
+)]
+pub trait Run: Job {
+    /// Names the states that the function's arguments need.
+    #[doc(hidden)]
+    fn needs(needs: &mut Needs);
+
+    /// Calls the function.
+    #[doc(hidden)]
+    fn call(self, scope: &Scope) -> Call;
+}
+
+/// An argument of a job function that is no payload: [`State<T>`] or [`JobContext`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no argument that a job function can have beside its payload",
+    label = "neither `State<T>` nor `JobContext`",
+    note = "a job function's arguments are its payload, `State<T>` with a `T: Send + Sync`, \
+            and `JobContext`"
+)]
+pub trait Argument: Sized {
+    /// Names the state that the argument needs.
+    #[doc(hidden)]
+    fn need(needs: &mut Needs);
+
+    /// The argument's value.
+    #[doc(hidden)]
+    fn take(scope: &Scope) -> Self;
+}
+
+impl<T: Send + Sync + 'static> Argument for State<T> {
+    fn need(needs: &mut Needs) {
+        needs.0.push((TypeId::of::<T>(), type_name::<T>()));
+    }
+
+    fn take(scope: &Scope) -> Self {
+        scope
+            .states
+            .get()
+            .expect("a pool starts only with every state that its jobs need")
+    }
+}
+
+impl Argument for JobContext {
+    fn need(_: &mut Needs) {}
+
+    fn take(scope: &Scope) -> Self {
+        scope.context.clone()
+    }
+}
+
+/// The states that a job function needs, each with its type's name.
+#[derive(Debug, Default)]
+pub struct Needs(pub(crate) Vec<(TypeId, &'static str)>);
+
+/// What an attempt offers to its function's arguments.
+#[derive(Debug)]
+pub struct Scope {
+    pub(crate) context: JobContext,
+    pub(crate) states: Arc<States>,
+}
+
+/// A job function with all its arguments, ready to run.
+pub struct Call(pub(crate) Kind);
+
+pub(crate) enum Kind {
+    Future(Pin<Box<dyn Future<Output = Outcome> + Send>>),
+    Blocking(Box<dyn FnOnce() -> Outcome + Send>),
+}
+
+impl Call {
+    /// An `async fn`.
+    pub fn future<F>(future: F) -> Self
+    where
+        F: Future + Send + 'static,
+        F::Output: JobResult,
+    {
+        Self(Kind::Future(Box::pin(async {
+            future.await.into_outcome()
+        })))
+    }
+
+    /// A plain `fn`, to be run where it may block.
+    pub fn blocking<F, R>(function: F) -> Self
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: JobResult,
+    {
+        Self(Kind::Blocking(Box::new(|| function().into_outcome())))
+    }
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Future(_) => "Call::future",
+            Kind::Blocking(_) => "Call::blocking",
+        })
+    }
+}
