@@ -8,6 +8,7 @@ mod error;
 mod job;
 pub mod period;
 mod retry;
+mod telemetry;
 mod worker;
 
 pub use admin::FailedJobs;
@@ -19,7 +20,7 @@ pub use job::{
     BoxError, Control, Delay, Envelope, Exponential, FailedJob, FailedReason, Job, JobId,
     JobOptions, JobResult, MAX_PAYLOAD, abort, queue_of, retry_in, snooze,
 };
-pub use worker::{JobContext, JobFunction, Run, State};
+pub use worker::{JobContext, JobFunction, Run, RunningPool, State, WorkerPool};
 
 /// What the generated code of the macros names. Not for use by hand: it may change in
 /// any version.

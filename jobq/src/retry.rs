@@ -31,9 +31,12 @@ pub(crate) enum Next {
 /// What comes after attempt number `attempt` (from 1) of a job with this policy ended
 /// like this. `random` is uniform in 0 to 1 and sets the jitter.
 pub(crate) fn after(options: &JobOptions, attempt: u32, ending: &Ending, random: f64) -> Next {
-    let retry = |wait| match attempt < options.max_attempts() {
-        true => Next::Retry(wait),
-        false => Next::Fail(FailedReason::Exhausted),
+    let retry = |wait| {
+        if attempt < options.max_attempts() {
+            Next::Retry(wait)
+        } else {
+            Next::Fail(FailedReason::Exhausted)
+        }
     };
     match ending {
         Ending::Completed => Next::Complete,
@@ -46,9 +49,10 @@ pub(crate) fn after(options: &JobOptions, attempt: u32, ending: &Ending, random:
 
 /// What comes after a worker met a job whose name it does not know.
 pub(crate) fn after_unknown(attempt: u32) -> Next {
-    match attempt <= UNKNOWN_JOB_RETRIES {
-        true => Next::Retry(UNKNOWN_JOB_WAIT),
-        false => Next::Fail(FailedReason::UnknownJob),
+    if attempt <= UNKNOWN_JOB_RETRIES {
+        Next::Retry(UNKNOWN_JOB_WAIT)
+    } else {
+        Next::Fail(FailedReason::UnknownJob)
     }
 }
 
@@ -63,10 +67,18 @@ fn wait(delay: &Delay, attempt: u32, random: f64) -> Duration {
             waits.get(index).copied().unwrap_or_default()
         }
         Delay::Exponential(growth) => {
-            // `max` comes first, since `clamp` passes on what is no number.
-            let shortened = growth.jitter.max(0.0).min(1.0) * random.max(0.0).min(1.0);
+            let shortened = share(growth.jitter) * share(random);
             grown(growth, retry).mul_f64(1.0 - shortened)
         }
+    }
+}
+
+/// A number from 0 to 1, whatever was given.
+fn share(number: f64) -> f64 {
+    if number.is_nan() {
+        0.0
+    } else {
+        number.clamp(0.0, 1.0)
     }
 }
 

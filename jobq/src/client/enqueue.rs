@@ -240,9 +240,10 @@ impl From<EnqueueAllError> for Error {
         let first = error.refused.first().or(error.unknown.first());
         let kind = first.map_or(ErrorKind::Refused, |(_, error)| error.kind());
         let told = Error::new(kind, error.to_string());
-        match error.accepted.is_empty() && error.unknown.is_empty() {
-            true => told,
-            false => told.but_maybe_enqueued(),
+        if error.accepted.is_empty() && error.unknown.is_empty() {
+            told
+        } else {
+            told.but_maybe_enqueued()
         }
     }
 }

@@ -163,7 +163,8 @@ impl Client {
                 }])
                 .await
         };
-        cell.get_or_try_init(declare).await.map(|()| ())
+        cell.get_or_try_init(declare).await?;
+        Ok(())
     }
 
     /// The failed jobs of a queue. A job that names no queue of its own is in the queue

@@ -13,7 +13,7 @@ const MAX_CHAIN: usize = 64;
 
 /// How an attempt ended, without the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub(crate) enum Ending {
     /// The function returned `Ok`.
     Completed,
     /// It returned an error, panicked or took too long.

@@ -66,7 +66,7 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for State<T> {
 }
 
 /// The states of a pool, by their type.
-#[derive(Default, Clone)]
+#[derive(Default)]
 pub(crate) struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
 impl States {

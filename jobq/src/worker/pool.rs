@@ -1,0 +1,176 @@
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::attempt::Shared;
+use super::function::JobFunction;
+use super::registry::{Registered, Registry};
+use super::run::Run;
+use super::running::RunningPool;
+use super::signal::Signals;
+use crate::client::Client;
+use crate::error::Result;
+
+/// Takes jobs from their queues and runs them.
+///
+/// Many pools in many processes may consume the same queues; each job is run by one of
+/// them.
+///
+/// ```
+/// use jobq::{Client, JobContext, State, WorkerPool, job};
+///
+/// struct Mailer;
+///
+/// #[job(retries = 5, delay = "1m", timeout = "2m")]
+/// async fn send_welcome(user_id: u64, mailer: State<Mailer>) -> Result<(), jobq::BoxError> {
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> jobq::Result<()> {
+/// # let client = Client::connect("sqlite::memory:").await?;
+/// let pool = WorkerPool::new(&client).state(Mailer).register::<SendWelcome>().concurrency(16);
+/// # if false {
+/// pool.run().await?; // until SIGINT or SIGTERM
+/// # }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "a pool does nothing until `.run()`, `.run_until(..)` or `.spawn()` is awaited"]
+pub struct WorkerPool {
+    client: Client,
+    registry: Registry,
+    concurrency: u16,
+    grace: Duration,
+}
+
+impl WorkerPool {
+    /// A pool without jobs.
+    pub fn new(client: &Client) -> Self {
+        Self {
+            client: client.clone(),
+            registry: Registry::default(),
+            concurrency: 10,
+            grace: Duration::from_secs(30),
+        }
+    }
+
+    /// Adds a job whose function is part of its type: made by `#[job]` on a function.
+    pub fn register<J: Run>(mut self) -> Self {
+        self.registry.jobs.push(Registered::of_type::<J>());
+        self
+    }
+
+    /// Adds a job with the function that runs it: an `async fn` with an argument that is
+    /// a [`Job`](crate::Job), any others of [`State<T>`](crate::State) and
+    /// [`JobContext`](crate::JobContext), in any order.
+    ///
+    /// ```
+    /// use jobq::{Job, JobContext, WorkerPool};
+    /// use serde::{Deserialize, Serialize};
+    ///
+    /// #[derive(Serialize, Deserialize, Job)]
+    /// #[job(queue = "images", retries = 5)]
+    /// struct ResizeImage {
+    ///     image: u64,
+    /// }
+    ///
+    /// async fn resize_image(job: ResizeImage, ctx: JobContext) -> Result<(), jobq::BoxError> {
+    ///     println!("image {}, attempt {}", job.image, ctx.attempt());
+    ///     Ok(())
+    /// }
+    ///
+    /// # fn example(client: jobq::Client) {
+    /// let pool = WorkerPool::new(&client).handle(resize_image);
+    /// # }
+    /// ```
+    pub fn handle<F: JobFunction<Arguments>, Arguments>(mut self, function: F) -> Self {
+        self.registry.jobs.push(Registered::of_function(function));
+        self
+    }
+
+    /// Gives the pool a value for arguments of the type `State<T>`. A state that a job
+    /// needs and the pool does not have is an error when the pool starts.
+    pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
+        self.registry.state(value);
+        self
+    }
+
+    /// How many attempts of each queue run at once, where its jobs state no
+    /// `concurrency` of their own. 0 is an error when the pool starts. Defaults to 10.
+    pub fn concurrency(mut self, concurrency: u16) -> Self {
+        self.concurrency = concurrency;
+        self
+    }
+
+    /// How long running attempts may go on when the pool is shut down. What still runs
+    /// then is cancelled and its job handed back: it runs again elsewhere, and no
+    /// attempt is used up. Zero cancels at once. Defaults to 30 seconds.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Runs the pool until the program gets SIGINT or SIGTERM, then shuts it down. A
+    /// second signal ends the grace period.
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn`](Self::spawn) and [`RunningPool::wait`].
+    pub async fn run(self) -> Result<()> {
+        let mut signals = Signals::listen()?;
+        let running = self.spawn().await?;
+        tokio::select! {
+            ended = running.wait() => return ended,
+            () = signals.next() => {}
+        }
+        tracing::info!("asked to stop: finishing the attempts that run");
+        running.stop();
+        tokio::select! {
+            ended = running.wait() => return ended,
+            () = signals.next() => {}
+        }
+        running.halt();
+        running.wait().await
+    }
+
+    /// Runs the pool until the future is ready, then shuts it down.
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn`](Self::spawn) and [`RunningPool::wait`].
+    pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<()> {
+        let running = self.spawn().await?;
+        tokio::select! {
+            ended = running.wait() => ended,
+            () = end => running.shutdown().await,
+        }
+    }
+
+    /// Starts the pool in the background. It is consuming when this returns.
+    ///
+    /// # Errors
+    ///
+    /// No jobs, two jobs of one name, two values of `concurrency` for one queue, a
+    /// missing state, an invalid name; an engine that cannot be reached or refuses;
+    /// [`Conflict`](crate::ErrorKind::Conflict) where something of a queue's name exists
+    /// that is no queue of jobq.
+    pub async fn spawn(self) -> Result<RunningPool> {
+        let plan = self.registry.check(self.concurrency)?;
+        let engine = self.client.engine();
+        engine.declare(&plan.specs()).await?;
+        let mut consumers = Vec::new();
+        for (name, queue) in &plan.queues {
+            consumers.push((*name, engine.consume(name, queue.concurrency).await?));
+        }
+        let shared = Shared {
+            client: self.client,
+            plan,
+            halt: CancellationToken::new(),
+        };
+        Ok(RunningPool::start(&Arc::new(shared), consumers, self.grace))
+    }
+}

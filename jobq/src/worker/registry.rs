@@ -1,0 +1,341 @@
+//! What a pool is told to run, and the check that it can.
+
+use std::any::type_name;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::function::JobFunction;
+use super::run::{Call, Needs, Run, Scope};
+use super::state::States;
+use crate::engine::QueueSpec;
+use crate::error::{Error, Result};
+use crate::job::{Job, JobOptions, check_name, queue_of};
+use crate::retry;
+
+/// Reads a payload and calls the job's function with it.
+type Start = Box<dyn Fn(&[u8], &Scope) -> serde_json::Result<Call> + Send + Sync>;
+
+/// A job with its function.
+pub(crate) struct Registered {
+    pub(crate) name: &'static str,
+    pub(crate) queue: &'static str,
+    pub(crate) options: JobOptions,
+    pub(crate) start: Start,
+    needs: Needs,
+}
+
+impl Registered {
+    fn new<J: Job>(start: Start, needs: Needs) -> Self {
+        Self {
+            name: J::NAME,
+            queue: queue_of::<J>(),
+            options: J::OPTIONS,
+            start,
+            needs,
+        }
+    }
+
+    /// A job made by `#[job]` on a function.
+    pub(crate) fn of_type<J: Run>() -> Self {
+        let mut needs = Needs::default();
+        J::needs(&mut needs);
+        let start = |payload: &[u8], scope: &Scope| {
+            serde_json::from_slice::<J>(payload).map(|job| job.call(scope))
+        };
+        Self::new::<J>(Box::new(start), needs)
+    }
+
+    /// A job with a function of its own.
+    pub(crate) fn of_function<F: JobFunction<A>, A>(function: F) -> Self {
+        let mut needs = Needs::default();
+        F::needs(&mut needs);
+        let start = move |payload: &[u8], scope: &Scope| {
+            serde_json::from_slice(payload).map(|job| function.call(job, scope))
+        };
+        Self::new::<F::Job>(Box::new(start), needs)
+    }
+}
+
+impl fmt::Debug for Registered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registered")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a pool is told, before it is checked.
+#[derive(Debug, Default)]
+pub(crate) struct Registry {
+    pub(crate) jobs: Vec<Registered>,
+    states: States,
+    /// The types of states that were given twice.
+    repeated_states: Vec<&'static str>,
+}
+
+/// What a pool runs, once it is checked.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) jobs: HashMap<&'static str, Registered>,
+    pub(crate) states: Arc<States>,
+    pub(crate) queues: BTreeMap<&'static str, QueuePlan>,
+}
+
+/// One queue that a pool consumes.
+#[derive(Debug, Default)]
+pub(crate) struct QueuePlan {
+    /// How many attempts at once.
+    pub(crate) concurrency: u16,
+    /// The job of a message that states none: the only one of the queue.
+    pub(crate) only_job: Option<&'static str>,
+    waits: BTreeSet<Duration>,
+}
+
+impl Registry {
+    pub(crate) fn state<T: Send + Sync + 'static>(&mut self, value: T) {
+        if !self.states.insert(value) {
+            self.repeated_states.push(type_name::<T>());
+        }
+    }
+
+    /// Checks all that can be wrong before the first job runs.
+    pub(crate) fn check(self, concurrency: u16) -> Result<Plan> {
+        if self.jobs.is_empty() {
+            return Err(Error::invalid(
+                "the pool has no jobs; add them with `.register::<SendWelcome>()` or \
+                 `.handle(function)`",
+            ));
+        }
+        if concurrency == 0 {
+            return Err(Error::invalid(
+                "the pool's concurrency is 0; it would never run a job",
+            ));
+        }
+        if let Some(state) = self.repeated_states.first() {
+            return Err(Error::invalid(format!(
+                "the pool was given two states of the type `{state}`; wrap one in a type of its own"
+            )));
+        }
+        let queues = self.queues(concurrency)?;
+        let mut jobs = HashMap::new();
+        for job in self.jobs {
+            check_job(&job, &self.states)?;
+            if let Some(other) = jobs.insert(job.name, job) {
+                return Err(Error::invalid(format!(
+                    "two jobs of the pool have the name `{}`; give one another with `name = \"...\"`",
+                    other.name
+                )));
+            }
+        }
+        Ok(Plan {
+            jobs,
+            states: Arc::new(self.states),
+            queues,
+        })
+    }
+
+    fn queues(&self, default: u16) -> Result<BTreeMap<&'static str, QueuePlan>> {
+        let mut queues = BTreeMap::<_, QueuePlan>::new();
+        let mut stated = HashMap::new();
+        for job in &self.jobs {
+            let queue = queues.entry(job.queue).or_default();
+            queue.waits.extend(retry::waits(&job.options));
+            queue.waits.insert(retry::UNKNOWN_JOB_WAIT);
+            let first = queue.concurrency == 0;
+            queue.only_job = first.then_some(job.name);
+            queue.concurrency = queue.concurrency.max(1);
+            let Some(concurrency) = job.options.concurrency else {
+                continue;
+            };
+            let (other, before) = stated.entry(job.queue).or_insert((job.name, concurrency));
+            if *before != concurrency {
+                return Err(Error::invalid(format!(
+                    "queue `{}` has two values of `concurrency`: {before} from job `{other}` and \
+                     {concurrency} from job `{}`; give both jobs the same, or queues of their own",
+                    job.queue, job.name
+                )));
+            }
+        }
+        for (name, queue) in &mut queues {
+            queue.concurrency = stated
+                .get(name)
+                .map_or(default, |(_, concurrency)| *concurrency);
+        }
+        Ok(queues)
+    }
+}
+
+impl Plan {
+    /// What the engine must declare.
+    pub(crate) fn specs(&self) -> Vec<QueueSpec> {
+        let spec = |(name, queue): (&&str, &QueuePlan)| QueueSpec {
+            name: (*name).to_owned(),
+            waits: queue.waits.clone(),
+        };
+        self.queues.iter().map(spec).collect()
+    }
+}
+
+/// What can be wrong with one job.
+fn check_job(job: &Registered, states: &States) -> Result<()> {
+    check_name("job", job.name)?;
+    check_name("queue", job.queue)?;
+    if job.options.concurrency == Some(0) {
+        return Err(Error::invalid(format!(
+            "job `{}` has the concurrency 0; it would never run",
+            job.name
+        )));
+    }
+    match job
+        .needs
+        .0
+        .iter()
+        .find(|(state, _)| !states.contains(*state))
+    {
+        None => Ok(()),
+        Some((_, missing)) => Err(Error::invalid(format!(
+            "job `{}` needs a state of the type `{missing}`; give the pool one with `.state(value)`",
+            job.name
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+    use crate::job::{BoxError, Delay};
+    use crate::worker::{JobContext, State};
+
+    macro_rules! job {
+        ($type:ident, $name:literal, $options:expr) => {
+            #[derive(Serialize, Deserialize)]
+            struct $type {}
+
+            impl Job for $type {
+                const NAME: &'static str = $name;
+                const OPTIONS: JobOptions = $options;
+            }
+        };
+    }
+
+    job!(Plain, "plain", JobOptions::new());
+    job!(Twin, "plain", JobOptions::new());
+    job!(Misnamed, "a b", JobOptions::new());
+    job!(Mail, "mail", JobOptions::new().queue("post").concurrency(3));
+    job!(
+        Letter,
+        "letter",
+        JobOptions::new()
+            .queue("post")
+            .delay(Delay::constant(Duration::from_secs(7)))
+    );
+    job!(
+        Parcel,
+        "parcel",
+        JobOptions::new().queue("post").concurrency(4)
+    );
+    job!(Never, "never", JobOptions::new().concurrency(0));
+
+    async fn run<J: Job>(_: J) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    async fn with_state(_: JobContext, _: Plain, _: State<String>) -> Result<(), BoxError> {
+        Ok(())
+    }
+
+    fn check(jobs: impl IntoIterator<Item = Registered>) -> Result<Plan> {
+        Registry {
+            jobs: jobs.into_iter().collect(),
+            ..Registry::default()
+        }
+        .check(10)
+    }
+
+    #[test]
+    fn what_cannot_run_is_refused_with_a_remedy() {
+        let table: [(Vec<Registered>, &[&str]); 6] = [
+            (vec![], &["the pool has no jobs"]),
+            (
+                vec![
+                    Registered::of_function(run::<Plain>),
+                    Registered::of_function(run::<Twin>),
+                ],
+                &["two jobs", "`plain`"],
+            ),
+            (
+                vec![Registered::of_function(run::<Misnamed>)],
+                &["the job name `a b`", "' '"],
+            ),
+            (
+                vec![
+                    Registered::of_function(run::<Mail>),
+                    Registered::of_function(run::<Parcel>),
+                ],
+                &["`post`", "3 from job `mail`", "4 from job `parcel`"],
+            ),
+            (
+                vec![Registered::of_function(run::<Never>)],
+                &["`never`", "concurrency 0"],
+            ),
+            (
+                vec![Registered::of_function(with_state)],
+                &["`plain`", "`alloc::string::String`"],
+            ),
+        ];
+        for (jobs, expected) in table {
+            let error = check(jobs).unwrap_err();
+            assert!(error.is_invalid());
+            for part in expected {
+                assert!(error.to_string().contains(part), "{error}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_states_of_one_type_are_refused() {
+        let mut registry = Registry::default();
+        registry.jobs.push(Registered::of_function(with_state));
+        registry.state(String::new());
+        registry.state(String::new());
+        assert!(
+            registry
+                .check(1)
+                .unwrap_err()
+                .to_string()
+                .contains("two states")
+        );
+    }
+
+    #[test]
+    fn jobs_that_share_a_queue_share_its_settings() {
+        let plan = check([
+            Registered::of_function(run::<Letter>),
+            Registered::of_function(run::<Mail>),
+            Registered::of_function(run::<Plain>),
+        ])
+        .unwrap();
+        let seconds = |queue: &str| -> Vec<u64> {
+            plan.queues[queue]
+                .waits
+                .iter()
+                .map(Duration::as_secs)
+                .collect()
+        };
+        assert_eq!((seconds("post"), seconds("plain")), (vec![7, 30], vec![30]));
+        assert_eq!(
+            (
+                plan.queues["post"].concurrency,
+                plan.queues["plain"].concurrency
+            ),
+            (3, 10)
+        );
+        assert_eq!(plan.queues["post"].only_job, None);
+        assert_eq!(plan.queues["plain"].only_job, Some("plain"));
+        assert_eq!(plan.specs().len(), 2);
+    }
+}
