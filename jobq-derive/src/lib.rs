@@ -1,1 +1,180 @@
 //! The macros of jobq. Use them through the `jobq` crate, which re-exports them.
+
+mod attr;
+mod copies;
+mod expand;
+mod fallback;
+mod mistakes;
+mod model;
+#[path = "../../jobq/src/job/name.rs"]
+mod name;
+// `pub` is for the other crate that this file is compiled into.
+#[allow(unreachable_pub)]
+#[path = "../../jobq/src/period.rs"]
+mod period;
+mod signature;
+mod valid;
+mod words;
+
+use proc_macro::TokenStream;
+use quote::quote;
+use syn::{DeriveInput, parse_macro_input};
+
+use attr::{Options, Place};
+use mistakes::Mistakes;
+use model::{FunctionJob, StructJob};
+use signature::Function;
+
+/// Makes a job of a function.
+///
+/// The function stays as it is and can be called in a unit test. Beside it comes the
+/// payload type: a struct named like the function in `UpperCamelCase`, with its
+/// arguments as fields, which a client enqueues and a worker pool registers.
+///
+/// ```
+/// use jobq::{BoxError, State, job};
+///
+/// pub struct Mailer;
+///
+/// impl Mailer {
+///     async fn send(&self, to: &str, text: &str) -> Result<(), BoxError> {
+///         println!("{to}: {text}");
+///         Ok(())
+///     }
+/// }
+///
+/// /// Emails a welcome letter.
+/// #[job(retries = 5, delay = exponential("10s", max = "1h"), timeout = "2m")]
+/// pub async fn send_welcome(
+///     user_id: u64,
+///     /// Where to.
+///     email: String,
+///     // Jobs that were enqueued before this argument was added still run.
+///     #[serde(default)] vip: bool,
+///     mailer: State<Mailer>,
+/// ) -> Result<(), BoxError> {
+///     let greeting = if vip { "Dearest" } else { "Dear" };
+///     mailer.send(&email, &format!("{greeting} number {user_id}")).await
+/// }
+///
+/// // What a client enqueues:
+/// let welcome = SendWelcome { user_id: 7, email: "ann@example.com".into(), vip: false };
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// // In a test, no worker is needed:
+/// send_welcome(7, "ann@example.com".into(), true, State(Mailer)).await
+/// # }).unwrap();
+/// # let _ = welcome;
+/// ```
+///
+/// # The function
+///
+/// An `async fn`, or a plain `fn`, which then runs on threads that may block. It returns
+/// a `Result` whose error converts into a boxed error: `Ok` completes the job, `Err`
+/// leads to the next attempt. `jobq::abort`, `jobq::retry_in` and `jobq::snooze` make
+/// errors that say something else.
+///
+/// Its arguments are owned, have plain names, and are of two kinds:
+///
+/// | argument | where its value comes from |
+/// |---|---|
+/// | whose type's last word is `State` or `JobContext` | from the worker pool |
+/// | with `#[context]`: a type alias of one of these | from the worker pool |
+/// | any other, and any with `#[payload]` | from the client: it is a field of the payload |
+///
+/// On an argument that is payload, a doc comment and `#[serde(..)]` move to its field.
+///
+/// # The payload type
+///
+/// It has the function's visibility, on its fields too, and the function's
+/// documentation. It implements `Serialize`, `Deserialize` and `Job`, and where all its
+/// fields do, `Debug` and `Clone`. Its JSON is what travels: `{"user_id":7,...}`.
+///
+/// # Keys
+///
+/// A duration is a text with one or more units, `"250ms"`, `"30s"`, `"10m"`,
+/// `"1h 30m"`, `"2d"`, and is checked when the program compiles.
+///
+/// | key | meaning | default |
+/// |---|---|---|
+/// | `retries = 3` | further attempts after the first: at most 4 in all | 3, or the length of a `delay` list |
+/// | `delay = "30s"` | the wait before each retry | `"30s"` |
+/// | `delay = ["10s", "1m", "10m"]` | the wait before retry 1, 2, 3; the last one repeats | |
+/// | `delay = exponential("10s", max = "1h", factor = 2, jitter = 0.1)` | a growing wait; only the first wait is required | `max = "1d"`, `factor = 2`, `jitter = 0` |
+/// | `name = "mail.welcome"` | the job's name on the wire, which must stay the same | the function's name |
+/// | `queue = "mail"` | the queue; several jobs may share one | the job's name |
+/// | `timeout = "2m"` | an attempt that takes longer has failed | none |
+/// | `concurrency = 8` | attempts of the job's queue at once in one pool | the pool's |
+/// | `expires = "1h"` | no attempt starts later than this after the job was enqueued, its initial delay not counted | never |
+/// | `payload = "WelcomeMail"` | the name of the payload type | the function's name in `UpperCamelCase` |
+/// | `crate = "my_jobq"` | the path to jobq where Cargo.toml gives it another name | `"::jobq"` |
+#[proc_macro_attribute]
+pub fn job(keys: TokenStream, item: TokenStream) -> TokenStream {
+    let function: Function = match syn::parse(item.clone()) {
+        Ok(function) => function,
+        Err(mistake) => {
+            let (item, error) = (
+                proc_macro2::TokenStream::from(item),
+                mistake.to_compile_error(),
+            );
+            return quote!(#item #error).into();
+        }
+    };
+    let mut mistakes = Mistakes::default();
+    let options = Options::read(keys.into(), Place::Function, &mut mistakes);
+    let job = FunctionJob::new(options, function, &mut mistakes);
+    valid::function(&job, &mut mistakes);
+    if mistakes.none() {
+        return expand::function(&job).into();
+    }
+    let (errors, rest) = (mistakes.into_errors(), fallback::function(job));
+    quote!(#errors #rest).into()
+}
+
+/// Makes a struct of your own the payload of a job.
+///
+/// It declares the job without the code that runs it, so that a web service can enqueue
+/// what another program works on. The worker gives its function to
+/// `WorkerPool::handle`.
+///
+/// ```
+/// use jobq::{Job, JobContext};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, Job)]
+/// #[job(queue = "images", timeout = "10m")]
+/// pub struct ResizeImage {
+///     pub image: u64,
+///     pub width: u32,
+/// }
+///
+/// // In the worker:
+/// async fn resize(job: ResizeImage, ctx: JobContext) -> Result<(), jobq::BoxError> {
+///     println!("{} to {}, attempt {}", job.image, job.width, ctx.attempt());
+///     Ok(())
+/// }
+/// # fn register(client: &jobq::Client) {
+/// let pool = jobq::WorkerPool::new(client).handle(resize);
+/// # let _ = pool;
+/// # }
+/// assert_eq!(ResizeImage::NAME, "resize_image");
+/// ```
+///
+/// The struct needs serde's `Serialize` and `Deserialize`, has no generic parameters,
+/// and is `Send`, `Sync` and `'static`. It may have fields of any kind or none.
+///
+/// `#[job(...)]` below the derive takes the keys of [`macro@job`] except `payload`. The
+/// name defaults to the struct's in `snake_case`: `resize_image`.
+#[proc_macro_derive(Job, attributes(job))]
+pub fn derive_job(item: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(item as DeriveInput);
+    let mut mistakes = Mistakes::default();
+    let options = Options::of_struct(&input.attrs, &mut mistakes);
+    let job = StructJob::new(options, input);
+    valid::structure(&job, &mut mistakes);
+    if mistakes.none() {
+        return expand::structure(&job).into();
+    }
+    let (errors, rest) = (mistakes.into_errors(), fallback::structure(&job));
+    quote!(#errors #rest).into()
+}

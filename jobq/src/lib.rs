@@ -20,6 +20,7 @@ pub use job::{
     BoxError, Control, Delay, Envelope, Exponential, FailedJob, FailedReason, Job, JobId,
     JobOptions, JobResult, MAX_PAYLOAD, abort, queue_of, retry_in, snooze,
 };
+pub use jobq_derive::{Job, job};
 pub use worker::{JobContext, JobFunction, Run, RunningPool, State, WorkerPool};
 
 /// What the generated code of the macros names. Not for use by hand: it may change in

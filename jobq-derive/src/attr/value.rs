@@ -1,0 +1,278 @@
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+use syn::{Error, Ident, Lit, LitStr, Path, Result};
+
+use super::entry::{self, Entry};
+use crate::mistakes::Mistakes;
+use crate::period;
+
+/// A number and the literal that says it.
+pub(crate) struct Number<T> {
+    pub(crate) value: T,
+    pub(crate) literal: Lit,
+}
+
+/// A duration and the literal that says it.
+pub(crate) struct Period {
+    pub(crate) value: Duration,
+    pub(crate) literal: LitStr,
+}
+
+/// What `delay` says.
+pub(crate) enum Wait {
+    Constant(Period),
+    List {
+        waits: Vec<Period>,
+        tokens: TokenStream,
+    },
+    Exponential(Growth),
+}
+
+/// What `exponential(...)` says.
+pub(crate) struct Growth {
+    pub(crate) first: Period,
+    pub(crate) max: Option<Period>,
+    pub(crate) factor: Option<Number<f64>>,
+    pub(crate) jitter: Option<Number<f64>>,
+}
+
+const MAX: &str = "max";
+const FACTOR: &str = "factor";
+const JITTER: &str = "jitter";
+const GROWTH_KEYS: [(&str, &str); 3] = [
+    (MAX, "max = \"1h\""),
+    (FACTOR, "factor = 2"),
+    (JITTER, "jitter = 0.1"),
+];
+
+const WAITS: &str = "write `delay = \"30s\"`, `delay = [\"10s\", \"1m\"]` or \
+                     `delay = exponential(\"10s\", max = \"1h\")`";
+
+pub(super) fn text(entry: &Entry) -> Result<LitStr> {
+    match literal(&entry.value) {
+        Some(Lit::Str(text)) if text.suffix().is_empty() => Ok(text),
+        Some(Lit::Int(number)) => {
+            let text = number.base10_digits();
+            Err(wrong(
+                entry,
+                format!("is a text: write `{} = \"{text}\"`", entry.word),
+            ))
+        }
+        _ => Err(wrong(
+            entry,
+            format!("is a text: write for example `{}`", entry.example),
+        )),
+    }
+}
+
+pub(super) fn whole_number<T: FromStr + Display>(
+    entry: &Entry,
+    min: &T,
+    max: &T,
+) -> Result<Number<T>> {
+    let literal = literal(&entry.value);
+    let quoted = match &literal {
+        Some(Lit::Str(text)) => text.value().trim().parse::<T>().ok(),
+        _ => None,
+    };
+    if let Some(number) = quoted {
+        return Err(wrong(
+            entry,
+            format!("is a number: write `{} = {number}`", entry.word),
+        ));
+    }
+    match literal {
+        Some(Lit::Int(number)) if number.suffix().is_empty() => {
+            match number.base10_digits().parse() {
+                Ok(value) => Ok(Number {
+                    value,
+                    literal: Lit::Int(number),
+                }),
+                Err(_) => Err(wrong(
+                    entry,
+                    format!("is a whole number from {min} to {max}"),
+                )),
+            }
+        }
+        _ => Err(wrong(
+            entry,
+            format!(
+                "is a whole number from {min} to {max}: write for example `{}`",
+                entry.example
+            ),
+        )),
+    }
+}
+
+fn number(entry: &Entry) -> Result<Number<f64>> {
+    let literal = literal(&entry.value);
+    let value = match &literal {
+        Some(Lit::Int(number)) if number.suffix().is_empty() => number.base10_parse().ok(),
+        Some(Lit::Float(number)) if number.suffix().is_empty() => number.base10_parse().ok(),
+        _ => None,
+    };
+    match (value.filter(|value: &f64| value.is_finite()), literal) {
+        (Some(value), Some(literal)) => Ok(Number { value, literal }),
+        _ => Err(wrong(
+            entry,
+            format!("is a number: write for example `{}`", entry.example),
+        )),
+    }
+}
+
+pub(super) fn period(entry: &Entry) -> Result<Period> {
+    period_of(&entry.value).unwrap_or_else(|| {
+        Err(wrong(
+            entry,
+            format!(
+                "is a duration, a text with a unit: write for example `{}`",
+                entry.example
+            ),
+        ))
+    })
+}
+
+/// Reads a duration. `None` is for what is no duration at all and needs a message that
+/// says where it stands.
+fn period_of(tokens: &TokenStream) -> Option<Result<Period>> {
+    let bare = match literal(tokens)? {
+        Lit::Str(literal) => {
+            return Some(match period::parse(&literal.value()) {
+                Ok(value) => Ok(Period { value, literal }),
+                Err(problem) => Err(Error::new_spanned(literal, problem)),
+            });
+        }
+        Lit::Int(number) => format!("{}{}", number.base10_digits(), number.suffix()),
+        Lit::Float(number) => {
+            // A fraction has no place in a duration; `1.5` is best said in a smaller unit.
+            return Some(Err(Error::new_spanned(
+                number,
+                "a duration is a text with whole numbers and units: write for example \"1m 30s\"",
+            )));
+        }
+        _ => return None,
+    };
+    let guess = match period::parse(&bare) {
+        Ok(_) => bare,
+        Err(_) => format!("{}s", bare.trim_end_matches(|c: char| !c.is_ascii_digit())),
+    };
+    Some(Err(Error::new_spanned(
+        tokens,
+        format!("a duration is a text with a unit: write \"{guess}\""),
+    )))
+}
+
+/// Reads a `delay`; it may hold several mistakes.
+pub(super) fn wait(entry: &Entry, mistakes: &mut Mistakes) -> Option<Wait> {
+    let tokens: Vec<TokenTree> = entry.value.clone().into_iter().collect();
+    if let Some(list) = entry::group(&tokens, Delimiter::Bracket) {
+        return waits(list, entry, mistakes);
+    }
+    if let Some((TokenTree::Ident(function), arguments)) = tokens.split_first()
+        && function == "exponential"
+    {
+        let arguments = entry::group(arguments, Delimiter::Parenthesis).unwrap_or_default();
+        return growth(function, arguments, mistakes);
+    }
+    let Some(period) = period_of(&entry.value) else {
+        mistakes.at(&entry.value, format!("this is no delay: {WAITS}"));
+        return None;
+    };
+    mistakes.take(period).map(Wait::Constant)
+}
+
+fn waits(list: TokenStream, entry: &Entry, mistakes: &mut Mistakes) -> Option<Wait> {
+    let parts = entry::split(list, mistakes);
+    let count = parts.len();
+    let mut waits = Vec::new();
+    for part in parts {
+        let part: TokenStream = part.into_iter().collect();
+        let period = period_of(&part).unwrap_or_else(|| {
+            Err(Error::new_spanned(
+                &part,
+                "this is no duration: write for example \"30s\"",
+            ))
+        });
+        waits.extend(mistakes.take(period));
+    }
+    (waits.len() == count).then(|| Wait::List {
+        waits,
+        tokens: entry.value.clone(),
+    })
+}
+
+fn growth(function: &Ident, arguments: TokenStream, mistakes: &mut Mistakes) -> Option<Wait> {
+    let mut parts = entry::split(arguments, mistakes).into_iter().peekable();
+    let named = |part: &Vec<TokenTree>| matches!(part.first(), Some(TokenTree::Ident(_)));
+    let first = if let Some(part) = parts.next_if(|part| !named(part)) {
+        let part: TokenStream = part.into_iter().collect();
+        mistakes.take(period_of(&part).unwrap_or_else(|| {
+            Err(Error::new_spanned(
+                &part,
+                "this is no duration: write for example \"10s\"",
+            ))
+        }))
+    } else {
+        mistakes.at(
+            function,
+            "the first wait is missing: write for example `exponential(\"10s\", max = \"1h\")`",
+        );
+        None
+    };
+    let (mut max, mut factor, mut jitter) = (None, None, None);
+    let mut seen = Vec::new();
+    for part in parts {
+        let Some(entry) = entry::read(part, &GROWTH_KEYS, &mut seen, mistakes) else {
+            continue;
+        };
+        match entry.word.as_str() {
+            MAX => max = mistakes.take(period(&entry)),
+            FACTOR => factor = mistakes.take(number(&entry)),
+            JITTER => jitter = mistakes.take(number(&entry)),
+            _ => {}
+        }
+    }
+    first.map(|first| {
+        Wait::Exponential(Growth {
+            first,
+            max,
+            factor,
+            jitter,
+        })
+    })
+}
+
+pub(super) fn type_name(entry: &Entry) -> Result<Ident> {
+    let text = text(entry)?;
+    text.parse().map_err(|_| {
+        Error::new_spanned(
+            &text,
+            format!(
+                "this is no name for a type: write for example `{}`",
+                entry.example
+            ),
+        )
+    })
+}
+
+pub(super) fn path(entry: &Entry) -> Result<Path> {
+    let text = text(entry)?;
+    text.parse_with(Path::parse_mod_style).map_err(|_| {
+        Error::new_spanned(
+            &text,
+            "this is no path: write the name that your Cargo.toml gives to jobq, \
+             for example `crate = \"my_jobq\"`",
+        )
+    })
+}
+
+fn literal(tokens: &TokenStream) -> Option<Lit> {
+    syn::parse2(tokens.clone()).ok()
+}
+
+/// A mistake in the value of this key.
+fn wrong(entry: &Entry, what: impl Display) -> Error {
+    Error::new_spanned(&entry.value, format!("`{}` {what}", entry.key))
+}

@@ -1,0 +1,313 @@
+//! The model to code. Nothing is decided here.
+//!
+//! Generated code names what it needs by its full path below `jobq::__private`, and
+//! its own variables are `mixed_site`: whatever the user calls things, nothing clashes.
+
+use proc_macro2::{Group, Literal, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::ext::IdentExt;
+use syn::{Ident, Path, ReturnType, Visibility};
+
+use crate::attr::{Options, Wait};
+use crate::copies;
+use crate::model::{FunctionJob, StructJob};
+use crate::period;
+use crate::signature::{Argument, Role};
+use crate::words;
+
+pub(crate) fn function(job: &FunctionJob) -> TokenStream {
+    let function = &job.function;
+    let Some(name) = &job.payload else {
+        return function.to_token_stream();
+    };
+    let payload = payload(job, name);
+    let options = options(&job.policy.options, &private(&job.policy.jobq));
+    let job_impl = job_impl(job, name, &options);
+    let run_impl = run_impl(job, name);
+    quote! {
+        #function
+        #payload
+        #job_impl
+        #run_impl
+    }
+}
+
+pub(crate) fn structure(job: &StructJob) -> TokenStream {
+    let private = private(&job.policy.jobq);
+    let options = options(&job.policy.options, &private);
+    let (attributes, name, ident) = (&job.impl_attributes, &job.policy.name, &job.input.ident);
+    quote! {
+        #[automatically_derived]
+        #(#attributes)*
+        impl #private::Job for #ident {
+            const NAME: &'static #private::core::primitive::str = #name;
+            const OPTIONS: #private::JobOptions = #options;
+        }
+    }
+}
+
+pub(crate) fn private(jobq: &Path) -> TokenStream {
+    quote!(#jobq::__private)
+}
+
+/// A field of the payload type.
+struct Field<'m> {
+    argument: &'m Argument,
+    name: &'m Ident,
+}
+
+fn fields(job: &FunctionJob) -> Vec<Field<'_>> {
+    let named = |argument| Argument::name(argument).map(|name| Field { argument, name });
+    job.fields().filter_map(named).collect()
+}
+
+/// The payload type with everything but its `Job` and `Run`.
+pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
+    let private = private(&job.policy.jobq);
+    let serde = words::code(quote!(#private::serde));
+    let (visibility, attributes) = (&job.function.visibility, &job.type_attributes);
+    let documented = attributes
+        .iter()
+        .any(|attribute| attribute.path().is_ident("doc"));
+    let fallback = format!("The payload of the job `{}`.", job.policy.name.value());
+    let documentation = (!documented).then(|| quote!(#[doc = #fallback]));
+    let fields = fields(job);
+    let declared = fields.iter().map(|field| declare(field, visibility));
+    let clone = clone_impl(job, name, &fields);
+    let debug = debug_impl(job, name, &fields);
+    quote! {
+        #documentation
+        #(#attributes)*
+        #[derive(#private::serde::Serialize, #private::serde::Deserialize)]
+        #[serde(crate = #serde)]
+        #visibility struct #name {
+            #(#declared,)*
+        }
+        #clone
+        #debug
+    }
+}
+
+fn declare(field: &Field<'_>, visibility: &Visibility) -> TokenStream {
+    let Field { argument, name } = field;
+    let Argument {
+        docs, serde, ty, ..
+    } = argument;
+    let lints = copies::for_field(&argument.others);
+    let fallback = format!("The argument `{}`.", name.unraw());
+    let documentation = docs.is_empty().then(|| quote!(#[doc = #fallback]));
+    quote! {
+        #documentation
+        #(#docs)*
+        #(#serde)*
+        #(#lints)*
+        #visibility #name: #ty
+    }
+}
+
+/// `for<'a>` makes the compiler accept a bound that does not hold, and the impl then
+/// does not exist. A plain `Type: Clone` would be an error.
+fn clone_impl(job: &FunctionJob, name: &Ident, fields: &[Field<'_>]) -> TokenStream {
+    let private = private(&job.policy.jobq);
+    let attributes = &job.impl_attributes;
+    let types = fields.iter().map(|field| &field.argument.ty);
+    let names = fields.iter().map(|field| field.name);
+    let clone = quote!(#private::core::clone::Clone);
+    quote! {
+        #[automatically_derived]
+        #(#attributes)*
+        impl #clone for #name
+        where
+            #(for<'__jobq> #types: #clone,)*
+        {
+            fn clone(&self) -> Self {
+                Self { #(#names: #clone::clone(&self.#names),)* }
+            }
+        }
+    }
+}
+
+fn debug_impl(job: &FunctionJob, name: &Ident, fields: &[Field<'_>]) -> TokenStream {
+    let private = private(&job.policy.jobq);
+    let attributes = &job.impl_attributes;
+    let types = fields.iter().map(|field| &field.argument.ty);
+    let names = fields.iter().map(|field| field.name);
+    let texts = fields.iter().map(|field| field.name.unraw().to_string());
+    let text = name.unraw().to_string();
+    let fmt = quote!(#private::core::fmt);
+    let formatter = own("__formatter");
+    quote! {
+        #[automatically_derived]
+        #(#attributes)*
+        impl #fmt::Debug for #name
+        where
+            #(for<'__jobq> #types: #fmt::Debug,)*
+        {
+            fn fmt(&self, #formatter: &mut #fmt::Formatter<'_>) -> #fmt::Result {
+                #fmt::Formatter::debug_struct(#formatter, #text)
+                    #(.field(#texts, &self.#names))*
+                    .finish()
+            }
+        }
+    }
+}
+
+pub(crate) fn job_impl(job: &FunctionJob, payload: &Ident, options: &TokenStream) -> TokenStream {
+    let private = private(&job.policy.jobq);
+    let (attributes, name) = (&job.impl_attributes, &job.policy.name);
+    quote! {
+        #[automatically_derived]
+        #(#attributes)*
+        impl #private::Job for #payload {
+            const NAME: &'static #private::core::primitive::str = #name;
+            const OPTIONS: #private::JobOptions = #options;
+        }
+    }
+}
+
+fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
+    let private = private(&job.policy.jobq);
+    let attributes = &job.impl_attributes;
+    let (needs, scope) = (own("__needs"), own("__scope"));
+    let variables: Vec<Ident> = (0..job.arguments.all.len())
+        .map(|index| own(&format!("__argument_{index}")))
+        .collect();
+    let arguments = || job.arguments.all.iter().zip(&variables);
+    let read = arguments().filter_map(|(argument, variable)| {
+        let name = argument.name().filter(|_| argument.role == Role::Payload)?;
+        Some(quote!(#name: #variable))
+    });
+    let context = || arguments().filter(|(argument, _)| argument.role == Role::Context);
+    let need = context()
+        .map(|(Argument { ty, .. }, _)| quote!(<#ty as #private::Argument>::need(#needs);));
+    let take = context().map(|(Argument { ty, .. }, variable)| {
+        quote!(let #variable = <#ty as #private::Argument>::take(#scope);)
+    });
+    let call = call(job, &variables);
+    quote! {
+        #[automatically_derived]
+        #(#attributes)*
+        impl #private::Run for #payload {
+            fn needs(#needs: &mut #private::Needs) {
+                #(#need)*
+            }
+
+            fn call(self, #scope: &#private::Scope) -> #private::Call {
+                let Self { #(#read,)* } = self;
+                #(#take)*
+                #call
+            }
+        }
+    }
+}
+
+/// The call of the user's function. It has the place of the return type, so that the
+/// compiler's error for one that is no `Result` stands there.
+fn call(job: &FunctionJob, variables: &[Ident]) -> TokenStream {
+    let private = private(&job.policy.jobq);
+    let signature = &job.function.signature;
+    let (start, end) = ends(&signature.output);
+    let mut function = signature.ident.clone();
+    function.set_span(signature.ident.span().located_at(start));
+    let mut arguments: TokenStream = quote_spanned!(end=> (#(#variables),*));
+    arguments = arguments
+        .into_iter()
+        .map(|token| match token {
+            TokenTree::Group(group) => TokenTree::Group(placed(&group, end)),
+            other => other,
+        })
+        .collect();
+    if signature.asyncness.is_some() {
+        return quote!(#private::Call::future(#function #arguments));
+    }
+    let closure = quote_spanned!(start=> move ||);
+    quote!(#private::Call::blocking(#closure #function #arguments))
+}
+
+fn placed(group: &Group, span: Span) -> Group {
+    let mut placed = Group::new(group.delimiter(), group.stream());
+    placed.set_span(span);
+    placed
+}
+
+/// Where the return type starts and ends, as places only.
+fn ends(output: &ReturnType) -> (Span, Span) {
+    let here = Span::call_site();
+    let tokens = match output {
+        ReturnType::Default => TokenStream::new(),
+        ReturnType::Type(_, ty) => ty.to_token_stream(),
+    };
+    let mut spans = tokens
+        .into_iter()
+        .map(|token| here.located_at(token.span()));
+    let start = spans.next().unwrap_or(here);
+    (start, spans.last().unwrap_or(start))
+}
+
+/// A variable of generated code.
+fn own(name: &str) -> Ident {
+    Ident::new(name, Span::mixed_site())
+}
+
+fn options(options: &Options, private: &TokenStream) -> TokenStream {
+    let queue = options.queue.as_ref().map(|queue| quote!(.queue(#queue)));
+    let retries = options.retries.as_ref().map(|retries| {
+        let retries = Literal::u32_suffixed(retries.value);
+        quote!(.retries(#retries))
+    });
+    let delay = options.delay.as_ref().map(|wait| {
+        let delay = delay(wait, private);
+        quote!(.delay(#delay))
+    });
+    let timeout = options.timeout.as_ref().map(|timeout| {
+        let timeout = duration(timeout.value, private);
+        quote!(.timeout(#timeout))
+    });
+    let concurrency = options.concurrency.as_ref().map(|concurrency| {
+        let concurrency = Literal::u16_suffixed(concurrency.value);
+        quote!(.concurrency(#concurrency))
+    });
+    let expires = options.expires.as_ref().map(|expires| {
+        let expires = duration(expires.value, private);
+        quote!(.expires(#expires))
+    });
+    quote!(#private::JobOptions::new() #queue #retries #delay #timeout #concurrency #expires)
+}
+
+fn delay(wait: &Wait, private: &TokenStream) -> TokenStream {
+    match wait {
+        Wait::Constant(period) => {
+            let wait = duration(period.value, private);
+            quote!(#private::Delay::constant(#wait))
+        }
+        Wait::List { waits, .. } => {
+            let waits = waits.iter().map(|wait| duration(wait.value, private));
+            quote!(#private::Delay::list(const { &[#(#waits),*] }))
+        }
+        Wait::Exponential(growth) => {
+            let first = duration(growth.first.value, private);
+            let max = growth.max.as_ref().map(|max| {
+                let max = duration(max.value, private);
+                quote!(.max(#max))
+            });
+            let factor = growth.factor.as_ref().map(|factor| {
+                let factor = Literal::f64_suffixed(factor.value);
+                quote!(.factor(#factor))
+            });
+            let jitter = growth.jitter.as_ref().map(|jitter| {
+                let jitter = Literal::f64_suffixed(jitter.value);
+                quote!(.jitter(#jitter))
+            });
+            quote! {
+                #private::Delay::Exponential(
+                    #private::Exponential::new(#first) #max #factor #jitter
+                )
+            }
+        }
+    }
+}
+
+fn duration(period: std::time::Duration, private: &TokenStream) -> TokenStream {
+    let millis = Literal::u64_suffixed(period::millis(period));
+    quote!(#private::Duration::from_millis(#millis))
+}

@@ -1,0 +1,114 @@
+//! What code with mistakes expands to beside their errors: the user's own item and as
+//! much of what the macro would have made that its uses are no errors too.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use std::collections::HashSet;
+use syn::visit::{self, Visit};
+use syn::{GenericParam, Generics, Ident, Type};
+
+use crate::expand;
+use crate::model::{FunctionJob, StructJob};
+use crate::valid;
+
+pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
+    job.function
+        .attributes
+        .retain(|attribute| !valid::is_job(attribute));
+    // The compiler has errors of its own for these, and has them after this macro ran.
+    let signature = &mut job.function.signature;
+    signature.variadic = None;
+    // In an `impl`, no type can be declared.
+    if job.arguments.receiver.is_some() {
+        return job.function.to_token_stream();
+    }
+    let Some(payload) = job.payload.clone() else {
+        return job.function.to_token_stream();
+    };
+    let generics = signature.generics.clone();
+    let mut seen = HashSet::new();
+    job.arguments
+        .all
+        .retain(|argument| argument.name().is_none_or(|name| seen.insert(name.clone())));
+    for argument in &mut job.arguments.all {
+        let nothing = is_open(&argument.owned, &generics) || argument.owned_is(&payload);
+        argument.ty = if nothing {
+            syn::parse_quote!(())
+        } else {
+            argument.owned.clone()
+        };
+    }
+    let function = &job.function;
+    let private = expand::private(&job.policy.jobq);
+    let declared = expand::payload(&job, &payload);
+    let job_impl = expand::job_impl(&job, &payload, &quote!(#private::JobOptions::new()));
+    let attributes = &job.impl_attributes;
+    quote! {
+        #function
+        #declared
+        #job_impl
+        #[automatically_derived]
+        #(#attributes)*
+        impl #private::Run for #payload {
+            fn needs(_: &mut #private::Needs) {}
+
+            fn call(self, _: &#private::Scope) -> #private::Call {
+                #private::Call::blocking(|| #private::core::result::Result::Ok::<(), &str>(()))
+            }
+        }
+    }
+}
+
+pub(crate) fn structure(job: &StructJob) -> TokenStream {
+    let private = expand::private(&job.policy.jobq);
+    let ident = &job.input.ident;
+    let (impl_generics, type_generics, clause) = job.input.generics.split_for_impl();
+    let bounds = clause.map(|clause| &clause.predicates);
+    let name = &job.policy.name;
+    quote! {
+        #[automatically_derived]
+        impl #impl_generics #private::Job for #ident #type_generics
+        where
+            #bounds
+            for<'__jobq> Self: #private::serde::Serialize
+                + #private::serde::de::DeserializeOwned
+                + #private::core::marker::Send
+                + #private::core::marker::Sync
+                + 'static,
+        {
+            const NAME: &'static #private::core::primitive::str = #name;
+        }
+    }
+}
+
+/// Whether a field could not have this type.
+fn is_open(ty: &Type, generics: &Generics) -> bool {
+    struct Open<'g> {
+        generics: &'g Generics,
+        found: bool,
+    }
+    impl<'ast> Visit<'ast> for Open<'_> {
+        fn visit_type(&mut self, ty: &'ast Type) {
+            self.found |= matches!(ty, Type::ImplTrait(_) | Type::Infer(_));
+            visit::visit_type(self, ty);
+        }
+
+        fn visit_lifetime(&mut self, lifetime: &'ast syn::Lifetime) {
+            self.found |= lifetime.ident != "static";
+        }
+
+        fn visit_ident(&mut self, ident: &'ast Ident) {
+            self.found |= self.generics.params.iter().any(|param| match param {
+                GenericParam::Type(param) => param.ident == *ident,
+                GenericParam::Const(param) => param.ident == *ident,
+                GenericParam::Lifetime(_) => false,
+            });
+        }
+    }
+    let mut open = Open {
+        generics,
+        found: false,
+    };
+    open.visit_type(ty);
+    open.found
+}

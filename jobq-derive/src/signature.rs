@@ -1,0 +1,300 @@
+//! A function to its parts.
+
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::parse::{Parse, ParseStream};
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    Attribute, Error, FnArg, Ident, Meta, Pat, Receiver, Result, Signature, Token, Type, Visibility,
+};
+
+use crate::mistakes::Mistakes;
+
+/// The user's function. Its body stays as the tokens that it is: nothing here depends
+/// on it, and half-written code in an editor keeps its payload type.
+pub(crate) struct Function {
+    pub(crate) attributes: Vec<Attribute>,
+    pub(crate) visibility: Visibility,
+    pub(crate) signature: Signature,
+    body: Group,
+}
+
+impl Parse for Function {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let item: TokenStream = input.fork().parse()?;
+        let mut attributes = input.call(Attribute::parse_outer)?;
+        let visibility = input.parse()?;
+        let signature: Signature = input
+            .parse()
+            .map_err(|_| no_function(&attributes, item.clone()))?;
+        match input.parse()? {
+            TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => {
+                let attributes = std::mem::take(&mut attributes);
+                Ok(Self {
+                    attributes,
+                    visibility,
+                    signature,
+                    body,
+                })
+            }
+            end => Err(Error::new_spanned(
+                end,
+                "`#[job]` goes on a function with a body: write the work in `{ ... }`",
+            )),
+        }
+    }
+}
+
+impl ToTokens for Function {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        tokens.extend(self.attributes.iter().map(ToTokens::to_token_stream));
+        self.visibility.to_tokens(tokens);
+        self.signature.to_tokens(tokens);
+        self.body.to_tokens(tokens);
+    }
+}
+
+/// The error for an item that is no function, at the word that says what it is.
+fn no_function(attributes: &[Attribute], item: TokenStream) -> Error {
+    let message = "`#[job]` goes on a function: write `#[job] async fn ...`";
+    let parse = |input: ParseStream<'_>| {
+        input.call(Attribute::parse_outer)?;
+        input.parse::<Visibility>()?;
+        let word: TokenTree = input.parse()?;
+        let _rest: TokenStream = input.parse()?;
+        Ok(word)
+    };
+    let Ok(word) = syn::parse::Parser::parse2(parse, item) else {
+        return Error::new(proc_macro2::Span::call_site(), message);
+    };
+    let kind = word.to_string();
+    let message = match kind.as_str() {
+        "struct" if attributes.iter().any(derives_job) => {
+            "`#[job(...)]` of a struct goes below its `#[derive(Job)]`: move it there"
+        }
+        "struct" => {
+            "`#[job]` goes on a function; for a payload of your own write `#[derive(Job)]` above \
+             the struct, and the keys below that as `#[job(...)]`"
+        }
+        _ => message,
+    };
+    Error::new_spanned(word, message)
+}
+
+fn derives_job(attribute: &Attribute) -> bool {
+    let Meta::List(list) = &attribute.meta else {
+        return false;
+    };
+    list.path.is_ident("derive")
+        && list
+            .tokens
+            .clone()
+            .into_iter()
+            .any(|token| matches!(token, TokenTree::Ident(word) if word == "Job"))
+}
+
+/// An argument of the function, without the attributes that are for the macro.
+pub(crate) struct Argument {
+    pub(crate) pattern: Pat,
+    /// The type, as the user wrote it.
+    pub(crate) ty: Type,
+    /// What it would have to be if it borrows: the same without references.
+    pub(crate) owned: Type,
+    pub(crate) role: Role,
+    /// The documentation, for the field.
+    pub(crate) docs: Vec<Attribute>,
+    /// `#[serde(..)]`, for the field.
+    pub(crate) serde: Vec<Attribute>,
+    /// Attributes that stay on the function.
+    pub(crate) others: Vec<Attribute>,
+}
+
+/// Where the value of an argument comes from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// From the client that enqueued.
+    Payload,
+    /// From the pool that runs the job.
+    Context,
+}
+
+impl Argument {
+    /// The name, if it has a plain one.
+    pub(crate) fn name(&self) -> Option<&Ident> {
+        match &self.pattern {
+            Pat::Ident(name) if name.by_ref.is_none() && name.subpat.is_none() => Some(&name.ident),
+            _ => None,
+        }
+    }
+
+    /// Whether the type is this name alone.
+    pub(crate) fn owned_is(&self, name: &Ident) -> bool {
+        matches!(&self.owned, Type::Path(path) if path.path.is_ident(name))
+    }
+}
+
+/// The arguments of a function.
+pub(crate) struct Arguments {
+    pub(crate) receiver: Option<Receiver>,
+    pub(crate) all: Vec<Argument>,
+}
+
+impl Arguments {
+    /// Takes the macro's attributes off the function's arguments and reads them.
+    pub(crate) fn read(signature: &mut Signature, mistakes: &mut Mistakes) -> Self {
+        let mut arguments = Self {
+            receiver: None,
+            all: Vec::new(),
+        };
+        for argument in &mut signature.inputs {
+            match argument {
+                FnArg::Receiver(receiver) => arguments.receiver = Some(receiver.clone()),
+                FnArg::Typed(typed) => arguments.all.push(read(typed, mistakes)),
+            }
+        }
+        arguments
+    }
+}
+
+fn read(typed: &mut syn::PatType, mistakes: &mut Mistakes) -> Argument {
+    let mut owned = (*typed.ty).clone();
+    Owned.visit_type_mut(&mut owned);
+    let mut argument = Argument {
+        pattern: (*typed.pat).clone(),
+        ty: (*typed.ty).clone(),
+        role: role_of(&owned),
+        owned,
+        docs: Vec::new(),
+        serde: Vec::new(),
+        others: Vec::new(),
+    };
+    let mut said: Option<Role> = None;
+    for attribute in std::mem::take(&mut typed.attrs) {
+        let path = attribute.path();
+        let role = match () {
+            () if path.is_ident("payload") => Role::Payload,
+            () if path.is_ident("context") => Role::Context,
+            () => {
+                match () {
+                    () if path.is_ident("doc") => argument.docs.push(attribute),
+                    () if path.is_ident("serde") => argument.serde.push(attribute),
+                    () => argument.others.push(attribute),
+                }
+                continue;
+            }
+        };
+        if !matches!(attribute.meta, Meta::Path(_)) {
+            let word = path.to_token_stream();
+            mistakes.at(
+                &attribute.meta,
+                format!("`#[{word}]` takes nothing: write `#[{word}]`"),
+            );
+        }
+        match said {
+            Some(before) if before == role => mistakes.at(
+                &attribute,
+                format!("`#[{}]` is given twice; keep one", path.to_token_stream()),
+            ),
+            Some(_) => mistakes.at(
+                &attribute,
+                "an argument is either `#[payload]` or `#[context]`; keep one",
+            ),
+            None => argument.role = role,
+        }
+        said = Some(role);
+    }
+    typed.attrs.clone_from(&argument.others);
+    argument
+}
+
+/// The role that an argument has by the last word of its type's path.
+fn role_of(ty: &Type) -> Role {
+    match ty {
+        Type::Path(path) => match path.path.segments.last() {
+            Some(last) if last.ident == "State" || last.ident == "JobContext" => Role::Context,
+            _ => Role::Payload,
+        },
+        Type::Group(group) => role_of(&group.elem),
+        Type::Paren(paren) => role_of(&paren.elem),
+        _ => Role::Payload,
+    }
+}
+
+/// Makes every reference the type that owns what it refers to.
+struct Owned;
+
+impl VisitMut for Owned {
+    fn visit_type_mut(&mut self, ty: &mut Type) {
+        if let Type::Reference(reference) = ty {
+            let target = (*reference.elem).clone();
+            *ty = match &target {
+                Type::Slice(slice) => {
+                    let element = &slice.elem;
+                    syn::parse_quote!(Vec<#element>)
+                }
+                Type::Path(path) => match owner_of(path) {
+                    Some(owner) => Type::Path(owner),
+                    None => target,
+                },
+                _ => target,
+            };
+        }
+        visit_mut::visit_type_mut(self, ty);
+    }
+
+    fn visit_type_path_mut(&mut self, path: &mut syn::TypePath) {
+        // `Cow<'a, str>` is `String` already where it owns its text.
+        let target = path
+            .path
+            .segments
+            .last()
+            .filter(|last| last.ident == "Cow")
+            .and_then(cow);
+        if let Some(target) = target {
+            let mut ty = Type::Reference(syn::TypeReference {
+                and_token: <Token![&]>::default(),
+                lifetime: None,
+                mutability: None,
+                elem: Box::new(target),
+            });
+            self.visit_type_mut(&mut ty);
+            if let Type::Path(owner) = ty {
+                *path = owner;
+                return;
+            }
+        }
+        visit_mut::visit_type_path_mut(self, path);
+    }
+}
+
+/// What a `Cow` with a lifetime other than `'static` borrows.
+fn cow(segment: &syn::PathSegment) -> Option<Type> {
+    let syn::PathArguments::AngleBracketed(arguments) = &segment.arguments else {
+        return None;
+    };
+    let mut borrows = true;
+    let mut target = None;
+    for argument in &arguments.args {
+        match argument {
+            syn::GenericArgument::Lifetime(lifetime) => borrows = lifetime.ident != "static",
+            syn::GenericArgument::Type(ty) => target = Some(ty.clone()),
+            _ => {}
+        }
+    }
+    target.filter(|_| borrows)
+}
+
+/// The owned form of a borrowed type of the standard library.
+fn owner_of(path: &syn::TypePath) -> Option<syn::TypePath> {
+    let last = path.path.segments.last()?;
+    let name = match last.ident.to_string().as_str() {
+        "str" => "String",
+        "Path" => "PathBuf",
+        "OsStr" => "OsString",
+        "CStr" => "CString",
+        _ => return None,
+    };
+    let mut owner = path.clone();
+    owner.path.segments.last_mut()?.ident = Ident::new(name, last.ident.span());
+    Some(owner)
+}

@@ -1,0 +1,413 @@
+//! The rules that need more than one token to judge: a function each.
+
+use quote::ToTokens;
+use std::time::Duration;
+use syn::visit::{self, Visit};
+use syn::{Data, GenericParam, Generics, ReturnType, Type};
+
+use crate::attr::{Growth, Options, Period, Wait};
+use crate::mistakes::Mistakes;
+use crate::model::{FunctionJob, Policy, StructJob};
+use crate::signature::{Argument, Role};
+use crate::{name, period, words};
+
+pub(crate) fn function(job: &FunctionJob, mistakes: &mut Mistakes) {
+    policy(&job.policy, mistakes);
+    payload_has_a_name(job, mistakes);
+    payload_is_no_argument(job, mistakes);
+    one_job_attribute(job, mistakes);
+    plain_function(job, mistakes);
+    no_receiver(job, mistakes);
+    returns_something(job, mistakes);
+    let mut borrows = false;
+    for argument in &job.arguments.all {
+        has_a_name(argument, mistakes);
+        borrows |= is_owned(argument, mistakes);
+        serde_is_for_payload(argument, mistakes);
+        always_there(argument, mistakes);
+    }
+    no_generics(&job.function.signature.generics, borrows, mistakes);
+}
+
+pub(crate) fn structure(job: &StructJob, mistakes: &mut Mistakes) {
+    policy(&job.policy, mistakes);
+    is_struct(job, mistakes);
+    no_generic_payload(&job.input.generics, mistakes);
+}
+
+fn policy(policy: &Policy, mistakes: &mut Mistakes) {
+    let options = &policy.options;
+    name_is_valid(policy, mistakes);
+    queue_is_valid(options, mistakes);
+    not_zero(
+        options.timeout.as_ref(),
+        "no attempt could end in time",
+        mistakes,
+    );
+    not_zero(
+        options.expires.as_ref(),
+        "the job would be expired at once",
+        mistakes,
+    );
+    some_concurrency(options, mistakes);
+    match &options.delay {
+        Some(Wait::List { waits, tokens }) => {
+            list_is_not_empty(waits, tokens, mistakes);
+            list_fits_retries(waits, options, mistakes);
+        }
+        Some(Wait::Exponential(growth)) => {
+            waits_grow(growth, mistakes);
+            jitter_is_a_share(growth, mistakes);
+            longest_is_not_below_first(growth, mistakes);
+        }
+        Some(Wait::Constant(_)) | None => {}
+    }
+}
+
+// #[job(name = "a b")], or `fn größe` without a name
+fn name_is_valid(policy: &Policy, mistakes: &mut Mistakes) {
+    let Err(problem) = name::check(&policy.name.value()) else {
+        return;
+    };
+    match &policy.options.name {
+        Some(literal) => mistakes.at(literal, problem),
+        None => mistakes.add(syn::Error::new(
+            policy.name.span(),
+            format!("{problem}; or name the job: `name = \"...\"`"),
+        )),
+    }
+}
+
+// #[job(queue = "mail:fast")]
+fn queue_is_valid(options: &Options, mistakes: &mut Mistakes) {
+    if let Some(queue) = &options.queue
+        && let Err(problem) = name::check(&queue.value())
+    {
+        mistakes.at(queue, problem);
+    }
+}
+
+// #[job(timeout = "0s")]
+fn not_zero(period: Option<&Period>, consequence: &str, mistakes: &mut Mistakes) {
+    if let Some(period) = period
+        && period.value == Duration::ZERO
+    {
+        mistakes.at(
+            &period.literal,
+            format!(
+                "with `{}` {consequence}; write a longer time or remove the key",
+                period.literal.value()
+            ),
+        );
+    }
+}
+
+// #[job(concurrency = 0)]
+fn some_concurrency(options: &Options, mistakes: &mut Mistakes) {
+    if let Some(concurrency) = &options.concurrency
+        && concurrency.value == 0
+    {
+        mistakes.at(
+            &concurrency.literal,
+            "with 0 no attempt could ever start; write 1 or more",
+        );
+    }
+}
+
+// #[job(delay = [])]
+fn list_is_not_empty(waits: &[Period], tokens: &impl ToTokens, mistakes: &mut Mistakes) {
+    if waits.is_empty() {
+        mistakes.at(
+            tokens,
+            "the list has no wait; write at least one, for example `[\"30s\"]`",
+        );
+    }
+}
+
+// #[job(retries = 1, delay = ["10s", "1m"])]
+fn list_fits_retries(waits: &[Period], options: &Options, mistakes: &mut Mistakes) {
+    let Some(retries) = &options.retries else {
+        return;
+    };
+    let Some(unused) = usize::try_from(retries.value)
+        .ok()
+        .and_then(|retries| waits.get(retries))
+    else {
+        return;
+    };
+    let number = retries.value;
+    let (count, times) = (waits.len(), if number == 1 { "retry" } else { "retries" });
+    mistakes.at(
+        &unused.literal,
+        format!(
+            "this wait is never used: `retries = {number}` allows {number} {times}, the list has \
+             {count} waits; remove it or write `retries = {count}`",
+        ),
+    );
+}
+
+// #[job(delay = exponential("10s", factor = 0.5))]
+fn waits_grow(growth: &Growth, mistakes: &mut Mistakes) {
+    if let Some(factor) = &growth.factor
+        && factor.value < 1.0
+    {
+        mistakes.at(
+            &factor.literal,
+            "with a factor below 1 the waits would shrink; write 1 or more",
+        );
+    }
+}
+
+// #[job(delay = exponential("10s", jitter = 10))]
+fn jitter_is_a_share(growth: &Growth, mistakes: &mut Mistakes) {
+    if let Some(jitter) = &growth.jitter
+        && !(0.0..=1.0).contains(&jitter.value)
+    {
+        mistakes.at(
+            &jitter.literal,
+            "`jitter` is a share of the wait: write a number from 0 to 1",
+        );
+    }
+}
+
+// #[job(delay = exponential("10s", max = "5s"))]
+fn longest_is_not_below_first(growth: &Growth, mistakes: &mut Mistakes) {
+    if let Some(max) = &growth.max
+        && max.value < growth.first.value
+    {
+        let (longest, first) = (
+            period::format(max.value),
+            period::format(growth.first.value),
+        );
+        mistakes.at(
+            &max.literal,
+            format!("the longest wait, {longest}, is shorter than the first, {first}; write `max = \"{first}\"` or more"),
+        );
+    }
+}
+
+// fn self_() without payload = "..."
+fn payload_has_a_name(job: &FunctionJob, mistakes: &mut Mistakes) {
+    // A `payload` that could not be read has been reported.
+    if job.payload.is_none() {
+        let function = &job.function.signature.ident;
+        mistakes.at(
+            function,
+            format!("`{function}` gives no name for the payload type; write `payload = \"...\"`"),
+        );
+    }
+}
+
+// fn mailer(mailer: Mailer)
+fn payload_is_no_argument(job: &FunctionJob, mistakes: &mut Mistakes) {
+    let Some(payload) = &job.payload else { return };
+    for argument in job
+        .arguments
+        .all
+        .iter()
+        .filter(|argument| argument.owned_is(payload))
+    {
+        mistakes.at(
+            &argument.ty,
+            format!(
+                "the payload type of this job is called `{payload}` too; call it otherwise: \
+                 `#[job(payload = \"...\")]`"
+            ),
+        );
+    }
+}
+
+// #[job] #[job(retries = 1)]
+fn one_job_attribute(job: &FunctionJob, mistakes: &mut Mistakes) {
+    for attribute in &job.function.attributes {
+        if is_job(attribute) {
+            mistakes.at(
+                attribute,
+                "`#[job]` is given twice; keep one, with all keys",
+            );
+        }
+    }
+}
+
+pub(crate) fn is_job(attribute: &syn::Attribute) -> bool {
+    attribute
+        .path()
+        .segments
+        .last()
+        .is_some_and(|last| last.ident == "job")
+}
+
+// unsafe fn, extern "C" fn, const fn, fn(...)
+fn plain_function(job: &FunctionJob, mistakes: &mut Mistakes) {
+    let signature = &job.function.signature;
+    if let Some(word) = &signature.unsafety {
+        mistakes.at(
+            word,
+            "a job function must be safe to call: remove `unsafe` and uphold the promise inside",
+        );
+    }
+    if let Some(abi) = &signature.abi {
+        mistakes.at(abi, "a job is a plain function: remove `extern`");
+    }
+    if let Some(word) = &signature.constness {
+        mistakes.at(
+            word,
+            "a job runs in a worker, never in a constant: remove `const`",
+        );
+    }
+    if let Some(variadic) = &signature.variadic {
+        mistakes.at(
+            variadic,
+            "a job takes a fixed number of arguments: write for example `Vec<T>`",
+        );
+    }
+}
+
+// fn save(&self)
+fn no_receiver(job: &FunctionJob, mistakes: &mut Mistakes) {
+    if let Some(receiver) = &job.arguments.receiver {
+        mistakes.at(
+            receiver,
+            "a job has no `self`: make it a free function and take what it shares with others as \
+             a `State<T>`",
+        );
+    }
+}
+
+// async fn cleanup() { }
+fn returns_something(job: &FunctionJob, mistakes: &mut Mistakes) {
+    if matches!(job.function.signature.output, ReturnType::Default) {
+        mistakes.at(
+            &job.function.signature.ident,
+            "a job must say how it ended: write for example `-> Result<(), jobq::BoxError>`",
+        );
+    }
+}
+
+// fn save((x, y): (u8, u8))
+fn has_a_name(argument: &Argument, mistakes: &mut Mistakes) {
+    if argument.role == Role::Payload && argument.name().is_none() {
+        mistakes.at(
+            &argument.pattern,
+            "an argument becomes a field of the payload and needs a name: write one here and take \
+             the value apart inside",
+        );
+    }
+}
+
+// fn save(text: &str). Says whether a lifetime of the function may be what is wrong.
+fn is_owned(argument: &Argument, mistakes: &mut Mistakes) -> bool {
+    let mut borrowed = Borrowed::default();
+    match argument.role {
+        Role::Payload => borrowed.visit_type(&argument.ty),
+        Role::Context => borrowed.reference = matches!(argument.ty, Type::Reference(_)),
+    }
+    let ty = &argument.ty;
+    if borrowed.reference {
+        let owned = words::code(&argument.owned);
+        let message = match argument.role {
+            Role::Payload => format!(
+                "a job runs later and elsewhere, so its arguments cannot borrow: write `{owned}`"
+            ),
+            Role::Context => format!("this argument is given by value: write `{owned}`"),
+        };
+        mistakes.at(ty, message);
+    } else if borrowed.anything {
+        mistakes.at(
+            ty,
+            "an argument has one type, so that a worker can read it: name that type",
+        );
+    }
+    borrowed.reference
+}
+
+#[derive(Default)]
+struct Borrowed {
+    reference: bool,
+    anything: bool,
+}
+
+impl<'ast> Visit<'ast> for Borrowed {
+    fn visit_type(&mut self, ty: &'ast Type) {
+        match ty {
+            Type::Reference(_) => self.reference = true,
+            Type::ImplTrait(_) | Type::Infer(_) => self.anything = true,
+            _ => visit::visit_type(self, ty),
+        }
+    }
+
+    fn visit_lifetime(&mut self, lifetime: &'ast syn::Lifetime) {
+        self.reference |= lifetime.ident != "static";
+    }
+}
+
+// fn save(#[serde(default)] mailer: State<Mailer>)
+fn serde_is_for_payload(argument: &Argument, mistakes: &mut Mistakes) {
+    if argument.role == Role::Context {
+        for attribute in &argument.serde {
+            mistakes.at(
+                attribute,
+                "this argument comes from the worker pool and is never read from a payload: \
+                 remove `#[serde]`",
+            );
+        }
+    }
+}
+
+// fn save(#[cfg(unix)] mode: u32)
+fn always_there(argument: &Argument, mistakes: &mut Mistakes) {
+    for attribute in &argument.others {
+        if ["cfg", "cfg_attr"]
+            .iter()
+            .any(|name| attribute.path().is_ident(name))
+        {
+            mistakes.at(
+                attribute,
+                "client and worker must agree on a job's arguments, so none of them can depend on \
+                 a configuration: take an `Option`, or put the `cfg` on the function",
+            );
+        }
+    }
+}
+
+// fn save<T>(value: T)
+fn no_generics(generics: &Generics, borrows: bool, mistakes: &mut Mistakes) {
+    // Lifetimes go when what borrows goes, and that has been said.
+    let lifetimes = generics
+        .params
+        .iter()
+        .all(|param| matches!(param, GenericParam::Lifetime(_)));
+    if borrows && lifetimes {
+        return;
+    }
+    if !generics.params.is_empty() {
+        mistakes.at(
+            &generics.params,
+            "a job function has no generic parameters, since its name stands for one payload: \
+             write the types out",
+        );
+    } else if let Some(clause) = &generics.where_clause {
+        mistakes.at(clause, "a job function has no `where` clause: remove it");
+    }
+}
+
+// #[derive(Job)] enum
+fn is_struct(job: &StructJob, mistakes: &mut Mistakes) {
+    let advice = "is no payload: derive `Job` for a struct";
+    match &job.input.data {
+        Data::Struct(_) => {}
+        Data::Enum(data) => mistakes.at(data.enum_token, format!("an enum {advice} that holds it")),
+        Data::Union(data) => mistakes.at(data.union_token, format!("a union {advice}")),
+    }
+}
+
+// #[derive(Job)] struct Save<T>
+fn no_generic_payload(generics: &Generics, mistakes: &mut Mistakes) {
+    if !generics.params.is_empty() {
+        mistakes.at(
+            &generics.params,
+            "a payload has no generic parameters, since the job's name stands for one type: write \
+             the types out",
+        );
+    }
+}
