@@ -1,1 +1,3 @@
 //! What the tests share: private RabbitMQ nodes, fresh files and namespaces.
+
+pub mod broker;

@@ -1,0 +1,390 @@
+//! Private RabbitMQ nodes: own name, ports, data and epmd, gone with the test process.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{env, fs, process, thread};
+
+use tokio::sync::OnceCell;
+
+/// How long a broker may take to answer; it takes 2 to 7 seconds on an idle machine.
+const START_LIMIT: Duration = Duration::from_secs(120);
+const KEEPER: &str = include_str!("keeper.sh");
+const SCRIPTS: &str = "/usr/lib/rabbitmq/bin";
+
+/// A private RabbitMQ node. Dropping it ends the node and removes its data.
+#[derive(Debug)]
+pub struct Broker {
+    node: Node,
+    keeper: Mutex<Keeper>,
+}
+
+/// What a node keeps over its restarts.
+#[derive(Debug, Clone)]
+struct Node {
+    /// Another system in which the broker runs; the empty path for this one.
+    root: PathBuf,
+    /// The folder with the node's data, as the broker sees it.
+    dir: PathBuf,
+    name: String,
+    port: u16,
+    dist_port: u16,
+    epmd_port: u16,
+}
+
+#[derive(Debug)]
+struct Keeper {
+    process: Child,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Broker {
+    /// Starts a node and returns when it takes connections.
+    ///
+    /// # Panics
+    ///
+    /// Where RabbitMQ is not installed or does not start; with the tail of its log.
+    pub async fn start() -> Self {
+        blocking(Self::start_now).await
+    }
+
+    /// A node for a test that kills it; `None`, said aloud, where the tests run on a
+    /// broker that is not theirs to kill (`JOBQ_TEST_AMQP_URL`).
+    pub async fn to_kill(test: &str) -> Option<Self> {
+        static SKIPPED: AtomicU32 = AtomicU32::new(0);
+        if given_url().is_none() {
+            return Some(Self::start().await);
+        }
+        let skipped = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+        eprintln!("SKIPPED ({skipped} in this run): {test} needs a private broker");
+        None
+    }
+
+    fn start_now() -> Self {
+        let node = Node::new();
+        let keeper = node.spawn_keeper();
+        let broker = Self {
+            node,
+            keeper: Mutex::new(keeper),
+        };
+        broker.start_node();
+        broker
+    }
+
+    /// Where clients connect to.
+    pub fn url(&self) -> String {
+        format!("amqp://127.0.0.1:{}", self.node.port)
+    }
+
+    /// Ends the broker as a crash would, and returns when it is gone.
+    pub fn kill(&self) {
+        self.tell("kill");
+    }
+
+    /// Ends the broker in good order, and returns when it is gone.
+    pub fn stop(&self) {
+        self.tell("stop");
+    }
+
+    /// Starts the broker again, after [`kill`](Self::kill) or [`stop`](Self::stop), with
+    /// the data and the ports that it had.
+    pub async fn restart(&self) {
+        let (node, pid) = (self.node.clone(), self.tell("start"));
+        blocking(move || node.await_ready(&pid)).await;
+    }
+
+    /// What the broker wrote to its log and its output.
+    pub fn log(&self) -> String {
+        self.node.log()
+    }
+
+    /// Runs `rabbitmqctl` on this broker and gives what it printed.
+    pub async fn ctl(&self, arguments: &[&str]) -> String {
+        let mut command = self.node.command(&format!("{SCRIPTS}/rabbitmqctl"));
+        command.args(["-q", "-n", &self.node.name]).args(arguments);
+        let output = blocking(move || command.output())
+            .await
+            .expect("rabbitmqctl can be run");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "rabbitmqctl {arguments:?} failed: {text}{complaint}"
+        );
+        text
+    }
+
+    fn start_node(&self) {
+        let pid = self.tell("start");
+        self.node.await_ready(&pid);
+    }
+
+    fn tell(&self, command: &str) -> String {
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        keeper.tell(command)
+    }
+}
+
+impl Keeper {
+    fn tell(&mut self, command: &str) -> String {
+        let commands = self
+            .process
+            .stdin
+            .as_mut()
+            .expect("the keeper's input is a pipe");
+        writeln!(commands, "{command}").expect("the keeper runs");
+        let mut answer = String::new();
+        self.answers
+            .read_line(&mut answer)
+            .expect("the keeper answers");
+        answer.trim().to_owned()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
+}
+
+impl Node {
+    fn new() -> Self {
+        let root = env::var_os("JOBQ_TEST_BROKER_ROOT")
+            .map(PathBuf::from)
+            .unwrap_or_default();
+        let tag = unique();
+        let node = Self {
+            root,
+            dir: Path::new("/tmp").join(format!("jobq-broker-{tag}")),
+            name: format!("jobq-{tag}@localhost"),
+            port: free_port(),
+            dist_port: free_port(),
+            epmd_port: free_port(),
+        };
+        assert!(
+            node.outside(Path::new(SCRIPTS))
+                .join("rabbitmq-server")
+                .exists(),
+            "RabbitMQ is not installed ({SCRIPTS}): run `./tests/run`, which installs what the \
+             tests need, or set JOBQ_TEST_AMQP_URL to the URL of a broker for tests"
+        );
+        node
+    }
+
+    /// A path of the broker as this process sees it.
+    fn outside(&self, path: &Path) -> PathBuf {
+        match self.root.as_os_str().is_empty() {
+            true => path.to_owned(),
+            false => self.root.join(path.strip_prefix("/").unwrap_or(path)),
+        }
+    }
+
+    fn spawn_keeper(&self) -> Keeper {
+        let dir = self.outside(&self.dir);
+        fs::create_dir_all(&dir).expect("a folder for the broker can be made");
+        let cookie = dir.join(".erlang.cookie");
+        let files = [
+            (cookie.clone(), "JOBQTESTS"),
+            (dir.join("plugins"), "[]."),
+            (dir.join("advanced.config"), "[]."),
+            // A test needs little, and the machine may have little to spare.
+            (
+                dir.join("rabbitmq.conf"),
+                "disk_free_limit.absolute = 50MB\n",
+            ),
+        ];
+        for (path, text) in files {
+            fs::write(path, text).expect("the broker's files can be written");
+        }
+        fs::set_permissions(cookie, fs::Permissions::from_mode(0o400))
+            .expect("the cookie can be made private");
+        // Not in the group of the test, so that Ctrl-C leaves the keeper time to tidy up.
+        let mut process = self
+            .plain_command("sh")
+            .args(["-c", KEEPER, "keeper"])
+            .arg(&dir)
+            .env("JOBQ_TEST_BROKER_ROOT", &self.root)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        let answers = BufReader::new(process.stdout.take().expect("its output is a pipe"));
+        Keeper { process, answers }
+    }
+
+    /// A command that runs where the broker runs.
+    fn command(&self, program: &str) -> Command {
+        if self.root.as_os_str().is_empty() {
+            return self.plain_command(program);
+        }
+        let mut command = self.plain_command("chroot");
+        command.arg(&self.root).arg(program);
+        command
+    }
+
+    fn plain_command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        let file = |name: &str| self.dir.join(name);
+        command
+            .env("HOME", &self.dir)
+            .env("RABBITMQ_ALLOW_INPUT", "1")
+            .env("RABBITMQ_NODENAME", &self.name)
+            .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
+            .env("RABBITMQ_NODE_PORT", self.port.to_string())
+            .env("RABBITMQ_DIST_PORT", self.dist_port.to_string())
+            .env("RABBITMQ_MNESIA_BASE", file("data"))
+            .env("RABBITMQ_LOG_BASE", file("log"))
+            .env("RABBITMQ_CONFIG_FILE", file("rabbitmq.conf"))
+            .env("RABBITMQ_ADVANCED_CONFIG_FILE", file("advanced.config"))
+            .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
+            .env("RABBITMQ_ENABLED_PLUGINS_FILE", file("plugins"))
+            .env("RABBITMQ_PID_FILE", file("pid"))
+            .env("ERL_EPMD_PORT", self.epmd_port.to_string())
+            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+            .env(
+                "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
+                "-kernel inet_dist_use_interface {127,0,0,1}",
+            );
+        command
+    }
+
+    /// Waits until the node greets a client.
+    fn await_ready(&self, pid: &str) {
+        let deadline = Instant::now() + START_LIMIT;
+        while !self.greets() {
+            let ended = fs::read_to_string(format!("/proc/{pid}/stat"))
+                .map_or(true, |stat| stat.contains(") Z "));
+            if ended || Instant::now() > deadline {
+                let what = if ended {
+                    "ended at once"
+                } else {
+                    "did not start in time"
+                };
+                let log = self.log();
+                let lines: Vec<_> = log.lines().collect();
+                let tail = lines[lines.len().saturating_sub(60)..].join("\n");
+                panic!(
+                    "the broker {} {what}; the tail of its log:\n{tail}",
+                    self.name
+                );
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn greets(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
+            return false;
+        };
+        let mut frame = [0];
+        stream
+            .set_read_timeout(Some(Duration::from_secs(5)))
+            .is_ok()
+            && stream.write_all(b"AMQP\x00\x00\x09\x01").is_ok()
+            && stream.read_exact(&mut frame).is_ok()
+            && frame == [1]
+    }
+
+    fn log(&self) -> String {
+        let mut text = String::new();
+        let mut paths = vec![self.dir.join("broker.log"), self.dir.join("epmd.log")];
+        let logs = fs::read_dir(self.outside(&self.dir.join("log")))
+            .into_iter()
+            .flatten();
+        paths.extend(
+            logs.flatten()
+                .map(|entry| self.dir.join("log").join(entry.file_name())),
+        );
+        for path in paths {
+            if let Ok(content) = fs::read(self.outside(&path)) {
+                let _ = writeln!(text, "{}:", path.display());
+                text.push_str(&String::from_utf8_lossy(&content));
+            }
+        }
+        text
+    }
+}
+
+/// The broker that all tests of this process share: the one that `JOBQ_TEST_AMQP_URL`
+/// names, else a private node.
+pub async fn shared() -> String {
+    static SHARED: OnceCell<Broker> = OnceCell::const_new();
+    match given_url() {
+        Some(url) => url,
+        None => SHARED.get_or_init(Broker::start).await.url(),
+    }
+}
+
+/// A namespace that no other test uses.
+pub fn namespace() -> String {
+    format!("t{}", unique())
+}
+
+fn given_url() -> Option<String> {
+    env::var("JOBQ_TEST_AMQP_URL")
+        .ok()
+        .filter(|url| !url.is_empty())
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(value) => value,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}
+
+/// `[a-f0-9-]{1,28}`, never twice.
+fn unique() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    format!("{:x}-{:x}-{count:x}", since.as_millis(), process::id())
+}
+
+/// A port that nobody listens on, below those that the system gives to clients, so
+/// that it is still free when the broker starts again.
+fn free_port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = u16::try_from(process::id() % 600).unwrap_or(0) * 20;
+    for _ in 0..12_000 {
+        let port = 20_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port is free between 20000 and 32000");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_broker_keeps_its_data_and_leaves_nothing_behind() {
+        let Some(broker) = Broker::to_kill("a_broker_keeps_its_data").await else {
+            return;
+        };
+        broker.ctl(&["add_vhost", "kept"]).await;
+        broker.kill();
+        assert!(TcpStream::connect(("127.0.0.1", broker.node.port)).is_err());
+        broker.restart().await;
+        assert!(broker.ctl(&["list_vhosts"]).await.contains("kept"));
+        broker.stop();
+        assert!(broker.log().contains("RabbitMQ"));
+        let (epmd, dir) = (broker.node.epmd_port, broker.node.outside(&broker.node.dir));
+        drop(broker);
+        assert!(TcpStream::connect(("127.0.0.1", epmd)).is_err());
+        assert!(!dir.exists());
+    }
+}
