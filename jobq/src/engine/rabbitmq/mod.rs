@@ -1,5 +1,11 @@
 //! The engine for `amqp://` and `amqps://` URLs: RabbitMQ, through `lapin`.
 
+mod acks;
+mod conflict;
+mod death;
+pub(crate) mod topology;
+mod wire;
+
 use std::sync::Arc;
 
 use super::{Engine, EngineOptions};

@@ -1,0 +1,326 @@
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::*;
+
+fn names() -> Names {
+    Names::new("jobq")
+}
+
+fn job() -> Envelope {
+    Envelope {
+        id: "0190b6d6-7d6c-7a3a-8a4e-0123456789ab".parse().unwrap(),
+        queue: "mail".into(),
+        name: Some("send_welcome".into()),
+        payload: br#"{"user_id":7}"#.to_vec(),
+        enqueued_at: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        delay: Duration::ZERO,
+        retry_wait: Some(Duration::from_secs(30)),
+        expires_at: Some(UNIX_EPOCH + Duration::from_millis(1_700_003_600_123)),
+        topic: Some("user.created".to_owned()),
+    }
+}
+
+fn headers(entries: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> BasicProperties {
+    let mut table = FieldTable::default();
+    for (key, value) in entries {
+        table.insert(fits(key), value);
+    }
+    BasicProperties::default().with_headers(table)
+}
+
+fn keys(properties: &BasicProperties) -> Vec<&str> {
+    properties
+        .headers()
+        .iter()
+        .flat_map(|table| table.inner().keys().map(ShortString::as_str))
+        .collect()
+}
+
+fn value<'p>(properties: &'p BasicProperties, key: &str) -> Option<&'p AMQPValue> {
+    properties.headers().as_ref()?.inner().get(key)
+}
+
+#[test]
+fn a_job_travels_as_documented() {
+    let message = encode(&names(), job()).unwrap();
+    assert_eq!(
+        (message.exchange.as_str(), message.key.as_str()),
+        ("jobq", "mail")
+    );
+    let properties = &message.properties;
+    let text = |value: &Option<ShortString>| value.as_ref().map(ToString::to_string);
+    assert_eq!(
+        text(properties.content_type()).as_deref(),
+        Some("application/json")
+    );
+    assert_eq!(text(properties.kind()).as_deref(), Some("send_welcome"));
+    assert_eq!(text(properties.message_id()).unwrap(), job().id.to_string());
+    assert_eq!(*properties.timestamp(), Some(1_700_000_000));
+    assert_eq!(*properties.delivery_mode(), Some(2));
+    assert_eq!(*properties.expiration(), None);
+    assert_eq!(value(properties, "jobq-wait"), Some(&long("30000")));
+    assert_eq!(
+        value(properties, "jobq-expires-at"),
+        Some(&long("1700003600123"))
+    );
+    assert_eq!(value(properties, "jobq-topic"), Some(&long("user.created")));
+    assert_eq!(message.payload, job().payload);
+}
+
+#[test]
+fn a_job_is_read_as_it_was_written() {
+    let mut bare = job();
+    (bare.name, bare.retry_wait, bare.expires_at, bare.topic) = (None, None, None, None);
+    for job in [job(), bare] {
+        let message = encode(&names(), job.clone()).unwrap();
+        let read = decode(
+            &names(),
+            &"mail".into(),
+            &message.properties,
+            message.payload,
+        );
+        assert_eq!(read.envelope, job);
+        assert_eq!((read.attempts, read.rest, read.has_id), (0, 0, true));
+        let wait = job.retry_wait.map(|wait| wait.as_millis().to_string());
+        assert_eq!(read.wait, wait);
+    }
+}
+
+#[test]
+fn a_foreign_message_is_a_job() {
+    let before = clock::now();
+    let read = decode(
+        &names(),
+        &"mail".into(),
+        &BasicProperties::default(),
+        b"7".to_vec(),
+    );
+    assert!(!read.has_id && read.envelope.enqueued_at >= before);
+    assert_eq!((read.attempts, read.rest, read.wait), (0, 0, None));
+    assert_eq!(read.envelope.name, None);
+    assert_eq!(read.envelope.queue, "mail");
+}
+
+#[test]
+fn wrong_types_and_senseless_values_count_as_absent() {
+    let number = |n| AMQPValue::LongLongInt(n);
+    let table = [
+        ("jobq-wait", number(30_000)),
+        ("jobq-wait", long("30s")),
+        ("jobq-wait", long("-1")),
+        ("jobq-wait", long("+5")),
+        ("jobq-wait", long("007")),
+        ("jobq-wait", long("99999999999999999999999")),
+        ("jobq-expires-at", number(5)),
+        ("jobq-expires-at", long("soon")),
+        ("jobq-rest", number(5)),
+        ("jobq-rest", AMQPValue::Void),
+        ("jobq-topic", AMQPValue::Boolean(true)),
+        (
+            "jobq-topic",
+            AMQPValue::LongString(LongString::from(vec![0xff])),
+        ),
+        ("jobq-attempts", long("3")),
+    ];
+    for (key, wrong) in table {
+        let properties = headers([(key, wrong.clone())])
+            .with_message_id(fits("order 17"))
+            .with_timestamp(u64::MAX)
+            .with_type(fits(""));
+        let read = decode(&names(), &"mail".into(), &properties, Vec::new());
+        let envelope = &read.envelope;
+        assert_eq!(envelope.retry_wait, None, "{key} {wrong:?}");
+        assert_eq!(envelope.expires_at, None, "{key} {wrong:?}");
+        assert_eq!(envelope.topic, None, "{key} {wrong:?}");
+        assert_eq!(envelope.name, None, "{key} {wrong:?}");
+        assert_eq!(
+            (read.attempts, read.rest, read.has_id),
+            (0, 0, false),
+            "{key} {wrong:?}"
+        );
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_before_it_is() {
+    let mut late = job();
+    late.delay = Duration::from_secs(1);
+    assert!(encode(&names(), late).unwrap_err().is_unsupported());
+    let mut large = job();
+    large.payload = vec![b' '; MAX_PAYLOAD + 1];
+    assert!(encode(&names(), large.clone()).unwrap_err().is_invalid());
+    large.payload.pop();
+    assert!(encode(&names(), large).is_ok());
+    for wrong in ["", "a b", "a@b", &"q".repeat(300)] {
+        let mut job = job();
+        job.queue = wrong.to_owned().into();
+        assert!(encode(&names(), job).unwrap_err().is_invalid(), "{wrong}");
+    }
+    let mut named = job();
+    named.name = Some("n".repeat(256).into());
+    assert!(encode(&names(), named).unwrap_err().is_invalid());
+    let mut wide = job();
+    wide.topic = Some("t".repeat(70_000));
+    assert!(encode(&names(), wide).unwrap_err().is_invalid());
+}
+
+#[test]
+fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upon() {
+    let original = headers([
+        ("x-death", long("anything")),
+        ("x-delivery-count", AMQPValue::LongLongInt(3)),
+        ("X-Request-Id", long("kept")),
+        ("CC", long("elsewhere")),
+        ("BCC", long("elsewhere")),
+        ("trace", AMQPValue::Boolean(true)),
+        ("jobq-wait", long("1000")),
+        ("jobq-rest", long("5")),
+        ("jobq-topic", long("user.created")),
+        ("jobq-attempts", AMQPValue::LongLongInt(1)),
+    ])
+    .with_expiration(fits("1000"))
+    .with_user_id(fits("somebody"))
+    .with_correlation_id(fits("c"))
+    .with_reply_to(fits("r"))
+    .with_app_id(fits("a"))
+    .with_timestamp(5)
+    .with_type(fits("send_welcome"))
+    .with_delivery_mode(1);
+    let id = JobId::new();
+    let moved = again(&original, id, Changes::wait(2, Some(30_000), 7));
+    let expected = [
+        "X-Request-Id",
+        "jobq-attempts",
+        "jobq-rest",
+        "jobq-topic",
+        "jobq-wait",
+        "trace",
+    ];
+    assert_eq!(keys(&moved), expected);
+    assert_eq!(
+        value(&moved, "jobq-attempts"),
+        Some(&AMQPValue::LongLongInt(2))
+    );
+    assert_eq!(value(&moved, "jobq-wait"), Some(&long("30000")));
+    assert_eq!(value(&moved, "jobq-rest"), Some(&long("7")));
+    assert_eq!(
+        moved.message_id().as_ref().unwrap().as_str(),
+        id.to_string()
+    );
+    assert_eq!((moved.expiration(), moved.user_id()), (&None, &None));
+    assert_eq!(*moved.delivery_mode(), Some(2));
+    assert_eq!(*moved.timestamp(), Some(5));
+    for value in [
+        moved.correlation_id(),
+        moved.reply_to(),
+        moved.app_id(),
+        moved.kind(),
+    ] {
+        assert!(value.is_some());
+    }
+    let at_once = again(&original, id, Changes::wait(2, None, 0));
+    assert_eq!(
+        value(&at_once, "jobq-wait"),
+        Some(&long("1000")),
+        "the hint stays"
+    );
+    assert_eq!(value(&at_once, "jobq-rest"), None);
+}
+
+#[test]
+fn a_failed_job_says_why_and_is_put_back_as_if_new() {
+    let message = encode(&names(), job()).unwrap();
+    let changes = Changes::failed(FailedReason::Exhausted, "no route to host", 4);
+    let properties = again(&message.properties, job().id, changes);
+    assert!(is_failed(&properties) && !is_failed(&message.properties));
+    let failed = decode_failed(&names(), &"mail".into(), &properties, message.payload);
+    assert_eq!(
+        (failed.id(), failed.attempts(), failed.queue()),
+        (job().id, 4, "mail")
+    );
+    assert_eq!(
+        (failed.reason(), failed.error()),
+        (FailedReason::Exhausted, "no route to host")
+    );
+    assert!(failed.failed_at() > UNIX_EPOCH);
+    let back = fresh(&properties, job().id);
+    assert_eq!(keys(&back), ["jobq-topic", "jobq-wait"]);
+    assert_eq!(home(&properties, "mail").as_str(), "mail");
+}
+
+#[test]
+fn what_belonged_nowhere_remembers_where_it_was_sent() {
+    let changes = Changes::failed(FailedReason::Unroutable, "", 0).from_queue("no such queue!");
+    let properties = again(&BasicProperties::default(), JobId::new(), changes);
+    assert_eq!(home(&properties, "orphan").as_str(), "no such queue!");
+    let failed = decode_failed(&names(), &"orphan".into(), &properties, Vec::new());
+    assert_eq!(failed.queue(), "no such queue!");
+    let hostile = headers([(QUEUE, long(&"k".repeat(300)))]);
+    assert_eq!(home(&hostile, "orphan").as_str(), "orphan");
+}
+
+#[test]
+fn a_long_error_is_cut_between_characters() {
+    let error = "ä".repeat(5_000);
+    let changes = Changes::failed(FailedReason::Aborted, &error, 1);
+    let properties = again(&BasicProperties::default(), JobId::new(), changes);
+    let failed = decode_failed(&names(), &"mail".into(), &properties, Vec::new());
+    assert_eq!(failed.error().len(), 8 * 1024);
+    assert_eq!(cut("añb", 2), "a");
+    assert_eq!(cut("abc", 9), "abc");
+}
+
+#[test]
+fn foreign_headers_that_are_too_long_are_dropped_largest_first() {
+    let original = headers([
+        ("large", long(&"x".repeat(60_000))),
+        ("middle", long(&"x".repeat(50_000))),
+        ("small", long("kept")),
+        ("jobq-topic", long("kept")),
+    ]);
+    let moved = again(&original, JobId::new(), Changes::wait(1, Some(1), 0));
+    assert_eq!(
+        keys(&moved),
+        [
+            "jobq-attempts",
+            "jobq-topic",
+            "jobq-wait",
+            "middle",
+            "small"
+        ]
+    );
+    let hostile = headers([("jobq-topic", long(&"x".repeat(90_000)))]);
+    let moved = again(&hostile, JobId::new(), Changes::wait(1, Some(1), 0));
+    assert_eq!(keys(&moved), ["jobq-attempts", "jobq-wait"]);
+}
+
+#[test]
+fn the_size_of_headers_is_what_lapin_writes() {
+    use lapin::types::{DecimalValue, FieldArray, generation};
+    let mut table = FieldTable::default();
+    let values = [
+        AMQPValue::Boolean(true),
+        AMQPValue::ShortShortInt(1),
+        AMQPValue::ShortShortUInt(1),
+        AMQPValue::ShortInt(1),
+        AMQPValue::ShortUInt(1),
+        AMQPValue::LongInt(1),
+        AMQPValue::LongUInt(1),
+        AMQPValue::LongLongInt(1),
+        AMQPValue::Float(1.0),
+        AMQPValue::Double(1.0),
+        AMQPValue::DecimalValue(DecimalValue { scale: 1, value: 1 }),
+        long("text"),
+        AMQPValue::Timestamp(1),
+        AMQPValue::ByteArray(vec![1, 2, 3].into()),
+        AMQPValue::Void,
+        AMQPValue::FieldArray(FieldArray::from(vec![long("a"), AMQPValue::Void])),
+    ];
+    for (index, value) in values.into_iter().enumerate() {
+        table.insert(fits(&format!("key{index}")), value);
+    }
+    let inner = AMQPValue::FieldTable(table.clone());
+    table.insert(fits("inner"), inner);
+    let written = generation::gen_field_table(&table)(Vec::new().into()).unwrap();
+    assert_eq!(size_of_table(&table), written.write.len());
+}
