@@ -1,4 +1,80 @@
 //! A job queue for Rust on RabbitMQ, and without any server on an embedded SQLite file.
+//!
+//! Annotate a function, spawn workers from `main`, enqueue jobs from application code:
+//!
+//! ```
+//! use jobq::{Client, WorkerPool, job};
+//!
+//! /// Emails a welcome letter.
+//! #[job(retries = 3, delay = "30s")]
+//! async fn send_welcome(user_id: u64, email: String) -> Result<(), jobq::BoxError> {
+//!     println!("to {email}: welcome, number {user_id}");
+//!     Ok(())
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> jobq::Result<()> {
+//! #   let url = "sqlite::memory:";
+//! #   let _ = stringify!(
+//!     let url = "sqlite://jobs.db"; // or amqp://user:password@host:5672
+//! #   );
+//!     let client = Client::connect(url).await?;
+//!     client.enqueue(SendWelcome { user_id: 7, email: "ann@example.com".into() }).await?;
+//!     let pool = WorkerPool::new(&client).register::<SendWelcome>();
+//! #   return pool.run_until(std::future::ready(())).await;
+//! #   let pool = WorkerPool::new(&client).register::<SendWelcome>();
+//!     pool.run().await // until SIGINT or SIGTERM
+//! }
+//! ```
+//!
+//! # The parts
+//!
+//! * A **job** is a unit of work: a payload and a function. [`macro@job`] on a function
+//!   makes the payload's type; [`macro@Job`] declares one of your own. [`State`] and
+//!   [`JobContext`] are arguments that are no payload.
+//! * A [`Client`] enqueues jobs, and shows and puts back those that failed for good
+//!   ([`Client::failed`]).
+//! * A [`WorkerPool`] takes jobs from their queues and runs them. Many pools in many
+//!   processes compete for them.
+//! * An **engine** stores the jobs: RabbitMQ for `amqp://` URLs, a SQLite file for
+//!   `sqlite://` URLs. The program is the same on both.
+//!
+//! # How an attempt ends
+//!
+//! | the function | what happens |
+//! |---|---|
+//! | returns `Ok` | the job is done |
+//! | returns `Err`, panics, or exceeds its `timeout` | another attempt after the job's `delay`, or failed as [`Exhausted`](FailedReason::Exhausted) |
+//! | returns [`abort`]`(error)` | failed at once, as [`Aborted`](FailedReason::Aborted) |
+//! | returns [`retry_in`]`(wait, error)` | another attempt after this wait, or failed as `Exhausted` |
+//! | returns [`snooze`]`(wait)` | runs again after this wait; uses no attempt |
+//!
+//! A job that failed is kept, with its error and its [`FailedReason`], until somebody
+//! puts it back or discards it.
+//!
+//! # Guarantees
+//!
+//! A job that [`enqueue`](Client::enqueue) accepted runs at least once, or is found among
+//! the failed jobs, whatever dies. It may run more than once: after a crash, a lost
+//! connection, or the end of a grace period while it was in hand. It never starts before
+//! its time.
+//!
+//! # RabbitMQ, for now
+//!
+//! * `.delay()` and `.at()` on [`enqueue`](Client::enqueue) work on SQLite and are an
+//!   [unsupported](ErrorKind::Unsupported) error on RabbitMQ.
+//! * A wait that no job of the queue names in its `delay` ([`retry_in`], [`snooze`], a
+//!   growing delay with jitter) takes the next longer one that some job of the queue
+//!   names. Every queue also has one of 30 seconds. A wait longer than all of them passes
+//!   through the longest as often as needed. No wait ends early.
+//!
+//! # Features
+//!
+//! | feature | default | what |
+//! |---|---|---|
+//! | `rabbitmq` | yes | `amqp://` and `amqps://` |
+//! | `sqlite` | yes | `sqlite:` |
+//! | `testing` | no | the conformance suite for engines |
 
 mod admin;
 mod client;
@@ -22,6 +98,11 @@ pub use job::{
 };
 pub use jobq_derive::{Job, job};
 pub use worker::{JobContext, JobFunction, Run, RunningPool, State, WorkerPool};
+
+/// The programs in the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
 
 /// What the generated code of the macros names. Not for use by hand: it may change in
 /// any version.

@@ -191,6 +191,11 @@ impl Client {
         async move { engine.close().await }
     }
 
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn namespace(&self) -> &str {
+        &self.shared.namespace
+    }
+
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         &self.shared.engine
     }

@@ -22,6 +22,8 @@ use async_trait::async_trait;
 use tokio::sync::mpsc;
 
 pub(crate) use detached::Detached;
+#[cfg(feature = "rabbitmq")]
+pub use rabbitmq::topology::Topology;
 
 use crate::error::{Error, Result};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};

@@ -6,11 +6,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::Shared;
 use super::function::JobFunction;
-use super::registry::{Registered, Registry};
+use super::registry::{self, Registered, Registry};
 use super::run::Run;
 use super::running::RunningPool;
 use super::signal::Signals;
 use crate::client::Client;
+#[cfg(feature = "rabbitmq")]
+use crate::engine::Topology;
 use crate::error::Result;
 
 /// Takes jobs from their queues and runs them.
@@ -114,6 +116,34 @@ impl WorkerPool {
         self
     }
 
+    /// Everything that the pool would declare on a RabbitMQ broker, whatever engine its
+    /// client is on; printing it needs no broker. One line is one exchange, queue or
+    /// binding.
+    ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// let client = Client::connect("sqlite::memory:").await?;
+    /// let topology = WorkerPool::new(&client).register::<Mail>().topology()?.to_string();
+    /// assert!(topology.contains("queue jobq:mail@failed"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What would keep the pool from starting on any engine; see [`spawn`](Self::spawn).
+    #[cfg(feature = "rabbitmq")]
+    pub fn topology(&self) -> Result<Topology> {
+        let queues = self.registry.check(self.concurrency)?;
+        Ok(Topology::of(
+            self.client.namespace(),
+            &registry::specs(&queues),
+        ))
+    }
+
     /// Runs the pool until the program gets SIGINT or SIGTERM, then shuts it down. A
     /// second signal ends the grace period.
     ///
@@ -159,16 +189,16 @@ impl WorkerPool {
     /// [`Conflict`](crate::ErrorKind::Conflict) where something of a queue's name exists
     /// that is no queue of jobq.
     pub async fn spawn(self) -> Result<RunningPool> {
-        let plan = self.registry.check(self.concurrency)?;
+        let queues = self.registry.check(self.concurrency)?;
         let engine = self.client.engine();
-        engine.declare(&plan.specs()).await?;
+        engine.declare(&registry::specs(&queues)).await?;
         let mut consumers = Vec::new();
-        for (name, queue) in &plan.queues {
+        for (name, queue) in &queues {
             consumers.push((*name, engine.consume(name, queue.concurrency).await?));
         }
         let shared = Shared {
             client: self.client,
-            plan,
+            plan: self.registry.into_plan(queues),
             halt: CancellationToken::new(),
         };
         Ok(RunningPool::start(&Arc::new(shared), consumers, self.grace))

@@ -1,7 +1,7 @@
 //! What a pool is told to run, and the check that it can.
 
 use std::any::type_name;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,8 +80,11 @@ pub(crate) struct Registry {
 pub(crate) struct Plan {
     pub(crate) jobs: HashMap<&'static str, Registered>,
     pub(crate) states: Arc<States>,
-    pub(crate) queues: BTreeMap<&'static str, QueuePlan>,
+    pub(crate) queues: Queues,
 }
+
+/// The queues that a pool consumes, by name.
+pub(crate) type Queues = BTreeMap<&'static str, QueuePlan>;
 
 /// One queue that a pool consumes.
 #[derive(Debug, Default)]
@@ -100,8 +103,9 @@ impl Registry {
         }
     }
 
-    /// Checks all that can be wrong before the first job runs.
-    pub(crate) fn check(self, concurrency: u16) -> Result<Plan> {
+    /// Checks all that can be wrong before the first job runs, and gives what each queue
+    /// needs.
+    pub(crate) fn check(&self, concurrency: u16) -> Result<Queues> {
         if self.jobs.is_empty() {
             return Err(Error::invalid(
                 "the pool has no jobs; add them with `.register::<SendWelcome>()` or \
@@ -118,25 +122,30 @@ impl Registry {
                 "the pool was given two states of the type `{state}`; wrap one in a type of its own"
             )));
         }
-        let queues = self.queues(concurrency)?;
-        let mut jobs = HashMap::new();
-        for job in self.jobs {
-            check_job(&job, &self.states)?;
-            if let Some(other) = jobs.insert(job.name, job) {
+        let mut names = HashSet::new();
+        for job in &self.jobs {
+            check_job(job, &self.states)?;
+            if !names.insert(job.name) {
                 return Err(Error::invalid(format!(
                     "two jobs of the pool have the name `{}`; give one another with `name = \"...\"`",
-                    other.name
+                    job.name
                 )));
             }
         }
-        Ok(Plan {
+        self.queues(concurrency)
+    }
+
+    /// What runs on these queues, which [`check`](Self::check) gave.
+    pub(crate) fn into_plan(self, queues: Queues) -> Plan {
+        let jobs = self.jobs.into_iter().map(|job| (job.name, job)).collect();
+        Plan {
             jobs,
             states: Arc::new(self.states),
             queues,
-        })
+        }
     }
 
-    fn queues(&self, default: u16) -> Result<BTreeMap<&'static str, QueuePlan>> {
+    fn queues(&self, default: u16) -> Result<Queues> {
         let mut queues = BTreeMap::<_, QueuePlan>::new();
         let mut stated = HashMap::new();
         for job in &self.jobs {
@@ -167,15 +176,13 @@ impl Registry {
     }
 }
 
-impl Plan {
-    /// What the engine must declare.
-    pub(crate) fn specs(&self) -> Vec<QueueSpec> {
-        let spec = |(name, queue): (&&str, &QueuePlan)| QueueSpec {
-            name: (*name).to_owned(),
-            waits: queue.waits.clone(),
-        };
-        self.queues.iter().map(spec).collect()
-    }
+/// What the engine must declare.
+pub(crate) fn specs(queues: &Queues) -> Vec<QueueSpec> {
+    let spec = |(name, queue): (&&str, &QueuePlan)| QueueSpec {
+        name: (*name).to_owned(),
+        waits: queue.waits.clone(),
+    };
+    queues.iter().map(spec).collect()
 }
 
 /// What can be wrong with one job.
@@ -248,7 +255,7 @@ mod tests {
         Ok(())
     }
 
-    fn check(jobs: impl IntoIterator<Item = Registered>) -> Result<Plan> {
+    fn check(jobs: impl IntoIterator<Item = Registered>) -> Result<Queues> {
         Registry {
             jobs: jobs.into_iter().collect(),
             ..Registry::default()
@@ -313,29 +320,22 @@ mod tests {
 
     #[test]
     fn jobs_that_share_a_queue_share_its_settings() {
-        let plan = check([
+        let queues = check([
             Registered::of_function(run::<Letter>),
             Registered::of_function(run::<Mail>),
             Registered::of_function(run::<Plain>),
         ])
         .unwrap();
         let seconds = |queue: &str| -> Vec<u64> {
-            plan.queues[queue]
-                .waits
-                .iter()
-                .map(Duration::as_secs)
-                .collect()
+            queues[queue].waits.iter().map(Duration::as_secs).collect()
         };
         assert_eq!((seconds("post"), seconds("plain")), (vec![7, 30], vec![30]));
         assert_eq!(
-            (
-                plan.queues["post"].concurrency,
-                plan.queues["plain"].concurrency
-            ),
+            (queues["post"].concurrency, queues["plain"].concurrency),
             (3, 10)
         );
-        assert_eq!(plan.queues["post"].only_job, None);
-        assert_eq!(plan.queues["plain"].only_job, Some("plain"));
-        assert_eq!(plan.specs().len(), 2);
+        assert_eq!(queues["post"].only_job, None);
+        assert_eq!(queues["plain"].only_job, Some("plain"));
+        assert_eq!(specs(&queues).len(), 2);
     }
 }

@@ -1,0 +1,32 @@
+//! A worker process: fails each job as often as its payload says, and writes every
+//! attempt into a ledger that is none of jobq's.
+//!
+//! Arguments: URL, namespace, path of the ledger. It says `ready` when it has connected, and
+//! ends at SIGTERM.
+
+use std::fs::File;
+use std::io::Write;
+
+use jobq::{BoxError, Client, JobContext, State, WorkerPool};
+use jobq_tests::flaky::Flaky;
+
+async fn flaky(job: Flaky, ctx: JobContext, ledger: State<File>) -> Result<(), BoxError> {
+    // One write of a few bytes to a file opened for appending is not interleaved.
+    let line = format!("{} {} {}\n", job.number, ctx.attempt(), std::process::id());
+    (&*ledger).write_all(line.as_bytes())?;
+    if ctx.attempt() <= job.failures {
+        return Err(format!("failure {} of {}", ctx.attempt(), job.failures).into());
+    }
+    Ok(())
+}
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), BoxError> {
+    let mut arguments = std::env::args().skip(1);
+    let mut argument = |what: &str| arguments.next().ok_or(format!("the {what} is missing"));
+    let client = Client::builder(argument("URL")?).namespace(argument("namespace")?);
+    let ledger = File::options().append(true).create(true).open(argument("path of the ledger")?)?;
+    let pool = WorkerPool::new(&client.connect().await?).state(ledger).handle(flaky);
+    println!("ready");
+    Ok(pool.concurrency(20).run().await?)
+}
