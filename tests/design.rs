@@ -37,11 +37,7 @@ impl Mailer {
 
 /// Emails a welcome letter.
 #[job(retries = 3, delay = "100ms")]
-async fn send_welcome(
-    user_id: u64,
-    email: String,
-    mailer: State<Mailer>,
-) -> Result<(), MailError> {
+async fn send_welcome(user_id: u64, email: String, mailer: State<Mailer>) -> Result<(), MailError> {
     mailer.send(&email, &format!("welcome {user_id}")).await
 }
 
@@ -64,13 +60,18 @@ async fn send_digest(
     if ctx.attempt() < ctx.max_attempts() {
         return Err(jobq::retry_in(Duration::from_millis(100), "not yet"))?;
     }
-    mailer.send(&email, &format!("digest, weekly: {weekly}")).await?;
+    mailer
+        .send(&email, &format!("digest, weekly: {weekly}"))
+        .await?;
     Ok(1)
 }
 
 #[job(queue = "mail")]
 fn cleanup(mailer: State<Mailer>) -> std::io::Result<()> {
-    mailer.sent.send("clean".into()).map_err(std::io::Error::other)
+    mailer
+        .sent
+        .send("clean".into())
+        .map_err(std::io::Error::other)
 }
 
 /// Declared alone, as a web service would.
@@ -114,13 +115,26 @@ async fn a_service(store: Store) {
     let running = pool.spawn().await.unwrap();
 
     let ann = || "ann@example.com".to_owned();
-    let id: JobId =
-        client.enqueue(SendWelcome { user_id: 7, email: ann() }).await.unwrap();
+    let id: JobId = client
+        .enqueue(SendWelcome {
+            user_id: 7,
+            email: ann(),
+        })
+        .await
+        .unwrap();
     let mut next = async || soon("the next letter", letters.recv()).await.unwrap();
     assert_eq!(next().await, "ann@example.com: welcome 7");
 
-    let digest = Digest { email: ann(), weekly: true };
-    client.enqueue(digest).id(id).expires_in(Duration::from_secs(60)).await.unwrap();
+    let digest = Digest {
+        email: ann(),
+        weekly: true,
+    };
+    client
+        .enqueue(digest)
+        .id(id)
+        .expires_in(Duration::from_secs(60))
+        .await
+        .unwrap();
     assert_eq!(next().await, "ann@example.com: digest, weekly: true");
 
     let images = [1, 2].map(|image| ResizeImage { image });
@@ -132,24 +146,50 @@ async fn a_service(store: Store) {
 
     let id = client.enqueue(ResizeImage { image: 0 }).await.unwrap();
     let failed = client.failed("images");
-    let job = eventually("a failed job", || async { failed.list(50).await.ok()?.pop() }).await;
-    assert_eq!((job.id(), job.name(), job.attempts()), (id, "resize_image", 1));
+    let job = eventually("a failed job", || async {
+        failed.list(50).await.ok()?.pop()
+    })
+    .await;
+    assert_eq!(
+        (job.id(), job.name(), job.attempts()),
+        (id, "resize_image", 1)
+    );
     assert_eq!(job.payload(), serde_json::json!({ "image": 0 }));
-    assert_eq!((job.error(), job.reason()), ("there is no image 0", FailedReason::Aborted));
+    assert_eq!(
+        (job.error(), job.reason()),
+        ("there is no image 0", FailedReason::Aborted)
+    );
     assert!(job.failed_at() >= job.enqueued_at());
     assert_eq!(failed.show(id).await.unwrap().id(), id);
     failed.discard(id).await.unwrap();
     assert_eq!(failed.purge().await.unwrap(), 0);
 
-    client.enqueue(SendWelcome { user_id: 8, email: "nobody".into() }).await.unwrap();
+    client
+        .enqueue(SendWelcome {
+            user_id: 8,
+            email: "nobody".into(),
+        })
+        .await
+        .unwrap();
     let failed = client.failed("send_welcome");
-    let job = eventually("a failed job", || async { failed.list(50).await.ok()?.pop() }).await;
-    assert_eq!((job.error(), job.attempts()), ("the address nobody does not exist", 4));
+    let job = eventually("a failed job", || async {
+        failed.list(50).await.ok()?.pop()
+    })
+    .await;
+    assert_eq!(
+        (job.error(), job.attempts()),
+        ("the address nobody does not exist", 4)
+    );
     assert_eq!(failed.retry_all().await.unwrap(), 1);
-    eventually("it to fail again", || async { failed.list(50).await.ok()?.pop() }).await;
+    eventually("it to fail again", || async {
+        failed.list(50).await.ok()?.pop()
+    })
+    .await;
 
     running.shutdown().await.unwrap();
-    let pool = WorkerPool::new(&client).handle(resize_image).state(Mailer { sent: mpsc::unbounded_channel().0 });
+    let pool = WorkerPool::new(&client).handle(resize_image).state(Mailer {
+        sent: mpsc::unbounded_channel().0,
+    });
     pool.run_until(std::future::ready(())).await.unwrap();
 }
 
@@ -162,6 +202,10 @@ async fn a_job_function_is_called_in_a_unit_test() {
     let sent = send_digest("bob".into(), false, JobContext::for_test(), mailer.clone()).await;
     assert_eq!(sent.unwrap(), 1);
     cleanup(mailer).unwrap();
-    let error = JobContext::for_test().client().enqueue(Cleanup {}).await.unwrap_err();
+    let error = JobContext::for_test()
+        .client()
+        .enqueue(Cleanup {})
+        .await
+        .unwrap_err();
     assert!(error.to_string().contains("with_client"), "{error}");
 }

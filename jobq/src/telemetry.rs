@@ -12,6 +12,7 @@
 //! | an outcome could not be recorded | warn | `job`, `id`, `queue`, `attempt`, `error` |
 //! | a queue is not consumed any more | error | `queue`, `error` |
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tracing::Span;
@@ -24,20 +25,21 @@ use crate::period;
 /// Who a delivery is, for telling about it after it was settled.
 #[derive(Debug, Clone)]
 pub(crate) struct Who {
-    pub(crate) job: String,
+    pub(crate) job: Cow<'static, str>,
     pub(crate) id: JobId,
-    pub(crate) queue: String,
+    pub(crate) queue: &'static str,
     pub(crate) attempt: u32,
 }
 
 impl Who {
     /// The delivery of the job of this name.
-    pub(crate) fn of(delivery: &Delivery, job: &str) -> Self {
+    pub(crate) fn of(delivery: &Delivery, job: Cow<'static, str>, queue: &'static str) -> Self {
+        let (id, attempt) = (delivery.envelope.id, delivery.attempt);
         Self {
-            job: job.to_owned(),
-            id: delivery.envelope.id,
-            queue: delivery.envelope.queue.clone().into_owned(),
-            attempt: delivery.attempt,
+            job,
+            id,
+            queue,
+            attempt,
         }
     }
 

@@ -62,7 +62,11 @@ pub struct Store {
 impl Store {
     /// A namespace of its own on the broker that the tests of this process share.
     pub async fn rabbitmq() -> Self {
-        Self { url: broker::shared().await, namespace: broker::namespace(), folder: None }
+        Self {
+            url: broker::shared().await,
+            namespace: broker::namespace(),
+            folder: None,
+        }
     }
 
     /// A file of its own.
@@ -74,7 +78,11 @@ impl Store {
     pub async fn sqlite() -> Self {
         let folder = tempfile::tempdir().expect("a folder for a test can be made");
         let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
-        Self { url, namespace: "test".to_owned(), folder: Some(folder) }
+        Self {
+            url,
+            namespace: "test".to_owned(),
+            folder: Some(folder),
+        }
     }
 
     /// Whether it is the embedded engine's.
@@ -90,7 +98,10 @@ impl Store {
     /// If it cannot connect.
     pub async fn client(&self) -> Client {
         let builder = Client::builder(&self.url).namespace(&self.namespace);
-        builder.connect().await.expect("the store of a test can be reached")
+        builder
+            .connect()
+            .await
+            .expect("the store of a test can be reached")
     }
 }
 
@@ -168,7 +179,11 @@ pub async fn hasty(
 impl Script {
     fn begin(&self, ctx: &JobContext) {
         // The test may have ended and not care any more.
-        let _ = self.runs.send(Run { id: ctx.id(), attempt: ctx.attempt(), at: Instant::now() });
+        let _ = self.runs.send(Run {
+            id: ctx.id(),
+            attempt: ctx.attempt(),
+            at: Instant::now(),
+        });
     }
 
     async fn perform(&self, steps: &[Step], ctx: &JobContext) -> Result<(), BoxError> {
@@ -214,8 +229,19 @@ impl Stage {
         let client = store.client().await;
         let (runs, run_events) = mpsc::unbounded_channel();
         let (ends, end_events) = mpsc::unbounded_channel();
-        let script = Script { runs, ends, counts: Arc::default(), go: Default::default() };
-        Self { store, client, script, runs: run_events, ends: end_events }
+        let script = Script {
+            runs,
+            ends,
+            counts: Arc::default(),
+            go: Default::default(),
+        };
+        Self {
+            store,
+            client,
+            script,
+            runs: run_events,
+            ends: end_events,
+        }
     }
 
     /// A pool of this stage's client for the scripted jobs.
@@ -238,7 +264,9 @@ impl Stage {
     ///
     /// If it is not accepted.
     pub async fn enqueue(&self, steps: impl Into<Vec<Step>>) -> JobId {
-        let job = Scripted { steps: steps.into() };
+        let job = Scripted {
+            steps: steps.into(),
+        };
         self.client.enqueue(job).await.expect("the job is accepted")
     }
 
@@ -248,7 +276,9 @@ impl Stage {
     ///
     /// If there is none in time.
     pub async fn run(&mut self) -> Run {
-        soon("the next run of a job", self.runs.recv()).await.expect("the stage keeps a sender")
+        soon("the next run of a job", self.runs.recv())
+            .await
+            .expect("the stage keeps a sender")
     }
 
     /// The next job that succeeded.
@@ -257,7 +287,9 @@ impl Stage {
     ///
     /// If there is none in time.
     pub async fn end(&mut self) -> JobId {
-        soon("the next end of a job", self.ends.recv()).await.expect("the stage keeps a sender")
+        soon("the next end of a job", self.ends.recv())
+            .await
+            .expect("the stage keeps a sender")
     }
 
     /// Whether any job ran that the test did not yet ask for.

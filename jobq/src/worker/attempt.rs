@@ -1,5 +1,6 @@
 //! One attempt, from its delivery to its settlement.
 
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -61,13 +62,14 @@ pub(crate) async fn attempt(
     let envelope = &delivery.envelope;
     let name = envelope
         .name
-        .as_deref()
+        .clone()
         .or(only_job(&shared, queue))
         .unwrap_or_default();
-    let who = Who::of(&delivery, name);
+    let job = shared.plan.jobs.get(name.as_ref());
+    let who = Who::of(&delivery, name, queue);
     let mut took = None;
     let mut error = String::new();
-    let settlement = match shared.plan.jobs.get(name) {
+    let settlement = match job {
         None => {
             error = unknown(&who, &shared.plan.queues[queue]);
             settle_as(
@@ -95,7 +97,8 @@ pub(crate) async fn attempt(
             match ran {
                 Ran::Cancelled => Settlement::Release,
                 Ran::Unreadable(problem) => {
-                    let error = format!("the payload is no payload of job `{name}`: {problem}");
+                    let error =
+                        format!("the payload is no payload of job `{}`: {problem}", job.name);
                     fail(
                         FailedReason::UnreadablePayload,
                         error,
@@ -133,12 +136,12 @@ pub(crate) async fn settle(who: &Who, delivery: Delivery, settlement: Settlement
 }
 
 /// The job of a message that states none.
-fn only_job(shared: &Shared, queue: &str) -> Option<&'static str> {
-    shared.plan.queues.get(queue)?.only_job
+fn only_job(shared: &Shared, queue: &str) -> Option<Cow<'static, str>> {
+    shared.plan.queues.get(queue)?.only_job.map(Cow::Borrowed)
 }
 
 fn unknown(who: &Who, queue: &QueuePlan) -> String {
-    match (who.job.as_str(), queue.only_job) {
+    match (who.job.as_ref(), queue.only_job) {
         ("", None) => "the message states no job, and the queue has several".to_owned(),
         (name, _) => format!("no worker that took it has a job of the name `{name}`"),
     }

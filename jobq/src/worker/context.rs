@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -37,7 +38,7 @@ pub struct JobContext {
 #[derive(Debug)]
 struct Facts {
     id: JobId,
-    queue: String,
+    queue: Cow<'static, str>,
     attempt: u32,
     max_attempts: u32,
     enqueued_at: SystemTime,
@@ -54,7 +55,7 @@ impl JobContext {
     ) -> Self {
         let facts = Facts {
             id: envelope.id,
-            queue: envelope.queue.clone().into_owned(),
+            queue: envelope.queue.clone(),
             attempt,
             max_attempts,
             enqueued_at: envelope.enqueued_at,
@@ -74,7 +75,7 @@ impl JobContext {
     pub fn for_test() -> Self {
         let facts = Facts {
             id: JobId::new(),
-            queue: "test".to_owned(),
+            queue: "test".into(),
             attempt: 1,
             max_attempts: 1,
             enqueued_at: clock::now(),

@@ -141,7 +141,8 @@ impl Queue {
             if let Some(place) = held.iter().position(|delivery| likeness(delivery) == ran)
                 && let Some(again) = held.remove(place)
             {
-                let who = Who::of(&again, again.envelope.name.as_deref().unwrap_or_default());
+                let name = again.envelope.name.clone().unwrap_or_default();
+                let who = Who::of(&again, name, self.name);
                 let settlement = finished.settlement;
                 self.running.insert(
                     id,
