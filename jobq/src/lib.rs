@@ -85,6 +85,8 @@ mod job;
 pub mod period;
 mod retry;
 mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod worker;
 
 pub use admin::FailedJobs;

@@ -6,27 +6,13 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+pub use jobq::testing::{DEADLINE, soon};
 use jobq::{BoxError, Client, JobContext, JobId, State, WorkerPool, job};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 
 use crate::broker;
-
-/// How long a test waits for what must happen. It says nothing about how fast that is.
-pub const PATIENCE: Duration = Duration::from_secs(120);
-
-/// Waits for what must happen.
-///
-/// # Panics
-///
-/// If it does not.
-pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let Ok(value) = tokio::time::timeout(PATIENCE, future).await else {
-        panic!("waited {PATIENCE:?} in vain for {what}")
-    };
-    value
-}
 
 /// Asks again and again until there is an answer: for what has no event to wait for.
 ///
@@ -255,7 +241,7 @@ impl Stage {
             .state(self.script.clone())
             .register::<Scripted>()
             .register::<Hasty>()
-            .grace(PATIENCE)
+            .grace(DEADLINE)
     }
 
     /// Enqueues a scripted job.

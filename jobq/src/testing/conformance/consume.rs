@@ -1,0 +1,214 @@
+//! Taking jobs, the prefetch, handing back, counts.
+
+use std::time::Duration;
+
+use crate::clock;
+use crate::engine::Settlement;
+use crate::job::{Envelope, FailedReason};
+use crate::testing::Bench;
+use crate::testing::bench::{consume, ids, job, settle, soon, sorted, take, take_many};
+
+/// Only a declared queue can be consumed.
+pub async fn an_unknown_queue_is_not_found(bench: &Bench) {
+    let answer = soon("an answer", bench.engine().consume("nowhere", 1)).await;
+    let error = answer.expect_err("no such queue");
+    assert!(error.is_not_found(), "{error:?}");
+    assert!(
+        error.to_string().contains("nowhere"),
+        "it names the queue: {error}"
+    );
+    // The engine is none the worse for it.
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    bench.push_jobs("mail", 1).await;
+    take(&mut consumer).await;
+}
+
+/// A push wakes a consumer that has been waiting.
+pub async fn a_waiting_consumer_gets_what_is_pushed_later(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let waiting = tokio::spawn(async move {
+        let delivery = take(&mut consumer).await;
+        let id = delivery.envelope.id;
+        settle(delivery, Settlement::Complete).await;
+        (id, consumer)
+    });
+    let first = bench.push_jobs("mail", 1).await;
+    let (id, mut consumer) = waiting.await.expect("no panic");
+    assert_eq!(id, first[0]);
+    let second = bench.push_jobs("mail", 1).await;
+    assert_eq!(take(&mut consumer).await.envelope.id, second[0]);
+}
+
+/// A completed job is in no count and is never delivered again.
+pub async fn a_completed_job_is_gone(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    bench.push_jobs("mail", 1).await;
+    settle(take(&mut consumer).await, Settlement::Complete).await;
+    bench.counts("mail", 0, 0, 0).await;
+    drop(consumer);
+
+    let mut consumer = consume(bench.engine(), "mail", 10).await;
+    let later = bench.push_jobs("mail", 1).await;
+    assert_eq!(take(&mut consumer).await.envelope.id, later[0]);
+    bench.counts("mail", 0, 0, 0).await;
+}
+
+/// What is beyond the prefetch is left to others.
+pub async fn a_consumer_holds_no_more_than_its_prefetch(bench: &Bench) {
+    let mut first = bench.consume("mail", &[], 3).await;
+    let pushed = bench.push_jobs("mail", 10).await;
+    let mut taken = take_many(&mut first, 3).await;
+    bench.counts("mail", 7, 0, 0).await;
+    let mut second = consume(bench.engine(), "mail", 100).await;
+    taken.extend(take_many(&mut second, 7).await);
+    assert_eq!(sorted(ids(&taken)), sorted(pushed));
+}
+
+/// Each way to settle a job makes room for one more.
+pub async fn settling_makes_room_for_the_next_job(bench: &Bench) {
+    let long = Duration::from_secs(600);
+    let mut consumer = bench.consume("mail", &[long], 1).await;
+    let pushed = bench.push_jobs("mail", 5).await;
+    let fail = Settlement::Fail {
+        reason: FailedReason::Aborted,
+        error: "no".to_owned(),
+        attempts: 1,
+    };
+    let ways = [
+        Settlement::Complete,
+        Settlement::Retry(long),
+        Settlement::Snooze(long),
+        fail,
+    ];
+    for (way, expected) in ways.into_iter().zip(&pushed) {
+        let delivery = take(&mut consumer).await;
+        assert_eq!(delivery.envelope.id, *expected);
+        settle(delivery, way).await;
+    }
+    assert_eq!(take(&mut consumer).await.envelope.id, pushed[4]);
+}
+
+/// A higher prefetch brings more jobs while the first ones are still in hand.
+pub async fn a_raised_prefetch_brings_more_jobs(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let pushed = bench.push_jobs("mail", 5).await;
+    let mut taken = vec![take(&mut consumer).await];
+    bench.counts("mail", 4, 0, 0).await;
+    soon("a raised prefetch", consumer.set_prefetch(3)).await;
+    taken.extend(take_many(&mut consumer, 2).await);
+    bench.counts("mail", 2, 0, 0).await;
+    soon("a raised prefetch", consumer.set_prefetch(100)).await;
+    taken.extend(take_many(&mut consumer, 2).await);
+    assert_eq!(sorted(ids(&taken)), sorted(pushed));
+}
+
+/// A consumer always takes something.
+pub async fn a_prefetch_of_zero_counts_as_one(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 2).await;
+    bench.push_jobs("mail", 3).await;
+    soon("a lowered prefetch", consumer.set_prefetch(0)).await;
+    for _ in 0..3 {
+        settle(take(&mut consumer).await, Settlement::Complete).await;
+    }
+    bench.counts("mail", 0, 0, 0).await;
+}
+
+/// A delivery that is dropped, as by a panic, comes again as the same attempt.
+pub async fn a_dropped_delivery_is_handed_back(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let pushed = bench.push_jobs("mail", 1).await;
+    for _ in 0..3 {
+        let delivery = take(&mut consumer).await;
+        assert_eq!((delivery.envelope.id, delivery.attempt), (pushed[0], 1));
+        drop(delivery);
+    }
+}
+
+/// Handing back uses no attempt, also not on a job that was retried before.
+pub async fn a_released_job_comes_back_as_the_same_attempt(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let pushed = bench.push_jobs("mail", 1).await;
+    for attempt in 1..=2 {
+        for _ in 0..3 {
+            let delivery = take(&mut consumer).await;
+            assert_eq!(
+                (delivery.envelope.id, delivery.attempt),
+                (pushed[0], attempt)
+            );
+            settle(delivery, Settlement::Release).await;
+        }
+        settle(take(&mut consumer).await, Settlement::Retry(Duration::ZERO)).await;
+    }
+    assert_eq!(take(&mut consumer).await.attempt, 3);
+}
+
+/// Dropping a consumer loses none of the jobs that it had taken ahead.
+pub async fn a_dropped_consumer_hands_back_what_nobody_took(bench: &Bench) {
+    let mut first = bench.consume("mail", &[], 5).await;
+    let pushed = bench.push_jobs("mail", 5).await;
+    let mut taken = vec![take(&mut first).await];
+    drop(first);
+    let mut second = consume(bench.engine(), "mail", 5).await;
+    taken.extend(take_many(&mut second, 4).await);
+    assert!(taken.iter().all(|delivery| delivery.attempt == 1));
+    assert_eq!(sorted(ids(&taken)), sorted(pushed));
+}
+
+/// A delivery can be settled after its consumer was dropped.
+pub async fn a_job_in_hand_outlives_its_consumer(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    bench.push_jobs("mail", 1).await;
+    let delivery = take(&mut consumer).await;
+    drop(consumer);
+    settle(delivery, Settlement::Retry(Duration::ZERO)).await;
+    let mut consumer = consume(bench.engine(), "mail", 1).await;
+    let delivery = take(&mut consumer).await;
+    assert_eq!(delivery.attempt, 2);
+    drop(consumer);
+    settle(delivery, Settlement::Complete).await;
+    bench.counts("mail", 0, 0, 0).await;
+}
+
+/// Whether an expiry has passed is judged above the engine.
+pub async fn an_expired_job_is_delivered_all_the_same(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let past = clock::now() - Duration::from_secs(60);
+    bench
+        .push(vec![Envelope {
+            expires_at: Some(past),
+            ..job("mail")
+        }])
+        .await;
+    assert_eq!(take(&mut consumer).await.envelope.expires_at, Some(past));
+}
+
+/// Jobs in hand are in no count, the others in the one that says why they do not run.
+pub async fn counts_tell_ready_waiting_and_failed_apart(bench: &Bench) {
+    let long = Duration::from_secs(600);
+    let mut consumer = bench.consume("mail", &[long], 1).await;
+    bench.counts("mail", 0, 0, 0).await;
+    bench.push_jobs("mail", 6).await;
+    let first = take(&mut consumer).await;
+    bench.counts("mail", 5, 0, 0).await;
+
+    settle(first, Settlement::Retry(long)).await;
+    settle(take(&mut consumer).await, Settlement::Snooze(long)).await;
+    let error = "no".to_owned();
+    let fail = Settlement::Fail {
+        reason: FailedReason::Exhausted,
+        error,
+        attempts: 1,
+    };
+    settle(take(&mut consumer).await, fail).await;
+    let in_hand = take(&mut consumer).await;
+    bench.counts("mail", 2, 2, 1).await;
+
+    soon("a stop", consumer.stop()).await;
+    settle(in_hand, Settlement::Release).await;
+    bench.counts("mail", 3, 2, 1).await;
+}
+
+/// A queue that nobody declared has no jobs.
+pub async fn an_unknown_queue_counts_as_empty(bench: &Bench) {
+    bench.counts("nowhere", 0, 0, 0).await;
+}

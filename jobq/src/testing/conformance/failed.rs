@@ -1,0 +1,319 @@
+//! The failed jobs: kept, listed, found, put back, discarded.
+
+use std::time::{Duration, SystemTime};
+
+use crate::clock;
+use crate::engine::{Consumer, Settlement, Which};
+use crate::job::{Envelope, FailedJob, FailedReason, JobId};
+use crate::testing::Bench;
+use crate::testing::bench::{consume, eventually, ids, job, settle, soon, sorted, take, take_many};
+
+fn fail(error: impl Into<String>, attempts: u32) -> Settlement {
+    Settlement::Fail {
+        reason: FailedReason::Exhausted,
+        error: error.into(),
+        attempts,
+    }
+}
+
+/// Fails this job and waits until it is listed.
+async fn fail_job(bench: &Bench, consumer: &mut Consumer, envelope: Envelope, error: &str) {
+    let already = list(bench, 1_000).await.len();
+    bench.push(vec![envelope]).await;
+    settle(take(consumer).await, fail(error, 1)).await;
+    eventually("failed jobs", already + 1, || async {
+        list(bench, 1_000).await.len()
+    })
+    .await;
+}
+
+async fn list(bench: &Bench, limit: usize) -> Vec<FailedJob> {
+    let answer = soon("the failed jobs", bench.engine().failed_list("mail", limit)).await;
+    answer.expect("lists")
+}
+
+async fn find(bench: &Bench, id: JobId) -> Option<FailedJob> {
+    let answer = soon("a failed job", bench.engine().failed_find("mail", id)).await;
+    answer.expect("looks")
+}
+
+async fn retry(bench: &Bench, which: Which) -> u64 {
+    let answer = soon(
+        "jobs to be put back",
+        bench.engine().failed_retry("mail", which),
+    )
+    .await;
+    answer.expect("puts back")
+}
+
+async fn discard(bench: &Bench, which: Which) -> u64 {
+    let answer = soon(
+        "jobs to be discarded",
+        bench.engine().failed_discard("mail", which),
+    )
+    .await;
+    answer.expect("discards")
+}
+
+fn errors(jobs: &[FailedJob]) -> Vec<&str> {
+    jobs.iter().map(FailedJob::error).collect()
+}
+
+/// A failed job tells what it was, what was tried, why and when it failed.
+pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let pushed = Envelope {
+        payload: "{\"n\":7}".into(),
+        ..job("mail")
+    };
+    bench.push(vec![pushed.clone()]).await;
+    let before = SystemTime::now() - Duration::from_secs(1);
+    let delivery = take(&mut consumer).await;
+    let enqueued_at = delivery.envelope.enqueued_at;
+    let error = "no: \"quotes\", ünïcödé,\nand a second line".to_owned();
+    let settlement = Settlement::Fail {
+        reason: FailedReason::Aborted,
+        error: error.clone(),
+        attempts: 4,
+    };
+    settle(delivery, settlement).await;
+    bench.counts("mail", 0, 0, 1).await;
+
+    let jobs = list(bench, 10).await;
+    assert_eq!(jobs.len(), 1);
+    let failed = &jobs[0];
+    assert_eq!(failed.id(), pushed.id);
+    assert_eq!(failed.name(), "greet");
+    assert_eq!(failed.queue(), "mail");
+    assert_eq!(failed.payload_bytes(), pushed.payload);
+    assert_eq!(failed.payload(), serde_json::json!({"n": 7}));
+    assert_eq!(failed.attempts(), 4);
+    assert_eq!(failed.error(), error);
+    assert_eq!(failed.reason(), FailedReason::Aborted);
+    assert_eq!(failed.enqueued_at(), enqueued_at);
+    let after = SystemTime::now() + Duration::from_secs(1);
+    assert!(
+        (before..=after).contains(&failed.failed_at()),
+        "{:?}",
+        failed.failed_at()
+    );
+}
+
+/// No reason is mistaken for another.
+pub async fn every_reason_is_kept(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let reasons = [
+        FailedReason::Exhausted,
+        FailedReason::Aborted,
+        FailedReason::Expired,
+        FailedReason::UnknownJob,
+        FailedReason::UnreadablePayload,
+        FailedReason::Poison,
+        FailedReason::Unroutable,
+    ];
+    for reason in reasons {
+        let pushed = bench.push_jobs("mail", 1).await;
+        let settlement = Settlement::Fail {
+            reason,
+            error: reason.to_string(),
+            attempts: 1,
+        };
+        settle(take(&mut consumer).await, settlement).await;
+        let found = || async { find(bench, pushed[0]).await.map(|job| job.reason()) };
+        eventually("the reason", Some(reason), found).await;
+    }
+}
+
+/// What failed for good does not run again by itself.
+pub async fn a_failed_job_is_not_delivered_again(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    fail_job(bench, &mut consumer, job("mail"), "no").await;
+    let later = bench.push_jobs("mail", 1).await;
+    assert_eq!(take(&mut consumer).await.envelope.id, later[0]);
+    bench.counts("mail", 0, 0, 1).await;
+}
+
+/// A long error may be cut, but not below 8 KiB, and never within a character.
+pub async fn a_long_error_is_kept_to_8_kib(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    // With one, two and three bytes before them, no cut is at a boundary by luck.
+    for (index, lead) in ["", "a", "ab", "abc"].into_iter().enumerate() {
+        let error = format!("{lead}{}", "😀ß".repeat(5_000));
+        fail_job(bench, &mut consumer, job("mail"), &error).await;
+        let jobs = list(bench, 10).await;
+        let kept = jobs[index].error();
+        assert!(error.starts_with(kept), "another text came back");
+        assert!(kept.len() >= 8 * 1024 - 4, "{} bytes were kept", kept.len());
+    }
+    let exact = "x".repeat(8 * 1024);
+    fail_job(bench, &mut consumer, job("mail"), &exact).await;
+    assert_eq!(list(bench, 10).await[4].error(), exact);
+    fail_job(bench, &mut consumer, job("mail"), "").await;
+    assert_eq!(list(bench, 10).await[5].error(), "");
+}
+
+/// An id leads to its job, and to no other.
+pub async fn a_failed_job_is_found_by_its_id(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let (first, second) = (job("mail"), job("mail"));
+    fail_job(bench, &mut consumer, first.clone(), "one").await;
+    fail_job(bench, &mut consumer, second.clone(), "two").await;
+    assert_eq!(find(bench, second.id).await.expect("found").error(), "two");
+    assert_eq!(find(bench, first.id).await.expect("found").error(), "one");
+    assert!(find(bench, JobId::new()).await.is_none());
+}
+
+/// A job that is put back starts anew: first attempt, no expiry, same id and payload.
+pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let pushed = Envelope {
+        expires_at: Some(clock::now() + Duration::from_secs(600)),
+        topic: Some("user.created".to_owned()),
+        payload: b"[1]".to_vec(),
+        ..job("mail")
+    };
+    bench.push(vec![pushed.clone()]).await;
+    settle(take(&mut consumer).await, Settlement::Retry(Duration::ZERO)).await;
+    let second = take(&mut consumer).await;
+    assert_eq!(second.attempt, 2);
+    settle(second, fail("no", 2)).await;
+    fail_job(bench, &mut consumer, job("mail"), "another").await;
+
+    assert_eq!(retry(bench, Which::One(pushed.id)).await, 1);
+    let delivery = take(&mut consumer).await;
+    assert_eq!(delivery.attempt, 1);
+    let found = &delivery.envelope;
+    let expected = Envelope {
+        enqueued_at: found.enqueued_at,
+        retry_wait: found.retry_wait,
+        expires_at: None,
+        ..pushed
+    };
+    assert_eq!(*found, expected);
+    assert_eq!(errors(&list(bench, 10).await), ["another"]);
+    settle(delivery, Settlement::Retry(Duration::ZERO)).await;
+    assert_eq!(take(&mut consumer).await.attempt, 2);
+}
+
+/// All go back, and the number is told.
+pub async fn all_failed_jobs_are_put_back(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 30).await;
+    let pushed = bench.push_jobs("mail", 30).await;
+    for delivery in take_many(&mut consumer, 30).await {
+        settle(delivery, fail("no", 3)).await;
+    }
+    bench.counts("mail", 0, 0, 30).await;
+    assert_eq!(retry(bench, Which::All).await, 30);
+    let taken = take_many(&mut consumer, 30).await;
+    assert!(taken.iter().all(|delivery| delivery.attempt == 1));
+    assert_eq!(sorted(ids(&taken)), sorted(pushed));
+    bench.counts("mail", 0, 0, 0).await;
+}
+
+/// Putting back is no one-way street.
+pub async fn a_job_that_was_put_back_may_fail_again(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let envelope = job("mail");
+    let id = envelope.id;
+    fail_job(bench, &mut consumer, envelope, "first").await;
+    for error in ["second", "third"] {
+        assert_eq!(retry(bench, Which::One(id)).await, 1);
+        settle(take(&mut consumer).await, fail(error, 1)).await;
+        bench.counts("mail", 0, 0, 1).await;
+        assert_eq!(errors(&list(bench, 10).await), [error]);
+    }
+}
+
+/// A discarded job is gone; its neighbours are not.
+pub async fn one_failed_job_is_discarded(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let discarded = job("mail");
+    let id = discarded.id;
+    fail_job(bench, &mut consumer, discarded, "one").await;
+    fail_job(bench, &mut consumer, job("mail"), "two").await;
+    assert_eq!(discard(bench, Which::One(id)).await, 1);
+    assert_eq!(errors(&list(bench, 10).await), ["two"]);
+    assert_eq!(discard(bench, Which::One(id)).await, 0);
+    bench.counts("mail", 0, 0, 1).await;
+}
+
+/// All are gone, and jobs that did not fail are untouched.
+pub async fn all_failed_jobs_are_discarded(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    for _ in 0..3 {
+        fail_job(bench, &mut consumer, job("mail"), "no").await;
+    }
+    soon("a stop", consumer.stop()).await;
+    bench.push_jobs("mail", 1).await;
+    assert_eq!(discard(bench, Which::All).await, 3);
+    assert!(list(bench, 10).await.is_empty());
+    bench.counts("mail", 1, 0, 0).await;
+}
+
+/// Unknown ids, empty queues and queues that nobody declared have nothing to act on.
+pub async fn what_is_not_there_is_no_error(bench: &Bench) {
+    for declared in [false, true] {
+        if declared {
+            bench.declare("mail", &[]).await;
+        }
+        assert!(list(bench, 10).await.is_empty());
+        assert!(find(bench, JobId::new()).await.is_none());
+        for which in [Which::One(JobId::new()), Which::All] {
+            assert_eq!(retry(bench, which).await, 0);
+            assert_eq!(discard(bench, which).await, 0);
+        }
+    }
+}
+
+/// The oldest come first, and no more than were asked for.
+pub async fn the_list_is_cut_at_its_limit_oldest_first(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    for error in ["one", "two", "three", "four"] {
+        fail_job(bench, &mut consumer, job("mail"), error).await;
+    }
+    assert_eq!(errors(&list(bench, 3).await), ["one", "two", "three"]);
+    assert_eq!(
+        errors(&list(bench, 4).await),
+        ["one", "two", "three", "four"]
+    );
+    assert_eq!(list(bench, usize::MAX).await.len(), 4);
+    assert!(list(bench, 0).await.is_empty());
+}
+
+/// Two failed jobs of one id are acted on one after the other.
+pub async fn of_two_failed_jobs_with_one_id_the_oldest_is_meant(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let twin = job("mail");
+    fail_job(bench, &mut consumer, twin.clone(), "older").await;
+    fail_job(bench, &mut consumer, twin.clone(), "younger").await;
+    assert_eq!(find(bench, twin.id).await.expect("found").error(), "older");
+    assert_eq!(discard(bench, Which::One(twin.id)).await, 1);
+    assert_eq!(
+        find(bench, twin.id).await.expect("found").error(),
+        "younger"
+    );
+    assert_eq!(retry(bench, Which::One(twin.id)).await, 1);
+    assert_eq!(take(&mut consumer).await.envelope.id, twin.id);
+    assert!(list(bench, 10).await.is_empty());
+}
+
+/// Looking at failed jobs changes neither their order nor what can be done with them.
+pub async fn listing_disturbs_nothing(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 3).await;
+    for error in ["one", "two", "three"] {
+        fail_job(bench, &mut consumer, job("mail"), error).await;
+    }
+    soon("a stop", consumer.stop()).await;
+    for _ in 0..3 {
+        let jobs = list(bench, 10).await;
+        assert_eq!(errors(&jobs), ["one", "two", "three"]);
+        assert_eq!(
+            find(bench, jobs[1].id()).await.expect("found").error(),
+            "two"
+        );
+        bench.counts("mail", 0, 0, 3).await;
+    }
+    assert_eq!(retry(bench, Which::All).await, 3);
+    let mut consumer = consume(bench.engine(), "mail", 3).await;
+    take_many(&mut consumer, 3).await;
+}

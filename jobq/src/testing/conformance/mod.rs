@@ -1,0 +1,134 @@
+//! The cases, one theme a file. Each is a fact about any engine, told by its name and
+//! the line above it.
+
+pub mod competing;
+pub mod consume;
+pub mod delay;
+pub mod enqueue;
+pub mod failed;
+pub mod retry;
+pub mod shutdown;
+
+/// Makes a test of each case of the suite, in a module of this name. See
+/// [`testing`](crate::testing).
+#[macro_export]
+macro_rules! conformance {
+    ($module:ident, $store:expr, delays = $delays:ident, shared = $shared:ident) => {
+        mod $module {
+            #[allow(unused_imports)]
+            use super::*;
+
+            $crate::conformance! { @cases yes "", $store;
+                enqueue::a_job_comes_back_as_it_was_pushed
+                enqueue::a_job_may_have_nothing_but_a_payload
+                enqueue::due_jobs_come_in_the_order_in_which_they_were_pushed
+                enqueue::many_jobs_in_one_call_all_arrive_once
+                enqueue::many_callers_at_once_all_get_their_answer
+                enqueue::a_payload_of_a_mebibyte_arrives_unchanged
+                enqueue::a_payload_may_be_any_bytes_or_none
+                enqueue::one_call_may_push_to_several_queues
+                enqueue::one_id_pushed_twice_gives_two_jobs
+                enqueue::declaring_again_keeps_the_jobs
+                enqueue::nothing_to_do_is_done
+                consume::an_unknown_queue_is_not_found
+                consume::a_waiting_consumer_gets_what_is_pushed_later
+                consume::a_completed_job_is_gone
+                consume::a_consumer_holds_no_more_than_its_prefetch
+                consume::settling_makes_room_for_the_next_job
+                consume::a_raised_prefetch_brings_more_jobs
+                consume::a_prefetch_of_zero_counts_as_one
+                consume::a_dropped_delivery_is_handed_back
+                consume::a_released_job_comes_back_as_the_same_attempt
+                consume::a_dropped_consumer_hands_back_what_nobody_took
+                consume::a_job_in_hand_outlives_its_consumer
+                consume::an_expired_job_is_delivered_all_the_same
+                consume::counts_tell_ready_waiting_and_failed_apart
+                consume::an_unknown_queue_counts_as_empty
+                retry::a_retry_is_the_next_attempt_after_a_declared_wait
+                retry::a_retry_may_wait_for_a_period_that_was_not_declared
+                retry::a_retry_may_come_at_once
+                retry::a_snooze_keeps_the_attempt
+                retry::a_job_keeps_its_content_through_retries_and_snoozes
+                retry::attempts_are_counted_through_rounds_of_one_wait
+                retry::attempts_are_counted_through_rounds_of_changing_waits
+                retry::attempts_are_counted_for_each_job_by_itself
+                retry::a_short_wait_is_not_held_up_behind_a_long_one
+                retry::an_undeclared_short_wait_is_not_held_up_behind_a_long_one
+                failed::a_failed_job_is_listed_with_its_story
+                failed::every_reason_is_kept
+                failed::a_failed_job_is_not_delivered_again
+                failed::a_long_error_is_kept_to_8_kib
+                failed::a_failed_job_is_found_by_its_id
+                failed::one_failed_job_is_put_back_with_fresh_attempts
+                failed::all_failed_jobs_are_put_back
+                failed::a_job_that_was_put_back_may_fail_again
+                failed::one_failed_job_is_discarded
+                failed::all_failed_jobs_are_discarded
+                failed::what_is_not_there_is_no_error
+                failed::the_list_is_cut_at_its_limit_oldest_first
+                failed::of_two_failed_jobs_with_one_id_the_oldest_is_meant
+                failed::listing_disturbs_nothing
+                competing::each_job_goes_to_one_of_two_consumers
+                competing::a_consumer_takes_one_queue_only
+                shutdown::a_stopped_consumer_hands_back_what_nobody_took
+                shutdown::jobs_in_hand_can_be_settled_after_a_stop
+                shutdown::a_closed_engine_ends_its_consumers
+                shutdown::calls_on_a_closed_engine_say_so
+                shutdown::closing_twice_is_closing_once
+            }
+            $crate::conformance! { @cases $delays "this engine has no initial delays", $store;
+                delay::a_delayed_job_does_not_come_before_its_time
+                delay::a_delayed_job_holds_up_no_other
+                delay::delayed_jobs_come_in_the_order_of_their_times
+                delay::a_delayed_job_is_counted_as_waiting
+            }
+            $crate::conformance! { @cases $shared "this store has one engine only", $store;
+                competing::each_job_goes_to_one_of_two_engines
+                competing::a_waiting_engine_gets_what_another_pushes
+                competing::what_one_engine_hands_back_another_gets
+                competing::a_queue_is_known_to_every_engine
+                competing::a_retry_is_counted_from_engine_to_engine
+                competing::failed_jobs_are_seen_by_every_engine
+                shutdown::closing_hands_back_what_is_in_hand
+            }
+        }
+    };
+    (@cases yes $why:literal, $store:expr; $($theme:ident :: $case:ident)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            let bench = $crate::testing::Bench::new($store).await;
+            $crate::testing::conformance::$theme::$case(&bench).await;
+            bench.finish().await;
+        }
+    )*};
+    (@cases no $why:literal, $store:expr; $($theme:ident :: $case:ident)*) => {$(
+        #[test]
+        #[ignore = $why]
+        fn $case() {}
+    )*};
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_case_is_in_the_table() {
+        let table = include_str!("mod.rs");
+        for (theme, file) in [
+            ("competing", include_str!("competing.rs")),
+            ("consume", include_str!("consume.rs")),
+            ("delay", include_str!("delay.rs")),
+            ("enqueue", include_str!("enqueue.rs")),
+            ("failed", include_str!("failed.rs")),
+            ("retry", include_str!("retry.rs")),
+            ("shutdown", include_str!("shutdown.rs")),
+        ] {
+            for rest in file.split("pub async fn ").skip(1) {
+                let case = rest.split('(').next().unwrap();
+                assert!(
+                    table.contains(&format!("{theme}::{case}\n")),
+                    "{theme}::{case}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Stopping a consumer and closing an engine.
+
+use std::time::Duration;
+
+use crate::engine::{Consumer, QueueSpec, Settlement, Which};
+use crate::error::ErrorKind;
+use crate::job::JobId;
+use crate::testing::Bench;
+use crate::testing::bench::{consume, ids, job, settle, soon, sorted, take, take_many};
+
+/// Waits until the consumer has no more. What it had taken ahead may still come.
+async fn end(consumer: &mut Consumer) {
+    while let Some(item) = soon("the consumer to end", consumer.next()).await {
+        drop(item);
+    }
+}
+
+/// A stop hands back at once what was taken ahead, and it costs no attempt.
+pub async fn a_stopped_consumer_hands_back_what_nobody_took(bench: &Bench) {
+    let mut first = bench.consume("mail", &[], 10).await;
+    let pushed = bench.push_jobs("mail", 6).await;
+    let mut taken = take_many(&mut first, 2).await;
+    soon("a stop", first.stop()).await;
+    assert!(soon("the consumer to end", first.next()).await.is_none());
+    bench.counts("mail", 4, 0, 0).await;
+
+    let mut second = consume(bench.engine(), "mail", 10).await;
+    taken.extend(take_many(&mut second, 4).await);
+    assert!(taken.iter().all(|delivery| delivery.attempt == 1));
+    assert_eq!(sorted(ids(&taken)), sorted(pushed));
+}
+
+/// What was taken before a stop is settled after it, each way.
+pub async fn jobs_in_hand_can_be_settled_after_a_stop(bench: &Bench) {
+    let mut first = bench.consume("mail", &[], 3).await;
+    let pushed = bench.push_jobs("mail", 3).await;
+    let mut held = take_many(&mut first, 3).await;
+    soon("a stop", first.stop()).await;
+    settle(held.remove(0), Settlement::Complete).await;
+    settle(held.remove(0), Settlement::Retry(Duration::ZERO)).await;
+    settle(held.remove(0), Settlement::Release).await;
+    bench.counts("mail", 2, 0, 0).await;
+
+    let mut second = consume(bench.engine(), "mail", 3).await;
+    let mut taken = take_many(&mut second, 2).await;
+    taken.sort_by_key(|delivery| delivery.attempt);
+    assert_eq!(ids(&taken), [pushed[2], pushed[1]]);
+    assert_eq!((taken[0].attempt, taken[1].attempt), (1, 2));
+}
+
+/// Consumers do not wait for jobs that cannot come any more.
+pub async fn a_closed_engine_ends_its_consumers(bench: &Bench) {
+    let mut idle = bench.consume("idle", &[], 1).await;
+    let mut busy = bench.consume("mail", &[], 5).await;
+    bench.push_jobs("mail", 3).await;
+    let in_hand = take(&mut busy).await;
+    let waiting = tokio::spawn(async move { end(&mut idle).await });
+    soon("the engine to close", bench.engine().close()).await;
+    waiting.await.expect("no panic");
+    end(&mut busy).await;
+    soon("a stop after the end", busy.stop()).await;
+    // It has been handed back, so nothing may be recorded about it.
+    let answer = soon(
+        "an answer",
+        in_hand.settle(Settlement::Retry(Duration::ZERO)),
+    )
+    .await;
+    let kind = answer.expect_err("no longer this worker's").kind();
+    assert!(
+        matches!(kind, ErrorKind::Closed | ErrorKind::Stale),
+        "{kind:?}"
+    );
+}
+
+/// Every call says that the engine was closed, and none waits or panics.
+pub async fn calls_on_a_closed_engine_say_so(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    let engine = bench.engine();
+    soon("the engine to close", engine.close()).await;
+    let spec = QueueSpec {
+        name: "mail".to_owned(),
+        waits: [].into(),
+    };
+    let calls = async {
+        let pushed = engine.push(vec![job("mail"), job("mail")]).await;
+        assert_eq!(pushed.len(), 2, "one answer a job");
+        let mut errors: Vec<_> = pushed.into_iter().filter_map(Result::err).collect();
+        assert_eq!(errors.len(), 2);
+        assert!(errors.iter().all(|error| !error.maybe_enqueued()));
+        let which = Which::One(JobId::new());
+        errors.extend(engine.declare(&[spec]).await.err());
+        errors.extend(engine.consume("mail", 1).await.err());
+        errors.extend(engine.counts("mail").await.err());
+        errors.extend(engine.failed_list("mail", 1).await.err());
+        errors.extend(engine.failed_find("mail", JobId::new()).await.err());
+        errors.extend(engine.failed_retry("mail", which).await.err());
+        errors.extend(engine.failed_discard("mail", which).await.err());
+        errors
+    };
+    let errors = soon("answers", calls).await;
+    assert_eq!(errors.len(), 9);
+    for error in errors {
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");
+    }
+}
+
+/// A second close returns as the first one did.
+pub async fn closing_twice_is_closing_once(bench: &Bench) {
+    soon("the engine to close", bench.engine().close()).await;
+    soon("the engine to close", bench.engine().close()).await;
+}
+
+/// What an engine had in hand when it was closed goes to another at once, as the same
+/// attempt.
+pub async fn closing_hands_back_what_is_in_hand(bench: &Bench) {
+    let other = bench.another().await;
+    bench.declare("mail", &[]).await;
+    let mut first = consume(&*other, "mail", 3).await;
+    let pushed = bench.push_jobs("mail", 5).await;
+    let held = take(&mut first).await;
+    soon("the engine to close", other.close()).await;
+    let mut second = consume(bench.engine(), "mail", 10).await;
+    let taken = take_many(&mut second, 5).await;
+    assert!(taken.iter().all(|delivery| delivery.attempt == 1));
+    assert_eq!(sorted(ids(&taken)), sorted(pushed));
+    drop((held, first));
+    bench.counts("mail", 0, 0, 0).await;
+}

@@ -1,0 +1,77 @@
+//! The conformance suite: what every engine must do (feature `testing`).
+//!
+//! [`conformance!`](crate::testing::conformance) turns each case of the suite into a
+//! `#[tokio::test]` of the calling crate, so that a failure has a name. It needs a
+//! [`Store`]: the place in which a case keeps its jobs, made afresh for each case and
+//! shared with nothing else.
+//!
+//! ```ignore
+//! struct Memory;
+//!
+//! #[async_trait::async_trait]
+//! impl jobq::testing::Store for Memory {
+//!     async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
+//!         jobq::testing::open("sqlite::memory:", "jobq").await
+//!     }
+//! }
+//!
+//! jobq::testing::conformance!(sqlite_memory, Memory, delays = yes, shared = no);
+//! ```
+//!
+//! The last two say what the engine can do. The cases that need what it cannot are
+//! compiled as ignored tests with the reason, so that they are printed and counted:
+//!
+//! * `delays`: an [`Envelope`](crate::Envelope) may be pushed with an initial delay;
+//! * `shared`: several engines can be open on one store at a time.
+//!
+//! The suite never sleeps to let something happen: it waits for the event itself, and
+//! compares times with lower bounds only. So a slow machine makes it slow, and nothing
+//! else.
+//!
+//! **Unstable**, as the trait that it tests.
+
+mod bench;
+pub mod conformance;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+pub use crate::conformance;
+pub use bench::{Bench, DEADLINE, eventually, soon};
+
+use crate::engine::{Engine, EngineOptions};
+use crate::error::Result;
+
+/// A place for the jobs of one case.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Opens an engine on this store. Where the engine is `shared`, further ones see the
+    /// same queues.
+    ///
+    /// # Errors
+    ///
+    /// Those of the engine.
+    async fn open(&self) -> Result<Arc<dyn Engine>>;
+
+    /// Removes what a case that passed has left behind, after its engines were closed.
+    async fn remove(&self) {}
+}
+
+/// Opens the engine that a URL names, as a client does, with the defaults for tests.
+///
+/// # Errors
+///
+/// As [`Client::connect`](crate::Client::connect).
+pub async fn open(url: &str, namespace: &str) -> Result<Arc<dyn Engine>> {
+    crate::client::open::open(url, options(namespace)).await
+}
+
+fn options(namespace: &str) -> EngineOptions {
+    EngineOptions {
+        namespace: namespace.to_owned(),
+        connection_name: "jobq-tests".to_owned(),
+        timeout: Duration::from_secs(30),
+    }
+}

@@ -1,0 +1,34 @@
+//! The conformance suite on every engine. The cases are in `jobq::testing`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jobq::engine::Engine;
+use jobq::testing::{Store, conformance};
+use jobq_tests::files::Directory;
+
+struct Memory;
+
+#[async_trait]
+impl Store for Memory {
+    async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
+        jobq::testing::open("sqlite::memory:", "jobq").await
+    }
+}
+
+struct File(Directory);
+
+#[async_trait]
+impl Store for File {
+    async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
+        jobq::testing::open(&self.0.url("jobs.db"), "jobq").await
+    }
+}
+
+conformance!(sqlite_memory, Memory, delays = yes, shared = no);
+conformance!(
+    sqlite_file,
+    File(Directory::new()),
+    delays = yes,
+    shared = yes
+);
