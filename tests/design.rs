@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jobq::{Client, FailedReason, Job, JobContext, JobId, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Store, eventually, soon};
+use jobq_tests::stage::{Store, soon, until};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -146,7 +146,7 @@ async fn a_service(store: Store) {
 
     let id = client.enqueue(ResizeImage { image: 0 }).await.unwrap();
     let failed = client.failed("images");
-    let job = eventually("a failed job", || async {
+    let job = until("a failed job", || async {
         failed.list(50).await.ok()?.pop()
     })
     .await;
@@ -172,7 +172,7 @@ async fn a_service(store: Store) {
         .await
         .unwrap();
     let failed = client.failed("send_welcome");
-    let job = eventually("a failed job", || async {
+    let job = until("a failed job", || async {
         failed.list(50).await.ok()?.pop()
     })
     .await;
@@ -181,7 +181,7 @@ async fn a_service(store: Store) {
         ("the address nobody does not exist", 4)
     );
     assert_eq!(failed.retry_all().await.unwrap(), 1);
-    eventually("it to fail again", || async {
+    until("it to fail again", || async {
         failed.list(50).await.ok()?.pop()
     })
     .await;

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use jobq::{BoxError, Client, FailedReason, Job, JobContext, JobId, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Hasty, Run, Scripted, Stage, Step, Store, eventually, soon};
+use jobq_tests::stage::{Hasty, Run, Scripted, Stage, Step, Store, soon, until};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
@@ -94,7 +94,7 @@ async fn a_job_runs_with_its_payload_its_state_and_its_context(store: Store) {
 }
 
 async fn nothing_is_left(client: &Client, queue: &str) {
-    eventually("an empty queue", || async {
+    until("an empty queue", || async {
         let counts = client.counts(queue).await.unwrap();
         (counts.ready + counts.waiting + counts.failed == 0).then_some(())
     })
@@ -192,7 +192,7 @@ async fn failed_jobs_are_shown_discarded_and_purged(store: Store) {
         );
     }
     let failed = stage.client.failed("scripted");
-    eventually("all to fail", || async {
+    until("all to fail", || async {
         (failed.list(9).await.ok()?.len() == 4).then_some(())
     })
     .await;
@@ -248,11 +248,11 @@ fn stubborn(
     number: u32,
     ctx: JobContext,
     told: State<mpsc::UnboundedSender<(u32, JobContext)>>,
-    until: State<Mutex<std::sync::mpsc::Receiver<()>>>,
+    unblock: State<Mutex<std::sync::mpsc::Receiver<()>>>,
 ) -> Result<(), BoxError> {
     told.send((number, ctx))?;
     if number == 1 {
-        until.lock().unwrap().recv().unwrap_err();
+        unblock.lock().unwrap().recv().unwrap_err();
     }
     Ok(())
 }
@@ -260,17 +260,17 @@ fn stubborn(
 async fn a_blocking_function_that_outlives_its_timeout_keeps_its_slot(store: Store) {
     let client = store.client().await;
     let (tell, mut told) = mpsc::unbounded_channel::<(u32, JobContext)>();
-    let (end, until) = std::sync::mpsc::channel();
+    let (end, unblock) = std::sync::mpsc::channel::<()>();
     let pool = WorkerPool::new(&client)
         .state(tell)
-        .state(Mutex::new(until));
+        .state(Mutex::new(unblock));
     let running = pool.register::<Stubborn>().spawn().await.unwrap();
     client.enqueue(Stubborn { number: 1 }).await.unwrap();
     client.enqueue(Stubborn { number: 2 }).await.unwrap();
     let (number, ctx) = soon("the first job", told.recv()).await.unwrap();
     assert_eq!(number, 1);
     // It failed, and is told so, but its thread still runs.
-    eventually("it to fail", || async {
+    until("it to fail", || async {
         client.failed("stubborn").list(1).await.ok()?.pop()
     })
     .await;
@@ -366,7 +366,7 @@ async fn controls_keep_their_meaning_however_they_are_wrapped(store: Store) {
             }
             break;
         };
-        let jobs = eventually("all to fail", || async {
+        let jobs = until("all to fail", || async {
             failed
                 .list(10)
                 .await
@@ -493,7 +493,7 @@ async fn unknown_jobs_fail_after_their_retries(store: Store) {
     // One that is met for the first time waits for a deploy.
     stage.client.failed("scripted").purge().await.unwrap();
     stage.client.enqueue(NotDeployed {}).await.unwrap();
-    eventually("the job to wait", || async {
+    until("the job to wait", || async {
         (stage.client.counts("scripted").await.unwrap().waiting == 1).then_some(())
     })
     .await;
@@ -568,7 +568,7 @@ async fn an_expired_job_does_not_start(store: Store) {
     let running = stage.pool().spawn().await.unwrap();
     assert_eq!(stage.end().await, good);
     let failed = stage.client.failed("scripted");
-    let jobs = eventually("two to expire", || async {
+    let jobs = until("two to expire", || async {
         failed.list(9).await.ok().filter(|jobs| jobs.len() == 2)
     })
     .await;
@@ -659,7 +659,7 @@ async fn a_shutdown_finishes_what_runs_and_hands_back_the_rest(store: Store) {
     let first = [stage.run().await.id, stage.run().await.id];
     let shutdown = tokio::spawn(running.shutdown());
     // What was not started is handed back while the two still run.
-    eventually("the others to be ready", || async {
+    until("the others to be ready", || async {
         (stage.client.counts("scripted").await.unwrap().ready == 18).then_some(())
     })
     .await;
@@ -709,7 +709,7 @@ async fn the_end_of_the_grace_period_cancels_and_costs_no_attempt(store: Store) 
             soon("the job to be told", told.recv()).await,
             Some((1, "cancelled"))
         );
-        eventually("the job to be handed back", || async {
+        until("the job to be handed back", || async {
             (client.counts("endless").await.unwrap().ready == 1).then_some(())
         })
         .await;

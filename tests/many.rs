@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use jobq::FailedReason;
 use jobq_tests::both_engines;
 use jobq_tests::flaky::Flaky;
-use jobq_tests::stage::{Store, eventually};
+use jobq_tests::stage::{Store, until};
 
 both_engines!(every_job_ends_exactly_where_it_should);
 
@@ -91,13 +91,13 @@ async fn every_job_ends_exactly_where_it_should(store: Store) {
         .iter()
         .filter(|job| job.failures >= MAX_ATTEMPTS)
         .count();
-    eventually("every attempt to be made", || async {
+    until("every attempt to be made", || async {
         let text = std::fs::read(&ledger).unwrap_or_default();
         let lines = text.iter().filter(|byte| **byte == b'\n').count();
         (lines >= all_attempts as usize).then_some(())
     })
     .await;
-    let counts = eventually("every job to end", || async {
+    let counts = until("every job to end", || async {
         let counts = client.counts("flaky").await.unwrap();
         (counts.failed >= exhausted as u64).then_some(counts)
     })

@@ -19,10 +19,7 @@ use crate::broker;
 /// # Panics
 ///
 /// If there is none in time.
-pub async fn eventually<T, F: Future<Output = Option<T>>>(
-    what: &str,
-    mut ask: impl FnMut() -> F,
-) -> T {
+pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
     soon(what, async {
         loop {
             if let Some(answer) = ask().await {
@@ -48,8 +45,14 @@ pub struct Store {
 impl Store {
     /// A namespace of its own on the broker that the tests of this process share.
     pub async fn rabbitmq() -> Self {
+        Self::on_broker(broker::shared().await)
+    }
+
+    /// A namespace of its own on this broker.
+    #[must_use]
+    pub fn on_broker(url: String) -> Self {
         Self {
-            url: broker::shared().await,
+            url,
             namespace: broker::namespace(),
             folder: None,
         }
@@ -290,7 +293,7 @@ impl Stage {
 
     /// Waits for the first failed job of a queue.
     pub async fn failed(&self, queue: &str) -> jobq::FailedJob {
-        eventually("a failed job", || async {
+        until("a failed job", || async {
             self.client.failed(queue).list(1).await.ok()?.pop()
         })
         .await
