@@ -2,7 +2,7 @@
 //!
 //! Annotate a function, spawn workers from `main`, enqueue jobs from application code:
 //!
-//! ```
+//! ```no_run
 //! use jobq::{Client, WorkerPool, job};
 //!
 //! /// Emails a welcome letter.
@@ -14,16 +14,9 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> jobq::Result<()> {
-//! #   let url = "sqlite::memory:";
-//! #   let _ = stringify!(
-//!     let url = "sqlite://jobs.db"; // or amqp://user:password@host:5672
-//! #   );
-//!     let client = Client::connect(url).await?;
+//!     let client = Client::connect("sqlite://jobs.db").await?; // or amqp://user:password@host
 //!     client.enqueue(SendWelcome { user_id: 7, email: "ann@example.com".into() }).await?;
-//!     let pool = WorkerPool::new(&client).register::<SendWelcome>();
-//! #   return pool.run_until(std::future::ready(())).await;
-//! #   let pool = WorkerPool::new(&client).register::<SendWelcome>();
-//!     pool.run().await // until SIGINT or SIGTERM
+//!     WorkerPool::new(&client).register::<SendWelcome>().run().await // until SIGINT or SIGTERM
 //! }
 //! ```
 //!
