@@ -147,7 +147,8 @@ pub(crate) fn decode(
     properties: &BasicProperties,
     payload: Vec<u8>,
 ) -> Received {
-    let headers = properties.headers().clone().unwrap_or_default();
+    let none = FieldTable::default();
+    let headers = properties.headers().as_ref().unwrap_or(&none);
     let header = |key: &str| headers.inner().get(key).and_then(text);
     let number = |key: &str| header(key).and_then(decimal);
     let id = properties
@@ -172,7 +173,7 @@ pub(crate) fn decode(
     };
     Received {
         envelope,
-        attempts: attempts_used(&headers, &names.work(queue)),
+        attempts: attempts_used(headers, &names.work(queue)),
         rest: number(REST).unwrap_or(0),
         wait: header(WAIT_HEADER).map(str::to_owned),
         has_id: id.is_some(),

@@ -1,0 +1,357 @@
+//! Taking the jobs of one queue, over as many channels as it takes.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use async_trait::async_trait;
+use backon::ExponentialBackoff;
+use futures_util::{FutureExt, StreamExt};
+use lapin::message::Delivery as Message;
+use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
+use lapin::types::{FieldTable, ShortString};
+use lapin::{Channel, Consumer as Stream};
+use tokio::sync::{mpsc, oneshot};
+
+use super::Core;
+use super::declare::{apply, open};
+use super::failure::failure;
+use super::link::{LASTING, Link, Up, backoff};
+use super::session::{Hand, Session};
+use super::settle::Ticket;
+use super::wire::{decode, short};
+use crate::engine::{Consumer, Delivery, Intake};
+use crate::error::{Error, ErrorKind, Result};
+
+/// Deliveries that may wait between the channel and [`Consumer::next`].
+const BUFFER: usize = 1_024;
+
+/// Starts to consume a queue. The consumer takes jobs when this returns.
+pub(crate) async fn consume(
+    core: &Arc<Core>,
+    link: Link,
+    queue: &str,
+    prefetch: u16,
+) -> Result<Consumer> {
+    let (jobs, deliveries) = mpsc::channel(BUFFER);
+    let (controls, orders) = mpsc::unbounded_channel();
+    let feed = Feed {
+        core: Arc::clone(core),
+        link,
+        queue: Cow::Owned(queue.to_owned()),
+        prefetch: prefetch.max(1),
+        jobs,
+        orders,
+        hand: Arc::default(),
+        waits: backoff(),
+    };
+    let up = feed.link.up().await?;
+    let first = feed.start(&up).await?;
+    core.tasks.spawn(feed.run(up, first));
+    Ok(Consumer::new(
+        deliveries,
+        Box::new(Control { orders: controls }),
+    ))
+}
+
+#[derive(Debug)]
+struct Control {
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Prefetch(u16),
+    Stop(oneshot::Sender<()>),
+}
+
+#[async_trait]
+impl Intake for Control {
+    async fn set_prefetch(&self, prefetch: u16) {
+        let _ = self.orders.send(Order::Prefetch(prefetch));
+    }
+
+    async fn stop(&self) {
+        let (stopped, over) = oneshot::channel();
+        let _ = self.orders.send(Order::Stop(stopped));
+        // An error says that it had stopped before.
+        let _ = over.await;
+    }
+}
+
+/// Brings the deliveries of one queue to their consumer.
+struct Feed {
+    core: Arc<Core>,
+    link: Link,
+    queue: Cow<'static, str>,
+    prefetch: u16,
+    jobs: mpsc::Sender<Result<Delivery>>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    hand: Arc<Hand>,
+    waits: ExponentialBackoff,
+}
+
+/// A channel that is consumed on. After a change of the prefetch what the earlier
+/// streams still hold comes first.
+struct Live {
+    session: Arc<Session>,
+    streams: VecDeque<Stream>,
+}
+
+/// How a session ended.
+enum End {
+    /// The consumer was stopped; somebody may wait for that.
+    Stopped(Option<oneshot::Sender<()>>),
+    Lost,
+}
+
+impl Feed {
+    async fn run(mut self, mut up: Arc<Up>, first: Live) {
+        let mut live = Some(first);
+        loop {
+            if let Some(live) = live.take() {
+                let since = Instant::now();
+                let end = self.bring(&up, live).await;
+                if since.elapsed() > LASTING {
+                    self.waits = backoff();
+                }
+                if let End::Stopped(waiting) = end {
+                    drop(waiting);
+                    return;
+                }
+            }
+            let wait = self.waits.next().unwrap_or_default();
+            let link = self.link.clone();
+            let next = async {
+                tokio::time::sleep(wait).await;
+                link.up().await
+            };
+            up = match self.unless_stopped(next).await {
+                Some(Ok(up)) => up,
+                _ => return,
+            };
+            match self.start(&up).await {
+                Ok(started) => live = Some(started),
+                Err(error) if error.is_connection() || error.is_timeout() => {
+                    tracing::warn!(queue = &*self.queue, %error, "not consuming yet");
+                }
+                Err(error) => {
+                    let _ = self.jobs.send(Err(error)).await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// What the future gives, or `None` if the consumer is stopped before.
+    async fn unless_stopped<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.core.closing.cancelled() => return None,
+                order = self.orders.recv() => match order {
+                    Some(Order::Prefetch(prefetch)) => self.prefetch = prefetch,
+                    Some(Order::Stop(_)) | None => return None,
+                },
+                value = &mut future => return Some(value),
+            }
+        }
+    }
+
+    /// Opens a channel and consumes on it. A queue that is gone is declared again, if
+    /// this client declared it.
+    async fn start(&self, up: &Arc<Up>) -> Result<Live> {
+        match self.consume(up).await {
+            Err(error) if error.is_not_found() => match self.core.declared.tiers(&self.queue) {
+                Some(tiers) => {
+                    let wanted = BTreeMap::from([(self.queue.to_string(), (*tiers).clone())]);
+                    apply(up, &self.core.declared.topology(&wanted)).await?;
+                    self.consume(up).await
+                }
+                None => Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!(
+                        "there is no queue `{}` to consume; declare it first",
+                        self.queue
+                    ),
+                )
+                .because(error)),
+            },
+            started => started,
+        }
+    }
+
+    async fn consume(&self, up: &Up) -> Result<Live> {
+        let channel = open(up).await?;
+        let queue = short(&self.core.names.work(&self.queue))?;
+        let stream = consume_on(&channel, queue, self.prefetch).await?;
+        let last_word = self.core.last_word.clone();
+        let session = Session::spawn(channel, &self.core.tellers, last_word);
+        Ok(Live {
+            session,
+            streams: VecDeque::from([stream]),
+        })
+    }
+
+    async fn bring(&mut self, up: &Up, mut live: Live) -> End {
+        loop {
+            let free = self.hand.count() < usize::from(self.prefetch);
+            tokio::select! {
+                biased;
+                () = self.core.closing.cancelled() => return self.stop(live, None).await,
+                order = self.orders.recv() => match order {
+                    Some(Order::Prefetch(prefetch)) => {
+                        if prefetch != self.prefetch {
+                            self.prefetch = prefetch;
+                            if let Err(error) = live.restart(prefetch).await {
+                                tracing::warn!(queue = &*self.queue, %error, "consuming anew");
+                                live.session.end();
+                                return End::Lost;
+                            }
+                        }
+                    }
+                    Some(Order::Stop(waiting)) => return self.stop(live, Some(waiting)).await,
+                    None => return self.stop(live, None).await,
+                },
+                () = self.link.lost(up.generation) => {
+                    live.session.end();
+                    return End::Lost;
+                }
+                () = self.hand.freed(), if !free => (),
+                next = next(&self.jobs, &mut live.streams), if free => match next {
+                    Next::Message(room, message) => {
+                        if let Some(delivery) = self.receive(&live.session, message) {
+                            room.send(Ok(delivery));
+                        }
+                    }
+                    Next::Unwanted => return self.stop(live, None).await,
+                    Next::Ended(reason) => {
+                        tracing::warn!(queue = &*self.queue, reason, "the broker ended the consumer; consuming anew");
+                        live.session.end();
+                        return End::Lost;
+                    }
+                },
+            }
+        }
+    }
+
+    /// A message as a delivery; `None` where it has to wait on.
+    fn receive(&self, session: &Arc<Session>, message: Message) -> Option<Delivery> {
+        let received = decode(
+            &self.core.names,
+            &self.queue,
+            &message.properties,
+            message.data,
+        );
+        let mut ticket = Box::new(Ticket {
+            core: Arc::clone(&self.core),
+            session: Arc::clone(session),
+            tag: message.delivery_tag,
+            queue: self.queue.clone(),
+            properties: message.properties,
+            wait: None,
+            open: true,
+            _in_hand: self.hand.take(),
+        });
+        if received.rest > 0 {
+            tokio::spawn(ticket.wait(received.envelope, received.attempts, received.rest));
+            return None;
+        }
+        // A message that came without an id gets it by being published again.
+        ticket.wait = received.wait.filter(|_| received.has_id);
+        Some(Delivery::new(
+            received.envelope,
+            received.attempts.saturating_add(1),
+            ticket,
+        ))
+    }
+
+    /// Ends the consumer and gives back what it was sent and nobody has taken.
+    async fn stop(&self, mut live: Live, waiting: Option<oneshot::Sender<()>>) -> End {
+        let canceled = tokio::time::timeout(self.core.options.timeout, live.cancel()).await;
+        if matches!(canceled, Ok(Ok(()))) {
+            for mut stream in live.streams.drain(..) {
+                while let Some(Some(Ok(message))) = stream.next().now_or_never() {
+                    live.session.give_back(message.delivery_tag);
+                }
+            }
+        }
+        End::Stopped(waiting)
+    }
+}
+
+impl Live {
+    /// Consumes with another prefetch, on the same channel, so that what is in hand can
+    /// still be settled.
+    async fn restart(&mut self, prefetch: u16) -> Result<()> {
+        let Some(current) = self.streams.back() else {
+            return Ok(());
+        };
+        let queue = current.queue();
+        self.cancel().await?;
+        let stream = consume_on(&self.session.channel, queue, prefetch).await?;
+        self.streams.push_back(stream);
+        Ok(())
+    }
+
+    async fn cancel(&mut self) -> Result<()> {
+        let Some(current) = self.streams.back() else {
+            return Ok(());
+        };
+        let canceled = self
+            .session
+            .channel
+            .basic_cancel(current.tag(), BasicCancelOptions::default());
+        canceled
+            .await
+            .map_err(|error| failure("cancelling a consumer", error))
+    }
+}
+
+async fn consume_on(channel: &Channel, queue: ShortString, prefetch: u16) -> Result<Stream> {
+    let doing = format!("consuming queue `{queue}`");
+    let limited = channel
+        .basic_qos(prefetch, BasicQosOptions::default())
+        .await;
+    limited.map_err(|error| failure(&doing, error))?;
+    let options = BasicConsumeOptions::default();
+    let consuming = channel.basic_consume(
+        queue,
+        ShortString::default(),
+        options,
+        FieldTable::default(),
+    );
+    consuming.await.map_err(|error| failure(&doing, error))
+}
+
+enum Next<'j> {
+    Message(mpsc::Permit<'j, Result<Delivery>>, Message),
+    /// Nobody takes jobs any more.
+    Unwanted,
+    Ended(String),
+}
+
+/// The next message, once there is room for it.
+async fn next<'j>(
+    jobs: &'j mpsc::Sender<Result<Delivery>>,
+    streams: &mut VecDeque<Stream>,
+) -> Next<'j> {
+    let Ok(room) = jobs.reserve().await else {
+        return Next::Unwanted;
+    };
+    loop {
+        let Some(stream) = streams.front_mut() else {
+            return Next::Ended("there is no consumer".to_owned());
+        };
+        match stream.next().await {
+            Some(Ok(message)) => return Next::Message(room, message),
+            Some(Err(error)) => return Next::Ended(error.to_string()),
+            None if streams.len() > 1 => {
+                streams.pop_front();
+            }
+            None => return Next::Ended("it was cancelled".to_owned()),
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! Looking at failed jobs, putting them back and deleting them.
+//!
+//! AMQP has no way to look into a queue: its messages are taken, unacknowledged, and
+//! given back. Only one at a time may do so, in any process, or two would see a part
+//! each; the right to it is an exclusive queue, which ends with its connection.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapin::Channel;
+use lapin::message::BasicGetMessage;
+use lapin::options::{
+    BasicAckOptions, BasicGetOptions, BasicNackOptions, QueueDeclareOptions, QueueDeleteOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use super::Core;
+use super::declare::{messages_in, open};
+use super::failure::{RESOURCE_LOCKED, code, failure};
+use super::link::{Up, backoff};
+use super::wire::{Message, decode, decode_failed, fresh, home, short};
+use crate::engine::Which;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{FailedJob, JobId};
+
+/// How many jobs are put back or deleted together.
+const CHUNK: u64 = 100;
+
+/// Those of this client take turns, since the broker tells connections apart only.
+#[derive(Debug, Default)]
+pub(crate) struct Failed {
+    turn: Mutex<()>,
+}
+
+/// The sole access to the failed jobs of one queue.
+struct Desk<'c> {
+    core: &'c Core,
+    queue: Cow<'static, str>,
+    /// The name of the queue with the failed jobs.
+    name: String,
+    lock: String,
+    up: Arc<Up>,
+    channel: Channel,
+    /// How many failed jobs there were at the start.
+    count: u64,
+    /// The last job that was taken.
+    last: Option<u64>,
+    _turn: MutexGuard<'c, ()>,
+}
+
+/// What is to become of failed jobs.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Back,
+    Gone,
+}
+
+impl Core {
+    pub(super) async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
+        let doing = format!("listing the failed jobs of queue `{queue}`");
+        let Some(mut desk) = self.desk(queue).await? else {
+            return Ok(Vec::new());
+        };
+        let limit = desk.count.min(limit.try_into().unwrap_or(u64::MAX));
+        let listed = self.within(&doing, async {
+            let mut jobs = Vec::new();
+            for _ in 0..limit {
+                let Some(found) = desk.take().await? else {
+                    break;
+                };
+                jobs.push(desk.read(found));
+            }
+            Ok(jobs)
+        });
+        let listed = listed.await;
+        desk.leave().await;
+        let mut jobs = listed?;
+        jobs.sort_by_key(FailedJob::failed_at);
+        Ok(jobs)
+    }
+
+    pub(super) async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
+        let doing = format!("looking for the failed job {id} of queue `{queue}`");
+        let Some(mut desk) = self.desk(queue).await? else {
+            return Ok(None);
+        };
+        let found = self.within(&doing, desk.find(id)).await;
+        let found = found.map(|found| found.map(|found| desk.read(found)));
+        desk.leave().await;
+        found
+    }
+
+    pub(super) async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
+        self.failed_settle(queue, which, Fate::Back).await
+    }
+
+    pub(super) async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
+        self.failed_settle(queue, which, Fate::Gone).await
+    }
+
+    async fn failed_settle(&self, queue: &str, which: Which, fate: Fate) -> Result<u64> {
+        let Some(mut desk) = self.desk(queue).await? else {
+            return Ok(0);
+        };
+        let done = match which {
+            Which::One(id) => desk.settle_one(id, fate).await,
+            Which::All => desk.settle_all(fate).await,
+        };
+        desk.leave().await;
+        done
+    }
+
+    /// Gets the sole access; `None` where no such queue has ever had failed jobs.
+    async fn desk(&self, queue: &str) -> Result<Option<Desk<'_>>> {
+        let (name, lock) = (self.names.failed(queue), self.names.failed_lock(queue));
+        let turn = self.failed.turn.lock().await;
+        let opening = async {
+            let up = self.publishing.up().await?;
+            let mut channel = open(&up).await?;
+            if messages_in(&up, &mut channel, &name).await?.is_none() {
+                return Ok(None);
+            }
+            let mut waits = backoff();
+            while !locked(&channel, &lock).await? {
+                let wait = waits.next().unwrap_or_default();
+                tokio::time::sleep(wait.min(Duration::from_millis(500))).await;
+                channel = open(&up).await?;
+            }
+            let count = messages_in(&up, &mut channel, &name).await?.unwrap_or(0);
+            Ok(Some((up, channel, count)))
+        };
+        let doing = format!("taking the failed jobs of queue `{queue}` in hand");
+        let opened = self.within(&doing, opening).await?;
+        Ok(opened.map(|(up, channel, count)| Desk {
+            core: self,
+            queue: Cow::Owned(queue.to_owned()),
+            name,
+            lock,
+            up,
+            channel,
+            count,
+            last: None,
+            _turn: turn,
+        }))
+    }
+}
+
+/// Tries to get the lock; where another connection has it, the channel has ended.
+async fn locked(channel: &Channel, lock: &str) -> Result<bool> {
+    let options = QueueDeclareOptions {
+        exclusive: true,
+        auto_delete: true,
+        ..QueueDeclareOptions::default()
+    };
+    let mut arguments = FieldTable::default();
+    arguments.insert(
+        short("x-queue-type")?,
+        AMQPValue::LongString("classic".into()),
+    );
+    match channel
+        .queue_declare(short(lock)?, options, arguments)
+        .await
+    {
+        Ok(_) => Ok(true),
+        Err(error) if code(&error) == Some(RESOURCE_LOCKED) => Ok(false),
+        Err(error) => Err(failure(&format!("declaring the lock `{lock}`"), error)),
+    }
+}
+
+impl Desk<'_> {
+    async fn take(&mut self) -> Result<Option<BasicGetMessage>> {
+        let taken = self
+            .channel
+            .basic_get(short(&self.name)?, BasicGetOptions::default())
+            .await;
+        let taken = taken.map_err(|error| failure("taking a failed job", error))?;
+        if let Some(message) = &taken {
+            self.last = Some(message.delivery_tag);
+        }
+        Ok(taken)
+    }
+
+    fn read(&self, found: BasicGetMessage) -> FailedJob {
+        let delivery = found.delivery;
+        decode_failed(
+            &self.core.names,
+            &self.queue,
+            &delivery.properties,
+            delivery.data,
+        )
+    }
+
+    /// The oldest job with this id.
+    async fn find(&mut self, id: JobId) -> Result<Option<BasicGetMessage>> {
+        for _ in 0..self.count {
+            let Some(message) = self.take().await? else {
+                break;
+            };
+            if self.id(&message) == Some(id) {
+                return Ok(Some(message));
+            }
+        }
+        Ok(None)
+    }
+
+    fn id(&self, message: &BasicGetMessage) -> Option<JobId> {
+        let properties = &message.delivery.properties;
+        let read = decode(&self.core.names, &self.queue, properties, Vec::new());
+        read.has_id.then_some(read.envelope.id)
+    }
+
+    async fn settle_one(&mut self, id: JobId, fate: Fate) -> Result<u64> {
+        let doing = format!("looking for the failed job {id} of queue `{}`", self.queue);
+        let core = self.core;
+        match core.within(&doing, self.find(id)).await? {
+            Some(found) => self.settle(vec![found], fate).await,
+            None => Ok(0),
+        }
+    }
+
+    async fn settle_all(&mut self, fate: Fate) -> Result<u64> {
+        let core = self.core;
+        let doing = format!("taking the failed jobs of queue `{}`", self.queue);
+        let (mut left, mut done) = (self.count, 0);
+        while left > 0 {
+            let chunk = core.within(&doing, async {
+                let mut chunk = Vec::new();
+                for _ in 0..left.min(CHUNK) {
+                    let Some(message) = self.take().await? else {
+                        break;
+                    };
+                    chunk.push(message);
+                }
+                Ok(chunk)
+            });
+            let chunk = chunk.await?;
+            if chunk.is_empty() {
+                break;
+            }
+            left -= u64::try_from(chunk.len()).unwrap_or(left).min(left);
+            done += self.settle(chunk, fate).await?;
+        }
+        Ok(done)
+    }
+
+    /// Puts jobs back or deletes them. A job that could not be put back stays failed.
+    async fn settle(&mut self, jobs: Vec<BasicGetMessage>, fate: Fate) -> Result<u64> {
+        let mut settled = 0;
+        let mut failed = None;
+        let deadline = Instant::now() + self.core.options.timeout;
+        let mut sent = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            let tag = job.delivery_tag;
+            let pending = match fate {
+                Fate::Gone => None,
+                Fate::Back => Some(self.core.publisher.send(Arc::new(self.back(job)?))),
+            };
+            sent.push((tag, pending));
+        }
+        for (tag, pending) in sent {
+            let answer = match pending {
+                Some(pending) => pending.answer_until(deadline).await,
+                None => Ok(()),
+            };
+            match answer {
+                Ok(()) => {
+                    let acknowledged = self.channel.basic_ack(tag, BasicAckOptions::default());
+                    acknowledged
+                        .await
+                        .map_err(|error| failure("removing a failed job", error))?;
+                    settled += 1;
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(settled), Err)
+    }
+
+    /// The message that puts a job back.
+    fn back(&self, job: BasicGetMessage) -> Result<Message> {
+        let delivery = job.delivery;
+        let names = &self.core.names;
+        let read = decode(names, &self.queue, &delivery.properties, Vec::new());
+        Ok(Message {
+            exchange: short(&names.jobs())?,
+            key: home(&delivery.properties, &self.queue),
+            properties: fresh(&delivery.properties, read.envelope.id),
+            payload: delivery.data,
+        })
+    }
+
+    /// Gives back what was taken and not settled, and the access. What fails here ends
+    /// with the channel or the connection, which gives back as well.
+    async fn leave(mut self) {
+        let leaving = async {
+            if let Some(last) = self.last {
+                let options = BasicNackOptions {
+                    multiple: true,
+                    requeue: true,
+                };
+                let given = self.channel.basic_nack(last, options).await;
+                given.map_err(|error| failure("giving failed jobs back", error))?;
+                // The answer comes after the jobs were given back.
+                messages_in(&self.up, &mut self.channel, &self.name).await?;
+            }
+            let unlocked = self
+                .channel
+                .queue_delete(short(&self.lock)?, QueueDeleteOptions::default())
+                .await;
+            unlocked.map_err(|error| failure("giving up the lock", error))?;
+            Ok::<_, Error>(())
+        };
+        let left = tokio::time::timeout(self.core.options.timeout, leaving).await;
+        if let Ok(Err(error)) = left
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!(%error, queue = &*self.queue, "the failed jobs were not left in order");
+        }
+        let closing = self.channel.close(200, "done".into());
+        let _ = tokio::time::timeout(self.core.options.timeout, closing).await;
+    }
+}

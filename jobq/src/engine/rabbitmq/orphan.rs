@@ -1,0 +1,235 @@
+//! What belongs nowhere: every pool moves the messages of the orphan queue to the failed
+//! jobs, where people find them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use lapin::message::Delivery as Stray;
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
+use lapin::types::{FieldTable, ShortString};
+use lapin::{BasicProperties, Channel};
+
+use super::Core;
+use super::death::{attempts_used, queues_of_death, text};
+use super::declare::{apply, messages_in, open};
+use super::failure::failure;
+use super::link::{LASTING, Link, Up, backoff};
+use super::topology::{Names, ORPHAN, WAIT_HEADER};
+use super::wire::{self, Changes, Message, short};
+use crate::error::Result;
+use crate::job::{FailedReason, check_name};
+
+const PREFETCH: u16 = 16;
+/// How long a stray is kept that even the failed jobs of no queue have lost.
+const LOST_BINDING: Duration = Duration::from_secs(1);
+
+/// Moves strays until the engine is closed.
+pub(crate) async fn run(core: Arc<Core>, link: Link) {
+    let mut waits = backoff();
+    while let Ok(up) = link.up().await {
+        let since = Instant::now();
+        let ended = tokio::select! {
+            () = core.closing.cancelled() => return,
+            () = link.lost(up.generation) => Ok(()),
+            ended = take(&core, &up) => ended,
+        };
+        if let Err(error) = ended {
+            tracing::warn!(%error, "the orphan queue is not consumed for now");
+        }
+        if since.elapsed() > LASTING {
+            waits = backoff();
+        }
+        tokio::select! {
+            () = core.closing.cancelled() => return,
+            () = tokio::time::sleep(waits.next().unwrap_or_default()) => (),
+        }
+    }
+}
+
+async fn take(core: &Core, up: &Up) -> Result<()> {
+    let mut probe = open(up).await?;
+    if messages_in(up, &mut probe, &core.names.orphan())
+        .await?
+        .is_none()
+    {
+        apply(up, &core.declared.topology(&BTreeMap::new())).await?;
+    }
+    let channel = open(up).await?;
+    let consuming = async {
+        channel
+            .basic_qos(PREFETCH, BasicQosOptions::default())
+            .await?;
+        let queue = ShortString::try_new(core.names.orphan()).unwrap_or_default();
+        let (tag, options) = (ShortString::default(), BasicConsumeOptions::default());
+        channel
+            .basic_consume(queue, tag, options, FieldTable::default())
+            .await
+    };
+    let doing = "consuming the orphan queue";
+    let mut strays = consuming.await.map_err(|error| failure(doing, error))?;
+    while let Some(stray) = strays.next().await {
+        let stray = stray.map_err(|error| failure(doing, error))?;
+        let tag = stray.delivery_tag;
+        let place = place(core, up, &mut probe, &stray).await?;
+        let message = Arc::new(failed(&core.names, stray, &place)?);
+        core.publisher
+            .publish_surely(message, || channel.status().connected())
+            .await?;
+        acknowledge(&channel, tag).await?;
+    }
+    Ok(())
+}
+
+async fn acknowledge(channel: &Channel, tag: u64) -> Result<()> {
+    let acknowledged = channel.basic_ack(tag, BasicAckOptions::default()).await;
+    acknowledged.map_err(|error| failure("acknowledging a stray", error))
+}
+
+/// The queue whose failed jobs the stray joins: the one that it names, if it exists.
+///
+/// A stray that was on its way to the failed jobs already and got lost goes to those of
+/// no queue, so that it cannot go round in circles.
+async fn place(core: &Core, up: &Up, probe: &mut Channel, stray: &Stray) -> Result<String> {
+    if wire::is_failed(&stray.properties) {
+        if stray.routing_key.as_str() == ORPHAN {
+            apply(up, &core.declared.topology(&BTreeMap::new())).await?;
+            tokio::time::sleep(LOST_BINDING).await;
+        }
+        return Ok(ORPHAN.to_owned());
+    }
+    for queue in candidates(&core.names, stray.routing_key.as_str(), &stray.properties) {
+        if messages_in(up, probe, &core.names.failed(&queue))
+            .await?
+            .is_some()
+        {
+            return Ok(queue.into_owned());
+        }
+    }
+    Ok(ORPHAN.to_owned())
+}
+
+/// The queues that a stray names: by its routing key, else by where it died.
+fn candidates<'s>(
+    names: &'s Names,
+    key: &'s str,
+    properties: &'s BasicProperties,
+) -> Vec<Cow<'s, str>> {
+    let died = properties.headers().iter().flat_map(queues_of_death);
+    let queues = std::iter::once(key).chain(died.filter_map(|name| names.queue_of(name)));
+    let mut candidates: Vec<Cow<'_, str>> = Vec::new();
+    for queue in queues.filter(|queue| check_name("queue", queue).is_ok()) {
+        if !candidates.contains(&Cow::Borrowed(queue)) {
+            candidates.push(Cow::Borrowed(queue));
+        }
+    }
+    candidates
+}
+
+/// The stray as a failed job of this queue.
+fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message> {
+    let key = stray.routing_key.as_str();
+    let headers = stray.properties.headers().clone().unwrap_or_default();
+    let attempts = attempts_used(&headers, &names.work(key));
+    let error = complaint(names, key, stray.exchange.as_str(), &headers);
+    let mut changes = match wire::is_failed(&stray.properties) {
+        // It says why already.
+        true => Changes::default(),
+        false => Changes::failed(FailedReason::Unroutable, &error, attempts),
+    };
+    if key != place {
+        changes = changes.from_queue(key);
+    }
+    let received = wire::decode(names, &Cow::Borrowed(ORPHAN), &stray.properties, Vec::new());
+    Ok(Message {
+        exchange: short(&names.failed_jobs())?,
+        key: short(place)?,
+        properties: wire::again(&stray.properties, received.envelope.id, changes),
+        payload: stray.data,
+    })
+}
+
+/// Why nothing took the stray.
+fn complaint(names: &Names, key: &str, exchange: &str, headers: &FieldTable) -> String {
+    if names.retry(key) != exchange {
+        return format!(
+            "nothing takes messages with the routing key `{key}` from exchange `{exchange}`"
+        );
+    }
+    match headers.inner().get(WAIT_HEADER).and_then(text) {
+        Some(wait) => format!("queue `{key}` has no tier for the header {WAIT_HEADER} = `{wait}`"),
+        None => format!("the header {WAIT_HEADER} is missing or no text: no tier of queue `{key}`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stray(exchange: &str, key: &str, properties: BasicProperties) -> Stray {
+        Stray::mock(1, exchange.into(), key.into(), false, b"{}".to_vec()).with(properties)
+    }
+
+    trait With {
+        fn with(self, properties: BasicProperties) -> Self;
+    }
+
+    impl With for Stray {
+        fn with(mut self, properties: BasicProperties) -> Self {
+            self.properties = properties;
+            self
+        }
+    }
+
+    #[test]
+    fn a_stray_says_why_it_is_one() {
+        let names = Names::new("jobq");
+        let mut headers = FieldTable::default();
+        headers.insert(
+            "jobq-wait".into(),
+            lapin::types::AMQPValue::LongString("17".into()),
+        );
+        let waiting = BasicProperties::default().with_headers(headers);
+        let none = BasicProperties::default;
+        let table = [
+            (
+                "jobq",
+                "nowhere",
+                none(),
+                "nothing takes messages with the routing key `nowhere`",
+            ),
+            (
+                "jobq:mail@retry",
+                "mail",
+                waiting,
+                "queue `mail` has no tier for the header jobq-wait = `17`",
+            ),
+            (
+                "jobq:mail@retry",
+                "mail",
+                none(),
+                "the header jobq-wait is missing",
+            ),
+        ];
+        for (exchange, key, properties, expected) in table {
+            let message = failed(&names, stray(exchange, key, properties), "mail").unwrap();
+            let properties = message.properties;
+            let job = wire::decode_failed(&names, &"mail".into(), &properties, message.payload);
+            assert!(job.error().contains(expected), "{}", job.error());
+            assert_eq!(job.reason(), FailedReason::Unroutable);
+            assert_eq!(job.queue(), key);
+        }
+    }
+
+    #[test]
+    fn only_what_can_be_a_queue_is_looked_for() {
+        let names = Names::new("jobq");
+        let none = BasicProperties::default();
+        assert_eq!(candidates(&names, "mail", &none), ["mail"]);
+        for key in ["", "a b", "a:b@failed", &"k".repeat(255)] {
+            assert!(candidates(&names, key, &none).is_empty(), "{key}");
+        }
+    }
+}
