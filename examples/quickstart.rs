@@ -114,8 +114,8 @@ async fn main() -> Result<(), jobq::BoxError> {
     }
 
     shop.depot_closed.store(false, Ordering::Relaxed);
+    shop.say("main:         the depot opens, and the parcel is put back");
     failed.retry(parcel).await?;
-    shop.say("main:         the depot opened, and the parcel was put back");
     completed.recv().await;
 
     running.shutdown().await?;

@@ -49,7 +49,7 @@ fn check(lines: &[String]) {
         "charge_card:  order 17, attempt 2 of 4: the bank is busy",
         "charge_card:  order 17, attempt 3 of 4: charged",
         r#"failed:       ship_parcel {"parcel":5} after 2 attempts: the depot is closed (exhausted)"#,
-        "main:         the depot opened, and the parcel was put back",
+        "main:         the depot opens, and the parcel is put back",
         "ship_parcel:  parcel 5, attempt 1 of 2: on its way",
         "main:         all done",
     ];
