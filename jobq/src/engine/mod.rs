@@ -161,7 +161,13 @@ impl Consumer {
     /// The next job. `None` when the engine was closed or the consumer stopped. An
     /// error is the last item: the queue cannot be consumed any more and says why.
     pub async fn next(&mut self) -> Option<Result<Delivery>> {
-        self.deliveries.recv().await
+        loop {
+            match self.deliveries.recv().await {
+                // Running it would run the job twice.
+                Some(Ok(delivery)) if delivery.receipt.is_stale() => {}
+                item => return item,
+            }
+        }
     }
 
     /// Changes how many unsettled jobs the consumer takes at most; 0 counts as 1.
@@ -241,6 +247,12 @@ pub trait Receipt: fmt::Debug + Send + Sync {
         attempt: u32,
         settlement: Settlement,
     ) -> Result<()>;
+
+    /// Whether it is known already that the delivery is no longer this worker's. Such
+    /// deliveries are not handed out by [`Consumer::next`].
+    fn is_stale(&self) -> bool {
+        false
+    }
 }
 
 /// What became of a delivery.
