@@ -1,0 +1,77 @@
+//! Between the model and the columns of the file.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::clock;
+use crate::period;
+
+fn column(millis: u64) -> i64 {
+    i64::try_from(millis).unwrap_or(i64::MAX)
+}
+
+fn number(column: i64) -> u64 {
+    u64::try_from(column).unwrap_or(0)
+}
+
+/// A time, cut to whole milliseconds.
+pub(super) fn of_time(time: SystemTime) -> i64 {
+    column(clock::to_millis(time))
+}
+
+pub(super) fn to_time(column: i64) -> SystemTime {
+    clock::from_millis(number(column))
+}
+
+/// A wait, rounded up to whole milliseconds.
+pub(super) fn of_wait(wait: Duration) -> i64 {
+    column(period::millis(wait))
+}
+
+pub(super) fn to_wait(column: i64) -> Duration {
+    Duration::from_millis(number(column))
+}
+
+/// The time now. A job is due when its time is not after it.
+pub(super) fn now() -> i64 {
+    of_time(SystemTime::now())
+}
+
+/// When a wait that begins now is over: now where there is none, else rounded up, so
+/// that nothing comes early.
+pub(super) fn due_after(wait: Duration) -> i64 {
+    if wait.is_zero() {
+        return now();
+    }
+    let since = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    of_wait(since.saturating_add(wait))
+}
+
+/// An attempt's number or a count of attempts.
+pub(super) fn to_attempts(column: i64) -> u32 {
+    u32::try_from(column.max(0)).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_time_or_wait_is_out_of_range() {
+        assert_eq!(of_wait(Duration::MAX), i64::MAX);
+        assert_eq!(due_after(Duration::MAX), i64::MAX);
+        assert_eq!(to_wait(-1), Duration::ZERO);
+        assert_eq!(to_attempts(-1), 0);
+        assert_eq!(to_attempts(i64::MAX), u32::MAX);
+        to_time(i64::MAX);
+        to_time(i64::MIN);
+    }
+
+    #[test]
+    fn a_wait_never_ends_early() {
+        let before = SystemTime::now() + Duration::from_micros(10);
+        let due = to_time(due_after(Duration::from_micros(10)));
+        assert!(due >= before);
+    }
+}

@@ -1,0 +1,176 @@
+use std::sync::Arc;
+
+use rusqlite::ErrorCode;
+
+use super::Place;
+use crate::engine::closed;
+use crate::error::{Error, ErrorKind};
+
+/// Why a transaction did not come about. It makes one error for each of those who
+/// took part in it.
+#[derive(Debug, Clone)]
+pub(super) enum Failure {
+    /// The engine was closed before it came to it.
+    Closed,
+    /// The thread ended in the middle of it.
+    Lost,
+    /// SQLite refused.
+    Sqlite {
+        kind: ErrorKind,
+        message: Arc<str>,
+        source: Arc<rusqlite::Error>,
+        maybe_done: bool,
+    },
+}
+
+impl Failure {
+    pub(super) fn new(place: &Place, source: rusqlite::Error) -> Self {
+        use ErrorCode as Code;
+        use ErrorKind::{Refused, Timeout};
+        let (kind, what) = match source.sqlite_error_code() {
+            Some(Code::DatabaseBusy | Code::DatabaseLocked) => (
+                Timeout,
+                "is locked by another process for longer than the client's timeout; end what \
+                 holds it open (`fuser` names the process), or raise the timeout",
+            ),
+            Some(Code::DiskFull) => (Refused, "has no space left on its disk; free some"),
+            Some(Code::ReadOnly) => (
+                Refused,
+                "cannot be written; give this user the right to write the file and its directory",
+            ),
+            Some(Code::NotADatabase) => (
+                Refused,
+                "is no SQLite file; name another file, or move this one away",
+            ),
+            Some(Code::DatabaseCorrupt) => (
+                Refused,
+                "is damaged; stop all processes that use it, and bring back a copy or save what \
+                 can be read with `sqlite3 FILE .recover`",
+            ),
+            Some(Code::CannotOpen | Code::PermissionDenied) => (
+                Refused,
+                "cannot be opened; give this user the right to read and write the file and its \
+                 directory",
+            ),
+            _ => (Refused, "could not be read or written"),
+        };
+        let message = format!("{place} {what}");
+        let source = Arc::new(source);
+        Self::Sqlite {
+            kind,
+            message: message.into(),
+            source,
+            maybe_done: false,
+        }
+    }
+
+    /// The same, of a commit. SQLite takes back what it could not commit, but where
+    /// the disk failed it cannot know what the disk has kept.
+    pub(super) fn of_commit(place: &Place, source: rusqlite::Error) -> Self {
+        let certain = matches!(
+            source.sqlite_error_code(),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DiskFull | ErrorCode::ReadOnly)
+        );
+        let mut failure = Self::new(place, source);
+        if let Self::Sqlite { maybe_done, .. } = &mut failure {
+            *maybe_done = !certain;
+        }
+        failure
+    }
+
+    /// Whether trying again cannot help, whatever others do.
+    pub(super) fn is_final(&self) -> bool {
+        match self {
+            Self::Closed | Self::Lost => true,
+            Self::Sqlite { source, .. } => matches!(
+                source.sqlite_error_code(),
+                Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
+            ),
+        }
+    }
+
+    /// The error to tell a caller.
+    #[cold]
+    pub(super) fn error(&self) -> Error {
+        match self {
+            Self::Closed => closed(),
+            Self::Lost => closed().but_maybe_enqueued(),
+            Self::Sqlite {
+                kind,
+                message,
+                source,
+                maybe_done,
+            } => {
+                let error = Error::new(*kind, &**message).because(Arc::clone(source));
+                if *maybe_done {
+                    error.but_maybe_enqueued()
+                } else {
+                    error
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sqlite(code: i32) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None)
+    }
+
+    #[test]
+    fn a_failure_names_the_file_and_what_to_do() {
+        use rusqlite::ffi;
+        let place = Place::File("/data/jobs.db".into());
+        let table = [
+            (
+                ffi::SQLITE_BUSY,
+                ErrorKind::Timeout,
+                "is locked by another process",
+            ),
+            (
+                ffi::SQLITE_FULL,
+                ErrorKind::Refused,
+                "no space left on its disk",
+            ),
+            (
+                ffi::SQLITE_READONLY,
+                ErrorKind::Refused,
+                "cannot be written",
+            ),
+            (ffi::SQLITE_NOTADB, ErrorKind::Refused, "is no SQLite file"),
+            (ffi::SQLITE_CORRUPT, ErrorKind::Refused, "is damaged"),
+            (ffi::SQLITE_CANTOPEN, ErrorKind::Refused, "cannot be opened"),
+            (
+                ffi::SQLITE_IOERR,
+                ErrorKind::Refused,
+                "could not be read or written",
+            ),
+        ];
+        for (code, kind, text) in table {
+            let error = Failure::new(&place, sqlite(code)).error();
+            assert_eq!(error.kind(), kind, "{error}");
+            assert!(
+                error.to_string().starts_with("the job file /data/jobs.db "),
+                "{error}"
+            );
+            assert!(error.to_string().contains(text), "{error}");
+            assert!(!error.maybe_enqueued());
+        }
+    }
+
+    #[test]
+    fn only_a_commit_that_the_disk_failed_leaves_a_doubt() {
+        use rusqlite::ffi;
+        let doubt = |code| {
+            Failure::of_commit(&Place::Memory, sqlite(code))
+                .error()
+                .maybe_enqueued()
+        };
+        assert!(doubt(ffi::SQLITE_IOERR));
+        assert!(!doubt(ffi::SQLITE_FULL));
+        assert!(!doubt(ffi::SQLITE_BUSY));
+    }
+}

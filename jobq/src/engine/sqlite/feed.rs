@@ -1,0 +1,161 @@
+//! The way of jobs from the writer to a consumer, and of their settlements back.
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, oneshot};
+
+use super::claim::Claimed;
+use super::inbox::{Command, Inbox};
+use super::settle::{Act, Settling, Ticket, stale};
+use crate::engine::{Consumer, Delivery, Intake, Receipt, Settlement, closed};
+use crate::error::{Error, Result};
+use crate::job::Envelope;
+
+/// More than any prefetch, twice over: deliveries that became stale stay in a channel
+/// until somebody asks for the next one.
+const CHANNEL: usize = 4 * u16::MAX as usize;
+
+/// The most jobs that a feed takes within one transaction, so that others are not kept
+/// waiting.
+const MOST: usize = 256;
+
+/// Starts a consumer.
+pub(super) fn start(inbox: &Inbox, queue: i64, name: &str, prefetch: u16) -> Result<Consumer> {
+    let (deliveries, receiver) = mpsc::channel(CHANNEL);
+    let id = inbox.feed_number();
+    let intake = FeedIntake {
+        id,
+        inbox: inbox.clone(),
+    };
+    inbox.send(Command::Start(Feed {
+        id,
+        queue,
+        name: name.to_owned(),
+        prefetch: usize::from(prefetch.max(1)),
+        in_hand: 0,
+        next_due: Some(i64::MIN),
+        deliveries,
+    }))?;
+    Ok(Consumer::new(receiver, Box::new(intake)))
+}
+
+/// The writer's side of a consumer.
+pub(super) struct Feed {
+    pub(super) id: u64,
+    pub(super) queue: i64,
+    pub(super) name: String,
+    pub(super) prefetch: usize,
+    /// Deliveries that are not settled.
+    pub(super) in_hand: usize,
+    /// When the next job of the queue is due, as far as is known: the smallest number
+    /// where it has to be looked up.
+    pub(super) next_due: Option<i64>,
+    deliveries: mpsc::Sender<Result<Delivery>>,
+}
+
+impl Feed {
+    /// How many jobs it may take now, within one transaction.
+    pub(super) fn room(&self) -> usize {
+        if self.deliveries.is_closed() {
+            return 0;
+        }
+        self.prefetch.saturating_sub(self.in_hand).min(MOST)
+    }
+
+    /// Hands a job over. If the consumer is gone, the delivery hands itself back.
+    pub(super) fn deliver(&mut self, inbox: &Inbox, owner: i64, job: Claimed) {
+        let ticket = Ticket {
+            seq: job.seq,
+            owner,
+            feed: self.id,
+        };
+        let receipt = FeedReceipt {
+            ticket: Some(ticket),
+            inbox: inbox.clone(),
+        };
+        let delivery = Delivery::new(job.envelope, job.attempt, Box::new(receipt));
+        self.in_hand += 1;
+        let _ = self.deliveries.try_send(Ok(delivery));
+    }
+
+    /// Ends the consumer with an error.
+    pub(super) fn fail(self, error: Error) {
+        let _ = self.deliveries.try_send(Err(error));
+    }
+}
+
+/// The consumer's side of a feed.
+#[derive(Debug)]
+struct FeedIntake {
+    id: u64,
+    inbox: Inbox,
+}
+
+#[async_trait]
+impl Intake for FeedIntake {
+    async fn set_prefetch(&self, prefetch: u16) {
+        let _ = self.inbox.send(Command::Prefetch(self.id, prefetch));
+    }
+
+    async fn stop(&self) {
+        let (done, stopped) = oneshot::channel();
+        if self.inbox.send(Command::Stop(self.id, Some(done))).is_ok() {
+            // Where it is not answered, the engine was closed.
+            let _ = stopped.await;
+        }
+    }
+}
+
+impl Drop for FeedIntake {
+    fn drop(&mut self) {
+        let _ = self.inbox.send(Command::Stop(self.id, None));
+    }
+}
+
+#[derive(Debug)]
+struct FeedReceipt {
+    /// Taken out when it is settled.
+    ticket: Option<Ticket>,
+    inbox: Inbox,
+}
+
+#[async_trait]
+impl Receipt for FeedReceipt {
+    async fn settle(
+        mut self: Box<Self>,
+        _: Envelope,
+        _: u32,
+        settlement: Settlement,
+    ) -> Result<()> {
+        let Some(ticket) = self
+            .ticket
+            .take()
+            .filter(|ticket| ticket.owner == self.inbox.owner())
+        else {
+            return Err(stale());
+        };
+        let mut settling = Settling::new(ticket, settlement.into());
+        // Nothing is lost where these two are written a moment later.
+        if matches!(settling.act, Act::Complete | Act::Release) {
+            return self.inbox.send(Command::Settle(settling));
+        }
+        let (answer, answered) = oneshot::channel();
+        settling.answer = Some(answer);
+        self.inbox.send(Command::Settle(settling))?;
+        answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    fn is_stale(&self) -> bool {
+        self.ticket
+            .is_none_or(|ticket| ticket.owner != self.inbox.owner())
+    }
+}
+
+impl Drop for FeedReceipt {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let _ = self
+                .inbox
+                .send(Command::Settle(Settling::new(ticket, Act::Release)));
+        }
+    }
+}

@@ -1,0 +1,115 @@
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// Where the jobs are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the memory of this process, until the engine is closed.
+    Memory,
+    /// In this file; the path is absolute.
+    File(PathBuf),
+}
+
+impl Place {
+    /// Reads `sqlite://relative/or.db`, `sqlite:///absolute.db` or `sqlite::memory:`.
+    pub(super) fn parse(url: &str) -> Result<Self> {
+        let wrong = |problem: &str| {
+            Err(Error::invalid(format!(
+                "`{url}` is no URL of a job file: {problem}; write for example sqlite://jobs.db, \
+                 sqlite:///var/lib/app/jobs.db or sqlite::memory:"
+            )))
+        };
+        if url == "sqlite::memory:" {
+            return Ok(Self::Memory);
+        }
+        let Some(path) = url.strip_prefix("sqlite://") else {
+            return wrong("`sqlite:` is not followed by `//`");
+        };
+        if path.is_empty() {
+            return wrong("it names no file");
+        }
+        if path == ":memory:" {
+            return wrong("in memory is written with no slashes");
+        }
+        if path.contains('?') {
+            return wrong("it has parameters after a `?`, and jobq knows none");
+        }
+        if path.contains('\0') {
+            return wrong("a file's name cannot contain NUL");
+        }
+        match std::path::absolute(path) {
+            Ok(path) => Ok(Self::File(path)),
+            Err(source) => {
+                let message = format!("the current directory, which `{url}` starts from, is lost");
+                Err(Error::invalid(message).because(source))
+            }
+        }
+    }
+
+    /// The file, if it is one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Memory => None,
+            Self::File(path) => Some(path),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("the job file in memory"),
+            Self::File(path) => write!(f, "the job file {}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_files() {
+        let here = std::env::current_dir().unwrap();
+        let table = [
+            ("sqlite::memory:", Place::Memory),
+            ("sqlite://jobs.db", Place::File(here.join("jobs.db"))),
+            (
+                "sqlite://data/jobs.db",
+                Place::File(here.join("data/jobs.db")),
+            ),
+            ("sqlite:///var/jobs.db", Place::File("/var/jobs.db".into())),
+            // What SQLite would take for a URI of its own is a file's name as any other.
+            ("sqlite://file:x", Place::File(here.join("file:x"))),
+            ("sqlite://a b%20c.db", Place::File(here.join("a b%20c.db"))),
+        ];
+        for (url, expected) in table {
+            assert_eq!(Place::parse(url).unwrap(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn other_urls_are_explained() {
+        let table = [
+            ("sqlite://", "it names no file"),
+            ("sqlite:", "is not followed by `//`"),
+            ("sqlite:jobs.db", "is not followed by `//`"),
+            ("sqlite:/jobs.db", "is not followed by `//`"),
+            ("sqlite://:memory:", "in memory is written with no slashes"),
+            ("sqlite://jobs.db?mode=ro", "it has parameters after a `?`"),
+            ("sqlite::memory:?cache=shared", "is not followed by `//`"),
+            ("sqlite://a\0b", "cannot contain NUL"),
+        ];
+        for (url, expected) in table {
+            let error = Place::parse(url).unwrap_err();
+            assert!(error.is_invalid(), "{url}: {error:?}");
+            let message = error.to_string();
+            assert!(
+                message.contains(expected) && message.contains(url),
+                "{url}: {message}"
+            );
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The queues of a namespace.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::columns;
+use crate::engine::Counts;
+use crate::error::{Error, ErrorKind};
+
+/// What an operation works on, within a transaction.
+pub(super) struct Store<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) namespace: &'a str,
+    /// The queues that were met before. Queues are never deleted.
+    pub(super) known: &'a mut HashMap<String, i64>,
+}
+
+impl Store<'_> {
+    /// The number of a queue, if it has been declared.
+    pub(super) fn queue(&mut self, name: &str) -> rusqlite::Result<Option<i64>> {
+        if let Some(id) = self.known.get(name) {
+            return Ok(Some(*id));
+        }
+        let sql = "SELECT id FROM queues WHERE namespace = ?1 AND name = ?2";
+        let id = self
+            .connection
+            .prepare_cached(sql)?
+            .query_row((self.namespace, name), |row| row.get(0))
+            .optional()?;
+        if let Some(id) = id {
+            self.known.insert(name.to_owned(), id);
+        }
+        Ok(id)
+    }
+}
+
+pub(super) fn declare(store: &mut Store<'_>, names: &[String]) -> rusqlite::Result<()> {
+    for name in names {
+        if store.queue(name)?.is_none() {
+            let sql = "INSERT INTO queues (namespace, name) VALUES (?1, ?2)";
+            store
+                .connection
+                .prepare_cached(sql)?
+                .execute((store.namespace, name))?;
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Counts> {
+    let Some(queue) = store.queue(name)? else {
+        return Ok(Counts::default());
+    };
+    let sql = "SELECT
+        (SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND due <= ?2),
+        (SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND due > ?2),
+        (SELECT count(*) FROM failed WHERE queue = ?1)";
+    store
+        .connection
+        .prepare_cached(sql)?
+        .query_row((queue, columns::now()), |row| {
+            let count = |index| {
+                row.get(index)
+                    .map(|count: i64| u64::try_from(count).unwrap_or(0))
+            };
+            Ok(Counts::new(count(0)?, count(1)?, count(2)?))
+        })
+}
+
+/// The error of a call that needs a queue which nobody has declared.
+pub(super) fn unknown(queue: &str) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!("there is no queue `{queue}` in the job file; declare it first"),
+    )
+}

@@ -1,0 +1,172 @@
+//! Opening the file: what it must be, how SQLite is set, and the migrations.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, TransactionBehavior};
+
+use super::{Failure, Place};
+use crate::error::{Error, ErrorKind, Result};
+
+/// What tells a file of jobq from that of another program: `jobq` in ASCII.
+const APPLICATION_ID: i32 = 0x6a6f_6271;
+
+/// From an empty file to the newest schema, one step after the other. A file's
+/// `user_version` says how many it has behind it. A step that was released is never
+/// changed.
+const MIGRATIONS: &[&str] = &[include_str!("migrations/1.sql")];
+
+/// Opens a place and brings its schema up to date.
+pub(super) fn open(place: &Place, timeout: Duration) -> Result<Connection> {
+    if let Some(path) = place.file() {
+        if path.is_dir() {
+            return Err(refused(place, "is a directory; name a file"));
+        }
+        if let Some(directory) = path.parent().filter(|directory| !directory.is_dir()) {
+            let directory = directory.display();
+            return Err(refused(
+                place,
+                &format!("cannot be made: there is no directory {directory}; make it"),
+            ));
+        }
+    }
+    // Several steps answer "busy" at once, without SQLite's own waiting, when another
+    // process opens the same file in the same moment.
+    let start = Instant::now();
+    loop {
+        match try_open(place, timeout) {
+            Err(Trouble::Sqlite(source))
+                if source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && start.elapsed() < timeout =>
+            {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            Err(Trouble::Sqlite(source)) => return Err(Failure::new(place, source).error()),
+            Err(Trouble::Unfit(problem)) => return Err(refused(place, &problem)),
+            Ok(connection) => return Ok(connection),
+        }
+    }
+}
+
+enum Trouble {
+    Sqlite(rusqlite::Error),
+    Unfit(String),
+}
+
+impl From<rusqlite::Error> for Trouble {
+    fn from(source: rusqlite::Error) -> Self {
+        Self::Sqlite(source)
+    }
+}
+
+fn refused(place: &Place, problem: &str) -> Error {
+    Error::new(ErrorKind::Refused, format!("{place} {problem}"))
+}
+
+fn try_open(place: &Place, timeout: Duration) -> Result<Connection, Trouble> {
+    let mut connection = match place {
+        Place::Memory => Connection::open_in_memory()?,
+        Place::File(path) => Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_WRITE
+                | OpenFlags::SQLITE_OPEN_CREATE
+                | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?,
+    };
+    connection.busy_timeout(timeout)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    // Looked at before anything is written: a file of another program stays as it is.
+    check_identity(&connection)?;
+    if connection.is_readonly(MAIN_DB)? {
+        return Err(Trouble::Unfit(
+            "is read-only; give this user the right to write the file and its directory".into(),
+        ));
+    }
+    if place.file().is_some() {
+        let mode: String =
+            connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+        if !mode.eq_ignore_ascii_case("wal") {
+            return Err(Trouble::Unfit(format!(
+                "is on a file system that SQLite cannot keep a write-ahead log on (journal mode \
+                 {mode}, expected wal), as network file systems are; name a file on a local disk"
+            )));
+        }
+    }
+    // FULL: a commit is on the disk when it returns. The log shrinks again after a rush.
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+    migrate(&mut connection)?;
+    Ok(connection)
+}
+
+/// Refuses files that are not jobq's, or of a newer jobq.
+fn check_identity(connection: &Connection) -> Result<(), Trouble> {
+    let application: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let version = version(connection)?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let fresh = application == 0 && version == 0 && tables == 0;
+    if application != APPLICATION_ID && !fresh {
+        return Err(Trouble::Unfit(format!(
+            "belongs to another program (application id {application:#x}, expected \
+             {APPLICATION_ID:#x}); give jobq a file of its own"
+        )));
+    }
+    if version > MIGRATIONS.len() {
+        return Err(Trouble::Unfit(format!(
+            "was written by a newer jobq (schema {version}, this program knows up to {}); update \
+             this program",
+            MIGRATIONS.len()
+        )));
+    }
+    Ok(())
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<usize> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    Ok(usize::try_from(version).unwrap_or(usize::MAX))
+}
+
+/// Takes the steps that the file has not behind it, all or none of them.
+fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    if version(connection)? >= MIGRATIONS.len() {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Another process may have been faster.
+    for step in MIGRATIONS.iter().skip(version(&transaction)?) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    let newest = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+    transaction.pragma_update(None, "user_version", newest)?;
+    transaction.commit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hot_statements_use_the_partial_indexes() {
+        let connection = open(&Place::Memory, Duration::ZERO).unwrap();
+        for (sql, index) in [
+            (super::super::claim::SELECT, "jobs_due"),
+            (super::super::lease::FREE_JOBS, "jobs_in_hand"),
+        ] {
+            let plan: String = connection
+                .query_row(&format!("EXPLAIN QUERY PLAN {sql}"), [1], |row| row.get(3))
+                .unwrap();
+            assert!(plan.contains(index), "{sql}: {plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{sql}: {plan}");
+        }
+    }
+
+    #[test]
+    fn opening_again_changes_nothing() {
+        let mut connection = open(&Place::Memory, Duration::ZERO).unwrap();
+        assert_eq!(version(&connection).unwrap(), MIGRATIONS.len());
+        migrate(&mut connection).unwrap();
+        assert!(check_identity(&connection).is_ok());
+    }
+}

@@ -1,0 +1,194 @@
+//! Recording what became of a delivery.
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::Failure;
+use super::columns;
+use crate::engine::Settlement;
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::FailedReason;
+
+/// How much of an error's text is kept, in bytes.
+const MAX_ERROR: usize = 8 * 1024;
+
+/// Which delivery it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Ticket {
+    /// The job.
+    pub(super) seq: i64,
+    /// Who had it in hand. A job that somebody else has by now is not touched.
+    pub(super) owner: i64,
+    /// The feed that it came through.
+    pub(super) feed: u64,
+}
+
+/// A settlement as it is written, with its times fixed when it was asked for.
+#[derive(Debug)]
+pub(super) enum Act {
+    Complete,
+    Release,
+    Again {
+        due: i64,
+        attempts: i64,
+    },
+    Fail {
+        reason: FailedReason,
+        error: String,
+        attempts: u32,
+        at: i64,
+    },
+}
+
+impl From<Settlement> for Act {
+    fn from(settlement: Settlement) -> Self {
+        match settlement {
+            Settlement::Complete => Self::Complete,
+            Settlement::Release => Self::Release,
+            Settlement::Retry(wait) => Self::Again {
+                due: columns::due_after(wait),
+                attempts: 1,
+            },
+            Settlement::Snooze(wait) => Self::Again {
+                due: columns::due_after(wait),
+                attempts: 0,
+            },
+            Settlement::Fail {
+                reason,
+                mut error,
+                attempts,
+            } => {
+                cut(&mut error);
+                Self::Fail {
+                    reason,
+                    error,
+                    attempts,
+                    at: columns::now(),
+                }
+            }
+        }
+    }
+}
+
+/// Shortens to [`MAX_ERROR`] bytes at a character's boundary.
+fn cut(error: &mut String) {
+    if error.len() > MAX_ERROR {
+        let end = (0..=MAX_ERROR)
+            .rev()
+            .find(|end| error.is_char_boundary(*end));
+        error.truncate(end.unwrap_or(0));
+    }
+}
+
+/// A settlement on its way.
+#[derive(Debug)]
+pub(super) struct Settling {
+    pub(super) ticket: Ticket,
+    pub(super) act: Act,
+    /// Who waits for it.
+    pub(super) answer: Option<oneshot::Sender<Result<()>>>,
+    /// Whether the delivery was still its owner's when it was written.
+    pub(super) held: bool,
+}
+
+impl Settling {
+    pub(super) fn new(ticket: Ticket, act: Act) -> Self {
+        Self {
+            ticket,
+            act,
+            answer: None,
+            held: true,
+        }
+    }
+
+    pub(super) fn run(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let Ticket { seq, owner, .. } = self.ticket;
+        let changed = match &self.act {
+            Act::Complete => delete(connection, seq, owner)?,
+            Act::Release => {
+                let sql = "UPDATE jobs SET owner = NULL WHERE seq = ?1 AND owner = ?2";
+                connection.prepare_cached(sql)?.execute((seq, owner))?
+            }
+            Act::Again { due, attempts } => {
+                let sql = "UPDATE jobs SET owner = NULL, due = ?3, attempts = attempts + ?4
+                    WHERE seq = ?1 AND owner = ?2";
+                connection
+                    .prepare_cached(sql)?
+                    .execute((seq, owner, due, attempts))?
+            }
+            Act::Fail {
+                reason,
+                error,
+                attempts,
+                at,
+            } => {
+                let sql = "INSERT INTO failed (queue, failed_at, attempts, reason, error, job_id,
+                        enqueued_at, retry_wait, name, topic, payload)
+                    SELECT queue, ?3, ?4, ?5, ?6, job_id, enqueued_at, retry_wait, name, topic,
+                        payload FROM jobs WHERE seq = ?1 AND owner = ?2";
+                let row = (seq, owner, at, attempts, reason.as_str(), error);
+                connection.prepare_cached(sql)?.execute(row)?;
+                delete(connection, seq, owner)?
+            }
+        };
+        self.held = changed > 0;
+        Ok(())
+    }
+
+    /// Tells that it is recorded, or that there was nothing to record.
+    pub(super) fn answer(self) {
+        match self.answer {
+            Some(answer) if self.held => drop(answer.send(Ok(()))),
+            Some(answer) => drop(answer.send(Err(stale()))),
+            None if self.held || matches!(self.act, Act::Release) => {}
+            None => tracing::warn!(
+                "a completed job runs again: this engine was held up for longer than its lease"
+            ),
+        }
+    }
+
+    /// What is left to do where it could not be recorded: whoever waits is told, and
+    /// the job is handed back later; what nobody waits for is tried again.
+    pub(super) fn later(mut self, failure: &Failure) -> Self {
+        if let Some(answer) = self.answer.take() {
+            let _ = answer.send(Err(failure.error()));
+            self.act = Act::Release;
+        }
+        self
+    }
+}
+
+fn delete(connection: &Connection, seq: i64, owner: i64) -> rusqlite::Result<usize> {
+    let sql = "DELETE FROM jobs WHERE seq = ?1 AND owner = ?2";
+    connection.prepare_cached(sql)?.execute((seq, owner))
+}
+
+/// The error of settling what is no longer this engine's.
+pub(super) fn stale() -> Error {
+    Error::new(
+        ErrorKind::Stale,
+        "the delivery is no longer this worker's: its engine was closed, or held up for longer \
+         than its lease, and the job is delivered again",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_cut_at_a_boundary() {
+        for (text, kept) in [
+            ("x".repeat(MAX_ERROR), MAX_ERROR),
+            ("x".repeat(MAX_ERROR + 1), MAX_ERROR),
+            ("😀".repeat(MAX_ERROR), MAX_ERROR),
+            (format!("a{}", "😀".repeat(MAX_ERROR)), MAX_ERROR - 3),
+            (String::new(), 0),
+        ] {
+            let mut error = text.clone();
+            cut(&mut error);
+            assert_eq!(error.len(), kept);
+            assert!(text.starts_with(&error));
+        }
+    }
+}
