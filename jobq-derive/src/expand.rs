@@ -25,6 +25,8 @@ pub(crate) fn function(job: &FunctionJob) -> TokenStream {
     let job_impl = job_impl(job, name, &options);
     let run_impl = run_impl(job, name);
     quote! {
+        // What these lints advise against is what a job function must have.
+        #[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps)]
         #function
         #payload
         #job_impl
@@ -80,6 +82,8 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
         #(#attributes)*
         #[derive(#private::serde::Serialize, #private::serde::Deserialize)]
         #[serde(crate = #serde)]
+        // The function's arguments are not to be judged as the fields of a struct.
+        #[allow(clippy::struct_excessive_bools, clippy::struct_field_names)]
         #visibility struct #name {
             #(#declared,)*
         }
