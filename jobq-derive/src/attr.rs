@@ -145,6 +145,6 @@ fn unknown(key: &Ident, keys: &[(&str, &str)]) -> String {
     let word = key.unraw().to_string();
     match words::nearest(&word, &words) {
         Some(nearest) => format!("there is no key `{word}`; did you mean `{nearest}`?"),
-        None => format!("there is no key `{word}`; write {}", words::list(&words)),
+        None => format!("there is no key `{word}`; use {}", words::list(&words)),
     }
 }

@@ -3,10 +3,11 @@
 //! Generated code names what it needs by its full path below `jobq::__private`, and
 //! its own variables are `mixed_site`: whatever the user calls things, nothing clashes.
 
-use proc_macro2::{Group, Literal, Span, TokenStream, TokenTree};
+use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
-use syn::{Ident, Path, ReturnType, Visibility};
+use syn::spanned::Spanned;
+use syn::{Attribute, Ident, Path, ReturnType, Signature, Visibility};
 
 use crate::attr::{Options, Wait};
 use crate::copies;
@@ -92,14 +93,23 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
     }
 }
 
+/// The field begins at the place of its type, since that is where serde's errors about
+/// the type then stand.
 fn declare(field: &Field<'_>, visibility: &Visibility) -> TokenStream {
     let Field { argument, name } = field;
     let Argument {
         docs, serde, ty, ..
     } = argument;
-    let lints = copies::for_field(&argument.others);
+    let place = Span::call_site().located_at(ty.span());
     let fallback = format!("The argument `{}`.", name.unraw());
-    let documentation = docs.is_empty().then(|| quote!(#[doc = #fallback]));
+    let documentation = docs
+        .is_empty()
+        .then(|| quote_spanned!(place=> #[doc = #fallback]));
+    let docs = docs.iter().map(|doc| Attribute {
+        pound_token: syn::Token![#](place),
+        ..doc.clone()
+    });
+    let lints = copies::for_field(&argument.others);
     quote! {
         #documentation
         #(#docs)*
@@ -191,7 +201,11 @@ fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
     quote! {
         #[automatically_derived]
         #(#attributes)*
-        impl #private::Run for #payload {
+        impl #private::Run for #payload
+        where
+            // A payload that cannot be a `Job` is an error of that impl alone.
+            for<'__jobq> Self: #private::Job,
+        {
             fn needs(#needs: &mut #private::Needs) {
                 #(#need)*
             }
@@ -209,29 +223,29 @@ fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
 /// compiler's error for one that is no `Result` stands there.
 fn call(job: &FunctionJob, variables: &[Ident]) -> TokenStream {
     let private = private(&job.policy.jobq);
-    let signature = &job.function.signature;
-    let (start, end) = ends(&signature.output);
-    let mut function = signature.ident.clone();
-    function.set_span(signature.ident.span().located_at(start));
-    let mut arguments: TokenStream = quote_spanned!(end=> (#(#variables),*));
-    arguments = arguments
-        .into_iter()
-        .map(|token| match token {
-            TokenTree::Group(group) => TokenTree::Group(placed(&group, end)),
-            other => other,
-        })
-        .collect();
-    if signature.asyncness.is_some() {
-        return quote!(#private::Call::future(#function #arguments));
-    }
-    let closure = quote_spanned!(start=> move ||);
-    quote!(#private::Call::blocking(#closure #function #arguments))
+    let Signature {
+        ident,
+        asyncness,
+        output,
+        ..
+    } = &job.function.signature;
+    let (start, end) = ends(output);
+    let call = placed(quote!(#ident (#(#variables),*)), start, end);
+    let (how, call) = match asyncness {
+        Some(_) => (quote!(future), call),
+        None => (quote!(blocking), placed(quote!(move || #call), start, end)),
+    };
+    placed(quote!(#private::Call::#how(#call)), start, end)
 }
 
-fn placed(group: &Group, span: Span) -> Group {
-    let mut placed = Group::new(group.delimiter(), group.stream());
-    placed.set_span(span);
-    placed
+/// The same code at another place. What is inside its brackets stays where it is.
+fn placed(tokens: TokenStream, start: Span, end: Span) -> TokenStream {
+    let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let last = tokens.len().saturating_sub(1);
+    for (index, token) in tokens.iter_mut().enumerate() {
+        token.set_span(if index == last { end } else { start });
+    }
+    tokens.into_iter().collect()
 }
 
 /// Where the return type starts and ends, as places only.

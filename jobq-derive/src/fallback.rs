@@ -59,6 +59,32 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
     }
 }
 
+/// Whether the compiler itself is certain to refuse the function. Then no word of ours
+/// is needed, but code made of it would lead to further errors.
+pub(crate) fn is_needed_anyway(job: &FunctionJob) -> bool {
+    let arguments = &job.arguments.all;
+    let repeated = arguments.iter().enumerate().any(|(index, argument)| {
+        let name = argument.name();
+        name.is_some()
+            && arguments[..index]
+                .iter()
+                .any(|before| before.name() == name)
+    });
+    repeated || arguments.iter().any(|argument| is_inferred(&argument.ty))
+}
+
+fn is_inferred(ty: &Type) -> bool {
+    struct Inferred(bool);
+    impl<'ast> Visit<'ast> for Inferred {
+        fn visit_type_infer(&mut self, _: &'ast syn::TypeInfer) {
+            self.0 = true;
+        }
+    }
+    let mut inferred = Inferred(false);
+    inferred.visit_type(ty);
+    inferred.0
+}
+
 pub(crate) fn structure(job: &StructJob) -> TokenStream {
     let private = expand::private(&job.policy.jobq);
     let ident = &job.input.ident;

@@ -124,7 +124,7 @@ pub fn job(keys: TokenStream, item: TokenStream) -> TokenStream {
     let options = Options::read(keys.into(), Place::Function, &mut mistakes);
     let job = FunctionJob::new(options, function, &mut mistakes);
     valid::function(&job, &mut mistakes);
-    if mistakes.none() {
+    if mistakes.none() && !fallback::is_needed_anyway(&job) {
         return expand::function(&job).into();
     }
     let (errors, rest) = (mistakes.into_errors(), fallback::function(job));

@@ -135,13 +135,12 @@ fn list_fits_retries(waits: &[Period], options: &Options, mistakes: &mut Mistake
     else {
         return;
     };
-    let number = retries.value;
-    let (count, times) = (waits.len(), if number == 1 { "retry" } else { "retries" });
+    let (retries, count) = (retries.value, waits.len());
     mistakes.at(
         &unused.literal,
         format!(
-            "this wait is never used: `retries = {number}` allows {number} {times}, the list has \
-             {count} waits; remove it or write `retries = {count}`",
+            "`retries = {retries}` never comes to this wait: remove it or write \
+             `retries = {count}`"
         ),
     );
 }
@@ -297,47 +296,46 @@ fn has_a_name(argument: &Argument, mistakes: &mut Mistakes) {
 
 // fn save(text: &str). Says whether a lifetime of the function may be what is wrong.
 fn is_owned(argument: &Argument, mistakes: &mut Mistakes) -> bool {
-    let mut borrowed = Borrowed::default();
-    match argument.role {
-        Role::Payload => borrowed.visit_type(&argument.ty),
-        Role::Context => borrowed.reference = matches!(argument.ty, Type::Reference(_)),
-    }
     let ty = &argument.ty;
-    if borrowed.reference {
+    let mut found = Found::default();
+    match argument.role {
+        Role::Payload => found.visit_type(ty),
+        Role::Context => found.borrowed = matches!(ty, Type::Reference(_)),
+    }
+    if found.borrowed {
         let owned = words::code(&argument.owned);
-        let message = match argument.role {
-            Role::Payload => format!(
-                "a job runs later and elsewhere, so its arguments cannot borrow: write `{owned}`"
-            ),
-            Role::Context => format!("this argument is given by value: write `{owned}`"),
+        let reason = match argument.role {
+            Role::Payload => "a job runs later and elsewhere, so its arguments cannot borrow",
+            Role::Context => "this argument is given by value",
         };
-        mistakes.at(ty, message);
-    } else if borrowed.anything {
+        mistakes.at(ty, format!("{reason}: write `{owned}`"));
+    } else if found.open {
         mistakes.at(
             ty,
             "an argument has one type, so that a worker can read it: name that type",
         );
     }
-    borrowed.reference
+    found.borrowed
 }
 
+/// What a type contains that no payload can.
 #[derive(Default)]
-struct Borrowed {
-    reference: bool,
-    anything: bool,
+struct Found {
+    borrowed: bool,
+    open: bool,
 }
 
-impl<'ast> Visit<'ast> for Borrowed {
+impl<'ast> Visit<'ast> for Found {
     fn visit_type(&mut self, ty: &'ast Type) {
         match ty {
-            Type::Reference(_) => self.reference = true,
-            Type::ImplTrait(_) | Type::Infer(_) => self.anything = true,
+            Type::Reference(_) => self.borrowed = true,
+            Type::ImplTrait(_) => self.open = true,
             _ => visit::visit_type(self, ty),
         }
     }
 
     fn visit_lifetime(&mut self, lifetime: &'ast syn::Lifetime) {
-        self.reference |= lifetime.ident != "static";
+        self.borrowed |= lifetime.ident != "static";
     }
 }
 

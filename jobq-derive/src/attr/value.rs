@@ -83,19 +83,12 @@ pub(super) fn whole_number<T: FromStr + Display>(
             format!("is a number: write `{} = {number}`", entry.word),
         ));
     }
-    match literal {
-        Some(Lit::Int(number)) if number.suffix().is_empty() => {
-            match number.base10_digits().parse() {
-                Ok(value) => Ok(Number {
-                    value,
-                    literal: Lit::Int(number),
-                }),
-                Err(_) => Err(wrong(
-                    entry,
-                    format!("is a whole number from {min} to {max}"),
-                )),
-            }
-        }
+    let value = match &literal {
+        Some(Lit::Int(number)) if number.suffix().is_empty() => number.base10_digits().parse().ok(),
+        _ => None,
+    };
+    match (value, literal) {
+        (Some(value), Some(literal)) => Ok(Number { value, literal }),
         _ => Err(wrong(
             entry,
             format!(

@@ -1,0 +1,13 @@
+use jobq::Job;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, Job)]
+struct ResizeImage<T> {
+    image: T,
+}
+
+fn is_job<J: Job>() {}
+
+fn main() {
+    is_job::<ResizeImage<u64>>();
+}

@@ -1,0 +1,8 @@
+#[jobq::job]
+pub enum Size {
+    Small,
+}
+
+fn main() {
+    let _ = Size::Small;
+}

@@ -1,0 +1,4 @@
+#[jobq::job]
+mod mail {}
+
+fn main() {}

@@ -1,0 +1,12 @@
+use jobq::Job;
+
+#[derive(Job)]
+struct ResizeImage {
+    image: u64,
+}
+
+fn is_job<J: Job>() {}
+
+fn main() {
+    is_job::<ResizeImage>();
+}

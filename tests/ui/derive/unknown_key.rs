@@ -1,0 +1,14 @@
+use jobq::Job;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, Job)]
+#[job(quue = "images")]
+struct ResizeImage {
+    image: u64,
+}
+
+fn is_job<J: Job>() {}
+
+fn main() {
+    is_job::<ResizeImage>();
+}

@@ -1,0 +1,10 @@
+use jobq::{BoxError, job};
+
+#[job]
+async fn self_() -> Result<(), BoxError> {
+    Ok(())
+}
+
+fn main() {
+    drop(self_());
+}

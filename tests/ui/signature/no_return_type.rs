@@ -1,0 +1,8 @@
+use jobq::job;
+
+#[job]
+async fn save(value: String) {
+    drop(value);
+}
+
+fn main() {}

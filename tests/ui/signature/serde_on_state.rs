@@ -1,0 +1,8 @@
+use jobq::{BoxError, job};
+
+#[job]
+async fn save(#[serde(default)] total: jobq::State<u8>) -> Result<(), BoxError> {
+    Err(total.to_string().into())
+}
+
+fn main() {}

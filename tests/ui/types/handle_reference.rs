@@ -1,0 +1,17 @@
+use jobq::{BoxError, Client, Job, WorkerPool};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, Job)]
+struct ResizeImage {
+    image: u64,
+}
+
+async fn resize(job: &ResizeImage) -> Result<(), BoxError> {
+    Err(job.image.to_string().into())
+}
+
+fn pool(client: &Client) -> WorkerPool {
+    WorkerPool::new(client).handle(resize)
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+use jobq::{BoxError, job};
+
+#[job]
+async fn save(value: &[u8]) -> Result<(), BoxError> {
+    drop(value);
+    Ok(())
+}
+
+fn main() {
+    let _ = |value| Save { value };
+}

@@ -1,0 +1,11 @@
+use jobq::{BoxError, job};
+
+#[job]
+async fn save(value: &str) -> Result<(), BoxError> {
+    drop(value);
+    Ok(())
+}
+
+fn main() {
+    let _ = |value| Save { value };
+}

@@ -1,0 +1,8 @@
+use jobq::job;
+
+#[job]
+async fn save(value: u64) -> u64 {
+    value
+}
+
+fn main() {}
