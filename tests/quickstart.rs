@@ -61,7 +61,7 @@ fn check(lines: &[String]) {
         ))
     });
     assert!(parcel.is_sorted());
-    assert_eq!(lines.len(), 12);
+    assert_eq!(lines.len(), 13);
 }
 
 #[test]
