@@ -4,10 +4,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use super::Client;
+use super::{Client, JobKind};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Envelope, Job, JobId, MAX_PAYLOAD, queue_of};
+use crate::job::{Envelope, Job, JobId, MAX_PAYLOAD};
 use crate::retry;
 
 /// When a job is due, and until when.
@@ -25,42 +25,51 @@ enum Start {
     At(SystemTime),
 }
 
+/// The payload of a job.
+///
+/// It is written as soon as the job is handed over, so that what is awaited knows
+/// nothing of the job's type, and the compiler complains once about a type that is no
+/// job.
+fn payload<J: Job>(job: &J) -> Result<Vec<u8>> {
+    let name = J::NAME;
+    let payload = serde_json::to_vec(job).map_err(|source| {
+        Error::invalid(format!(
+            "the payload of job `{name}` cannot be written as JSON"
+        ))
+        .because(source)
+    })?;
+    if payload.len() > MAX_PAYLOAD {
+        return Err(Error::invalid(format!(
+            "the payload of job `{name}` has {} bytes, more than the {MAX_PAYLOAD} allowed; \
+             store the data elsewhere and enqueue where to find it",
+            payload.len()
+        )));
+    }
+    Ok(payload)
+}
+
 impl Times {
     /// A job on its way, starting from now.
-    fn envelope<J: Job>(self, id: JobId, job: &J) -> Result<Envelope> {
-        let name = J::NAME;
-        let payload = serde_json::to_vec(job).map_err(|source| {
-            Error::invalid(format!(
-                "the payload of job `{name}` cannot be written as JSON"
-            ))
-            .because(source)
-        })?;
-        if payload.len() > MAX_PAYLOAD {
-            return Err(Error::invalid(format!(
-                "the payload of job `{name}` has {} bytes, more than the {MAX_PAYLOAD} allowed; \
-                 store the data elsewhere and enqueue where to find it",
-                payload.len()
-            )));
-        }
+    fn envelope(self, kind: &JobKind, id: JobId, payload: Vec<u8>) -> Envelope {
         let now = clock::now();
         let delay = match self.start {
             Start::Now => Duration::ZERO,
             Start::In(delay) => delay,
             Start::At(time) => time.duration_since(now).unwrap_or_default(),
         };
-        let expires_in = self.expires_in.or(J::OPTIONS.expires);
-        Ok(Envelope {
+        let expires_in = self.expires_in.or(kind.options.expires);
+        Envelope {
             id,
-            queue: queue_of::<J>().into(),
-            name: Some(name.into()),
+            queue: kind.queue.into(),
+            name: Some(kind.name.into()),
             payload,
             enqueued_at: now,
             delay,
-            retry_wait: Some(retry::first_wait(&J::OPTIONS)),
+            retry_wait: Some(retry::first_wait(&kind.options)),
             // A time beyond what the clock can hold never comes.
             expires_at: expires_in.and_then(|limit| now.checked_add(delay.checked_add(limit)?)),
             topic: None,
-        })
+        }
     }
 }
 
@@ -94,18 +103,20 @@ macro_rules! time_options {
 
 /// A job to be enqueued, made by [`Client::enqueue`]. Await it.
 #[must_use = "a job is enqueued only when this is awaited"]
-pub struct Enqueue<J> {
+pub struct Enqueue {
     client: Client,
-    job: J,
+    kind: JobKind,
+    payload: Result<Vec<u8>>,
     id: Option<JobId>,
     times: Times,
 }
 
-impl<J: Job> Enqueue<J> {
-    pub(super) fn new(client: Client, job: J) -> Self {
+impl Enqueue {
+    pub(super) fn new<J: Job>(client: Client, job: &J) -> Self {
         Self {
             client,
-            job,
+            kind: JobKind::of::<J>(),
+            payload: payload(job),
             id: None,
             times: Times::default(),
         }
@@ -121,8 +132,8 @@ impl<J: Job> Enqueue<J> {
 
     async fn enqueue(self) -> Result<JobId> {
         let id = self.id.unwrap_or_else(JobId::new);
-        let envelope = self.times.envelope(id, &self.job)?;
-        self.client.declare::<J>().await?;
+        let envelope = self.times.envelope(&self.kind, id, self.payload?);
+        self.client.declare_kind(&self.kind).await?;
         let mut answers = self.client.engine().push(vec![envelope]).await;
         answers.pop().unwrap_or_else(|| Err(no_answer()))?;
         Ok(id)
@@ -131,17 +142,19 @@ impl<J: Job> Enqueue<J> {
 
 /// Many jobs to be enqueued, made by [`Client::enqueue_all`]. Await it.
 #[must_use = "the jobs are enqueued only when this is awaited"]
-pub struct EnqueueAll<J> {
+pub struct EnqueueAll {
     client: Client,
-    jobs: Vec<J>,
+    kind: JobKind,
+    payloads: Vec<Result<Vec<u8>>>,
     times: Times,
 }
 
-impl<J: Job> EnqueueAll<J> {
-    pub(super) fn new(client: Client, jobs: Vec<J>) -> Self {
+impl EnqueueAll {
+    pub(super) fn new<J: Job>(client: Client, jobs: impl IntoIterator<Item = J>) -> Self {
         Self {
             client,
-            jobs,
+            kind: JobKind::of::<J>(),
+            payloads: jobs.into_iter().map(|job| payload(&job)).collect(),
             times: Times::default(),
         }
     }
@@ -150,19 +163,19 @@ impl<J: Job> EnqueueAll<J> {
 
     async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
         let mut report = EnqueueAllError::default();
-        let mut sent = Vec::with_capacity(self.jobs.len());
-        let mut envelopes = Vec::with_capacity(self.jobs.len());
-        for (index, job) in self.jobs.iter().enumerate() {
+        let mut sent = Vec::with_capacity(self.payloads.len());
+        let mut envelopes = Vec::with_capacity(self.payloads.len());
+        for (index, payload) in self.payloads.into_iter().enumerate() {
             let id = JobId::new();
-            match self.times.envelope(id, job) {
-                Ok(envelope) => {
+            match payload {
+                Ok(payload) => {
                     sent.push((index, id));
-                    envelopes.push(envelope);
+                    envelopes.push(self.times.envelope(&self.kind, id, payload));
                 }
                 Err(error) => report.refused.push((index, error)),
             }
         }
-        let answers = match self.client.declare::<J>().await {
+        let answers = match self.client.declare_kind(&self.kind).await {
             Ok(()) => self.client.engine().push(envelopes).await,
             Err(error) => vec![Err(error); envelopes.len()],
         };
@@ -268,7 +281,7 @@ macro_rules! named_future {
             }
         }
 
-        impl<J: Job> IntoFuture for $builder<J> {
+        impl IntoFuture for $builder {
             type Output = $output;
             type IntoFuture = $future;
 
@@ -277,9 +290,10 @@ macro_rules! named_future {
             }
         }
 
-        impl<J> fmt::Debug for $builder<J> {
+        impl fmt::Debug for $builder {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.debug_struct(stringify!($builder))
+                    .field("job", &self.kind.name)
                     .field("times", &self.times)
                     .finish_non_exhaustive()
             }

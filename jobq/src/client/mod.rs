@@ -6,7 +6,6 @@ pub(crate) mod open;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::OnceCell;
@@ -17,7 +16,7 @@ pub use enqueue::{Enqueue, EnqueueAll, EnqueueAllError, EnqueueAllFuture, Enqueu
 use crate::admin::FailedJobs;
 use crate::engine::{Counts, Engine, QueueSpec};
 use crate::error::Result;
-use crate::job::{Job, check_name, queue_of};
+use crate::job::{Job, JobOptions, check_name, queue_of};
 use crate::retry;
 
 /// A connection to a RabbitMQ broker or to an embedded file, to enqueue jobs through
@@ -50,8 +49,9 @@ pub struct Client {
 struct Shared {
     engine: Arc<dyn Engine>,
     namespace: String,
-    /// The job types whose queues were declared, so that each is declared once.
-    declared: Mutex<HashMap<&'static str, Arc<OnceCell<()>>>>,
+    /// The names and queues of the job types whose queues were declared, so that each is
+    /// declared once.
+    declared: Mutex<HashMap<(&'static str, &'static str), Arc<OnceCell<()>>>>,
 }
 
 impl Client {
@@ -119,8 +119,10 @@ impl Client {
     /// [`MAX_PAYLOAD`](crate::MAX_PAYLOAD); an engine that cannot be reached, refuses or
     /// cannot do what the options ask. [`Error::maybe_enqueued`] tells whether the job
     /// may be in the queue all the same.
-    pub fn enqueue<J: Job>(&self, job: J) -> Enqueue<J> {
-        Enqueue::new(self.clone(), job)
+    // By value, as a job that is handed over is no longer the caller's.
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn enqueue<J: Job>(&self, job: J) -> Enqueue {
+        Enqueue::new(self.clone(), &job)
     }
 
     /// Enqueues many jobs of one type, much faster than one after the other. Await the
@@ -130,8 +132,8 @@ impl Client {
     ///
     /// If any job was not accepted: an [`EnqueueAllError`] that lists by index which
     /// were, which were not and which may have been. It is not all or nothing.
-    pub fn enqueue_all<J: Job>(&self, jobs: impl IntoIterator<Item = J>) -> EnqueueAll<J> {
-        EnqueueAll::new(self.clone(), jobs.into_iter().collect())
+    pub fn enqueue_all<J: Job>(&self, jobs: impl IntoIterator<Item = J>) -> EnqueueAll {
+        EnqueueAll::new(self.clone(), jobs)
     }
 
     /// Makes the queue of a job type ready. [`enqueue`](Self::enqueue) does it the first
@@ -143,25 +145,23 @@ impl Client {
     /// [`Conflict`](crate::ErrorKind::Conflict) where something of the queue's name
     /// exists that is no queue of jobq.
     pub async fn declare<J: Job>(&self) -> Result<()> {
+        self.declare_kind(&JobKind::of::<J>()).await
+    }
+
+    async fn declare_kind(&self, kind: &JobKind) -> Result<()> {
         let cell = {
-            let mut declared = self
-                .shared
-                .declared
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(declared.entry(J::NAME).or_default())
+            let declared = self.shared.declared.lock();
+            let mut declared = declared.unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(declared.entry((kind.name, kind.queue)).or_default())
         };
         let declare = || async {
-            let queue = queue_of::<J>();
-            check_name("job", J::NAME)?;
-            check_name("queue", queue)?;
-            let waits = retry::waits(&J::OPTIONS);
-            self.engine()
-                .declare(&[QueueSpec {
-                    name: queue.to_owned(),
-                    waits,
-                }])
-                .await
+            check_name("job", kind.name)?;
+            check_name("queue", kind.queue)?;
+            let spec = QueueSpec {
+                name: kind.queue.to_owned(),
+                waits: retry::waits(&kind.options),
+            };
+            self.engine().declare(&[spec]).await
         };
         cell.get_or_try_init(declare).await?;
         Ok(())
@@ -186,9 +186,8 @@ impl Client {
 
     /// Ends the connection. Pools on this client end too; what they had in hand is
     /// handed back. Every later call of this client or a clone fails as closed.
-    pub fn close(&self) -> impl Future<Output = ()> + Send + use<> {
-        let engine = Arc::clone(self.engine());
-        async move { engine.close().await }
+    pub async fn close(&self) {
+        self.engine().close().await;
     }
 
     #[cfg(feature = "rabbitmq")]
@@ -198,6 +197,24 @@ impl Client {
 
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         &self.shared.engine
+    }
+}
+
+/// What a client needs to know of a job type.
+#[derive(Debug, Clone, Copy)]
+struct JobKind {
+    name: &'static str,
+    queue: &'static str,
+    options: JobOptions,
+}
+
+impl JobKind {
+    fn of<J: Job>() -> Self {
+        Self {
+            name: J::NAME,
+            queue: queue_of::<J>(),
+            options: J::OPTIONS,
+        }
     }
 }
 
