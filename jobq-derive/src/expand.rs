@@ -74,6 +74,10 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
         .any(|attribute| attribute.path().is_ident("doc"));
     let fallback = format!("The payload of the job `{}`.", job.policy.name.value());
     let documentation = (!documented).then(|| quote!(#[doc = #fallback]));
+    // Some of serde's errors about a field stand where the derive does.
+    let place = Span::call_site().located_at(job.function.signature.paren_token.span.join());
+    let serialize = placed(quote!(#private::serde::Serialize), place, place);
+    let deserialize = placed(quote!(#private::serde::Deserialize), place, place);
     let fields = fields(job);
     let declared = fields.iter().map(|field| declare(field, visibility));
     let clone = clone_impl(job, name, &fields);
@@ -81,7 +85,7 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
     quote! {
         #documentation
         #(#attributes)*
-        #[derive(#private::serde::Serialize, #private::serde::Deserialize)]
+        #[derive(#serialize, #deserialize)]
         #[serde(crate = #serde)]
         // The function's arguments are not to be judged as the fields of a struct.
         #[allow(clippy::struct_excessive_bools, clippy::struct_field_names)]
@@ -328,4 +332,25 @@ fn delay(wait: &Wait, private: &TokenStream) -> TokenStream {
 fn duration(period: std::time::Duration, private: &TokenStream) -> TokenStream {
     let millis = Literal::u64_suffixed(period::millis(period));
     quote!(#private::Duration::from_millis(#millis))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attr::Place;
+    use crate::mistakes::Mistakes;
+
+    #[test]
+    fn code_for_a_renamed_crate_never_names_jobq() {
+        let mut mistakes = Mistakes::default();
+        let keys = r#"crate = "my_queue", delay = exponential("1s", max = "1m"), timeout = "1s""#;
+        let options = Options::read(keys.parse().unwrap(), Place::Function, &mut mistakes);
+        let function = "async fn save(a: u8, b: State<u8>) -> Result<(), String> { todo!() }";
+        let function = syn::parse_str(function).unwrap();
+        let job = FunctionJob::new(options, function, &mut mistakes);
+        assert!(mistakes.none());
+        let code = super::function(&job).to_string().replace("'__jobq", "");
+        assert!(code.contains("my_queue :: __private"), "{code}");
+        assert!(!code.contains("jobq"), "{code}");
+    }
 }

@@ -18,20 +18,16 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
     // The compiler has errors of its own for these, and has them after this macro ran.
     let signature = &mut job.function.signature;
     signature.variadic = None;
-    // In an `impl`, no type can be declared.
-    if job.arguments.receiver.is_some() {
-        return job.function.to_token_stream();
-    }
-    let Some(payload) = job.payload.clone() else {
+    let generics = signature.generics.clone();
+    let Some(payload) = payload_name(&job) else {
         return job.function.to_token_stream();
     };
-    let generics = signature.generics.clone();
     let mut seen = HashSet::new();
     job.arguments
         .all
         .retain(|argument| argument.name().is_none_or(|name| seen.insert(name.clone())));
     for argument in &mut job.arguments.all {
-        let nothing = is_open(&argument.owned, &generics) || argument.owned_is(&payload);
+        let nothing = is_open(&argument.owned, &generics);
         argument.ty = if nothing {
             syn::parse_quote!(())
         } else {
@@ -57,6 +53,19 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
             }
         }
     }
+}
+
+/// The name of the payload type, if there can be one beside the function.
+fn payload_name(job: &FunctionJob) -> Option<Ident> {
+    // In an `impl`, no type can be declared.
+    let in_impl = job.arguments.receiver.is_some();
+    let payload = job.payload.clone().filter(|_| !in_impl)?;
+    let taken = job
+        .arguments
+        .all
+        .iter()
+        .any(|argument| argument.is_called(&payload));
+    (!taken).then_some(payload)
 }
 
 /// Whether the compiler itself is certain to refuse the function. Then no word of ours

@@ -127,9 +127,10 @@ impl Argument {
         }
     }
 
-    /// Whether the type is this name alone.
-    pub(crate) fn owned_is(&self, name: &Ident) -> bool {
-        matches!(&self.owned, Type::Path(path) if path.path.is_ident(name))
+    /// Whether the type is called just so, without a path.
+    pub(crate) fn is_called(&self, name: &Ident) -> bool {
+        matches!(&self.owned, Type::Path(path)
+            if path.path.segments.len() == 1 && path.path.segments[0].ident == *name)
     }
 }
 

@@ -1,18 +1,17 @@
 //! The rules that need more than one token to judge: a function each.
 
-use quote::ToTokens;
-use std::time::Duration;
+mod policy;
+
 use syn::visit::{self, Visit};
 use syn::{Data, GenericParam, Generics, ReturnType, Type};
 
-use crate::attr::{Growth, Options, Period, Wait};
 use crate::mistakes::Mistakes;
-use crate::model::{FunctionJob, Policy, StructJob};
+use crate::model::{FunctionJob, StructJob};
 use crate::signature::{Argument, Role};
-use crate::{name, period, words};
+use crate::words;
 
 pub(crate) fn function(job: &FunctionJob, mistakes: &mut Mistakes) {
-    policy(&job.policy, mistakes);
+    policy::check(&job.policy, mistakes);
     payload_has_a_name(job, mistakes);
     payload_is_no_argument(job, mistakes);
     one_job_attribute(job, mistakes);
@@ -30,164 +29,13 @@ pub(crate) fn function(job: &FunctionJob, mistakes: &mut Mistakes) {
 }
 
 pub(crate) fn structure(job: &StructJob, mistakes: &mut Mistakes) {
-    policy(&job.policy, mistakes);
+    policy::check(&job.policy, mistakes);
     is_struct(job, mistakes);
     no_generic_payload(&job.input.generics, mistakes);
 }
 
-fn policy(policy: &Policy, mistakes: &mut Mistakes) {
-    let options = &policy.options;
-    name_is_valid(policy, mistakes);
-    queue_is_valid(options, mistakes);
-    not_zero(
-        options.timeout.as_ref(),
-        "no attempt could end in time",
-        mistakes,
-    );
-    not_zero(
-        options.expires.as_ref(),
-        "the job would be expired at once",
-        mistakes,
-    );
-    some_concurrency(options, mistakes);
-    match &options.delay {
-        Some(Wait::List { waits, tokens }) => {
-            list_is_not_empty(waits, tokens, mistakes);
-            list_fits_retries(waits, options, mistakes);
-        }
-        Some(Wait::Exponential(growth)) => {
-            waits_grow(growth, mistakes);
-            jitter_is_a_share(growth, mistakes);
-            longest_is_not_below_first(growth, mistakes);
-        }
-        Some(Wait::Constant(_)) | None => {}
-    }
-}
-
-// #[job(name = "a b")], or `fn größe` without a name
-fn name_is_valid(policy: &Policy, mistakes: &mut Mistakes) {
-    let Err(problem) = name::check(&policy.name.value()) else {
-        return;
-    };
-    match &policy.options.name {
-        Some(literal) => mistakes.at(literal, problem),
-        None => mistakes.add(syn::Error::new(
-            policy.name.span(),
-            format!("{problem}; or name the job: `name = \"...\"`"),
-        )),
-    }
-}
-
-// #[job(queue = "mail:fast")]
-fn queue_is_valid(options: &Options, mistakes: &mut Mistakes) {
-    if let Some(queue) = &options.queue
-        && let Err(problem) = name::check(&queue.value())
-    {
-        mistakes.at(queue, problem);
-    }
-}
-
-// #[job(timeout = "0s")]
-fn not_zero(period: Option<&Period>, consequence: &str, mistakes: &mut Mistakes) {
-    if let Some(period) = period
-        && period.value == Duration::ZERO
-    {
-        mistakes.at(
-            &period.literal,
-            format!(
-                "with `{}` {consequence}; write a longer time or remove the key",
-                period.literal.value()
-            ),
-        );
-    }
-}
-
-// #[job(concurrency = 0)]
-fn some_concurrency(options: &Options, mistakes: &mut Mistakes) {
-    if let Some(concurrency) = &options.concurrency
-        && concurrency.value == 0
-    {
-        mistakes.at(
-            &concurrency.literal,
-            "with 0 no attempt could ever start; write 1 or more",
-        );
-    }
-}
-
-// #[job(delay = [])]
-fn list_is_not_empty(waits: &[Period], tokens: &impl ToTokens, mistakes: &mut Mistakes) {
-    if waits.is_empty() {
-        mistakes.at(
-            tokens,
-            "the list has no wait; write at least one, for example `[\"30s\"]`",
-        );
-    }
-}
-
-// #[job(retries = 1, delay = ["10s", "1m"])]
-fn list_fits_retries(waits: &[Period], options: &Options, mistakes: &mut Mistakes) {
-    let Some(retries) = &options.retries else {
-        return;
-    };
-    let Some(unused) = usize::try_from(retries.value)
-        .ok()
-        .and_then(|retries| waits.get(retries))
-    else {
-        return;
-    };
-    let (retries, count) = (retries.value, waits.len());
-    mistakes.at(
-        &unused.literal,
-        format!(
-            "`retries = {retries}` never comes to this wait: remove it or write \
-             `retries = {count}`"
-        ),
-    );
-}
-
-// #[job(delay = exponential("10s", factor = 0.5))]
-fn waits_grow(growth: &Growth, mistakes: &mut Mistakes) {
-    if let Some(factor) = &growth.factor
-        && factor.value < 1.0
-    {
-        mistakes.at(
-            &factor.literal,
-            "with a factor below 1 the waits would shrink; write 1 or more",
-        );
-    }
-}
-
-// #[job(delay = exponential("10s", jitter = 10))]
-fn jitter_is_a_share(growth: &Growth, mistakes: &mut Mistakes) {
-    if let Some(jitter) = &growth.jitter
-        && !(0.0..=1.0).contains(&jitter.value)
-    {
-        mistakes.at(
-            &jitter.literal,
-            "`jitter` is a share of the wait: write a number from 0 to 1",
-        );
-    }
-}
-
-// #[job(delay = exponential("10s", max = "5s"))]
-fn longest_is_not_below_first(growth: &Growth, mistakes: &mut Mistakes) {
-    if let Some(max) = &growth.max
-        && max.value < growth.first.value
-    {
-        let (longest, first) = (
-            period::format(max.value),
-            period::format(growth.first.value),
-        );
-        mistakes.at(
-            &max.literal,
-            format!("the longest wait, {longest}, is shorter than the first, {first}; write `max = \"{first}\"` or more"),
-        );
-    }
-}
-
 // fn self_() without payload = "..."
 fn payload_has_a_name(job: &FunctionJob, mistakes: &mut Mistakes) {
-    // A `payload` that could not be read has been reported.
     if job.payload.is_none() {
         let function = &job.function.signature.ident;
         mistakes.at(
@@ -200,19 +48,16 @@ fn payload_has_a_name(job: &FunctionJob, mistakes: &mut Mistakes) {
 // fn mailer(mailer: Mailer)
 fn payload_is_no_argument(job: &FunctionJob, mistakes: &mut Mistakes) {
     let Some(payload) = &job.payload else { return };
-    for argument in job
-        .arguments
-        .all
-        .iter()
-        .filter(|argument| argument.owned_is(payload))
-    {
-        mistakes.at(
-            &argument.ty,
-            format!(
-                "the payload type of this job is called `{payload}` too; call it otherwise: \
-                 `#[job(payload = \"...\")]`"
-            ),
-        );
+    for argument in &job.arguments.all {
+        if argument.is_called(payload) {
+            mistakes.at(
+                &argument.ty,
+                format!(
+                    "the payload type of this job is called `{payload}` too; call it otherwise: \
+                     `#[job(payload = \"...\")]`"
+                ),
+            );
+        }
     }
 }
 

@@ -1,4 +1,8 @@
 use jobq::{BoxError, job};
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize)]
+struct Letter;
 
 #[job]
 async fn letter(letter: Letter) -> Result<(), BoxError> {

@@ -1,4 +1,4 @@
-//! A crate that depends on nothing but jobq.
+//! No crate but jobq is named.
 
 use jobq::{BoxError, job};
 
