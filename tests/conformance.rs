@@ -5,6 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jobq::engine::Engine;
 use jobq::testing::{Store, conformance};
+use jobq_tests::broker;
 use jobq_tests::files::Directory;
 
 struct Memory;
@@ -25,6 +26,24 @@ impl Store for File {
     }
 }
 
+struct RabbitMq {
+    namespace: String,
+}
+
+impl RabbitMq {
+    fn new() -> Self {
+        let namespace = broker::namespace();
+        Self { namespace }
+    }
+}
+
+#[async_trait]
+impl Store for RabbitMq {
+    async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
+        jobq::testing::open(&broker::shared().await, &self.namespace).await
+    }
+}
+
 conformance!(sqlite_memory, Memory, delays = yes, shared = no);
 conformance!(
     sqlite_file,
@@ -32,3 +51,4 @@ conformance!(
     delays = yes,
     shared = yes
 );
+conformance!(rabbitmq, RabbitMq::new(), delays = no, shared = yes);

@@ -1,23 +1,19 @@
 //! Taking the jobs of one queue, over as many channels as it takes.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use async_trait::async_trait;
 use backon::ExponentialBackoff;
-use futures_util::{FutureExt, StreamExt};
 use lapin::message::Delivery as Message;
-use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::{FieldTable, ShortString};
-use lapin::{Channel, Consumer as Stream};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Core;
 use super::declare::{apply, open};
-use super::failure::failure;
 use super::link::{LASTING, Link, Up, backoff};
+use super::live::Live;
 use super::session::{Hand, Session};
 use super::settle::Ticket;
 use super::wire::{decode, short};
@@ -90,13 +86,6 @@ struct Feed {
     orders: mpsc::UnboundedReceiver<Order>,
     hand: Arc<Hand>,
     waits: ExponentialBackoff,
-}
-
-/// A channel that is consumed on. After a change of the prefetch what the earlier
-/// streams still hold comes first.
-struct Live {
-    session: Arc<Session>,
-    streams: VecDeque<Stream>,
 }
 
 /// How a session ended.
@@ -186,13 +175,11 @@ impl Feed {
     async fn consume(&self, up: &Up) -> Result<Live> {
         let channel = open(up).await?;
         let queue = short(&self.core.names.work(&self.queue))?;
-        let stream = consume_on(&channel, queue, self.prefetch).await?;
         let last_word = self.core.last_word.clone();
         let session = Session::spawn(channel, &self.core.tellers, last_word);
-        Ok(Live {
-            session,
-            streams: VecDeque::from([stream]),
-        })
+        let mut live = Live::new(session, queue);
+        live.set_prefetch(self.prefetch).await?;
+        Ok(live)
     }
 
     async fn bring(&mut self, up: &Up, mut live: Live) -> End {
@@ -203,13 +190,11 @@ impl Feed {
                 () = self.core.closing.cancelled() => return self.stop(live, None).await,
                 order = self.orders.recv() => match order {
                     Some(Order::Prefetch(prefetch)) => {
-                        if prefetch != self.prefetch {
-                            self.prefetch = prefetch;
-                            if let Err(error) = live.restart(prefetch).await {
-                                tracing::warn!(queue = &*self.queue, %error, "consuming anew");
-                                live.session.end();
-                                return End::Lost;
-                            }
+                        self.prefetch = prefetch;
+                        if let Err(error) = live.set_prefetch(prefetch).await {
+                            tracing::warn!(queue = &*self.queue, %error, "consuming anew");
+                            live.session.end();
+                            return End::Lost;
                         }
                     }
                     Some(Order::Stop(waiting)) => return self.stop(live, Some(waiting)).await,
@@ -220,7 +205,7 @@ impl Feed {
                     return End::Lost;
                 }
                 () = self.hand.freed(), if !free => (),
-                next = next(&self.jobs, &mut live.streams), if free => match next {
+                next = next(&self.jobs, &mut live), if free => match next {
                     Next::Message(room, message) => {
                         if let Some(delivery) = self.receive(&live.session, message) {
                             room.send(Ok(delivery));
@@ -270,60 +255,10 @@ impl Feed {
 
     /// Ends the consumer and gives back what it was sent and nobody has taken.
     async fn stop(&self, mut live: Live, waiting: Option<oneshot::Sender<()>>) -> End {
-        let canceled = tokio::time::timeout(self.core.options.timeout, live.cancel()).await;
-        if matches!(canceled, Ok(Ok(()))) {
-            for mut stream in live.streams.drain(..) {
-                while let Some(Some(Ok(message))) = stream.next().now_or_never() {
-                    live.session.give_back(message.delivery_tag);
-                }
-            }
-        }
+        // A connection that ends meanwhile gives everything back as well.
+        let _ = tokio::time::timeout(self.core.options.timeout, live.stop()).await;
         End::Stopped(waiting)
     }
-}
-
-impl Live {
-    /// Consumes with another prefetch, on the same channel, so that what is in hand can
-    /// still be settled.
-    async fn restart(&mut self, prefetch: u16) -> Result<()> {
-        let Some(current) = self.streams.back() else {
-            return Ok(());
-        };
-        let queue = current.queue();
-        self.cancel().await?;
-        let stream = consume_on(&self.session.channel, queue, prefetch).await?;
-        self.streams.push_back(stream);
-        Ok(())
-    }
-
-    async fn cancel(&mut self) -> Result<()> {
-        let Some(current) = self.streams.back() else {
-            return Ok(());
-        };
-        let canceled = self
-            .session
-            .channel
-            .basic_cancel(current.tag(), BasicCancelOptions::default());
-        canceled
-            .await
-            .map_err(|error| failure("cancelling a consumer", error))
-    }
-}
-
-async fn consume_on(channel: &Channel, queue: ShortString, prefetch: u16) -> Result<Stream> {
-    let doing = format!("consuming queue `{queue}`");
-    let limited = channel
-        .basic_qos(prefetch, BasicQosOptions::default())
-        .await;
-    limited.map_err(|error| failure(&doing, error))?;
-    let options = BasicConsumeOptions::default();
-    let consuming = channel.basic_consume(
-        queue,
-        ShortString::default(),
-        options,
-        FieldTable::default(),
-    );
-    consuming.await.map_err(|error| failure(&doing, error))
 }
 
 enum Next<'j> {
@@ -334,24 +269,12 @@ enum Next<'j> {
 }
 
 /// The next message, once there is room for it.
-async fn next<'j>(
-    jobs: &'j mpsc::Sender<Result<Delivery>>,
-    streams: &mut VecDeque<Stream>,
-) -> Next<'j> {
-    let Ok(room) = jobs.reserve().await else {
-        return Next::Unwanted;
-    };
-    loop {
-        let Some(stream) = streams.front_mut() else {
-            return Next::Ended("there is no consumer".to_owned());
-        };
-        match stream.next().await {
-            Some(Ok(message)) => return Next::Message(room, message),
-            Some(Err(error)) => return Next::Ended(error.to_string()),
-            None if streams.len() > 1 => {
-                streams.pop_front();
-            }
-            None => return Next::Ended("it was cancelled".to_owned()),
-        }
+async fn next<'j>(jobs: &'j mpsc::Sender<Result<Delivery>>, live: &mut Live) -> Next<'j> {
+    match jobs.reserve().await {
+        Ok(room) => match live.next().await {
+            Ok(message) => Next::Message(room, message),
+            Err(reason) => Next::Ended(reason),
+        },
+        Err(_) => Next::Unwanted,
     }
 }

@@ -21,11 +21,16 @@ use super::Core;
 use super::declare::{messages_in, open};
 use super::failure::{RESOURCE_LOCKED, code, failure};
 use super::link::{Up, backoff};
-use super::wire::{Message, decode, decode_failed, fresh, home, short};
+use super::wire::{Message, decode, decode_failed, failed_at, fresh, home, short};
 use crate::engine::Which;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId};
 
+/// How many jobs are looked at to find the oldest ones, and how many bytes of them. 3.10
+/// puts what is given back at the end of the queue: only if all are taken and given
+/// back does their order stay.
+const SURVEY: u64 = 1_000;
+const SURVEY_SIZE: usize = 64 * 1024 * 1024;
 /// How many jobs are put back or deleted together.
 const CHUNK: u64 = 100;
 
@@ -66,11 +71,15 @@ impl Core {
         };
         let limit = desk.count.min(limit.try_into().unwrap_or(u64::MAX));
         let listed = self.within(&doing, async {
-            let mut jobs = Vec::new();
-            for _ in 0..limit {
+            let (mut jobs, mut size) = (Vec::new(), 0);
+            for taken in 0..desk.count {
+                if taken >= limit && (taken >= SURVEY || size >= SURVEY_SIZE) {
+                    break;
+                }
                 let Some(found) = desk.take().await? else {
                     break;
                 };
+                size += found.delivery.data.len();
                 jobs.push(desk.read(found));
             }
             Ok(jobs)
@@ -79,6 +88,7 @@ impl Core {
         desk.leave().await;
         let mut jobs = listed?;
         jobs.sort_by_key(FailedJob::failed_at);
+        jobs.truncate(limit.try_into().unwrap_or(usize::MAX));
         Ok(jobs)
     }
 
@@ -195,15 +205,23 @@ impl Desk<'_> {
 
     /// The oldest job with this id.
     async fn find(&mut self, id: JobId) -> Result<Option<BasicGetMessage>> {
-        for _ in 0..self.count {
+        let (mut found, mut size): (Option<(_, BasicGetMessage)>, _) = (None, 0);
+        for taken in 0..self.count {
+            if found.is_some() && (taken >= SURVEY || size >= SURVEY_SIZE) {
+                break;
+            }
             let Some(message) = self.take().await? else {
                 break;
             };
+            size += message.delivery.data.len();
             if self.id(&message) == Some(id) {
-                return Ok(Some(message));
+                let failed_at = failed_at(&message.delivery.properties);
+                if found.as_ref().is_none_or(|(oldest, _)| failed_at < *oldest) {
+                    found = Some((failed_at, message));
+                }
             }
         }
-        Ok(None)
+        Ok(found.map(|(_, message)| message))
     }
 
     fn id(&self, message: &BasicGetMessage) -> Option<JobId> {

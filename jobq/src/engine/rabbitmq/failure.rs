@@ -34,7 +34,6 @@ pub(crate) fn failure(doing: &str, error: lapin::Error) -> Error {
             _ if error.is_amqp_soft_error() => ErrorKind::Refused,
             _ => ErrorKind::Connection,
         },
-        Lapin::ChannelsLimitReached => ErrorKind::Refused,
         _ => ErrorKind::Connection,
     };
     Error::new(kind, format!("{doing} failed: {error}")).because(error)

@@ -12,6 +12,7 @@ mod declare;
 mod failed;
 mod failure;
 mod link;
+mod live;
 mod orphan;
 mod publisher;
 mod session;
@@ -112,6 +113,9 @@ impl Core {
     }
 
     async fn declare(&self, wanted: BTreeMap<String, Tiers>) -> Result<()> {
+        if self.closing.is_cancelled() {
+            return Err(closed());
+        }
         if self.declared.covers(&wanted) {
             return Ok(());
         }

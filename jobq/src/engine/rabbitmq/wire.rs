@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
@@ -166,8 +167,8 @@ pub(crate) fn decode(
         name: name.map(|name| Cow::Owned(name.as_str().to_owned())),
         payload,
         enqueued_at: enqueued_at.map_or_else(clock::now, clock::from_millis),
-        delay: std::time::Duration::ZERO,
-        retry_wait: number(WAIT_HEADER).map(std::time::Duration::from_millis),
+        delay: Duration::ZERO,
+        retry_wait: number(WAIT_HEADER).map(Duration::from_millis),
         expires_at: number(EXPIRES_AT).map(clock::from_millis),
         topic: header(TOPIC).map(str::to_owned),
     };
@@ -398,14 +399,23 @@ pub(crate) fn decode_failed(
     }
     // Only what somebody else put here has no reason; it was routed by hand.
     let reason = header(REASON).and_then(FailedReason::parse);
-    let failed_at = header(FAILED_AT).and_then(decimal).map(clock::from_millis);
     FailedJob::new(
         received.envelope,
         received.attempts,
         reason.unwrap_or(FailedReason::Unroutable),
         header(ERROR).unwrap_or_default().to_owned(),
-        failed_at.unwrap_or(std::time::UNIX_EPOCH),
+        failed_at(properties),
     )
+}
+
+/// When a job was moved to the failed jobs.
+pub(crate) fn failed_at(properties: &BasicProperties) -> SystemTime {
+    let headers = properties.headers().as_ref();
+    let time = headers
+        .and_then(|headers| headers.inner().get(FAILED_AT))
+        .and_then(text);
+    time.and_then(decimal)
+        .map_or(UNIX_EPOCH, clock::from_millis)
 }
 
 /// The queue that a failed job goes back to.

@@ -1,5 +1,3 @@
-use std::time::{Duration, UNIX_EPOCH};
-
 use super::*;
 
 fn names() -> Names {
