@@ -58,12 +58,10 @@ impl Broker {
     /// A node for a test that kills it; `None`, said aloud, where the tests run on a
     /// broker that is not theirs to kill (`JOBQ_TEST_AMQP_URL`).
     pub async fn to_kill(test: &str) -> Option<Self> {
-        static SKIPPED: AtomicU32 = AtomicU32::new(0);
         if given_url().is_none() {
             return Some(Self::start().await);
         }
-        let skipped = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-        eprintln!("SKIPPED ({skipped} in this run): {test} needs a private broker");
+        skipped(test);
         None
     }
 
@@ -314,14 +312,34 @@ impl Node {
     }
 }
 
-/// The broker that all tests of this process share: the one that `JOBQ_TEST_AMQP_URL`
-/// names, else a private node.
+/// The URL of the broker that all tests of this process share: the one that
+/// `JOBQ_TEST_AMQP_URL` names, else a private node.
 pub async fn shared() -> String {
-    static SHARED: OnceCell<Broker> = OnceCell::const_new();
     match given_url() {
         Some(url) => url,
-        None => SHARED.get_or_init(Broker::start).await.url(),
+        None => shared_node().await.url(),
     }
+}
+
+/// The private node that all tests of this process share, for a test that asks
+/// `rabbitmqctl`; `None`, said aloud, where the tests run on another broker.
+pub async fn shared_with_ctl(test: &str) -> Option<&'static Broker> {
+    if given_url().is_none() {
+        return Some(shared_node().await);
+    }
+    skipped(test);
+    None
+}
+
+async fn shared_node() -> &'static Broker {
+    static SHARED: OnceCell<Broker> = OnceCell::const_new();
+    SHARED.get_or_init(Broker::start).await
+}
+
+fn skipped(test: &str) {
+    static SKIPPED: AtomicU32 = AtomicU32::new(0);
+    let skipped = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+    eprintln!("SKIPPED ({skipped} in this run): {test} needs a private broker");
 }
 
 /// A namespace that no other test uses.

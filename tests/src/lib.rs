@@ -3,4 +3,5 @@
 pub mod broker;
 pub mod files;
 pub mod flaky;
+pub mod raw;
 pub mod stage;

@@ -1,0 +1,182 @@
+//! Brokers that die, restart, and lose what was declared.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
+use jobq::testing::{eventually, soon};
+use jobq::{Envelope, JobId};
+use jobq_tests::broker::{self, Broker};
+use jobq_tests::raw::Raw;
+
+const WAIT: Duration = Duration::from_millis(200);
+
+fn spec(queue: &str) -> QueueSpec {
+    QueueSpec {
+        name: queue.to_owned(),
+        waits: [WAIT].into(),
+    }
+}
+
+fn jobs(count: usize) -> Vec<Envelope> {
+    let job = |_| Envelope {
+        id: JobId::new(),
+        queue: "mail".into(),
+        name: Some("greet".into()),
+        payload: b"{}".to_vec(),
+        enqueued_at: std::time::UNIX_EPOCH,
+        delay: Duration::ZERO,
+        retry_wait: Some(WAIT),
+        expires_at: None,
+        topic: None,
+    };
+    (0..count).map(job).collect()
+}
+
+async fn take(consumer: &mut Consumer) -> Delivery {
+    let next = soon("a delivery", consumer.next()).await;
+    next.expect("the consumer goes on").expect("a delivery")
+}
+
+async fn push(engine: &dyn Engine, jobs: Vec<Envelope>) -> Vec<JobId> {
+    let ids = jobs.iter().map(|job| job.id).collect();
+    for answer in engine.push(jobs).await {
+        answer.expect("it is accepted");
+    }
+    ids
+}
+
+/// Completes jobs until all of these were seen.
+async fn complete_all(consumer: &mut Consumer, mut ids: Vec<JobId>) {
+    while !ids.is_empty() {
+        let delivery = take(consumer).await;
+        let id = delivery.envelope.id;
+        // A stale one comes again, and is then no longer waited for.
+        let _ = delivery.settle(Settlement::Complete).await;
+        ids.retain(|left| *left != id);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_consumer_outlives_the_crash_of_its_broker() {
+    let test = "a_consumer_outlives_the_crash_of_its_broker";
+    let Some(node) = Broker::to_kill(test).await else {
+        return;
+    };
+    let engine = jobq::testing::open(&node.url(), "jobq")
+        .await
+        .expect("opens");
+    engine.declare(&[spec("mail")]).await.expect("declares");
+    let mut consumer = engine.consume("mail", 3).await.expect("consumes");
+    for crash in 0..2 {
+        let pushed = push(&*engine, jobs(20)).await;
+        let (held, failed) = (take(&mut consumer).await, take(&mut consumer).await);
+        failed
+            .settle(Settlement::Retry(WAIT))
+            .await
+            .expect("settles");
+        node.kill();
+        let engine: Arc<dyn Engine> = Arc::clone(&engine);
+        // Asked for while there is no broker, answered by the next one.
+        let late = tokio::spawn(async move { push(&*engine, jobs(5)).await });
+        node.restart().await;
+        let late = soon("the late push", late).await.expect("no panic");
+        // Each that was accepted is delivered.
+        complete_all(&mut consumer, [pushed, late].concat()).await;
+        let error = held
+            .settle(Settlement::Complete)
+            .await
+            .expect_err("too late");
+        assert!(error.is_stale(), "crash {crash}: {error:?}");
+    }
+    eventually("the queue is empty", 0, || async {
+        engine
+            .counts("mail")
+            .await
+            .map_or(1, |counts| counts.ready + counts.waiting)
+    })
+    .await;
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_closed_come_back() {
+    let test = "connections_that_are_closed_come_back";
+    let Some(node) = Broker::to_kill(test).await else {
+        return;
+    };
+    let engine = jobq::testing::open(&node.url(), "jobq")
+        .await
+        .expect("opens");
+    engine.declare(&[spec("mail")]).await.expect("declares");
+    let mut consumer = engine.consume("mail", 3).await.expect("consumes");
+    for _ in 0..3 {
+        node.ctl(&["close_all_connections", "an operator's reasons"])
+            .await;
+        let pushed = push_surely(&*engine).await;
+        complete_all(&mut consumer, pushed).await;
+    }
+    engine.close().await;
+}
+
+/// Pushes jobs until all are accepted: a connection may be lost under one.
+async fn push_surely(engine: &dyn Engine) -> Vec<JobId> {
+    let mut left = jobs(10);
+    let ids = left.iter().map(|job| job.id).collect();
+    let pushing = async {
+        while !left.is_empty() {
+            let answers = engine.push(left.clone()).await;
+            let mut answers = answers.into_iter();
+            left.retain(|_| answers.next().is_some_and(|answer| answer.is_err()));
+        }
+    };
+    soon("the jobs to be accepted", pushing).await;
+    ids
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_was_deleted_is_declared_again() {
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let engine = jobq::testing::open(&url, &namespace).await.expect("opens");
+    engine.declare(&[spec("mail")]).await.expect("declares");
+    let mut consumer = engine.consume("mail", 3).await.expect("consumes");
+    let raw = Raw::connect(&url).await;
+    raw.delete(&format!("{namespace}:mail")).await;
+    // Until the queue is there again, what is pushed is a stray and found as failed.
+    let found = async {
+        loop {
+            push(&*engine, jobs(1)).await;
+            let next = tokio::time::timeout(WAIT, consumer.next()).await;
+            if let Ok(Some(Ok(delivery))) = next {
+                return delivery;
+            }
+        }
+    };
+    let delivery = soon("the consumer to go on", found).await;
+    delivery
+        .settle(Settlement::Complete)
+        .await
+        .expect("settles");
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_cannot_be_reached_is_an_error_at_once() {
+    let error = jobq::testing::open("amqp://ann:geheim@127.0.0.1:1", "jobq").await;
+    let error = error.expect_err("nobody is there");
+    assert!(error.is_connection(), "{error:?}");
+    let url = broker::shared().await;
+    let refused = url.replace("amqp://", "amqp://ann:geheim@");
+    if refused != url && !url.contains('@') {
+        let error = jobq::testing::open(&refused, "jobq")
+            .await
+            .expect_err("no such user");
+        assert_eq!(error.kind(), jobq::ErrorKind::Refused, "{error:?}");
+        assert!(error.to_string().contains("`ann`"), "{error}");
+        assert!(!format!("{error:?}").contains("geheim"), "{error:?}");
+        let error = jobq::testing::open(&format!("{url}/nowhere"), "jobq").await;
+        let error = error.expect_err("no such vhost");
+        assert_eq!(error.kind(), jobq::ErrorKind::Refused, "{error:?}");
+        assert!(error.to_string().contains("`nowhere`"), "{error}");
+    }
+}

@@ -1,0 +1,300 @@
+//! What jobq declares on a broker, and what the broker then does by itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Topology, Which};
+use jobq::testing::{eventually, soon};
+use jobq::{Envelope, FailedReason, JobId};
+use jobq_tests::broker;
+use jobq_tests::raw::{Raw, header, headers, text};
+use lapin::BasicProperties;
+use lapin::options::QueueDeclareOptions;
+use lapin::types::AMQPValue;
+use serde_json::Value;
+
+const WAIT: Duration = Duration::from_millis(200);
+
+async fn open(namespace: &str) -> Arc<dyn Engine> {
+    let url = broker::shared().await;
+    jobq::testing::open(&url, namespace).await.expect("opens")
+}
+
+fn spec(queue: &str) -> QueueSpec {
+    QueueSpec {
+        name: queue.to_owned(),
+        waits: [WAIT, Duration::from_secs(60)].into(),
+    }
+}
+
+fn job(queue: &str, retry_wait: Option<Duration>) -> Envelope {
+    Envelope {
+        id: JobId::new(),
+        queue: queue.to_owned().into(),
+        name: Some("greet".into()),
+        payload: b"{}".to_vec(),
+        enqueued_at: std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        delay: Duration::ZERO,
+        retry_wait,
+        expires_at: None,
+        topic: None,
+    }
+}
+
+async fn take(consumer: &mut Consumer) -> Delivery {
+    let next = soon("a delivery", consumer.next()).await;
+    next.expect("the consumer goes on").expect("a delivery")
+}
+
+async fn push(engine: &dyn Engine, job: Envelope) {
+    for answer in engine.push(vec![job]).await {
+        answer.expect("it is accepted");
+    }
+}
+
+/// Each row of `rabbitmqctl`, as an object.
+async fn rows(broker: &broker::Broker, arguments: &[&str]) -> Vec<Value> {
+    let arguments = [arguments, &["--formatter", "json"]].concat();
+    serde_json::from_str(&broker.ctl(&arguments).await).expect("JSON")
+}
+
+/// An argument as `Topology` prints it.
+fn argument(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// ` key=value` for each argument, in their order.
+fn arguments(row: &Value) -> String {
+    // rabbitmqctl writes [key, type, value] triples or an object, by its version.
+    let mut pairs: Vec<_> = match &row["arguments"] {
+        Value::Object(object) => object
+            .iter()
+            .map(|(key, value)| (key.clone(), argument(value)))
+            .collect(),
+        Value::Array(triples) => triples
+            .iter()
+            .map(|triple| (argument(&triple[0]), argument(&triple[2])))
+            .collect(),
+        _ => Vec::new(),
+    };
+    pairs.sort();
+    let shown = pairs.iter().filter(|(key, _)| key != "x-match");
+    shown
+        .map(|(key, value)| format!(" {key}={value}"))
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_broker_has_what_was_printed() {
+    let test = "the_broker_has_what_was_printed";
+    let Some(node) = broker::shared_with_ctl(test).await else {
+        return;
+    };
+    let namespace = broker::namespace();
+    let queues = [spec("mail"), spec("images.resize")];
+    let engine = open(&namespace).await;
+    engine.declare(&queues).await.expect("declares");
+
+    let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    let mut found = Vec::new();
+    for row in rows(
+        node,
+        &["list_exchanges", "name", "type", "durable", "arguments"],
+    )
+    .await
+    {
+        assert!(row["durable"] == true || row["durable"] == "true", "{row}");
+        let (name, kind) = (text(&row, "name"), text(&row, "type"));
+        found.push(format!("exchange {name} {kind}{}", arguments(&row)));
+    }
+    for row in rows(node, &["list_queues", "name", "arguments"]).await {
+        found.push(format!("queue {}{}", text(&row, "name"), arguments(&row)));
+    }
+    let columns = [
+        "source_name",
+        "destination_name",
+        "routing_key",
+        "arguments",
+    ];
+    for row in rows(node, &[&["list_bindings"][..], &columns].concat()).await {
+        let (source, queue) = (text(&row, "source_name"), text(&row, "destination_name"));
+        let key = text(&row, "routing_key");
+        let key = match key.is_empty() {
+            true => String::new(),
+            false => format!(" key={key}"),
+        };
+        found.push(format!(
+            "binding {source} -> {queue}{key}{}",
+            arguments(&row)
+        ));
+    }
+    let of_test = |line: &String| {
+        let name = line.split(' ').nth(1).unwrap_or_default();
+        name.strip_prefix(&namespace)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ':']))
+    };
+    found.retain(of_test);
+    found.sort();
+    let printed = Topology::of(&namespace, &queues).to_string();
+    let mut printed: Vec<_> = printed.lines().map(str::to_owned).collect();
+    printed.sort();
+    assert_eq!(found, printed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_with_the_wait_of_its_policy_is_one_nack() {
+    let namespace = broker::namespace();
+    let engine = open(&namespace).await;
+    engine.declare(&[spec("mail")]).await.expect("declares");
+    let mut consumer = engine.consume("mail", 1).await.expect("consumes");
+    push(&*engine, job("mail", Some(WAIT))).await;
+    for attempt in 1..4 {
+        let delivery = take(&mut consumer).await;
+        assert_eq!(delivery.attempt, attempt);
+        delivery
+            .settle(Settlement::Retry(WAIT))
+            .await
+            .expect("settles");
+    }
+    let delivery = take(&mut consumer).await;
+    consumer.stop().await;
+    drop(delivery);
+    let raw = Raw::connect(&broker::shared().await).await;
+    let work = format!("{namespace}:mail");
+    eventually("the job is back", true, || async {
+        let Some(properties) = raw.peek(&work).await else {
+            return false;
+        };
+        let deaths = header(&properties, "x-death").and_then(AMQPValue::as_array);
+        let rejected = deaths
+            .expect("the broker counted")
+            .as_slice()
+            .iter()
+            .find_map(|death| {
+                let death = death.as_field_table()?.inner();
+                let is = |key: &str, value: &str| death.get(key) == Some(&text(value));
+                (is("queue", &work) && is("reason", "rejected"))
+                    .then(|| death.get("count").cloned())
+            });
+        let said = header(&properties, "jobq-attempts");
+        rejected.flatten() == Some(AMQPValue::LongLongInt(3)) && said.is_none()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_after_another_wait_is_a_new_message() {
+    let namespace = broker::namespace();
+    let engine = open(&namespace).await;
+    engine.declare(&[spec("mail")]).await.expect("declares");
+    let mut consumer = engine.consume("mail", 1).await.expect("consumes");
+    // No hint, one that no tier has, and one that the worker does not follow.
+    for hint in [
+        None,
+        Some(Duration::from_secs(17)),
+        Some(Duration::from_secs(60)),
+    ] {
+        let pushed = job("mail", hint);
+        let id = pushed.id;
+        push(&*engine, pushed).await;
+        let first = take(&mut consumer).await;
+        first
+            .settle(Settlement::Retry(WAIT))
+            .await
+            .expect("settles");
+        let second = take(&mut consumer).await;
+        assert_eq!((second.envelope.id, second.attempt), (id, 2), "{hint:?}");
+        assert_eq!(second.envelope.retry_wait, Some(WAIT));
+        // From now on it names its tier, and the broker counts on.
+        second
+            .settle(Settlement::Retry(WAIT))
+            .await
+            .expect("settles");
+        let third = take(&mut consumer).await;
+        assert_eq!((third.envelope.id, third.attempt), (id, 3), "{hint:?}");
+        third.settle(Settlement::Complete).await.expect("settles");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
+    let namespace = broker::namespace();
+    let engine = open(&namespace).await;
+    engine.declare(&[spec("mail")]).await.expect("declares");
+    let _consumer = engine.consume("mail", 1).await.expect("consumes");
+    let raw = Raw::connect(&broker::shared().await).await;
+    let none = BasicProperties::default;
+    let wait = |wait: AMQPValue| none().with_headers(headers([("jobq-wait", wait)]));
+    let retry = format!("{namespace}:mail@retry");
+    let strays = [
+        (&namespace, "nowhere", none(), "nowhere"),
+        (&namespace, "no such queue!", none(), "no such queue!"),
+        (&namespace, "", none(), ""),
+        (&retry, "mail", none(), "mail"),
+        (&retry, "mail", wait(text("17")), "mail"),
+        (&retry, "mail", wait(AMQPValue::LongInt(200)), "mail"),
+    ];
+    for (exchange, key, properties, _) in strays.clone() {
+        raw.publish(exchange, key, properties, b"{}").await;
+    }
+    for (queue, count) in [("orphan", 3), ("mail", 3)] {
+        eventually("strays among the failed jobs", count, || async {
+            engine.counts(queue).await.expect("counts").failed
+        })
+        .await;
+        let jobs = engine.failed_list(queue, 10).await.expect("lists");
+        for job in jobs {
+            assert_eq!(job.reason(), FailedReason::Unroutable);
+            assert_eq!(job.payload_bytes(), b"{}");
+            assert!(!job.error().is_empty());
+            let known = strays.iter().any(|(_, _, _, place)| *place == job.queue());
+            assert!(known, "{}", job.queue());
+        }
+    }
+    // Once there is such a queue, the job can be put where it was sent.
+    engine.declare(&[spec("nowhere")]).await.expect("declares");
+    let jobs = engine.failed_list("orphan", 10).await.expect("lists");
+    let lost = jobs
+        .iter()
+        .find(|job| job.queue() == "nowhere")
+        .expect("it is there");
+    let put_back = engine.failed_retry("orphan", Which::One(lost.id())).await;
+    assert_eq!(put_back.expect("puts back"), 1);
+    let mut consumer = engine.consume("nowhere", 1).await.expect("consumes");
+    let delivery = take(&mut consumer).await;
+    assert_eq!((delivery.envelope.id, delivery.attempt), (lost.id(), 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conflict_names_what_was_found_and_what_is_needed() {
+    let namespace = broker::namespace();
+    let engine = open(&namespace).await;
+    let raw = Raw::connect(&broker::shared().await).await;
+    let options = QueueDeclareOptions {
+        durable: true,
+        ..QueueDeclareOptions::default()
+    };
+    let name = format!("{namespace}:mail");
+    let arguments = headers([
+        ("x-queue-type", text("quorum")),
+        ("x-delivery-limit", AMQPValue::LongInt(5)),
+    ]);
+    let declared = raw
+        .channel
+        .queue_declare(name.as_str().into(), options, arguments);
+    declared.await.expect("declares");
+    let error = engine
+        .declare(&[spec("mail")])
+        .await
+        .expect_err("conflicts");
+    assert!(error.is_conflict(), "{error:?}");
+    let told = error.to_string();
+    assert!(told.contains(&format!("queue `{name}`")), "{told}");
+    assert!(told.contains("exists with other properties"), "{told}");
+    // Other queues are not harmed, nor is the engine.
+    engine.declare(&[spec("images")]).await.expect("declares");
+    push(&*engine, job("images", None)).await;
+}
