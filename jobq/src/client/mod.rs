@@ -49,10 +49,11 @@ pub struct Client {
 struct Shared {
     engine: Arc<dyn Engine>,
     namespace: String,
-    /// The names and queues of the job types whose queues were declared, so that each is
-    /// declared once.
-    declared: Mutex<HashMap<(&'static str, &'static str), Arc<OnceCell<()>>>>,
+    declared: Mutex<Declared>,
 }
+
+/// The job types that were met, by name and queue, so that each is declared once.
+type Declared = HashMap<(&'static str, &'static str), Arc<OnceCell<()>>>;
 
 impl Client {
     /// Connects to the engine that the URL names, with the default settings:
