@@ -9,9 +9,9 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Attribute, Ident, Path, ReturnType, Signature, Visibility};
 
-use crate::attr::{Options, Wait};
+use crate::attr::Wait;
 use crate::copies;
-use crate::model::{FunctionJob, StructJob};
+use crate::model::{FunctionJob, Policy, StructJob};
 use crate::period;
 use crate::signature::{Argument, Role};
 use crate::words;
@@ -22,8 +22,8 @@ pub(crate) fn function(job: &FunctionJob) -> TokenStream {
         return function.to_token_stream();
     };
     let payload = payload(job, name);
-    let options = options(&job.policy.options, &private(&job.policy.jobq));
-    let job_impl = job_impl(job, name, &options);
+    let options = options(&job.policy);
+    let job_impl = job_impl(&job.policy, &job.impl_attributes, name, &options);
     let run_impl = run_impl(job, name);
     quote! {
         // What these lints advise against is what a job function must have.
@@ -36,17 +36,13 @@ pub(crate) fn function(job: &FunctionJob) -> TokenStream {
 }
 
 pub(crate) fn structure(job: &StructJob) -> TokenStream {
-    let private = private(&job.policy.jobq);
-    let options = options(&job.policy.options, &private);
-    let (attributes, name, ident) = (&job.impl_attributes, &job.policy.name, &job.input.ident);
-    quote! {
-        #[automatically_derived]
-        #(#attributes)*
-        impl #private::Job for #ident {
-            const NAME: &'static #private::core::primitive::str = #name;
-            const OPTIONS: #private::JobOptions = #options;
-        }
-    }
+    let options = options(&job.policy);
+    job_impl(
+        &job.policy,
+        &job.impl_attributes,
+        &job.input.ident,
+        &options,
+    )
 }
 
 pub(crate) fn private(jobq: &Path) -> TokenStream {
@@ -170,9 +166,14 @@ fn debug_impl(job: &FunctionJob, name: &Ident, fields: &[Field<'_>]) -> TokenStr
     }
 }
 
-pub(crate) fn job_impl(job: &FunctionJob, payload: &Ident, options: &TokenStream) -> TokenStream {
-    let private = private(&job.policy.jobq);
-    let (attributes, name) = (&job.impl_attributes, &job.policy.name);
+pub(crate) fn job_impl(
+    policy: &Policy,
+    attributes: &[Attribute],
+    payload: &Ident,
+    options: &TokenStream,
+) -> TokenStream {
+    let private = private(&policy.jobq);
+    let name = &policy.name;
     quote! {
         #[automatically_derived]
         #(#attributes)*
@@ -271,7 +272,8 @@ fn own(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-fn options(options: &Options, private: &TokenStream) -> TokenStream {
+fn options(Policy { options, jobq, .. }: &Policy) -> TokenStream {
+    let private = &private(jobq);
     let queue = options.queue.as_ref().map(|queue| quote!(.queue(#queue)));
     let retries = options.retries.as_ref().map(|retries| {
         let retries = Literal::u32_suffixed(retries.value);
@@ -337,7 +339,7 @@ fn duration(period: std::time::Duration, private: &TokenStream) -> TokenStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attr::Place;
+    use crate::attr::{Options, Place};
     use crate::mistakes::Mistakes;
 
     #[test]

@@ -15,10 +15,9 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
     job.function
         .attributes
         .retain(|attribute| !valid::is_job(attribute));
-    // The compiler has errors of its own for these, and has them after this macro ran.
-    let signature = &mut job.function.signature;
-    signature.variadic = None;
-    let generics = signature.generics.clone();
+    // Beside ours the compiler would have an error of its own for it.
+    job.function.signature.variadic = None;
+    let generics = job.function.signature.generics.clone();
     let Some(payload) = payload_name(&job) else {
         return job.function.to_token_stream();
     };
@@ -37,8 +36,9 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
     let function = &job.function;
     let private = expand::private(&job.policy.jobq);
     let declared = expand::payload(&job, &payload);
-    let job_impl = expand::job_impl(&job, &payload, &quote!(#private::JobOptions::new()));
     let attributes = &job.impl_attributes;
+    let options = quote!(#private::JobOptions::new());
+    let job_impl = expand::job_impl(&job.policy, attributes, &payload, &options);
     quote! {
         #function
         #declared
@@ -49,7 +49,9 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
             fn needs(_: &mut #private::Needs) {}
 
             fn call(self, _: &#private::Scope) -> #private::Call {
-                #private::Call::blocking(|| #private::core::result::Result::Ok::<(), &str>(()))
+                #private::Call::blocking(|| {
+                    #private::core::result::Result::Ok::<(), #private::core::fmt::Error>(())
+                })
             }
         }
     }
