@@ -160,9 +160,12 @@ impl Writer {
             return false;
         }
         self.paused_until = None;
-        !self.carried.is_empty()
-            || self.lease.renew_at().is_some_and(|at| at <= now)
-            || self.sees_due_jobs()
+        // An idle consumer holds a lease too: with it comes the watch over the others.
+        let lease_is_due = match self.lease.renew_at() {
+            Some(at) => at <= now,
+            None => !self.feeds.is_empty(),
+        };
+        lease_is_due || !self.carried.is_empty() || self.sees_due_jobs()
     }
 
     /// Whether a consumer could get a job, found out by reading alone: taking the file's
@@ -349,3 +352,7 @@ impl Writer {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;
