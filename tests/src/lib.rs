@@ -4,4 +4,5 @@ pub mod broker;
 pub mod files;
 pub mod flaky;
 pub mod raw;
+pub mod jobs;
 pub mod stage;

@@ -68,6 +68,21 @@ pub async fn open(url: &str, namespace: &str) -> Result<Arc<dyn Engine>> {
     crate::client::open::open(url, options(namespace)).await
 }
 
+/// [`open`] for a `sqlite:` URL, with another time after which the jobs of an engine that
+/// died are handed back.
+///
+/// # Errors
+///
+/// As [`open`].
+#[cfg(feature = "sqlite")]
+pub async fn open_with_lease(
+    url: &str,
+    namespace: &str,
+    lease: Duration,
+) -> Result<Arc<dyn Engine>> {
+    crate::engine::sqlite::open_with_lease(url, options(namespace), lease).await
+}
+
 fn options(namespace: &str) -> EngineOptions {
     EngineOptions {
         namespace: namespace.to_owned(),

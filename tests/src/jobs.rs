@@ -1,0 +1,50 @@
+//! Jobs and queues at the level of engines.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use jobq::engine::{Engine, QueueSpec};
+use jobq::{Envelope, JobId};
+
+/// A job with the least in it.
+#[must_use]
+pub fn job(queue: &str) -> Envelope {
+    Envelope {
+        id: JobId::new(),
+        queue: queue.to_owned().into(),
+        name: Some("greet".into()),
+        payload: b"{}".to_vec(),
+        enqueued_at: SystemTime::now(),
+        delay: Duration::ZERO,
+        retry_wait: None,
+        expires_at: None,
+        topic: None,
+    }
+}
+
+/// Declares a queue.
+///
+/// # Panics
+///
+/// If the engine does not.
+pub async fn ready(engine: &dyn Engine, queue: &str) {
+    let spec = QueueSpec {
+        name: queue.to_owned(),
+        waits: BTreeSet::new(),
+    };
+    engine.declare(&[spec]).await.expect("declares");
+}
+
+/// Pushes jobs, which must all be accepted, and gives their ids.
+///
+/// # Panics
+///
+/// If one is not.
+pub async fn push(engine: &dyn Engine, queue: &str, count: usize) -> Vec<JobId> {
+    let jobs: Vec<_> = (0..count).map(|_| job(queue)).collect();
+    let ids = jobs.iter().map(|job| job.id).collect();
+    for answer in engine.push(jobs).await {
+        answer.expect("accepted");
+    }
+    ids
+}
