@@ -23,7 +23,7 @@
 //! # The parts
 //!
 //! * A **job** is a unit of work: a payload and a function. [`macro@job`] on a function
-//!   makes the payload's type; [`macro@Job`] declares one of your own. [`State`] and
+//!   makes the payload's type; [`macro@Job`] declares one of your own. [`State`](struct@State) and
 //!   [`JobContext`] are arguments that are no payload.
 //! * A [`Client`] enqueues jobs, and shows and puts back those that failed for good
 //!   ([`Client::failed`]).

@@ -118,7 +118,7 @@ impl Client {
     ///
     /// A payload that cannot be written as JSON or is larger than
     /// [`MAX_PAYLOAD`](crate::MAX_PAYLOAD); an engine that cannot be reached, refuses or
-    /// cannot do what the options ask. [`Error::maybe_enqueued`] tells whether the job
+    /// cannot do what the options ask. [`Error::maybe_enqueued`](crate::Error::maybe_enqueued) tells whether the job
     /// may be in the queue all the same.
     // By value, as a job that is handed over is no longer the caller's.
     #[allow(clippy::needless_pass_by_value)]

@@ -2,7 +2,7 @@
 //!
 //! An engine records what it is told and decides nothing: which jobs run, whether and
 //! when a failed attempt is repeated, what is failed for good, is all decided above
-//! it. The conformance suite in [`testing`](crate::testing) (feature `testing`) states
+//! it. The conformance suite in the module `testing` (feature `testing`) states
 //! what is expected of each method and runs against every engine.
 //!
 //! **Unstable.** The trait is public so that its suite can be, and may change in any

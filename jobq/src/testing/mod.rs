@@ -1,6 +1,6 @@
 //! The conformance suite: what every engine must do (feature `testing`).
 //!
-//! [`conformance!`](crate::testing::conformance) turns each case of the suite into a
+//! [`conformance!`](macro@crate::testing::conformance) turns each case of the suite into a
 //! `#[tokio::test]` of the calling crate, so that a failure has a name. It needs a
 //! [`Store`]: the place in which a case keeps its jobs, made afresh for each case and
 //! shared with nothing else.

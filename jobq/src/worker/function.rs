@@ -6,7 +6,7 @@ use super::run::{Argument, Call, Needs, Scope};
 use crate::job::{Job, JobResult};
 
 /// An `async fn` that runs jobs: one argument is the [`Job`], up to six others are
-/// [`State<T>`](crate::State) and [`JobContext`](crate::JobContext) in any order, and
+/// [`State<T>`](struct@crate::State) and [`JobContext`](crate::JobContext) in any order, and
 /// it returns a `Result`.
 ///
 /// It is implemented for all such functions; `Arguments` tells their shapes apart.

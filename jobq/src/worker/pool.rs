@@ -67,7 +67,7 @@ impl WorkerPool {
     }
 
     /// Adds a job with the function that runs it: an `async fn` with an argument that is
-    /// a [`Job`](crate::Job), any others of [`State<T>`](crate::State) and
+    /// a [`Job`](crate::Job), any others of [`State<T>`](struct@crate::State) and
     /// [`JobContext`](crate::JobContext), in any order.
     ///
     /// ```

@@ -29,7 +29,7 @@ pub trait Run: Job {
     fn call(self, scope: &Scope) -> Call;
 }
 
-/// An argument of a job function that is no payload: [`State<T>`] or [`JobContext`].
+/// An argument of a job function that is no payload: [`State<T>`](struct@State) or [`JobContext`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no argument that a job function can have beside its payload",
     label = "neither `State<T>` nor `JobContext`",

@@ -32,7 +32,7 @@ pub struct State<T: ?Sized> {
     value: Arc<T>,
 }
 
-/// A [`State`] of this value, for calling a job function in a test.
+/// A [`State`](struct@State) of this value, for calling a job function in a test.
 // The constructor of a tuple struct by another name: the value goes behind an `Arc`,
 // so that a state need not be `Clone`.
 #[allow(non_snake_case)]
