@@ -11,6 +11,7 @@
 
 mod claim;
 mod columns;
+mod disk;
 mod failed;
 mod failure;
 mod feed;

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::claim::{self, Look};
 use super::columns;
+use super::disk::Disk;
 use super::feed::Feed;
 use super::inbox::{Call, Command, Inbox};
 use super::lease::Lease;
@@ -39,6 +40,7 @@ pub(super) fn run(
 ) {
     let mut writer = Writer {
         connection,
+        disk: Disk::new(),
         place,
         namespace,
         inbox,
@@ -61,6 +63,7 @@ pub(super) fn run(
 
 struct Writer {
     connection: Connection,
+    disk: Disk,
     place: Place,
     namespace: String,
     inbox: Inbox,
@@ -80,6 +83,15 @@ struct Writer {
 enum Work {
     Call(Box<dyn Call>),
     Settle(Settling),
+}
+
+impl Work {
+    fn is_waited_for(&self) -> bool {
+        match self {
+            Self::Call(_) => true,
+            Self::Settle(settling) => settling.answer.is_some(),
+        }
+    }
 }
 
 impl Writer {
@@ -261,8 +273,11 @@ impl Writer {
 
     /// One transaction: all of it, or nothing.
     fn transaction(&mut self, work: &mut [Work]) -> Result<Vec<Option<Look>>, Failure> {
+        let somebody_waits = self.closing.is_some() || work.iter().any(Work::is_waited_for);
         let result = self
-            .execute("BEGIN IMMEDIATE")
+            .disk
+            .set(&self.connection, somebody_waits)
+            .and_then(|()| self.execute("BEGIN IMMEDIATE"))
             .and_then(|()| self.within(work))
             .map_err(|source| Failure::new(&self.place, source))
             .and_then(|looks| match self.execute("COMMIT") {
