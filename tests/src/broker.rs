@@ -179,9 +179,10 @@ impl Node {
 
     /// A path of the broker as this process sees it.
     fn outside(&self, path: &Path) -> PathBuf {
-        match self.root.as_os_str().is_empty() {
-            true => path.to_owned(),
-            false => self.root.join(path.strip_prefix("/").unwrap_or(path)),
+        if self.root.as_os_str().is_empty() {
+            path.to_owned()
+        } else {
+            self.root.join(path.strip_prefix("/").unwrap_or(path))
         }
     }
 
@@ -343,6 +344,7 @@ fn skipped(test: &str) {
 }
 
 /// A namespace that no other test uses.
+#[must_use]
 pub fn namespace() -> String {
     format!("t{}", unique())
 }

@@ -83,11 +83,13 @@ pub fn headers<'k>(entries: impl IntoIterator<Item = (&'k str, AMQPValue)>) -> F
 }
 
 /// A text as the value of a header.
+#[must_use]
 pub fn text(text: &str) -> AMQPValue {
     AMQPValue::LongString(text.into())
 }
 
 /// The header of a message.
+#[must_use]
 pub fn header<'p>(properties: &'p BasicProperties, key: &str) -> Option<&'p AMQPValue> {
     properties.headers().as_ref()?.inner().get(key)
 }

@@ -67,7 +67,9 @@ mod tests {
     fn the_finished_prefix_is_acknowledged_at_once() {
         let mut ledger = Ledger::default();
         assert_eq!(ledger.prefix(), None);
-        [2, 1, 3, 5].into_iter().for_each(|tag| ledger.finish(tag));
+        for tag in [2, 1, 3, 5] {
+            ledger.finish(tag);
+        }
         assert_eq!(ledger.prefix(), Some(3));
         assert_eq!(ledger.prefix(), None);
         assert!(ledger.has_stragglers());

@@ -206,13 +206,13 @@ impl Feed {
                 }
                 () = self.hand.freed(), if !free => (),
                 next = next(&self.jobs, &mut live), if free => match next {
-                    Next::Message(room, message) => {
+                    Ok((room, message)) => {
                         if let Some(delivery) = self.receive(&live.session, message) {
                             room.send(Ok(delivery));
                         }
                     }
-                    Next::Unwanted => return self.stop(live, None).await,
-                    Next::Ended(reason) => {
+                    Err(None) => return self.stop(live, None).await,
+                    Err(Some(reason)) => {
                         tracing::warn!(queue = &*self.queue, reason, "the broker ended the consumer; consuming anew");
                         live.session.end();
                         return End::Lost;
@@ -226,7 +226,7 @@ impl Feed {
     fn receive(&self, session: &Arc<Session>, message: Message) -> Option<Delivery> {
         let received = decode(
             &self.core.names,
-            &self.queue,
+            self.queue.clone(),
             &message.properties,
             message.data,
         );
@@ -261,20 +261,13 @@ impl Feed {
     }
 }
 
-enum Next<'j> {
-    Message(mpsc::Permit<'j, Result<Delivery>>, Message),
-    /// Nobody takes jobs any more.
-    Unwanted,
-    Ended(String),
-}
-
-/// The next message, once there is room for it.
-async fn next<'j>(jobs: &'j mpsc::Sender<Result<Delivery>>, live: &mut Live) -> Next<'j> {
-    match jobs.reserve().await {
-        Ok(room) => match live.next().await {
-            Ok(message) => Next::Message(room, message),
-            Err(reason) => Next::Ended(reason),
-        },
-        Err(_) => Next::Unwanted,
-    }
+/// The next message, once there is room for it; or why there is none any more, where it
+/// is not that nobody takes jobs.
+async fn next<'j>(
+    jobs: &'j mpsc::Sender<Result<Delivery>>,
+    live: &mut Live,
+) -> std::result::Result<(mpsc::Permit<'j, Result<Delivery>>, Message), Option<String>> {
+    let room = jobs.reserve().await.map_err(|_| None)?;
+    let message = live.next().await.map_err(Some)?;
+    Ok((room, message))
 }

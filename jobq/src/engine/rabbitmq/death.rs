@@ -1,6 +1,6 @@
 //! The number of an attempt: a pure function of a message's headers.
 
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::{AMQPValue, FieldArray, FieldTable};
 
 /// The header with the number of attempts that were used up when the message was last
 /// published; the broker counts those since then.
@@ -41,7 +41,7 @@ fn rejections(headers: &FieldTable, work_queue: &str) -> u32 {
 pub(crate) fn queues_of_death(headers: &FieldTable) -> impl Iterator<Item = &str> {
     let deaths = headers.inner().get("x-death").and_then(AMQPValue::as_array);
     deaths
-        .map(|deaths| deaths.as_slice())
+        .map(FieldArray::as_slice)
         .unwrap_or_default()
         .iter()
         .filter_map(AMQPValue::as_field_table)
@@ -82,7 +82,7 @@ fn sane(number: i64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use lapin::types::{FieldArray, LongString, ShortString};
+    use lapin::types::{LongString, ShortString};
 
     use super::*;
 

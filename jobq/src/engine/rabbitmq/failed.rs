@@ -197,7 +197,7 @@ impl Desk<'_> {
         let delivery = found.delivery;
         decode_failed(
             &self.core.names,
-            &self.queue,
+            self.queue.clone(),
             &delivery.properties,
             delivery.data,
         )
@@ -226,7 +226,7 @@ impl Desk<'_> {
 
     fn id(&self, message: &BasicGetMessage) -> Option<JobId> {
         let properties = &message.delivery.properties;
-        let read = decode(&self.core.names, &self.queue, properties, Vec::new());
+        let read = decode(&self.core.names, self.queue.clone(), properties, Vec::new());
         read.has_id.then_some(read.envelope.id)
     }
 
@@ -301,7 +301,7 @@ impl Desk<'_> {
     fn back(&self, job: BasicGetMessage) -> Result<Message> {
         let delivery = job.delivery;
         let names = &self.core.names;
-        let read = decode(names, &self.queue, &delivery.properties, Vec::new());
+        let read = decode(names, self.queue.clone(), &delivery.properties, Vec::new());
         Ok(Message {
             exchange: short(&names.jobs())?,
             key: home(&delivery.properties, &self.queue),

@@ -17,6 +17,7 @@ mod orphan;
 mod publisher;
 mod session;
 mod settle;
+mod size;
 pub(crate) mod topology;
 mod wire;
 

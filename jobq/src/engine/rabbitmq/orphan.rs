@@ -134,15 +134,16 @@ fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message> {
     let headers = stray.properties.headers().clone().unwrap_or_default();
     let attempts = attempts_used(&headers, &names.work(key));
     let error = complaint(names, key, stray.exchange.as_str(), &headers);
-    let mut changes = match wire::is_failed(&stray.properties) {
+    let mut changes = if wire::is_failed(&stray.properties) {
         // It says why already.
-        true => Changes::default(),
-        false => Changes::failed(FailedReason::Unroutable, &error, attempts),
+        Changes::default()
+    } else {
+        Changes::failed(FailedReason::Unroutable, &error, attempts)
     };
     if key != place {
-        changes = changes.from_queue(key);
+        changes = changes.sent_to(key);
     }
-    let received = wire::decode(names, &Cow::Borrowed(ORPHAN), &stray.properties, Vec::new());
+    let received = wire::decode(names, Cow::Borrowed(ORPHAN), &stray.properties, Vec::new());
     Ok(Message {
         exchange: short(&names.failed_jobs())?,
         key: short(place)?,
@@ -216,7 +217,7 @@ mod tests {
         for (exchange, key, properties, expected) in table {
             let message = failed(&names, stray(exchange, key, properties), "mail").unwrap();
             let properties = message.properties;
-            let job = wire::decode_failed(&names, &"mail".into(), &properties, message.payload);
+            let job = wire::decode_failed(&names, "mail".into(), &properties, message.payload);
             assert!(job.error().contains(expected), "{}", job.error());
             assert_eq!(job.reason(), FailedReason::Unroutable);
             assert_eq!(job.queue(), key);

@@ -118,18 +118,16 @@ impl Publisher {
 impl Pending {
     /// The broker's answer, or an error when the time is over.
     pub(crate) async fn answer_until(mut self, deadline: Instant) -> Result<()> {
-        match tokio::time::timeout_at(deadline, &mut self.answer).await {
-            Ok(answer) => answer.unwrap_or_else(|_| Err(self.unanswered())),
-            Err(_) => {
-                let never_sent = self.ticket.change(WAITING, GIVEN_UP);
-                let error = timed_out(&doing(&self.ticket.message), self.timeout);
-                Err(if never_sent {
-                    error
-                } else {
-                    error.but_maybe_enqueued()
-                })
-            }
+        if let Ok(answer) = tokio::time::timeout_at(deadline, &mut self.answer).await {
+            return answer.unwrap_or_else(|_| Err(self.unanswered()));
         }
+        let never_sent = self.ticket.change(WAITING, GIVEN_UP);
+        let error = timed_out(&doing(&self.ticket.message), self.timeout);
+        Err(if never_sent {
+            error
+        } else {
+            error.but_maybe_enqueued()
+        })
     }
 
     /// The broker's answer, whenever it comes.

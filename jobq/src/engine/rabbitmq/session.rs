@@ -1,5 +1,6 @@
 //! The deliveries of one channel and what the broker is told of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -117,7 +118,7 @@ async fn tell(
         let single = if late {
             ledger.stragglers()
         } else {
-            Default::default()
+            BTreeSet::default()
         };
         let acks = prefix
             .map(|tag| (tag, true))

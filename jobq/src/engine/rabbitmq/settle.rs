@@ -96,9 +96,10 @@ impl Ticket {
 
     async fn reject(mut self: Box<Self>, requeue: bool) -> Result<()> {
         self.open = false;
-        match self.session.reject(self.tag, requeue).await {
-            true => Ok(()),
-            false => Err(stale(&self.queue)),
+        if self.session.reject(self.tag, requeue).await {
+            Ok(())
+        } else {
+            Err(stale(&self.queue))
         }
     }
 

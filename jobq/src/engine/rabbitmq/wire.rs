@@ -9,6 +9,7 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 
 use super::death::{ATTEMPTS_HEADER, attempts_used, text};
+use super::size::{MAX_HEADERS, shrink, size_of_table};
 use super::topology::{Names, WAIT_HEADER};
 use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -37,8 +38,6 @@ const OF_FAILED: [&str; 7] = [
 
 /// The most bytes of an error that a failed job keeps.
 const MAX_ERROR: usize = 8 * 1024;
-/// The most bytes of headers that jobq sends: a frame of 128 KiB must hold them all.
-const MAX_HEADERS: usize = 64 * 1024;
 const PERSISTENT: u8 = 2;
 
 /// A message on its way to the broker.
@@ -144,7 +143,7 @@ pub(crate) struct Received {
 /// nothing is refused.
 pub(crate) fn decode(
     names: &Names,
-    queue: &Cow<'static, str>,
+    queue: Cow<'static, str>,
     properties: &BasicProperties,
     payload: Vec<u8>,
 ) -> Received {
@@ -156,14 +155,15 @@ pub(crate) fn decode(
         .message_id()
         .as_ref()
         .and_then(|id| id.as_str().parse().ok());
-    let named = |name: &&ShortString| !name.as_str().is_empty();
-    let name = properties.kind().as_ref().filter(named);
+    let stated = |kind: &&ShortString| !kind.as_str().is_empty();
+    let attempts = attempts_used(headers, &names.work(&queue));
+    let name = properties.kind().as_ref().filter(stated);
     let enqueued_at = properties
         .timestamp()
         .map(|seconds| seconds.saturating_mul(1_000));
     let envelope = Envelope {
         id: id.unwrap_or_else(JobId::new),
-        queue: queue.clone(),
+        queue,
         name: name.map(|name| Cow::Owned(name.as_str().to_owned())),
         payload,
         enqueued_at: enqueued_at.map_or_else(clock::now, clock::from_millis),
@@ -174,7 +174,7 @@ pub(crate) fn decode(
     };
     Received {
         envelope,
-        attempts: attempts_used(headers, &names.work(queue)),
+        attempts,
         rest: number(REST).unwrap_or(0),
         wait: header(WAIT_HEADER).map(str::to_owned),
         has_id: id.is_some(),
@@ -218,7 +218,7 @@ impl Changes {
     }
 
     /// The routing key that led nowhere.
-    pub(crate) fn from_queue(mut self, key: &str) -> Self {
+    pub(crate) fn sent_to(mut self, key: &str) -> Self {
         self.text(QUEUE, key);
         self
     }
@@ -307,62 +307,6 @@ fn rewrite(
     properties
 }
 
-/// Drops the largest foreign headers until what is left may be sent.
-fn shrink(headers: &mut BTreeMap<ShortString, AMQPValue>) {
-    let size = |(key, value): (&ShortString, &AMQPValue)| entry_size(key, value);
-    let mut total: usize = headers.iter().map(size).sum();
-    while total > MAX_HEADERS {
-        // Of jobq's own only the topic and the key can be long, and not so long.
-        let own = |key: &ShortString| key.as_str().starts_with("jobq-");
-        let foreign = headers.iter().filter(|(key, _)| !own(key));
-        let Some(largest) = foreign
-            .max_by_key(|entry| size(*entry))
-            .or_else(|| headers.iter().max_by_key(|entry| size(*entry)))
-            .map(|(key, _)| key.clone())
-        else {
-            return;
-        };
-        if let Some(value) = headers.remove(&largest) {
-            let length = entry_size(&largest, &value);
-            tracing::warn!(
-                header = largest.as_str(),
-                length,
-                "a header was dropped: too long to be sent"
-            );
-            total -= length;
-        }
-    }
-}
-
-fn entry_size(key: &ShortString, value: &AMQPValue) -> usize {
-    1 + key.as_str().len() + size_of(value)
-}
-
-fn size_of_table(table: &FieldTable) -> usize {
-    4 + table
-        .inner()
-        .iter()
-        .map(|(key, value)| entry_size(key, value))
-        .sum::<usize>()
-}
-
-/// The bytes of a value on the wire, with the one for its type.
-fn size_of(value: &AMQPValue) -> usize {
-    1 + match value {
-        AMQPValue::Void => 0,
-        AMQPValue::Boolean(_) | AMQPValue::ShortShortInt(_) | AMQPValue::ShortShortUInt(_) => 1,
-        AMQPValue::ShortInt(_) | AMQPValue::ShortUInt(_) => 2,
-        AMQPValue::LongInt(_) | AMQPValue::LongUInt(_) | AMQPValue::Float(_) => 4,
-        AMQPValue::DecimalValue(_) => 5,
-        AMQPValue::LongLongInt(_) | AMQPValue::Double(_) | AMQPValue::Timestamp(_) => 8,
-        AMQPValue::ShortString(text) => 1 + text.as_str().len(),
-        AMQPValue::LongString(text) => 4 + text.len(),
-        AMQPValue::ByteArray(bytes) => 4 + bytes.len(),
-        AMQPValue::FieldArray(values) => 4 + values.as_slice().iter().map(size_of).sum::<usize>(),
-        AMQPValue::FieldTable(table) => size_of_table(table),
-    }
-}
-
 /// The start of a text, of at most so many bytes.
 fn cut(text: &str, limit: usize) -> &str {
     let mut end = limit.min(text.len());
@@ -387,7 +331,7 @@ pub(crate) fn is_failed(properties: &BasicProperties) -> bool {
 /// Reads a failed job.
 pub(crate) fn decode_failed(
     names: &Names,
-    queue: &Cow<'static, str>,
+    queue: Cow<'static, str>,
     properties: &BasicProperties,
     payload: Vec<u8>,
 ) -> FailedJob {

@@ -1,0 +1,105 @@
+//! The size of headers: a frame must hold them all.
+
+use std::collections::BTreeMap;
+
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+
+/// The most bytes of headers that jobq sends; a frame has 128 KiB, and one that is too
+/// large ends the connection.
+pub(crate) const MAX_HEADERS: usize = 64 * 1024;
+
+/// Drops the largest foreign headers until what is left may be sent.
+pub(crate) fn shrink(headers: &mut BTreeMap<ShortString, AMQPValue>) {
+    let size = |(key, value): (&ShortString, &AMQPValue)| entry_size(key, value);
+    let mut total: usize = headers.iter().map(size).sum();
+    while total > MAX_HEADERS {
+        // Of jobq's own only the topic and the key can be long, and not so long.
+        let own = |key: &ShortString| key.as_str().starts_with("jobq-");
+        let foreign = headers.iter().filter(|(key, _)| !own(key));
+        let Some(largest) = foreign
+            .max_by_key(|entry| size(*entry))
+            .or_else(|| headers.iter().max_by_key(|entry| size(*entry)))
+            .map(|(key, _)| key.clone())
+        else {
+            return;
+        };
+        if let Some(value) = headers.remove(&largest) {
+            let length = entry_size(&largest, &value);
+            tracing::warn!(
+                header = largest.as_str(),
+                length,
+                "a header was dropped: too long to be sent"
+            );
+            total -= length;
+        }
+    }
+}
+
+fn entry_size(key: &ShortString, value: &AMQPValue) -> usize {
+    1 + key.as_str().len() + size_of(value)
+}
+
+pub(crate) fn size_of_table(table: &FieldTable) -> usize {
+    4 + table
+        .inner()
+        .iter()
+        .map(|(key, value)| entry_size(key, value))
+        .sum::<usize>()
+}
+
+/// The bytes of a value on the wire, with the one for its type.
+fn size_of(value: &AMQPValue) -> usize {
+    1 + match value {
+        AMQPValue::Void => 0,
+        AMQPValue::Boolean(_) | AMQPValue::ShortShortInt(_) | AMQPValue::ShortShortUInt(_) => 1,
+        AMQPValue::ShortInt(_) | AMQPValue::ShortUInt(_) => 2,
+        AMQPValue::LongInt(_) | AMQPValue::LongUInt(_) | AMQPValue::Float(_) => 4,
+        AMQPValue::DecimalValue(_) => 5,
+        AMQPValue::LongLongInt(_) | AMQPValue::Double(_) | AMQPValue::Timestamp(_) => 8,
+        AMQPValue::ShortString(text) => 1 + text.as_str().len(),
+        AMQPValue::LongString(text) => 4 + text.len(),
+        AMQPValue::ByteArray(bytes) => 4 + bytes.len(),
+        AMQPValue::FieldArray(values) => 4 + values.as_slice().iter().map(size_of).sum::<usize>(),
+        AMQPValue::FieldTable(table) => size_of_table(table),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lapin::types::{DecimalValue, FieldArray, generation};
+
+    use super::*;
+
+    #[test]
+    fn the_size_of_headers_is_what_lapin_writes() {
+        let mut table = FieldTable::default();
+        let values = [
+            AMQPValue::Boolean(true),
+            AMQPValue::ShortShortInt(1),
+            AMQPValue::ShortShortUInt(1),
+            AMQPValue::ShortInt(1),
+            AMQPValue::ShortUInt(1),
+            AMQPValue::LongInt(1),
+            AMQPValue::LongUInt(1),
+            AMQPValue::LongLongInt(1),
+            AMQPValue::Float(1.0),
+            AMQPValue::Double(1.0),
+            AMQPValue::DecimalValue(DecimalValue { scale: 1, value: 1 }),
+            AMQPValue::LongString("text".into()),
+            AMQPValue::Timestamp(1),
+            AMQPValue::ByteArray(vec![1, 2, 3].into()),
+            AMQPValue::Void,
+            AMQPValue::FieldArray(FieldArray::from(vec![
+                AMQPValue::LongString("a".into()),
+                AMQPValue::Void,
+            ])),
+        ];
+        for (index, value) in values.into_iter().enumerate() {
+            table.insert(format!("key{index}").into(), value);
+        }
+        let inner = AMQPValue::FieldTable(table.clone());
+        table.insert("inner".into(), inner);
+        let written = generation::gen_field_table(&table)(Vec::new().into()).unwrap();
+        assert_eq!(size_of_table(&table), written.write.len());
+    }
+}
