@@ -82,9 +82,9 @@ fn arguments(row: &Value) -> String {
     };
     pairs.sort();
     let shown = pairs.iter().filter(|(key, _)| key != "x-match");
-    shown
-        .map(|(key, value)| format!(" {key}={value}"))
-        .collect()
+    shown.fold(String::new(), |text, (key, value)| {
+        format!("{text} {key}={value}")
+    })
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -98,7 +98,7 @@ async fn the_broker_has_what_was_printed() {
     let engine = open(&namespace).await;
     engine.declare(&queues).await.expect("declares");
 
-    let text = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    let column = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
     let mut found = Vec::new();
     for row in rows(
         node,
@@ -107,11 +107,11 @@ async fn the_broker_has_what_was_printed() {
     .await
     {
         assert!(row["durable"] == true || row["durable"] == "true", "{row}");
-        let (name, kind) = (text(&row, "name"), text(&row, "type"));
+        let (name, kind) = (column(&row, "name"), column(&row, "type"));
         found.push(format!("exchange {name} {kind}{}", arguments(&row)));
     }
     for row in rows(node, &["list_queues", "name", "arguments"]).await {
-        found.push(format!("queue {}{}", text(&row, "name"), arguments(&row)));
+        found.push(format!("queue {}{}", column(&row, "name"), arguments(&row)));
     }
     let columns = [
         "source_name",
@@ -120,11 +120,15 @@ async fn the_broker_has_what_was_printed() {
         "arguments",
     ];
     for row in rows(node, &[&["list_bindings"][..], &columns].concat()).await {
-        let (source, queue) = (text(&row, "source_name"), text(&row, "destination_name"));
-        let key = text(&row, "routing_key");
-        let key = match key.is_empty() {
-            true => String::new(),
-            false => format!(" key={key}"),
+        let (source, queue) = (
+            column(&row, "source_name"),
+            column(&row, "destination_name"),
+        );
+        let key = column(&row, "routing_key");
+        let key = if key.is_empty() {
+            key
+        } else {
+            format!(" key={key}")
         };
         found.push(format!(
             "binding {source} -> {queue}{key}{}",

@@ -22,6 +22,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// Deliveries that may wait between the channel and [`Consumer::next`].
 const BUFFER: usize = 1_024;
+/// How many deliveries are brought before orders are looked at again.
+const READY: usize = 64;
 
 /// Starts to consume a queue. The consumer takes jobs when this returns.
 pub(crate) async fn consume(
@@ -210,6 +212,7 @@ impl Feed {
                         if let Some(delivery) = self.receive(&live.session, message) {
                             room.send(Ok(delivery));
                         }
+                        self.bring_ready(&mut live);
                     }
                     Err(None) => return self.stop(live, None).await,
                     Err(Some(reason)) => {
@@ -218,6 +221,24 @@ impl Feed {
                         return End::Lost;
                     }
                 },
+            }
+        }
+    }
+
+    /// Brings what is there already, without looking at anything else meanwhile.
+    fn bring_ready(&self, live: &mut Live) {
+        for _ in 0..READY {
+            if self.hand.count() >= usize::from(self.prefetch) {
+                return;
+            }
+            let Ok(room) = self.jobs.try_reserve() else {
+                return;
+            };
+            let Some(message) = live.ready() else {
+                return;
+            };
+            if let Some(delivery) = self.receive(&live.session, message) {
+                room.send(Ok(delivery));
             }
         }
     }

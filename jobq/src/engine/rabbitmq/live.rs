@@ -34,6 +34,8 @@ pub(crate) struct Live {
     /// The consumers that were not cancelled, with their prefetch.
     consumers: BTreeMap<u32, (ShortString, u16)>,
     next: u32,
+    /// An end that was met and not told yet.
+    over: Option<String>,
 }
 
 impl Live {
@@ -45,6 +47,7 @@ impl Live {
             streams,
             consumers,
             next: 0,
+            over: None,
         }
     }
 
@@ -85,12 +88,26 @@ impl Live {
 
     /// The next message, or why there is none any more.
     pub(crate) async fn next(&mut self) -> Item {
+        if let Some(reason) = self.over.take() {
+            return Err(reason);
+        }
         loop {
             match self.streams.next().await {
                 Some((_, Ok(message))) => return Ok(message),
                 Some((id, Err(reason))) if self.consumers.contains_key(&id) => return Err(reason),
                 Some((_, Err(_))) => (),
                 None => return Err("there is no consumer".to_owned()),
+            }
+        }
+    }
+
+    /// The next message, if it is there. An end is left for [`next`](Self::next).
+    pub(crate) fn ready(&mut self) -> Option<Message> {
+        match self.next().now_or_never()? {
+            Ok(message) => Some(message),
+            Err(reason) => {
+                self.over = Some(reason);
+                None
             }
         }
     }
