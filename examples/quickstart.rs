@@ -26,9 +26,7 @@ async fn send_welcome(user: String, shop: State<Shop>) -> Result<(), jobq::BoxEr
 async fn charge_card(order: u64, ctx: JobContext, shop: State<Shop>) -> Result<(), jobq::BoxError> {
     let attempt = format!("attempt {} of {}", ctx.attempt(), ctx.max_attempts());
     if ctx.attempt() < 3 {
-        shop.say(&format!(
-            "charge_card:  order {order}, {attempt}: the bank is busy"
-        ));
+        shop.say(&format!("charge_card:  order {order}, {attempt}: the bank is busy"));
         return Err("the bank is busy".into());
     }
     shop.say(&format!("charge_card:  order {order}, {attempt}: charged"));
@@ -41,14 +39,10 @@ async fn charge_card(order: u64, ctx: JobContext, shop: State<Shop>) -> Result<(
 fn ship_parcel(parcel: u64, ctx: JobContext, shop: State<Shop>) -> Result<(), jobq::BoxError> {
     let attempt = format!("attempt {} of {}", ctx.attempt(), ctx.max_attempts());
     if shop.depot_closed.load(Ordering::Relaxed) {
-        shop.say(&format!(
-            "ship_parcel:  parcel {parcel}, {attempt}: the depot is closed"
-        ));
+        shop.say(&format!("ship_parcel:  parcel {parcel}, {attempt}: the depot is closed"));
         return Err("the depot is closed".into());
     }
-    shop.say(&format!(
-        "ship_parcel:  parcel {parcel}, {attempt}: on its way"
-    ));
+    shop.say(&format!("ship_parcel:  parcel {parcel}, {attempt}: on its way"));
     shop.done.send(())?;
     Ok(())
 }
@@ -72,11 +66,7 @@ async fn main() -> Result<(), jobq::BoxError> {
     let client = Client::from_env().await?;
     let (done, mut completed) = mpsc::unbounded_channel();
     let depot_closed = Arc::new(AtomicBool::new(true));
-    let shop = Shop {
-        started: Instant::now(),
-        depot_closed,
-        done,
-    };
+    let shop = Shop { started: Instant::now(), depot_closed, done };
     let running = WorkerPool::new(&client)
         .state(shop.clone())
         .register::<SendWelcome>()

@@ -1,5 +1,6 @@
 //! A program as the design of jobq promises that it can be written, on both engines.
-#![allow(missing_docs)]
+// What fails to unwrap fails its test.
+#![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
 
@@ -60,18 +61,13 @@ async fn send_digest(
     if ctx.attempt() < ctx.max_attempts() {
         return Err(jobq::retry_in(Duration::from_millis(100), "not yet"))?;
     }
-    mailer
-        .send(&email, &format!("digest, weekly: {weekly}"))
-        .await?;
+    mailer.send(&email, &format!("digest, weekly: {weekly}")).await?;
     Ok(1)
 }
 
 #[job(queue = "mail")]
 fn cleanup(mailer: State<Mailer>) -> std::io::Result<()> {
-    mailer
-        .sent
-        .send("clean".into())
-        .map_err(std::io::Error::other)
+    mailer.sent.send("clean".into()).map_err(std::io::Error::other)
 }
 
 /// Declared alone, as a web service would.
@@ -115,26 +111,12 @@ async fn a_service(store: Store) {
     let running = pool.spawn().await.unwrap();
 
     let ann = || "ann@example.com".to_owned();
-    let id: JobId = client
-        .enqueue(SendWelcome {
-            user_id: 7,
-            email: ann(),
-        })
-        .await
-        .unwrap();
+    let id: JobId = client.enqueue(SendWelcome { user_id: 7, email: ann() }).await.unwrap();
     let mut next = async || soon("the next letter", letters.recv()).await.unwrap();
     assert_eq!(next().await, "ann@example.com: welcome 7");
 
-    let digest = Digest {
-        email: ann(),
-        weekly: true,
-    };
-    client
-        .enqueue(digest)
-        .id(id)
-        .expires_in(Duration::from_secs(60))
-        .await
-        .unwrap();
+    let digest = Digest { email: ann(), weekly: true };
+    client.enqueue(digest).id(id).expires_in(Duration::from_secs(60)).await.unwrap();
     assert_eq!(next().await, "ann@example.com: digest, weekly: true");
 
     let images = [1, 2].map(|image| ResizeImage { image });
@@ -146,50 +128,26 @@ async fn a_service(store: Store) {
 
     let id = client.enqueue(ResizeImage { image: 0 }).await.unwrap();
     let failed = client.failed("images");
-    let job = until("a failed job", || async {
-        failed.list(50).await.ok()?.pop()
-    })
-    .await;
-    assert_eq!(
-        (job.id(), job.name(), job.attempts()),
-        (id, "resize_image", 1)
-    );
+    let job = until("a failed job", || async { failed.list(50).await.ok()?.pop() }).await;
+    assert_eq!((job.id(), job.name(), job.attempts()), (id, "resize_image", 1));
     assert_eq!(job.payload(), serde_json::json!({ "image": 0 }));
-    assert_eq!(
-        (job.error(), job.reason()),
-        ("there is no image 0", FailedReason::Aborted)
-    );
+    assert_eq!((job.error(), job.reason()), ("there is no image 0", FailedReason::Aborted));
     assert!(job.failed_at() >= job.enqueued_at());
     assert_eq!(failed.show(id).await.unwrap().id(), id);
     failed.discard(id).await.unwrap();
     assert_eq!(failed.purge().await.unwrap(), 0);
 
-    client
-        .enqueue(SendWelcome {
-            user_id: 8,
-            email: "nobody".into(),
-        })
-        .await
-        .unwrap();
+    client.enqueue(SendWelcome { user_id: 8, email: "nobody".into() }).await.unwrap();
     let failed = client.failed("send_welcome");
-    let job = until("a failed job", || async {
-        failed.list(50).await.ok()?.pop()
-    })
-    .await;
-    assert_eq!(
-        (job.error(), job.attempts()),
-        ("the address nobody does not exist", 4)
-    );
+    let job = until("a failed job", || async { failed.list(50).await.ok()?.pop() }).await;
+    assert_eq!((job.error(), job.attempts()), ("the address nobody does not exist", 4));
     assert_eq!(failed.retry_all().await.unwrap(), 1);
-    until("it to fail again", || async {
-        failed.list(50).await.ok()?.pop()
-    })
-    .await;
+    until("it to fail again", || async { failed.list(50).await.ok()?.pop() }).await;
 
     running.shutdown().await.unwrap();
-    let pool = WorkerPool::new(&client).handle(resize_image).state(Mailer {
-        sent: mpsc::unbounded_channel().0,
-    });
+    let pool = WorkerPool::new(&client)
+        .handle(resize_image)
+        .state(Mailer { sent: mpsc::unbounded_channel().0 });
     pool.run_until(std::future::ready(())).await.unwrap();
 }
 
@@ -202,10 +160,6 @@ async fn a_job_function_is_called_in_a_unit_test() {
     let sent = send_digest("bob".into(), false, JobContext::for_test(), mailer.clone()).await;
     assert_eq!(sent.unwrap(), 1);
     cleanup(mailer).unwrap();
-    let error = JobContext::for_test()
-        .client()
-        .enqueue(Cleanup {})
-        .await
-        .unwrap_err();
+    let error = JobContext::for_test().client().enqueue(Cleanup {}).await.unwrap_err();
     assert!(error.to_string().contains("with_client"), "{error}");
 }

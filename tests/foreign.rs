@@ -37,29 +37,17 @@ fn messages() -> Vec<BasicProperties> {
         plain().with_content_encoding("gzip".into()),
         with(vec![("jobq-wait", AMQPValue::LongInt(200))]),
         with(vec![("jobq-wait", text("soon"))]),
-        with(vec![(
-            "jobq-wait",
-            AMQPValue::FieldTable(FieldTable::default()),
-        )]),
+        with(vec![("jobq-wait", AMQPValue::FieldTable(FieldTable::default()))]),
         with(vec![("jobq-attempts", text("many"))]),
         with(vec![("jobq-attempts", AMQPValue::LongLongInt(i64::MIN))]),
         with(vec![("jobq-expires-at", AMQPValue::Timestamp(1))]),
         with(vec![("jobq-rest", AMQPValue::Boolean(true))]),
-        with(vec![(
-            "jobq-topic",
-            AMQPValue::LongString(LongString::from(vec![0xff, 0xfe])),
-        )]),
+        with(vec![("jobq-topic", AMQPValue::LongString(LongString::from(vec![0xff, 0xfe])))]),
         with(vec![("x-death", AMQPValue::FieldArray(deaths))]),
         with(vec![("x-death", text("often"))]),
-        with(vec![(
-            "CC",
-            AMQPValue::FieldArray(FieldArray::from(vec![text("other")])),
-        )]),
+        with(vec![("CC", AMQPValue::FieldArray(FieldArray::from(vec![text("other")])))]),
         with(vec![("large", text(&"x".repeat(90_000)))]),
-        with(vec![
-            ("ratio", AMQPValue::Double(0.5)),
-            ("none", AMQPValue::Void),
-        ]),
+        with(vec![("ratio", AMQPValue::Double(0.5)), ("none", AMQPValue::Void)]),
     ]
 }
 
@@ -67,47 +55,27 @@ fn messages() -> Vec<BasicProperties> {
 async fn every_message_is_a_job_that_can_be_retried_and_failed() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
     let engine = jobq::testing::open(&url, &namespace).await.expect("opens");
-    let spec = |name: &str| QueueSpec {
-        name: name.to_owned(),
-        waits: [WAIT].into(),
-    };
+    let spec = |name: &str| QueueSpec { name: name.to_owned(), waits: [WAIT].into() };
     let specs = [spec("mail"), spec("other")];
     engine.declare(&specs).await.expect("declares");
     let mut consumer = engine.consume("mail", 4).await.expect("consumes");
     let mut other = engine.consume("other", 4).await.expect("consumes");
     let raw = Raw::connect(&url).await;
     for (index, properties) in messages().into_iter().enumerate() {
-        let copied = properties
-            .headers()
-            .as_ref()
-            .is_some_and(|table| table.contains_key("CC"));
+        let copied = properties.headers().as_ref().is_some_and(|table| table.contains_key("CC"));
         let body = index.to_string().into_bytes();
         raw.publish(&namespace, "mail", properties, &body).await;
         let first = take(&mut consumer).await;
         assert_eq!((first.attempt, &first.envelope.payload), (1, &body));
         let id = first.envelope.id;
-        first
-            .settle(Settlement::Retry(WAIT))
-            .await
-            .expect("settles");
+        first.settle(Settlement::Retry(WAIT)).await.expect("settles");
         let second = take(&mut consumer).await;
-        assert_eq!(
-            (second.attempt, second.envelope.id),
-            (2, id),
-            "message {index}"
-        );
+        assert_eq!((second.attempt, second.envelope.id), (2, id), "message {index}");
         assert_eq!(second.envelope.payload, body);
         // The second retry of a message is always the broker's.
-        second
-            .settle(Settlement::Retry(WAIT))
-            .await
-            .expect("settles");
+        second.settle(Settlement::Retry(WAIT)).await.expect("settles");
         let third = take(&mut consumer).await;
-        assert_eq!(
-            (third.attempt, third.envelope.id),
-            (3, id),
-            "message {index}"
-        );
+        assert_eq!((third.attempt, third.envelope.id), (3, id), "message {index}");
         let fail = Settlement::Fail {
             reason: jobq::FailedReason::Exhausted,
             error: "enough".to_owned(),

@@ -17,8 +17,6 @@
     clippy::nursery
 )]
 #![forbid(unsafe_code)]
-// Of the functions themselves: they have nothing to wait for.
-#![allow(clippy::unused_async)]
 
 use std::rc::Rc;
 
@@ -55,11 +53,7 @@ pub async fn send_welcome(
     ctx: JobContext,
 ) -> Result<(), BoxError> {
     drop((user_id, user_name, user_mail, lucky_numbers, mailer));
-    Err(jobq::retry_in(
-        std::time::Duration::from_secs(u64::from(ctx.attempt())),
-        email,
-    )
-    .into())
+    Err(jobq::retry_in(std::time::Duration::from_secs(u64::from(ctx.attempt())), email).into())
 }
 
 /// No arguments.
@@ -87,20 +81,13 @@ pub(crate) async fn four_flags(
     ctx: JobContext,
 ) -> std::io::Result<()> {
     drop(ctx);
-    (is_a && is_b && isC)
-        .then_some(())
-        .ok_or_else(|| std::io::Error::other("no"))
+    (is_a && is_b && isC).then_some(()).ok_or_else(|| std::io::Error::other("no"))
 }
 
 #[job]
 #[allow(clippy::fn_params_excessive_bools)]
 async fn five_flags(five_a: bool, five_b: bool, c: bool, d: bool) -> Result<(), BoxError> {
-    Err([five_a, five_b, c, d]
-        .iter()
-        .filter(|flag| **flag)
-        .count()
-        .to_string()
-        .into())
+    Err([five_a, five_b, c, d].iter().filter(|flag| **flag).count().to_string().into())
 }
 
 #[job]

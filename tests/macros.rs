@@ -1,8 +1,5 @@
 //! What the macros make of correct code.
 
-// Most jobs here have nothing to do and so nothing to wait for.
-#![allow(clippy::unused_async)]
-
 // As if Cargo.toml called it so; the same package cannot be there under two names.
 extern crate jobq as renamed_jobq;
 
@@ -58,10 +55,7 @@ fn a_function_names_its_job_and_its_payload() {
         Err(format!("{user_id} {email}").into())
     }
 
-    let payload = SendWelcome {
-        user_id: 7,
-        email: "ann@example.com".into(),
-    };
+    let payload = SendWelcome { user_id: 7, email: "ann@example.com".into() };
     assert_eq!(SendWelcome::NAME, "send_welcome");
     assert_eq!(queue_of::<SendWelcome>(), "send_welcome");
     assert_eq!(SendWelcome::OPTIONS, JobOptions::new());
@@ -85,10 +79,7 @@ async fn a_function_stays_callable() {
         Ok(a)
     }
 
-    assert_eq!(
-        add(1, 2, State(3), JobContext::for_test()).await.unwrap(),
-        7
-    );
+    assert_eq!(add(1, 2, State(3), JobContext::for_test()).await.unwrap(), 7);
     assert_eq!(add_slowly(1, 2, State(0)).unwrap(), 3);
     let (Add { a, b }, AddSlowly { .. }) = (Add { a: 1, b: 2 }, AddSlowly { a: 1, b: 2 });
     assert_eq!((a, b), (1, 2));
@@ -134,11 +125,8 @@ fn a_delay_may_be_a_list() {
         Ok(())
     }
 
-    const WAITS: &[Duration] = &[
-        Duration::from_secs(10),
-        Duration::from_secs(60),
-        Duration::from_millis(250),
-    ];
+    const WAITS: &[Duration] =
+        &[Duration::from_secs(10), Duration::from_secs(60), Duration::from_millis(250)];
     assert_eq!(Listed::OPTIONS, JobOptions::new().delay(Delay::list(WAITS)));
     assert_eq!(Listed::OPTIONS.max_attempts(), 4);
     assert_eq!(WithRetries::OPTIONS.max_attempts(), 10);
@@ -157,18 +145,9 @@ fn a_delay_may_grow() {
     }
 
     let first = Duration::from_secs(10);
-    assert_eq!(
-        Plain::OPTIONS,
-        JobOptions::new().delay(Delay::exponential(first))
-    );
-    let growth = Exponential::new(first)
-        .max(Duration::from_secs(3_600))
-        .factor(3.0)
-        .jitter(0.1);
-    assert_eq!(
-        Full::OPTIONS,
-        JobOptions::new().delay(Delay::Exponential(growth))
-    );
+    assert_eq!(Plain::OPTIONS, JobOptions::new().delay(Delay::exponential(first)));
+    let growth = Exponential::new(first).max(Duration::from_secs(3_600)).factor(3.0).jitter(0.1);
+    assert_eq!(Full::OPTIONS, JobOptions::new().delay(Delay::Exponential(growth)));
 }
 
 #[test]
@@ -192,20 +171,10 @@ fn debug_and_clone_are_there_where_the_fields_have_them() {
         Ok(())
     }
 
-    let both = Both {
-        r#type: 1,
-        letter: Letter(2),
-    };
-    assert_eq!(
-        Probe(&both).shown().unwrap(),
-        "Both { type: 1, letter: Letter(2) }"
-    );
+    let both = Both { r#type: 1, letter: Letter(2) };
+    assert_eq!(Probe(&both).shown().unwrap(), "Both { type: 1, letter: Letter(2) }");
     assert_eq!(Probe(&both).cloned().unwrap().letter.0, 2);
-    let neither = Neither {
-        plain: 1,
-        opaque: Opaque,
-        deep: Vec::new(),
-    };
+    let neither = Neither { plain: 1, opaque: Opaque, deep: Vec::new() };
     assert!(Probe(&neither).shown().is_none());
     assert!(Probe(&neither).cloned().is_none());
 }
@@ -241,10 +210,7 @@ fn serde_attributes_move_to_the_field() {
 
     let old: Convert = serde_json::from_value(json!({ "from": "a" })).unwrap();
     assert_eq!((old.passes, &old.target), (2, &None));
-    assert_eq!(
-        serde_json::to_value(&old).unwrap(),
-        json!({ "from": "a", "passes": 2 })
-    );
+    assert_eq!(serde_json::to_value(&old).unwrap(), json!({ "from": "a", "passes": 2 }));
 }
 
 mod visibility {
@@ -265,11 +231,7 @@ mod visibility {
 fn the_payload_is_as_visible_as_the_function() {
     let visibility::inner::Count { up_to } = visibility::within();
     assert_eq!(up_to, 1);
-    assert_eq!(
-        visibility::inner::Count::NAME,
-        "count",
-        "no module is in the name"
-    );
+    assert_eq!(visibility::inner::Count::NAME, "count", "no module is in the name");
 }
 
 #[test]
@@ -281,11 +243,7 @@ fn raw_identifiers_lose_their_mark() {
     }
 
     assert_eq!(Match::NAME, "match");
-    let json = serde_json::to_value(Match {
-        r#in: 1,
-        r#type: "a".into(),
-    })
-    .unwrap();
+    let json = serde_json::to_value(Match { r#in: 1, r#type: "a".into() }).unwrap();
     assert_eq!(json, json!({ "in": 1, "type": "a" }));
 }
 
@@ -378,14 +336,8 @@ mod shadowed {
 
 #[test]
 fn shadowed_names_change_nothing() {
-    let shade = shadowed::Shade {
-        number: 1,
-        text: "a".into(),
-    };
-    assert_eq!(
-        format!("{:?}", Clone::clone(&shade)),
-        "Shade { number: 1, text: \"a\" }"
-    );
+    let shade = shadowed::Shade { number: 1, text: "a".into() };
+    assert_eq!(format!("{:?}", Clone::clone(&shade)), "Shade { number: 1, text: \"a\" }");
     is_run::<shadowed::ShadeSlowly>();
     is_job::<shadowed::Shadow>();
 }
@@ -450,14 +402,8 @@ fn arguments_have_the_role_that_they_are_given() {
         Ok(())
     }
 
-    let add = Add {
-        state: address::State(1),
-        other: State2(2),
-    };
-    assert_eq!(
-        serde_json::to_value(&add).unwrap(),
-        json!({ "state": 1, "other": 2 })
-    );
+    let add = Add { state: address::State(1), other: State2(2) };
+    assert_eq!(serde_json::to_value(&add).unwrap(), json!({ "state": 1, "other": 2 }));
 }
 
 #[test]
@@ -480,10 +426,7 @@ fn a_struct_declares_a_job() {
     assert_eq!(ResizeImage::NAME, "resize_image");
     assert_eq!(Everybody::NAME, "mail.all");
     assert_eq!(queue_of::<Everybody>(), "mail");
-    assert_eq!(
-        Everybody::OPTIONS,
-        JobOptions::new().queue("mail").retries(1)
-    );
+    assert_eq!(Everybody::OPTIONS, JobOptions::new().queue("mail").retries(1));
     let register = |pool: WorkerPool| pool.handle(resize);
     let _ = register;
 }

@@ -1,28 +1,20 @@
 //! The quickstart shows what the README says that it shows, on both engines.
-#![allow(missing_docs)]
+// What fails to unwrap fails its test.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::process::Command;
 
 use jobq_tests::broker;
+use jobq_tests::files::Directory;
 
 /// Runs the quickstart in a folder of its own and gives its lines without their times.
 fn quickstart(url: Option<&str>) -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = Directory::new();
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let mut command = Command::new(env!("CARGO"));
-    command.args([
-        "run",
-        "--quiet",
-        "--locked",
-        "--example",
-        "quickstart",
-        "--manifest-path",
-    ]);
-    command
-        .arg(manifest)
-        .current_dir(folder.path())
-        .env_remove("JOBQ_URL");
+    command.args(["run", "--quiet", "--locked", "--example", "quickstart", "--manifest-path"]);
+    command.arg(manifest).current_dir(folder.path()).env_remove("JOBQ_URL");
     if let Some(url) = url {
         command.env("JOBQ_URL", url);
     }
@@ -31,9 +23,7 @@ fn quickstart(url: Option<&str>) -> Vec<String> {
     assert!(output.status.success(), "{errors}");
     assert_eq!(folder.path().join("jobq.db").exists(), url.is_none());
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines()
-        .map(|line| line.split_once("] ").unwrap().1.to_owned())
-        .collect()
+    text.lines().map(|line| line.split_once("] ").unwrap().1.to_owned()).collect()
 }
 
 fn check(lines: &[String]) {
@@ -55,11 +45,8 @@ fn check(lines: &[String]) {
     ];
     assert!(order.map(place).is_sorted(), "{}", lines.join("\n"));
     let parcel = ["attempt 1 of 2", "attempt 2 of 2"];
-    let parcel = parcel.map(|it| {
-        place(&format!(
-            "ship_parcel:  parcel 5, {it}: the depot is closed"
-        ))
-    });
+    let parcel =
+        parcel.map(|it| place(&format!("ship_parcel:  parcel 5, {it}: the depot is closed")));
     assert!(parcel.is_sorted());
     assert_eq!(lines.len(), 13);
 }

@@ -12,10 +12,7 @@ use jobq_tests::raw::Raw;
 const WAIT: Duration = Duration::from_millis(200);
 
 fn spec(queue: &str) -> QueueSpec {
-    QueueSpec {
-        name: queue.to_owned(),
-        waits: [WAIT].into(),
-    }
+    QueueSpec { name: queue.to_owned(), waits: [WAIT].into() }
 }
 
 fn jobs(count: usize) -> Vec<Envelope> {
@@ -63,18 +60,13 @@ async fn a_consumer_outlives_the_crash_of_its_broker() {
     let Some(node) = Broker::to_kill(test).await else {
         return;
     };
-    let engine = jobq::testing::open(&node.url(), "jobq")
-        .await
-        .expect("opens");
+    let engine = jobq::testing::open(&node.url(), "jobq").await.expect("opens");
     engine.declare(&[spec("mail")]).await.expect("declares");
     let mut consumer = engine.consume("mail", 3).await.expect("consumes");
     for crash in 0..2 {
         let pushed = push(&*engine, jobs(20)).await;
         let (held, failed) = (take(&mut consumer).await, take(&mut consumer).await);
-        failed
-            .settle(Settlement::Retry(WAIT))
-            .await
-            .expect("settles");
+        failed.settle(Settlement::Retry(WAIT)).await.expect("settles");
         node.kill();
         let engine: Arc<dyn Engine> = Arc::clone(&engine);
         // Asked for while there is no broker, answered by the next one.
@@ -83,17 +75,11 @@ async fn a_consumer_outlives_the_crash_of_its_broker() {
         let late = soon("the late push", late).await.expect("no panic");
         // Each that was accepted is delivered.
         complete_all(&mut consumer, [pushed, late].concat()).await;
-        let error = held
-            .settle(Settlement::Complete)
-            .await
-            .expect_err("too late");
+        let error = held.settle(Settlement::Complete).await.expect_err("too late");
         assert!(error.is_stale(), "crash {crash}: {error:?}");
     }
     eventually("the queue is empty", 0, || async {
-        engine
-            .counts("mail")
-            .await
-            .map_or(1, |counts| counts.ready + counts.waiting)
+        engine.counts("mail").await.map_or(1, |counts| counts.ready + counts.waiting)
     })
     .await;
     engine.close().await;
@@ -105,14 +91,11 @@ async fn connections_that_are_closed_come_back() {
     let Some(node) = Broker::to_kill(test).await else {
         return;
     };
-    let engine = jobq::testing::open(&node.url(), "jobq")
-        .await
-        .expect("opens");
+    let engine = jobq::testing::open(&node.url(), "jobq").await.expect("opens");
     engine.declare(&[spec("mail")]).await.expect("declares");
     let mut consumer = engine.consume("mail", 3).await.expect("consumes");
     for _ in 0..3 {
-        node.ctl(&["close_all_connections", "an operator's reasons"])
-            .await;
+        node.ctl(&["close_all_connections", "an operator's reasons"]).await;
         let pushed = push_surely(&*engine).await;
         complete_all(&mut consumer, pushed).await;
     }
@@ -153,10 +136,7 @@ async fn a_queue_that_was_deleted_is_declared_again() {
         }
     };
     let delivery = soon("the consumer to go on", found).await;
-    delivery
-        .settle(Settlement::Complete)
-        .await
-        .expect("settles");
+    delivery.settle(Settlement::Complete).await.expect("settles");
     engine.close().await;
 }
 
@@ -168,9 +148,7 @@ async fn a_broker_that_cannot_be_reached_is_an_error_at_once() {
     let url = broker::shared().await;
     let refused = url.replace("amqp://", "amqp://ann:geheim@");
     if refused != url && !url.contains('@') {
-        let error = jobq::testing::open(&refused, "jobq")
-            .await
-            .expect_err("no such user");
+        let error = jobq::testing::open(&refused, "jobq").await.expect_err("no such user");
         assert_eq!(error.kind(), jobq::ErrorKind::Refused, "{error:?}");
         assert!(error.to_string().contains("`ann`"), "{error}");
         assert!(!format!("{error:?}").contains("geheim"), "{error:?}");

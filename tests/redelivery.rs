@@ -1,5 +1,6 @@
 //! A job that comes again while it still runs is not run beside itself.
-#![allow(missing_docs)]
+// What fails to unwrap fails its test.
+#![allow(clippy::unwrap_used)]
 
 use jobq_tests::broker::Broker;
 use jobq_tests::stage::{Stage, Step, Store, until};
@@ -17,11 +18,7 @@ async fn the_outcome_of_a_run_settles_the_redelivery_of_its_job() {
     broker.ctl(&["close_all_connections", "a test"]).await;
     // The broker gives the first job again, ahead of one that is enqueued after the cut.
     let second = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(
-        stage.run().await.id,
-        second,
-        "the first is not run beside itself"
-    );
+    assert_eq!(stage.run().await.id, second, "the first is not run beside itself");
     assert_eq!(stage.end().await, second);
 
     stage.go();

@@ -38,17 +38,11 @@ impl Process {
             .expect("starts");
         let input = child.stdin.take().expect("piped");
         let output = BufReader::new(child.stdout.take().expect("piped")).lines();
-        Self {
-            child,
-            input,
-            output,
-        }
+        Self { child, input, output }
     }
 
     async fn line(&mut self) -> Option<String> {
-        soon("another process", self.output.next_line())
-            .await
-            .expect("readable")
+        soon("another process", self.output.next_line()).await.expect("readable")
     }
 
     async fn ask(&mut self, question: &str) -> String {
@@ -57,10 +51,7 @@ impl Process {
     }
 
     async fn tell(&mut self, what: &str) {
-        self.input
-            .write_all(format!("{what}\n").as_bytes())
-            .await
-            .expect("written");
+        self.input.write_all(format!("{what}\n").as_bytes()).await.expect("written");
     }
 
     /// Kills it as `kill -9` does, and gives what it had said before.
@@ -76,27 +67,17 @@ impl Process {
     /// Stops it (`STOP`) as a debugger would, or lets it go on (`CONT`).
     async fn signal(&self, signal: &str) {
         let id = self.child.id().expect("alive").to_string();
-        let status = Command::new("kill")
-            .args([&format!("-{signal}"), &id])
-            .status()
-            .await;
+        let status = Command::new("kill").args([&format!("-{signal}"), &id]).status().await;
         assert!(status.expect("kill runs").success());
     }
 }
 
 fn id_of(line: &str) -> JobId {
-    line.split(' ')
-        .nth(1)
-        .expect("an id")
-        .parse()
-        .expect("an id")
+    line.split(' ').nth(1).expect("an id").parse().expect("an id")
 }
 
 async fn take(consumer: &mut Consumer) -> Delivery {
-    soon("a job", consumer.next())
-        .await
-        .expect("goes on")
-        .expect("a job")
+    soon("a job", consumer.next()).await.expect("goes on").expect("a job")
 }
 
 /// Takes and completes all jobs of the queue.
@@ -105,9 +86,7 @@ async fn drain(consumer: &mut Consumer, count: usize) -> Vec<JobId> {
     while ids.len() < count {
         let delivery = take(consumer).await;
         ids.push(delivery.envelope.id);
-        soon("a settlement", delivery.settle(Settlement::Complete))
-            .await
-            .expect("settles");
+        soon("a settlement", delivery.settle(Settlement::Complete)).await.expect("settles");
     }
     ids
 }
@@ -123,11 +102,8 @@ async fn what_was_accepted_survives_a_kill() {
     }
     said.extend(process.kill().await);
     // The last line may be cut off.
-    let accepted: BTreeSet<_> = said
-        .iter()
-        .filter(|line| line.len() == 45)
-        .map(|l| id_of(l))
-        .collect();
+    let accepted: BTreeSet<_> =
+        said.iter().filter(|line| line.len() == 45).map(|l| id_of(l)).collect();
     assert!(accepted.len() >= 300);
 
     let engine = open(&url, "jobq").await.unwrap();
@@ -176,9 +152,7 @@ async fn a_process_that_lives_keeps_its_job_for_longer_than_its_lease() {
     // Both owners have renewed their leases several times.
     let file = rusqlite::Connection::open(directory.file("jobs.db")).unwrap();
     let leases = || {
-        let mut statement = file
-            .prepare_cached("SELECT until FROM owners ORDER BY id")
-            .unwrap();
+        let mut statement = file.prepare_cached("SELECT until FROM owners ORDER BY id").unwrap();
         let rows = statement.query_map([], |row| row.get(0)).unwrap();
         rows.map(Result::unwrap).collect::<Vec<i64>>()
     };
@@ -186,10 +160,7 @@ async fn a_process_that_lives_keeps_its_job_for_longer_than_its_lease() {
     let start = leases();
     let enough = 2 * i64::try_from(LEASE.as_millis()).unwrap();
     eventually("renewals", true, || async {
-        leases()
-            .iter()
-            .zip(&start)
-            .all(|(now, then)| now - then > enough)
+        leases().iter().zip(&start).all(|(now, then)| now - then > enough)
     })
     .await;
 
@@ -197,12 +168,7 @@ async fn a_process_that_lives_keeps_its_job_for_longer_than_its_lease() {
     assert_eq!(take(&mut idle).await.envelope.id, later[0]);
     let answer = soon("a settlement", long.settle(Settlement::Retry(LONG))).await;
     answer.expect("still its own");
-    assert_eq!(
-        worker.counts("mail").await.unwrap().waiting,
-        1,
-        "{}",
-        pushed[0]
-    );
+    assert_eq!(worker.counts("mail").await.unwrap().waiting, 1, "{}", pushed[0]);
 }
 
 #[tokio::test]
@@ -215,10 +181,8 @@ async fn a_process_that_was_held_up_cannot_settle_what_others_took_over() {
     let mut process = Process::start(&url, LEASE, "hold");
     // One is in hand, two are taken ahead.
     assert_eq!(process.ask("next").await, format!("taken {} 1", pushed[0]));
-    eventually("jobs taken ahead", 0, || async {
-        engine.counts("mail").await.unwrap().ready
-    })
-    .await;
+    eventually("jobs taken ahead", 0, || async { engine.counts("mail").await.unwrap().ready })
+        .await;
 
     // Not while it writes: it would keep the file's lock for as long as it sleeps.
     let file = rusqlite::Connection::open(directory.file("jobs.db")).unwrap();
@@ -227,15 +191,8 @@ async fn a_process_that_was_held_up_cannot_settle_what_others_took_over() {
     process.signal("STOP").await;
     file.execute_batch("ROLLBACK").unwrap();
     let mut consumer = engine.consume("mail", 3).await.unwrap();
-    let taken = [
-        take(&mut consumer).await,
-        take(&mut consumer).await,
-        take(&mut consumer).await,
-    ];
-    assert_eq!(
-        taken.each_ref().map(|delivery| delivery.envelope.id)[..],
-        pushed
-    );
+    let taken = [take(&mut consumer).await, take(&mut consumer).await, take(&mut consumer).await];
+    assert_eq!(taken.each_ref().map(|delivery| delivery.envelope.id)[..], pushed);
     assert!(taken.iter().all(|delivery| delivery.attempt == 1));
     soon("a stop", consumer.stop()).await;
 
@@ -246,9 +203,7 @@ async fn a_process_that_was_held_up_cannot_settle_what_others_took_over() {
     let later = push(&*engine, "mail", 1).await;
     assert_eq!(process.line().await, Some(format!("taken {} 1", later[0])));
     for delivery in taken {
-        soon("a settlement", delivery.settle(Settlement::Retry(LONG)))
-            .await
-            .expect("settles");
+        soon("a settlement", delivery.settle(Settlement::Retry(LONG))).await.expect("settles");
     }
     assert_eq!(engine.counts("mail").await.unwrap().waiting, 3);
 }
@@ -259,10 +214,7 @@ async fn processes_share_a_queue_without_doing_a_job_twice() {
     let url = directory.url("jobs.db");
     let engine = open(&url, "jobq").await.unwrap();
     ready(&*engine, "mail").await;
-    let mut processes = [
-        Process::start(&url, LONG, "work"),
-        Process::start(&url, LONG, "work"),
-    ];
+    let mut processes = [Process::start(&url, LONG, "work"), Process::start(&url, LONG, "work")];
     let pushed: BTreeSet<_> = push(&*engine, "mail", 1_000).await.into_iter().collect();
 
     let mut done = Vec::new();
@@ -279,8 +231,7 @@ async fn processes_share_a_queue_without_doing_a_job_twice() {
     // Completions are written a moment later.
     let file = rusqlite::Connection::open(directory.file("jobs.db")).unwrap();
     eventually("jobs in the file", 0, || async {
-        file.query_row("SELECT count(*) FROM jobs", [], |row| row.get::<_, i64>(0))
-            .unwrap()
+        file.query_row("SELECT count(*) FROM jobs", [], |row| row.get::<_, i64>(0)).unwrap()
     })
     .await;
 }
@@ -305,16 +256,10 @@ async fn the_file_is_safe_against_power_cuts_and_says_whose_it_is() {
     let directory = Directory::new();
     let engine = open(&directory.url("jobs.db"), "jobq").await.unwrap();
     let file = rusqlite::Connection::open(directory.file("jobs.db")).unwrap();
-    let text = |sql| {
-        file.query_row(sql, [], |row| row.get::<_, String>(0))
-            .unwrap()
-    };
+    let text = |sql| file.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
     let number = |sql| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(text("PRAGMA journal_mode"), "wal");
-    assert_eq!(
-        number("PRAGMA application_id"),
-        i64::from(u32::from_be_bytes(*b"jobq"))
-    );
+    assert_eq!(number("PRAGMA application_id"), i64::from(u32::from_be_bytes(*b"jobq")));
     assert_eq!(number("PRAGMA user_version"), 1);
     drop(file);
 
@@ -334,10 +279,7 @@ async fn the_file_is_safe_against_power_cuts_and_says_whose_it_is() {
 async fn namespaces_share_a_file_and_nothing_else() {
     let directory = Directory::new();
     let url = directory.url("jobs.db");
-    let (shop, blog) = (
-        open(&url, "shop").await.unwrap(),
-        open(&url, "blog").await.unwrap(),
-    );
+    let (shop, blog) = (open(&url, "shop").await.unwrap(), open(&url, "blog").await.unwrap());
     ready(&*shop, "mail").await;
     assert!(blog.consume("mail", 1).await.unwrap_err().is_not_found());
     ready(&*blog, "mail").await;
@@ -354,14 +296,9 @@ async fn namespaces_share_a_file_and_nothing_else() {
 async fn a_queue_must_be_declared_before_it_is_pushed_to() {
     let engine = open("sqlite::memory:", "jobq").await.unwrap();
     ready(&*engine, "mail").await;
-    let answers = engine
-        .push(vec![job("mail"), job("nowhere"), job("mail")])
-        .await;
+    let answers = engine.push(vec![job("mail"), job("nowhere"), job("mail")]).await;
     let error = answers[1].as_ref().unwrap_err();
-    assert!(
-        error.is_not_found() && error.to_string().contains("`nowhere`"),
-        "{error}"
-    );
+    assert!(error.is_not_found() && error.to_string().contains("`nowhere`"), "{error}");
     assert!(!error.maybe_enqueued());
     assert!(answers[0].is_ok() && answers[2].is_ok());
     assert_eq!(engine.counts("mail").await.unwrap().ready, 2);
@@ -370,41 +307,26 @@ async fn a_queue_must_be_declared_before_it_is_pushed_to() {
 async fn refusal(path: &Path) -> Error {
     let url = format!("sqlite://{}", path.display());
     let client = Client::builder(&url).timeout(Duration::from_millis(200));
-    let error = soon("an answer", client.connect())
-        .await
-        .expect_err("refused");
-    assert!(
-        error.to_string().contains(&path.display().to_string()),
-        "names the file: {error}"
-    );
+    let error = soon("an answer", client.connect()).await.expect_err("refused");
+    assert!(error.to_string().contains(&path.display().to_string()), "names the file: {error}");
     error
 }
 
 fn assert_says(error: &Error, kind: ErrorKind, fragments: &[&str]) {
     assert_eq!(error.kind(), kind, "{error:?}");
     for fragment in fragments {
-        assert!(
-            error.to_string().contains(fragment),
-            "expected `{fragment}` in: {error}"
-        );
+        assert!(error.to_string().contains(fragment), "expected `{fragment}` in: {error}");
     }
 }
 
 #[tokio::test]
 async fn a_file_that_is_no_database_is_left_alone() {
     let directory = Directory::new();
-    for text in [
-        "no database",
-        &"no database, and longer than a page. ".repeat(500),
-    ] {
+    for text in ["no database", &"no database, and longer than a page. ".repeat(500)] {
         let path = directory.file("letter.txt");
         std::fs::write(&path, text).unwrap();
         let error = refusal(&path).await;
-        assert_says(
-            &error,
-            ErrorKind::Refused,
-            &["is no SQLite file", "name another file"],
-        );
+        assert_says(&error, ErrorKind::Refused, &["is no SQLite file", "name another file"]);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
 }
@@ -414,19 +336,11 @@ async fn a_database_of_another_program_is_left_alone() {
     let directory = Directory::new();
     let path = directory.file("other.db");
     let other = rusqlite::Connection::open(&path).unwrap();
-    other
-        .execute_batch("CREATE TABLE letters (text TEXT)")
-        .unwrap();
+    other.execute_batch("CREATE TABLE letters (text TEXT)").unwrap();
     let error = refusal(&path).await;
-    let fragments = [
-        "belongs to another program",
-        "expected 0x6a6f6271",
-        "a file of its own",
-    ];
+    let fragments = ["belongs to another program", "expected 0x6a6f6271", "a file of its own"];
     assert_says(&error, ErrorKind::Refused, &fragments);
-    let mode: String = other
-        .query_row("PRAGMA journal_mode", [], |row| row.get(0))
-        .unwrap();
+    let mode: String = other.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
     assert_eq!(mode, "delete", "nothing was written");
 }
 
@@ -434,11 +348,7 @@ async fn a_database_of_another_program_is_left_alone() {
 async fn a_file_of_a_newer_version_is_refused() {
     let directory = Directory::new();
     let path = directory.file("jobs.db");
-    open(&directory.url("jobs.db"), "jobq")
-        .await
-        .unwrap()
-        .close()
-        .await;
+    open(&directory.url("jobs.db"), "jobq").await.unwrap().close().await;
     let file = rusqlite::Connection::open(&path).unwrap();
     file.execute_batch("PRAGMA user_version = 7").unwrap();
     let error = refusal(&path).await;
@@ -451,28 +361,16 @@ async fn a_missing_directory_and_a_directory_are_told() {
     let directory = Directory::new();
     let error = refusal(&directory.file("missing/jobs.db")).await;
     let missing = directory.file("missing").display().to_string();
-    assert_says(
-        &error,
-        ErrorKind::Refused,
-        &["there is no directory", &missing, "make it"],
-    );
+    assert_says(&error, ErrorKind::Refused, &["there is no directory", &missing, "make it"]);
     let error = refusal(directory.path()).await;
-    assert_says(
-        &error,
-        ErrorKind::Refused,
-        &["is a directory", "name a file"],
-    );
+    assert_says(&error, ErrorKind::Refused, &["is a directory", "name a file"]);
 }
 
 #[tokio::test]
 async fn a_file_that_cannot_be_written_is_refused() {
     let directory = Directory::new();
     let path = directory.file("jobs.db");
-    open(&directory.url("jobs.db"), "jobq")
-        .await
-        .unwrap()
-        .close()
-        .await;
+    open(&directory.url("jobs.db"), "jobq").await.unwrap().close().await;
     let mut permissions = std::fs::metadata(&path).unwrap().permissions();
     permissions.set_readonly(true);
     std::fs::set_permissions(&path, permissions).unwrap();
@@ -490,43 +388,23 @@ async fn a_locked_file_is_waited_for_and_then_told() {
     let path = directory.file("jobs.db");
     let url = directory.url("jobs.db");
     // An engine with the client's timeout of 200 ms.
-    let client = Client::builder(&url)
-        .timeout(Duration::from_millis(200))
-        .connect()
-        .await
-        .unwrap();
+    let client = Client::builder(&url).timeout(Duration::from_millis(200)).connect().await.unwrap();
     let engine = open(&url, "jobq").await.unwrap();
     ready(&*engine, "mail").await;
     client.failed("mail").list(1).await.expect("not locked");
 
     let holder = rusqlite::Connection::open(&path).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let error = soon("an answer", client.failed("mail").retry_all())
-        .await
-        .unwrap_err();
-    let fragments = [
-        "is locked by another process",
-        &path.display().to_string(),
-        "timeout",
-    ];
+    let error = soon("an answer", client.failed("mail").retry_all()).await.unwrap_err();
+    let fragments = ["is locked by another process", &path.display().to_string(), "timeout"];
     assert_says(&error, ErrorKind::Timeout, &fragments);
     assert!(!error.maybe_enqueued());
     holder.execute_batch("ROLLBACK").unwrap();
-    client
-        .failed("mail")
-        .retry_all()
-        .await
-        .expect("not locked any more");
+    client.failed("mail").retry_all().await.expect("not locked any more");
     client.close().await;
 
     // A file that another program keeps to itself cannot even be looked at.
     engine.close().await;
-    holder
-        .execute_batch("PRAGMA locking_mode = exclusive; BEGIN EXCLUSIVE")
-        .unwrap();
-    assert_says(
-        &refusal(&path).await,
-        ErrorKind::Timeout,
-        &["is locked by another process"],
-    );
+    holder.execute_batch("PRAGMA locking_mode = exclusive; BEGIN EXCLUSIVE").unwrap();
+    assert_says(&refusal(&path).await, ErrorKind::Timeout, &["is locked by another process"]);
 }

@@ -21,10 +21,7 @@ async fn open(namespace: &str) -> Arc<dyn Engine> {
 }
 
 fn spec(queue: &str) -> QueueSpec {
-    QueueSpec {
-        name: queue.to_owned(),
-        waits: [WAIT, Duration::from_secs(60)].into(),
-    }
+    QueueSpec { name: queue.to_owned(), waits: [WAIT, Duration::from_secs(60)].into() }
 }
 
 fn job(queue: &str, retry_wait: Option<Duration>) -> Envelope {
@@ -70,21 +67,17 @@ fn argument(value: &Value) -> String {
 fn arguments(row: &Value) -> String {
     // rabbitmqctl writes [key, type, value] triples or an object, by its version.
     let mut pairs: Vec<_> = match &row["arguments"] {
-        Value::Object(object) => object
-            .iter()
-            .map(|(key, value)| (key.clone(), argument(value)))
-            .collect(),
-        Value::Array(triples) => triples
-            .iter()
-            .map(|triple| (argument(&triple[0]), argument(&triple[2])))
-            .collect(),
+        Value::Object(object) => {
+            object.iter().map(|(key, value)| (key.clone(), argument(value))).collect()
+        }
+        Value::Array(triples) => {
+            triples.iter().map(|triple| (argument(&triple[0]), argument(&triple[2]))).collect()
+        }
         _ => Vec::new(),
     };
     pairs.sort();
     let shown = pairs.iter().filter(|(key, _)| key != "x-match");
-    shown.fold(String::new(), |text, (key, value)| {
-        format!("{text} {key}={value}")
-    })
+    shown.fold(String::new(), |text, (key, value)| format!("{text} {key}={value}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -100,12 +93,7 @@ async fn the_broker_has_what_was_printed() {
 
     let column = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
     let mut found = Vec::new();
-    for row in rows(
-        node,
-        &["list_exchanges", "name", "type", "durable", "arguments"],
-    )
-    .await
-    {
+    for row in rows(node, &["list_exchanges", "name", "type", "durable", "arguments"]).await {
         assert!(row["durable"] == true || row["durable"] == "true", "{row}");
         let (name, kind) = (column(&row, "name"), column(&row, "type"));
         found.push(format!("exchange {name} {kind}{}", arguments(&row)));
@@ -113,27 +101,12 @@ async fn the_broker_has_what_was_printed() {
     for row in rows(node, &["list_queues", "name", "arguments"]).await {
         found.push(format!("queue {}{}", column(&row, "name"), arguments(&row)));
     }
-    let columns = [
-        "source_name",
-        "destination_name",
-        "routing_key",
-        "arguments",
-    ];
+    let columns = ["source_name", "destination_name", "routing_key", "arguments"];
     for row in rows(node, &[&["list_bindings"][..], &columns].concat()).await {
-        let (source, queue) = (
-            column(&row, "source_name"),
-            column(&row, "destination_name"),
-        );
+        let (source, queue) = (column(&row, "source_name"), column(&row, "destination_name"));
         let key = column(&row, "routing_key");
-        let key = if key.is_empty() {
-            key
-        } else {
-            format!(" key={key}")
-        };
-        found.push(format!(
-            "binding {source} -> {queue}{key}{}",
-            arguments(&row)
-        ));
+        let key = if key.is_empty() { key } else { format!(" key={key}") };
+        found.push(format!("binding {source} -> {queue}{key}{}", arguments(&row)));
     }
     let of_test = |line: &String| {
         let name = line.split(' ').nth(1).unwrap_or_default();
@@ -158,10 +131,7 @@ async fn a_retry_with_the_wait_of_its_policy_is_one_nack() {
     for attempt in 1..4 {
         let delivery = take(&mut consumer).await;
         assert_eq!(delivery.attempt, attempt);
-        delivery
-            .settle(Settlement::Retry(WAIT))
-            .await
-            .expect("settles");
+        delivery.settle(Settlement::Retry(WAIT)).await.expect("settles");
     }
     let delivery = take(&mut consumer).await;
     consumer.stop().await;
@@ -173,16 +143,11 @@ async fn a_retry_with_the_wait_of_its_policy_is_one_nack() {
             return false;
         };
         let deaths = header(&properties, "x-death").and_then(AMQPValue::as_array);
-        let rejected = deaths
-            .expect("the broker counted")
-            .as_slice()
-            .iter()
-            .find_map(|death| {
-                let death = death.as_field_table()?.inner();
-                let is = |key: &str, value: &str| death.get(key) == Some(&text(value));
-                (is("queue", &work) && is("reason", "rejected"))
-                    .then(|| death.get("count").cloned())
-            });
+        let rejected = deaths.expect("the broker counted").as_slice().iter().find_map(|death| {
+            let death = death.as_field_table()?.inner();
+            let is = |key: &str, value: &str| death.get(key) == Some(&text(value));
+            (is("queue", &work) && is("reason", "rejected")).then(|| death.get("count").cloned())
+        });
         let said = header(&properties, "jobq-attempts");
         rejected.flatten() == Some(AMQPValue::LongLongInt(3)) && said.is_none()
     })
@@ -196,27 +161,17 @@ async fn a_retry_after_another_wait_is_a_new_message() {
     engine.declare(&[spec("mail")]).await.expect("declares");
     let mut consumer = engine.consume("mail", 1).await.expect("consumes");
     // No hint, one that no tier has, and one that the worker does not follow.
-    for hint in [
-        None,
-        Some(Duration::from_secs(17)),
-        Some(Duration::from_secs(60)),
-    ] {
+    for hint in [None, Some(Duration::from_secs(17)), Some(Duration::from_secs(60))] {
         let pushed = job("mail", hint);
         let id = pushed.id;
         push(&*engine, pushed).await;
         let first = take(&mut consumer).await;
-        first
-            .settle(Settlement::Retry(WAIT))
-            .await
-            .expect("settles");
+        first.settle(Settlement::Retry(WAIT)).await.expect("settles");
         let second = take(&mut consumer).await;
         assert_eq!((second.envelope.id, second.attempt), (id, 2), "{hint:?}");
         assert_eq!(second.envelope.retry_wait, Some(WAIT));
         // From now on it names its tier, and the broker counts on.
-        second
-            .settle(Settlement::Retry(WAIT))
-            .await
-            .expect("settles");
+        second.settle(Settlement::Retry(WAIT)).await.expect("settles");
         let third = take(&mut consumer).await;
         assert_eq!((third.envelope.id, third.attempt), (id, 3), "{hint:?}");
         third.settle(Settlement::Complete).await.expect("settles");
@@ -261,10 +216,7 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
     // Once there is such a queue, the job can be put where it was sent.
     engine.declare(&[spec("nowhere")]).await.expect("declares");
     let jobs = engine.failed_list("orphan", 10).await.expect("lists");
-    let lost = jobs
-        .iter()
-        .find(|job| job.queue() == "nowhere")
-        .expect("it is there");
+    let lost = jobs.iter().find(|job| job.queue() == "nowhere").expect("it is there");
     let put_back = engine.failed_retry("orphan", Which::One(lost.id())).await;
     assert_eq!(put_back.expect("puts back"), 1);
     let mut consumer = engine.consume("nowhere", 1).await.expect("consumes");
@@ -277,23 +229,13 @@ async fn a_conflict_names_what_was_found_and_what_is_needed() {
     let namespace = broker::namespace();
     let engine = open(&namespace).await;
     let raw = Raw::connect(&broker::shared().await).await;
-    let options = QueueDeclareOptions {
-        durable: true,
-        ..QueueDeclareOptions::default()
-    };
+    let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
     let name = format!("{namespace}:mail");
-    let arguments = headers([
-        ("x-queue-type", text("quorum")),
-        ("x-delivery-limit", AMQPValue::LongInt(5)),
-    ]);
-    let declared = raw
-        .channel
-        .queue_declare(name.as_str().into(), options, arguments);
+    let arguments =
+        headers([("x-queue-type", text("quorum")), ("x-delivery-limit", AMQPValue::LongInt(5))]);
+    let declared = raw.channel.queue_declare(name.as_str().into(), options, arguments);
     declared.await.expect("declares");
-    let error = engine
-        .declare(&[spec("mail")])
-        .await
-        .expect_err("conflicts");
+    let error = engine.declare(&[spec("mail")]).await.expect_err("conflicts");
     assert!(error.is_conflict(), "{error:?}");
     let told = error.to_string();
     assert!(told.contains(&format!("queue `{name}`")), "{told}");

@@ -11,11 +11,7 @@ const COMPILER: &str = "rustc 1.95.";
 #[test]
 fn each_mistake_is_an_error_that_says_what_to_write() {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let version = Command::new(rustc)
-        .arg("--version")
-        .output()
-        .unwrap()
-        .stdout;
+    let version = Command::new(rustc).arg("--version").output().unwrap().stdout;
     let version = String::from_utf8_lossy(&version);
     if !version.starts_with(COMPILER) {
         eprintln!("skipped: the errors are those of {COMPILER}x, this is {version}");
@@ -23,14 +19,7 @@ fn each_mistake_is_an_error_that_says_what_to_write() {
     }
     let cases = trybuild::TestCases::new();
     cases.pass("ui/pass/*.rs");
-    for kind_of_mistake in [
-        "attribute",
-        "duration",
-        "names",
-        "signature",
-        "types",
-        "derive",
-    ] {
+    for kind_of_mistake in ["attribute", "duration", "names", "signature", "types", "derive"] {
         cases.compile_fail(format!("ui/{kind_of_mistake}/*.rs"));
     }
 }

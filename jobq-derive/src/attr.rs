@@ -69,20 +69,14 @@ impl Options {
     pub(crate) fn of_struct(attributes: &[syn::Attribute], mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         let mut seen = Vec::new();
-        for attribute in attributes
-            .iter()
-            .filter(|attribute| attribute.path().is_ident("job"))
-        {
+        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("job")) {
             match &attribute.meta {
                 syn::Meta::Path(_) => {}
                 syn::Meta::List(list) => {
                     options.add(list.tokens.clone(), Place::Struct, &mut seen, mistakes);
                 }
                 syn::Meta::NameValue(wrong) => {
-                    mistakes.at(
-                        wrong,
-                        "write the keys in parentheses: `#[job(queue = \"mail\")]`",
-                    );
+                    mistakes.at(wrong, "write the keys in parentheses: `#[job(queue = \"mail\")]`");
                 }
             }
         }

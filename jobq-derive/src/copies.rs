@@ -12,10 +12,7 @@ pub(crate) fn for_type(attributes: &[Attribute]) -> Vec<Attribute> {
 /// Those for an impl.
 pub(crate) fn for_impl(attributes: &[Attribute]) -> Vec<Attribute> {
     let mut copies = copy(attributes, &["cfg", "allow"]);
-    if attributes
-        .iter()
-        .any(|attribute| attribute.path().is_ident("deprecated"))
-    {
+    if attributes.iter().any(|attribute| attribute.path().is_ident("deprecated")) {
         // Whoever uses the job is warned; the code that makes it work must name it.
         copies.push(syn::parse_quote!(#[allow(deprecated)]));
     }
@@ -30,10 +27,7 @@ pub(crate) fn for_field(attributes: &[Attribute]) -> Vec<Attribute> {
 fn copy(attributes: &[Attribute], names: &[&str]) -> Vec<Attribute> {
     let copied = |attribute: &Attribute| {
         let meta = select(&attribute.meta, names)?;
-        Some(Attribute {
-            meta,
-            ..attribute.clone()
-        })
+        Some(Attribute { meta, ..attribute.clone() })
     };
     attributes.iter().filter_map(copied).collect()
 }
@@ -41,29 +35,17 @@ fn copy(attributes: &[Attribute], names: &[&str]) -> Vec<Attribute> {
 /// What is left of the attribute when only these names are taken.
 fn select(meta: &Meta, names: &[&str]) -> Option<Meta> {
     let Meta::List(list) = meta else {
-        return names
-            .iter()
-            .any(|name| is(meta, name))
-            .then(|| meta.clone());
+        return names.iter().any(|name| is(meta, name)).then(|| meta.clone());
     };
     if !list.path.is_ident("cfg_attr") {
-        return names
-            .iter()
-            .any(|name| is(meta, name))
-            .then(|| meta.clone());
+        return names.iter().any(|name| is(meta, name)).then(|| meta.clone());
     }
-    let parts = list
-        .parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated)
-        .ok()?;
+    let parts = list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()?;
     let mut parts = parts.iter();
     let condition = parts.next()?;
     let kept: Vec<Meta> = parts.filter_map(|part| select(part, names)).collect();
-    (!kept.is_empty()).then(|| {
-        Meta::List(MetaList {
-            tokens: quote!(#condition, #(#kept),*),
-            ..list.clone()
-        })
-    })
+    (!kept.is_empty())
+        .then(|| Meta::List(MetaList { tokens: quote!(#condition, #(#kept),*), ..list.clone() }))
 }
 
 fn is(meta: &Meta, name: &str) -> bool {

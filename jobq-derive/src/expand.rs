@@ -26,8 +26,9 @@ pub(crate) fn function(job: &FunctionJob) -> TokenStream {
     let job_impl = job_impl(&job.policy, &job.impl_attributes, name, &options);
     let run_impl = run_impl(job, name);
     quote! {
-        // What these lints advise against is what a job function must have.
-        #[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps)]
+        // What these lints advise against is what a job function must have; `async` says
+        // where it runs.
+        #[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps, clippy::unused_async)]
         #function
         #payload
         #job_impl
@@ -37,12 +38,7 @@ pub(crate) fn function(job: &FunctionJob) -> TokenStream {
 
 pub(crate) fn structure(job: &StructJob) -> TokenStream {
     let options = options(&job.policy);
-    job_impl(
-        &job.policy,
-        &job.impl_attributes,
-        &job.input.ident,
-        &options,
-    )
+    job_impl(&job.policy, &job.impl_attributes, &job.input.ident, &options)
 }
 
 pub(crate) fn private(jobq: &Path) -> TokenStream {
@@ -65,9 +61,7 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
     let private = private(&job.policy.jobq);
     let serde = words::code(quote!(#private::serde));
     let (visibility, attributes) = (&job.function.visibility, &job.type_attributes);
-    let documented = attributes
-        .iter()
-        .any(|attribute| attribute.path().is_ident("doc"));
+    let documented = attributes.iter().any(|attribute| attribute.path().is_ident("doc"));
     let fallback = format!("The payload of the job `{}`.", job.policy.name.value());
     let documentation = (!documented).then(|| quote!(#[doc = #fallback]));
     // Some of serde's errors about a field stand where the derive does.
@@ -97,18 +91,12 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
 /// the type then stand.
 fn declare(field: &Field<'_>, visibility: &Visibility) -> TokenStream {
     let Field { argument, name } = field;
-    let Argument {
-        docs, serde, ty, ..
-    } = argument;
+    let Argument { docs, serde, ty, .. } = argument;
     let place = Span::call_site().located_at(ty.span());
     let fallback = format!("The argument `{}`.", name.unraw());
-    let documentation = docs
-        .is_empty()
-        .then(|| quote_spanned!(place=> #[doc = #fallback]));
-    let docs = docs.iter().map(|doc| Attribute {
-        pound_token: syn::Token![#](place),
-        ..doc.clone()
-    });
+    let documentation = docs.is_empty().then(|| quote_spanned!(place=> #[doc = #fallback]));
+    let docs =
+        docs.iter().map(|doc| Attribute { pound_token: syn::Token![#](place), ..doc.clone() });
     let lints = copies::for_field(&argument.others);
     quote! {
         #documentation
@@ -188,9 +176,8 @@ fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
     let private = private(&job.policy.jobq);
     let attributes = &job.impl_attributes;
     let (needs, scope) = (own("__needs"), own("__scope"));
-    let variables: Vec<Ident> = (0..job.arguments.all.len())
-        .map(|index| own(&format!("__argument_{index}")))
-        .collect();
+    let variables: Vec<Ident> =
+        (0..job.arguments.all.len()).map(|index| own(&format!("__argument_{index}"))).collect();
     let arguments = || job.arguments.all.iter().zip(&variables);
     let read = arguments().filter_map(|(argument, variable)| {
         let name = argument.name().filter(|_| argument.role == Role::Payload)?;
@@ -228,12 +215,7 @@ fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
 /// compiler's error for one that is no `Result` stands there.
 fn call(job: &FunctionJob, variables: &[Ident]) -> TokenStream {
     let private = private(&job.policy.jobq);
-    let Signature {
-        ident,
-        asyncness,
-        output,
-        ..
-    } = &job.function.signature;
+    let Signature { ident, asyncness, output, .. } = &job.function.signature;
     let (start, end) = ends(output);
     let call = placed(quote!(#ident (#(#variables),*)), start, end);
     let (how, call) = match asyncness {
@@ -260,9 +242,7 @@ fn ends(output: &ReturnType) -> (Span, Span) {
         ReturnType::Default => TokenStream::new(),
         ReturnType::Type(_, ty) => ty.to_token_stream(),
     };
-    let mut spans = tokens
-        .into_iter()
-        .map(|token| here.located_at(token.span()));
+    let mut spans = tokens.into_iter().map(|token| here.located_at(token.span()));
     let start = spans.next().unwrap_or(here);
     (start, spans.last().unwrap_or(start))
 }

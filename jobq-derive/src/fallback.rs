@@ -12,9 +12,7 @@ use crate::model::{FunctionJob, StructJob};
 use crate::valid;
 
 pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
-    job.function
-        .attributes
-        .retain(|attribute| !valid::is_job(attribute));
+    job.function.attributes.retain(|attribute| !valid::is_job(attribute));
     // Beside ours the compiler would have an error of its own for it.
     job.function.signature.variadic = None;
     let generics = job.function.signature.generics.clone();
@@ -27,11 +25,7 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
         .retain(|argument| argument.name().is_none_or(|name| seen.insert(name.clone())));
     for argument in &mut job.arguments.all {
         let nothing = is_open(&argument.owned, &generics);
-        argument.ty = if nothing {
-            syn::parse_quote!(())
-        } else {
-            argument.owned.clone()
-        };
+        argument.ty = if nothing { syn::parse_quote!(()) } else { argument.owned.clone() };
     }
     let function = &job.function;
     let private = expand::private(&job.policy.jobq);
@@ -62,11 +56,7 @@ fn payload_name(job: &FunctionJob) -> Option<Ident> {
     // In an `impl`, no type can be declared.
     let in_impl = job.arguments.receiver.is_some();
     let payload = job.payload.clone().filter(|_| !in_impl)?;
-    let taken = job
-        .arguments
-        .all
-        .iter()
-        .any(|argument| argument.is_called(&payload));
+    let taken = job.arguments.all.iter().any(|argument| argument.is_called(&payload));
     (!taken).then_some(payload)
 }
 
@@ -76,10 +66,7 @@ pub(crate) fn is_needed_anyway(job: &FunctionJob) -> bool {
     let arguments = &job.arguments.all;
     let repeated = arguments.iter().enumerate().any(|(index, argument)| {
         let name = argument.name();
-        name.is_some()
-            && arguments[..index]
-                .iter()
-                .any(|before| before.name() == name)
+        name.is_some() && arguments[..index].iter().any(|before| before.name() == name)
     });
     repeated || arguments.iter().any(|argument| is_inferred(&argument.ty))
 }
@@ -142,10 +129,7 @@ fn is_open(ty: &Type, generics: &Generics) -> bool {
             });
         }
     }
-    let mut open = Open {
-        generics,
-        found: false,
-    };
+    let mut open = Open { generics, found: false };
     open.visit_type(ty);
     open.found
 }

@@ -113,10 +113,7 @@ pub fn job(keys: TokenStream, item: TokenStream) -> TokenStream {
     let function: Function = match syn::parse(item.clone()) {
         Ok(function) => function,
         Err(mistake) => {
-            let (item, error) = (
-                proc_macro2::TokenStream::from(item),
-                mistake.to_compile_error(),
-            );
+            let (item, error) = (proc_macro2::TokenStream::from(item), mistake.to_compile_error());
             return quote!(#item #error).into();
         }
     };

@@ -33,8 +33,6 @@ impl Mistakes {
 
     /// The compiler's errors.
     pub(crate) fn into_errors(self) -> TokenStream {
-        self.all
-            .map(|all| all.to_compile_error())
-            .unwrap_or_default()
+        self.all.map(|all| all.to_compile_error()).unwrap_or_default()
     }
 }

@@ -22,19 +22,9 @@ pub(crate) struct Policy {
 
 impl Policy {
     fn new(options: Options, name: &str, span: Span) -> Self {
-        let name = options
-            .name
-            .clone()
-            .unwrap_or_else(|| LitStr::new(name, span));
-        let jobq = options
-            .path
-            .clone()
-            .unwrap_or_else(|| syn::parse_quote!(::jobq));
-        Self {
-            name,
-            options,
-            jobq,
-        }
+        let name = options.name.clone().unwrap_or_else(|| LitStr::new(name, span));
+        let jobq = options.path.clone().unwrap_or_else(|| syn::parse_quote!(::jobq));
+        Self { name, options, jobq }
     }
 }
 
@@ -56,10 +46,7 @@ impl FunctionJob {
         let arguments = Arguments::read(&mut function.signature, mistakes);
         let ident = &function.signature.ident;
         let name = ident.unraw().to_string();
-        let payload = options
-            .payload
-            .clone()
-            .or_else(|| type_name(&name, ident.span()));
+        let payload = options.payload.clone().or_else(|| type_name(&name, ident.span()));
         Self {
             payload,
             type_attributes: copies::for_type(&function.attributes),
@@ -72,10 +59,7 @@ impl FunctionJob {
 
     /// The arguments that make the payload.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &Argument> {
-        self.arguments
-            .all
-            .iter()
-            .filter(|argument| argument.role == Role::Payload)
+        self.arguments.all.iter().filter(|argument| argument.role == Role::Payload)
     }
 }
 

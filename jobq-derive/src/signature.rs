@@ -24,18 +24,12 @@ impl Parse for Function {
         let item: TokenStream = input.fork().parse()?;
         let mut attributes = input.call(Attribute::parse_outer)?;
         let visibility = input.parse()?;
-        let signature: Signature = input
-            .parse()
-            .map_err(|_| no_function(&attributes, item.clone()))?;
+        let signature: Signature =
+            input.parse().map_err(|_| no_function(&attributes, item.clone()))?;
         match input.parse()? {
             TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => {
                 let attributes = std::mem::take(&mut attributes);
-                Ok(Self {
-                    attributes,
-                    visibility,
-                    signature,
-                    body,
-                })
+                Ok(Self { attributes, visibility, signature, body })
             }
             end => Err(Error::new_spanned(
                 end,
@@ -143,10 +137,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Takes the macro's attributes off the function's arguments and reads them.
     pub(crate) fn read(signature: &mut Signature, mistakes: &mut Mistakes) -> Self {
-        let mut arguments = Self {
-            receiver: None,
-            all: Vec::new(),
-        };
+        let mut arguments = Self { receiver: None, all: Vec::new() };
         for argument in &mut signature.inputs {
             match argument {
                 FnArg::Receiver(receiver) => arguments.receiver = Some(receiver.clone()),
@@ -186,20 +177,15 @@ fn read(typed: &mut syn::PatType, mistakes: &mut Mistakes) -> Argument {
         };
         if !matches!(attribute.meta, Meta::Path(_)) {
             let word = path.to_token_stream();
-            mistakes.at(
-                &attribute.meta,
-                format!("`#[{word}]` takes nothing: write `#[{word}]`"),
-            );
+            mistakes.at(&attribute.meta, format!("`#[{word}]` takes nothing: write `#[{word}]`"));
         }
         match said {
             Some(before) if before == role => mistakes.at(
                 &attribute,
                 format!("`#[{}]` is given twice; keep one", path.to_token_stream()),
             ),
-            Some(_) => mistakes.at(
-                &attribute,
-                "an argument is either `#[payload]` or `#[context]`; keep one",
-            ),
+            Some(_) => mistakes
+                .at(&attribute, "an argument is either `#[payload]` or `#[context]`; keep one"),
             None => argument.role = role,
         }
         said = Some(role);
@@ -245,12 +231,7 @@ impl VisitMut for Owned {
 
     fn visit_type_path_mut(&mut self, path: &mut syn::TypePath) {
         // `Cow<'a, str>` is `String` already where it owns its text.
-        let target = path
-            .path
-            .segments
-            .last()
-            .filter(|last| last.ident == "Cow")
-            .and_then(cow);
+        let target = path.path.segments.last().filter(|last| last.ident == "Cow").and_then(cow);
         if let Some(target) = target {
             let mut ty = Type::Reference(syn::TypeReference {
                 and_token: <Token![&]>::default(),

@@ -65,20 +65,13 @@ fn payload_is_no_argument(job: &FunctionJob, mistakes: &mut Mistakes) {
 fn one_job_attribute(job: &FunctionJob, mistakes: &mut Mistakes) {
     for attribute in &job.function.attributes {
         if is_job(attribute) {
-            mistakes.at(
-                attribute,
-                "`#[job]` is given twice; keep one, with all keys",
-            );
+            mistakes.at(attribute, "`#[job]` is given twice; keep one, with all keys");
         }
     }
 }
 
 pub(crate) fn is_job(attribute: &syn::Attribute) -> bool {
-    attribute
-        .path()
-        .segments
-        .last()
-        .is_some_and(|last| last.ident == "job")
+    attribute.path().segments.last().is_some_and(|last| last.ident == "job")
 }
 
 // unsafe fn, extern "C" fn, const fn, fn(...)
@@ -94,16 +87,11 @@ fn plain_function(job: &FunctionJob, mistakes: &mut Mistakes) {
         mistakes.at(abi, "a job is a plain function: remove `extern`");
     }
     if let Some(word) = &signature.constness {
-        mistakes.at(
-            word,
-            "a job runs in a worker, never in a constant: remove `const`",
-        );
+        mistakes.at(word, "a job runs in a worker, never in a constant: remove `const`");
     }
     if let Some(variadic) = &signature.variadic {
-        mistakes.at(
-            variadic,
-            "a job takes a fixed number of arguments: write for example `Vec<T>`",
-        );
+        mistakes
+            .at(variadic, "a job takes a fixed number of arguments: write for example `Vec<T>`");
     }
 }
 
@@ -155,10 +143,7 @@ fn is_owned(argument: &Argument, mistakes: &mut Mistakes) -> bool {
         };
         mistakes.at(ty, format!("{reason}: write `{owned}`"));
     } else if found.open {
-        mistakes.at(
-            ty,
-            "an argument has one type, so that a worker can read it: name that type",
-        );
+        mistakes.at(ty, "an argument has one type, so that a worker can read it: name that type");
     }
     found.borrowed
 }
@@ -200,10 +185,7 @@ fn serde_is_for_payload(argument: &Argument, mistakes: &mut Mistakes) {
 // fn save(#[cfg(unix)] mode: u32)
 fn always_there(argument: &Argument, mistakes: &mut Mistakes) {
     for attribute in &argument.others {
-        if ["cfg", "cfg_attr"]
-            .iter()
-            .any(|name| attribute.path().is_ident(name))
-        {
+        if ["cfg", "cfg_attr"].iter().any(|name| attribute.path().is_ident(name)) {
             mistakes.at(
                 attribute,
                 "client and worker must agree on a job's arguments, so none of them can depend on \
@@ -216,10 +198,7 @@ fn always_there(argument: &Argument, mistakes: &mut Mistakes) {
 // fn save<T>(value: T)
 fn no_generics(generics: &Generics, borrows: bool, mistakes: &mut Mistakes) {
     // Lifetimes go when what borrows goes, and that has been said.
-    let lifetimes = generics
-        .params
-        .iter()
-        .all(|param| matches!(param, GenericParam::Lifetime(_)));
+    let lifetimes = generics.params.iter().all(|param| matches!(param, GenericParam::Lifetime(_)));
     if borrows && lifetimes {
         return;
     }

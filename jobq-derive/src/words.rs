@@ -35,10 +35,8 @@ pub(crate) fn snake(name: &str) -> String {
 
 /// The known word that `word` is most likely meant to be, if it is close to one.
 pub(crate) fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
-    let (distance, nearest) = known
-        .iter()
-        .map(|known| (distance(word, known), *known))
-        .min_by_key(|(d, _)| *d)?;
+    let (distance, nearest) =
+        known.iter().map(|known| (distance(word, known), *known)).min_by_key(|(d, _)| *d)?;
     (distance <= nearest.len().max(word.len()).div_ceil(3)).then_some(nearest)
 }
 
@@ -151,10 +149,7 @@ mod tests {
             "::jobq::__private",
             "HashMap<String, (u8, [u8; 4])>",
         ] {
-            assert_eq!(
-                code(text.parse::<proc_macro2::TokenStream>().unwrap()),
-                text
-            );
+            assert_eq!(code(text.parse::<proc_macro2::TokenStream>().unwrap()), text);
         }
     }
 

@@ -67,11 +67,7 @@ impl FailedJobs {
     /// failed, or both.
     pub async fn retry(&self, id: JobId) -> Result<()> {
         check_name("queue", &self.queue)?;
-        match self
-            .engine
-            .failed_retry(&self.queue, Which::One(id))
-            .await?
-        {
+        match self.engine.failed_retry(&self.queue, Which::One(id)).await? {
             0 => Err(self.not_found(id)),
             _ => Ok(()),
         }
@@ -95,11 +91,7 @@ impl FailedJobs {
     /// As [`show`](Self::show).
     pub async fn discard(&self, id: JobId) -> Result<()> {
         check_name("queue", &self.queue)?;
-        match self
-            .engine
-            .failed_discard(&self.queue, Which::One(id))
-            .await?
-        {
+        match self.engine.failed_discard(&self.queue, Which::One(id)).await? {
             0 => Err(self.not_found(id)),
             _ => Ok(()),
         }

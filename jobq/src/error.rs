@@ -66,12 +66,7 @@ impl Error {
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = message.into();
-        Self(Arc::new(Inner {
-            kind,
-            message,
-            maybe_enqueued: false,
-            source: None,
-        }))
+        Self(Arc::new(Inner { kind, message, maybe_enqueued: false, source: None }))
     }
 
     #[cold]
@@ -182,12 +177,9 @@ mod tests {
 
     #[test]
     fn a_main_that_returns_it_prints_the_whole_story() {
-        let error = Error::new(
-            ErrorKind::Connection,
-            "cannot reach the broker at localhost:1",
-        )
-        .because(std::io::Error::other("connection refused"))
-        .but_maybe_enqueued();
+        let error = Error::new(ErrorKind::Connection, "cannot reach the broker at localhost:1")
+            .because(std::io::Error::other("connection refused"))
+            .but_maybe_enqueued();
         assert_eq!(error.to_string(), "cannot reach the broker at localhost:1");
         assert_eq!(
             format!("{error:?}"),

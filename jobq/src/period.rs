@@ -11,13 +11,8 @@ use std::time::Duration;
 pub const MAX: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 
 /// The units, longest first, each with its length in milliseconds.
-const UNITS: [(&str, u64); 5] = [
-    ("d", 86_400_000),
-    ("h", 3_600_000),
-    ("m", 60_000),
-    ("s", 1_000),
-    ("ms", 1),
-];
+const UNITS: [(&str, u64); 5] =
+    [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// Reads a period: one or more of `<number><unit>`, longest unit first, each unit
 /// at most once, with or without spaces between them. The units are `d` (days),
@@ -40,10 +35,7 @@ const UNITS: [(&str, u64); 5] = [
 /// # Ok::<(), jobq::period::PeriodError>(())
 /// ```
 pub fn parse(text: &str) -> Result<Duration, PeriodError> {
-    let fail = |problem: Problem| PeriodError {
-        text: text.to_owned(),
-        problem,
-    };
+    let fail = |problem: Problem| PeriodError { text: text.to_owned(), problem };
     let mut rest = text.trim();
     if rest.is_empty() {
         return Err(fail(Problem::Empty));
@@ -51,13 +43,9 @@ pub fn parse(text: &str) -> Result<Duration, PeriodError> {
     let mut total: u64 = 0;
     let mut units = UNITS.iter();
     while !rest.is_empty() {
-        let digits = rest
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(rest.len());
+        let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let (number, tail) = rest.split_at(digits);
-        let letters = tail
-            .find(|c: char| !c.is_ascii_alphabetic())
-            .unwrap_or(tail.len());
+        let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(letters);
         if number.is_empty() {
             return Err(fail(Problem::NoNumber(rest.to_owned())));
@@ -139,20 +127,14 @@ impl fmt::Display for PeriodError {
         match &self.problem {
             Problem::Empty => f.write_str("it is empty; write for example \"30s\""),
             Problem::NoNumber(rest) => {
-                write!(
-                    f,
-                    "expected a whole number before `{rest}`; write for example \"1h 30m\""
-                )
+                write!(f, "expected a whole number before `{rest}`; write for example \"1h 30m\"")
             }
             Problem::NoUnit(number) => {
                 write!(f, "`{number}` has no unit; write for example \"{number}s\"")
             }
             Problem::UnknownUnit(unit) => write!(f, "there is no unit `{unit}`"),
             Problem::Order(unit) => {
-                write!(
-                    f,
-                    "`{unit}` comes twice or after a shorter unit; write the longest first"
-                )
+                write!(f, "`{unit}` comes twice or after a shorter unit; write the longest first")
             }
             Problem::TooLong => write!(f, "it is longer than {}", format(MAX)),
         }?;
@@ -206,10 +188,7 @@ mod tests {
         for (text, expected) in table {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
-            assert!(
-                error.starts_with(&format!("`{text}` is no duration")),
-                "{error}"
-            );
+            assert!(error.starts_with(&format!("`{text}` is no duration")), "{error}");
         }
     }
 

@@ -75,11 +75,7 @@ fn wait(delay: &Delay, attempt: u32, random: f64) -> Duration {
 
 /// A number from 0 to 1, whatever was given.
 fn share(number: f64) -> f64 {
-    if number.is_nan() {
-        0.0
-    } else {
-        number.clamp(0.0, 1.0)
-    }
+    if number.is_nan() { 0.0 } else { number.clamp(0.0, 1.0) }
 }
 
 /// The wait before retry number `retry` (from 0), without its jitter.
@@ -126,26 +122,14 @@ mod tests {
         let list = JobOptions::new().delay(Delay::list(LIST)).retries(5);
         let once = JobOptions::new().retries(0);
         let growing = JobOptions::new()
-            .delay(Delay::Exponential(
-                Exponential::new(secs(10)).max(secs(60)).factor(3.0),
-            ))
+            .delay(Delay::Exponential(Exponential::new(secs(10)).max(secs(60)).factor(3.0)))
             .retries(4);
         let exhausted = Next::Fail(FailedReason::Exhausted);
         let table = [
             (constant, vec![Next::Retry(secs(5)); 3], exhausted),
-            (
-                list,
-                [10, 60, 600, 600, 600]
-                    .map(|s| Next::Retry(secs(s)))
-                    .to_vec(),
-                exhausted,
-            ),
+            (list, [10, 60, 600, 600, 600].map(|s| Next::Retry(secs(s))).to_vec(), exhausted),
             (once, vec![], exhausted),
-            (
-                growing,
-                [10, 30, 60, 60].map(|s| Next::Retry(secs(s))).to_vec(),
-                exhausted,
-            ),
+            (growing, [10, 30, 60, 60].map(|s| Next::Retry(secs(s))).to_vec(), exhausted),
         ];
         for (options, retries, last) in table {
             for (attempt, expected) in (1..).zip(retries.iter().chain([&last, &last])) {
@@ -170,11 +154,7 @@ mod tests {
             (9, Ending::Failed, exhausted),
         ];
         for (attempt, ending, expected) in table {
-            assert_eq!(
-                after(&options, attempt, &ending, 0.5),
-                expected,
-                "{attempt} {ending:?}"
-            );
+            assert_eq!(after(&options, attempt, &ending, 0.5), expected, "{attempt} {ending:?}");
         }
     }
 
@@ -195,15 +175,10 @@ mod tests {
 
     #[test]
     fn numbers_without_sense_do_no_harm() {
-        for (first, factor, jitter) in [
-            (secs(1), f64::NAN, f64::NAN),
-            (Duration::MAX, 1e300, 7.0),
-            (secs(1), -3.0, -1.0),
-        ] {
-            let growth = Exponential::new(first)
-                .factor(factor)
-                .jitter(jitter)
-                .max(secs(50));
+        for (first, factor, jitter) in
+            [(secs(1), f64::NAN, f64::NAN), (Duration::MAX, 1e300, 7.0), (secs(1), -3.0, -1.0)]
+        {
+            let growth = Exponential::new(first).factor(factor).jitter(jitter).max(secs(50));
             let wait = wait(&Delay::Exponential(growth), u32::MAX, 1.0);
             assert!(wait <= secs(50), "{growth:?} gave {wait:?}");
         }
@@ -216,30 +191,14 @@ mod tests {
         let table = [
             (JobOptions::new(), vec![30]),
             (JobOptions::new().retries(0), vec![]),
+            (JobOptions::new().delay(Delay::list(LIST)), vec![10, 60, 600]),
+            (JobOptions::new().delay(Delay::list(LIST)).retries(2), vec![10, 60]),
+            (JobOptions::new().delay(Delay::list(LIST)).retries(u32::MAX), vec![10, 60, 600]),
             (
-                JobOptions::new().delay(Delay::list(LIST)),
-                vec![10, 60, 600],
-            ),
-            (
-                JobOptions::new().delay(Delay::list(LIST)).retries(2),
-                vec![10, 60],
-            ),
-            (
-                JobOptions::new().delay(Delay::list(LIST)).retries(u32::MAX),
-                vec![10, 60, 600],
-            ),
-            (
-                JobOptions::new()
-                    .delay(Delay::Exponential(growth))
-                    .retries(u32::MAX),
+                JobOptions::new().delay(Delay::Exponential(growth)).retries(u32::MAX),
                 vec![10, 20, 40, 60],
             ),
-            (
-                JobOptions::new()
-                    .delay(Delay::Exponential(growth))
-                    .retries(2),
-                vec![10, 20],
-            ),
+            (JobOptions::new().delay(Delay::Exponential(growth)).retries(2), vec![10, 20]),
         ];
         for (options, seconds) in table {
             let expected: BTreeSet<_> = seconds.into_iter().map(secs).collect();

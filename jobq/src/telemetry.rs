@@ -35,33 +35,18 @@ impl Who {
     /// The delivery of the job of this name.
     pub(crate) fn of(delivery: &Delivery, job: Cow<'static, str>, queue: &'static str) -> Self {
         let (id, attempt) = (delivery.envelope.id, delivery.attempt);
-        Self {
-            job,
-            id,
-            queue,
-            attempt,
-        }
+        Self { job, id, queue, attempt }
     }
 
     /// The span around the job function.
     pub(crate) fn span(&self) -> Span {
-        let Self {
-            job,
-            id,
-            queue,
-            attempt,
-        } = self;
+        let Self { job, id, queue, attempt } = self;
         tracing::info_span!("attempt", %job, %id, %queue, attempt)
     }
 
     /// What the worker decided.
     pub(crate) fn decided(&self, settlement: &Settlement, error: &str, took: Duration) {
-        let Self {
-            job,
-            id,
-            queue,
-            attempt,
-        } = self;
+        let Self { job, id, queue, attempt } = self;
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         match settlement {
             Settlement::Complete => {
@@ -86,12 +71,7 @@ impl Who {
 
     /// The engine did not record what the worker decided.
     pub(crate) fn not_recorded(&self, error: &Error) {
-        let Self {
-            job,
-            id,
-            queue,
-            attempt,
-        } = self;
+        let Self { job, id, queue, attempt } = self;
         tracing::warn!(%job, %id, %queue, attempt, ?error, "an outcome could not be recorded; the job is delivered again");
     }
 }

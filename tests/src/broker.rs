@@ -68,10 +68,7 @@ impl Broker {
     fn start_now() -> Self {
         let node = Node::new();
         let keeper = node.spawn_keeper();
-        let broker = Self {
-            node,
-            keeper: Mutex::new(keeper),
-        };
+        let broker = Self { node, keeper: Mutex::new(keeper) };
         broker.start_node();
         broker
     }
@@ -107,15 +104,10 @@ impl Broker {
     pub async fn ctl(&self, arguments: &[&str]) -> String {
         let mut command = self.node.command(&format!("{SCRIPTS}/rabbitmqctl"));
         command.args(["-q", "-n", &self.node.name]).args(arguments);
-        let output = blocking(move || command.output())
-            .await
-            .expect("rabbitmqctl can be run");
+        let output = blocking(move || command.output()).await.expect("rabbitmqctl can be run");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(
-            output.status.success(),
-            "rabbitmqctl {arguments:?} failed: {text}{complaint}"
-        );
+        assert!(output.status.success(), "rabbitmqctl {arguments:?} failed: {text}{complaint}");
         text
     }
 
@@ -132,16 +124,10 @@ impl Broker {
 
 impl Keeper {
     fn tell(&mut self, command: &str) -> String {
-        let commands = self
-            .process
-            .stdin
-            .as_mut()
-            .expect("the keeper's input is a pipe");
+        let commands = self.process.stdin.as_mut().expect("the keeper's input is a pipe");
         writeln!(commands, "{command}").expect("the keeper runs");
         let mut answer = String::new();
-        self.answers
-            .read_line(&mut answer)
-            .expect("the keeper answers");
+        self.answers.read_line(&mut answer).expect("the keeper answers");
         answer.trim().to_owned()
     }
 }
@@ -155,9 +141,7 @@ impl Drop for Keeper {
 
 impl Node {
     fn new() -> Self {
-        let root = env::var_os("JOBQ_TEST_BROKER_ROOT")
-            .map(PathBuf::from)
-            .unwrap_or_default();
+        let root = env::var_os("JOBQ_TEST_BROKER_ROOT").map(PathBuf::from).unwrap_or_default();
         let tag = unique();
         let node = Self {
             root,
@@ -168,9 +152,7 @@ impl Node {
             epmd_port: free_port(),
         };
         assert!(
-            node.outside(Path::new(SCRIPTS))
-                .join("rabbitmq-server")
-                .exists(),
+            node.outside(Path::new(SCRIPTS)).join("rabbitmq-server").exists(),
             "RabbitMQ is not installed ({SCRIPTS}): run `./tests/run`, which installs what the \
              tests need, or set JOBQ_TEST_AMQP_URL to the URL of a broker for tests"
         );
@@ -195,10 +177,7 @@ impl Node {
             (dir.join("plugins"), "[]."),
             (dir.join("advanced.config"), "[]."),
             // A test needs little, and the machine may have little to spare.
-            (
-                dir.join("rabbitmq.conf"),
-                "disk_free_limit.absolute = 50MB\n",
-            ),
+            (dir.join("rabbitmq.conf"), "disk_free_limit.absolute = 50MB\n"),
         ];
         for (path, text) in files {
             fs::write(path, text).expect("the broker's files can be written");
@@ -263,18 +242,11 @@ impl Node {
             let ended = fs::read_to_string(format!("/proc/{pid}/stat"))
                 .map_or(true, |stat| stat.contains(") Z "));
             if ended || Instant::now() > deadline {
-                let what = if ended {
-                    "ended at once"
-                } else {
-                    "did not start in time"
-                };
+                let what = if ended { "ended at once" } else { "did not start in time" };
                 let log = self.log();
                 let lines: Vec<_> = log.lines().collect();
                 let tail = lines[lines.len().saturating_sub(60)..].join("\n");
-                panic!(
-                    "the broker {} {what}; the tail of its log:\n{tail}",
-                    self.name
-                );
+                panic!("the broker {} {what}; the tail of its log:\n{tail}", self.name);
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -285,9 +257,7 @@ impl Node {
             return false;
         };
         let mut frame = [0];
-        stream
-            .set_read_timeout(Some(Duration::from_secs(5)))
-            .is_ok()
+        stream.set_read_timeout(Some(Duration::from_secs(5))).is_ok()
             && stream.write_all(b"AMQP\x00\x00\x09\x01").is_ok()
             && stream.read_exact(&mut frame).is_ok()
             && frame == [1]
@@ -296,13 +266,8 @@ impl Node {
     fn log(&self) -> String {
         let mut text = String::new();
         let mut paths = vec![self.dir.join("broker.log"), self.dir.join("epmd.log")];
-        let logs = fs::read_dir(self.outside(&self.dir.join("log")))
-            .into_iter()
-            .flatten();
-        paths.extend(
-            logs.flatten()
-                .map(|entry| self.dir.join("log").join(entry.file_name())),
-        );
+        let logs = fs::read_dir(self.outside(&self.dir.join("log"))).into_iter().flatten();
+        paths.extend(logs.flatten().map(|entry| self.dir.join("log").join(entry.file_name())));
         for path in paths {
             if let Ok(content) = fs::read(self.outside(&path)) {
                 let _ = writeln!(text, "{}:", path.display());
@@ -350,9 +315,7 @@ pub fn namespace() -> String {
 }
 
 fn given_url() -> Option<String> {
-    env::var("JOBQ_TEST_AMQP_URL")
-        .ok()
-        .filter(|url| !url.is_empty())
+    env::var("JOBQ_TEST_AMQP_URL").ok().filter(|url| !url.is_empty())
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
@@ -365,9 +328,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 /// `[a-f0-9-]{1,28}`, never twice.
 fn unique() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{:x}-{:x}-{count:x}", since.as_millis(), process::id())
 }

@@ -28,10 +28,7 @@ pub fn job(queue: &str) -> Envelope {
 ///
 /// If the engine does not.
 pub async fn ready(engine: &dyn Engine, queue: &str) {
-    let spec = QueueSpec {
-        name: queue.to_owned(),
-        waits: BTreeSet::new(),
-    };
+    let spec = QueueSpec { name: queue.to_owned(), waits: BTreeSet::new() };
     engine.declare(&[spec]).await.expect("declares");
 }
 

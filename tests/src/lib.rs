@@ -3,6 +3,6 @@
 pub mod broker;
 pub mod files;
 pub mod flaky;
-pub mod raw;
 pub mod jobs;
+pub mod raw;
 pub mod stage;

@@ -23,14 +23,8 @@ impl Raw {
             .expect("the broker takes connections");
         let channel = connection.create_channel().await.expect("and channels");
         let options = ConfirmSelectOptions::default();
-        channel
-            .confirm_select(options)
-            .await
-            .expect("with confirms");
-        Self {
-            channel,
-            _connection: connection,
-        }
+        channel.confirm_select(options).await.expect("with confirms");
+        Self { channel, _connection: connection }
     }
 
     /// Publishes a message, which the broker must confirm.
@@ -57,10 +51,7 @@ impl Raw {
         let options = BasicGetOptions::default();
         let message = self.channel.basic_get(queue.into(), options).await;
         let message = message.expect("there is such a queue")?;
-        let options = BasicNackOptions {
-            requeue: true,
-            ..BasicNackOptions::default()
-        };
+        let options = BasicNackOptions { requeue: true, ..BasicNackOptions::default() };
         message.nack(options).await.expect("it is given back");
         Some(message.delivery.properties)
     }

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 pub use jobq::testing::{DEADLINE, soon};
 use jobq::{BoxError, Client, JobContext, JobId, State, WorkerPool, job};
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use crate::broker;
+use crate::files::Directory;
 
 /// Asks again and again until there is an answer: for what has no event to wait for.
 ///
@@ -39,7 +40,7 @@ pub struct Store {
     /// What keeps this test's queues apart.
     pub namespace: String,
     /// The folder of a file; it is removed with the store.
-    folder: Option<TempDir>,
+    folder: Option<Directory>,
 }
 
 impl Store {
@@ -51,27 +52,14 @@ impl Store {
     /// A namespace of its own on this broker.
     #[must_use]
     pub fn on_broker(url: String) -> Self {
-        Self {
-            url,
-            namespace: broker::namespace(),
-            folder: None,
-        }
+        Self { url, namespace: broker::namespace(), folder: None }
     }
 
     /// A file of its own.
-    ///
-    /// # Panics
-    ///
-    /// If there is no place for one.
     #[allow(clippy::unused_async)] // so that both engines are called alike
     pub async fn sqlite() -> Self {
-        let folder = tempfile::tempdir().expect("a folder for a test can be made");
-        let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
-        Self {
-            url,
-            namespace: "test".to_owned(),
-            folder: Some(folder),
-        }
+        let folder = Directory::new();
+        Self { url: folder.url("jobs.db"), namespace: "test".to_owned(), folder: Some(folder) }
     }
 
     /// Whether it is the embedded engine's.
@@ -87,10 +75,7 @@ impl Store {
     /// If it cannot connect.
     pub async fn client(&self) -> Client {
         let builder = Client::builder(&self.url).namespace(&self.namespace);
-        builder
-            .connect()
-            .await
-            .expect("the store of a test can be reached")
+        builder.connect().await.expect("the store of a test can be reached")
     }
 }
 
@@ -132,7 +117,7 @@ pub struct Script {
     runs: mpsc::UnboundedSender<Run>,
     ends: mpsc::UnboundedSender<JobId>,
     counts: Arc<Mutex<HashMap<JobId, usize>>>,
-    go: tokio_util::sync::CancellationToken,
+    go: CancellationToken,
 }
 
 /// Does at each run what the next step says, and at all further ones what the last does.
@@ -168,11 +153,7 @@ pub async fn hasty(
 impl Script {
     fn begin(&self, ctx: &JobContext) {
         // The test may have ended and not care any more.
-        let _ = self.runs.send(Run {
-            id: ctx.id(),
-            attempt: ctx.attempt(),
-            at: Instant::now(),
-        });
+        let _ = self.runs.send(Run { id: ctx.id(), attempt: ctx.attempt(), at: Instant::now() });
     }
 
     async fn perform(&self, steps: &[Step], ctx: &JobContext) -> Result<(), BoxError> {
@@ -218,19 +199,8 @@ impl Stage {
         let client = store.client().await;
         let (runs, run_events) = mpsc::unbounded_channel();
         let (ends, end_events) = mpsc::unbounded_channel();
-        let script = Script {
-            runs,
-            ends,
-            counts: Arc::default(),
-            go: Default::default(),
-        };
-        Self {
-            store,
-            client,
-            script,
-            runs: run_events,
-            ends: end_events,
-        }
+        let script = Script { runs, ends, counts: Arc::default(), go: CancellationToken::new() };
+        Self { store, client, script, runs: run_events, ends: end_events }
     }
 
     /// A pool of this stage's client for the scripted jobs.
@@ -253,9 +223,7 @@ impl Stage {
     ///
     /// If it is not accepted.
     pub async fn enqueue(&self, steps: impl Into<Vec<Step>>) -> JobId {
-        let job = Scripted {
-            steps: steps.into(),
-        };
+        let job = Scripted { steps: steps.into() };
         self.client.enqueue(job).await.expect("the job is accepted")
     }
 
@@ -265,9 +233,7 @@ impl Stage {
     ///
     /// If there is none in time.
     pub async fn run(&mut self) -> Run {
-        soon("the next run of a job", self.runs.recv())
-            .await
-            .expect("the stage keeps a sender")
+        soon("the next run of a job", self.runs.recv()).await.expect("the stage keeps a sender")
     }
 
     /// The next job that succeeded.
@@ -276,12 +242,11 @@ impl Stage {
     ///
     /// If there is none in time.
     pub async fn end(&mut self) -> JobId {
-        soon("the next end of a job", self.ends.recv())
-            .await
-            .expect("the stage keeps a sender")
+        soon("the next end of a job", self.ends.recv()).await.expect("the stage keeps a sender")
     }
 
     /// Whether any job ran that the test did not yet ask for.
+    #[must_use]
     pub fn has_run(&self) -> bool {
         !self.runs.is_empty()
     }
@@ -293,10 +258,8 @@ impl Stage {
 
     /// Waits for the first failed job of a queue.
     pub async fn failed(&self, queue: &str) -> jobq::FailedJob {
-        until("a failed job", || async {
-            self.client.failed(queue).list(1).await.ok()?.pop()
-        })
-        .await
+        until("a failed job", || async { self.client.failed(queue).list(1).await.ok()?.pop() })
+            .await
     }
 }
 

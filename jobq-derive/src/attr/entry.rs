@@ -47,10 +47,7 @@ pub(super) fn read(
     let TokenTree::Ident(key) = first else {
         let example = keys.first().map_or("", |(_, example)| example);
         let tokens: TokenStream = std::iter::once(first).chain(rest).collect();
-        mistakes.at(
-            tokens,
-            format!("expected a key and its value; write for example `{example}`"),
-        );
+        mistakes.at(tokens, format!("expected a key and its value; write for example `{example}`"));
         return None;
     };
     let word = key.to_string();
@@ -67,18 +64,10 @@ pub(super) fn read(
     let value: TokenStream = rest.collect();
     match equals {
         Some(TokenTree::Punct(equals)) if equals.as_char() == '=' && !value.is_empty() => {
-            Some(Entry {
-                key,
-                word,
-                example: (*example).to_owned(),
-                value,
-            })
+            Some(Entry { key, word, example: (*example).to_owned(), value })
         }
         _ => {
-            mistakes.at(
-                &key,
-                format!("`{word}` needs a value; write for example `{example}`"),
-            );
+            mistakes.at(&key, format!("`{word}` needs a value; write for example `{example}`"));
             None
         }
     }

@@ -23,10 +23,7 @@ pub(crate) struct Period {
 /// What `delay` says.
 pub(crate) enum Wait {
     Constant(Period),
-    List {
-        waits: Vec<Period>,
-        tokens: TokenStream,
-    },
+    List { waits: Vec<Period>, tokens: TokenStream },
     Exponential(Growth),
 }
 
@@ -41,11 +38,8 @@ pub(crate) struct Growth {
 const MAX: &str = "max";
 const FACTOR: &str = "factor";
 const JITTER: &str = "jitter";
-const GROWTH_KEYS: [(&str, &str); 3] = [
-    (MAX, "max = \"1h\""),
-    (FACTOR, "factor = 2"),
-    (JITTER, "jitter = 0.1"),
-];
+const GROWTH_KEYS: [(&str, &str); 3] =
+    [(MAX, "max = \"1h\""), (FACTOR, "factor = 2"), (JITTER, "jitter = 0.1")];
 
 const WAITS: &str = "write `delay = \"30s\"`, `delay = [\"10s\", \"1m\"]` or \
                      `delay = exponential(\"10s\", max = \"1h\")`";
@@ -55,15 +49,9 @@ pub(super) fn text(entry: &Entry) -> Result<LitStr> {
         Some(Lit::Str(text)) if text.suffix().is_empty() => Ok(text),
         Some(Lit::Int(number)) => {
             let text = number.base10_digits();
-            Err(wrong(
-                entry,
-                format!("is a text: write `{} = \"{text}\"`", entry.word),
-            ))
+            Err(wrong(entry, format!("is a text: write `{} = \"{text}\"`", entry.word)))
         }
-        _ => Err(wrong(
-            entry,
-            format!("is a text: write for example `{}`", entry.example),
-        )),
+        _ => Err(wrong(entry, format!("is a text: write for example `{}`", entry.example))),
     }
 }
 
@@ -78,10 +66,7 @@ pub(super) fn whole_number<T: FromStr + Display>(
         _ => None,
     };
     if let Some(number) = quoted {
-        return Err(wrong(
-            entry,
-            format!("is a number: write `{} = {number}`", entry.word),
-        ));
+        return Err(wrong(entry, format!("is a number: write `{} = {number}`", entry.word)));
     }
     let value = match &literal {
         Some(Lit::Int(number)) if number.suffix().is_empty() => number.base10_digits().parse().ok(),
@@ -91,10 +76,7 @@ pub(super) fn whole_number<T: FromStr + Display>(
         (Some(value), Some(literal)) => Ok(Number { value, literal }),
         _ => Err(wrong(
             entry,
-            format!(
-                "is a whole number from {min} to {max}: write for example `{}`",
-                entry.example
-            ),
+            format!("is a whole number from {min} to {max}: write for example `{}`", entry.example),
         )),
     }
 }
@@ -108,10 +90,7 @@ fn number(entry: &Entry) -> Result<Number<f64>> {
     };
     match (value.filter(|value: &f64| value.is_finite()), literal) {
         (Some(value), Some(literal)) => Ok(Number { value, literal }),
-        _ => Err(wrong(
-            entry,
-            format!("is a number: write for example `{}`", entry.example),
-        )),
+        _ => Err(wrong(entry, format!("is a number: write for example `{}`", entry.example))),
     }
 }
 
@@ -119,10 +98,7 @@ pub(super) fn period(entry: &Entry) -> Result<Period> {
     period_of(&entry.value).unwrap_or_else(|| {
         Err(wrong(
             entry,
-            format!(
-                "is a duration, a text with a unit: write for example `{}`",
-                entry.example
-            ),
+            format!("is a duration, a text with a unit: write for example `{}`", entry.example),
         ))
     })
 }
@@ -183,17 +159,11 @@ fn waits(list: TokenStream, entry: &Entry, mistakes: &mut Mistakes) -> Option<Wa
     for part in parts {
         let part: TokenStream = part.into_iter().collect();
         let period = period_of(&part).unwrap_or_else(|| {
-            Err(Error::new_spanned(
-                &part,
-                "this is no duration: write for example \"30s\"",
-            ))
+            Err(Error::new_spanned(&part, "this is no duration: write for example \"30s\""))
         });
         waits.extend(mistakes.take(period));
     }
-    (waits.len() == count).then(|| Wait::List {
-        waits,
-        tokens: entry.value.clone(),
-    })
+    (waits.len() == count).then(|| Wait::List { waits, tokens: entry.value.clone() })
 }
 
 fn growth(function: &Ident, arguments: TokenStream, mistakes: &mut Mistakes) -> Option<Wait> {
@@ -202,10 +172,7 @@ fn growth(function: &Ident, arguments: TokenStream, mistakes: &mut Mistakes) -> 
     let first = if let Some(part) = parts.next_if(|part| !named(part)) {
         let part: TokenStream = part.into_iter().collect();
         mistakes.take(period_of(&part).unwrap_or_else(|| {
-            Err(Error::new_spanned(
-                &part,
-                "this is no duration: write for example \"10s\"",
-            ))
+            Err(Error::new_spanned(&part, "this is no duration: write for example \"10s\""))
         }))
     } else {
         mistakes.at(
@@ -227,14 +194,7 @@ fn growth(function: &Ident, arguments: TokenStream, mistakes: &mut Mistakes) -> 
             _ => {}
         }
     }
-    first.map(|first| {
-        Wait::Exponential(Growth {
-            first,
-            max,
-            factor,
-            jitter,
-        })
-    })
+    first.map(|first| Wait::Exponential(Growth { first, max, factor, jitter }))
 }
 
 pub(super) fn type_name(entry: &Entry) -> Result<Ident> {
@@ -242,10 +202,7 @@ pub(super) fn type_name(entry: &Entry) -> Result<Ident> {
     text.parse().map_err(|_| {
         Error::new_spanned(
             &text,
-            format!(
-                "this is no name for a type: write for example `{}`",
-                entry.example
-            ),
+            format!("this is no name for a type: write for example `{}`", entry.example),
         )
     })
 }

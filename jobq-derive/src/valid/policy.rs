@@ -11,16 +11,8 @@ pub(super) fn check(policy: &Policy, mistakes: &mut Mistakes) {
     let options = &policy.options;
     name_is_valid(policy, mistakes);
     queue_is_valid(options, mistakes);
-    not_zero(
-        options.timeout.as_ref(),
-        "no attempt could end in time",
-        mistakes,
-    );
-    not_zero(
-        options.expires.as_ref(),
-        "the job would be expired at once",
-        mistakes,
-    );
+    not_zero(options.timeout.as_ref(), "no attempt could end in time", mistakes);
+    not_zero(options.expires.as_ref(), "the job would be expired at once", mistakes);
     some_concurrency(options, mistakes);
     match &options.delay {
         Some(Wait::List { waits, tokens }) => {
@@ -79,20 +71,14 @@ fn some_concurrency(options: &Options, mistakes: &mut Mistakes) {
     if let Some(concurrency) = &options.concurrency
         && concurrency.value == 0
     {
-        mistakes.at(
-            &concurrency.literal,
-            "with 0 no attempt could ever start; write 1 or more",
-        );
+        mistakes.at(&concurrency.literal, "with 0 no attempt could ever start; write 1 or more");
     }
 }
 
 // #[job(delay = [])]
 fn list_is_not_empty(waits: &[Period], tokens: &impl ToTokens, mistakes: &mut Mistakes) {
     if waits.is_empty() {
-        mistakes.at(
-            tokens,
-            "the list has no wait; write at least one, for example `[\"30s\"]`",
-        );
+        mistakes.at(tokens, "the list has no wait; write at least one, for example `[\"30s\"]`");
     }
 }
 
@@ -101,9 +87,7 @@ fn list_fits_retries(waits: &[Period], options: &Options, mistakes: &mut Mistake
     let Some(retries) = &options.retries else {
         return;
     };
-    let Some(unused) = usize::try_from(retries.value)
-        .ok()
-        .and_then(|retries| waits.get(retries))
+    let Some(unused) = usize::try_from(retries.value).ok().and_then(|retries| waits.get(retries))
     else {
         return;
     };
@@ -122,10 +106,8 @@ fn waits_grow(growth: &Growth, mistakes: &mut Mistakes) {
     if let Some(factor) = &growth.factor
         && factor.value < 1.0
     {
-        mistakes.at(
-            &factor.literal,
-            "with a factor below 1 the waits would shrink; write 1 or more",
-        );
+        mistakes
+            .at(&factor.literal, "with a factor below 1 the waits would shrink; write 1 or more");
     }
 }
 
@@ -134,10 +116,7 @@ fn jitter_is_a_share(growth: &Growth, mistakes: &mut Mistakes) {
     if let Some(jitter) = &growth.jitter
         && !(0.0..=1.0).contains(&jitter.value)
     {
-        mistakes.at(
-            &jitter.literal,
-            "`jitter` is a share of the wait: write a number from 0 to 1",
-        );
+        mistakes.at(&jitter.literal, "`jitter` is a share of the wait: write a number from 0 to 1");
     }
 }
 
@@ -146,10 +125,7 @@ fn longest_is_not_below_first(growth: &Growth, mistakes: &mut Mistakes) {
     if let Some(max) = &growth.max
         && max.value < growth.first.value
     {
-        let (longest, first) = (
-            period::format(max.value),
-            period::format(growth.first.value),
-        );
+        let (longest, first) = (period::format(max.value), period::format(growth.first.value));
         mistakes.at(
             &max.literal,
             format!("the longest wait, {longest}, is shorter than the first, {first}; write `max = \"{first}\"` or more"),

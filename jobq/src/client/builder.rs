@@ -30,10 +30,7 @@ impl ClientBuilder {
             connection_name: program(),
             timeout: Duration::from_secs(30),
         };
-        Self {
-            url: url.to_owned(),
-            options,
-        }
+        Self { url: url.to_owned(), options }
     }
 
     /// A builder for the URL in the environment variable `JOBQ_URL`, or, if it is not
@@ -88,9 +85,7 @@ impl ClientBuilder {
     pub async fn connect(self) -> Result<Client> {
         check_namespace(&self.options.namespace)?;
         if self.options.timeout.is_zero() {
-            return Err(Error::invalid(
-                "the client's timeout is zero; every call would fail",
-            ));
+            return Err(Error::invalid("the client's timeout is zero; every call would fail"));
         }
         let namespace = self.options.namespace.clone();
         let engine = super::open::open(&self.url, self.options).await?;
@@ -101,19 +96,14 @@ impl ClientBuilder {
 impl std::fmt::Debug for ClientBuilder {
     /// Without the URL, which may hold a password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClientBuilder")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+        f.debug_struct("ClientBuilder").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
 /// The name of the running program and its process id.
 fn program() -> String {
     let path = std::env::current_exe().ok();
-    let name = path
-        .as_deref()
-        .and_then(|path| path.file_stem())
-        .and_then(|name| name.to_str());
+    let name = path.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
     format!("{} {}", name.unwrap_or("jobq"), std::process::id())
 }
 
@@ -123,9 +113,7 @@ fn check_namespace(namespace: &str) -> Result<()> {
         return Ok(());
     }
     let shown: String = namespace.chars().take(64).collect();
-    Err(Error::invalid(format!(
-        "`{shown}` is no namespace; use 1 to 32 of a-z 0-9 _ -"
-    )))
+    Err(Error::invalid(format!("`{shown}` is no namespace; use 1 to 32 of a-z 0-9 _ -")))
 }
 
 #[cfg(test)]

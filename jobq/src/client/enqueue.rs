@@ -33,10 +33,8 @@ enum Start {
 fn payload<J: Job>(job: &J) -> Result<Vec<u8>> {
     let name = J::NAME;
     let payload = serde_json::to_vec(job).map_err(|source| {
-        Error::invalid(format!(
-            "the payload of job `{name}` cannot be written as JSON"
-        ))
-        .because(source)
+        Error::invalid(format!("the payload of job `{name}` cannot be written as JSON"))
+            .because(source)
     })?;
     if payload.len() > MAX_PAYLOAD {
         return Err(Error::invalid(format!(
@@ -301,12 +299,7 @@ macro_rules! named_future {
     };
 }
 
-named_future!(
-    Enqueue,
-    EnqueueFuture,
-    Result<JobId>,
-    "The future of an [`Enqueue`]."
-);
+named_future!(Enqueue, EnqueueFuture, Result<JobId>, "The future of an [`Enqueue`].");
 named_future!(
     EnqueueAll,
     EnqueueAllFuture,

@@ -90,13 +90,7 @@ impl Client {
     #[must_use]
     pub fn on_engine(engine: Arc<dyn Engine>, namespace: impl Into<String>) -> Self {
         let declared = Mutex::default();
-        Self {
-            shared: Arc::new(Shared {
-                engine,
-                namespace: namespace.into(),
-                declared,
-            }),
-        }
+        Self { shared: Arc::new(Shared { engine, namespace: namespace.into(), declared }) }
     }
 
     /// Enqueues a job. Await the result; its options come before that:
@@ -158,10 +152,8 @@ impl Client {
         let declare = || async {
             check_name("job", kind.name)?;
             check_name("queue", kind.queue)?;
-            let spec = QueueSpec {
-                name: kind.queue.to_owned(),
-                waits: retry::waits(&kind.options),
-            };
+            let spec =
+                QueueSpec { name: kind.queue.to_owned(), waits: retry::waits(&kind.options) };
             self.engine().declare(&[spec]).await
         };
         cell.get_or_try_init(declare).await?;
@@ -211,11 +203,7 @@ struct JobKind {
 
 impl JobKind {
     fn of<J: Job>() -> Self {
-        Self {
-            name: J::NAME,
-            queue: queue_of::<J>(),
-            options: J::OPTIONS,
-        }
+        Self { name: J::NAME, queue: queue_of::<J>(), options: J::OPTIONS }
     }
 }
 

@@ -136,11 +136,7 @@ impl Counts {
     /// These numbers of jobs.
     #[must_use]
     pub fn new(ready: u64, waiting: u64, failed: u64) -> Self {
-        Self {
-            ready,
-            waiting,
-            failed,
-        }
+        Self { ready, waiting, failed }
     }
 }
 
@@ -214,11 +210,7 @@ impl Delivery {
     /// A delivery that is settled through `receipt`.
     #[must_use]
     pub fn new(envelope: Envelope, attempt: u32, receipt: Box<dyn Receipt>) -> Self {
-        Self {
-            envelope,
-            attempt,
-            receipt,
-        }
+        Self { envelope, attempt, receipt }
     }
 
     /// Records what became of the job. It is durable when the call returns `Ok`, but
@@ -231,9 +223,7 @@ impl Delivery {
     /// any other error if the engine could not record it. The job is delivered again
     /// in both cases.
     pub async fn settle(self, settlement: Settlement) -> Result<()> {
-        self.receipt
-            .settle(self.envelope, self.attempt, settlement)
-            .await
+        self.receipt.settle(self.envelope, self.attempt, settlement).await
     }
 }
 

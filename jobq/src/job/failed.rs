@@ -82,13 +82,7 @@ impl FailedJob {
         error: String,
         failed_at: SystemTime,
     ) -> Self {
-        Self {
-            envelope,
-            attempts,
-            reason,
-            error,
-            failed_at,
-        }
+        Self { envelope, attempts, reason, error, failed_at }
     }
 
     /// The job's id.

@@ -15,19 +15,11 @@ pub(crate) const MAX_LENGTH: usize = 120;
 ///
 /// A name that breaks the rule, with the part that does.
 pub(crate) fn check(name: &str) -> Result<(), NameError> {
-    let wrong = |problem| {
-        Err(NameError {
-            name: name.chars().take(200).collect(),
-            problem,
-        })
-    };
+    let wrong = |problem| Err(NameError { name: name.chars().take(200).collect(), problem });
     if name.is_empty() {
         return wrong(Problem::Empty);
     }
-    if let Some(c) = name
-        .chars()
-        .find(|c| !(c.is_ascii_alphanumeric() || "_.-".contains(*c)))
-    {
+    if let Some(c) = name.chars().find(|c| !(c.is_ascii_alphanumeric() || "_.-".contains(*c))) {
         return wrong(Problem::Character(c));
     }
     if name.len() > MAX_LENGTH {
@@ -63,10 +55,7 @@ impl fmt::Display for NameError {
             Problem::TooLong(length) => write!(f, "it has {length} characters")?,
             Problem::EmptyWord => f.write_str("a dot stands where a word should")?,
         }
-        write!(
-            f,
-            "; use 1 to {MAX_LENGTH} of A-Z a-z 0-9 _ - with single dots between words"
-        )
+        write!(f, "; use 1 to {MAX_LENGTH} of A-Z a-z 0-9 _ - with single dots between words")
     }
 }
 
@@ -78,15 +67,7 @@ mod tests {
 
     #[test]
     fn names_follow_the_rule() {
-        for good in [
-            "a",
-            "send_welcome",
-            "mail.welcome",
-            "A-1",
-            "0",
-            "a.b.c",
-            &"x".repeat(120),
-        ] {
+        for good in ["a", "send_welcome", "mail.welcome", "A-1", "0", "a.b.c", &"x".repeat(120)] {
             assert_eq!(check(good), Ok(()), "{good}");
         }
         let table = [

@@ -172,12 +172,7 @@ impl Exponential {
     /// Waits that double from `first` up to a day, without jitter.
     #[must_use]
     pub const fn new(first: Duration) -> Self {
-        Self {
-            first,
-            max: DEFAULT_MAX,
-            factor: 2.0,
-            jitter: 0.0,
-        }
+        Self { first, max: DEFAULT_MAX, factor: 2.0, jitter: 0.0 }
     }
 
     /// The longest wait. Defaults to a day.

@@ -36,18 +36,12 @@ pub struct Outcome {
 impl Outcome {
     /// The job is done.
     pub(crate) fn completed() -> Self {
-        Self {
-            ending: Ending::Completed,
-            error: String::new(),
-        }
+        Self { ending: Ending::Completed, error: String::new() }
     }
 
     /// The attempt failed for a reason that jobq found: a panic, a timeout.
     pub(crate) fn failed(error: impl Into<String>) -> Self {
-        Self {
-            ending: Ending::Failed,
-            error: error.into(),
-        }
+        Self { ending: Ending::Failed, error: error.into() }
     }
 
     /// What a job function's error means.
@@ -57,11 +51,7 @@ impl Outcome {
         let mut link = error.source();
         for _ in 0..MAX_CHAIN {
             let Some(source) = link else { break };
-            if let Some(Marker {
-                ending: asked,
-                cause,
-            }) = source.downcast_ref()
-            {
+            if let Some(Marker { ending: asked, cause }) = source.downcast_ref() {
                 ending = *asked;
                 link = cause.as_deref().and_then(StdError::source);
                 continue;
@@ -73,10 +63,7 @@ impl Outcome {
             }
             link = source.source();
         }
-        Self {
-            ending,
-            error: text,
-        }
+        Self { ending, error: text }
     }
 }
 
@@ -133,9 +120,7 @@ struct Marker {
 
 impl Control {
     fn new(ending: Ending, cause: Option<BoxError>) -> Self {
-        Self {
-            marker: Marker { ending, cause },
-        }
+        Self { marker: Marker { ending, cause } }
     }
 }
 
@@ -252,26 +237,14 @@ mod tests {
             ("boxed", through_question_mark().into_outcome()),
             ("transparent enum", through_from().into_outcome()),
             ("source of an enum", outcome(Wrapped::Source(make()))),
-            (
-                "two enums deep",
-                outcome(Wrapped::Deep(Box::new(Wrapped::Source(make())))),
-            ),
+            ("two enums deep", outcome(Wrapped::Deep(Box::new(Wrapped::Source(make()))))),
             ("anyhow", through_anyhow().into_outcome()),
             (
                 "anyhow with context",
-                through_anyhow()
-                    .context("while a")
-                    .context("b")
-                    .into_outcome(),
+                through_anyhow().context("while a").context("b").into_outcome(),
             ),
-            (
-                "enum in anyhow",
-                through_from().context("while a").into_outcome(),
-            ),
-            (
-                "boxed twice",
-                outcome::<BoxError>(Box::new(Wrapped::from(make()))),
-            ),
+            ("enum in anyhow", through_from().context("while a").into_outcome()),
+            ("boxed twice", outcome::<BoxError>(Box::new(Wrapped::from(make())))),
         ]
     }
 
@@ -279,11 +252,7 @@ mod tests {
     fn a_control_keeps_its_meaning_however_it_is_wrapped() {
         for (how, outcome) in wrappings(|| abort("no such user")) {
             assert_eq!(outcome.ending, Ending::Aborted, "{how}");
-            assert!(
-                outcome.error.contains("no such user"),
-                "{how}: {}",
-                outcome.error
-            );
+            assert!(outcome.error.contains("no such user"), "{how}: {}", outcome.error);
         }
         for (how, outcome) in wrappings(|| retry_in(WAIT, "busy")) {
             assert_eq!(outcome.ending, Ending::RetryIn(WAIT), "{how}");
@@ -298,13 +267,8 @@ mod tests {
         let io = || std::io::Error::other("disk on fire");
         assert_eq!(outcome(io()).ending, Ending::Failed);
         assert_eq!(outcome("a plain text").error, "a plain text");
-        let chained = anyhow::Error::from(io())
-            .context("reading the letter")
-            .context("sending");
-        assert_eq!(
-            outcome(chained).error,
-            "sending: reading the letter: disk on fire"
-        );
+        let chained = anyhow::Error::from(io()).context("reading the letter").context("sending");
+        assert_eq!(outcome(chained).error, "sending: reading the letter: disk on fire");
     }
 
     #[test]

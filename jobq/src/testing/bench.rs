@@ -30,10 +30,7 @@ where
         if found == expected {
             return;
         }
-        assert!(
-            start.elapsed() < DEADLINE,
-            "{what}: expected {expected:?}, still found {found:?}"
-        );
+        assert!(start.elapsed() < DEADLINE, "{what}: expected {expected:?}, still found {found:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -47,23 +44,15 @@ pub struct Bench {
 
 impl fmt::Debug for Bench {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bench")
-            .field("engine", &self.engine)
-            .finish_non_exhaustive()
+        f.debug_struct("Bench").field("engine", &self.engine).finish_non_exhaustive()
     }
 }
 
 impl Bench {
     /// Opens the first engine of the store.
     pub async fn new(store: impl Store) -> Self {
-        let engine = soon("an engine to open", store.open())
-            .await
-            .expect("an engine opens");
-        Self {
-            store: Box::new(store),
-            engine,
-            others: Mutex::default(),
-        }
+        let engine = soon("an engine to open", store.open()).await.expect("an engine opens");
+        Self { store: Box::new(store), engine, others: Mutex::default() }
     }
 
     /// The first engine.
@@ -74,9 +63,7 @@ impl Bench {
 
     /// One more engine on the same store.
     pub async fn another(&self) -> Arc<dyn Engine> {
-        let engine = soon("a further engine", self.store.open())
-            .await
-            .expect("an engine opens");
+        let engine = soon("a further engine", self.store.open()).await.expect("an engine opens");
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
         others.push(Arc::clone(&engine));
         engine
@@ -84,10 +71,7 @@ impl Bench {
 
     /// Closes the engines and removes the store.
     pub async fn finish(self) {
-        let others = self
-            .others
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
+        let others = self.others.into_inner().unwrap_or_else(PoisonError::into_inner);
         for engine in others.iter().chain([&self.engine]) {
             soon("an engine to close", engine.close()).await;
         }
@@ -102,13 +86,8 @@ impl Bench {
     }
 
     pub(super) async fn declare(&self, queue: &str, waits: &[Duration]) {
-        let spec = QueueSpec {
-            name: queue.to_owned(),
-            waits: waits.iter().copied().collect(),
-        };
-        soon("a queue to be declared", self.engine().declare(&[spec]))
-            .await
-            .expect("declares");
+        let spec = QueueSpec { name: queue.to_owned(), waits: waits.iter().copied().collect() };
+        soon("a queue to be declared", self.engine().declare(&[spec])).await.expect("declares");
     }
 
     /// Pushes jobs, which must all be accepted.
@@ -128,9 +107,7 @@ impl Bench {
     pub(super) async fn counts(&self, queue: &str, ready: u64, waiting: u64, failed: u64) {
         let expected = (ready, waiting, failed);
         eventually("(ready, waiting, failed)", expected, || async {
-            let counts = soon("counts", self.engine().counts(queue))
-                .await
-                .expect("counts");
+            let counts = soon("counts", self.engine().counts(queue)).await.expect("counts");
             (counts.ready, counts.waiting, counts.failed)
         })
         .await;
@@ -162,17 +139,12 @@ pub(super) async fn push(engine: &dyn Engine, jobs: Vec<Envelope>) {
 }
 
 pub(super) async fn consume(engine: &dyn Engine, queue: &str, prefetch: u16) -> Consumer {
-    soon("a consumer", engine.consume(queue, prefetch))
-        .await
-        .expect("consumes")
+    soon("a consumer", engine.consume(queue, prefetch)).await.expect("consumes")
 }
 
 /// The next job.
 pub(super) async fn take(consumer: &mut Consumer) -> Delivery {
-    soon("a job", consumer.next())
-        .await
-        .expect("consuming goes on")
-        .expect("a job")
+    soon("a job", consumer.next()).await.expect("consuming goes on").expect("a job")
 }
 
 /// The next `count` jobs.
@@ -185,17 +157,12 @@ pub(super) async fn take_many(consumer: &mut Consumer, count: usize) -> Vec<Deli
 }
 
 pub(super) async fn settle(delivery: Delivery, settlement: Settlement) {
-    soon("a settlement", delivery.settle(settlement))
-        .await
-        .expect("settles");
+    soon("a settlement", delivery.settle(settlement)).await.expect("settles");
 }
 
 /// The ids of deliveries, in their order.
 pub(super) fn ids(deliveries: &[Delivery]) -> Vec<JobId> {
-    deliveries
-        .iter()
-        .map(|delivery| delivery.envelope.id)
-        .collect()
+    deliveries.iter().map(|delivery| delivery.envelope.id).collect()
 }
 
 /// The ids in an order of their own, to compare sets with duplicates.

@@ -60,11 +60,7 @@ pub(crate) async fn attempt(
     slot: Slot,
 ) -> Finished {
     let envelope = &delivery.envelope;
-    let name = envelope
-        .name
-        .clone()
-        .or(only_job(&shared, queue))
-        .unwrap_or_default();
+    let name = envelope.name.clone().or(only_job(&shared, queue)).unwrap_or_default();
     let job = shared.plan.jobs.get(name.as_ref());
     let who = Who::of(&delivery, name, queue);
     let mut took = None;
@@ -72,23 +68,11 @@ pub(crate) async fn attempt(
     let settlement = match job {
         None => {
             error = unknown(&who, &shared.plan.queues[queue]);
-            settle_as(
-                retry::after_unknown(delivery.attempt),
-                &error,
-                delivery.attempt,
-            )
+            settle_as(retry::after_unknown(delivery.attempt), &error, delivery.attempt)
         }
-        Some(_)
-            if envelope
-                .expires_at
-                .is_some_and(|time| time <= SystemTime::now()) =>
-        {
+        Some(_) if envelope.expires_at.is_some_and(|time| time <= SystemTime::now()) => {
             let error = "its time ran out before this attempt could start".to_owned();
-            fail(
-                FailedReason::Expired,
-                error,
-                delivery.attempt.saturating_sub(1),
-            )
+            fail(FailedReason::Expired, error, delivery.attempt.saturating_sub(1))
         }
         Some(job) => {
             let started = Instant::now();
@@ -99,11 +83,7 @@ pub(crate) async fn attempt(
                 Ran::Unreadable(problem) => {
                     let error =
                         format!("the payload is no payload of job `{}`: {problem}", job.name);
-                    fail(
-                        FailedReason::UnreadablePayload,
-                        error,
-                        delivery.attempt.saturating_sub(1),
-                    )
+                    fail(FailedReason::UnreadablePayload, error, delivery.attempt.saturating_sub(1))
                 }
                 Ran::Ended(outcome) => {
                     error = outcome.error;
@@ -117,11 +97,7 @@ pub(crate) async fn attempt(
     };
     who.decided(&settlement, &error, took.unwrap_or_default());
     let stale = settle(&who, delivery, settlement.clone()).await;
-    Finished {
-        settlement,
-        stale,
-        took,
-    }
+    Finished { settlement, stale, took }
 }
 
 /// Records what became of a delivery; `true` if it was no longer this pool's to settle.
@@ -157,11 +133,7 @@ fn settle_as(next: Next, error: &str, attempts: u32) -> Settlement {
 }
 
 fn fail(reason: FailedReason, error: String, attempts: u32) -> Settlement {
-    Settlement::Fail {
-        reason,
-        error,
-        attempts,
-    }
+    Settlement::Fail { reason, error, attempts }
 }
 
 /// Runs the job's function in a task of its own, so that neither its panic nor its
@@ -175,18 +147,14 @@ async fn run(shared: &Shared, job: &Registered, who: &Who, delivery: &Delivery, 
         shared.client.clone(),
         cancelled.clone(),
     );
-    let scope = Scope {
-        context,
-        states: Arc::clone(&shared.plan.states),
-    };
+    let scope = Scope { context, states: Arc::clone(&shared.plan.states) };
     // Reading the payload and making the call run the user's code, too.
-    let call = match catch_unwind(AssertUnwindSafe(|| {
-        (job.start)(&delivery.envelope.payload, &scope)
-    })) {
-        Ok(Ok(call)) => call,
-        Ok(Err(problem)) => return Ran::Unreadable(problem),
-        Err(panic) => return Ran::Ended(panicked(&*panic)),
-    };
+    let call =
+        match catch_unwind(AssertUnwindSafe(|| (job.start)(&delivery.envelope.payload, &scope))) {
+            Ok(Ok(call)) => call,
+            Ok(Err(problem)) => return Ran::Unreadable(problem),
+            Err(panic) => return Ran::Ended(panicked(&*panic)),
+        };
     let span = who.span();
     let task = match call.0 {
         Kind::Future(future) => tokio::spawn(

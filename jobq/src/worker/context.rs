@@ -61,11 +61,7 @@ impl JobContext {
             enqueued_at: envelope.enqueued_at,
             topic: envelope.topic.clone(),
         };
-        Self {
-            facts: Arc::new(facts),
-            client,
-            cancelled,
-        }
+        Self { facts: Arc::new(facts), client, cancelled }
     }
 
     /// A context for calling a job function in a test: the first and only attempt of a
@@ -82,11 +78,7 @@ impl JobContext {
             topic: None,
         };
         let client = Client::on_engine(Arc::new(Detached), "test");
-        Self {
-            facts: Arc::new(facts),
-            client,
-            cancelled: CancellationToken::new(),
-        }
+        Self { facts: Arc::new(facts), client, cancelled: CancellationToken::new() }
     }
 
     /// The same context with this client.
@@ -160,8 +152,6 @@ impl JobContext {
 
 impl fmt::Debug for JobContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobContext")
-            .field("facts", &self.facts)
-            .finish_non_exhaustive()
+        f.debug_struct("JobContext").field("facts", &self.facts).finish_non_exhaustive()
     }
 }

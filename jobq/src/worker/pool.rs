@@ -138,10 +138,7 @@ impl WorkerPool {
     #[cfg(feature = "rabbitmq")]
     pub fn topology(&self) -> Result<Topology> {
         let queues = self.registry.check(self.concurrency)?;
-        Ok(Topology::of(
-            self.client.namespace(),
-            &registry::specs(&queues),
-        ))
+        Ok(Topology::of(self.client.namespace(), &registry::specs(&queues)))
     }
 
     /// Runs the pool until the program gets SIGINT or SIGTERM, then shuts it down. A

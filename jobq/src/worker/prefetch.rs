@@ -22,11 +22,7 @@ pub(crate) struct Prefetch {
 impl Prefetch {
     /// No buffer until something was measured.
     pub(crate) fn new(concurrency: u16) -> Self {
-        Self {
-            concurrency,
-            current: concurrency,
-            mean: None,
-        }
+        Self { concurrency, current: concurrency, mean: None }
     }
 
     /// Counts one attempt, and gives the new prefetch where it should change. It changes
@@ -48,11 +44,7 @@ impl Prefetch {
 /// The prefetch for attempts that take this many seconds each.
 fn target(concurrency: u16, mean: f64) -> u16 {
     let a_second_of_work = f64::from(concurrency) / mean.max(1e-9);
-    let buffer = if a_second_of_work < 1.0 {
-        0.0
-    } else {
-        a_second_of_work.min(MAX_BUFFER)
-    };
+    let buffer = if a_second_of_work < 1.0 { 0.0 } else { a_second_of_work.min(MAX_BUFFER) };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to MAX_BUFFER
     concurrency.saturating_add(buffer as u16)
 }
@@ -63,19 +55,10 @@ mod tests {
 
     #[test]
     fn the_buffer_is_worth_a_second_of_work() {
-        let table = [
-            (10, 0.0, 266),
-            (10, 0.001, 266),
-            (10, 0.1, 110),
-            (10, 1.0, 20),
-            (10, 60.0, 10),
-        ];
+        let table =
+            [(10, 0.0, 266), (10, 0.001, 266), (10, 0.1, 110), (10, 1.0, 20), (10, 60.0, 10)];
         for (concurrency, mean, expected) in table {
-            assert_eq!(
-                target(concurrency, mean),
-                expected,
-                "{concurrency} at {mean} s"
-            );
+            assert_eq!(target(concurrency, mean), expected, "{concurrency} at {mean} s");
         }
         assert_eq!(target(1, 600.0), 1);
         assert_eq!(target(u16::MAX, 0.0), u16::MAX);
@@ -88,9 +71,7 @@ mod tests {
         let mut prefetch = Prefetch::new(10);
         assert_eq!(prefetch.measured(Duration::from_millis(1)), Some(266));
         assert_eq!(prefetch.measured(Duration::from_millis(1)), None);
-        let slow = (0..100)
-            .filter_map(|_| prefetch.measured(Duration::from_secs(9)))
-            .last();
+        let slow = (0..100).filter_map(|_| prefetch.measured(Duration::from_secs(9))).last();
         assert!(slow.is_some_and(|slow| slow <= 22), "{slow:?}");
     }
 }

@@ -116,13 +116,9 @@ impl Queue {
                     self.due.push_front(delivery);
                     return None;
                 };
-                running.insert(Running {
-                    likeness: likeness(&delivery),
-                    held: VecDeque::new(),
-                });
+                running.insert(Running { likeness: likeness(&delivery), held: VecDeque::new() });
                 let attempt = attempt(Arc::clone(&self.shared), self.name, delivery, slot);
-                self.in_hand
-                    .push(Box::pin(async move { (id, attempt.await) }));
+                self.in_hand.push(Box::pin(async move { (id, attempt.await) }));
                 None
             }
         }
@@ -131,10 +127,7 @@ impl Queue {
     /// Does what the end of an attempt asks for, and gives the new prefetch where it
     /// should change.
     fn finished(&mut self, id: JobId, finished: Finished) -> Option<u16> {
-        let Running {
-            likeness: ran,
-            mut held,
-        } = self.running.remove(&id)?;
+        let Running { likeness: ran, mut held } = self.running.remove(&id)?;
         if finished.stale {
             // The connection or the lease of the run was lost, so the same job came
             // again. Its outcome settles that delivery; running it would be a duplicate.
@@ -144,23 +137,10 @@ impl Queue {
                 let name = again.envelope.name.clone().unwrap_or_default();
                 let who = Who::of(&again, name, self.name);
                 let settlement = finished.settlement;
-                self.running.insert(
-                    id,
-                    Running {
-                        likeness: ran,
-                        held,
-                    },
-                );
+                self.running.insert(id, Running { likeness: ran, held });
                 self.in_hand.push(Box::pin(async move {
                     let stale = settle(&who, again, settlement.clone()).await;
-                    (
-                        id,
-                        Finished {
-                            settlement,
-                            stale,
-                            took: None,
-                        },
-                    )
+                    (id, Finished { settlement, stale, took: None })
                 }));
                 return None;
             }
@@ -171,10 +151,7 @@ impl Queue {
 
     /// Waits for what runs, for as long as the grace period lasts.
     async fn finish(mut self) {
-        let held = self
-            .running
-            .values_mut()
-            .flat_map(|running| running.held.drain(..));
+        let held = self.running.values_mut().flat_map(|running| running.held.drain(..));
         for delivery in self.due.drain(..).chain(held) {
             // Stale means that it is handed back already.
             let _ = delivery.settle(Settlement::Release).await;

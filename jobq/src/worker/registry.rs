@@ -28,13 +28,7 @@ pub(crate) struct Registered {
 
 impl Registered {
     fn new<J: Job>(start: Start, needs: Needs) -> Self {
-        Self {
-            name: J::NAME,
-            queue: queue_of::<J>(),
-            options: J::OPTIONS,
-            start,
-            needs,
-        }
+        Self { name: J::NAME, queue: queue_of::<J>(), options: J::OPTIONS, start, needs }
     }
 
     /// A job made by `#[job]` on a function.
@@ -60,9 +54,7 @@ impl Registered {
 
 impl fmt::Debug for Registered {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registered")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("Registered").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -113,9 +105,7 @@ impl Registry {
             ));
         }
         if concurrency == 0 {
-            return Err(Error::invalid(
-                "the pool's concurrency is 0; it would never run a job",
-            ));
+            return Err(Error::invalid("the pool's concurrency is 0; it would never run a job"));
         }
         if let Some(state) = self.repeated_states.first() {
             return Err(Error::invalid(format!(
@@ -138,11 +128,7 @@ impl Registry {
     /// What runs on these queues, which [`check`](Self::check) gave.
     pub(crate) fn into_plan(self, queues: Queues) -> Plan {
         let jobs = self.jobs.into_iter().map(|job| (job.name, job)).collect();
-        Plan {
-            jobs,
-            states: Arc::new(self.states),
-            queues,
-        }
+        Plan { jobs, states: Arc::new(self.states), queues }
     }
 
     fn queues(&self, default: u16) -> Result<Queues> {
@@ -168,9 +154,7 @@ impl Registry {
             }
         }
         for (name, queue) in &mut queues {
-            queue.concurrency = stated
-                .get(name)
-                .map_or(default, |(_, concurrency)| *concurrency);
+            queue.concurrency = stated.get(name).map_or(default, |(_, concurrency)| *concurrency);
         }
         Ok(queues)
     }
@@ -195,12 +179,7 @@ fn check_job(job: &Registered, states: &States) -> Result<()> {
             job.name
         )));
     }
-    match job
-        .needs
-        .0
-        .iter()
-        .find(|(state, _)| !states.contains(*state))
-    {
+    match job.needs.0.iter().find(|(state, _)| !states.contains(*state)) {
         None => Ok(()),
         Some((_, missing)) => Err(Error::invalid(format!(
             "job `{}` needs a state of the type `{missing}`; give the pool one with `.state(value)`",
@@ -236,15 +215,9 @@ mod tests {
     job!(
         Letter,
         "letter",
-        JobOptions::new()
-            .queue("post")
-            .delay(Delay::constant(Duration::from_secs(7)))
+        JobOptions::new().queue("post").delay(Delay::constant(Duration::from_secs(7)))
     );
-    job!(
-        Parcel,
-        "parcel",
-        JobOptions::new().queue("post").concurrency(4)
-    );
+    job!(Parcel, "parcel", JobOptions::new().queue("post").concurrency(4));
     job!(Never, "never", JobOptions::new().concurrency(0));
 
     async fn run<J: Job>(_: J) -> Result<(), BoxError> {
@@ -256,11 +229,7 @@ mod tests {
     }
 
     fn check(jobs: impl IntoIterator<Item = Registered>) -> Result<Queues> {
-        Registry {
-            jobs: jobs.into_iter().collect(),
-            ..Registry::default()
-        }
-        .check(10)
+        Registry { jobs: jobs.into_iter().collect(), ..Registry::default() }.check(10)
     }
 
     #[test]
@@ -268,31 +237,16 @@ mod tests {
         let table: [(Vec<Registered>, &[&str]); 6] = [
             (vec![], &["the pool has no jobs"]),
             (
-                vec![
-                    Registered::of_function(run::<Plain>),
-                    Registered::of_function(run::<Twin>),
-                ],
+                vec![Registered::of_function(run::<Plain>), Registered::of_function(run::<Twin>)],
                 &["two jobs", "`plain`"],
             ),
+            (vec![Registered::of_function(run::<Misnamed>)], &["the job name `a b`", "' '"]),
             (
-                vec![Registered::of_function(run::<Misnamed>)],
-                &["the job name `a b`", "' '"],
-            ),
-            (
-                vec![
-                    Registered::of_function(run::<Mail>),
-                    Registered::of_function(run::<Parcel>),
-                ],
+                vec![Registered::of_function(run::<Mail>), Registered::of_function(run::<Parcel>)],
                 &["`post`", "3 from job `mail`", "4 from job `parcel`"],
             ),
-            (
-                vec![Registered::of_function(run::<Never>)],
-                &["`never`", "concurrency 0"],
-            ),
-            (
-                vec![Registered::of_function(with_state)],
-                &["`plain`", "`alloc::string::String`"],
-            ),
+            (vec![Registered::of_function(run::<Never>)], &["`never`", "concurrency 0"]),
+            (vec![Registered::of_function(with_state)], &["`plain`", "`alloc::string::String`"]),
         ];
         for (jobs, expected) in table {
             let error = check(jobs).unwrap_err();
@@ -309,13 +263,7 @@ mod tests {
         registry.jobs.push(Registered::of_function(with_state));
         registry.state(String::new());
         registry.state(String::new());
-        assert!(
-            registry
-                .check(1)
-                .unwrap_err()
-                .to_string()
-                .contains("two states")
-        );
+        assert!(registry.check(1).unwrap_err().to_string().contains("two states"));
     }
 
     #[test]
@@ -330,10 +278,7 @@ mod tests {
             queues[queue].waits.iter().map(Duration::as_secs).collect()
         };
         assert_eq!((seconds("post"), seconds("plain")), (vec![7, 30], vec![30]));
-        assert_eq!(
-            (queues["post"].concurrency, queues["plain"].concurrency),
-            (3, 10)
-        );
+        assert_eq!((queues["post"].concurrency, queues["plain"].concurrency), (3, 10));
         assert_eq!(queues["post"].only_job, None);
         assert_eq!(queues["plain"].only_job, Some("plain"));
         assert_eq!(specs(&queues).len(), 2);

@@ -52,10 +52,7 @@ impl<T: Send + Sync + 'static> Argument for State<T> {
     }
 
     fn take(scope: &Scope) -> Self {
-        scope
-            .states
-            .get()
-            .expect("a pool starts only with every state that its jobs need")
+        scope.states.get().expect("a pool starts only with every state that its jobs need")
     }
 }
 
@@ -93,9 +90,7 @@ impl Call {
         F: Future + Send + 'static,
         F::Output: JobResult,
     {
-        Self(Kind::Future(Box::pin(async {
-            future.await.into_outcome()
-        })))
+        Self(Kind::Future(Box::pin(async { future.await.into_outcome() })))
     }
 
     /// A plain `fn`, to be run where it may block.

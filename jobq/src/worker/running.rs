@@ -32,12 +32,7 @@ impl RunningPool {
         let (report, ended) = watch::channel(None);
         let mut queues = JoinSet::new();
         for (name, consumer) in consumers {
-            queues.spawn(queue::consume(
-                Arc::clone(shared),
-                name,
-                consumer,
-                stop.clone(),
-            ));
+            queues.spawn(queue::consume(Arc::clone(shared), name, consumer, stop.clone()));
         }
         let (stopping, halting) = (stop.clone(), halt.clone());
         tokio::spawn(async move {

@@ -38,9 +38,7 @@ pub struct State<T: ?Sized> {
 #[allow(non_snake_case)]
 #[must_use]
 pub fn State<T>(value: T) -> State<T> {
-    State {
-        value: Arc::new(value),
-    }
+    State { value: Arc::new(value) }
 }
 
 impl<T: ?Sized> Deref for State<T> {
@@ -53,9 +51,7 @@ impl<T: ?Sized> Deref for State<T> {
 
 impl<T: ?Sized> Clone for State<T> {
     fn clone(&self) -> Self {
-        Self {
-            value: Arc::clone(&self.value),
-        }
+        Self { value: Arc::clone(&self.value) }
     }
 }
 
@@ -81,9 +77,7 @@ impl States {
 
     pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
         let value = Arc::clone(self.0.get(&TypeId::of::<T>())?);
-        Some(State {
-            value: value.downcast().ok()?,
-        })
+        Some(State { value: value.downcast().ok()? })
     }
 }
 

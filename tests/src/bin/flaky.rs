@@ -25,13 +25,8 @@ async fn main() -> Result<(), BoxError> {
     let mut arguments = std::env::args().skip(1);
     let mut argument = |what: &str| arguments.next().ok_or(format!("the {what} is missing"));
     let client = Client::builder(argument("URL")?).namespace(argument("namespace")?);
-    let ledger = File::options()
-        .append(true)
-        .create(true)
-        .open(argument("path of the ledger")?)?;
-    let pool = WorkerPool::new(&client.connect().await?)
-        .state(ledger)
-        .handle(flaky);
+    let ledger = File::options().append(true).create(true).open(argument("path of the ledger")?)?;
+    let pool = WorkerPool::new(&client.connect().await?).state(ledger).handle(flaky);
     println!("ready");
     Ok(pool.concurrency(20).run().await?)
 }

@@ -21,13 +21,9 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 #[tokio::main]
 async fn main() {
     let arguments: Vec<_> = std::env::args().collect();
-    let [_, url, lease, mode] = &arguments[..] else {
-        panic!("expected URL LEASE_MS MODE")
-    };
+    let [_, url, lease, mode] = &arguments[..] else { panic!("expected URL LEASE_MS MODE") };
     let lease = Duration::from_millis(lease.parse().expect("milliseconds"));
-    let engine = jobq::testing::open_with_lease(url, "jobq", lease)
-        .await
-        .expect("opens");
+    let engine = jobq::testing::open_with_lease(url, "jobq", lease).await.expect("opens");
     ready(&*engine, "mail").await;
     match &**mode {
         "push" => push(engine).await,
@@ -60,10 +56,7 @@ async fn work(engine: &dyn Engine) {
     while let Some(delivery) = consumer.next().await {
         let delivery = delivery.expect("a job");
         let id = delivery.envelope.id;
-        delivery
-            .settle(Settlement::Complete)
-            .await
-            .expect("settles");
+        delivery.settle(Settlement::Complete).await.expect("settles");
         println!("completed {id}");
     }
 }

@@ -86,11 +86,7 @@ mod tests {
         assert_eq!(ledger.stragglers(), (2..=10).collect());
         assert!(ledger.stragglers().is_empty(), "each only once");
         ledger.finish(1);
-        assert_eq!(
-            ledger.prefix(),
-            Some(1),
-            "the others are known to the broker"
-        );
+        assert_eq!(ledger.prefix(), Some(1), "the others are known to the broker");
         ledger.finish(11);
         assert_eq!(ledger.prefix(), Some(11));
     }
@@ -145,10 +141,7 @@ mod tests {
                 let newly: BTreeSet<_> = (1..=last)
                     .filter(|tag| !acknowledged.contains(tag) && !returned.contains(tag))
                     .collect();
-                assert!(
-                    newly.iter().all(|tag| !unfinished.contains(tag)),
-                    "past an unfinished"
-                );
+                assert!(newly.iter().all(|tag| !unfinished.contains(tag)), "past an unfinished");
                 acknowledged.extend(newly);
             }
             if random.u8(0..20) == 0 {

@@ -27,14 +27,8 @@ impl Address {
         };
         let host = url.split("://").nth(1).unwrap_or_default();
         let host = host.split(['/', '?']).next().unwrap_or_default();
-        if host
-            .rsplit('@')
-            .next()
-            .is_some_and(|host| host.starts_with('['))
-        {
-            return Err(invalid(
-                "has an IPv6 address, which is not supported: use a host name",
-            ));
+        if host.rsplit('@').next().is_some_and(|host| host.starts_with('[')) {
+            return Err(invalid("has an IPv6 address, which is not supported: use a host name"));
         }
         // The reason may hold the URL, and with it the password.
         let mut uri: AMQPUri = url.parse().map_err(|_| invalid("cannot be read"))?;
@@ -59,19 +53,10 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AMQPUri {
-            scheme,
-            authority,
-            vhost,
-            ..
-        } = &self.uri;
+        let AMQPUri { scheme, authority, vhost, .. } = &self.uri;
         let (user, host) = (&authority.userinfo.username, &authority.host);
         write!(f, "{scheme}://{user}:***@{host}:{}", authority.port)?;
-        if vhost == "/" {
-            Ok(())
-        } else {
-            write!(f, "/{vhost}")
-        }
+        if vhost == "/" { Ok(()) } else { write!(f, "/{vhost}") }
     }
 }
 
@@ -92,10 +77,7 @@ mod tests {
         let table = [
             ("amqp://localhost", "amqp://guest:***@localhost:5672"),
             ("amqps://ann:geheim@mq/shop", "amqps://ann:***@mq:5671/shop"),
-            (
-                "amqp://ann:geheim@127.0.0.1:5673/%2f",
-                "amqp://ann:***@127.0.0.1:5673",
-            ),
+            ("amqp://ann:geheim@127.0.0.1:5673/%2f", "amqp://ann:***@127.0.0.1:5673"),
             ("amqp://ann:geheim@mq/", "amqp://ann:***@mq:5672/"),
         ];
         for (url, shown) in table {
@@ -109,15 +91,9 @@ mod tests {
     fn has_a_heartbeat_and_a_timeout() {
         let query = |url| Address::parse(url, SECOND).unwrap().uri.query;
         let unstated = query("amqp://localhost");
-        assert_eq!(
-            (unstated.heartbeat, unstated.connection_timeout),
-            (Some(20), Some(1_000))
-        );
+        assert_eq!((unstated.heartbeat, unstated.connection_timeout), (Some(20), Some(1_000)));
         let stated = query("amqp://localhost?heartbeat=7&connection_timeout=9");
-        assert_eq!(
-            (stated.heartbeat, stated.connection_timeout),
-            (Some(7), Some(9))
-        );
+        assert_eq!((stated.heartbeat, stated.connection_timeout), (Some(7), Some(9)));
     }
 
     #[test]

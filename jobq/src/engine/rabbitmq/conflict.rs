@@ -6,14 +6,7 @@ use crate::error::{Error, ErrorKind};
 /// The error for a declaration that the broker refused with 406.
 pub(crate) fn conflict(text: &str) -> Error {
     let message = if let Some(found) = Inequivalent::parse(text) {
-        let Inequivalent {
-            argument,
-            kind,
-            name,
-            vhost,
-            wanted,
-            current,
-        } = found;
+        let Inequivalent { argument, kind, name, vhost, wanted, current } = found;
         format!(
             "{kind} `{name}` (vhost `{vhost}`) exists with other properties than jobq's: \
              `{argument}` is {current}, jobq needs {wanted} (the broker names the first \
@@ -52,14 +45,7 @@ impl<'t> Inequivalent<'t> {
         let (wanted, current) = rest.split_once(" but current is ")?;
         // Some versions write `the value '1' of type 'signedint'`.
         let current = current.strip_prefix("the value ").unwrap_or(current);
-        Some(Self {
-            argument,
-            kind,
-            name,
-            vhost,
-            wanted,
-            current: current.trim_end(),
-        })
+        Some(Self { argument, kind, name, vhost, wanted, current: current.trim_end() })
     }
 }
 
@@ -98,10 +84,7 @@ mod tests {
                  queue type rabbit_classic_queue",
                 "invalid arg 'x-delivery-limit' for queue 'Q'",
             ),
-            (
-                "PRECONDITION_FAILED - inequivalent arg 'x",
-                "refused a declaration: PRECONDITION",
-            ),
+            ("PRECONDITION_FAILED - inequivalent arg 'x", "refused a declaration: PRECONDITION"),
             ("", "refused a declaration: "),
         ];
         for (text, expected) in table {

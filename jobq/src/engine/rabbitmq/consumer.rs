@@ -47,10 +47,7 @@ pub(crate) async fn consume(
     let up = feed.link.up().await?;
     let first = feed.start(&up).await?;
     core.tasks.spawn(feed.run(up, first));
-    Ok(Consumer::new(
-        deliveries,
-        Box::new(Control { orders: controls }),
-    ))
+    Ok(Consumer::new(deliveries, Box::new(Control { orders: controls })))
 }
 
 #[derive(Debug)]
@@ -163,10 +160,7 @@ impl Feed {
                 }
                 None => Err(Error::new(
                     ErrorKind::NotFound,
-                    format!(
-                        "there is no queue `{}` to consume; declare it first",
-                        self.queue
-                    ),
+                    format!("there is no queue `{}` to consume; declare it first", self.queue),
                 )
                 .because(error)),
             },
@@ -245,12 +239,8 @@ impl Feed {
 
     /// A message as a delivery; `None` where it has to wait on.
     fn receive(&self, session: &Arc<Session>, message: Message) -> Option<Delivery> {
-        let received = decode(
-            &self.core.names,
-            self.queue.clone(),
-            &message.properties,
-            message.data,
-        );
+        let received =
+            decode(&self.core.names, self.queue.clone(), &message.properties, message.data);
         let mut ticket = Box::new(Ticket {
             core: Arc::clone(&self.core),
             session: Arc::clone(session),
@@ -267,11 +257,7 @@ impl Feed {
         }
         // A message that came without an id gets it by being published again.
         ticket.wait = received.wait.filter(|_| received.has_id);
-        Some(Delivery::new(
-            received.envelope,
-            received.attempts.saturating_add(1),
-            ticket,
-        ))
+        Some(Delivery::new(received.envelope, received.attempts.saturating_add(1), ticket))
     }
 
     /// Ends the consumer and gives back what it was sent and nobody has taken.

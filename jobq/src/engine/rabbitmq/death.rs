@@ -14,13 +14,8 @@ const MOST: u32 = i32::MAX as u32;
 /// The broker's entry is searched for, since the order of entries differs between
 /// versions. `x-delivery-count` and `redelivered` say nothing about attempts.
 pub(crate) fn attempts_used(headers: &FieldTable, work_queue: &str) -> u32 {
-    let said = headers
-        .inner()
-        .get(ATTEMPTS_HEADER)
-        .and_then(integer)
-        .map_or(0, sane);
-    said.saturating_add(rejections(headers, work_queue))
-        .min(MOST)
+    let said = headers.inner().get(ATTEMPTS_HEADER).and_then(integer).map_or(0, sane);
+    said.saturating_add(rejections(headers, work_queue)).min(MOST)
 }
 
 /// How often the work queue rejected the message.
@@ -192,14 +187,8 @@ mod tests {
             (said(AMQPValue::Void), 0),
             (died(long("rejected")), 0),
             (died(array(vec![])), 0),
-            (
-                died(array(vec![long("rejected"), number(4), AMQPValue::Void])),
-                0,
-            ),
-            (
-                died(array(vec![AMQPValue::FieldTable(FieldTable::default())])),
-                0,
-            ),
+            (died(array(vec![long("rejected"), number(4), AMQPValue::Void])), 0),
+            (died(array(vec![AMQPValue::FieldTable(FieldTable::default())])), 0),
             (died(AMQPValue::FieldTable(FieldTable::default())), 0),
             (entry(long("4")), 0),
             (entry(number(-4)), 0),
@@ -207,10 +196,7 @@ mod tests {
             (entry(number(i64::MAX)), MOST),
             (died(array(vec![death(work, "expired", number(4))])), 0),
             (died(array(vec![death(work, "maxlen", number(4))])), 0),
-            (
-                died(array(vec![death(work, "delivery_limit", number(4))])),
-                0,
-            ),
+            (died(array(vec![death(work, "delivery_limit", number(4))])), 0),
             (
                 died(array(vec![
                     number(1),
@@ -225,10 +211,7 @@ mod tests {
             assert_eq!(attempts_used(&headers, work), expected, "{headers:?}");
         }
         let mut both = entry(number(i64::MAX));
-        both.insert(
-            ShortString::try_new(ATTEMPTS_HEADER).unwrap(),
-            number(i64::MAX),
-        );
+        both.insert(ShortString::try_new(ATTEMPTS_HEADER).unwrap(), number(i64::MAX));
         assert_eq!(attempts_used(&both, work), MOST);
         let latin = AMQPValue::LongString(LongString::from(vec![0xff, 0xfe]));
         assert_eq!(attempts_used(&said(latin), work), 0);

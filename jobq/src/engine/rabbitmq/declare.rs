@@ -27,10 +27,7 @@ pub(crate) struct Declared {
 
 impl Declared {
     pub(crate) fn new(names: Names) -> Self {
-        Self {
-            names,
-            queues: RwLock::default(),
-        }
+        Self { names, queues: RwLock::default() }
     }
 
     /// The tiers of a queue that was declared.
@@ -42,8 +39,7 @@ impl Declared {
     /// Whether there is nothing new in this.
     pub(crate) fn covers(&self, wanted: &BTreeMap<String, Tiers>) -> bool {
         wanted.iter().all(|(queue, tiers)| {
-            self.tiers(queue)
-                .is_some_and(|declared| tiers.is_subset(&declared))
+            self.tiers(queue).is_some_and(|declared| tiers.is_subset(&declared))
         })
     }
 
@@ -59,25 +55,16 @@ impl Declared {
 
     /// What these queues need.
     pub(crate) fn topology(&self, wanted: &BTreeMap<String, Tiers>) -> Topology {
-        Topology::new(
-            &self.names,
-            wanted.iter().map(|(queue, tiers)| (queue.as_str(), tiers)),
-        )
+        Topology::new(&self.names, wanted.iter().map(|(queue, tiers)| (queue.as_str(), tiers)))
     }
 
     /// Declares everything that was declared before, on a new connection.
     pub(crate) async fn restore(&self, up: &Up) -> Result<()> {
-        let queues = self
-            .queues
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner).clone();
         if queues.is_empty() {
             return Ok(());
         }
-        let queues = queues
-            .iter()
-            .map(|(queue, tiers)| (queue.as_str(), &**tiers));
+        let queues = queues.iter().map(|(queue, tiers)| (queue.as_str(), &**tiers));
         if apply(up, &Topology::new(&self.names, queues)).await? {
             tracing::warn!("the broker had lost queues; they were declared again, without jobs");
             tokio::time::sleep(FIRST_MOMENTS).await;
@@ -130,14 +117,8 @@ pub(crate) async fn messages_in(
     channel: &mut Channel,
     queue: &str,
 ) -> Result<Option<u64>> {
-    let passive = QueueDeclareOptions {
-        passive: true,
-        ..QueueDeclareOptions::default()
-    };
-    match channel
-        .queue_declare(short(queue)?, passive, FieldTable::default())
-        .await
-    {
+    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    match channel.queue_declare(short(queue)?, passive, FieldTable::default()).await {
         Ok(queue) => Ok(Some(queue.message_count().into())),
         Err(error) if code(&error) == Some(NOT_FOUND) => {
             *channel = open(up).await?;
@@ -149,44 +130,27 @@ pub(crate) async fn messages_in(
 
 async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
     let done = match declaration {
-        Declaration::Exchange {
-            name,
-            kind,
-            alternate,
-        } => {
+        Declaration::Exchange { name, kind, alternate } => {
             let kind = match *kind {
                 "fanout" => ExchangeKind::Fanout,
                 "headers" => ExchangeKind::Headers,
                 "topic" => ExchangeKind::Topic,
                 _ => ExchangeKind::Direct,
             };
-            let options = ExchangeDeclareOptions {
-                durable: true,
-                ..ExchangeDeclareOptions::default()
-            };
+            let options =
+                ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
             let mut arguments = FieldTable::default();
             if let Some(alternate) = alternate {
                 arguments.insert(short("alternate-exchange")?, text(alternate));
             }
-            channel
-                .exchange_declare(short(name)?, kind, options, arguments)
-                .await
+            channel.exchange_declare(short(name)?, kind, options, arguments).await
         }
         Declaration::Queue { name, arguments } => {
-            let options = QueueDeclareOptions {
-                durable: true,
-                ..QueueDeclareOptions::default()
-            };
-            let declared = channel
-                .queue_declare(short(name)?, options, table(arguments)?)
-                .await;
+            let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+            let declared = channel.queue_declare(short(name)?, options, table(arguments)?).await;
             declared.map(|_| ())
         }
-        Declaration::Binding {
-            exchange,
-            queue,
-            by,
-        } => {
+        Declaration::Binding { exchange, queue, by } => {
             let (key, arguments) = match by {
                 By::All => (ShortString::default(), FieldTable::default()),
                 By::Key(key) => (short(key)?, FieldTable::default()),
@@ -198,9 +162,7 @@ async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
                 }
             };
             let (queue, exchange) = (short(queue)?, short(exchange)?);
-            channel
-                .queue_bind(queue, exchange, key, QueueBindOptions::default(), arguments)
-                .await
+            channel.queue_bind(queue, exchange, key, QueueBindOptions::default(), arguments).await
         }
     };
     done.map_err(|error| failure(&format!("declaring {declaration}"), error))

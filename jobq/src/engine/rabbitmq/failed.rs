@@ -166,14 +166,8 @@ async fn locked(channel: &Channel, lock: &str) -> Result<bool> {
         ..QueueDeclareOptions::default()
     };
     let mut arguments = FieldTable::default();
-    arguments.insert(
-        short("x-queue-type")?,
-        AMQPValue::LongString("classic".into()),
-    );
-    match channel
-        .queue_declare(short(lock)?, options, arguments)
-        .await
-    {
+    arguments.insert(short("x-queue-type")?, AMQPValue::LongString("classic".into()));
+    match channel.queue_declare(short(lock)?, options, arguments).await {
         Ok(_) => Ok(true),
         Err(error) if code(&error) == Some(RESOURCE_LOCKED) => Ok(false),
         Err(error) => Err(failure(&format!("declaring the lock `{lock}`"), error)),
@@ -182,10 +176,7 @@ async fn locked(channel: &Channel, lock: &str) -> Result<bool> {
 
 impl Desk<'_> {
     async fn take(&mut self) -> Result<Option<BasicGetMessage>> {
-        let taken = self
-            .channel
-            .basic_get(short(&self.name)?, BasicGetOptions::default())
-            .await;
+        let taken = self.channel.basic_get(short(&self.name)?, BasicGetOptions::default()).await;
         let taken = taken.map_err(|error| failure("taking a failed job", error))?;
         if let Some(message) = &taken {
             self.last = Some(message.delivery_tag);
@@ -195,12 +186,7 @@ impl Desk<'_> {
 
     fn read(&self, found: BasicGetMessage) -> FailedJob {
         let delivery = found.delivery;
-        decode_failed(
-            &self.core.names,
-            self.queue.clone(),
-            &delivery.properties,
-            delivery.data,
-        )
+        decode_failed(&self.core.names, self.queue.clone(), &delivery.properties, delivery.data)
     }
 
     /// The oldest job with this id.
@@ -286,9 +272,7 @@ impl Desk<'_> {
             match answer {
                 Ok(()) => {
                     let acknowledged = self.channel.basic_ack(tag, BasicAckOptions::default());
-                    acknowledged
-                        .await
-                        .map_err(|error| failure("removing a failed job", error))?;
+                    acknowledged.await.map_err(|error| failure("removing a failed job", error))?;
                     settled += 1;
                 }
                 Err(error) => failed = Some(error),
@@ -315,19 +299,14 @@ impl Desk<'_> {
     async fn leave(mut self) {
         let leaving = async {
             if let Some(last) = self.last {
-                let options = BasicNackOptions {
-                    multiple: true,
-                    requeue: true,
-                };
+                let options = BasicNackOptions { multiple: true, requeue: true };
                 let given = self.channel.basic_nack(last, options).await;
                 given.map_err(|error| failure("giving failed jobs back", error))?;
                 // The answer comes after the jobs were given back.
                 messages_in(&self.up, &mut self.channel, &self.name).await?;
             }
-            let unlocked = self
-                .channel
-                .queue_delete(short(&self.lock)?, QueueDeleteOptions::default())
-                .await;
+            let unlocked =
+                self.channel.queue_delete(short(&self.lock)?, QueueDeleteOptions::default()).await;
             unlocked.map_err(|error| failure("giving up the lock", error))?;
             Ok::<_, Error>(())
         };

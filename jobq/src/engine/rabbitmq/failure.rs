@@ -61,16 +61,9 @@ pub(crate) fn cannot_connect(address: &Address, error: lapin::Error) -> Error {
             ErrorKind::Connection,
             "check that the broker runs there, the host and the port (5672, with TLS 5671)".into(),
         ),
-        _ => (
-            ErrorKind::Connection,
-            "check that the port speaks AMQP 0.9.1".into(),
-        ),
+        _ => (ErrorKind::Connection, "check that the port speaks AMQP 0.9.1".into()),
     };
-    Error::new(
-        kind,
-        format!("cannot connect to {address}: {error}; {advice}"),
-    )
-    .because(error)
+    Error::new(kind, format!("cannot connect to {address}: {error}; {advice}")).because(error)
 }
 
 /// The broker did not answer.

@@ -67,18 +67,10 @@ impl Link {
     ) -> Result<Self> {
         let closing = CancellationToken::new();
         let (sender, state) = watch::channel(State::Down);
-        let supervisor = Supervisor {
-            address,
-            name,
-            timeout,
-            state: sender,
-            closing: closing.clone(),
-        };
+        let supervisor =
+            Supervisor { address, name, timeout, state: sender, closing: closing.clone() };
         let connection = supervisor.connect().await?;
-        let first = Arc::new(Up {
-            connection,
-            generation: 0,
-        });
+        let first = Arc::new(Up { connection, generation: 0 });
         supervisor.state.send_replace(State::Up(Arc::clone(&first)));
         tokio::spawn(supervisor.run(first));
         Ok(Self { state, closing })
@@ -140,10 +132,7 @@ impl Supervisor {
                 connection = again => connection,
             };
             tracing::info!(broker = %self.address, connection = self.name, "connected again");
-            up = Arc::new(Up {
-                connection,
-                generation,
-            });
+            up = Arc::new(Up { connection, generation });
             self.state.send_replace(State::Up(Arc::clone(&up)));
         }
         let goodbye = up.connection.close(200, "closed".into());
@@ -168,10 +157,7 @@ impl Supervisor {
         let connecting = Connection::connect_uri(self.address.uri.clone(), properties);
         match tokio::time::timeout(self.timeout, connecting).await {
             Ok(result) => result.map_err(|error| cannot_connect(&self.address, error)),
-            Err(_) => Err(timed_out(
-                &format!("connecting to {}", self.address),
-                self.timeout,
-            )),
+            Err(_) => Err(timed_out(&format!("connecting to {}", self.address), self.timeout)),
         }
     }
 }

@@ -41,14 +41,7 @@ pub(crate) struct Live {
 impl Live {
     pub(crate) fn new(session: Arc<Session>, queue: ShortString) -> Self {
         let (streams, consumers) = (SelectAll::new(), BTreeMap::new());
-        Self {
-            session,
-            queue,
-            streams,
-            consumers,
-            next: 0,
-            over: None,
-        }
+        Self { session, queue, streams, consumers, next: 0, over: None }
     }
 
     /// Consumes with this prefetch from now on.
@@ -71,8 +64,7 @@ impl Live {
         self.consumers.insert(id, (tag, prefetch));
         let end = stream::once(async { Err("it was cancelled".to_owned()) });
         let items = consumer.map(|item| item.map_err(|error| error.to_string()));
-        self.streams
-            .push(Box::pin(items.chain(end).map(move |item| (id, item))));
+        self.streams.push(Box::pin(items.chain(end).map(move |item| (id, item))));
         Ok(())
     }
 
@@ -128,13 +120,9 @@ impl Live {
 async fn consume(channel: &Channel, queue: ShortString, prefetch: u16) -> Result<lapin::Consumer> {
     let doing = format!("consuming queue `{queue}`");
     // Never global: quorum queues refuse it, and the connection ends.
-    let limited = channel
-        .basic_qos(prefetch, BasicQosOptions::default())
-        .await;
+    let limited = channel.basic_qos(prefetch, BasicQosOptions::default()).await;
     limited.map_err(|error| failure(&doing, error))?;
     let (tag, options) = (ShortString::default(), BasicConsumeOptions::default());
-    let consumer = channel
-        .basic_consume(queue, tag, options, FieldTable::default())
-        .await;
+    let consumer = channel.basic_consume(queue, tag, options, FieldTable::default()).await;
     consumer.map_err(|error| failure(&doing, error))
 }

@@ -108,9 +108,7 @@ impl Core {
         if self.closing.is_cancelled() {
             return Err(closed());
         }
-        timeout(limit, work)
-            .await
-            .unwrap_or_else(|_| Err(timed_out(doing, limit)))
+        timeout(limit, work).await.unwrap_or_else(|_| Err(timed_out(doing, limit)))
     }
 
     async fn declare(&self, wanted: BTreeMap<String, Tiers>) -> Result<()> {
@@ -152,8 +150,7 @@ impl Core {
             let name = format!("{} (consuming)", self.options.connection_name);
             let address = Arc::clone(&self.address);
             let link = Link::open(address, name, self.options.timeout).await?;
-            self.tasks
-                .spawn(orphan::run(Arc::clone(self), link.clone()));
+            self.tasks.spawn(orphan::run(Arc::clone(self), link.clone()));
             Ok(link)
         };
         self.consuming.get_or_try_init(|| opening).await.cloned()
@@ -183,11 +180,7 @@ impl Core {
         }
         let ready = messages_in(&up, &mut channel, &names.work(queue)).await?;
         let failed = messages_in(&up, &mut channel, &names.failed(queue)).await?;
-        Ok(Counts::new(
-            ready.unwrap_or(0),
-            waiting,
-            failed.unwrap_or(0),
-        ))
+        Ok(Counts::new(ready.unwrap_or(0), waiting, failed.unwrap_or(0)))
     }
 }
 
@@ -197,10 +190,7 @@ impl Engine for Rabbit {
         let mut wanted: BTreeMap<String, Tiers> = BTreeMap::new();
         for queue in queues {
             check_name("queue", &queue.name)?;
-            wanted
-                .entry(queue.name.clone())
-                .or_default()
-                .extend(tiers(&queue.waits));
+            wanted.entry(queue.name.clone()).or_default().extend(tiers(&queue.waits));
         }
         self.0.declare(wanted).await
     }
@@ -213,11 +203,7 @@ impl Engine for Rabbit {
         let deadline = Instant::now() + core.options.timeout;
         let sent: Vec<_> = jobs
             .into_iter()
-            .map(|job| {
-                Ok(core
-                    .publisher
-                    .send(Arc::new(wire::encode(&core.names, job)?)))
-            })
+            .map(|job| Ok(core.publisher.send(Arc::new(wire::encode(&core.names, job)?))))
             .collect();
         let mut answers = Vec::with_capacity(sent.len());
         for pending in sent {
@@ -235,19 +221,12 @@ impl Engine for Rabbit {
             let link = self.0.consuming().await?;
             consumer::consume(&self.0, link, queue, prefetch).await
         };
-        self.0
-            .within(&format!("consuming queue `{queue}`"), starting)
-            .await
+        self.0.within(&format!("consuming queue `{queue}`"), starting).await
     }
 
     async fn counts(&self, queue: &str) -> Result<Counts> {
         check_name("queue", queue)?;
-        self.0
-            .within(
-                &format!("counting the jobs of queue `{queue}`"),
-                self.0.counts(queue),
-            )
-            .await
+        self.0.within(&format!("counting the jobs of queue `{queue}`"), self.0.counts(queue)).await
     }
 
     async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {

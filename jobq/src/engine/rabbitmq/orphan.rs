@@ -51,22 +51,15 @@ pub(crate) async fn run(core: Arc<Core>, link: Link) {
 
 async fn take(core: &Core, up: &Up) -> Result<()> {
     let mut probe = open(up).await?;
-    if messages_in(up, &mut probe, &core.names.orphan())
-        .await?
-        .is_none()
-    {
+    if messages_in(up, &mut probe, &core.names.orphan()).await?.is_none() {
         apply(up, &core.declared.topology(&BTreeMap::new())).await?;
     }
     let channel = open(up).await?;
     let consuming = async {
-        channel
-            .basic_qos(PREFETCH, BasicQosOptions::default())
-            .await?;
+        channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
         let queue = ShortString::try_new(core.names.orphan()).unwrap_or_default();
         let (tag, options) = (ShortString::default(), BasicConsumeOptions::default());
-        channel
-            .basic_consume(queue, tag, options, FieldTable::default())
-            .await
+        channel.basic_consume(queue, tag, options, FieldTable::default()).await
     };
     let doing = "consuming the orphan queue";
     let mut strays = consuming.await.map_err(|error| failure(doing, error))?;
@@ -75,9 +68,7 @@ async fn take(core: &Core, up: &Up) -> Result<()> {
         let tag = stray.delivery_tag;
         let place = place(core, up, &mut probe, &stray).await?;
         let message = Arc::new(failed(&core.names, stray, &place)?);
-        core.publisher
-            .publish_surely(message, || channel.status().connected())
-            .await?;
+        core.publisher.publish_surely(message, || channel.status().connected()).await?;
         acknowledge(&channel, tag).await?;
     }
     Ok(())
@@ -101,10 +92,7 @@ async fn place(core: &Core, up: &Up, probe: &mut Channel, stray: &Stray) -> Resu
         return Ok(ORPHAN.to_owned());
     }
     for queue in candidates(&core.names, stray.routing_key.as_str(), &stray.properties) {
-        if messages_in(up, probe, &core.names.failed(&queue))
-            .await?
-            .is_some()
-        {
+        if messages_in(up, probe, &core.names.failed(&queue)).await?.is_some() {
             return Ok(queue.into_owned());
         }
     }
@@ -188,31 +176,18 @@ mod tests {
     fn a_stray_says_why_it_is_one() {
         let names = Names::new("jobq");
         let mut headers = FieldTable::default();
-        headers.insert(
-            "jobq-wait".into(),
-            lapin::types::AMQPValue::LongString("17".into()),
-        );
+        headers.insert("jobq-wait".into(), lapin::types::AMQPValue::LongString("17".into()));
         let waiting = BasicProperties::default().with_headers(headers);
         let none = BasicProperties::default;
         let table = [
-            (
-                "jobq",
-                "nowhere",
-                none(),
-                "nothing takes messages with the routing key `nowhere`",
-            ),
+            ("jobq", "nowhere", none(), "nothing takes messages with the routing key `nowhere`"),
             (
                 "jobq:mail@retry",
                 "mail",
                 waiting,
                 "queue `mail` has no tier for the header jobq-wait = `17`",
             ),
-            (
-                "jobq:mail@retry",
-                "mail",
-                none(),
-                "the header jobq-wait is missing",
-            ),
+            ("jobq:mail@retry", "mail", none(), "the header jobq-wait is missing"),
         ];
         for (exchange, key, properties, expected) in table {
             let message = failed(&names, stray(exchange, key, properties), "mail").unwrap();

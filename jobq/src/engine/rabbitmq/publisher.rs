@@ -61,9 +61,7 @@ const GIVEN_UP: u8 = 2;
 
 impl Ticket {
     fn change(&self, from: u8, to: u8) -> bool {
-        self.state
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
+        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 }
 
@@ -76,22 +74,12 @@ impl Publisher {
 
     /// Hands a message over; it is sent even if the answer is not asked for.
     pub(crate) fn send(&self, message: Arc<Message>) -> Pending {
-        let ticket = Arc::new(Ticket {
-            message,
-            state: AtomicU8::new(WAITING),
-        });
+        let ticket = Arc::new(Ticket { message, state: AtomicU8::new(WAITING) });
         let (answer, answered) = oneshot::channel();
-        let request = Request {
-            ticket: Arc::clone(&ticket),
-            answer,
-        };
+        let request = Request { ticket: Arc::clone(&ticket), answer };
         // If nobody receives, the answer is dropped, which says so.
         let _ = self.requests.send(request);
-        Pending {
-            ticket,
-            answer: answered,
-            timeout: self.timeout,
-        }
+        Pending { ticket, answer: answered, timeout: self.timeout }
     }
 
     /// Publishes a message in any case: where the broker refuses it or the connection is
@@ -123,18 +111,12 @@ impl Pending {
         }
         let never_sent = self.ticket.change(WAITING, GIVEN_UP);
         let error = timed_out(&doing(&self.ticket.message), self.timeout);
-        Err(if never_sent {
-            error
-        } else {
-            error.but_maybe_enqueued()
-        })
+        Err(if never_sent { error } else { error.but_maybe_enqueued() })
     }
 
     /// The broker's answer, whenever it comes.
     async fn confirmed(mut self) -> Result<()> {
-        (&mut self.answer)
-            .await
-            .unwrap_or_else(|_| Err(self.unanswered()))
+        (&mut self.answer).await.unwrap_or_else(|_| Err(self.unanswered()))
     }
 
     fn unanswered(&self) -> Error {
@@ -146,17 +128,11 @@ impl Pending {
 }
 
 fn doing(message: &Message) -> String {
-    format!(
-        "publishing to exchange `{}` with the key `{}`",
-        message.exchange, message.key
-    )
+    format!("publishing to exchange `{}` with the key `{}`", message.exchange, message.key)
 }
 
 fn lost(message: &Message) -> Error {
-    let text = format!(
-        "{}: the connection was lost before the answer came",
-        doing(message)
-    );
+    let text = format!("{}: the connection was lost before the answer came", doing(message));
     Error::new(ErrorKind::Connection, text).but_maybe_enqueued()
 }
 
@@ -167,10 +143,7 @@ async fn run(link: Link, declared: Arc<Declared>, mut requests: mpsc::UnboundedR
     while let Ok(up) = link.up().await {
         if restored != Some(up.generation) {
             if let Err(error) = declared.restore(&up).await {
-                tracing::error!(
-                    ?error,
-                    "the queues could not be declared on the new connection"
-                );
+                tracing::error!(?error, "the queues could not be declared on the new connection");
                 if error.is_connection() {
                     pause(&link, &up, waits.next()).await;
                     continue;
@@ -203,9 +176,7 @@ async fn pause(link: &Link, up: &Up, wait: Option<Duration>) {
 
 async fn open_confirming(up: &Up) -> Result<Arc<Channel>> {
     let channel = open(up).await?;
-    let confirming = channel
-        .confirm_select(ConfirmSelectOptions::default())
-        .await;
+    let confirming = channel.confirm_select(ConfirmSelectOptions::default()).await;
     confirming.map_err(|error| failure("asking for confirms", error))?;
     Ok(Arc::new(channel))
 }
@@ -288,13 +259,8 @@ async fn publish(channel: Arc<Channel>, request: Request) -> Sent {
     let message = &request.ticket.message;
     let options = BasicPublishOptions::default();
     let (exchange, key) = (message.exchange.clone(), message.key.clone());
-    let sending = channel.basic_publish(
-        exchange,
-        key,
-        options,
-        &message.payload,
-        message.properties.clone(),
-    );
+    let sending =
+        channel.basic_publish(exchange, key, options, &message.payload, message.properties.clone());
     let confirmed = match sending.await {
         // Only this error comes from before the frames are queued.
         Err(error) if matches!(error.kind(), Lapin::InvalidChannelState(_, "basic.publish")) => {

@@ -33,11 +33,7 @@ enum Settled {
     /// To be acknowledged.
     Finished(u64),
     /// To be given back, or else to its dead-letter exchange.
-    Rejected {
-        tag: u64,
-        requeue: bool,
-        sent: Option<oneshot::Sender<()>>,
-    },
+    Rejected { tag: u64, requeue: bool, sent: Option<oneshot::Sender<()>> },
 }
 
 impl Session {
@@ -50,11 +46,7 @@ impl Session {
     ) -> Arc<Self> {
         let (settled, received) = mpsc::unbounded_channel();
         tasks.spawn(tell(channel.clone(), received, closing));
-        Arc::new(Self {
-            channel,
-            settled,
-            ended: AtomicBool::new(false),
-        })
+        Arc::new(Self { channel, settled, ended: AtomicBool::new(false) })
     }
 
     /// Whether its deliveries can be settled.
@@ -76,21 +68,13 @@ impl Session {
 
     /// The delivery goes back to its queue.
     pub(crate) fn give_back(&self, tag: u64) {
-        let _ = self.settled.send(Settled::Rejected {
-            tag,
-            requeue: true,
-            sent: None,
-        });
+        let _ = self.settled.send(Settled::Rejected { tag, requeue: true, sent: None });
     }
 
     /// Rejects a delivery, and says whether the broker was told.
     pub(crate) async fn reject(&self, tag: u64, requeue: bool) -> bool {
         let (sent, told) = oneshot::channel();
-        let rejected = Settled::Rejected {
-            tag,
-            requeue,
-            sent: Some(sent),
-        };
+        let rejected = Settled::Rejected { tag, requeue, sent: Some(sent) };
         self.settled.send(rejected).is_ok() && told.await.is_ok()
     }
 }
@@ -115,11 +99,7 @@ async fn tell(
         reject_all(&channel, &mut ledger, &mut batch).await;
         let prefix = ledger.prefix();
         let late = last || overdue.is_some_and(|due| Instant::now() >= due);
-        let single = if late {
-            ledger.stragglers()
-        } else {
-            BTreeSet::default()
-        };
+        let single = if late { ledger.stragglers() } else { BTreeSet::default() };
         let acks = prefix
             .map(|tag| (tag, true))
             .into_iter()
@@ -145,10 +125,7 @@ async fn reject_all(channel: &Channel, ledger: &mut Ledger, batch: &mut Vec<Sett
         match settled {
             Settled::Finished(tag) => ledger.finish(tag),
             Settled::Rejected { tag, requeue, sent } => {
-                let options = BasicNackOptions {
-                    multiple: false,
-                    requeue,
-                };
+                let options = BasicNackOptions { multiple: false, requeue };
                 rejections.push(async move {
                     let told = channel.basic_nack(tag, options).await.is_ok();
                     (tag, sent.filter(|_| told))

@@ -54,7 +54,7 @@ impl Receipt for Ticket {
         attempt: u32,
         settlement: Settlement,
     ) -> Result<()> {
-        if !self.session.is_alive() {
+        if self.is_stale() {
             return Err(stale(&self.queue));
         }
         let used = attempt.saturating_sub(1);
@@ -69,17 +69,16 @@ impl Receipt for Ticket {
             Settlement::Retry(wait) if self.broker_can_retry(wait) => self.reject(false).await,
             Settlement::Retry(wait) => self.wait(envelope, attempt, period::millis(wait)).await,
             Settlement::Snooze(wait) => self.wait(envelope, used, period::millis(wait)).await,
-            Settlement::Fail {
-                reason,
-                error,
-                attempts,
-            } => {
+            Settlement::Fail { reason, error, attempts } => {
                 let changes = Changes::failed(reason, &error, attempts);
                 let exchange = self.core.names.failed_jobs();
-                self.replace(envelope.id, envelope.payload, &exchange, changes)
-                    .await
+                self.replace(envelope.id, envelope.payload, &exchange, changes).await
             }
         }
+    }
+
+    fn is_stale(&self) -> bool {
+        !self.session.is_alive()
     }
 }
 
@@ -88,19 +87,13 @@ impl Ticket {
     fn broker_can_retry(&self, wait: Duration) -> bool {
         let millis = period::millis(wait);
         let tiers = self.core.declared.tiers(&self.queue);
-        self.wait
-            .as_ref()
-            .is_some_and(|text| *text == millis.to_string())
+        self.wait.as_ref().is_some_and(|text| *text == millis.to_string())
             && tiers.is_some_and(|tiers| tiers.contains(&millis))
     }
 
     async fn reject(mut self: Box<Self>, requeue: bool) -> Result<()> {
         self.open = false;
-        if self.session.reject(self.tag, requeue).await {
-            Ok(())
-        } else {
-            Err(stale(&self.queue))
-        }
+        if self.session.reject(self.tag, requeue).await { Ok(()) } else { Err(stale(&self.queue)) }
     }
 
     /// Publishes the job again, to be delivered after the wait.
@@ -119,10 +112,9 @@ impl Ticket {
             }
         };
         let (exchange, changes) = match way(millis, &tiers) {
-            Way::Tier { millis, rest } => (
-                self.core.names.retry(&self.queue),
-                Changes::wait(attempts, Some(millis), rest),
-            ),
+            Way::Tier { millis, rest } => {
+                (self.core.names.retry(&self.queue), Changes::wait(attempts, Some(millis), rest))
+            }
             Way::Now => (self.core.names.jobs(), Changes::wait(attempts, None, 0)),
             Way::None => return Err(Error::new(ErrorKind::Refused, "the queue has no tier")),
         };

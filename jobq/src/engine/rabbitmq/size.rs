@@ -40,11 +40,7 @@ fn entry_size(key: &ShortString, value: &AMQPValue) -> usize {
 }
 
 pub(crate) fn size_of_table(table: &FieldTable) -> usize {
-    4 + table
-        .inner()
-        .iter()
-        .map(|(key, value)| entry_size(key, value))
-        .sum::<usize>()
+    4 + table.inner().iter().map(|(key, value)| entry_size(key, value)).sum::<usize>()
 }
 
 /// The bytes of a value on the wire, with the one for its type.

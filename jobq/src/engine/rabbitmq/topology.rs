@@ -28,9 +28,7 @@ pub(crate) struct Names {
 
 impl Names {
     pub(crate) fn new(namespace: impl Into<String>) -> Self {
-        Self {
-            namespace: namespace.into(),
-        }
+        Self { namespace: namespace.into() }
     }
 
     /// The exchange of clients.
@@ -92,11 +90,7 @@ pub(crate) type Tiers = BTreeSet<u64>;
 /// The tiers for these waits: of whole milliseconds, none for no wait, none longer than
 /// the longest period.
 pub(crate) fn tiers(waits: &BTreeSet<Duration>) -> Tiers {
-    waits
-        .iter()
-        .map(|wait| period::millis((*wait).min(period::MAX)))
-        .filter(|ms| *ms > 0)
-        .collect()
+    waits.iter().map(|wait| period::millis((*wait).min(period::MAX))).filter(|ms| *ms > 0).collect()
 }
 
 /// The way of a job that has to wait.
@@ -118,16 +112,10 @@ pub(crate) fn way(millis: u64, tiers: &Tiers) -> Way {
         return Way::Now;
     }
     if let Some(tier) = tiers.range(millis..).next() {
-        return Way::Tier {
-            millis: *tier,
-            rest: 0,
-        };
+        return Way::Tier { millis: *tier, rest: 0 };
     }
     match tiers.last() {
-        Some(tier) => Way::Tier {
-            millis: *tier,
-            rest: millis - tier,
-        },
+        Some(tier) => Way::Tier { millis: *tier, rest: millis - tier },
         None => Way::None,
     }
 }
@@ -143,19 +131,11 @@ pub struct Topology {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Declaration {
     /// A durable exchange.
-    Exchange {
-        name: String,
-        kind: &'static str,
-        alternate: Option<String>,
-    },
+    Exchange { name: String, kind: &'static str, alternate: Option<String> },
     /// A durable quorum queue.
     Queue { name: String, arguments: Arguments },
     /// The way from an exchange to a queue.
-    Binding {
-        exchange: String,
-        queue: String,
-        by: By,
-    },
+    Binding { exchange: String, queue: String, by: By },
 }
 
 /// The arguments of a queue, by name.
@@ -185,9 +165,7 @@ impl Topology {
         names: &Names,
         queues: impl IntoIterator<Item = (&'q str, &'q Tiers)>,
     ) -> Self {
-        let mut topology = Self {
-            declarations: Vec::new(),
-        };
+        let mut topology = Self { declarations: Vec::new() };
         topology.namespace(names);
         for (queue, tiers) in queues {
             topology.queue(names, queue, tiers);
@@ -200,15 +178,9 @@ impl Topology {
     pub fn of(namespace: &str, queues: &[QueueSpec]) -> Self {
         let mut merged: BTreeMap<&str, Tiers> = BTreeMap::new();
         for queue in queues {
-            merged
-                .entry(&queue.name)
-                .or_default()
-                .extend(tiers(&queue.waits));
+            merged.entry(&queue.name).or_default().extend(tiers(&queue.waits));
         }
-        Self::new(
-            &Names::new(namespace),
-            merged.iter().map(|(queue, tiers)| (*queue, tiers)),
-        )
+        Self::new(&Names::new(namespace), merged.iter().map(|(queue, tiers)| (*queue, tiers)))
     }
 
     pub(crate) fn declarations(&self) -> &[Declaration] {
@@ -247,10 +219,7 @@ impl Topology {
             self.failed(names, queue);
         }
         let own = [
-            (
-                "x-dead-letter-routing-key",
-                Argument::Text(queue.to_owned()),
-            ),
+            ("x-dead-letter-routing-key", Argument::Text(queue.to_owned())),
             limit(),
             ("x-consumer-timeout", Argument::Number(CONSUMER_TIMEOUT)),
         ];
@@ -266,11 +235,7 @@ impl Topology {
     }
 
     fn exchange(&mut self, name: String, kind: &'static str, alternate: Option<String>) {
-        self.declarations.push(Declaration::Exchange {
-            name,
-            kind,
-            alternate,
-        });
+        self.declarations.push(Declaration::Exchange { name, kind, alternate });
     }
 
     fn declare_queue(
@@ -280,16 +245,11 @@ impl Topology {
     ) {
         let quorum = ("x-queue-type", Argument::Text("quorum".to_owned()));
         let arguments = arguments.into_iter().chain([quorum]).collect();
-        self.declarations
-            .push(Declaration::Queue { name, arguments });
+        self.declarations.push(Declaration::Queue { name, arguments });
     }
 
     fn bind(&mut self, exchange: String, queue: String, by: By) {
-        self.declarations.push(Declaration::Binding {
-            exchange,
-            queue,
-            by,
-        });
+        self.declarations.push(Declaration::Binding { exchange, queue, by });
     }
 }
 
@@ -309,20 +269,14 @@ fn dead_letters(exchange: String) -> [(&'static str, Argument); 3] {
 
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.declarations
-            .iter()
-            .try_for_each(|declaration| writeln!(f, "{declaration}"))
+        self.declarations.iter().try_for_each(|declaration| writeln!(f, "{declaration}"))
     }
 }
 
 impl fmt::Display for Declaration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exchange {
-                name,
-                kind,
-                alternate,
-            } => {
+            Self::Exchange { name, kind, alternate } => {
                 write!(f, "exchange {name} {kind}")?;
                 match alternate {
                     Some(alternate) => write!(f, " alternate-exchange={alternate}"),
@@ -331,15 +285,9 @@ impl fmt::Display for Declaration {
             }
             Self::Queue { name, arguments } => {
                 write!(f, "queue {name}")?;
-                arguments
-                    .iter()
-                    .try_for_each(|(key, value)| write!(f, " {key}={value}"))
+                arguments.iter().try_for_each(|(key, value)| write!(f, " {key}={value}"))
             }
-            Self::Binding {
-                exchange,
-                queue,
-                by,
-            } => {
+            Self::Binding { exchange, queue, by } => {
                 write!(f, "binding {exchange} -> {queue}")?;
                 match by {
                     By::All => Ok(()),

@@ -2,10 +2,7 @@ use super::*;
 
 fn spec(name: &str, waits: &[u64]) -> QueueSpec {
     let waits = waits.iter().map(|ms| Duration::from_millis(*ms)).collect();
-    QueueSpec {
-        name: name.to_owned(),
-        waits,
-    }
+    QueueSpec { name: name.to_owned(), waits }
 }
 
 #[test]
@@ -37,30 +34,16 @@ binding jobq.deliver -> jobq:mail key=mail
 #[test]
 fn one_queue_named_twice_has_the_tiers_of_both() {
     let once = Topology::of("jobq", &[spec("a", &[1_000, 2_000])]);
-    assert_eq!(
-        Topology::of("jobq", &[spec("a", &[2_000]), spec("a", &[1_000])]),
-        once
-    );
+    assert_eq!(Topology::of("jobq", &[spec("a", &[2_000]), spec("a", &[1_000])]), once);
     let none = Topology::of("jobq", &[spec("a", &[])]);
-    assert_eq!(
-        Topology::of("jobq", &[spec("a", &[0])]),
-        none,
-        "no tier for no wait"
-    );
+    assert_eq!(Topology::of("jobq", &[spec("a", &[0])]), none, "no tier for no wait");
 }
 
 #[test]
 fn a_queue_may_be_called_orphan() {
     let printed = Topology::of("jobq", &[spec("orphan", &[])]).to_string();
-    assert_eq!(
-        printed.matches("queue jobq:orphan@failed").count(),
-        1,
-        "{printed}"
-    );
-    assert!(
-        printed.contains("queue jobq:orphan x-consumer-timeout"),
-        "{printed}"
-    );
+    assert_eq!(printed.matches("queue jobq:orphan@failed").count(), 1, "{printed}");
+    assert!(printed.contains("queue jobq:orphan x-consumer-timeout"), "{printed}");
 }
 
 #[test]
@@ -71,9 +54,7 @@ fn every_name_fits() {
     for declaration in Topology::of(&"n".repeat(32), &[waits]).declarations() {
         let names = match declaration {
             Declaration::Exchange { name, .. } | Declaration::Queue { name, .. } => vec![name],
-            Declaration::Binding {
-                exchange, queue, ..
-            } => vec![exchange, queue],
+            Declaration::Binding { exchange, queue, .. } => vec![exchange, queue],
         };
         assert!(names.iter().all(|name| name.len() <= 178), "{declaration}");
     }

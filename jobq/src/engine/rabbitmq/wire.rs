@@ -26,15 +26,7 @@ const FAILED_AT: &str = "jobq-failed-at";
 /// The routing key of a message that belonged nowhere.
 pub(crate) const QUEUE: &str = "jobq-queue";
 /// What a failed job has and a job that is put back has not.
-const OF_FAILED: [&str; 7] = [
-    ATTEMPTS_HEADER,
-    EXPIRES_AT,
-    REST,
-    ERROR,
-    REASON,
-    FAILED_AT,
-    QUEUE,
-];
+const OF_FAILED: [&str; 7] = [ATTEMPTS_HEADER, EXPIRES_AT, REST, ERROR, REASON, FAILED_AT, QUEUE];
 
 /// The most bytes of an error that a failed job keeps.
 const MAX_ERROR: usize = 8 * 1024;
@@ -151,16 +143,11 @@ pub(crate) fn decode(
     let headers = properties.headers().as_ref().unwrap_or(&none);
     let header = |key: &str| headers.inner().get(key).and_then(text);
     let number = |key: &str| header(key).and_then(decimal);
-    let id = properties
-        .message_id()
-        .as_ref()
-        .and_then(|id| id.as_str().parse().ok());
+    let id = properties.message_id().as_ref().and_then(|id| id.as_str().parse().ok());
     let stated = |kind: &&ShortString| !kind.as_str().is_empty();
     let attempts = attempts_used(headers, &names.work(&queue));
     let name = properties.kind().as_ref().filter(stated);
-    let enqueued_at = properties
-        .timestamp()
-        .map(|seconds| seconds.saturating_mul(1_000));
+    let enqueued_at = properties.timestamp().map(|seconds| seconds.saturating_mul(1_000));
     let envelope = Envelope {
         id: id.unwrap_or_else(JobId::new),
         queue,
@@ -224,8 +211,7 @@ impl Changes {
     }
 
     fn number(&mut self, key: &'static str, number: u32) {
-        self.headers
-            .insert(key, AMQPValue::LongLongInt(number.into()));
+        self.headers.insert(key, AMQPValue::LongLongInt(number.into()));
     }
 
     fn text(&mut self, key: &'static str, text: &str) {
@@ -246,12 +232,7 @@ pub(crate) fn again(original: &BasicProperties, id: JobId, changes: Changes) -> 
 
 /// The properties of a failed job that is put back: fresh attempts and fresh headers.
 pub(crate) fn fresh(original: &BasicProperties, id: JobId) -> BasicProperties {
-    rewrite(
-        original,
-        id,
-        |key| OF_FAILED.contains(&key),
-        Changes::default(),
-    )
+    rewrite(original, id, |key| OF_FAILED.contains(&key), Changes::default())
 }
 
 fn rewrite(
@@ -268,12 +249,7 @@ fn rewrite(
         .filter(|(key, _)| !broker(key.as_str()) && !without(key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    headers.extend(
-        changes
-            .headers
-            .into_iter()
-            .map(|(key, value)| (fits(key), value)),
-    );
+    headers.extend(changes.headers.into_iter().map(|(key, value)| (fits(key), value)));
     shrink(&mut headers);
     let mut properties = BasicProperties::default()
         .with_delivery_mode(PERSISTENT)
@@ -318,14 +294,8 @@ fn cut(text: &str, limit: usize) -> &str {
 
 /// Whether a message was sent to the failed jobs before.
 pub(crate) fn is_failed(properties: &BasicProperties) -> bool {
-    let header = properties
-        .headers()
-        .as_ref()
-        .and_then(|headers| headers.inner().get(REASON));
-    header
-        .and_then(text)
-        .and_then(FailedReason::parse)
-        .is_some()
+    let header = properties.headers().as_ref().and_then(|headers| headers.inner().get(REASON));
+    header.and_then(text).and_then(FailedReason::parse).is_some()
 }
 
 /// Reads a failed job.
@@ -355,21 +325,15 @@ pub(crate) fn decode_failed(
 /// When a job was moved to the failed jobs.
 pub(crate) fn failed_at(properties: &BasicProperties) -> SystemTime {
     let headers = properties.headers().as_ref();
-    let time = headers
-        .and_then(|headers| headers.inner().get(FAILED_AT))
-        .and_then(text);
-    time.and_then(decimal)
-        .map_or(UNIX_EPOCH, clock::from_millis)
+    let time = headers.and_then(|headers| headers.inner().get(FAILED_AT)).and_then(text);
+    time.and_then(decimal).map_or(UNIX_EPOCH, clock::from_millis)
 }
 
 /// The queue that a failed job goes back to.
 pub(crate) fn home(properties: &BasicProperties, queue: &str) -> ShortString {
     let headers = properties.headers().as_ref();
-    let key = headers
-        .and_then(|headers| headers.inner().get(QUEUE))
-        .and_then(text);
-    key.and_then(|key| ShortString::try_new(key).ok())
-        .unwrap_or_else(|| fits(queue))
+    let key = headers.and_then(|headers| headers.inner().get(QUEUE)).and_then(text);
+    key.and_then(|key| ShortString::try_new(key).ok()).unwrap_or_else(|| fits(queue))
 }
 
 #[cfg(test)]

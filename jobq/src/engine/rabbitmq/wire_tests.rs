@@ -41,26 +41,17 @@ fn value<'p>(properties: &'p BasicProperties, key: &str) -> Option<&'p AMQPValue
 #[test]
 fn a_job_travels_as_documented() {
     let message = encode(&names(), job()).unwrap();
-    assert_eq!(
-        (message.exchange.as_str(), message.key.as_str()),
-        ("jobq", "mail")
-    );
+    assert_eq!((message.exchange.as_str(), message.key.as_str()), ("jobq", "mail"));
     let properties = &message.properties;
     let text = |value: &Option<ShortString>| value.as_ref().map(ToString::to_string);
-    assert_eq!(
-        text(properties.content_type()).as_deref(),
-        Some("application/json")
-    );
+    assert_eq!(text(properties.content_type()).as_deref(), Some("application/json"));
     assert_eq!(text(properties.kind()).as_deref(), Some("send_welcome"));
     assert_eq!(text(properties.message_id()).unwrap(), job().id.to_string());
     assert_eq!(*properties.timestamp(), Some(1_700_000_000));
     assert_eq!(*properties.delivery_mode(), Some(2));
     assert_eq!(*properties.expiration(), None);
     assert_eq!(value(properties, "jobq-wait"), Some(&long("30000")));
-    assert_eq!(
-        value(properties, "jobq-expires-at"),
-        Some(&long("1700003600123"))
-    );
+    assert_eq!(value(properties, "jobq-expires-at"), Some(&long("1700003600123")));
     assert_eq!(value(properties, "jobq-topic"), Some(&long("user.created")));
     assert_eq!(message.payload, job().payload);
 }
@@ -71,12 +62,7 @@ fn a_job_is_read_as_it_was_written() {
     (bare.name, bare.retry_wait, bare.expires_at, bare.topic) = (None, None, None, None);
     for job in [job(), bare] {
         let message = encode(&names(), job.clone()).unwrap();
-        let read = decode(
-            &names(),
-            "mail".into(),
-            &message.properties,
-            message.payload,
-        );
+        let read = decode(&names(), "mail".into(), &message.properties, message.payload);
         assert_eq!(read.envelope, job);
         assert_eq!((read.attempts, read.rest, read.has_id), (0, 0, true));
         let wait = job.retry_wait.map(|wait| wait.as_millis().to_string());
@@ -87,12 +73,7 @@ fn a_job_is_read_as_it_was_written() {
 #[test]
 fn a_foreign_message_is_a_job() {
     let before = clock::now();
-    let read = decode(
-        &names(),
-        "mail".into(),
-        &BasicProperties::default(),
-        b"7".to_vec(),
-    );
+    let read = decode(&names(), "mail".into(), &BasicProperties::default(), b"7".to_vec());
     assert!(!read.has_id && read.envelope.enqueued_at >= before);
     assert_eq!((read.attempts, read.rest, read.wait), (0, 0, None));
     assert_eq!(read.envelope.name, None);
@@ -114,10 +95,7 @@ fn wrong_types_and_senseless_values_count_as_absent() {
         ("jobq-rest", number(5)),
         ("jobq-rest", AMQPValue::Void),
         ("jobq-topic", AMQPValue::Boolean(true)),
-        (
-            "jobq-topic",
-            AMQPValue::LongString(LongString::from(vec![0xff])),
-        ),
+        ("jobq-topic", AMQPValue::LongString(LongString::from(vec![0xff]))),
         ("jobq-attempts", long("3")),
     ];
     for (key, wrong) in table {
@@ -131,11 +109,7 @@ fn wrong_types_and_senseless_values_count_as_absent() {
         assert_eq!(envelope.expires_at, None, "{key} {wrong:?}");
         assert_eq!(envelope.topic, None, "{key} {wrong:?}");
         assert_eq!(envelope.name, None, "{key} {wrong:?}");
-        assert_eq!(
-            (read.attempts, read.rest, read.has_id),
-            (0, 0, false),
-            "{key} {wrong:?}"
-        );
+        assert_eq!((read.attempts, read.rest, read.has_id), (0, 0, false), "{key} {wrong:?}");
     }
 }
 
@@ -186,42 +160,21 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
     .with_delivery_mode(1);
     let id = JobId::new();
     let moved = again(&original, id, Changes::wait(2, Some(30_000), 7));
-    let expected = [
-        "X-Request-Id",
-        "jobq-attempts",
-        "jobq-rest",
-        "jobq-topic",
-        "jobq-wait",
-        "trace",
-    ];
+    let expected =
+        ["X-Request-Id", "jobq-attempts", "jobq-rest", "jobq-topic", "jobq-wait", "trace"];
     assert_eq!(keys(&moved), expected);
-    assert_eq!(
-        value(&moved, "jobq-attempts"),
-        Some(&AMQPValue::LongLongInt(2))
-    );
+    assert_eq!(value(&moved, "jobq-attempts"), Some(&AMQPValue::LongLongInt(2)));
     assert_eq!(value(&moved, "jobq-wait"), Some(&long("30000")));
     assert_eq!(value(&moved, "jobq-rest"), Some(&long("7")));
-    assert_eq!(
-        moved.message_id().as_ref().unwrap().as_str(),
-        id.to_string()
-    );
+    assert_eq!(moved.message_id().as_ref().unwrap().as_str(), id.to_string());
     assert_eq!((moved.expiration(), moved.user_id()), (&None, &None));
     assert_eq!(*moved.delivery_mode(), Some(2));
     assert_eq!(*moved.timestamp(), Some(5));
-    for value in [
-        moved.correlation_id(),
-        moved.reply_to(),
-        moved.app_id(),
-        moved.kind(),
-    ] {
+    for value in [moved.correlation_id(), moved.reply_to(), moved.app_id(), moved.kind()] {
         assert!(value.is_some());
     }
     let at_once = again(&original, id, Changes::wait(2, None, 0));
-    assert_eq!(
-        value(&at_once, "jobq-wait"),
-        Some(&long("1000")),
-        "the hint stays"
-    );
+    assert_eq!(value(&at_once, "jobq-wait"), Some(&long("1000")), "the hint stays");
     assert_eq!(value(&at_once, "jobq-rest"), None);
 }
 
@@ -232,14 +185,8 @@ fn a_failed_job_says_why_and_is_put_back_as_if_new() {
     let properties = again(&message.properties, job().id, changes);
     assert!(is_failed(&properties) && !is_failed(&message.properties));
     let failed = decode_failed(&names(), "mail".into(), &properties, message.payload);
-    assert_eq!(
-        (failed.id(), failed.attempts(), failed.queue()),
-        (job().id, 4, "mail")
-    );
-    assert_eq!(
-        (failed.reason(), failed.error()),
-        (FailedReason::Exhausted, "no route to host")
-    );
+    assert_eq!((failed.id(), failed.attempts(), failed.queue()), (job().id, 4, "mail"));
+    assert_eq!((failed.reason(), failed.error()), (FailedReason::Exhausted, "no route to host"));
     assert!(failed.failed_at() > UNIX_EPOCH);
     let back = fresh(&properties, job().id);
     assert_eq!(keys(&back), ["jobq-topic", "jobq-wait"]);
@@ -277,16 +224,7 @@ fn foreign_headers_that_are_too_long_are_dropped_largest_first() {
         ("jobq-topic", long("kept")),
     ]);
     let moved = again(&original, JobId::new(), Changes::wait(1, Some(1), 0));
-    assert_eq!(
-        keys(&moved),
-        [
-            "jobq-attempts",
-            "jobq-topic",
-            "jobq-wait",
-            "middle",
-            "small"
-        ]
-    );
+    assert_eq!(keys(&moved), ["jobq-attempts", "jobq-topic", "jobq-wait", "middle", "small"]);
     let hostile = headers([("jobq-topic", long(&"x".repeat(90_000)))]);
     let moved = again(&hostile, JobId::new(), Changes::wait(1, Some(1), 0));
     assert_eq!(keys(&moved), ["jobq-attempts", "jobq-wait"]);

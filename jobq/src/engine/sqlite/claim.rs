@@ -79,7 +79,5 @@ fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<Claimed> {
 /// When the next job of a queue is due, or was.
 pub(super) fn next_due(connection: &Connection, queue: i64) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT min(due) FROM jobs WHERE queue = ?1 AND owner IS NULL";
-    connection
-        .prepare_cached(sql)?
-        .query_row([queue], |row| row.get(0))
+    connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))
 }

@@ -42,9 +42,7 @@ pub(super) fn due_after(wait: Duration) -> i64 {
     if wait.is_zero() {
         return now();
     }
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     of_wait(since.saturating_add(wait))
 }
 

@@ -22,10 +22,7 @@ pub(super) struct Disk {
 
 impl Disk {
     pub(super) fn new() -> Self {
-        Self {
-            waits: true,
-            waited: Instant::now(),
-        }
+        Self { waits: true, waited: Instant::now() }
     }
 
     /// Sets whether the next commit waits; outside of a transaction.
@@ -52,9 +49,7 @@ mod tests {
     fn whoever_must_wait_does_and_all_do_after_a_while() {
         let connection = schema::open(&Place::Memory, Duration::ZERO).unwrap();
         let mode = || -> i64 {
-            connection
-                .pragma_query_value(None, "synchronous", |row| row.get(0))
-                .unwrap()
+            connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
         };
         let mut disk = Disk::new();
         assert_eq!(mode(), 2);

@@ -23,9 +23,7 @@ pub(super) fn list(
         topic, payload FROM failed WHERE queue = ?1 ORDER BY seq LIMIT ?2";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = store.connection.prepare_cached(sql)?;
-    statement
-        .query_map((queue, limit), |row| read(row, name))?
-        .collect()
+    statement.query_map((queue, limit), |row| read(row, name))?.collect()
 }
 
 /// The oldest one with this id.
@@ -40,9 +38,7 @@ pub(super) fn find(
     let sql = "SELECT failed_at, attempts, reason, error, job_id, enqueued_at, retry_wait, name,
         topic, payload FROM failed WHERE queue = ?1 AND job_id = ?2 ORDER BY seq LIMIT 1";
     let mut statement = store.connection.prepare_cached(sql)?;
-    statement
-        .query_row((queue, id.as_bytes()), |row| read(row, name))
-        .optional()
+    statement.query_row((queue, id.as_bytes()), |row| read(row, name)).optional()
 }
 
 fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
@@ -61,13 +57,7 @@ fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
     // A reason that this version does not know was written by a newer one.
     let reason = FailedReason::parse(&row.get::<_, String>(2)?).unwrap_or(FailedReason::Exhausted);
     let failed_at = columns::to_time(row.get(0)?);
-    Ok(FailedJob::new(
-        envelope,
-        attempts,
-        reason,
-        row.get(3)?,
-        failed_at,
-    ))
+    Ok(FailedJob::new(envelope, attempts, reason, row.get(3)?, failed_at))
 }
 
 /// Puts failed jobs back into their queue, as if they were new.
@@ -90,10 +80,7 @@ pub(super) fn discard(store: &mut Store<'_>, name: &str, which: Which) -> rusqli
 
 fn delete(store: &Store<'_>, queue: i64, first: i64, last: i64) -> rusqlite::Result<u64> {
     let sql = "DELETE FROM failed WHERE queue = ?1 AND seq BETWEEN ?2 AND ?3";
-    let deleted = store
-        .connection
-        .prepare_cached(sql)?
-        .execute((queue, first, last))?;
+    let deleted = store.connection.prepare_cached(sql)?.execute((queue, first, last))?;
     Ok(u64::try_from(deleted).unwrap_or(u64::MAX))
 }
 

@@ -15,12 +15,7 @@ pub(super) enum Failure {
     /// The thread ended in the middle of it.
     Lost,
     /// SQLite refused.
-    Sqlite {
-        kind: ErrorKind,
-        message: Arc<str>,
-        source: Arc<rusqlite::Error>,
-        maybe_done: bool,
-    },
+    Sqlite { kind: ErrorKind, message: Arc<str>, source: Arc<rusqlite::Error>, maybe_done: bool },
 }
 
 impl Failure {
@@ -38,10 +33,9 @@ impl Failure {
                 Refused,
                 "cannot be written; give this user the right to write the file and its directory",
             ),
-            Some(Code::NotADatabase) => (
-                Refused,
-                "is no SQLite file; name another file, or move this one away",
-            ),
+            Some(Code::NotADatabase) => {
+                (Refused, "is no SQLite file; name another file, or move this one away")
+            }
             Some(Code::DatabaseCorrupt) => (
                 Refused,
                 "is damaged; stop all processes that use it, and bring back a copy or save what \
@@ -56,12 +50,7 @@ impl Failure {
         };
         let message = format!("{place} {what}");
         let source = Arc::new(source);
-        Self::Sqlite {
-            kind,
-            message: message.into(),
-            source,
-            maybe_done: false,
-        }
+        Self::Sqlite { kind, message: message.into(), source, maybe_done: false }
     }
 
     /// The same, of a commit. SQLite takes back what it could not commit, but where
@@ -95,18 +84,9 @@ impl Failure {
         match self {
             Self::Closed => closed(),
             Self::Lost => closed().but_maybe_enqueued(),
-            Self::Sqlite {
-                kind,
-                message,
-                source,
-                maybe_done,
-            } => {
+            Self::Sqlite { kind, message, source, maybe_done } => {
                 let error = Error::new(*kind, &**message).because(Arc::clone(source));
-                if *maybe_done {
-                    error.but_maybe_enqueued()
-                } else {
-                    error
-                }
+                if *maybe_done { error.but_maybe_enqueued() } else { error }
             }
         }
     }
@@ -125,37 +105,18 @@ mod tests {
         use rusqlite::ffi;
         let place = Place::File("/data/jobs.db".into());
         let table = [
-            (
-                ffi::SQLITE_BUSY,
-                ErrorKind::Timeout,
-                "is locked by another process",
-            ),
-            (
-                ffi::SQLITE_FULL,
-                ErrorKind::Refused,
-                "no space left on its disk",
-            ),
-            (
-                ffi::SQLITE_READONLY,
-                ErrorKind::Refused,
-                "cannot be written",
-            ),
+            (ffi::SQLITE_BUSY, ErrorKind::Timeout, "is locked by another process"),
+            (ffi::SQLITE_FULL, ErrorKind::Refused, "no space left on its disk"),
+            (ffi::SQLITE_READONLY, ErrorKind::Refused, "cannot be written"),
             (ffi::SQLITE_NOTADB, ErrorKind::Refused, "is no SQLite file"),
             (ffi::SQLITE_CORRUPT, ErrorKind::Refused, "is damaged"),
             (ffi::SQLITE_CANTOPEN, ErrorKind::Refused, "cannot be opened"),
-            (
-                ffi::SQLITE_IOERR,
-                ErrorKind::Refused,
-                "could not be read or written",
-            ),
+            (ffi::SQLITE_IOERR, ErrorKind::Refused, "could not be read or written"),
         ];
         for (code, kind, text) in table {
             let error = Failure::new(&place, sqlite(code)).error();
             assert_eq!(error.kind(), kind, "{error}");
-            assert!(
-                error.to_string().starts_with("the job file /data/jobs.db "),
-                "{error}"
-            );
+            assert!(error.to_string().starts_with("the job file /data/jobs.db "), "{error}");
             assert!(error.to_string().contains(text), "{error}");
             assert!(!error.maybe_enqueued());
         }
@@ -164,11 +125,8 @@ mod tests {
     #[test]
     fn only_a_commit_that_the_disk_failed_leaves_a_doubt() {
         use rusqlite::ffi;
-        let doubt = |code| {
-            Failure::of_commit(&Place::Memory, sqlite(code))
-                .error()
-                .maybe_enqueued()
-        };
+        let doubt =
+            |code| Failure::of_commit(&Place::Memory, sqlite(code)).error().maybe_enqueued();
         assert!(doubt(ffi::SQLITE_IOERR));
         assert!(!doubt(ffi::SQLITE_FULL));
         assert!(!doubt(ffi::SQLITE_BUSY));

@@ -22,10 +22,7 @@ const MOST: usize = 256;
 pub(super) fn start(inbox: &Inbox, queue: i64, name: &str, prefetch: u16) -> Result<Consumer> {
     let (deliveries, receiver) = mpsc::channel(CHANNEL);
     let id = inbox.feed_number();
-    let intake = FeedIntake {
-        id,
-        inbox: inbox.clone(),
-    };
+    let intake = FeedIntake { id, inbox: inbox.clone() };
     inbox.send(Command::Start(Feed {
         id,
         queue,
@@ -63,15 +60,8 @@ impl Feed {
 
     /// Hands a job over. If the consumer is gone, the delivery hands itself back.
     pub(super) fn deliver(&mut self, inbox: &Inbox, owner: i64, job: Claimed) {
-        let ticket = Ticket {
-            seq: job.seq,
-            owner,
-            feed: self.id,
-        };
-        let receipt = FeedReceipt {
-            ticket: Some(ticket),
-            inbox: inbox.clone(),
-        };
+        let ticket = Ticket { seq: job.seq, owner, feed: self.id };
+        let receipt = FeedReceipt { ticket: Some(ticket), inbox: inbox.clone() };
         let delivery = Delivery::new(job.envelope, job.attempt, Box::new(receipt));
         self.in_hand += 1;
         let _ = self.deliveries.try_send(Ok(delivery));
@@ -126,10 +116,7 @@ impl Receipt for FeedReceipt {
         _: u32,
         settlement: Settlement,
     ) -> Result<()> {
-        let Some(ticket) = self
-            .ticket
-            .take()
-            .filter(|ticket| ticket.owner == self.inbox.owner())
+        let Some(ticket) = self.ticket.take().filter(|ticket| ticket.owner == self.inbox.owner())
         else {
             return Err(stale());
         };
@@ -145,17 +132,14 @@ impl Receipt for FeedReceipt {
     }
 
     fn is_stale(&self) -> bool {
-        self.ticket
-            .is_none_or(|ticket| ticket.owner != self.inbox.owner())
+        self.ticket.is_none_or(|ticket| ticket.owner != self.inbox.owner())
     }
 }
 
 impl Drop for FeedReceipt {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            let _ = self
-                .inbox
-                .send(Command::Settle(Settling::new(ticket, Act::Release)));
+            let _ = self.inbox.send(Command::Settle(Settling::new(ticket, Act::Release)));
         }
     }
 }

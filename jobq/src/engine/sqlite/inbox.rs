@@ -79,9 +79,7 @@ struct Shared {
 
 impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox")
-            .field("owner", &self.0.owner)
-            .finish_non_exhaustive()
+        f.debug_struct("Inbox").field("owner", &self.0.owner).finish_non_exhaustive()
     }
 }
 
@@ -89,14 +87,7 @@ impl Inbox {
     pub(super) fn new() -> (Self, Receiver<Command>) {
         let (commands, receiver) = channel();
         let (owner, feeds) = (AtomicI64::new(0), AtomicU64::new(0));
-        (
-            Self(Arc::new(Shared {
-                commands,
-                owner,
-                feeds,
-            })),
-            receiver,
-        )
+        (Self(Arc::new(Shared { commands, owner, feeds })), receiver)
     }
 
     /// Sends a command; an error where the engine was closed.
@@ -120,13 +111,8 @@ impl Inbox {
         T: Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let request = Request {
-            work,
-            found: None,
-            answer,
-        };
-        self.send(Command::Call(Box::new(request)))
-            .map_err(|_| Failure::Closed)?;
+        let request = Request { work, found: None, answer };
+        self.send(Command::Call(Box::new(request))).map_err(|_| Failure::Closed)?;
         answered.await.unwrap_or(Err(Failure::Lost))
     }
 

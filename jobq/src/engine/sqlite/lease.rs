@@ -71,9 +71,7 @@ impl Lease {
             );
         }
         let until = self.until();
-        connection
-            .prepare_cached("INSERT INTO owners (until) VALUES (?1)")?
-            .execute([until])?;
+        connection.prepare_cached("INSERT INTO owners (until) VALUES (?1)")?.execute([until])?;
         let owner = connection.last_insert_rowid();
         self.set(owner, until);
         sweep(connection)?;
@@ -86,11 +84,7 @@ impl Lease {
 
     fn set(&mut self, owner: i64, until: i64) {
         let renew_at = Instant::now() + self.length / 3;
-        self.held = Some(Held {
-            owner,
-            until,
-            renew_at,
-        });
+        self.held = Some(Held { owner, until, renew_at });
     }
 
     /// Hands back what is in hand and ends the lease, within a transaction.
@@ -105,14 +99,10 @@ impl Lease {
 /// Hands back the jobs of the owners whose time has passed.
 fn sweep(connection: &Connection) -> rusqlite::Result<()> {
     let mut statement = connection.prepare_cached("SELECT id FROM owners WHERE until < ?1")?;
-    let dead: Vec<i64> = statement
-        .query_map([columns::now()], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+    let dead: Vec<i64> =
+        statement.query_map([columns::now()], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for owner in dead {
-        tracing::info!(
-            owner,
-            "handing back the jobs of a worker process that ended or hangs"
-        );
+        tracing::info!(owner, "handing back the jobs of a worker process that ended or hangs");
         free(connection, owner)?;
     }
     Ok(())
@@ -120,9 +110,7 @@ fn sweep(connection: &Connection) -> rusqlite::Result<()> {
 
 fn free(connection: &Connection, owner: i64) -> rusqlite::Result<()> {
     connection.prepare_cached(FREE_JOBS)?.execute([owner])?;
-    connection
-        .prepare_cached("DELETE FROM owners WHERE id = ?1")?
-        .execute([owner])?;
+    connection.prepare_cached("DELETE FROM owners WHERE id = ?1")?.execute([owner])?;
     Ok(())
 }
 
@@ -132,14 +120,16 @@ mod tests {
     use super::*;
 
     fn owners(connection: &Connection) -> Vec<i64> {
-        let mut statement = connection
-            .prepare("SELECT id FROM owners ORDER BY id")
-            .unwrap();
-        statement
-            .query_map([], |row| row.get(0))
-            .unwrap()
-            .map(Result::unwrap)
-            .collect()
+        let mut statement = connection.prepare("SELECT id FROM owners ORDER BY id").unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    /// The clock ticks on until the lease is over.
+    fn await_end(lease: &Lease) {
+        let until = lease.held.as_ref().unwrap().until;
+        while columns::now() <= until {
+            std::thread::yield_now();
+        }
     }
 
     #[test]
@@ -147,7 +137,7 @@ mod tests {
         let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
         let mut dead = Lease::new(Duration::ZERO);
         let first = dead.hold(&file).unwrap();
-        std::thread::sleep(Duration::from_millis(5));
+        await_end(&dead);
 
         let mut alive = Lease::new(Duration::from_secs(60));
         let second = alive.hold(&file).unwrap();
@@ -168,7 +158,7 @@ mod tests {
         let mut other = Lease::new(Duration::ZERO);
         let first = one.hold(&file).unwrap();
         let second = other.hold(&file).unwrap();
-        std::thread::sleep(Duration::from_millis(5));
+        await_end(&other);
         // As after the machine has slept: both are over their time.
         one.length = Duration::from_secs(60);
         assert_eq!(one.hold(&file).unwrap(), first);

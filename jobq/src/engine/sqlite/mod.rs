@@ -61,14 +61,7 @@ pub(crate) async fn open_with_lease(
     let spawned = thread.spawn(move || match schema::open(&place, options.timeout) {
         Ok(connection) => {
             let _ = answer.send(Ok(()));
-            writer::run(
-                connection,
-                place,
-                options.namespace,
-                lease,
-                for_receipts,
-                commands,
-            );
+            writer::run(connection, place, options.namespace, lease, for_receipts, commands);
         }
         Err(error) => drop(answer.send(Err(error))),
     });
@@ -101,9 +94,7 @@ impl Engine for Sqlite {
             return Ok(());
         }
         let names: Vec<_> = queues.iter().map(|queue| queue.name.clone()).collect();
-        self.inbox
-            .call(move |store| queues::declare(store, &names))
-            .await
+        self.inbox.call(move |store| queues::declare(store, &names)).await
     }
 
     async fn push(&self, jobs: Vec<Envelope>) -> Vec<Result<()>> {
@@ -111,11 +102,7 @@ impl Engine for Sqlite {
         if count == 0 {
             return Vec::new();
         }
-        match self
-            .inbox
-            .try_call(move |store| push::insert(store, &jobs))
-            .await
-        {
+        match self.inbox.try_call(move |store| push::insert(store, &jobs)).await {
             Ok(answers) => answers,
             Err(failure) => (0..count).map(|_| Err(failure.error())).collect(),
         }
@@ -130,37 +117,27 @@ impl Engine for Sqlite {
 
     async fn counts(&self, queue: &str) -> Result<Counts> {
         let queue = queue.to_owned();
-        self.inbox
-            .call(move |store| queues::counts(store, &queue))
-            .await
+        self.inbox.call(move |store| queues::counts(store, &queue)).await
     }
 
     async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
         let queue = queue.to_owned();
-        self.inbox
-            .call(move |store| failed::list(store, &queue, limit))
-            .await
+        self.inbox.call(move |store| failed::list(store, &queue, limit)).await
     }
 
     async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
         let queue = queue.to_owned();
-        self.inbox
-            .call(move |store| failed::find(store, &queue, id))
-            .await
+        self.inbox.call(move |store| failed::find(store, &queue, id)).await
     }
 
     async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
         let queue = queue.to_owned();
-        self.inbox
-            .call(move |store| failed::retry(store, &queue, which))
-            .await
+        self.inbox.call(move |store| failed::retry(store, &queue, which)).await
     }
 
     async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
         let queue = queue.to_owned();
-        self.inbox
-            .call(move |store| failed::discard(store, &queue, which))
-            .await
+        self.inbox.call(move |store| failed::discard(store, &queue, which)).await
     }
 
     async fn close(&self) {

@@ -76,10 +76,7 @@ mod tests {
         let table = [
             ("sqlite::memory:", Place::Memory),
             ("sqlite://jobs.db", Place::File(here.join("jobs.db"))),
-            (
-                "sqlite://data/jobs.db",
-                Place::File(here.join("data/jobs.db")),
-            ),
+            ("sqlite://data/jobs.db", Place::File(here.join("data/jobs.db"))),
             ("sqlite:///var/jobs.db", Place::File("/var/jobs.db".into())),
             // What SQLite would take for a URI of its own is a file's name as any other.
             ("sqlite://file:x", Place::File(here.join("file:x"))),
@@ -106,10 +103,7 @@ mod tests {
             let error = Place::parse(url).unwrap_err();
             assert!(error.is_invalid(), "{url}: {error:?}");
             let message = error.to_string();
-            assert!(
-                message.contains(expected) && message.contains(url),
-                "{url}: {message}"
-            );
+            assert!(message.contains(expected) && message.contains(url), "{url}: {message}");
         }
     }
 }

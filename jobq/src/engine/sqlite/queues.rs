@@ -39,10 +39,7 @@ pub(super) fn declare(store: &mut Store<'_>, names: &[String]) -> rusqlite::Resu
     for name in names {
         if store.queue(name)?.is_none() {
             let sql = "INSERT INTO queues (namespace, name) VALUES (?1, ?2)";
-            store
-                .connection
-                .prepare_cached(sql)?
-                .execute((store.namespace, name))?;
+            store.connection.prepare_cached(sql)?.execute((store.namespace, name))?;
         }
     }
     Ok(())
@@ -56,16 +53,10 @@ pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Coun
         (SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND due <= ?2),
         (SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND due > ?2),
         (SELECT count(*) FROM failed WHERE queue = ?1)";
-    store
-        .connection
-        .prepare_cached(sql)?
-        .query_row((queue, columns::now()), |row| {
-            let count = |index| {
-                row.get(index)
-                    .map(|count: i64| u64::try_from(count).unwrap_or(0))
-            };
-            Ok(Counts::new(count(0)?, count(1)?, count(2)?))
-        })
+    store.connection.prepare_cached(sql)?.query_row((queue, columns::now()), |row| {
+        let count = |index| row.get(index).map(|count: i64| u64::try_from(count).unwrap_or(0));
+        Ok(Counts::new(count(0)?, count(1)?, count(2)?))
+    })
 }
 
 /// The error of a call that needs a queue which nobody has declared.

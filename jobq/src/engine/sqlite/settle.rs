@@ -28,16 +28,8 @@ pub(super) struct Ticket {
 pub(super) enum Act {
     Complete,
     Release,
-    Again {
-        due: i64,
-        attempts: i64,
-    },
-    Fail {
-        reason: FailedReason,
-        error: String,
-        attempts: u32,
-        at: i64,
-    },
+    Again { due: i64, attempts: i64 },
+    Fail { reason: FailedReason, error: String, attempts: u32, at: i64 },
 }
 
 impl From<Settlement> for Act {
@@ -45,26 +37,11 @@ impl From<Settlement> for Act {
         match settlement {
             Settlement::Complete => Self::Complete,
             Settlement::Release => Self::Release,
-            Settlement::Retry(wait) => Self::Again {
-                due: columns::due_after(wait),
-                attempts: 1,
-            },
-            Settlement::Snooze(wait) => Self::Again {
-                due: columns::due_after(wait),
-                attempts: 0,
-            },
-            Settlement::Fail {
-                reason,
-                mut error,
-                attempts,
-            } => {
+            Settlement::Retry(wait) => Self::Again { due: columns::due_after(wait), attempts: 1 },
+            Settlement::Snooze(wait) => Self::Again { due: columns::due_after(wait), attempts: 0 },
+            Settlement::Fail { reason, mut error, attempts } => {
                 cut(&mut error);
-                Self::Fail {
-                    reason,
-                    error,
-                    attempts,
-                    at: columns::now(),
-                }
+                Self::Fail { reason, error, attempts, at: columns::now() }
             }
         }
     }
@@ -73,9 +50,7 @@ impl From<Settlement> for Act {
 /// Shortens to [`MAX_ERROR`] bytes at a character's boundary.
 fn cut(error: &mut String) {
     if error.len() > MAX_ERROR {
-        let end = (0..=MAX_ERROR)
-            .rev()
-            .find(|end| error.is_char_boundary(*end));
+        let end = (0..=MAX_ERROR).rev().find(|end| error.is_char_boundary(*end));
         error.truncate(end.unwrap_or(0));
     }
 }
@@ -93,12 +68,7 @@ pub(super) struct Settling {
 
 impl Settling {
     pub(super) fn new(ticket: Ticket, act: Act) -> Self {
-        Self {
-            ticket,
-            act,
-            answer: None,
-            held: true,
-        }
+        Self { ticket, act, answer: None, held: true }
     }
 
     pub(super) fn run(&mut self, connection: &Connection) -> rusqlite::Result<()> {
@@ -112,16 +82,9 @@ impl Settling {
             Act::Again { due, attempts } => {
                 let sql = "UPDATE jobs SET owner = NULL, due = ?3, attempts = attempts + ?4
                     WHERE seq = ?1 AND owner = ?2";
-                connection
-                    .prepare_cached(sql)?
-                    .execute((seq, owner, due, attempts))?
+                connection.prepare_cached(sql)?.execute((seq, owner, due, attempts))?
             }
-            Act::Fail {
-                reason,
-                error,
-                attempts,
-                at,
-            } => {
+            Act::Fail { reason, error, attempts, at } => {
                 let sql = "INSERT INTO failed (queue, failed_at, attempts, reason, error, job_id,
                         enqueued_at, retry_wait, name, topic, payload)
                     SELECT queue, ?3, ?4, ?5, ?6, job_id, enqueued_at, retry_wait, name, topic,

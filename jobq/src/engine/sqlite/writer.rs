@@ -143,10 +143,7 @@ impl Writer {
         if let Some(end) = self.paused_until.filter(|end| *end > now) {
             return Some(end - now);
         }
-        let mut patience = self
-            .lease
-            .renew_at()
-            .map(|at| at.saturating_duration_since(now));
+        let mut patience = self.lease.renew_at().map(|at| at.saturating_duration_since(now));
         let mut at_most = |wait: Duration| {
             patience = Some(patience.map_or(wait, |patience| patience.min(wait)));
         };
@@ -184,11 +181,7 @@ impl Writer {
     /// one write lock for nothing would hold up other processes.
     fn sees_due_jobs(&mut self) -> bool {
         let now = columns::now();
-        let mut hungry = self
-            .feeds
-            .iter_mut()
-            .filter(|feed| feed.room() > 0)
-            .peekable();
+        let mut hungry = self.feeds.iter_mut().filter(|feed| feed.room() > 0).peekable();
         if hungry.peek().is_none() {
             return false;
         }
@@ -253,10 +246,7 @@ impl Writer {
     /// Tells everybody that nothing was done, and why.
     fn give_up(&mut self, work: Vec<Work>, failure: &Failure) {
         let error = failure.error();
-        tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            "a transaction failed"
-        );
+        tracing::warn!(error = &error as &dyn std::error::Error, "a transaction failed");
         self.paused_until = Some(Instant::now() + PAUSE);
         for work in work {
             match work {
@@ -349,10 +339,7 @@ impl Writer {
         while let Ok(command) = commands.try_recv() {
             match command {
                 Command::Call(call) => call.answer(Some(&Failure::Closed)),
-                Command::Settle(Settling {
-                    answer: Some(answer),
-                    ..
-                }) => {
+                Command::Settle(Settling { answer: Some(answer), .. }) => {
                     let _ = answer.send(Err(closed()));
                 }
                 Command::Close(done) => waiting.extend(done),

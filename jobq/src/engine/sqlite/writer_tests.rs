@@ -7,24 +7,13 @@ use crate::job::{Envelope, FailedReason, JobId};
 /// An engine on a disk that is full soon.
 fn small_disk() -> Inbox {
     let connection = schema::open(&Place::Memory, Duration::ZERO).unwrap();
-    let pages: i64 = connection
-        .pragma_query_value(None, "page_count", |row| row.get(0))
-        .unwrap();
-    connection
-        .pragma_update_and_check(None, "max_page_count", pages + 40, |_| Ok(()))
-        .unwrap();
+    let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+    connection.pragma_update_and_check(None, "max_page_count", pages + 40, |_| Ok(())).unwrap();
     let (inbox, commands) = Inbox::new();
     let own = inbox.clone();
     std::thread::spawn(move || {
         let lease = Duration::from_secs(30);
-        run(
-            connection,
-            Place::Memory,
-            "jobq".to_owned(),
-            lease,
-            own,
-            commands,
-        );
+        run(connection, Place::Memory, "jobq".to_owned(), lease, own, commands);
     });
     inbox
 }
@@ -52,23 +41,14 @@ async fn push(inbox: &Inbox, bytes: usize) -> crate::Result<()> {
 #[tokio::test]
 async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
     let inbox = small_disk();
-    inbox
-        .call(|store| queues::declare(store, &["mail".to_owned()]))
-        .await
-        .unwrap();
+    inbox.call(|store| queues::declare(store, &["mail".to_owned()])).await.unwrap();
     push(&inbox, 10).await.unwrap();
     let error = push(&inbox, 1_000_000).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
-    assert!(
-        error.to_string().contains("no space left on its disk"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("no space left on its disk"), "{error}");
     assert!(!error.maybe_enqueued());
     push(&inbox, 10).await.unwrap();
-    let counts = inbox
-        .call(|store| queues::counts(store, "mail"))
-        .await
-        .unwrap();
+    let counts = inbox.call(|store| queues::counts(store, "mail")).await.unwrap();
     assert_eq!(counts.ready, 2);
     inbox.send(Command::Close(None)).unwrap();
 }
@@ -76,41 +56,25 @@ async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
 #[tokio::test]
 async fn a_settlement_that_cannot_be_written_hands_the_job_back() {
     let inbox = small_disk();
-    inbox
-        .call(|store| queues::declare(store, &["mail".to_owned()]))
-        .await
-        .unwrap();
+    inbox.call(|store| queues::declare(store, &["mail".to_owned()])).await.unwrap();
     push(&inbox, 10).await.unwrap();
-    let queue = inbox
-        .call(|store| store.queue("mail"))
-        .await
-        .unwrap()
-        .unwrap();
+    let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
     let mut consumer = feed::start(&inbox, queue, "mail", 1).unwrap();
     let delivery = consumer.next().await.unwrap().unwrap();
     // Fill the disk, so that the failed job with its long error does not fit.
     while push(&inbox, 3_000).await.is_ok() {}
     let error = "x".repeat(8_000);
-    let fail = Settlement::Fail {
-        reason: FailedReason::Aborted,
-        error,
-        attempts: 1,
-    };
+    let fail = Settlement::Fail { reason: FailedReason::Aborted, error, attempts: 1 };
     let refused = delivery.settle(fail).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Refused, "{refused:?}");
     // Once there is room it comes again: the last ones are deleted here.
     let free = |store: &mut Store<'_>| {
-        store
-            .connection
-            .execute("DELETE FROM jobs WHERE length(payload) > 10", [])
+        store.connection.execute("DELETE FROM jobs WHERE length(payload) > 10", [])
     };
     inbox.call(free).await.unwrap();
     let delivery = consumer.next().await.unwrap().unwrap();
     assert_eq!((delivery.envelope.payload.len(), delivery.attempt), (10, 1));
-    let failed = inbox
-        .call(|store| failed::list(store, "mail", 10))
-        .await
-        .unwrap();
+    let failed = inbox.call(|store| failed::list(store, "mail", 10)).await.unwrap();
     assert!(failed.is_empty());
     inbox.send(Command::Close(None)).unwrap();
 }

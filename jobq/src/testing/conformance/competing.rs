@@ -41,11 +41,7 @@ async fn drain(consumers: Vec<Consumer>, count: usize) -> Vec<JobId> {
         .collect();
     let mut all = Vec::new();
     for task in tasks {
-        all.extend(
-            soon("the consumers to drain the queue", task)
-                .await
-                .expect("no panic"),
-        );
+        all.extend(soon("the consumers to drain the queue", task).await.expect("no panic"));
     }
     all
 }
@@ -151,27 +147,15 @@ pub async fn failed_jobs_are_seen_by_every_engine(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = bench.push_jobs("mail", 1).await;
     let error = "no".to_owned();
-    let fail = Settlement::Fail {
-        reason: FailedReason::Exhausted,
-        error,
-        attempts: 1,
-    };
+    let fail = Settlement::Fail { reason: FailedReason::Exhausted, error, attempts: 1 };
     settle(take(&mut consumer).await, fail).await;
     let other = bench.another().await;
     eventually("failed jobs", vec![pushed[0]], || async {
         let answer = soon("the failed jobs", other.failed_list("mail", 10)).await;
-        answer
-            .expect("lists")
-            .iter()
-            .map(crate::job::FailedJob::id)
-            .collect()
+        answer.expect("lists").iter().map(crate::job::FailedJob::id).collect()
     })
     .await;
-    let answer = soon(
-        "a job to be put back",
-        other.failed_retry("mail", Which::All),
-    )
-    .await;
+    let answer = soon("a job to be put back", other.failed_retry("mail", Which::All)).await;
     assert_eq!(answer.expect("puts back"), 1);
     assert_eq!(take(&mut consumer).await.envelope.id, pushed[0]);
 }

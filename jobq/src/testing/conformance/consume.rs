@@ -13,10 +13,7 @@ pub async fn an_unknown_queue_is_not_found(bench: &Bench) {
     let answer = soon("an answer", bench.engine().consume("nowhere", 1)).await;
     let error = answer.expect_err("no such queue");
     assert!(error.is_not_found(), "{error:?}");
-    assert!(
-        error.to_string().contains("nowhere"),
-        "it names the queue: {error}"
-    );
+    assert!(error.to_string().contains("nowhere"), "it names the queue: {error}");
     // The engine is none the worse for it.
     let mut consumer = bench.consume("mail", &[], 1).await;
     bench.push_jobs("mail", 1).await;
@@ -69,17 +66,9 @@ pub async fn settling_makes_room_for_the_next_job(bench: &Bench) {
     let long = Duration::from_secs(600);
     let mut consumer = bench.consume("mail", &[long], 1).await;
     let pushed = bench.push_jobs("mail", 5).await;
-    let fail = Settlement::Fail {
-        reason: FailedReason::Aborted,
-        error: "no".to_owned(),
-        attempts: 1,
-    };
-    let ways = [
-        Settlement::Complete,
-        Settlement::Retry(long),
-        Settlement::Snooze(long),
-        fail,
-    ];
+    let fail =
+        Settlement::Fail { reason: FailedReason::Aborted, error: "no".to_owned(), attempts: 1 };
+    let ways = [Settlement::Complete, Settlement::Retry(long), Settlement::Snooze(long), fail];
     for (way, expected) in ways.into_iter().zip(&pushed) {
         let delivery = take(&mut consumer).await;
         assert_eq!(delivery.envelope.id, *expected);
@@ -131,10 +120,7 @@ pub async fn a_released_job_comes_back_as_the_same_attempt(bench: &Bench) {
     for attempt in 1..=2 {
         for _ in 0..3 {
             let delivery = take(&mut consumer).await;
-            assert_eq!(
-                (delivery.envelope.id, delivery.attempt),
-                (pushed[0], attempt)
-            );
+            assert_eq!((delivery.envelope.id, delivery.attempt), (pushed[0], attempt));
             settle(delivery, Settlement::Release).await;
         }
         settle(take(&mut consumer).await, Settlement::Retry(Duration::ZERO)).await;
@@ -173,12 +159,7 @@ pub async fn a_job_in_hand_outlives_its_consumer(bench: &Bench) {
 pub async fn an_expired_job_is_delivered_all_the_same(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let past = clock::now() - Duration::from_secs(60);
-    bench
-        .push(vec![Envelope {
-            expires_at: Some(past),
-            ..job("mail")
-        }])
-        .await;
+    bench.push(vec![Envelope { expires_at: Some(past), ..job("mail") }]).await;
     assert_eq!(take(&mut consumer).await.envelope.expires_at, Some(past));
 }
 
@@ -194,11 +175,7 @@ pub async fn counts_tell_ready_waiting_and_failed_apart(bench: &Bench) {
     settle(first, Settlement::Retry(long)).await;
     settle(take(&mut consumer).await, Settlement::Snooze(long)).await;
     let error = "no".to_owned();
-    let fail = Settlement::Fail {
-        reason: FailedReason::Exhausted,
-        error,
-        attempts: 1,
-    };
+    let fail = Settlement::Fail { reason: FailedReason::Exhausted, error, attempts: 1 };
     settle(take(&mut consumer).await, fail).await;
     let in_hand = take(&mut consumer).await;
     bench.counts("mail", 2, 2, 1).await;

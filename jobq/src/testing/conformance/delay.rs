@@ -16,22 +16,11 @@ const SLACK: Duration = Duration::from_millis(5);
 pub async fn a_delayed_job_does_not_come_before_its_time(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let start = Instant::now();
-    bench
-        .push(vec![Envelope {
-            delay: SHORT,
-            ..job("mail")
-        }])
-        .await;
+    bench.push(vec![Envelope { delay: SHORT, ..job("mail") }]).await;
     let delivery = take(&mut consumer).await;
     let waited = start.elapsed();
-    assert!(
-        waited + SLACK >= SHORT,
-        "came after {waited:?} instead of {SHORT:?}"
-    );
-    assert_eq!(
-        (delivery.attempt, delivery.envelope.delay),
-        (1, Duration::ZERO)
-    );
+    assert!(waited + SLACK >= SHORT, "came after {waited:?} instead of {SHORT:?}");
+    assert_eq!((delivery.attempt, delivery.envelope.delay), (1, Duration::ZERO));
     // It is as any other job from now on.
     settle(delivery, Settlement::Retry(Duration::ZERO)).await;
     assert_eq!(take(&mut consumer).await.attempt, 2);
@@ -40,14 +29,8 @@ pub async fn a_delayed_job_does_not_come_before_its_time(bench: &Bench) {
 /// Jobs that are due, or are so earlier, pass a job with a long delay.
 pub async fn a_delayed_job_holds_up_no_other(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
-    let late = Envelope {
-        delay: LONG,
-        ..job("mail")
-    };
-    let soon = Envelope {
-        delay: SHORT,
-        ..job("mail")
-    };
+    let late = Envelope { delay: LONG, ..job("mail") };
+    let soon = Envelope { delay: SHORT, ..job("mail") };
     let now = job("mail");
     let expected = [now.id, soon.id];
     bench.push(vec![late, soon, now]).await;
@@ -64,15 +47,9 @@ pub async fn delayed_jobs_come_in_the_order_of_their_times(bench: &Bench) {
     let delays = [900, 300, 700, 500, 1_100];
     let jobs: Vec<_> = delays
         .iter()
-        .map(|millis| Envelope {
-            delay: Duration::from_millis(*millis),
-            ..job("mail")
-        })
+        .map(|millis| Envelope { delay: Duration::from_millis(*millis), ..job("mail") })
         .collect();
-    let expected: Vec<_> = [1, 3, 2, 0, 4]
-        .iter()
-        .map(|index: &usize| jobs[*index].id)
-        .collect();
+    let expected: Vec<_> = [1, 3, 2, 0, 4].iter().map(|index: &usize| jobs[*index].id).collect();
     bench.push(jobs).await;
     assert_eq!(ids(&take_many(&mut consumer, 5).await), expected);
 }
@@ -80,14 +57,6 @@ pub async fn delayed_jobs_come_in_the_order_of_their_times(bench: &Bench) {
 /// It could not start now.
 pub async fn a_delayed_job_is_counted_as_waiting(bench: &Bench) {
     bench.declare("mail", &[]).await;
-    bench
-        .push(vec![
-            Envelope {
-                delay: LONG,
-                ..job("mail")
-            },
-            job("mail"),
-        ])
-        .await;
+    bench.push(vec![Envelope { delay: LONG, ..job("mail") }, job("mail")]).await;
     bench.counts("mail", 1, 1, 0).await;
 }

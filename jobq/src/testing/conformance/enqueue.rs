@@ -12,9 +12,7 @@ use crate::testing::Bench;
 use crate::testing::bench::{consume, ids, job, push, settle, soon, sorted, take, take_many};
 
 fn seconds(time: SystemTime) -> u64 {
-    time.duration_since(UNIX_EPOCH)
-        .expect("after 1970")
-        .as_secs()
+    time.duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
 }
 
 /// Every field arrives as it was pushed, and it is the first attempt.
@@ -35,34 +33,19 @@ pub async fn a_job_comes_back_as_it_was_pushed(bench: &Bench) {
     assert_eq!(delivery.attempt, 1);
     let found = &delivery.envelope;
     assert_eq!(seconds(found.enqueued_at), seconds(pushed.enqueued_at));
-    assert_eq!(
-        *found,
-        Envelope {
-            enqueued_at: found.enqueued_at,
-            ..pushed
-        }
-    );
+    assert_eq!(*found, Envelope { enqueued_at: found.enqueued_at, ..pushed });
     settle(delivery, Settlement::Complete).await;
 }
 
 /// What a job does not have, it does not have when it arrives.
 pub async fn a_job_may_have_nothing_but_a_payload(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
-    let pushed = Envelope {
-        name: None,
-        ..job("mail")
-    };
+    let pushed = Envelope { name: None, ..job("mail") };
     bench.push(vec![pushed.clone()]).await;
 
     let delivery = take(&mut consumer).await;
     let found = &delivery.envelope;
-    assert_eq!(
-        *found,
-        Envelope {
-            enqueued_at: found.enqueued_at,
-            ..pushed
-        }
-    );
+    assert_eq!(*found, Envelope { enqueued_at: found.enqueued_at, ..pushed });
     settle(delivery, Settlement::Complete).await;
 }
 
@@ -98,9 +81,7 @@ pub async fn many_jobs_in_one_call_all_arrive_once(bench: &Bench) {
 /// Callers that push at the same time each get the answers to their own jobs.
 pub async fn many_callers_at_once_all_get_their_answer(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 200).await;
-    let pushed = join_all((0..64).map(|_| bench.push_jobs("mail", 3)))
-        .await
-        .concat();
+    let pushed = join_all((0..64).map(|_| bench.push_jobs("mail", 3))).await.concat();
     let taken = take_many(&mut consumer, pushed.len()).await;
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
 }
@@ -110,43 +91,20 @@ pub async fn a_payload_of_a_mebibyte_arrives_unchanged(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let text: String = ('a'..='z').cycle().take(1024 * 1024 - 2).collect();
     let payload = format!("\"{text}\"").into_bytes();
-    bench
-        .push(vec![Envelope {
-            payload: payload.clone(),
-            ..job("mail")
-        }])
-        .await;
+    bench.push(vec![Envelope { payload: payload.clone(), ..job("mail") }]).await;
 
     let delivery = take(&mut consumer).await;
-    assert!(
-        delivery.envelope.payload == payload,
-        "{} bytes",
-        delivery.envelope.payload.len()
-    );
+    assert!(delivery.envelope.payload == payload, "{} bytes", delivery.envelope.payload.len());
     settle(delivery, Settlement::Retry(Duration::ZERO)).await;
     let delivery = take(&mut consumer).await;
-    assert!(
-        delivery.envelope.payload == payload,
-        "{} bytes",
-        delivery.envelope.payload.len()
-    );
+    assert!(delivery.envelope.payload == payload, "{} bytes", delivery.envelope.payload.len());
 }
 
 /// An engine does not look into payloads.
 pub async fn a_payload_may_be_any_bytes_or_none(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
-    for payload in [
-        vec![],
-        vec![0],
-        (0..=255).collect(),
-        b"\xff\xfe no UTF-8".to_vec(),
-    ] {
-        bench
-            .push(vec![Envelope {
-                payload: payload.clone(),
-                ..job("mail")
-            }])
-            .await;
+    for payload in [vec![], vec![0], (0..=255).collect(), b"\xff\xfe no UTF-8".to_vec()] {
+        bench.push(vec![Envelope { payload: payload.clone(), ..job("mail") }]).await;
         let delivery = take(&mut consumer).await;
         assert_eq!(delivery.envelope.payload, payload);
         settle(delivery, Settlement::Complete).await;
@@ -162,10 +120,7 @@ pub async fn one_call_may_push_to_several_queues(bench: &Bench) {
     bench.push(jobs).await;
     assert_eq!(ids(&take_many(&mut mail, 2).await), [pushed[0], pushed[2]]);
     let image = take(&mut images).await;
-    assert_eq!(
-        (image.envelope.id, &*image.envelope.queue),
-        (pushed[1], "images.resize-2_x")
-    );
+    assert_eq!((image.envelope.id, &*image.envelope.queue), (pushed[1], "images.resize-2_x"));
 }
 
 /// An id is a label and no key.
@@ -188,9 +143,7 @@ pub async fn declaring_again_keeps_the_jobs(bench: &Bench) {
     bench.declare("mail", &[]).await;
     let pushed = bench.push_jobs("mail", 2).await;
     bench.declare("mail", &[]).await;
-    bench
-        .declare("mail", &[short, Duration::from_secs(600)])
-        .await;
+    bench.declare("mail", &[short, Duration::from_secs(600)]).await;
 
     let mut consumer = consume(bench.engine(), "mail", 2).await;
     let mut taken = take_many(&mut consumer, 2).await;
@@ -201,23 +154,12 @@ pub async fn declaring_again_keeps_the_jobs(bench: &Bench) {
 
 /// Calls without queues or jobs succeed, and one call may declare several queues.
 pub async fn nothing_to_do_is_done(bench: &Bench) {
-    soon("no queues to be declared", bench.engine().declare(&[]))
-        .await
-        .expect("declares");
-    assert!(
-        soon("no jobs to be pushed", bench.engine().push(vec![]))
-            .await
-            .is_empty()
-    );
+    soon("no queues to be declared", bench.engine().declare(&[])).await.expect("declares");
+    assert!(soon("no jobs to be pushed", bench.engine().push(vec![])).await.is_empty());
 
-    let spec = |name: &str| QueueSpec {
-        name: name.to_owned(),
-        waits: BTreeSet::new(),
-    };
+    let spec = |name: &str| QueueSpec { name: name.to_owned(), waits: BTreeSet::new() };
     let two = [spec("a"), spec("b")];
-    soon("two queues to be declared", bench.engine().declare(&two))
-        .await
-        .expect("declares");
+    soon("two queues to be declared", bench.engine().declare(&two)).await.expect("declares");
     push(bench.engine(), vec![job("a"), job("b")]).await;
     bench.counts("a", 1, 0, 0).await;
     bench.counts("b", 1, 0, 0).await;

@@ -9,11 +9,7 @@ use crate::testing::Bench;
 use crate::testing::bench::{consume, eventually, ids, job, settle, soon, sorted, take, take_many};
 
 fn fail(error: impl Into<String>, attempts: u32) -> Settlement {
-    Settlement::Fail {
-        reason: FailedReason::Exhausted,
-        error: error.into(),
-        attempts,
-    }
+    Settlement::Fail { reason: FailedReason::Exhausted, error: error.into(), attempts }
 }
 
 /// Fails this job and waits until it is listed.
@@ -21,10 +17,7 @@ async fn fail_job(bench: &Bench, consumer: &mut Consumer, envelope: Envelope, er
     let already = list(bench, 1_000).await.len();
     bench.push(vec![envelope]).await;
     settle(take(consumer).await, fail(error, 1)).await;
-    eventually("failed jobs", already + 1, || async {
-        list(bench, 1_000).await.len()
-    })
-    .await;
+    eventually("failed jobs", already + 1, || async { list(bench, 1_000).await.len() }).await;
 }
 
 async fn list(bench: &Bench, limit: usize) -> Vec<FailedJob> {
@@ -38,20 +31,12 @@ async fn find(bench: &Bench, id: JobId) -> Option<FailedJob> {
 }
 
 async fn retry(bench: &Bench, which: Which) -> u64 {
-    let answer = soon(
-        "jobs to be put back",
-        bench.engine().failed_retry("mail", which),
-    )
-    .await;
+    let answer = soon("jobs to be put back", bench.engine().failed_retry("mail", which)).await;
     answer.expect("puts back")
 }
 
 async fn discard(bench: &Bench, which: Which) -> u64 {
-    let answer = soon(
-        "jobs to be discarded",
-        bench.engine().failed_discard("mail", which),
-    )
-    .await;
+    let answer = soon("jobs to be discarded", bench.engine().failed_discard("mail", which)).await;
     answer.expect("discards")
 }
 
@@ -62,20 +47,14 @@ fn errors(jobs: &[FailedJob]) -> Vec<&str> {
 /// A failed job tells what it was, what was tried, why and when it failed.
 pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
-    let pushed = Envelope {
-        payload: "{\"n\":7}".into(),
-        ..job("mail")
-    };
+    let pushed = Envelope { payload: "{\"n\":7}".into(), ..job("mail") };
     bench.push(vec![pushed.clone()]).await;
     let before = SystemTime::now() - Duration::from_secs(1);
     let delivery = take(&mut consumer).await;
     let enqueued_at = delivery.envelope.enqueued_at;
     let error = "no: \"quotes\", ünïcödé,\nand a second line".to_owned();
-    let settlement = Settlement::Fail {
-        reason: FailedReason::Aborted,
-        error: error.clone(),
-        attempts: 4,
-    };
+    let settlement =
+        Settlement::Fail { reason: FailedReason::Aborted, error: error.clone(), attempts: 4 };
     settle(delivery, settlement).await;
     bench.counts("mail", 0, 0, 1).await;
 
@@ -92,11 +71,7 @@ pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     assert_eq!(failed.reason(), FailedReason::Aborted);
     assert_eq!(failed.enqueued_at(), enqueued_at);
     let after = SystemTime::now() + Duration::from_secs(1);
-    assert!(
-        (before..=after).contains(&failed.failed_at()),
-        "{:?}",
-        failed.failed_at()
-    );
+    assert!((before..=after).contains(&failed.failed_at()), "{:?}", failed.failed_at());
 }
 
 /// No reason is mistaken for another.
@@ -113,11 +88,7 @@ pub async fn every_reason_is_kept(bench: &Bench) {
     ];
     for reason in reasons {
         let pushed = bench.push_jobs("mail", 1).await;
-        let settlement = Settlement::Fail {
-            reason,
-            error: reason.to_string(),
-            attempts: 1,
-        };
+        let settlement = Settlement::Fail { reason, error: reason.to_string(), attempts: 1 };
         settle(take(&mut consumer).await, settlement).await;
         let found = || async { find(bench, pushed[0]).await.map(|job| job.reason()) };
         eventually("the reason", Some(reason), found).await;
@@ -272,10 +243,7 @@ pub async fn the_list_is_cut_at_its_limit_oldest_first(bench: &Bench) {
         fail_job(bench, &mut consumer, job("mail"), error).await;
     }
     assert_eq!(errors(&list(bench, 3).await), ["one", "two", "three"]);
-    assert_eq!(
-        errors(&list(bench, 4).await),
-        ["one", "two", "three", "four"]
-    );
+    assert_eq!(errors(&list(bench, 4).await), ["one", "two", "three", "four"]);
     assert_eq!(list(bench, usize::MAX).await.len(), 4);
     assert!(list(bench, 0).await.is_empty());
 }
@@ -288,10 +256,7 @@ pub async fn of_two_failed_jobs_with_one_id_the_oldest_is_meant(bench: &Bench) {
     fail_job(bench, &mut consumer, twin.clone(), "younger").await;
     assert_eq!(find(bench, twin.id).await.expect("found").error(), "older");
     assert_eq!(discard(bench, Which::One(twin.id)).await, 1);
-    assert_eq!(
-        find(bench, twin.id).await.expect("found").error(),
-        "younger"
-    );
+    assert_eq!(find(bench, twin.id).await.expect("found").error(), "younger");
     assert_eq!(retry(bench, Which::One(twin.id)).await, 1);
     assert_eq!(take(&mut consumer).await.envelope.id, twin.id);
     assert!(list(bench, 10).await.is_empty());
@@ -307,10 +272,7 @@ pub async fn listing_disturbs_nothing(bench: &Bench) {
     for _ in 0..3 {
         let jobs = list(bench, 10).await;
         assert_eq!(errors(&jobs), ["one", "two", "three"]);
-        assert_eq!(
-            find(bench, jobs[1].id()).await.expect("found").error(),
-            "two"
-        );
+        assert_eq!(find(bench, jobs[1].id()).await.expect("found").error(), "two");
         bench.counts("mail", 0, 0, 3).await;
     }
     assert_eq!(retry(bench, Which::All).await, 3);

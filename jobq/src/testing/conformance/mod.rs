@@ -124,10 +124,7 @@ mod tests {
         ] {
             for rest in file.split("pub async fn ").skip(1) {
                 let case = rest.split('(').next().unwrap();
-                assert!(
-                    table.contains(&format!("{theme}::{case}\n")),
-                    "{theme}::{case}"
-                );
+                assert!(table.contains(&format!("{theme}::{case}\n")), "{theme}::{case}");
             }
         }
     }

@@ -28,10 +28,7 @@ async fn around(consumer: &mut Consumer, delivery: Delivery, settlement: Settlem
     let again = take(consumer).await;
     let waited = start.elapsed();
     assert_eq!(again.envelope.id, id);
-    assert!(
-        waited + SLACK >= wait,
-        "came after {waited:?} instead of {wait:?}"
-    );
+    assert!(waited + SLACK >= wait, "came after {waited:?} instead of {wait:?}");
     again
 }
 
@@ -41,10 +38,7 @@ async fn rounds(consumer: &mut Consumer, rounds: &[(Settlement, u32)]) {
     assert_eq!(delivery.attempt, 1);
     for (round, (settlement, attempt)) in rounds.iter().enumerate() {
         delivery = around(consumer, delivery, settlement.clone()).await;
-        assert_eq!(
-            delivery.attempt, *attempt,
-            "after round {round}: {settlement:?}"
-        );
+        assert_eq!(delivery.attempt, *attempt, "after round {round}: {settlement:?}");
     }
     settle(delivery, Settlement::Complete).await;
 }
@@ -52,12 +46,7 @@ async fn rounds(consumer: &mut Consumer, rounds: &[(Settlement, u32)]) {
 /// A wait that the queue was declared with passes before the next attempt.
 pub async fn a_retry_is_the_next_attempt_after_a_declared_wait(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT], 1).await;
-    bench
-        .push(vec![Envelope {
-            retry_wait: Some(SHORT),
-            ..job("mail")
-        }])
-        .await;
+    bench.push(vec![Envelope { retry_wait: Some(SHORT), ..job("mail") }]).await;
     let delivery = take(&mut consumer).await;
     let delivery = around(&mut consumer, delivery, Settlement::Retry(SHORT)).await;
     assert_eq!(delivery.attempt, 2);
@@ -66,12 +55,7 @@ pub async fn a_retry_is_the_next_attempt_after_a_declared_wait(bench: &Bench) {
 /// Any other wait passes as well.
 pub async fn a_retry_may_wait_for_a_period_that_was_not_declared(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT], 1).await;
-    bench
-        .push(vec![Envelope {
-            retry_wait: Some(SHORT),
-            ..job("mail")
-        }])
-        .await;
+    bench.push(vec![Envelope { retry_wait: Some(SHORT), ..job("mail") }]).await;
     let delivery = take(&mut consumer).await;
     let delivery = around(&mut consumer, delivery, Settlement::Retry(OTHER)).await;
     assert_eq!(delivery.attempt, 2);
@@ -119,11 +103,7 @@ pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) 
     ] {
         delivery = around(&mut consumer, delivery, settlement.clone()).await;
         let retry_wait = delivery.envelope.retry_wait;
-        let expected = Envelope {
-            enqueued_at,
-            retry_wait,
-            ..pushed.clone()
-        };
+        let expected = Envelope { enqueued_at, retry_wait, ..pushed.clone() };
         assert_eq!(delivery.envelope, expected, "after {settlement:?}");
     }
 }
@@ -131,12 +111,7 @@ pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) 
 /// Retries count, snoozes and releases do not, in any mixture.
 pub async fn attempts_are_counted_through_rounds_of_one_wait(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT], 1).await;
-    bench
-        .push(vec![Envelope {
-            retry_wait: Some(SHORT),
-            ..job("mail")
-        }])
-        .await;
+    bench.push(vec![Envelope { retry_wait: Some(SHORT), ..job("mail") }]).await;
     let table = [
         (Settlement::Retry(SHORT), 2),
         (Settlement::Retry(SHORT), 3),
@@ -154,12 +129,7 @@ pub async fn attempts_are_counted_through_rounds_of_one_wait(bench: &Bench) {
 /// The count holds where each round waits for another period, declared or not.
 pub async fn attempts_are_counted_through_rounds_of_changing_waits(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT, OTHER], 1).await;
-    bench
-        .push(vec![Envelope {
-            retry_wait: Some(SHORT),
-            ..job("mail")
-        }])
-        .await;
+    bench.push(vec![Envelope { retry_wait: Some(SHORT), ..job("mail") }]).await;
     let undeclared = Duration::from_millis(111);
     let table = [
         (Settlement::Retry(SHORT), 2),
@@ -187,11 +157,7 @@ pub async fn attempts_are_counted_for_each_job_by_itself(bench: &Bench) {
         attempts[which] += 1;
         assert_eq!(delivery.attempt, attempts[which]);
         let done = delivery.attempt == [2, 3][which];
-        let settlement = if done {
-            Settlement::Complete
-        } else {
-            Settlement::Retry(SHORT)
-        };
+        let settlement = if done { Settlement::Complete } else { Settlement::Retry(SHORT) };
         settle(delivery, settlement).await;
     }
     assert_eq!(attempts, [2, 3]);

@@ -60,16 +60,9 @@ pub async fn a_closed_engine_ends_its_consumers(bench: &Bench) {
     end(&mut busy).await;
     soon("a stop after the end", busy.stop()).await;
     // It has been handed back, so nothing may be recorded about it.
-    let answer = soon(
-        "an answer",
-        in_hand.settle(Settlement::Retry(Duration::ZERO)),
-    )
-    .await;
+    let answer = soon("an answer", in_hand.settle(Settlement::Retry(Duration::ZERO))).await;
     let kind = answer.expect_err("no longer this worker's").kind();
-    assert!(
-        matches!(kind, ErrorKind::Closed | ErrorKind::Stale),
-        "{kind:?}"
-    );
+    assert!(matches!(kind, ErrorKind::Closed | ErrorKind::Stale), "{kind:?}");
 }
 
 /// Every call says that the engine was closed, and none waits or panics.
@@ -77,10 +70,7 @@ pub async fn calls_on_a_closed_engine_say_so(bench: &Bench) {
     bench.declare("mail", &[]).await;
     let engine = bench.engine();
     soon("the engine to close", engine.close()).await;
-    let spec = QueueSpec {
-        name: "mail".to_owned(),
-        waits: [].into(),
-    };
+    let spec = QueueSpec { name: "mail".to_owned(), waits: [].into() };
     let calls = async {
         let pushed = engine.push(vec![job("mail"), job("mail")]).await;
         assert_eq!(pushed.len(), 2, "one answer a job");

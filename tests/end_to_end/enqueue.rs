@@ -1,0 +1,93 @@
+//! Enqueueing.
+
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
+
+use jobq::{Client, JobId};
+use jobq_tests::both_engines;
+use jobq_tests::stage::{Scripted, Stage, Step, Store};
+
+use crate::nothing_is_left;
+
+both_engines!(
+    delays_before_the_first_attempt,
+    many_jobs_are_enqueued_at_once,
+    one_id_twice_is_two_jobs,
+    names_are_checked,
+);
+
+async fn delays_before_the_first_attempt(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let job = || Scripted { steps: vec![Step::Succeed] };
+    let begin = std::time::Instant::now();
+    let long = stage.client.enqueue(job()).delay(Duration::from_millis(900));
+    if !stage.store.is_file() {
+        let error = long.await.unwrap_err();
+        assert!(error.is_unsupported() && !error.maybe_enqueued(), "{error}");
+        let at = stage.client.enqueue(job()).at(SystemTime::now() + Duration::from_secs(9));
+        assert!(at.await.unwrap_err().is_unsupported());
+        // No wait and a time that has passed are no delay.
+        let none = stage.client.enqueue(job()).delay(Duration::ZERO).await.unwrap();
+        let past = stage.client.enqueue(job()).at(SystemTime::UNIX_EPOCH).await.unwrap();
+        let running = stage.pool().spawn().await.unwrap();
+        let ended: HashSet<_> = [stage.end().await, stage.end().await].into();
+        assert_eq!(ended, [none, past].into());
+        return running.shutdown().await.unwrap();
+    }
+    let long = long.await.unwrap();
+    let soon = SystemTime::now() + Duration::from_millis(500);
+    let middle = stage.client.enqueue(job()).at(soon).await.unwrap();
+    let none = stage.client.enqueue(job()).await.unwrap();
+    let running = stage.pool().spawn().await.unwrap();
+    for (id, wait) in [(none, 0), (middle, 490), (long, 900)] {
+        let run = stage.run().await;
+        assert_eq!(run.id, id);
+        assert!(run.at - begin >= Duration::from_millis(wait), "it was not early");
+    }
+    running.shutdown().await.unwrap();
+}
+
+async fn many_jobs_are_enqueued_at_once(store: Store) {
+    let stage = Stage::on(store).await;
+    let jobs = (0..2_000).map(|_| Scripted { steps: vec![] });
+    let ids = stage.client.enqueue_all(jobs).await.unwrap();
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 2_000);
+    assert_eq!(stage.client.counts("scripted").await.unwrap().ready, 2_000);
+    let large = "x".repeat(jobq::MAX_PAYLOAD);
+    let jobs =
+        ["small", &large, "small"].map(|text| Scripted { steps: vec![Step::Fail(text.into())] });
+    let error = stage.client.enqueue_all(jobs).await.unwrap_err();
+    let accepted: Vec<_> = error.accepted().iter().map(|(index, _)| *index).collect();
+    let refused: Vec<_> = error.refused().iter().map(|(index, _)| *index).collect();
+    assert_eq!((accepted, refused, error.unknown().len()), (vec![0, 2], vec![1], 0));
+    assert!(error.refused()[0].1.is_invalid());
+    assert!(stage.client.enqueue_all(Vec::<Scripted>::new()).await.unwrap().is_empty());
+}
+
+async fn one_id_twice_is_two_jobs(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let id = JobId::new();
+    let running = stage.pool().spawn().await.unwrap();
+    for _ in 0..2 {
+        let job = Scripted { steps: vec![Step::Wait] };
+        assert_eq!(stage.client.enqueue(job).id(id).await.unwrap(), id);
+    }
+    // The second is held back while the first one runs, and is not lost.
+    assert_eq!(stage.run().await.id, id);
+    stage.go();
+    assert_eq!((stage.end().await, stage.end().await), (id, id));
+    running.shutdown().await.unwrap();
+    nothing_is_left(&stage.client, "scripted").await;
+}
+
+async fn names_are_checked(store: Store) {
+    let client = store.client().await;
+    for queue in ["", "a b", "a:b", "..", "x/y"] {
+        assert!(client.failed(queue).list(1).await.unwrap_err().is_invalid(), "{queue}");
+        assert!(client.counts(queue).await.unwrap_err().is_invalid(), "{queue}");
+    }
+    assert!(client.failed("no.such.queue").list(1).await.unwrap().is_empty());
+    assert_eq!(client.counts("no.such.queue").await.unwrap(), jobq::engine::Counts::default());
+    let builder = Client::builder(&store.url).namespace("No Namespace");
+    assert!(builder.connect().await.unwrap_err().is_invalid());
+}
