@@ -78,7 +78,9 @@ impl Queue {
     async fn run(&mut self, consumer: &mut Consumer, stop: &CancellationToken) -> Result<()> {
         let mut free: Option<Slot> = None;
         loop {
-            if let (Some(_), Some(delivery)) = (&free, self.due.pop_front()) {
+            if free.is_some()
+                && let Some(delivery) = self.due.pop_front()
+            {
                 free = self.take(delivery, free);
                 continue;
             }
