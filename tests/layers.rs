@@ -1,0 +1,81 @@
+//! The layers of jobq hold: what a module names stands in a layer below its own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The layer of a module, by its path below `jobq/src`. Engines are two, told apart by
+/// their fraction, and so are the uses that may use one another.
+fn layer(module: &str) -> Option<u8> {
+    Some(match module {
+        "error" | "job" | "retry" | "period" => 0,
+        "clock" | "telemetry" | "engine" => 10,
+        "engine/rabbitmq" => 20,
+        "engine/sqlite" => 21,
+        "admin" => 30,
+        "client" => 31,
+        "worker" => 32,
+        "testing" => 40,
+        _ => return None,
+    })
+}
+
+/// What a module may name beside its own layer's and all lower layers' modules.
+fn allowed(module: &str, named: &str) -> bool {
+    let (Some(own), Some(other)) = (layer(module), layer(named)) else {
+        return false;
+    };
+    let engines = |layer: u8| (20..30).contains(&layer);
+    module == named
+        || own / 10 == other / 10 && own < 20
+        // A client shows the failed jobs; a worker gives its jobs its client.
+        || own / 10 > other / 10
+        || own > other && !engines(own)
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the sources can be listed");
+    let paths = entries.map(|entry| entry.expect("and each of them").path());
+    let below = |path: PathBuf| if path.is_dir() { files(&path) } else { vec![path] };
+    paths.flat_map(below).collect()
+}
+
+/// `engine/rabbitmq/wire.rs` is of the module `engine/rabbitmq`, `job/id.rs` of `job`.
+fn module(path: &str) -> &str {
+    let path = path.strip_suffix(".rs").unwrap_or(path);
+    let engines = ["engine/rabbitmq", "engine/sqlite"];
+    let engine = engines.into_iter().find(|engine| path.starts_with(engine));
+    engine.unwrap_or_else(|| path.split('/').next().unwrap_or(path))
+}
+
+#[test]
+fn imports_point_downward() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jobq/src");
+    let mut seen = 0;
+    for file in files(&source) {
+        let text = fs::read_to_string(&file).expect("a source can be read");
+        let path = file.strip_prefix(&source).expect("it is below").to_string_lossy();
+        let user = module(&path);
+        if user == "lib" || layer(user).is_none() {
+            assert!(path.ends_with(".sql") || user == "lib", "`{user}` is in no layer: {path}");
+            continue;
+        }
+        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            for named in line.split("crate::").skip(1) {
+                let name: String =
+                    named.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let named = match (name.as_str(), named) {
+                    ("engine", rest) if rest.starts_with("engine::rabbitmq") => "engine/rabbitmq",
+                    ("engine", rest) if rest.starts_with("engine::sqlite") => "engine/sqlite",
+                    (name, _) => name,
+                };
+                if layer(named).is_none() {
+                    continue; // a macro of the crate
+                }
+                seen += 1;
+                assert!(allowed(user, named), "{path}: `{user}` names `{named}`: {line}");
+            }
+        }
+    }
+    assert!(seen > 50, "the sources were found");
+}
