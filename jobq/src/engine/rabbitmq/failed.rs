@@ -29,10 +29,10 @@ use crate::job::{FailedJob, JobId};
 /// How many jobs are looked at to find the oldest ones, and how many bytes of them. 3.10
 /// puts what is given back at the end of the queue: only if all are taken and given
 /// back does their order stay.
-const SURVEY: u64 = 1_000;
+const SURVEY: usize = 1_000;
 const SURVEY_SIZE: usize = 64 * 1024 * 1024;
 /// How many jobs are put back or deleted together.
-const CHUNK: u64 = 100;
+const CHUNK: usize = 100;
 
 /// Those of this client take turns, since the broker tells connections apart only.
 #[derive(Debug, Default)]
@@ -49,8 +49,11 @@ struct Desk<'c> {
     lock: String,
     up: Arc<Up>,
     channel: Channel,
-    /// How many failed jobs there were at the start.
-    count: u64,
+    /// How many of the failed jobs that there were at the start are left to take; known
+    /// when the first one was taken. What a passive declare counts cannot be relied on:
+    /// it is 0 where the broker is too busy to answer itself within 250 ms
+    /// (`rabbit_quorum_queue:stat/1`).
+    left: Option<u64>,
     /// The last job that was taken.
     last: Option<u64>,
     _turn: MutexGuard<'c, ()>,
@@ -69,13 +72,9 @@ impl Core {
         let Some(mut desk) = self.desk(queue).await? else {
             return Ok(Vec::new());
         };
-        let limit = desk.count.min(limit.try_into().unwrap_or(u64::MAX));
         let listed = self.within(&doing, async {
             let (mut jobs, mut size) = (Vec::new(), 0);
-            for taken in 0..desk.count {
-                if taken >= limit && (taken >= SURVEY || size >= SURVEY_SIZE) {
-                    break;
-                }
+            while jobs.len() < limit || jobs.len() < SURVEY && size < SURVEY_SIZE {
                 let Some(found) = desk.take().await? else {
                     break;
                 };
@@ -88,7 +87,7 @@ impl Core {
         desk.leave().await;
         let mut jobs = listed?;
         jobs.sort_by_key(FailedJob::failed_at);
-        jobs.truncate(limit.try_into().unwrap_or(usize::MAX));
+        jobs.truncate(limit);
         Ok(jobs)
     }
 
@@ -139,19 +138,18 @@ impl Core {
                 tokio::time::sleep(wait.min(Duration::from_millis(500))).await;
                 channel = open(&up).await?;
             }
-            let count = messages_in(&up, &mut channel, &name).await?.unwrap_or(0);
-            Ok(Some((up, channel, count)))
+            Ok(Some((up, channel)))
         };
         let doing = format!("taking the failed jobs of queue `{queue}` in hand");
         let opened = self.within(&doing, opening).await?;
-        Ok(opened.map(|(up, channel, count)| Desk {
+        Ok(opened.map(|(up, channel)| Desk {
             core: self,
             queue: Cow::Owned(queue.to_owned()),
             name,
             lock,
             up,
             channel,
-            count,
+            left: None,
             last: None,
             _turn: turn,
         }))
@@ -175,9 +173,18 @@ async fn locked(channel: &Channel, lock: &str) -> Result<bool> {
 }
 
 impl Desk<'_> {
+    /// The next of the jobs that there were at the start.
     async fn take(&mut self) -> Result<Option<BasicGetMessage>> {
+        if self.left == Some(0) {
+            return Ok(None);
+        }
         let taken = self.channel.basic_get(short(&self.name)?, BasicGetOptions::default()).await;
         let taken = taken.map_err(|error| failure("taking a failed job", error))?;
+        self.left = Some(match (&taken, self.left) {
+            (Some(first), None) => first.message_count.into(),
+            (Some(_), Some(left)) => left - 1,
+            (None, _) => 0,
+        });
         if let Some(message) = &taken {
             self.last = Some(message.delivery_tag);
         }
@@ -191,14 +198,13 @@ impl Desk<'_> {
 
     /// The oldest job with this id.
     async fn find(&mut self, id: JobId) -> Result<Option<BasicGetMessage>> {
-        let (mut found, mut size): (Option<(_, BasicGetMessage)>, _) = (None, 0);
-        for taken in 0..self.count {
-            if found.is_some() && (taken >= SURVEY || size >= SURVEY_SIZE) {
-                break;
-            }
+        let mut found: Option<(_, BasicGetMessage)> = None;
+        let (mut taken, mut size) = (0, 0);
+        while found.is_none() || taken < SURVEY && size < SURVEY_SIZE {
             let Some(message) = self.take().await? else {
                 break;
             };
+            taken += 1;
             size += message.delivery.data.len();
             if self.id(&message) == Some(id) {
                 let failed_at = failed_at(&message.delivery.properties);
@@ -228,26 +234,23 @@ impl Desk<'_> {
     async fn settle_all(&mut self, fate: Fate) -> Result<u64> {
         let core = self.core;
         let doing = format!("taking the failed jobs of queue `{}`", self.queue);
-        let (mut left, mut done) = (self.count, 0);
-        while left > 0 {
+        let mut done = 0;
+        loop {
             let chunk = core.within(&doing, async {
                 let mut chunk = Vec::new();
-                for _ in 0..left.min(CHUNK) {
-                    let Some(message) = self.take().await? else {
-                        break;
-                    };
+                while chunk.len() < CHUNK
+                    && let Some(message) = self.take().await?
+                {
                     chunk.push(message);
                 }
                 Ok(chunk)
             });
             let chunk = chunk.await?;
             if chunk.is_empty() {
-                break;
+                return Ok(done);
             }
-            left -= u64::try_from(chunk.len()).unwrap_or(left).min(left);
             done += self.settle(chunk, fate).await?;
         }
-        Ok(done)
     }
 
     /// Puts jobs back or deletes them. A job that could not be put back stays failed.

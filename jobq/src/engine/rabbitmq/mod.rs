@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lapin::Channel;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
@@ -35,13 +36,16 @@ use self::address::Address;
 use self::declare::{Declared, FIRST_MOMENTS, apply, messages_in, open};
 use self::failed::Failed;
 use self::failure::timed_out;
-use self::link::Link;
+use self::link::{Link, Up};
 use self::publisher::Publisher;
 use self::topology::{Names, Tiers, tiers};
 use super::{Consumer, Counts, Engine, EngineOptions, QueueSpec, Which, closed};
 use crate::error::Result;
 use crate::job::{Envelope, FailedJob, JobId, check_name};
 
+/// An answer that takes longer is not one of the queue itself, but what the broker says
+/// after it waited for that in vain.
+const BUSY: Duration = Duration::from_millis(200);
 /// How long the last acknowledgements may take when the engine is closed.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
@@ -176,11 +180,25 @@ impl Core {
         let mut waiting = 0;
         for millis in self.declared.tiers(queue).unwrap_or_default().iter() {
             let tier = names.tier(queue, *millis);
-            waiting += messages_in(&up, &mut channel, &tier).await?.unwrap_or(0);
+            waiting += count(&up, &mut channel, &tier).await?;
         }
-        let ready = messages_in(&up, &mut channel, &names.work(queue)).await?;
-        let failed = messages_in(&up, &mut channel, &names.failed(queue)).await?;
-        Ok(Counts::new(ready.unwrap_or(0), waiting, failed.unwrap_or(0)))
+        let ready = count(&up, &mut channel, &names.work(queue)).await?;
+        let failed = count(&up, &mut channel, &names.failed(queue)).await?;
+        Ok(Counts::new(ready, waiting, failed))
+    }
+}
+
+/// How many messages are ready in a queue.
+///
+/// A broker that is too busy to know within 250 ms says 0 (`rabbit_quorum_queue:stat/1`),
+/// so a 0 that took so long is asked for again.
+async fn count(up: &Up, channel: &mut Channel, queue: &str) -> Result<u64> {
+    loop {
+        let asked = Instant::now();
+        let count = messages_in(up, channel, queue).await?.unwrap_or(0);
+        if count > 0 || asked.elapsed() < BUSY {
+            return Ok(count);
+        }
     }
 }
 
