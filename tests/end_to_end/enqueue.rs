@@ -67,13 +67,15 @@ async fn many_jobs_are_enqueued_at_once(store: Store) {
 async fn one_id_twice_is_two_jobs(store: Store) {
     let mut stage = Stage::on(store).await;
     let id = JobId::new();
-    let running = stage.pool().spawn().await.unwrap();
+    let running = stage.pool().concurrency(3).spawn().await.unwrap();
     for _ in 0..2 {
         let job = Scripted { steps: vec![Step::Wait] };
         assert_eq!(stage.client.enqueue(job).id(id).await.unwrap(), id);
     }
-    // The second is held back while the first one runs, and is not lost.
-    assert_eq!(stage.run().await.id, id);
+    // They run side by side, and a third job beside them.
+    assert_eq!((stage.run().await.id, stage.run().await.id), (id, id));
+    let other = stage.enqueue([Step::Succeed]).await;
+    assert_eq!(stage.end().await, other);
     stage.go();
     assert_eq!((stage.end().await, stage.end().await), (id, id));
     running.shutdown().await.unwrap();

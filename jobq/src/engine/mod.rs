@@ -213,6 +213,13 @@ impl Delivery {
         Self { envelope, attempt, receipt }
     }
 
+    /// The life of the connection or the lease that the delivery belongs to. Two unsettled
+    /// deliveries of one life are never one job, whatever their ids.
+    #[must_use]
+    pub fn life(&self) -> u64 {
+        self.receipt.life()
+    }
+
     /// Records what became of the job. It is durable when the call returns `Ok`, but
     /// for [`Complete`](Settlement::Complete), which may be recorded a moment later; a
     /// crash in that moment runs the job again.
@@ -243,6 +250,10 @@ pub trait Receipt: fmt::Debug + Send + Sync {
     fn is_stale(&self) -> bool {
         false
     }
+
+    /// The life of the connection or the lease that the delivery belongs to: a job comes
+    /// again while it is in hand only in another life.
+    fn life(&self) -> u64;
 }
 
 /// What became of a delivery.

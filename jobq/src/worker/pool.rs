@@ -149,7 +149,11 @@ impl WorkerPool {
     /// As [`spawn`](Self::spawn) and [`RunningPool::wait`].
     pub async fn run(self) -> Result<()> {
         let mut signals = Signals::listen()?;
-        let running = self.spawn().await?;
+        let running = tokio::select! {
+            started = self.spawn() => started?,
+            // What was taken until now is handed back.
+            () = signals.next() => return Ok(()),
+        };
         tokio::select! {
             ended = running.wait() => return ended,
             () = signals.next() => {}

@@ -25,15 +25,16 @@ impl Prefetch {
         Self { concurrency, current: concurrency, mean: None }
     }
 
-    /// Counts one attempt, and gives the new prefetch where it should change. It changes
-    /// by half or double only, since changing costs a round trip.
+    /// Counts one attempt, and gives the new prefetch where it should change. The buffer
+    /// changes by half or double only, since changing costs a round trip.
     pub(crate) fn measured(&mut self, took: Duration) -> Option<u16> {
         let took = took.as_secs_f64();
         let mean = self.mean.map_or(took, |mean| mean + WEIGHT * (took - mean));
         self.mean = Some(mean);
         let wanted = target(self.concurrency, mean);
-        let (wanted_wide, current) = (u32::from(wanted), u32::from(self.current));
-        if wanted_wide >= 2 * current || 2 * wanted_wide <= current {
+        let buffer = |prefetch: u16| u32::from(prefetch - self.concurrency);
+        let (wants, has) = (buffer(wanted), buffer(self.current));
+        if wanted != self.current && (wants >= 2 * has.max(1) || 2 * wants <= has) {
             self.current = wanted;
             return Some(wanted);
         }
@@ -65,13 +66,15 @@ mod tests {
     }
 
     #[test]
-    fn it_changes_by_half_or_double_only() {
+    fn the_buffer_changes_by_half_or_double_only() {
         let mut prefetch = Prefetch::new(10);
         assert_eq!(prefetch.measured(Duration::from_secs(60)), None);
         let mut prefetch = Prefetch::new(10);
         assert_eq!(prefetch.measured(Duration::from_millis(1)), Some(266));
         assert_eq!(prefetch.measured(Duration::from_millis(1)), None);
-        let slow = (0..100).filter_map(|_| prefetch.measured(Duration::from_secs(9))).last();
-        assert!(slow.is_some_and(|slow| slow <= 22), "{slow:?}");
+        let slow = (0..200).filter_map(|_| prefetch.measured(Duration::from_secs(60))).last();
+        assert_eq!(slow, Some(10), "long jobs are not hoarded");
+        let mut wide = Prefetch::new(1_000);
+        assert_eq!(wide.measured(Duration::from_millis(1)), Some(1_256));
     }
 }

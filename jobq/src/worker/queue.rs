@@ -1,6 +1,6 @@
 //! One queue of a pool: takes its jobs and runs as many at once as it may.
 
-use std::collections::hash_map::{DefaultHasher, Entry};
+use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::hash::{Hash, Hasher};
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::attempt::{Finished, Shared, Slot, attempt, settle};
 use super::prefetch::Prefetch;
 use crate::engine::{Consumer, Delivery, Settlement, closed};
-use crate::error::Result;
+use crate::error::{ErrorKind, Result};
 use crate::job::JobId;
 use crate::telemetry::{self, Who};
 
@@ -23,7 +23,7 @@ use crate::telemetry::{self, Who};
 /// outcomes that there are.
 const LAST_WORD: Duration = Duration::from_secs(5);
 
-type InHand = FuturesUnordered<Pin<Box<dyn Future<Output = (JobId, Finished)> + Send>>>;
+type InHand = FuturesUnordered<Pin<Box<dyn Future<Output = (Run, Finished)> + Send>>>;
 
 /// Consumes a queue until `stop` is cancelled, or the engine says that it cannot.
 pub(crate) async fn consume(
@@ -36,9 +36,13 @@ pub(crate) async fn consume(
     let ended = queue.run(&mut consumer, &stop).await;
     if let Err(error) = &ended {
         telemetry::queue_stopped(name, error);
+        if error.kind() == ErrorKind::Closed {
+            // What runs was handed back already, and nothing can be recorded any more.
+            queue.shared.halt.cancel();
+        }
     }
-    consumer.stop().await;
-    queue.finish().await;
+    // What runs may end while the engine takes its time to stop.
+    tokio::join!(consumer.stop(), queue.finish());
     ended
 }
 
@@ -47,18 +51,30 @@ struct Queue {
     name: &'static str,
     slots: Arc<Semaphore>,
     in_hand: InHand,
-    /// The jobs that run now. A second delivery of one of them is not run beside the
-    /// first but held until that is over.
-    running: HashMap<JobId, Running>,
+    /// The attempts that run now, by the ids of their jobs. An id is a label, so several
+    /// jobs may have it.
+    running: HashMap<JobId, Vec<Running>>,
     /// Deliveries that were held and are now to be run.
     due: VecDeque<Delivery>,
     prefetch: Prefetch,
+    /// How many attempts there were.
+    count: u64,
+}
+
+/// One attempt: its job and its number in this queue.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    id: JobId,
+    number: u64,
 }
 
 struct Running {
-    /// Tells another delivery of the same job from another job with the same id.
+    number: u64,
+    /// The life of the connection or the lease that it was delivered in.
+    life: u64,
     likeness: u64,
-    held: VecDeque<Delivery>,
+    /// The same job, delivered again in another life. It is not run beside itself.
+    held: Option<Delivery>,
 }
 
 impl Queue {
@@ -72,6 +88,7 @@ impl Queue {
             running: HashMap::new(),
             due: VecDeque::new(),
             prefetch: Prefetch::new(concurrency),
+            count: 0,
         }
     }
 
@@ -81,14 +98,14 @@ impl Queue {
             if free.is_some()
                 && let Some(delivery) = self.due.pop_front()
             {
-                free = self.take(delivery, free);
+                self.take(delivery, &mut free);
                 continue;
             }
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return Ok(()),
-                Some((id, finished)) = self.in_hand.next() => {
-                    if let Some(prefetch) = self.finished(id, finished) {
+                Some((run, finished)) = self.in_hand.next() => {
+                    if let Some(prefetch) = self.finished(run, finished) {
                         consumer.set_prefetch(prefetch).await;
                     }
                 }
@@ -97,63 +114,72 @@ impl Queue {
                     free = slot.ok().map(Arc::new);
                 }
                 item = consumer.next(), if free.is_some() => match item {
-                    Some(delivery) => free = self.take(delivery?, free),
+                    Some(delivery) => self.take(delivery?, &mut free),
                     None => return Err(closed()),
                 },
             }
         }
     }
 
-    /// Runs a delivery, or holds it back while the same job runs; then the slot is
-    /// still free.
-    fn take(&mut self, delivery: Delivery, slot: Option<Slot>) -> Option<Slot> {
-        let id = delivery.envelope.id;
-        match self.running.entry(id) {
-            Entry::Occupied(mut running) => {
-                running.get_mut().held.push_back(delivery);
-                slot
-            }
-            Entry::Vacant(running) => {
-                let Some(slot) = slot else {
-                    self.due.push_front(delivery);
-                    return None;
-                };
-                running.insert(Running { likeness: likeness(&delivery), held: VecDeque::new() });
-                let attempt = attempt(Arc::clone(&self.shared), self.name, delivery, slot);
-                self.in_hand.push(Box::pin(async move { (id, attempt.await) }));
-                None
-            }
+    /// Runs a delivery in the free slot, or holds it while the same job runs.
+    fn take(&mut self, delivery: Delivery, free: &mut Option<Slot>) {
+        let (id, life, likeness) = (delivery.envelope.id, delivery.life(), likeness(&delivery));
+        let running = self.running.entry(id).or_default();
+        let itself = |run: &&mut Running| run.life != life && run.likeness == likeness;
+        if let Some(run) = running.iter_mut().find(itself) {
+            // One that was held before is stale by now: there is but one delivery of a job.
+            run.held = Some(delivery);
+            return;
         }
+        let Some(slot) = free.take() else {
+            return self.due.push_front(delivery);
+        };
+        self.count += 1;
+        let run = Run { id, number: self.count };
+        running.push(Running { number: run.number, life, likeness, held: None });
+        let attempt = attempt(Arc::clone(&self.shared), self.name, delivery, slot);
+        self.in_hand.push(Box::pin(async move { (run, attempt.await) }));
     }
 
     /// Does what the end of an attempt asks for, and gives the new prefetch where it
     /// should change.
-    fn finished(&mut self, id: JobId, finished: Finished) -> Option<u16> {
-        let Running { likeness: ran, mut held } = self.running.remove(&id)?;
-        if finished.stale {
-            // The connection or the lease of the run was lost, so the same job came
-            // again. Its outcome settles that delivery; running it would be a duplicate.
-            if let Some(place) = held.iter().position(|delivery| likeness(delivery) == ran)
-                && let Some(again) = held.remove(place)
-            {
+    fn finished(&mut self, run: Run, finished: Finished) -> Option<u16> {
+        let held = self.remove(run).and_then(|running| running.held);
+        match held {
+            Some(again) if finished.stale => {
+                // The run could not be settled any more. Its outcome settles the job that
+                // came again; running that would be a duplicate.
+                let (life, likeness) = (again.life(), likeness(&again));
+                let running = Running { number: run.number, life, likeness, held: None };
+                self.running.entry(run.id).or_default().push(running);
                 let name = again.envelope.name.clone().unwrap_or_default();
                 let who = Who::of(&again, name, self.name);
                 let settlement = finished.settlement;
-                self.running.insert(id, Running { likeness: ran, held });
                 self.in_hand.push(Box::pin(async move {
                     let stale = settle(&who, again, settlement.clone()).await;
-                    (id, Finished { settlement, stale, took: None })
+                    (run, Finished { settlement, stale, took: None })
                 }));
-                return None;
             }
+            // The run was settled, so this is another job after all.
+            Some(another) => self.due.push_back(another),
+            None => {}
         }
-        self.due.extend(held);
         finished.took.and_then(|took| self.prefetch.measured(took))
+    }
+
+    fn remove(&mut self, run: Run) -> Option<Running> {
+        let running = self.running.get_mut(&run.id)?;
+        let place = running.iter().position(|running| running.number == run.number)?;
+        let removed = running.swap_remove(place);
+        if running.is_empty() {
+            self.running.remove(&run.id);
+        }
+        Some(removed)
     }
 
     /// Waits for what runs, for as long as the grace period lasts.
     async fn finish(mut self) {
-        let held = self.running.values_mut().flat_map(|running| running.held.drain(..));
+        let held = self.running.values_mut().flatten().filter_map(|running| running.held.take());
         for delivery in self.due.drain(..).chain(held) {
             // Stale means that it is handed back already.
             let _ = delivery.settle(Settlement::Release).await;

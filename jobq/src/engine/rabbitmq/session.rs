@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -20,10 +20,15 @@ const STRAGGLE: Duration = Duration::from_millis(15);
 /// How many settlements are looked at before acknowledgements are sent.
 const BATCH: usize = 64;
 
+/// How many sessions there were.
+static LIVES: AtomicU64 = AtomicU64::new(0);
+
 /// One channel with deliveries on it. It lives for as long as anybody holds one.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) channel: Channel,
+    /// Tells it from every other session of this process.
+    pub(crate) life: u64,
     settled: mpsc::UnboundedSender<Settled>,
     ended: AtomicBool,
 }
@@ -46,7 +51,8 @@ impl Session {
     ) -> Arc<Self> {
         let (settled, received) = mpsc::unbounded_channel();
         tasks.spawn(tell(channel.clone(), received, closing));
-        Arc::new(Self { channel, settled, ended: AtomicBool::new(false) })
+        let life = LIVES.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Self { channel, life, settled, ended: AtomicBool::new(false) })
     }
 
     /// Whether its deliveries can be settled.

@@ -80,6 +80,10 @@ impl Receipt for Ticket {
     fn is_stale(&self) -> bool {
         !self.session.is_alive()
     }
+
+    fn life(&self) -> u64 {
+        self.session.life
+    }
 }
 
 impl Ticket {

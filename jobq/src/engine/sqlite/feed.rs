@@ -134,6 +134,10 @@ impl Receipt for FeedReceipt {
     fn is_stale(&self) -> bool {
         self.ticket.is_none_or(|ticket| ticket.owner != self.inbox.owner())
     }
+
+    fn life(&self) -> u64 {
+        self.ticket.map_or(0, |ticket| ticket.owner.unsigned_abs())
+    }
 }
 
 impl Drop for FeedReceipt {
