@@ -69,7 +69,8 @@ impl Broker {
         let node = Node::new();
         let keeper = node.spawn_keeper();
         let broker = Self { node, keeper: Mutex::new(keeper) };
-        broker.start_node();
+        let pid = broker.tell("start");
+        broker.node.check_version(&broker.node.await_ready(&pid));
         broker
     }
 
@@ -109,11 +110,6 @@ impl Broker {
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "rabbitmqctl {arguments:?} failed: {text}{complaint}");
         text
-    }
-
-    fn start_node(&self) {
-        let pid = self.tell("start");
-        self.node.await_ready(&pid);
     }
 
     fn tell(&self, command: &str) -> String {
@@ -235,10 +231,13 @@ impl Node {
         command
     }
 
-    /// Waits until the node greets a client.
-    fn await_ready(&self, pid: &str) {
+    /// Waits until the node greets a client, and gives that greeting.
+    fn await_ready(&self, pid: &str) -> Vec<u8> {
         let deadline = Instant::now() + START_LIMIT;
-        while !self.greets() {
+        loop {
+            if let Some(greeting) = self.greeting() {
+                return greeting;
+            }
             let ended = fs::read_to_string(format!("/proc/{pid}/stat"))
                 .map_or(true, |stat| stat.contains(") Z "));
             if ended || Instant::now() > deadline {
@@ -252,15 +251,31 @@ impl Node {
         }
     }
 
-    fn greets(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
-            return false;
+    /// The content of the first frame: `connection.start`.
+    fn greeting(&self) -> Option<Vec<u8>> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+        stream.write_all(b"AMQP\x00\x00\x09\x01").ok()?;
+        let mut head = [0; 7];
+        stream.read_exact(&mut head).ok()?;
+        let [1, _, _, length @ ..] = head else {
+            return None;
         };
-        let mut frame = [0];
-        stream.set_read_timeout(Some(Duration::from_secs(5))).is_ok()
-            && stream.write_all(b"AMQP\x00\x00\x09\x01").is_ok()
-            && stream.read_exact(&mut frame).is_ok()
-            && frame == [1]
+        let mut content = vec![0; u32::from_be_bytes(length) as usize];
+        stream.read_exact(&mut content).ok()?;
+        Some(content)
+    }
+
+    /// The tests of a version pass on that version, not on one that was started by mistake.
+    fn check_version(&self, greeting: &[u8]) {
+        let stated = env::var("JOBQ_TEST_BROKER_VERSION").unwrap_or_default();
+        let found = version(greeting).unwrap_or("unknown");
+        assert!(
+            stated.is_empty() || format!("{found}.").starts_with(&format!("{stated}.")),
+            "JOBQ_TEST_BROKER_VERSION says RabbitMQ {stated}, but the broker that started is \
+             {found} (JOBQ_TEST_BROKER_ROOT={})",
+            self.root.display()
+        );
     }
 
     fn log(&self) -> String {
@@ -276,6 +291,14 @@ impl Node {
         }
         text
     }
+}
+
+/// The version among the properties that a broker greets with, a field of type `S`.
+fn version(greeting: &[u8]) -> Option<&str> {
+    let key = b"\x07versionS";
+    let at = greeting.windows(key.len()).position(|found| found == key)? + key.len();
+    let (length, text) = greeting[at..].split_first_chunk()?;
+    str::from_utf8(text.get(..u32::from_be_bytes(*length) as usize)?).ok()
 }
 
 /// The URL of the broker that all tests of this process share: the one that
@@ -356,6 +379,8 @@ mod tests {
         let Some(broker) = Broker::to_kill("a_broker_keeps_its_data").await else {
             return;
         };
+        let greeting = broker.node.greeting().unwrap();
+        assert_eq!(version(&greeting).unwrap(), broker.ctl(&["version"]).await.trim());
         broker.ctl(&["add_vhost", "kept"]).await;
         broker.kill();
         assert!(TcpStream::connect(("127.0.0.1", broker.node.port)).is_err());
