@@ -46,4 +46,4 @@ impl Store for RabbitMq {
 
 conformance!(sqlite_memory, Memory, delays = yes, shared = no);
 conformance!(sqlite_file, File(Directory::new()), delays = yes, shared = yes);
-conformance!(rabbitmq, RabbitMq::new(), delays = no, shared = yes);
+conformance!(rabbitmq, RabbitMq::new(), delays = yes, shared = yes);

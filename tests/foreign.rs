@@ -41,7 +41,6 @@ fn messages() -> Vec<BasicProperties> {
         with(vec![("jobq-attempts", text("many"))]),
         with(vec![("jobq-attempts", AMQPValue::LongLongInt(i64::MIN))]),
         with(vec![("jobq-expires-at", AMQPValue::Timestamp(1))]),
-        with(vec![("jobq-rest", AMQPValue::Boolean(true))]),
         with(vec![("jobq-topic", AMQPValue::LongString(LongString::from(vec![0xff, 0xfe])))]),
         with(vec![("x-death", AMQPValue::FieldArray(deaths))]),
         with(vec![("x-death", text("often"))]),

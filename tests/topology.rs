@@ -90,6 +90,8 @@ async fn the_broker_has_what_was_printed() {
     let queues = [spec("mail"), spec("images.resize")];
     let engine = open(&namespace).await;
     engine.declare(&queues).await.expect("declares");
+    // The levels are declared when the first job waits there.
+    push(&*engine, Envelope { delay: Duration::from_secs(1), ..job("mail", None) }).await;
 
     let column = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
     let mut found = Vec::new();

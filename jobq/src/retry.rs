@@ -12,8 +12,6 @@ use crate::job::{Delay, Ending, Exponential, FailedReason, JobOptions};
 pub(crate) const UNKNOWN_JOB_WAIT: Duration = Duration::from_secs(30);
 /// How often a job whose name is unknown is retried before it fails.
 pub(crate) const UNKNOWN_JOB_RETRIES: u32 = 20;
-/// The most waits of a growing delay, beside its longest, that get a tier of their own.
-const MAX_GROWING_TIERS: u32 = 16;
 
 /// What is to be done with a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,19 +89,15 @@ pub(crate) fn first_wait(options: &JobOptions) -> Duration {
     wait(&options.delay, 1, 0.0)
 }
 
-/// The waits that the policy names, without jitter: the tiers that the job's queue
-/// needs. Of a delay that grows slowly these are the first and the longest.
+/// The waits that the policy names. Those of a growing delay are many or, with jitter,
+/// any, and not among them.
 pub(crate) fn waits(options: &JobOptions) -> BTreeSet<Duration> {
-    let retries = options.max_attempts() - 1;
-    let named = match options.delay {
-        Delay::Constant(_) => 1,
-        Delay::List(waits) => u32::try_from(waits.len()).unwrap_or(u32::MAX),
-        Delay::Exponential(_) => MAX_GROWING_TIERS,
-    };
-    (1..=retries.min(named))
-        .chain((retries > named).then_some(retries))
-        .map(|attempt| wait(&options.delay, attempt, 0.0))
-        .collect()
+    let retries = usize::try_from(options.max_attempts() - 1).unwrap_or(usize::MAX);
+    match &options.delay {
+        Delay::Constant(wait) => std::iter::once(*wait).take(retries).collect(),
+        Delay::List(waits) => waits.iter().copied().take(retries).collect(),
+        Delay::Exponential(_) => BTreeSet::new(),
+    }
 }
 
 #[cfg(test)]
@@ -194,11 +188,7 @@ mod tests {
             (JobOptions::new().delay(Delay::list(LIST)), vec![10, 60, 600]),
             (JobOptions::new().delay(Delay::list(LIST)).retries(2), vec![10, 60]),
             (JobOptions::new().delay(Delay::list(LIST)).retries(u32::MAX), vec![10, 60, 600]),
-            (
-                JobOptions::new().delay(Delay::Exponential(growth)).retries(u32::MAX),
-                vec![10, 20, 40, 60],
-            ),
-            (JobOptions::new().delay(Delay::Exponential(growth)).retries(2), vec![10, 20]),
+            (JobOptions::new().delay(Delay::Exponential(growth)), vec![]),
         ];
         for (options, seconds) in table {
             let expected: BTreeSet<_> = seconds.into_iter().map(secs).collect();

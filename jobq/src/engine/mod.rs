@@ -126,7 +126,9 @@ pub struct Counts {
     /// Jobs that could start now and are in no worker's hands.
     pub ready: u64,
     /// Jobs that wait for their time. On RabbitMQ these are the jobs in the tiers that
-    /// this client or its pools declared.
+    /// this client or its pools declared: those that wait for as long as a job's `delay`
+    /// says. Jobs with any other wait are in the delay levels, which the queues of a
+    /// namespace share, and are not counted.
     pub waiting: u64,
     /// Failed jobs.
     pub failed: u64,

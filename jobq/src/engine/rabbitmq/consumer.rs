@@ -1,7 +1,6 @@
 //! Taking the jobs of one queue, over as many channels as it takes.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,7 +10,7 @@ use lapin::message::Delivery as Message;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Core;
-use super::declare::{apply, open};
+use super::declare::{Wanted, apply, open};
 use super::link::{LASTING, Link, Up, backoff};
 use super::live::Live;
 use super::session::{Hand, Session};
@@ -154,7 +153,7 @@ impl Feed {
         match self.consume(up).await {
             Err(error) if error.is_not_found() => match self.core.declared.tiers(&self.queue) {
                 Some(tiers) => {
-                    let wanted = BTreeMap::from([(self.queue.to_string(), (*tiers).clone())]);
+                    let wanted = Wanted::queue(&self.queue, tiers);
                     apply(up, &self.core.declared.topology(&wanted)).await?;
                     self.consume(up).await
                 }
@@ -203,9 +202,7 @@ impl Feed {
                 () = self.hand.freed(), if !free => (),
                 next = next(&self.jobs, &mut live), if free => match next {
                     Ok((room, message)) => {
-                        if let Some(delivery) = self.receive(&live.session, message) {
-                            room.send(Ok(delivery));
-                        }
+                        room.send(Ok(self.receive(&live.session, message)));
                         self.bring_ready(&mut live);
                     }
                     Err(None) => return self.stop(live, None).await,
@@ -231,33 +228,26 @@ impl Feed {
             let Some(message) = live.ready() else {
                 return;
             };
-            if let Some(delivery) = self.receive(&live.session, message) {
-                room.send(Ok(delivery));
-            }
+            room.send(Ok(self.receive(&live.session, message)));
         }
     }
 
-    /// A message as a delivery; `None` where it has to wait on.
-    fn receive(&self, session: &Arc<Session>, message: Message) -> Option<Delivery> {
+    /// A message as a delivery.
+    fn receive(&self, session: &Arc<Session>, message: Message) -> Delivery {
         let received =
             decode(&self.core.names, self.queue.clone(), &message.properties, message.data);
-        let mut ticket = Box::new(Ticket {
+        let ticket = Ticket {
             core: Arc::clone(&self.core),
             session: Arc::clone(session),
             tag: message.delivery_tag,
             queue: self.queue.clone(),
             properties: message.properties,
-            wait: None,
+            // A message that came without an id gets it by being published again.
+            wait: received.wait.filter(|_| received.has_id),
             open: true,
             _in_hand: self.hand.take(),
-        });
-        if received.rest > 0 {
-            tokio::spawn(ticket.wait(received.envelope, received.attempts, received.rest));
-            return None;
-        }
-        // A message that came without an id gets it by being published again.
-        ticket.wait = received.wait.filter(|_| received.has_id);
-        Some(Delivery::new(received.envelope, received.attempts.saturating_add(1), ticket))
+        };
+        Delivery::new(received.envelope, received.attempts.saturating_add(1), Box::new(ticket))
     }
 
     /// Ends the consumer and gives back what it was sent and nobody has taken.

@@ -1,10 +1,12 @@
 //! Declaring: what jobq needs exists afterwards, or an error says why not.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::options::{
+    ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+};
 use lapin::types::{AMQPValue, FieldTable, LongInt, ShortString};
 use lapin::{Channel, ErrorKind as Lapin, ExchangeKind};
 
@@ -18,54 +20,80 @@ use crate::error::Result;
 /// to recover it, so nothing is sent before they are over.
 pub(crate) const FIRST_MOMENTS: Duration = Duration::from_secs(1);
 
-/// The queues that were declared, to declare them again on the next connection.
+/// What is to be declared beside what all queues share.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The queues with their tiers.
+    pub(crate) queues: BTreeMap<String, Arc<Tiers>>,
+    /// Whether the levels are wanted.
+    pub(crate) levels: bool,
+}
+
+impl Wanted {
+    /// The levels alone.
+    pub(crate) fn levels() -> Self {
+        Self { levels: true, ..Self::default() }
+    }
+
+    /// One queue with its tiers.
+    pub(crate) fn queue(queue: &str, tiers: Arc<Tiers>) -> Self {
+        Self { queues: [(queue.to_owned(), tiers)].into(), levels: false }
+    }
+}
+
+/// What was declared, to declare it again on the next connection.
 #[derive(Debug)]
 pub(crate) struct Declared {
     names: Names,
-    queues: RwLock<BTreeMap<String, Arc<Tiers>>>,
+    known: RwLock<Wanted>,
 }
 
 impl Declared {
     pub(crate) fn new(names: Names) -> Self {
-        Self { names, queues: RwLock::default() }
+        Self { names, known: RwLock::default() }
+    }
+
+    fn known(&self) -> RwLockReadGuard<'_, Wanted> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The tiers of a queue that was declared.
     pub(crate) fn tiers(&self, queue: &str) -> Option<Arc<Tiers>> {
-        let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner);
-        queues.get(queue).cloned()
+        self.known().queues.get(queue).cloned()
     }
 
     /// Whether there is nothing new in this.
-    pub(crate) fn covers(&self, wanted: &BTreeMap<String, Tiers>) -> bool {
-        wanted.iter().all(|(queue, tiers)| {
-            self.tiers(queue).is_some_and(|declared| tiers.is_subset(&declared))
-        })
+    pub(crate) fn covers(&self, wanted: &Wanted) -> bool {
+        let known = self.known();
+        let has = |(queue, tiers): (&String, &Arc<Tiers>)| {
+            known.queues.get(queue).is_some_and(|declared| tiers.is_subset(declared))
+        };
+        (known.levels || !wanted.levels) && wanted.queues.iter().all(has)
     }
 
     /// Remembers what was declared.
-    pub(crate) fn add(&self, declared: BTreeMap<String, Tiers>) {
-        let mut queues = self.queues.write().unwrap_or_else(PoisonError::into_inner);
-        for (queue, mut tiers) in declared {
-            let known = queues.entry(queue).or_default();
-            tiers.extend(known.iter());
-            *known = Arc::new(tiers);
+    pub(crate) fn add(&self, declared: Wanted) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.levels |= declared.levels;
+        for (queue, tiers) in declared.queues {
+            let known = known.queues.entry(queue).or_default();
+            *known = Arc::new(known.union(&tiers).copied().collect());
         }
     }
 
-    /// What these queues need.
-    pub(crate) fn topology(&self, wanted: &BTreeMap<String, Tiers>) -> Topology {
-        Topology::new(&self.names, wanted.iter().map(|(queue, tiers)| (queue.as_str(), tiers)))
+    /// What this needs.
+    pub(crate) fn topology(&self, wanted: &Wanted) -> Topology {
+        let queues = wanted.queues.iter().map(|(queue, tiers)| (queue.as_str(), &**tiers));
+        Topology::new(&self.names, queues, wanted.levels)
     }
 
     /// Declares everything that was declared before, on a new connection.
     pub(crate) async fn restore(&self, up: &Up) -> Result<()> {
-        let queues = self.queues.read().unwrap_or_else(PoisonError::into_inner).clone();
-        if queues.is_empty() {
+        let known = self.known().clone();
+        if known == Wanted::default() {
             return Ok(());
         }
-        let queues = queues.iter().map(|(queue, tiers)| (queue.as_str(), &**tiers));
-        if apply(up, &Topology::new(&self.names, queues)).await? {
+        if apply(up, &self.topology(&known)).await? {
             tracing::warn!("the broker had lost queues; they were declared again, without jobs");
             tokio::time::sleep(FIRST_MOMENTS).await;
         }
@@ -82,7 +110,9 @@ pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
     let mut channel = open(up).await?;
     let mut created = false;
     for declaration in topology.declarations() {
+        // One queue that is missing says enough.
         if let Declaration::Queue { name, .. } = declaration
+            && !created
             && messages_in(up, &mut channel, name).await?.is_none()
         {
             created = true;
@@ -163,6 +193,10 @@ async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
             };
             let (queue, exchange) = (short(queue)?, short(exchange)?);
             channel.queue_bind(queue, exchange, key, QueueBindOptions::default(), arguments).await
+        }
+        Declaration::Passage { from, to, key } => {
+            let (from, to, options) = (short(from)?, short(to)?, ExchangeBindOptions::default());
+            channel.exchange_bind(to, from, short(key)?, options, FieldTable::default()).await
         }
     };
     done.map_err(|error| failure(&format!("declaring {declaration}"), error))

@@ -1,6 +1,6 @@
 //! The engine for `amqp://` and `amqps://` URLs: RabbitMQ, through `lapin`.
 //!
-//! `topology`, `wire`, `death`, `conflict`, `acks` and `address` are pure; the others do
+//! `topology`, `levels`, `way`, `wire`, `death`, `conflict`, `acks` and `address` are pure; the others do
 //! what those say. Each connection is a `link`, which comes back by itself.
 
 mod acks;
@@ -11,6 +11,7 @@ mod death;
 mod declare;
 mod failed;
 mod failure;
+mod levels;
 mod link;
 mod live;
 mod orphan;
@@ -19,6 +20,7 @@ mod session;
 mod settle;
 mod size;
 pub(crate) mod topology;
+mod way;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -33,15 +35,18 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::address::Address;
-use self::declare::{Declared, FIRST_MOMENTS, apply, messages_in, open};
+use self::declare::{Declared, FIRST_MOMENTS, Wanted, apply, messages_in, open};
 use self::failed::Failed;
 use self::failure::timed_out;
 use self::link::{Link, Up};
 use self::publisher::Publisher;
 use self::topology::{Names, Tiers, tiers};
+use self::way::Way;
+use self::wire::Message;
 use super::{Consumer, Counts, Engine, EngineOptions, QueueSpec, Which, closed};
 use crate::error::Result;
 use crate::job::{Envelope, FailedJob, JobId, check_name};
+use crate::period;
 
 /// An answer that takes longer is not one of the queue itself, but what the broker says
 /// after it waited for that in vain.
@@ -115,7 +120,7 @@ impl Core {
         timeout(limit, work).await.unwrap_or_else(|_| Err(timed_out(doing, limit)))
     }
 
-    async fn declare(&self, wanted: BTreeMap<String, Tiers>) -> Result<()> {
+    async fn declare(&self, wanted: Wanted) -> Result<()> {
         if self.closing.is_cancelled() {
             return Err(closed());
         }
@@ -146,6 +151,36 @@ impl Core {
         }
         self.declared.add(wanted);
         Ok(())
+    }
+
+    /// Declares what this way leads through and may not be there yet.
+    async fn prepare(&self, way: &Way) -> Result<()> {
+        match way {
+            Way::Levels(_) => self.declare(Wanted::levels()).await,
+            Way::Now | Way::Tier(_) => Ok(()),
+        }
+    }
+
+    /// The messages that enqueue these jobs, in their order.
+    async fn messages(&self, jobs: Vec<Envelope>) -> Vec<Result<Message>> {
+        let way = |job: &Envelope| {
+            let tiers = self.declared.tiers(&job.queue).unwrap_or_default();
+            Way::new(period::millis(job.delay), &job.queue, &tiers)
+        };
+        let ways: Vec<_> = jobs.iter().map(way).collect();
+        let in_levels = |way: &&Way| matches!(way, Way::Levels(_));
+        let prepared = match ways.iter().flatten().find(in_levels) {
+            Some(way) => self.prepare(way).await,
+            None => Ok(()),
+        };
+        let message = |(job, way): (Envelope, Result<Way>)| {
+            let way = way?;
+            match &prepared {
+                Err(error) if in_levels(&&way) => Err(error.clone()),
+                _ => wire::encode(&self.names, job, &way),
+            }
+        };
+        jobs.into_iter().zip(ways).map(message).collect()
     }
 
     /// The connection for consuming. Whoever opens it also begins to move strays.
@@ -210,7 +245,8 @@ impl Engine for Rabbit {
             check_name("queue", &queue.name)?;
             wanted.entry(queue.name.clone()).or_default().extend(tiers(&queue.waits));
         }
-        self.0.declare(wanted).await
+        let queues = wanted.into_iter().map(|(queue, tiers)| (queue, Arc::new(tiers))).collect();
+        self.0.declare(Wanted { queues, levels: false }).await
     }
 
     async fn push(&self, jobs: Vec<Envelope>) -> Vec<Result<()>> {
@@ -218,11 +254,10 @@ impl Engine for Rabbit {
         if core.closing.is_cancelled() {
             return jobs.iter().map(|_| Err(closed())).collect();
         }
+        let messages = core.messages(jobs).await;
         let deadline = Instant::now() + core.options.timeout;
-        let sent: Vec<_> = jobs
-            .into_iter()
-            .map(|job| Ok(core.publisher.send(Arc::new(wire::encode(&core.names, job)?))))
-            .collect();
+        let send = |message: Result<Message>| Ok(core.publisher.send(Arc::new(message?)));
+        let sent: Vec<_> = messages.into_iter().map(send).collect();
         let mut answers = Vec::with_capacity(sent.len());
         for pending in sent {
             answers.push(match pending {

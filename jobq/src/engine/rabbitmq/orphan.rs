@@ -2,7 +2,6 @@
 //! jobs, where people find them.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,8 +13,9 @@ use lapin::{BasicProperties, Channel};
 
 use super::Core;
 use super::death::{attempts_used, queues_of_death, text};
-use super::declare::{apply, messages_in, open};
+use super::declare::{Wanted, apply, messages_in, open};
 use super::failure::failure;
+use super::levels;
 use super::link::{LASTING, Link, Up, backoff};
 use super::topology::{Names, ORPHAN, WAIT_HEADER};
 use super::wire::{self, Changes, Message, short};
@@ -52,7 +52,7 @@ pub(crate) async fn run(core: Arc<Core>, link: Link) {
 async fn take(core: &Core, up: &Up) -> Result<()> {
     let mut probe = open(up).await?;
     if messages_in(up, &mut probe, &core.names.orphan()).await?.is_none() {
-        apply(up, &core.declared.topology(&BTreeMap::new())).await?;
+        apply(up, &core.declared.topology(&Wanted::default())).await?;
     }
     let channel = open(up).await?;
     let consuming = async {
@@ -86,17 +86,24 @@ async fn acknowledge(channel: &Channel, tag: u64) -> Result<()> {
 async fn place(core: &Core, up: &Up, probe: &mut Channel, stray: &Stray) -> Result<String> {
     if wire::is_failed(&stray.properties) {
         if stray.routing_key.as_str() == ORPHAN {
-            apply(up, &core.declared.topology(&BTreeMap::new())).await?;
+            apply(up, &core.declared.topology(&Wanted::default())).await?;
             tokio::time::sleep(LOST_BINDING).await;
         }
         return Ok(ORPHAN.to_owned());
     }
-    for queue in candidates(&core.names, stray.routing_key.as_str(), &stray.properties) {
+    for queue in candidates(&core.names, key_of(&core.names, stray), &stray.properties) {
         if messages_in(up, probe, &core.names.failed(&queue)).await?.is_some() {
             return Ok(queue.into_owned());
         }
     }
     Ok(ORPHAN.to_owned())
+}
+
+/// The routing key that a stray would have had on the direct way.
+fn key_of<'s>(names: &Names, stray: &'s Stray) -> &'s str {
+    let key = stray.routing_key.as_str();
+    let in_levels = names.is_level(stray.exchange.as_str());
+    levels::queue_of(key).filter(|_| in_levels).unwrap_or(key)
 }
 
 /// The queues that a stray names: by its routing key, else by where it died.
@@ -118,10 +125,10 @@ fn candidates<'s>(
 
 /// The stray as a failed job of this queue.
 fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message> {
-    let key = stray.routing_key.as_str();
+    let key = key_of(names, &stray);
     let headers = stray.properties.headers().clone().unwrap_or_default();
     let attempts = attempts_used(&headers, &names.work(key));
-    let error = complaint(names, key, stray.exchange.as_str(), &headers);
+    let error = complaint(names, &stray, &headers);
     let mut changes = if wire::is_failed(&stray.properties) {
         // It says why already.
         Changes::default()
@@ -141,7 +148,8 @@ fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message> {
 }
 
 /// Why nothing took the stray.
-fn complaint(names: &Names, key: &str, exchange: &str, headers: &FieldTable) -> String {
+fn complaint(names: &Names, stray: &Stray, headers: &FieldTable) -> String {
+    let (key, exchange) = (stray.routing_key.as_str(), stray.exchange.as_str());
     if names.retry(key) != exchange {
         return format!(
             "nothing takes messages with the routing key `{key}` from exchange `{exchange}`"
@@ -156,6 +164,8 @@ fn complaint(names: &Names, key: &str, exchange: &str, headers: &FieldTable) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LEVEL_KEY: &str = "0.0.0.0.0.0.1.0.0.0.0.q.mail";
 
     fn stray(exchange: &str, key: &str, properties: BasicProperties) -> Stray {
         Stray::mock(1, exchange.into(), key.into(), false, b"{}".to_vec()).with(properties)
@@ -188,6 +198,13 @@ mod tests {
                 "queue `mail` has no tier for the header jobq-wait = `17`",
             ),
             ("jobq:mail@retry", "mail", none(), "the header jobq-wait is missing"),
+            (
+                "jobq.level.4",
+                LEVEL_KEY,
+                none(),
+                "with the routing key `0.0.0.0.0.0.1.0.0.0.0.q.mail`",
+            ),
+            ("jobq", LEVEL_KEY, none(), "with the routing key `0.0.0.0.0.0.1.0.0.0.0.q.mail`"),
         ];
         for (exchange, key, properties, expected) in table {
             let message = failed(&names, stray(exchange, key, properties), "mail").unwrap();
@@ -195,7 +212,8 @@ mod tests {
             let job = wire::decode_failed(&names, "mail".into(), &properties, message.payload);
             assert!(job.error().contains(expected), "{}", job.error());
             assert_eq!(job.reason(), FailedReason::Unroutable);
-            assert_eq!(job.queue(), key);
+            let expected = if exchange == "jobq.level.4" { "mail" } else { key };
+            assert_eq!(job.queue(), expected);
         }
     }
 

@@ -2,7 +2,6 @@
 //! confirmed, before the old one is acknowledged.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,16 +10,15 @@ use lapin::BasicProperties;
 
 use super::Core;
 use super::failure::stale;
+use super::levels::HORIZON;
 use super::session::{InHand, Session};
-use super::topology::{Tiers, Way, way};
+use super::way::Way;
 use super::wire::{self, Changes, Message, short};
 use crate::engine::{Receipt, Settlement};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::job::{Envelope, JobId};
 use crate::period;
 
-/// The tier of a queue that has none: as long as a rolling deploy may need.
-const SPARE_TIER: u64 = 30_000;
 /// How long a job is kept that cannot be made to wait.
 const REFUSED: Duration = Duration::from_secs(1);
 
@@ -71,8 +69,8 @@ impl Receipt for Ticket {
             Settlement::Snooze(wait) => self.wait(envelope, used, period::millis(wait)).await,
             Settlement::Fail { reason, error, attempts } => {
                 let changes = Changes::failed(reason, &error, attempts);
-                let exchange = self.core.names.failed_jobs();
-                self.replace(envelope.id, envelope.payload, &exchange, changes).await
+                let address = (self.core.names.failed_jobs(), self.queue.to_string());
+                self.replace(envelope.id, envelope.payload, &address, changes).await
             }
         }
     }
@@ -101,40 +99,18 @@ impl Ticket {
     }
 
     /// Publishes the job again, to be delivered after the wait.
-    pub(crate) async fn wait(
-        self: Box<Self>,
-        job: Envelope,
-        attempts: u32,
-        millis: u64,
-    ) -> Result<()> {
-        let tiers = match self.tiers().await {
-            Ok(tiers) => tiers,
-            Err(error) => {
-                // The job is given back now and would come again at once.
-                tokio::time::sleep(REFUSED).await;
-                return Err(error);
-            }
-        };
-        let (exchange, changes) = match way(millis, &tiers) {
-            Way::Tier { millis, rest } => {
-                (self.core.names.retry(&self.queue), Changes::wait(attempts, Some(millis), rest))
-            }
-            Way::Now => (self.core.names.jobs(), Changes::wait(attempts, None, 0)),
-            Way::None => return Err(Error::new(ErrorKind::Refused, "the queue has no tier")),
-        };
-        self.replace(job.id, job.payload, &exchange, changes).await
-    }
-
-    /// The tiers of the queue; where this client has declared none, one is made.
-    async fn tiers(&self) -> Result<Arc<Tiers>> {
-        match self.core.declared.tiers(&self.queue) {
-            Some(tiers) if !tiers.is_empty() => Ok(tiers),
-            _ => {
-                let wanted = [(self.queue.clone().into_owned(), Tiers::from([SPARE_TIER]))];
-                self.core.declare(BTreeMap::from(wanted)).await?;
-                Ok(self.core.declared.tiers(&self.queue).unwrap_or_default())
-            }
+    async fn wait(self: Box<Self>, job: Envelope, attempts: u32, millis: u64) -> Result<()> {
+        let tiers = self.core.declared.tiers(&self.queue).unwrap_or_default();
+        // It must wait somewhere, so the longest wait takes the place of a longer one.
+        let way = Way::new(millis.min(HORIZON), &self.queue, &tiers)?;
+        if let Err(error) = self.core.prepare(&way).await {
+            // The job is given back now and would come again at once.
+            tokio::time::sleep(REFUSED).await;
+            return Err(error);
         }
+        let address = way.address(&self.core.names, &self.queue);
+        let changes = Changes::wait(attempts, way.wait());
+        self.replace(job.id, job.payload, &address, changes).await
     }
 
     /// Publishes the message as another one, then acknowledges this one. Once begun it
@@ -143,12 +119,12 @@ impl Ticket {
         mut self: Box<Self>,
         id: JobId,
         payload: Vec<u8>,
-        exchange: &str,
+        (exchange, key): &(String, String),
         changes: Changes,
     ) -> Result<()> {
         let message = Arc::new(Message {
             exchange: short(exchange)?,
-            key: short(&self.queue)?,
+            key: short(key)?,
             properties: wire::again(&self.properties, id, changes),
             payload,
         });

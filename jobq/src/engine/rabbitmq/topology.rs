@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
+use super::levels;
 use crate::engine::QueueSpec;
 use crate::period;
 
@@ -39,6 +40,28 @@ impl Names {
     /// The exchange through which jobs come back from a tier.
     pub(crate) fn deliver(&self) -> String {
         format!("{}.deliver", self.namespace)
+    }
+
+    /// The exchange of a level.
+    pub(crate) fn level(&self, level: u32) -> String {
+        format!("{}.level.{level}", self.namespace)
+    }
+
+    /// The queue of a digit of a level.
+    pub(crate) fn level_queue(&self, level: u32, digit: u64) -> String {
+        format!("{}.level.{level}.{digit}", self.namespace)
+    }
+
+    /// The exchange through which jobs come out of the levels. It is none of the tiers',
+    /// since the routing key is still the levels'.
+    pub(crate) fn level_deliver(&self) -> String {
+        format!("{}.level.deliver", self.namespace)
+    }
+
+    /// Whether this is an exchange of the levels, whose keys are theirs.
+    pub(crate) fn is_level(&self, exchange: &str) -> bool {
+        let rest = exchange.strip_prefix(&self.namespace);
+        rest.is_some_and(|rest| rest.starts_with(".level."))
     }
 
     /// The exchange of failed jobs.
@@ -93,33 +116,6 @@ pub(crate) fn tiers(waits: &BTreeSet<Duration>) -> Tiers {
     waits.iter().map(|wait| period::millis((*wait).min(period::MAX))).filter(|ms| *ms > 0).collect()
 }
 
-/// The way of a job that has to wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// There is nothing to wait for.
-    Now,
-    /// Through the tier of this wait, after which some of the wait may be left. All in
-    /// milliseconds.
-    Tier { millis: u64, rest: u64 },
-    /// The queue has no tier.
-    None,
-}
-
-/// The way of a job that has to wait for so long: the tier of this wait, else the next
-/// longer one, else the longest as often as needed. It is never too short.
-pub(crate) fn way(millis: u64, tiers: &Tiers) -> Way {
-    if millis == 0 {
-        return Way::Now;
-    }
-    if let Some(tier) = tiers.range(millis..).next() {
-        return Way::Tier { millis: *tier, rest: 0 };
-    }
-    match tiers.last() {
-        Some(tier) => Way::Tier { millis: *tier, rest: millis - tier },
-        None => Way::None,
-    }
-}
-
 /// What a client or a pool declares on the broker, in the order in which it does. It
 /// prints as one line for each exchange, queue and binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +132,8 @@ pub(crate) enum Declaration {
     Queue { name: String, arguments: Arguments },
     /// The way from an exchange to a queue.
     Binding { exchange: String, queue: String, by: By },
+    /// The way from an exchange to another one, by the routing key.
+    Passage { from: String, to: String, key: String },
 }
 
 /// The arguments of a queue, by name.
@@ -160,27 +158,33 @@ pub(crate) enum By {
 }
 
 impl Topology {
-    /// What these queues need in this namespace.
+    /// What these queues need in this namespace, with the levels or without.
     pub(crate) fn new<'q>(
         names: &Names,
         queues: impl IntoIterator<Item = (&'q str, &'q Tiers)>,
+        levels: bool,
     ) -> Self {
         let mut topology = Self { declarations: Vec::new() };
         topology.namespace(names);
+        if levels {
+            topology.levels(names);
+        }
         for (queue, tiers) in queues {
             topology.queue(names, queue, tiers);
         }
         topology
     }
 
-    /// What these queues need, as the engine is told of them.
+    /// What these queues need, as the engine is told of them. The levels, which the
+    /// engine declares when the first job has to wait there, are always among it.
     #[must_use]
     pub fn of(namespace: &str, queues: &[QueueSpec]) -> Self {
         let mut merged: BTreeMap<&str, Tiers> = BTreeMap::new();
         for queue in queues {
             merged.entry(&queue.name).or_default().extend(tiers(&queue.waits));
         }
-        Self::new(&Names::new(namespace), merged.iter().map(|(queue, tiers)| (*queue, tiers)))
+        let queues = merged.iter().map(|(queue, tiers)| (*queue, tiers));
+        Self::new(&Names::new(namespace), queues, true)
     }
 
     pub(crate) fn declarations(&self) -> &[Declaration] {
@@ -198,7 +202,29 @@ impl Topology {
         for name in [names.jobs(), names.deliver(), names.failed_jobs()] {
             self.exchange(name, "direct", Some(orphan.clone()));
         }
+        self.exchange(names.level_deliver(), "topic", Some(orphan));
         self.failed(names, ORPHAN);
+    }
+
+    /// The lowest level comes first, so that none has anything to pass on to a level that
+    /// is not there.
+    fn levels(&mut self, names: &Names) {
+        let mut next = names.level_deliver();
+        for level in 0..levels::LEVELS {
+            let exchange = names.level(level);
+            self.exchange(exchange.clone(), "topic", Some(names.orphan()));
+            let key = levels::pattern(level, 0);
+            let passage = Declaration::Passage { from: exchange.clone(), to: next.clone(), key };
+            self.declarations.push(passage);
+            for digit in levels::digits(level) {
+                let queue = names.level_queue(level, digit);
+                let waits = ttl(levels::ttl(level, digit));
+                let arguments = dead_letters(next.clone()).into_iter().chain([waits]);
+                self.declare_queue(queue.clone(), arguments);
+                self.bind(exchange.clone(), queue, By::Key(levels::pattern(level, digit)));
+            }
+            next = exchange;
+        }
     }
 
     fn queue(&mut self, names: &Names, queue: &str, tiers: &Tiers) {
@@ -207,12 +233,8 @@ impl Topology {
         self.exchange(retry.clone(), "headers", Some(names.orphan()));
         for millis in tiers {
             let tier = names.tier(queue, *millis);
-            let ttl = i64::try_from(*millis).unwrap_or(i64::MAX);
-            let ttl = ("x-message-ttl", Argument::Number(ttl));
-            self.declare_queue(
-                tier.clone(),
-                dead_letters(names.deliver()).into_iter().chain([ttl]),
-            );
+            let arguments = dead_letters(names.deliver()).into_iter().chain([ttl(*millis)]);
+            self.declare_queue(tier.clone(), arguments);
             self.bind(retry.clone(), tier, By::Wait(millis.to_string()));
         }
         if queue != ORPHAN {
@@ -225,7 +247,8 @@ impl Topology {
         ];
         self.declare_queue(work.clone(), dead_letters(retry).into_iter().chain(own));
         self.bind(names.jobs(), work.clone(), by_name());
-        self.bind(names.deliver(), work, by_name());
+        self.bind(names.deliver(), work.clone(), by_name());
+        self.bind(names.level_deliver(), work, By::Key(levels::delivery_pattern(queue)));
     }
 
     fn failed(&mut self, names: &Names, queue: &str) {
@@ -255,6 +278,10 @@ impl Topology {
 
 fn limit() -> (&'static str, Argument) {
     ("x-delivery-limit", Argument::Number(DELIVERY_LIMIT))
+}
+
+fn ttl(millis: u64) -> (&'static str, Argument) {
+    ("x-message-ttl", Argument::Number(i64::try_from(millis).unwrap_or(i64::MAX)))
 }
 
 /// Dead letters are moved at least once: at most once loses them when the broker dies.
@@ -295,6 +322,7 @@ impl fmt::Display for Declaration {
                     By::Wait(wait) => write!(f, " {WAIT_HEADER}={wait}"),
                 }
             }
+            Self::Passage { from, to, key } => write!(f, "binding {from} -> {to} key={key}"),
         }
     }
 }

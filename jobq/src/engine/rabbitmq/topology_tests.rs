@@ -7,7 +7,8 @@ fn spec(name: &str, waits: &[u64]) -> QueueSpec {
 
 #[test]
 fn the_whole_topology_of_a_queue() {
-    let printed = Topology::of("jobq", &[spec("mail", &[30_000, 600_000])]).to_string();
+    let (names, tiers) = (Names::new("jobq"), [30_000, 600_000].into());
+    let printed = Topology::new(&names, [("mail", &tiers)], false).to_string();
     let expected = "\
 exchange jobq.orphan fanout
 queue jobq.orphan x-delivery-limit=2147483647 x-queue-type=quorum
@@ -15,6 +16,7 @@ binding jobq.orphan -> jobq.orphan
 exchange jobq direct alternate-exchange=jobq.orphan
 exchange jobq.deliver direct alternate-exchange=jobq.orphan
 exchange jobq.failed direct alternate-exchange=jobq.orphan
+exchange jobq.level.deliver topic alternate-exchange=jobq.orphan
 queue jobq:orphan@failed x-delivery-limit=2147483647 x-queue-type=quorum
 binding jobq.failed -> jobq:orphan@failed key=orphan
 exchange jobq:mail@retry headers alternate-exchange=jobq.orphan
@@ -27,8 +29,41 @@ binding jobq.failed -> jobq:mail@failed key=mail
 queue jobq:mail x-consumer-timeout=86400000 x-dead-letter-exchange=jobq:mail@retry x-dead-letter-routing-key=mail x-dead-letter-strategy=at-least-once x-delivery-limit=2147483647 x-overflow=reject-publish x-queue-type=quorum
 binding jobq -> jobq:mail key=mail
 binding jobq.deliver -> jobq:mail key=mail
+binding jobq.level.deliver -> jobq:mail key=*.*.*.*.*.*.*.*.*.*.*.q.mail
 ";
     assert_eq!(printed, expected);
+}
+
+#[test]
+fn the_levels_are_a_chain_that_is_built_from_its_end() {
+    let names = Names::new("jobq");
+    let printed = Topology::new(&names, [], true).to_string();
+    let shared = Topology::new(&names, [], false).to_string();
+    let levels = printed.strip_prefix(&shared).unwrap();
+    let lines: Vec<_> = levels.lines().collect();
+    assert_eq!(lines.len(), 11 * 2 + 72 * 2, "each exchange has a passage, each queue a binding");
+    let first_level = [
+        "exchange jobq.level.0 topic alternate-exchange=jobq.orphan",
+        "binding jobq.level.0 -> jobq.level.deliver key=*.*.*.*.*.*.*.*.*.*.0.#",
+        "queue jobq.level.0.1 x-dead-letter-exchange=jobq.level.deliver x-dead-letter-strategy=at-least-once x-message-ttl=100 x-overflow=reject-publish x-queue-type=quorum",
+        "binding jobq.level.0 -> jobq.level.0.1 key=*.*.*.*.*.*.*.*.*.*.1.#",
+    ];
+    assert_eq!(lines[..4], first_level);
+    let last = [
+        "queue jobq.level.10.2 x-dead-letter-exchange=jobq.level.9 x-dead-letter-strategy=at-least-once x-message-ttl=214748364800 x-overflow=reject-publish x-queue-type=quorum",
+        "binding jobq.level.10 -> jobq.level.10.2 key=2.#",
+    ];
+    assert_eq!(lines[lines.len() - 2..], last);
+    for line in lines {
+        let name = |text: &str| text.split(' ').nth(1).map(str::to_owned);
+        let used = line.split_once("letter-exchange=").map(|(_, rest)| format!("x {rest}"));
+        let used = used.or(line.split_once(" -> ").map(|(_, to)| format!("x {to}")));
+        if let Some(used) = used.and_then(|used| name(&used)) {
+            let made = format!(" {used} ");
+            let before = printed.find(line).unwrap();
+            assert!(printed[..before].contains(&made), "{line}");
+        }
+    }
 }
 
 #[test]
@@ -55,6 +90,7 @@ fn every_name_fits() {
         let names = match declaration {
             Declaration::Exchange { name, .. } | Declaration::Queue { name, .. } => vec![name],
             Declaration::Binding { exchange, queue, .. } => vec![exchange, queue],
+            Declaration::Passage { from, to, .. } => vec![from, to],
         };
         assert!(names.iter().all(|name| name.len() <= 178), "{declaration}");
     }
@@ -75,25 +111,4 @@ fn a_queue_is_told_from_the_names_made_of_it() {
     for (name, queue) in table {
         assert_eq!(names.queue_of(name), queue, "{name}");
     }
-}
-
-#[test]
-fn a_wait_is_never_cut_short() {
-    let tiers: Tiers = [1_000, 30_000].into();
-    let tier = |millis, rest| Way::Tier { millis, rest };
-    let table = [
-        (0, Way::Now),
-        (1, tier(1_000, 0)),
-        (1_000, tier(1_000, 0)),
-        (1_001, tier(30_000, 0)),
-        (30_000, tier(30_000, 0)),
-        (30_001, tier(30_000, 1)),
-        (100_000, tier(30_000, 70_000)),
-        (u64::MAX, tier(30_000, u64::MAX - 30_000)),
-    ];
-    for (millis, expected) in table {
-        assert_eq!(way(millis, &tiers), expected, "{millis}");
-    }
-    assert_eq!(way(5, &Tiers::new()), Way::None);
-    assert_eq!(way(0, &Tiers::new()), Way::Now);
 }

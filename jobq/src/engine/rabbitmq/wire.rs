@@ -11,22 +11,21 @@ use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 use super::death::{ATTEMPTS_HEADER, attempts_used, text};
 use super::size::{MAX_HEADERS, shrink, size_of_table};
 use super::topology::{Names, WAIT_HEADER};
+use super::way::Way;
 use crate::clock;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId, MAX_PAYLOAD, check_name};
 use crate::period;
 
 const TOPIC: &str = "jobq-topic";
 const EXPIRES_AT: &str = "jobq-expires-at";
-/// What is left of a wait that is longer than every tier.
-const REST: &str = "jobq-rest";
 const ERROR: &str = "jobq-error";
 const REASON: &str = "jobq-failed-reason";
 const FAILED_AT: &str = "jobq-failed-at";
 /// The routing key of a message that belonged nowhere.
 pub(crate) const QUEUE: &str = "jobq-queue";
 /// What a failed job has and a job that is put back has not.
-const OF_FAILED: [&str; 7] = [ATTEMPTS_HEADER, EXPIRES_AT, REST, ERROR, REASON, FAILED_AT, QUEUE];
+const OF_FAILED: [&str; 6] = [ATTEMPTS_HEADER, EXPIRES_AT, ERROR, REASON, FAILED_AT, QUEUE];
 
 /// The most bytes of an error that a failed job keeps.
 const MAX_ERROR: usize = 8 * 1024;
@@ -58,20 +57,9 @@ fn long(text: &str) -> AMQPValue {
     AMQPValue::LongString(LongString::from(text))
 }
 
-/// The message that enqueues a job.
-pub(crate) fn encode(names: &Names, job: Envelope) -> Result<Message> {
+/// The message that enqueues a job, on the way that its delay asks for.
+pub(crate) fn encode(names: &Names, job: Envelope, way: &Way) -> Result<Message> {
     check_name("queue", &job.queue)?;
-    if !job.delay.is_zero() {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!(
-                "the job {} for queue `{}` has a delay before its first attempt; such delays are \
-                 not built on RabbitMQ yet; enqueue it without one, or use a sqlite: URL, where \
-                 they work",
-                job.id, job.queue
-            ),
-        ));
-    }
     if job.payload.len() > MAX_PAYLOAD {
         return Err(Error::invalid(format!(
             "the payload of job {} has {} bytes, the most is {MAX_PAYLOAD}; store large data \
@@ -84,8 +72,9 @@ pub(crate) fn encode(names: &Names, job: Envelope) -> Result<Message> {
     let mut add = |key: &str, text: &str| {
         headers.insert(fits(key), long(text));
     };
-    if let Some(wait) = job.retry_wait {
-        add(WAIT_HEADER, &period::millis(wait).to_string());
+    // A tier goes by this header alone. The first retry has the worker set another wait.
+    if let Some(wait) = way.wait().or(job.retry_wait.map(period::millis)) {
+        add(WAIT_HEADER, &wait.to_string());
     }
     if let Some(time) = job.expires_at {
         add(EXPIRES_AT, &clock::to_millis(time).to_string());
@@ -108,12 +97,8 @@ pub(crate) fn encode(names: &Names, job: Envelope) -> Result<Message> {
     if let Some(name) = &job.name {
         properties = properties.with_type(short(name)?);
     }
-    Ok(Message {
-        exchange: fits(&names.jobs()),
-        key: fits(&job.queue),
-        properties,
-        payload: job.payload,
-    })
+    let (exchange, key) = way.address(names, &job.queue);
+    Ok(Message { exchange: short(&exchange)?, key: short(&key)?, properties, payload: job.payload })
 }
 
 /// A message as a worker is to see it.
@@ -122,8 +107,6 @@ pub(crate) struct Received {
     pub(crate) envelope: Envelope,
     /// The attempts that were used up before this delivery.
     pub(crate) attempts: u32,
-    /// The milliseconds that it still has to wait.
-    pub(crate) rest: u64,
     /// The text of `jobq-wait`.
     pub(crate) wait: Option<String>,
     /// Whether it came with its id: one that was made up now is lost when the broker
@@ -162,7 +145,6 @@ pub(crate) fn decode(
     Received {
         envelope,
         attempts,
-        rest: number(REST).unwrap_or(0),
         wait: header(WAIT_HEADER).map(str::to_owned),
         has_id: id.is_some(),
     }
@@ -181,15 +163,12 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// The next attempt, after a wait through this tier and the rest after it.
-    pub(crate) fn wait(attempts: u32, millis: Option<u64>, rest: u64) -> Self {
+    /// The next attempt, through this tier if any.
+    pub(crate) fn wait(attempts: u32, tier: Option<u64>) -> Self {
         let mut changes = Self::default();
         changes.number(ATTEMPTS_HEADER, attempts);
-        if let Some(millis) = millis {
+        if let Some(millis) = tier {
             changes.text(WAIT_HEADER, &millis.to_string());
-        }
-        if rest > 0 {
-            changes.text(REST, &rest.to_string());
         }
         changes
     }
@@ -226,8 +205,7 @@ impl Changes {
 /// and `BCC` would send it to further queues, an expiration would lose it, and a user id
 /// other than the connection's closes the channel.
 pub(crate) fn again(original: &BasicProperties, id: JobId, changes: Changes) -> BasicProperties {
-    let without = |key: &str| key == REST;
-    rewrite(original, id, without, changes)
+    rewrite(original, id, |_| false, changes)
 }
 
 /// The properties of a failed job that is put back: fresh attempts and fresh headers.

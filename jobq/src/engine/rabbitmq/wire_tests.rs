@@ -40,7 +40,7 @@ fn value<'p>(properties: &'p BasicProperties, key: &str) -> Option<&'p AMQPValue
 
 #[test]
 fn a_job_travels_as_documented() {
-    let message = encode(&names(), job()).unwrap();
+    let message = encode(&names(), job(), &Way::Now).unwrap();
     assert_eq!((message.exchange.as_str(), message.key.as_str()), ("jobq", "mail"));
     let properties = &message.properties;
     let text = |value: &Option<ShortString>| value.as_ref().map(ToString::to_string);
@@ -57,14 +57,33 @@ fn a_job_travels_as_documented() {
 }
 
 #[test]
+fn a_delay_is_the_way_and_no_header() {
+    let table = [
+        (Way::Tier(60_000), "jobq:mail@retry", "mail", "60000"),
+        (
+            Way::new(60_000, "mail", &[].into()).unwrap(),
+            "jobq.level.3",
+            "0.0.0.0.0.0.0.1.1.3.0.q.mail",
+            "30000",
+        ),
+    ];
+    for (way, exchange, key, wait) in table {
+        let message = encode(&names(), job(), &way).unwrap();
+        assert_eq!((message.exchange.as_str(), message.key.as_str()), (exchange, key));
+        assert_eq!(value(&message.properties, "jobq-wait"), Some(&long(wait)));
+        assert_eq!(message.properties.headers().as_ref().unwrap().inner().len(), 3);
+    }
+}
+
+#[test]
 fn a_job_is_read_as_it_was_written() {
     let mut bare = job();
     (bare.name, bare.retry_wait, bare.expires_at, bare.topic) = (None, None, None, None);
     for job in [job(), bare] {
-        let message = encode(&names(), job.clone()).unwrap();
+        let message = encode(&names(), job.clone(), &Way::Now).unwrap();
         let read = decode(&names(), "mail".into(), &message.properties, message.payload);
         assert_eq!(read.envelope, job);
-        assert_eq!((read.attempts, read.rest, read.has_id), (0, 0, true));
+        assert_eq!((read.attempts, read.has_id), (0, true));
         let wait = job.retry_wait.map(|wait| wait.as_millis().to_string());
         assert_eq!(read.wait, wait);
     }
@@ -75,7 +94,7 @@ fn a_foreign_message_is_a_job() {
     let before = clock::now();
     let read = decode(&names(), "mail".into(), &BasicProperties::default(), b"7".to_vec());
     assert!(!read.has_id && read.envelope.enqueued_at >= before);
-    assert_eq!((read.attempts, read.rest, read.wait), (0, 0, None));
+    assert_eq!((read.attempts, read.wait), (0, None));
     assert_eq!(read.envelope.name, None);
     assert_eq!(read.envelope.queue, "mail");
 }
@@ -92,8 +111,6 @@ fn wrong_types_and_senseless_values_count_as_absent() {
         ("jobq-wait", long("99999999999999999999999")),
         ("jobq-expires-at", number(5)),
         ("jobq-expires-at", long("soon")),
-        ("jobq-rest", number(5)),
-        ("jobq-rest", AMQPValue::Void),
         ("jobq-topic", AMQPValue::Boolean(true)),
         ("jobq-topic", AMQPValue::LongString(LongString::from(vec![0xff]))),
         ("jobq-attempts", long("3")),
@@ -109,31 +126,28 @@ fn wrong_types_and_senseless_values_count_as_absent() {
         assert_eq!(envelope.expires_at, None, "{key} {wrong:?}");
         assert_eq!(envelope.topic, None, "{key} {wrong:?}");
         assert_eq!(envelope.name, None, "{key} {wrong:?}");
-        assert_eq!((read.attempts, read.rest, read.has_id), (0, 0, false), "{key} {wrong:?}");
+        assert_eq!((read.attempts, read.has_id), (0, false), "{key} {wrong:?}");
     }
 }
 
 #[test]
 fn what_cannot_be_sent_is_refused_before_it_is() {
-    let mut late = job();
-    late.delay = Duration::from_secs(1);
-    assert!(encode(&names(), late).unwrap_err().is_unsupported());
     let mut large = job();
     large.payload = vec![b' '; MAX_PAYLOAD + 1];
-    assert!(encode(&names(), large.clone()).unwrap_err().is_invalid());
+    assert!(encode(&names(), large.clone(), &Way::Now).unwrap_err().is_invalid());
     large.payload.pop();
-    assert!(encode(&names(), large).is_ok());
+    assert!(encode(&names(), large, &Way::Now).is_ok());
     for wrong in ["", "a b", "a@b", &"q".repeat(300)] {
         let mut job = job();
         job.queue = wrong.to_owned().into();
-        assert!(encode(&names(), job).unwrap_err().is_invalid(), "{wrong}");
+        assert!(encode(&names(), job, &Way::Now).unwrap_err().is_invalid(), "{wrong}");
     }
     let mut named = job();
     named.name = Some("n".repeat(256).into());
-    assert!(encode(&names(), named).unwrap_err().is_invalid());
+    assert!(encode(&names(), named, &Way::Now).unwrap_err().is_invalid());
     let mut wide = job();
     wide.topic = Some("t".repeat(70_000));
-    assert!(encode(&names(), wide).unwrap_err().is_invalid());
+    assert!(encode(&names(), wide, &Way::Now).unwrap_err().is_invalid());
 }
 
 #[test]
@@ -146,7 +160,6 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
         ("BCC", long("elsewhere")),
         ("trace", AMQPValue::Boolean(true)),
         ("jobq-wait", long("1000")),
-        ("jobq-rest", long("5")),
         ("jobq-topic", long("user.created")),
         ("jobq-attempts", AMQPValue::LongLongInt(1)),
     ])
@@ -159,13 +172,11 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
     .with_type(fits("send_welcome"))
     .with_delivery_mode(1);
     let id = JobId::new();
-    let moved = again(&original, id, Changes::wait(2, Some(30_000), 7));
-    let expected =
-        ["X-Request-Id", "jobq-attempts", "jobq-rest", "jobq-topic", "jobq-wait", "trace"];
+    let moved = again(&original, id, Changes::wait(2, Some(30_000)));
+    let expected = ["X-Request-Id", "jobq-attempts", "jobq-topic", "jobq-wait", "trace"];
     assert_eq!(keys(&moved), expected);
     assert_eq!(value(&moved, "jobq-attempts"), Some(&AMQPValue::LongLongInt(2)));
     assert_eq!(value(&moved, "jobq-wait"), Some(&long("30000")));
-    assert_eq!(value(&moved, "jobq-rest"), Some(&long("7")));
     assert_eq!(moved.message_id().as_ref().unwrap().as_str(), id.to_string());
     assert_eq!((moved.expiration(), moved.user_id()), (&None, &None));
     assert_eq!(*moved.delivery_mode(), Some(2));
@@ -173,14 +184,13 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
     for value in [moved.correlation_id(), moved.reply_to(), moved.app_id(), moved.kind()] {
         assert!(value.is_some());
     }
-    let at_once = again(&original, id, Changes::wait(2, None, 0));
+    let at_once = again(&original, id, Changes::wait(2, None));
     assert_eq!(value(&at_once, "jobq-wait"), Some(&long("1000")), "the hint stays");
-    assert_eq!(value(&at_once, "jobq-rest"), None);
 }
 
 #[test]
 fn a_failed_job_says_why_and_is_put_back_as_if_new() {
-    let message = encode(&names(), job()).unwrap();
+    let message = encode(&names(), job(), &Way::Now).unwrap();
     let changes = Changes::failed(FailedReason::Exhausted, "no route to host", 4);
     let properties = again(&message.properties, job().id, changes);
     assert!(is_failed(&properties) && !is_failed(&message.properties));
@@ -223,9 +233,9 @@ fn foreign_headers_that_are_too_long_are_dropped_largest_first() {
         ("small", long("kept")),
         ("jobq-topic", long("kept")),
     ]);
-    let moved = again(&original, JobId::new(), Changes::wait(1, Some(1), 0));
+    let moved = again(&original, JobId::new(), Changes::wait(1, Some(1)));
     assert_eq!(keys(&moved), ["jobq-attempts", "jobq-topic", "jobq-wait", "middle", "small"]);
     let hostile = headers([("jobq-topic", long(&"x".repeat(90_000)))]);
-    let moved = again(&hostile, JobId::new(), Changes::wait(1, Some(1), 0));
+    let moved = again(&hostile, JobId::new(), Changes::wait(1, Some(1)));
     assert_eq!(keys(&moved), ["jobq-attempts", "jobq-wait"]);
 }
