@@ -52,14 +52,18 @@
 //! connection, or the end of a grace period while it was in hand. It never starts before
 //! its time.
 //!
-//! # RabbitMQ, for now
+//! # Waits
 //!
-//! * `.delay()` and `.at()` on [`enqueue`](Client::enqueue) work on SQLite and are an
-//!   [unsupported](ErrorKind::Unsupported) error on RabbitMQ.
-//! * A wait that no job of the queue names in its `delay` ([`retry_in`], [`snooze`], a
-//!   growing delay with jitter) takes the next longer one that some job of the queue
-//!   names. Every queue also has one of 30 seconds. A wait longer than all of them passes
-//!   through the longest as often as needed. No wait ends early.
+//! Every wait works alike on both engines: [`delay`](Enqueue::delay) and
+//! [`at`](Enqueue::at) before the first attempt, the job's `delay` between attempts,
+//! [`retry_in`], [`snooze`]. Whoever stores the jobs does the waiting, and no job waits
+//! behind another one's wait.
+//!
+//! On RabbitMQ the waits that a constant `delay` or a list names have a queue each, a
+//! *tier*. All others are rounded up to 100 milliseconds and pass through *delay levels*,
+//! one queue for each digit of the wait. They hold up to 3,650 days: enqueueing with a
+//! longer delay is an [invalid](ErrorKind::Invalid) argument, and a longer [`retry_in`]
+//! or [`snooze`] waits for 3,650 days.
 //!
 //! # Features
 //!

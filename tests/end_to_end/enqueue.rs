@@ -19,18 +19,18 @@ both_engines!(
 async fn delays_before_the_first_attempt(store: Store) {
     let mut stage = Stage::on(store).await;
     let job = || Scripted { steps: vec![Step::Succeed] };
+    let running = stage.pool().spawn().await.unwrap();
     let begin = std::time::Instant::now();
-    let long = Duration::from_millis(900);
+    let long = Duration::from_millis(3_000);
     let long = stage.client.enqueue(job()).delay(long).await.unwrap();
-    let soon = SystemTime::now() + Duration::from_millis(500);
+    let soon = SystemTime::now() + Duration::from_millis(1_500);
     let middle = stage.client.enqueue(job()).at(soon).await.unwrap();
     // No wait and a time that has passed are no delay.
     let none = stage.client.enqueue(job()).delay(Duration::ZERO).await.unwrap();
     let past = stage.client.enqueue(job()).at(SystemTime::UNIX_EPOCH).await.unwrap();
-    let running = stage.pool().spawn().await.unwrap();
     let at_once = HashSet::from([stage.run().await.id, stage.run().await.id]);
     assert_eq!(at_once, [none, past].into());
-    for (id, wait) in [(middle, 490), (long, 900)] {
+    for (id, wait) in [(middle, 1_490), (long, 3_000)] {
         let run = stage.run().await;
         assert_eq!(run.id, id);
         assert!(run.at - begin >= Duration::from_millis(wait), "it was not early");

@@ -74,8 +74,8 @@ impl Times {
 macro_rules! time_options {
     () => {
         /// Starts the first attempt not before this wait has passed. The last of `delay`
-        /// and `at` counts. Defaults to no wait. On RabbitMQ any wait but zero is, for
-        /// now, an [unsupported](crate::ErrorKind::Unsupported) error.
+        /// and `at` counts. Defaults to no wait. On RabbitMQ a wait of more than 3,650
+        /// days is an [invalid](crate::ErrorKind::Invalid) argument.
         pub fn delay(mut self, delay: Duration) -> Self {
             self.times.start = Start::In(delay);
             self
@@ -83,7 +83,7 @@ macro_rules! time_options {
 
         /// Starts the first attempt not before this time, by the clock of this process; a
         /// time that has passed is now. The last of `delay` and `at` counts. On RabbitMQ,
-        /// as [`delay`](Self::delay).
+        /// no further away than [`delay`](Self::delay) may be.
         pub fn at(mut self, time: SystemTime) -> Self {
             self.times.start = Start::At(time);
             self
