@@ -256,8 +256,8 @@ impl Engine for Rabbit {
         }
         let messages = core.messages(jobs).await;
         let deadline = Instant::now() + core.options.timeout;
-        let send = |message: Result<Message>| Ok(core.publisher.send(Arc::new(message?)));
-        let sent: Vec<_> = messages.into_iter().map(send).collect();
+        let publish = |message: Result<Message>| Ok(core.publisher.send(Arc::new(message?)));
+        let sent: Vec<_> = messages.into_iter().map(publish).collect();
         let mut answers = Vec::with_capacity(sent.len());
         for pending in sent {
             answers.push(match pending {
