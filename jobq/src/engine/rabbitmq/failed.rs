@@ -54,8 +54,6 @@ struct Desk<'c> {
     /// it is 0 where the broker is too busy to answer itself within 250 ms
     /// (`rabbit_quorum_queue:stat/1`).
     left: Option<u64>,
-    /// The last job that was taken.
-    last: Option<u64>,
     _turn: MutexGuard<'c, ()>,
 }
 
@@ -129,7 +127,7 @@ impl Core {
         let opening = async {
             let up = self.publishing.up().await?;
             let mut channel = open(&up).await?;
-            if messages_in(&up, &mut channel, &name).await?.is_none() {
+            if self.look(&up, &mut channel, &name).await?.is_none() {
                 return Ok(None);
             }
             let mut waits = backoff();
@@ -150,7 +148,6 @@ impl Core {
             up,
             channel,
             left: None,
-            last: None,
             _turn: turn,
         }))
     }
@@ -185,9 +182,6 @@ impl Desk<'_> {
             (Some(_), Some(left)) => left - 1,
             (None, _) => 0,
         });
-        if let Some(message) = &taken {
-            self.last = Some(message.delivery_tag);
-        }
         Ok(taken)
     }
 
@@ -301,13 +295,12 @@ impl Desk<'_> {
     /// with the channel or the connection, which gives back as well.
     async fn leave(mut self) {
         let leaving = async {
-            if let Some(last) = self.last {
-                let options = BasicNackOptions { multiple: true, requeue: true };
-                let given = self.channel.basic_nack(last, options).await;
-                given.map_err(|error| failure("giving failed jobs back", error))?;
-                // The answer comes after the jobs were given back.
-                messages_in(&self.up, &mut self.channel, &self.name).await?;
-            }
+            // Tag 0 is all that was taken and not settled, even if that is nothing.
+            let options = BasicNackOptions { multiple: true, requeue: true };
+            let given = self.channel.basic_nack(0, options).await;
+            given.map_err(|error| failure("giving failed jobs back", error))?;
+            // The answer comes after the jobs were given back.
+            messages_in(&self.up, &mut self.channel, &self.name).await?;
             let unlocked =
                 self.channel.queue_delete(short(&self.lock)?, QueueDeleteOptions::default()).await;
             unlocked.map_err(|error| failure("giving up the lock", error))?;

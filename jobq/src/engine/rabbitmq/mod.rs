@@ -23,8 +23,8 @@ pub(crate) mod topology;
 mod way;
 mod wire;
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -51,6 +51,8 @@ use crate::period;
 /// An answer that takes longer is not one of the queue itself, but what the broker says
 /// after it waited for that in vain.
 const BUSY: Duration = Duration::from_millis(200);
+/// How long a queue that was missing is not looked for again.
+const MISSING: Duration = Duration::from_secs(5);
 /// How long the last acknowledgements may take when the engine is closed.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
@@ -76,6 +78,7 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         consuming: OnceCell::new(),
         publisher,
         failed: Failed::default(),
+        missing: std::sync::Mutex::default(),
         closing: CancellationToken::new(),
         last_word: CancellationToken::new(),
         tasks: TaskTracker::new(),
@@ -100,6 +103,8 @@ struct Core {
     consuming: OnceCell<Link>,
     publisher: Publisher,
     failed: Failed,
+    /// The queues that were looked for in vain, and when.
+    missing: std::sync::Mutex<HashMap<String, Instant>>,
     /// No new calls, and consumers end.
     closing: CancellationToken,
     /// Those who tell the broker what was settled end, after the consumers.
@@ -131,6 +136,7 @@ impl Core {
         if self.declared.covers(&wanted) {
             return Ok(());
         }
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let topology = self.declared.topology(&wanted);
         let created = self.within("declaring queues", async {
             loop {
@@ -208,6 +214,34 @@ impl Core {
         self.publishing.close().await;
     }
 
+    /// How many messages are ready in a queue, if it exists.
+    ///
+    /// Every question after a queue that does not exist costs a channel number for the
+    /// life of the connection, so one that was missing a moment ago still is.
+    ///
+    /// A broker that is too busy to know within 250 ms says 0 (`rabbit_quorum_queue:stat/1`),
+    /// so a 0 that took so long is asked for again.
+    async fn look(&self, up: &Up, channel: &mut Channel, queue: &str) -> Result<Option<u64>> {
+        let missing = || self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if missing().get(queue).is_some_and(|asked| asked.elapsed() < MISSING) {
+            return Ok(None);
+        }
+        loop {
+            let asked = Instant::now();
+            let count = messages_in(up, channel, queue).await?;
+            match count {
+                None => {
+                    let mut missing = missing();
+                    missing.retain(|_, asked| asked.elapsed() < MISSING);
+                    missing.insert(queue.to_owned(), asked);
+                }
+                Some(0) if asked.elapsed() >= BUSY => continue,
+                Some(_) => {}
+            }
+            return Ok(count);
+        }
+    }
+
     async fn counts(&self, queue: &str) -> Result<Counts> {
         let up = self.publishing.up().await?;
         let mut channel = open(&up).await?;
@@ -215,26 +249,20 @@ impl Core {
         let mut waiting = 0;
         for millis in self.declared.tiers(queue).unwrap_or_default().iter() {
             let tier = names.tier(queue, *millis);
-            waiting += count(&up, &mut channel, &tier).await?;
+            waiting += self.look(&up, &mut channel, &tier).await?.unwrap_or(0);
         }
-        let ready = count(&up, &mut channel, &names.work(queue)).await?;
-        let failed = count(&up, &mut channel, &names.failed(queue)).await?;
-        Ok(Counts::new(ready, waiting, failed))
+        let ready = self.look(&up, &mut channel, &names.work(queue)).await?;
+        let failed = self.look(&up, &mut channel, &names.failed(queue)).await?;
+        Ok(Counts::new(ready.unwrap_or(0), waiting, failed.unwrap_or(0)))
     }
 }
 
-/// How many messages are ready in a queue.
-///
-/// A broker that is too busy to know within 250 ms says 0 (`rabbit_quorum_queue:stat/1`),
-/// so a 0 that took so long is asked for again.
-async fn count(up: &Up, channel: &mut Channel, queue: &str) -> Result<u64> {
-    loop {
-        let asked = Instant::now();
-        let count = messages_in(up, channel, queue).await?.unwrap_or(0);
-        if count > 0 || asked.elapsed() < BUSY {
-            return Ok(count);
-        }
-    }
+/// Carries a call through, whether or not its caller goes on waiting: what it has taken
+/// in hand must be given back.
+async fn carried_through<T: Send + 'static>(
+    call: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    tokio::spawn(call).await.unwrap_or_else(|_| Err(closed()))
 }
 
 #[async_trait]
@@ -255,13 +283,13 @@ impl Engine for Rabbit {
             return jobs.iter().map(|_| Err(closed())).collect();
         }
         let messages = core.messages(jobs).await;
-        let deadline = Instant::now() + core.options.timeout;
         let publish = |message: Result<Message>| Ok(core.publisher.send(Arc::new(message?)));
         let sent: Vec<_> = messages.into_iter().map(publish).collect();
         let mut answers = Vec::with_capacity(sent.len());
         for pending in sent {
             answers.push(match pending {
-                Ok(pending) => pending.answer_until(deadline).await,
+                // The time without progress counts, however many jobs there are.
+                Ok(pending) => pending.answer_until(Instant::now() + core.options.timeout).await,
                 Err(error) => Err(error),
             });
         }
@@ -284,22 +312,26 @@ impl Engine for Rabbit {
 
     async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
         check_name("queue", queue)?;
-        self.0.failed_list(queue, limit).await
+        let (core, queue) = (Arc::clone(&self.0), queue.to_owned());
+        carried_through(async move { core.failed_list(&queue, limit).await }).await
     }
 
     async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
         check_name("queue", queue)?;
-        self.0.failed_find(queue, id).await
+        let (core, queue) = (Arc::clone(&self.0), queue.to_owned());
+        carried_through(async move { core.failed_find(&queue, id).await }).await
     }
 
     async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
         check_name("queue", queue)?;
-        self.0.failed_retry(queue, which).await
+        let (core, queue) = (Arc::clone(&self.0), queue.to_owned());
+        carried_through(async move { core.failed_retry(&queue, which).await }).await
     }
 
     async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
         check_name("queue", queue)?;
-        self.0.failed_discard(queue, which).await
+        let (core, queue) = (Arc::clone(&self.0), queue.to_owned());
+        carried_through(async move { core.failed_discard(&queue, which).await }).await
     }
 
     async fn close(&self) {

@@ -66,7 +66,7 @@ async fn take(core: &Core, up: &Up) -> Result<()> {
     while let Some(stray) = strays.next().await {
         let stray = stray.map_err(|error| failure(doing, error))?;
         let tag = stray.delivery_tag;
-        let place = place(core, up, &mut probe, &stray).await?;
+        let place = place(core, up, &stray).await?;
         let message = Arc::new(failed(&core.names, stray, &place)?);
         core.publisher.publish_surely(message, || channel.status().connected()).await?;
         acknowledge(&channel, tag).await?;
@@ -79,22 +79,20 @@ async fn acknowledge(channel: &Channel, tag: u64) -> Result<()> {
     acknowledged.map_err(|error| failure("acknowledging a stray", error))
 }
 
-/// The queue whose failed jobs the stray joins: the one that it names, if it exists.
+/// The queue whose failed jobs the stray joins: the one that it names.
 ///
-/// A stray that was on its way to the failed jobs already and got lost goes to those of
-/// no queue, so that it cannot go round in circles.
-async fn place(core: &Core, up: &Up, probe: &mut Channel, stray: &Stray) -> Result<String> {
-    if wire::is_failed(&stray.properties) {
-        if stray.routing_key.as_str() == ORPHAN {
-            apply(up, &core.declared.topology(&Wanted::default())).await?;
-            tokio::time::sleep(LOST_BINDING).await;
-        }
-        return Ok(ORPHAN.to_owned());
+/// Whether that exists is not asked, since each question after what does not costs a
+/// channel number. If it does not, the stray comes back as one that was on its way to the
+/// failed jobs already; such a one goes to those of no queue, and not round in circles.
+async fn place(core: &Core, up: &Up, stray: &Stray) -> Result<String> {
+    if !wire::is_failed(&stray.properties) {
+        let key = key_of(&core.names, stray);
+        let named = named_by(&core.names, key, &stray.properties);
+        return Ok(named.unwrap_or(ORPHAN).to_owned());
     }
-    for queue in candidates(&core.names, key_of(&core.names, stray), &stray.properties) {
-        if messages_in(up, probe, &core.names.failed(&queue)).await?.is_some() {
-            return Ok(queue.into_owned());
-        }
+    if stray.routing_key.as_str() == ORPHAN {
+        apply(up, &core.declared.topology(&Wanted::default())).await?;
+        tokio::time::sleep(LOST_BINDING).await;
     }
     Ok(ORPHAN.to_owned())
 }
@@ -106,21 +104,15 @@ fn key_of<'s>(names: &Names, stray: &'s Stray) -> &'s str {
     levels::queue_of(key).filter(|_| in_levels).unwrap_or(key)
 }
 
-/// The queues that a stray names: by its routing key, else by where it died.
-fn candidates<'s>(
+/// The queue that a stray names: by its routing key, else by where it died.
+fn named_by<'s>(
     names: &'s Names,
     key: &'s str,
     properties: &'s BasicProperties,
-) -> Vec<Cow<'s, str>> {
+) -> Option<&'s str> {
     let died = properties.headers().iter().flat_map(queues_of_death);
-    let queues = std::iter::once(key).chain(died.filter_map(|name| names.queue_of(name)));
-    let mut candidates: Vec<Cow<'_, str>> = Vec::new();
-    for queue in queues.filter(|queue| check_name("queue", queue).is_ok()) {
-        if !candidates.contains(&Cow::Borrowed(queue)) {
-            candidates.push(Cow::Borrowed(queue));
-        }
-    }
-    candidates
+    let mut queues = std::iter::once(key).chain(died.filter_map(|name| names.queue_of(name)));
+    queues.find(|queue| check_name("queue", queue).is_ok())
 }
 
 /// The stray as a failed job of this queue.
@@ -221,9 +213,9 @@ mod tests {
     fn only_what_can_be_a_queue_is_looked_for() {
         let names = Names::new("jobq");
         let none = BasicProperties::default();
-        assert_eq!(candidates(&names, "mail", &none), ["mail"]);
+        assert_eq!(named_by(&names, "mail", &none), Some("mail"));
         for key in ["", "a b", "a:b@failed", &"k".repeat(255)] {
-            assert!(candidates(&names, key, &none).is_empty(), "{key}");
+            assert_eq!(named_by(&names, key, &none), None, "{key}");
         }
     }
 }
