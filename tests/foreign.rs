@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use jobq::engine::{Consumer, Delivery, QueueSpec, Settlement};
-use jobq::testing::soon;
+use jobq::testing::{eventually, soon};
 use jobq_tests::broker;
-use jobq_tests::raw::{Raw, headers, text};
+use jobq_tests::jobs::push;
+use jobq_tests::raw::{self, Raw, headers, text};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldArray, FieldTable, LongString};
 
@@ -91,5 +92,58 @@ async fn every_message_is_a_job_that_can_be_retried_and_failed() {
     }
     let counts = engine.counts("other").await.expect("counts");
     assert_eq!((counts.ready, counts.waiting, counts.failed), (0, 0, 0));
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_that_cannot_be_read_stops_its_queue_alone() {
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let engine = jobq::testing::open(&url, &namespace).await.expect("connects");
+    let queues = ["mail", "other"].map(|name| QueueSpec { name: name.into(), waits: [].into() });
+    engine.declare(&queues).await.expect("declares");
+    let mut mail = engine.consume("mail", 1).await.expect("consumes");
+    let mut other = engine.consume("other", 1).await.expect("consumes");
+
+    // The name of a header that is no UTF-8 ends the connection of whoever receives it.
+    let way = raw::garbled(&url, b"bad-key", b"bad\xff\xfeey").await;
+    let properties = with(vec![("bad-key", AMQPValue::LongInt(1))]);
+    Raw::connect(&way).await.publish(&namespace, "mail", properties, b"{}").await;
+    let end = soon("the queue to end", mail.next()).await;
+    let error = end.expect("it says why").expect_err("it cannot be read");
+    assert_eq!(error.kind(), jobq::ErrorKind::Refused);
+    for part in ["`mail`", "no UTF-8", &format!("`{namespace}:mail`")] {
+        assert!(error.to_string().contains(part), "{error}");
+    }
+
+    // From now on the other queue is rid of it.
+    for _ in 0..3 {
+        push(&*engine, "other", 1).await;
+        take(&mut other).await.settle(Settlement::Complete).await.expect("settles");
+    }
+    engine.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strays_cost_nobody_the_connection() {
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let engine = jobq::testing::open(&url, &namespace).await.expect("connects");
+    let queue = QueueSpec { name: "mail".into(), waits: [].into() };
+    engine.declare(&[queue]).await.expect("declares");
+    push(&*engine, "mail", 1).await;
+    let mut consumer = engine.consume("mail", 1).await.expect("consumes");
+    let held = take(&mut consumer).await;
+    // More than a connection has channel numbers, of which the end of a channel uses one up.
+    let (raw, strays) = (Raw::connect(&url).await, 2_100);
+    for _ in 0..strays {
+        raw.publish(&namespace, "nowhere", BasicProperties::default(), b"{}").await;
+    }
+    for _ in 0..strays {
+        engine.counts("nowhere").await.expect("counts");
+    }
+    eventually("all strays to be moved", strays, || async {
+        engine.counts("orphan").await.expect("counts").failed
+    })
+    .await;
+    held.settle(Settlement::Complete).await.expect("it is still in hand");
     engine.close().await;
 }

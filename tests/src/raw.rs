@@ -6,6 +6,8 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
 
 /// A connection with one channel.
 #[derive(Debug)]
@@ -83,4 +85,36 @@ pub fn text(text: &str) -> AMQPValue {
 #[must_use]
 pub fn header<'p>(properties: &'p BasicProperties, key: &str) -> Option<&'p AMQPValue> {
     properties.headers().as_ref()?.inner().get(key)
+}
+
+/// The URL of a way to the broker that replaces bytes in what is sent to it by others of
+/// the same number: `lapin` itself sends nothing that it could not read.
+///
+/// # Panics
+///
+/// If there is no port for it.
+pub async fn garbled(url: &str, from: &'static [u8], to: &'static [u8]) -> String {
+    assert_eq!(from.len(), to.len(), "frames keep their lengths");
+    let broker = url.rsplit(['@', '/']).next().expect("a host and a port").to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
+    let port = listener.local_addr().expect("it has an address").port();
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            let broker = TcpStream::connect(&broker).await.expect("the broker is there");
+            let (mut from_client, mut to_client) = client.into_split();
+            let (mut from_broker, mut to_broker) = broker.into_split();
+            tokio::spawn(async move { tokio::io::copy(&mut from_broker, &mut to_client).await });
+            tokio::spawn(async move {
+                let mut buffer = vec![0; 64 * 1024];
+                while let Ok(length @ 1..) = from_client.read(&mut buffer).await {
+                    let sent = &mut buffer[..length];
+                    if let Some(place) = sent.windows(from.len()).position(|part| part == from) {
+                        sent[place..place + to.len()].copy_from_slice(to);
+                    }
+                    to_broker.write_all(sent).await.expect("the broker takes it");
+                }
+            });
+        }
+    });
+    format!("amqp://127.0.0.1:{port}")
 }

@@ -17,7 +17,7 @@ pub enum FailedReason {
     UnknownJob,
     /// Its payload cannot be read as the payload of its job.
     UnreadablePayload,
-    /// It took down the workers that ran it.
+    /// It took down the workers that ran it. Nothing gives this reason yet.
     Poison,
     /// The queue that it was sent to does not exist.
     Unroutable,

@@ -36,6 +36,7 @@ pub(crate) async fn consume(
     let feed = Feed {
         core: Arc::clone(core),
         link,
+        alone: false,
         queue: Cow::Owned(queue.to_owned()),
         prefetch: prefetch.max(1),
         jobs,
@@ -78,6 +79,8 @@ impl Intake for Control {
 struct Feed {
     core: Arc<Core>,
     link: Link,
+    /// Whether the connection is this feed's own.
+    alone: bool,
     queue: Cow<'static, str>,
     prefetch: u16,
     jobs: mpsc::Sender<Result<Delivery>>,
@@ -94,7 +97,14 @@ enum End {
 }
 
 impl Feed {
-    async fn run(mut self, mut up: Arc<Up>, first: Live) {
+    async fn run(mut self, up: Arc<Up>, first: Live) {
+        self.bring_all(up, first).await;
+        if self.alone {
+            self.link.close().await;
+        }
+    }
+
+    async fn bring_all(&mut self, mut up: Arc<Up>, first: Live) {
         let mut live = Some(first);
         loop {
             if let Some(live) = live.take() {
@@ -107,6 +117,11 @@ impl Feed {
                     drop(waiting);
                     return;
                 }
+            }
+            if self.link.is_unreadable()
+                && let Err(error) = self.isolate().await
+            {
+                return self.fail(error).await;
             }
             let wait = self.waits.next().unwrap_or_default();
             let link = self.link.clone();
@@ -124,11 +139,42 @@ impl Feed {
                     tracing::warn!(queue = &*self.queue, %error, "not consuming yet");
                 }
                 Err(error) => {
-                    let _ = self.jobs.send(Err(error)).await;
-                    return;
+                    return self.fail(error).await;
                 }
             }
         }
+    }
+
+    /// Goes on over a connection of its own, after the one that is shared ended at a message
+    /// that cannot be read: whoever's it was, the others are rid of it. An error if the own
+    /// connection ended so, too: then it is this queue's.
+    async fn isolate(&mut self) -> Result<()> {
+        let queue = &*self.queue;
+        if self.alone {
+            let name = self.core.names.work(queue);
+            return Err(Error::new(
+                ErrorKind::Refused,
+                format!(
+                    "queue `{queue}` holds a message that cannot be read, and is not consumed any \
+                     more: a property or the name of a header is no UTF-8; take it out of \
+                     `{name}` by another client, and start the pool again"
+                ),
+            ));
+        }
+        let name = format!("{} (consuming {queue})", self.core.options.connection_name);
+        let address = Arc::clone(&self.core.address);
+        match Link::open(address, name, self.core.options.timeout).await {
+            Ok(link) => (self.link, self.alone) = (link, true),
+            Err(error) => tracing::warn!(queue, %error, "no connection of its own yet"),
+        }
+        Ok(())
+    }
+
+    /// Tells the consumer why it ends.
+    async fn fail(&mut self, error: Error) {
+        let jobs = self.jobs.clone();
+        // Who stops the consumer does not ask any more.
+        self.unless_stopped(jobs.send(Err(error))).await;
     }
 
     /// What the future gives, or `None` if the consumer is stopped before.
@@ -188,7 +234,7 @@ impl Feed {
                         self.prefetch = prefetch;
                         if let Err(error) = live.set_prefetch(prefetch).await {
                             tracing::warn!(queue = &*self.queue, %error, "consuming anew");
-                            live.session.end();
+                            live.session.abandon().await;
                             return End::Lost;
                         }
                     }
@@ -208,7 +254,7 @@ impl Feed {
                     Err(None) => return self.stop(live, None).await,
                     Err(Some(reason)) => {
                         tracing::warn!(queue = &*self.queue, reason, "the broker ended the consumer; consuming anew");
-                        live.session.end();
+                        live.session.abandon().await;
                         return End::Lost;
                     }
                 },

@@ -5,11 +5,12 @@
 //! connection dies with it, and its owner opens it again on the next one.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures_util::{Stream, StreamExt};
-use lapin::{Connection, ConnectionProperties, Event};
+use lapin::{Connection, ConnectionProperties, ErrorKind, Event};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +21,8 @@ use crate::error::Result;
 
 /// How often the state is looked at where no event told of its end.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long the event that says why a connection ended may come after its end.
+const EPILOGUE: Duration = Duration::from_millis(50);
 /// A connection, channel or consumer that lived for so long starts its waits afresh.
 pub(crate) const LASTING: Duration = Duration::from_secs(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -29,6 +32,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub(crate) struct Link {
     state: watch::Receiver<State>,
+    unreadable: Arc<AtomicBool>,
     closing: CancellationToken,
 }
 
@@ -54,6 +58,7 @@ struct Supervisor {
     name: String,
     timeout: Duration,
     state: watch::Sender<State>,
+    unreadable: Arc<AtomicBool>,
     closing: CancellationToken,
 }
 
@@ -67,13 +72,20 @@ impl Link {
     ) -> Result<Self> {
         let closing = CancellationToken::new();
         let (sender, state) = watch::channel(State::Down);
-        let supervisor =
-            Supervisor { address, name, timeout, state: sender, closing: closing.clone() };
+        let unreadable = Arc::new(AtomicBool::new(false));
+        let supervisor = Supervisor {
+            address,
+            name,
+            timeout,
+            state: sender,
+            unreadable: Arc::clone(&unreadable),
+            closing: closing.clone(),
+        };
         let connection = supervisor.connect().await?;
         let first = Arc::new(Up { connection, generation: 0 });
         supervisor.state.send_replace(State::Up(Arc::clone(&first)));
         tokio::spawn(supervisor.run(first));
-        Ok(Self { state, closing })
+        Ok(Self { state, unreadable, closing })
     }
 
     /// The connection, as soon as there is one.
@@ -91,6 +103,12 @@ impl Link {
         let mut state = self.state.clone();
         let other = |state: &State| !matches!(state, State::Up(up) if up.generation == generation);
         let _ = state.wait_for(other).await;
+    }
+
+    /// Whether the connection has ever ended because of a message that `lapin` cannot read.
+    /// The broker sends that again on the next one.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.unreadable.load(Ordering::Acquire)
     }
 
     /// Ends the connection.
@@ -116,8 +134,9 @@ impl Supervisor {
             let events = up.connection.events_listener();
             tokio::select! {
                 () = self.closing.cancelled() => break,
-                reason = end(&up.connection, events, &self.address) => {
+                (reason, unreadable) = end(&up.connection, events, &self.address) => {
                     tracing::warn!(broker = %self.address, connection = self.name, reason, "the connection was lost");
+                    self.unreadable.fetch_or(unreadable, Ordering::AcqRel);
                 }
             }
             self.state.send_replace(State::Down);
@@ -162,32 +181,40 @@ impl Supervisor {
     }
 }
 
-/// Waits until the connection has ended, and gives the reason.
+/// Waits until the connection has ended, and gives the reason and whether it is that a
+/// message could not be read.
 ///
 /// The streams of its consumers may stay silent when it does.
 async fn end(
     connection: &Connection,
     events: impl Stream<Item = Event>,
     address: &Address,
-) -> String {
+) -> (String, bool) {
     let mut events = std::pin::pin!(events.fuse());
     let mut reason = None;
-    while connection.status().connected() {
-        tokio::select! {
-            Some(event) = events.next() => match event {
-                Event::Error(error) => reason = Some(error.to_string()),
-                Event::ConnectionBlocked(cause) => {
-                    tracing::warn!(broker = %address, cause, "the broker takes no jobs for now");
-                }
-                Event::ConnectionUnblocked => {
-                    tracing::info!(broker = %address, "the broker takes jobs again");
-                }
-                _ => (),
-            },
-            () = tokio::time::sleep(LOOK) => (),
+    loop {
+        let connected = connection.status().connected();
+        if !connected && let Some(reason) = reason {
+            return reason;
+        }
+        // The event that says why may come a moment before the end, or after it.
+        let patience = if connected && reason.is_none() { LOOK } else { EPILOGUE };
+        match tokio::time::timeout(patience, events.next()).await {
+            Ok(Some(Event::Error(error))) => {
+                let unreadable = matches!(error.kind(), ErrorKind::ParsingError(_));
+                reason = Some((error.to_string(), unreadable));
+            }
+            Ok(Some(Event::ConnectionBlocked(cause))) => {
+                tracing::warn!(broker = %address, cause, "the broker takes no jobs for now");
+            }
+            Ok(Some(Event::ConnectionUnblocked)) => {
+                tracing::info!(broker = %address, "the broker takes jobs again");
+            }
+            Ok(None) | Err(_) if !connected => return ("it was closed".to_owned(), false),
+            Ok(None) => tokio::time::sleep(EPILOGUE).await,
+            Ok(Some(_)) | Err(_) => {}
         }
     }
-    reason.unwrap_or_else(|| "it was closed".to_owned())
 }
 
 /// The waits between tries that failed: 50 ms to 10 s, then 10 s for ever, with jitter.

@@ -199,9 +199,9 @@ mod tests {
             ("jobq", LEVEL_KEY, none(), "with the routing key `0.0.0.0.0.0.1.0.0.0.0.q.mail`"),
         ];
         for (exchange, key, properties, expected) in table {
-            let message = failed(&names, stray(exchange, key, properties), "mail").unwrap();
+            let message = failed(&names, stray(exchange, key, properties), ORPHAN).unwrap();
             let properties = message.properties;
-            let job = wire::decode_failed(&names, "mail".into(), &properties, message.payload);
+            let job = wire::decode_failed(&names, ORPHAN.into(), &properties, message.payload);
             assert!(job.error().contains(expected), "{}", job.error());
             assert_eq!(job.reason(), FailedReason::Unroutable);
             let expected = if exchange == "jobq.level.4" { "mail" } else { key };

@@ -17,6 +17,8 @@ use super::acks::Ledger;
 
 /// How long a finished delivery may wait for one before it.
 const STRAGGLE: Duration = Duration::from_millis(15);
+/// How long the end of a channel may take.
+const FAREWELL: Duration = Duration::from_secs(5);
 /// How many settlements are looked at before acknowledgements are sent.
 const BATCH: usize = 64;
 
@@ -65,6 +67,14 @@ impl Session {
     /// The broker has taken the deliveries back.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
+    }
+
+    /// Ends the session and its channel, so that the broker takes back at once what was
+    /// delivered through it.
+    pub(crate) async fn abandon(&self) {
+        self.end();
+        let closing = self.channel.close(200, "consuming anew".into());
+        let _ = tokio::time::timeout(FAREWELL, closing).await;
     }
 
     /// The delivery is to be acknowledged, alone or with others.

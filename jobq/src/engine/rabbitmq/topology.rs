@@ -13,7 +13,8 @@ use crate::period;
 /// practice never, on every version. -1 means 0 to `RabbitMQ` 3.10, and without it 4.x
 /// deletes a job after 21 returns.
 const DELIVERY_LIMIT: i64 = 2_147_483_647;
-/// How long a job may run before the broker takes it back, in milliseconds: a day.
+/// How long a job may run before the broker takes it back, in milliseconds: a day. 3.10
+/// does not look at it and has its own limit, of half an hour by default.
 const CONSUMER_TIMEOUT: i64 = 86_400_000;
 /// The header by which a job names the tier that it waits in: milliseconds as text.
 pub(crate) const WAIT_HEADER: &str = "jobq-wait";

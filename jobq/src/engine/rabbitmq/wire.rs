@@ -10,7 +10,7 @@ use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 
 use super::death::{ATTEMPTS_HEADER, attempts_used, text};
 use super::size::{MAX_HEADERS, shrink, size_of_table};
-use super::topology::{Names, WAIT_HEADER};
+use super::topology::{Names, ORPHAN, WAIT_HEADER};
 use super::way::Way;
 use crate::clock;
 use crate::error::{Error, Result};
@@ -283,12 +283,11 @@ pub(crate) fn decode_failed(
     properties: &BasicProperties,
     payload: Vec<u8>,
 ) -> FailedJob {
+    let key = stray_key(properties, &queue).map(|key| Cow::Owned(key.to_owned()));
     let mut received = decode(names, queue, properties, payload);
+    received.envelope.queue = key.unwrap_or(received.envelope.queue);
     let headers = properties.headers().clone().unwrap_or_default();
     let header = |key: &str| headers.inner().get(key).and_then(text);
-    if let Some(key) = header(QUEUE) {
-        received.envelope.queue = Cow::Owned(key.to_owned());
-    }
     // Only what somebody else put here has no reason; it was routed by hand.
     let reason = header(REASON).and_then(FailedReason::parse);
     FailedJob::new(
@@ -307,11 +306,17 @@ pub(crate) fn failed_at(properties: &BasicProperties) -> SystemTime {
     time.and_then(decimal).map_or(UNIX_EPOCH, clock::from_millis)
 }
 
-/// The queue that a failed job goes back to.
+/// The queue that a failed job of this queue goes back to.
 pub(crate) fn home(properties: &BasicProperties, queue: &str) -> ShortString {
-    let headers = properties.headers().as_ref();
-    let key = headers.and_then(|headers| headers.inner().get(QUEUE)).and_then(text);
-    key.and_then(|key| ShortString::try_new(key).ok()).unwrap_or_else(|| fits(queue))
+    let key = stray_key(properties, queue).and_then(|key| ShortString::try_new(key).ok());
+    key.unwrap_or_else(|| fits(queue))
+}
+
+/// The routing key that led nowhere: only what was moved to the failed jobs of no queue
+/// has one. Anywhere else the header is some other client's.
+fn stray_key<'p>(properties: &'p BasicProperties, queue: &str) -> Option<&'p str> {
+    let headers = properties.headers().as_ref().filter(|_| queue == ORPHAN)?;
+    headers.inner().get(QUEUE).and_then(text)
 }
 
 #[cfg(test)]

@@ -158,4 +158,7 @@ pub async fn failed_jobs_are_seen_by_every_engine(bench: &Bench) {
     let answer = soon("a job to be put back", other.failed_retry("mail", Which::All)).await;
     assert_eq!(answer.expect("puts back"), 1);
     assert_eq!(take(&mut consumer).await.envelope.id, pushed[0]);
+    // Whoever has finished with them leaves them to the others.
+    let answer = soon("the failed jobs", bench.engine().failed_list("mail", 10)).await;
+    assert!(answer.expect("lists").is_empty());
 }
