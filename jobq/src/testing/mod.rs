@@ -5,7 +5,11 @@
 //! [`Store`]: the place in which a case keeps its jobs, made afresh for each case and
 //! shared with nothing else.
 //!
-//! ```ignore
+//! ```
+//! use std::sync::Arc;
+//!
+//! use jobq::engine::Engine;
+//!
 //! struct Memory;
 //!
 //! #[async_trait::async_trait]

@@ -4,8 +4,7 @@
 //! together; awaiting one after the other would pay two changes of thread for each.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -36,6 +35,7 @@ pub(crate) struct Publisher {
 /// A message that was handed to the publisher.
 #[derive(Debug)]
 pub(crate) struct Pending {
+    message: Arc<Message>,
     ticket: Arc<Ticket>,
     answer: oneshot::Receiver<Result<()>>,
     timeout: Duration,
@@ -47,21 +47,18 @@ struct Request {
     answer: oneshot::Sender<Result<()>>,
 }
 
+/// A message for as long as it is not sent. Its caller may take it back, and then it never
+/// is, nor kept; after it was sent, nobody knows until the answer comes.
 #[derive(Debug)]
-struct Ticket {
-    message: Arc<Message>,
-    state: AtomicU8,
-}
-
-/// Not sent: its caller may still give up, and then it never is.
-const WAITING: u8 = 0;
-/// Given to the connection: nobody knows until the answer comes.
-const SENT: u8 = 1;
-const GIVEN_UP: u8 = 2;
+struct Ticket(Mutex<Option<Arc<Message>>>);
 
 impl Ticket {
-    fn change(&self, from: u8, to: u8) -> bool {
-        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    fn place(&self) -> MutexGuard<'_, Option<Arc<Message>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take(&self) -> Option<Arc<Message>> {
+        self.place().take()
     }
 }
 
@@ -74,12 +71,12 @@ impl Publisher {
 
     /// Hands a message over; it is sent even if the answer is not asked for.
     pub(crate) fn send(&self, message: Arc<Message>) -> Pending {
-        let ticket = Arc::new(Ticket { message, state: AtomicU8::new(WAITING) });
+        let ticket = Arc::new(Ticket(Mutex::new(Some(Arc::clone(&message)))));
         let (answer, answered) = oneshot::channel();
         let request = Request { ticket: Arc::clone(&ticket), answer };
         // If nobody receives, the answer is dropped, which says so.
         let _ = self.requests.send(request);
-        Pending { ticket, answer: answered, timeout: self.timeout }
+        Pending { message, ticket, answer: answered, timeout: self.timeout }
     }
 
     /// Publishes a message in any case: where the broker refuses it or the connection is
@@ -109,8 +106,8 @@ impl Pending {
         if let Ok(answer) = tokio::time::timeout_at(deadline, &mut self.answer).await {
             return answer.unwrap_or_else(|_| Err(self.unanswered()));
         }
-        let never_sent = self.ticket.change(WAITING, GIVEN_UP);
-        let error = timed_out(&doing(&self.ticket.message), self.timeout);
+        let never_sent = self.ticket.take().is_some();
+        let error = timed_out(&doing(&self.message), self.timeout);
         Err(if never_sent { error } else { error.but_maybe_enqueued() })
     }
 
@@ -120,10 +117,10 @@ impl Pending {
     }
 
     fn unanswered(&self) -> Error {
-        if self.ticket.change(WAITING, GIVEN_UP) {
+        if self.ticket.take().is_some() {
             return closed();
         }
-        lost(&self.ticket.message)
+        lost(&self.message)
     }
 }
 
@@ -253,10 +250,9 @@ enum Sent {
 }
 
 async fn publish(channel: Arc<Channel>, request: Request) -> Sent {
-    if !request.ticket.change(WAITING, SENT) {
+    let Some(message) = request.ticket.take() else {
         return Sent::Answered;
-    }
-    let message = &request.ticket.message;
+    };
     let options = BasicPublishOptions::default();
     let (exchange, key) = (message.exchange.clone(), message.key.clone());
     let sending =
@@ -264,7 +260,7 @@ async fn publish(channel: Arc<Channel>, request: Request) -> Sent {
     let confirmed = match sending.await {
         // Only this error comes from before the frames are queued.
         Err(error) if matches!(error.kind(), Lapin::InvalidChannelState(_, "basic.publish")) => {
-            request.ticket.change(SENT, WAITING);
+            *request.ticket.place() = Some(message);
             return Sent::Not(request);
         }
         Err(error) => Err(error),
@@ -272,15 +268,15 @@ async fn publish(channel: Arc<Channel>, request: Request) -> Sent {
     };
     let (answer, sent) = match confirmed {
         Ok(Confirmation::Ack(_)) => (Ok(()), Sent::Answered),
-        Ok(Confirmation::Nack(_)) => (Err(refused(message)), Sent::Answered),
+        Ok(Confirmation::Nack(_)) => (Err(refused(&message)), Sent::Answered),
         Ok(Confirmation::NotRequested) => {
-            let text = format!("{}: the channel does not confirm", doing(message));
+            let text = format!("{}: the channel does not confirm", doing(&message));
             let error = Error::new(ErrorKind::Connection, text).but_maybe_enqueued();
             (Err(error), Sent::Lost(false))
         }
         Err(error) => {
             let missing = code(&error) == Some(NOT_FOUND);
-            (Err(lost(message).because(error)), Sent::Lost(missing))
+            (Err(lost(&message).because(error)), Sent::Lost(missing))
         }
     };
     let _ = request.answer.send(answer);
