@@ -40,7 +40,7 @@ pub enum ErrorKind {
     /// The caller asked for something that cannot be: a bad name, URL or payload, two
     /// jobs of one name, a missing state.
     Invalid,
-    /// The engine cannot do what was asked, such as an initial delay on RabbitMQ.
+    /// The engine cannot do what was asked, or this program was built without it.
     Unsupported,
     /// The broker cannot be reached, or the connection was lost.
     Connection,

@@ -131,7 +131,6 @@ pub async fn scripted(
     ctx: JobContext,
     script: State<Script>,
 ) -> Result<(), BoxError> {
-    script.begin(&ctx);
     script.perform(&steps, &ctx).await
 }
 
@@ -146,7 +145,6 @@ pub async fn hasty(
     ctx: JobContext,
     script: State<Script>,
 ) -> Result<(), BoxError> {
-    script.begin(&ctx);
     script.perform(&steps, &ctx).await
 }
 
@@ -157,6 +155,7 @@ impl Script {
     }
 
     async fn perform(&self, steps: &[Step], ctx: &JobContext) -> Result<(), BoxError> {
+        self.begin(ctx);
         let run = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
             let count = counts.entry(ctx.id()).or_default();
