@@ -27,8 +27,9 @@ command -v apt-get >/dev/null || cannot "it is built from Debian's packages, and
 
 mkdir -p "$(dirname "$system")"
 partial=$system.partial
-exec 9>"$system.lock"
-flock --nonblock 9 || { say "waiting for another build of RabbitMQ $version" && flock 9; }
+# One at a time, whatever its version: they install packages.
+exec 9>"$(dirname "$system")/lock"
+flock --nonblock 9 || { say "waiting for another build of RabbitMQ" && flock 9; }
 [ ! -d "$system" ] || exit 0
 
 # The mirror that this machine's apt uses for Debian itself.

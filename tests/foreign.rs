@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use jobq::EventEnvelope;
 use jobq::engine::{Consumer, Delivery, QueueSpec, Settlement};
 use jobq::testing::{eventually, soon};
 use jobq_tests::broker;
-use jobq_tests::jobs::push;
+use jobq_tests::jobs::{event, push};
 use jobq_tests::raw::{self, Raw, headers, text};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldArray, FieldTable, LongString};
@@ -55,7 +56,7 @@ fn messages() -> Vec<BasicProperties> {
 async fn every_message_is_a_job_that_can_be_retried_and_failed() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
     let engine = jobq::testing::open(&url, &namespace).await.expect("opens");
-    let spec = |name: &str| QueueSpec { name: name.to_owned(), waits: [WAIT].into() };
+    let spec = |name: &str| QueueSpec::new(name).waits([WAIT]);
     let specs = [spec("mail"), spec("other")];
     engine.declare(&specs).await.expect("declares");
     let mut consumer = engine.consume("mail", 4).await.expect("consumes");
@@ -97,28 +98,35 @@ async fn every_message_is_a_job_that_can_be_retried_and_failed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_cannot_be_read_stops_its_queue_alone() {
+    let plain = BasicProperties::default;
+    let inner = AMQPValue::FieldTable(headers([("bad-text", AMQPValue::Void)]));
+    let messages = [
+        ("key", with(vec![("bad-text", AMQPValue::LongInt(1))])),
+        ("inner", with(vec![("table", AMQPValue::FieldArray(FieldArray::from(vec![inner])))])),
+        ("type", plain().with_type("bad-text".into())),
+        ("id", plain().with_message_id("bad-text".into())),
+    ];
     let (url, namespace) = (broker::shared().await, broker::namespace());
     let engine = jobq::testing::open(&url, &namespace).await.expect("connects");
-    let queues = ["mail", "other"].map(|name| QueueSpec { name: name.into(), waits: [].into() });
-    engine.declare(&queues).await.expect("declares");
-    let mut mail = engine.consume("mail", 1).await.expect("consumes");
+    let queues = messages.iter().map(|(queue, _)| *queue).chain(["other"]).map(QueueSpec::new);
+    engine.declare(&queues.collect::<Vec<_>>()).await.expect("declares");
     let mut other = engine.consume("other", 1).await.expect("consumes");
-
-    // The name of a header that is no UTF-8 ends the connection of whoever receives it.
-    let way = raw::garbled(&url, b"bad-key", b"bad\xff\xfeey").await;
-    let properties = with(vec![("bad-key", AMQPValue::LongInt(1))]);
-    Raw::connect(&way).await.publish(&namespace, "mail", properties, b"{}").await;
-    let end = soon("the queue to end", mail.next()).await;
-    let error = end.expect("it says why").expect_err("it cannot be read");
-    assert_eq!(error.kind(), jobq::ErrorKind::Refused);
-    for part in ["`mail`", "no UTF-8", &format!("`{namespace}:mail`")] {
-        assert!(error.to_string().contains(part), "{error}");
-    }
-
-    // From now on the other queue is rid of it.
-    for _ in 0..3 {
-        push(&*engine, "other", 1).await;
-        take(&mut other).await.settle(Settlement::Complete).await.expect("settles");
+    for (queue, properties) in messages {
+        let mut consumer = engine.consume(queue, 1).await.expect("consumes");
+        // A short text that is no UTF-8 ends the connection of whoever receives it.
+        let way = raw::garbled(&url, b"bad-text", b"bad\xff\xfeext").await;
+        Raw::connect(&way).await.publish(&namespace, queue, properties, b"{}").await;
+        let end = soon("the queue to end", consumer.next()).await;
+        let error = end.expect("it says why").expect_err("it cannot be read");
+        assert_eq!(error.kind(), jobq::ErrorKind::Refused);
+        for part in [&format!("`{queue}`"), "no UTF-8", &format!("`{namespace}:{queue}`")] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        // From now on the other queue is rid of it.
+        for _ in 0..3 {
+            push(&*engine, "other", 1).await;
+            take(&mut other).await.settle(Settlement::Complete).await.expect("settles");
+        }
     }
     engine.close().await;
 }
@@ -127,7 +135,7 @@ async fn a_message_that_cannot_be_read_stops_its_queue_alone() {
 async fn strays_cost_nobody_the_connection() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
     let engine = jobq::testing::open(&url, &namespace).await.expect("connects");
-    let queue = QueueSpec { name: "mail".into(), waits: [].into() };
+    let queue = QueueSpec::new("mail");
     engine.declare(&[queue]).await.expect("declares");
     push(&*engine, "mail", 1).await;
     let mut consumer = engine.consume("mail", 1).await.expect("consumes");
@@ -145,5 +153,90 @@ async fn strays_cost_nobody_the_connection() {
     })
     .await;
     held.settle(Settlement::Complete).await.expect("it is still in hand");
+    engine.close().await;
+}
+
+/// An event of another client needs a body and a topic, and no more.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let engine = jobq::testing::open(&url, &namespace).await.expect("opens");
+    let spec = |name: &str| QueueSpec::new(name).waits([WAIT]).patterns(["user.#"]);
+    engine.declare(&[spec("welcome"), spec("audit")]).await.expect("declares");
+    let mut consumer = engine.consume("welcome", 1).await.expect("consumes");
+    let raw = Raw::connect(&url).await;
+    let events = format!("{namespace}.events");
+    let plain = BasicProperties::default;
+    let messages = [
+        ("user.created", plain()),
+        // Words that no topic of jobq has.
+        ("user.been here..*", plain()),
+        ("user.created", plain().with_type("UserCreated".into()).with_message_id("17".into())),
+        ("user.created", with(vec![("jobq-topic", text("order.paid"))])),
+        ("user.created", with(vec![("jobq-topic", AMQPValue::Boolean(true))])),
+        // As if the broker could retry it: it would forget the topic.
+        (
+            "user.created",
+            with(vec![("jobq-wait", text("200"))])
+                .with_message_id(jobq::JobId::new().to_string().as_str().into()),
+        ),
+    ];
+    // The levels are made now.
+    let nothing = EventEnvelope { delay: WAIT, ..event("nothing") };
+    engine.publish(nothing, false).await.expect("publishes");
+    let level = format!("{namespace}.level.0");
+    let ways = messages.iter().flat_map(|(topic, properties)| {
+        let waits = format!("0.0.0.0.0.0.0.1.e.{topic}");
+        [(&events, (*topic).to_owned()), (&level, waits)].map(|way| (way, *topic, properties))
+    });
+    for ((exchange, key), topic, properties) in ways {
+        raw.publish(exchange, &key, properties.clone(), b"{}").await;
+        let mut ids = Vec::new();
+        for attempt in 1..=3 {
+            let delivery = take(&mut consumer).await;
+            assert_eq!(delivery.envelope.topic.as_deref(), Some(topic), "{properties:?}");
+            assert_eq!((delivery.attempt, &delivery.envelope.payload[..]), (attempt, &b"{}"[..]));
+            ids.push(delivery.envelope.id);
+            delivery.settle(Settlement::Retry(WAIT)).await.expect("settles");
+        }
+        assert!(ids.iter().all(|id| *id == ids[0]), "one id from the first retry on");
+        let reason = jobq::FailedReason::Exhausted;
+        let fail = Settlement::Fail { reason, error: String::new(), attempts: 4 };
+        take(&mut consumer).await.settle(fail).await.expect("settles");
+        let failed = engine.failed_find("welcome", ids[0]).await.expect("looks").expect("is there");
+        assert_eq!(failed.topic(), Some(topic));
+        let which = jobq::engine::Which::One(ids[0]);
+        assert_eq!(engine.failed_retry("welcome", which).await.expect("puts back"), 1);
+        let delivery = take(&mut consumer).await;
+        assert_eq!((delivery.attempt, delivery.envelope.topic.as_deref()), (1, Some(topic)));
+        delivery.settle(Settlement::Complete).await.expect("settles");
+    }
+    eventually("the other subscriber's events", 12, async || {
+        engine.counts("audit").await.expect("counts").ready
+    })
+    .await;
+    engine.close().await;
+}
+
+/// `lapin` reads lists in lists by recursion, and some hundreds overflow its stack.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_in_lists_cost_nobody_the_process() {
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let engine = jobq::testing::open(&url, &namespace).await.expect("connects");
+    engine.declare(&[QueueSpec::new("mail").waits([WAIT])]).await.expect("declares");
+    let mut mail = engine.consume("mail", 1).await.expect("consumes");
+    for levels in [10, 300, 3_000, 20_000] {
+        let (lists, placeholder) = raw::deep(levels);
+        let flat = placeholder.as_long_string().expect("a text").as_bytes().to_vec();
+        let length = u32::try_from(flat.len()).expect("short").to_be_bytes();
+        let way = raw::garbled(&url, [b"S", &length[..], &flat].concat(), lists).await;
+        let properties = with(vec![("deep", placeholder), ("jobq-attempts", text("x"))]);
+        Raw::connect(&way).await.publish(&namespace, "mail", properties, b"{}").await;
+        push(&*engine, "mail", 1).await;
+        for retry in [Some(WAIT), None, None] {
+            let settlement = retry.map_or(Settlement::Complete, Settlement::Retry);
+            take(&mut mail).await.settle(settlement).await.expect("settles");
+        }
+    }
     engine.close().await;
 }

@@ -20,7 +20,7 @@
 
 use std::rc::Rc;
 
-use jobq::{BoxError, Job, JobContext, Run, State, job};
+use jobq::{BoxError, Event, Job, JobContext, Run, State, job};
 use serde::{Deserialize, Serialize};
 
 /// What jobs share.
@@ -107,6 +107,65 @@ fn long(
     Err(format!("{a0:?}{a1:?}{a2:?}{a3:?}{mailer:?}").into())
 }
 
+/// A subscriber.
+///
+/// # Errors
+///
+/// Never.
+#[job(on = ["user.*", "order.#"], retries = 1)]
+pub async fn greet(
+    ctx: JobContext,
+    event: UserCreated,
+    mailer: State<Mailer>,
+) -> Result<(), BoxError> {
+    drop((ctx, mailer));
+    Err(event.user_id.to_string().into())
+}
+
+#[job(on = "#")]
+fn audit(_event: Opaque) -> Result<(), BoxError> {
+    Ok(())
+}
+
+/// What users do.
+#[derive(Debug, Serialize, Deserialize, Event)]
+#[event(topic = "user.created")]
+pub struct UserCreated {
+    /// Whom.
+    pub user_id: u64,
+}
+
+/// One that borrows.
+#[derive(Debug, Serialize, Event)]
+#[event(topic = "user.renamed")]
+pub struct UserRenamed<'a> {
+    /// To what.
+    pub name: &'a str,
+}
+
+/// One of any kind.
+#[derive(Debug, Serialize, Event)]
+#[event(topic = "page.read")]
+pub enum PageRead<T, const N: usize = 1>
+where
+    T: AsRef<str>,
+{
+    /// By whom.
+    By(T),
+    /// By nobody.
+    Never,
+}
+
+#[derive(Serialize, Event)]
+#[event(topic = "old")]
+#[deprecated]
+struct Gone;
+
+/// A subscriber without its function.
+#[derive(Debug, Serialize, Deserialize, Job)]
+#[job(on = "user.created")]
+pub struct Forward(pub UserCreated);
+
 /// Not `Debug` and not `Clone`.
 #[derive(Serialize, Deserialize)]
 struct Opaque(String);
@@ -126,6 +185,7 @@ struct Ping;
 
 const fn registered<J: Run>() {}
 const fn declared<J: Job>() {}
+const fn published<E: Event>() {}
 
 #[test]
 fn strict_lints_pass() {
@@ -137,6 +197,14 @@ fn strict_lints_pass() {
     registered::<FiveFlags>();
     registered::<Long>();
     declared::<ResizeImage>();
+    registered::<Greet>();
+    registered::<Audit>();
+    declared::<Forward>();
+    published::<UserCreated>();
+    published::<UserRenamed<'_>>();
+    published::<PageRead<String>>();
+    #[allow(deprecated)]
+    published::<Gone>();
     #[allow(deprecated)]
     registered::<Old>();
     #[allow(deprecated)]

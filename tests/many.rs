@@ -3,12 +3,12 @@
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use jobq::FailedReason;
+use jobq_tests::account::Account;
 use jobq_tests::both_engines;
 use jobq_tests::files::Directory;
 use jobq_tests::flaky::Flaky;
@@ -52,17 +52,6 @@ impl Drop for Worker {
     }
 }
 
-/// The attempts that the workers wrote down, of each job in their order.
-fn attempts(ledger: &Path) -> HashMap<u32, Vec<u32>> {
-    let mut attempts = HashMap::<_, Vec<u32>>::new();
-    for line in std::fs::read_to_string(ledger).unwrap_or_default().lines() {
-        let mut numbers = line.split(' ').map(|number| number.parse::<u32>().unwrap());
-        let (job, attempt) = (numbers.next().unwrap(), numbers.next().unwrap());
-        attempts.entry(job).or_default().push(attempt);
-    }
-    attempts
-}
-
 async fn every_job_ends_exactly_where_it_should(store: Store) {
     let folder = Directory::new();
     let ledger = folder.path().join("ledger");
@@ -71,15 +60,16 @@ async fn every_job_ends_exactly_where_it_should(store: Store) {
     let jobs: Vec<_> =
         (0..JOBS).map(|number| Flaky { number, failures: random.u32(0..=4) }).collect();
     let workers: Vec<_> = (0..PROCESSES).map(|_| Worker::start(&store, &ledger)).collect();
-    client.enqueue_all(jobs.clone()).await.unwrap();
+    let ids = client.enqueue_all(jobs.clone()).await.unwrap();
 
     let expected = |job: &Flaky| (job.failures + 1).min(MAX_ATTEMPTS);
     let all_attempts: u32 = jobs.iter().map(expected).sum();
     let exhausted = jobs.iter().filter(|job| job.failures >= MAX_ATTEMPTS).count();
-    until("every attempt to be made", || async {
-        let text = std::fs::read(&ledger).unwrap_or_default();
-        let lines = text.split(|byte| *byte == b'\n').count() - 1;
-        (lines >= all_attempts as usize).then_some(())
+    let mut account = Account::default();
+    until("every attempt to be made", || {
+        account.read(&ledger);
+        let all = account.begun() >= all_attempts as usize;
+        async move { all.then_some(()) }
     })
     .await;
     let counts = until("every job to end", || async {
@@ -92,10 +82,10 @@ async fn every_job_ends_exactly_where_it_should(store: Store) {
     }
 
     // What is written now is all that was ever done.
-    let attempts = attempts(&ledger);
-    for job in &jobs {
+    account.read(&ledger);
+    for (id, job) in ids.iter().zip(&jobs) {
         let expected: Vec<_> = (1..=expected(job)).collect();
-        assert_eq!(attempts.get(&job.number), Some(&expected), "{job:?}");
+        assert_eq!(account.attempts(*id), expected, "{job:?}");
     }
     let failed = client.failed("flaky").list(JOBS as usize).await.unwrap();
     assert_eq!((failed.len(), counts.failed), (exhausted, exhausted as u64));

@@ -7,12 +7,13 @@ use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
 use jobq::testing::{eventually, soon};
 use jobq::{Envelope, JobId};
 use jobq_tests::broker::{self, Broker};
+use jobq_tests::jobs::event;
 use jobq_tests::raw::Raw;
 
 const WAIT: Duration = Duration::from_millis(200);
 
 fn spec(queue: &str) -> QueueSpec {
-    QueueSpec { name: queue.to_owned(), waits: [WAIT].into() }
+    QueueSpec::new(queue).waits([WAIT])
 }
 
 fn jobs(count: usize) -> Vec<Envelope> {
@@ -70,7 +71,7 @@ async fn a_consumer_outlives_the_crash_of_its_broker() {
         node.kill();
         let engine: Arc<dyn Engine> = Arc::clone(&engine);
         // Asked for while there is no broker, answered by the next one.
-        let late = tokio::spawn(async move { push(&*engine, jobs(5)).await });
+        let late = tokio::spawn(async move { push_surely(&*engine).await });
         node.restart().await;
         let late = soon("the late push", late).await.expect("no panic");
         // Each that was accepted is delivered.
@@ -96,7 +97,7 @@ async fn connections_that_are_closed_come_back() {
     let mut consumer = engine.consume("mail", 3).await.expect("consumes");
     for _ in 0..3 {
         node.ctl(&["close_all_connections", "an operator's reasons"]).await;
-        let pushed = push_surely(&*engine).await;
+        let pushed = soon("the jobs to be accepted", push_surely(&*engine)).await;
         complete_all(&mut consumer, pushed).await;
     }
     engine.close().await;
@@ -106,14 +107,11 @@ async fn connections_that_are_closed_come_back() {
 async fn push_surely(engine: &dyn Engine) -> Vec<JobId> {
     let mut left = jobs(10);
     let ids = left.iter().map(|job| job.id).collect();
-    let pushing = async {
-        while !left.is_empty() {
-            let answers = engine.push(left.clone()).await;
-            let mut answers = answers.into_iter();
-            left.retain(|_| answers.next().is_some_and(|answer| answer.is_err()));
-        }
-    };
-    soon("the jobs to be accepted", pushing).await;
+    while !left.is_empty() {
+        let answers = engine.push(left.clone()).await;
+        let mut answers = answers.into_iter();
+        left.retain(|_| answers.next().is_some_and(|answer| answer.is_err()));
+    }
     ids
 }
 
@@ -157,4 +155,25 @@ async fn a_broker_that_cannot_be_reached_is_an_error_at_once() {
         assert_eq!(error.kind(), jobq::ErrorKind::Refused, "{error:?}");
         assert!(error.to_string().contains("`nowhere`"), "{error}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscriptions_come_back_and_ended_ones_do_not() {
+    let test = "subscriptions_come_back_and_ended_ones_do_not";
+    let Some(node) = Broker::to_kill(test).await else {
+        return;
+    };
+    let engine = jobq::testing::open(&node.url(), "jobq").await.expect("opens");
+    let queue = spec("mail").patterns(["user.*", "order.*"]);
+    engine.declare(&[queue]).await.expect("declares");
+    engine.unsubscribe("mail", "order.*").await.expect("unsubscribes");
+    let raw = Raw::connect(&node.url()).await;
+    raw.delete("jobq:mail").await;
+    node.ctl(&["close_all_connections", "an operator's reasons"]).await;
+    let publish = async |topic: &str| engine.publish(event(topic), true).await;
+    // The queue is declared again by the next connection.
+    eventually("the subscription", true, async || publish("user.created").await.is_ok()).await;
+    let error = publish("order.paid").await.expect_err("it was ended");
+    assert!(error.is_not_found(), "{error:?}");
+    engine.close().await;
 }

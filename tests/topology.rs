@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Topology, Which};
 use jobq::testing::{eventually, soon};
-use jobq::{Envelope, FailedReason, JobId};
+use jobq::{Envelope, EventEnvelope, FailedReason, JobId};
 use jobq_tests::broker;
+use jobq_tests::jobs::event;
 use jobq_tests::raw::{Raw, header, headers, text};
+use jobq_tests::stage::until;
 use lapin::BasicProperties;
-use lapin::options::QueueDeclareOptions;
-use lapin::types::AMQPValue;
+use lapin::options::{BasicGetOptions, BasicNackOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
 use serde_json::Value;
 
 const WAIT: Duration = Duration::from_millis(200);
@@ -21,7 +23,7 @@ async fn open(namespace: &str) -> Arc<dyn Engine> {
 }
 
 fn spec(queue: &str) -> QueueSpec {
-    QueueSpec { name: queue.to_owned(), waits: [WAIT, Duration::from_secs(60)].into() }
+    QueueSpec::new(queue).waits([WAIT, Duration::from_secs(60)]).solo()
 }
 
 fn job(queue: &str, retry_wait: Option<Duration>) -> Envelope {
@@ -226,6 +228,42 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
     assert_eq!((delivery.envelope.id, delivery.attempt), (lost.id(), 1));
 }
 
+/// As while a broker starts, which passes on what is overdue before it has all its bindings.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_whose_way_back_was_missing_for_a_moment_runs() {
+    let namespace = broker::namespace();
+    let engine = open(&namespace).await;
+    engine.declare(&[spec("mail")]).await.expect("declares");
+    let raw = Raw::connect(&broker::shared().await).await;
+    let job = job("mail", Some(WAIT));
+    let id = job.id;
+    engine.push(vec![job]).await.remove(0).expect("accepted");
+    let (work, deliver) = (format!("{namespace}:mail"), format!("{namespace}.deliver"));
+    let none = FieldTable::default;
+    let (queue, exchange) = (work.as_str(), deliver.as_str());
+    let unbound = raw.channel.queue_unbind(queue.into(), exchange.into(), "mail".into(), none());
+    unbound.await.expect("it is unbound");
+    let taken = raw.channel.basic_get(queue.into(), BasicGetOptions::default()).await;
+    let failed = BasicNackOptions { requeue: false, ..BasicNackOptions::default() };
+    taken.expect("it is there").expect("a job").nack(failed).await.expect("it fails");
+    let orphan = format!("{namespace}.orphan");
+    eventually("the retry to be astray", true, async || raw.peek(&orphan).await.is_some()).await;
+
+    let options = QueueBindOptions::default();
+    let bound =
+        raw.channel.queue_bind(queue.into(), exchange.into(), "mail".into(), options, none());
+    bound.await.expect("it is bound again");
+    let mut consumer = engine.consume("mail", 1).await.expect("consumes");
+    let delivery = take(&mut consumer).await;
+    assert_eq!((delivery.envelope.id, delivery.attempt), (id, 2));
+    // It may lose its way again.
+    delivery.settle(Settlement::Retry(WAIT)).await.expect("settles");
+    let delivery = take(&mut consumer).await;
+    assert_eq!((delivery.envelope.id, delivery.attempt), (id, 3));
+    delivery.settle(Settlement::Complete).await.expect("settles");
+    assert_eq!(engine.counts("mail").await.expect("counts").failed, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_conflict_names_what_was_found_and_what_is_needed() {
     let namespace = broker::namespace();
@@ -245,4 +283,59 @@ async fn a_conflict_names_what_was_found_and_what_is_needed() {
     // Other queues are not harmed, nor is the engine.
     engine.declare(&[spec("images")]).await.expect("declares");
     push(&*engine, job("images", None)).await;
+}
+
+/// What goes through the exchange of events, seen by a queue that gets all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_passes_its_exchange_once() {
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let engine = open(&namespace).await;
+    let queue = |name: &str| spec(name).patterns(["user.*"]);
+    engine.declare(&[queue("welcome"), queue("audit")]).await.expect("declares");
+    let raw = Raw::connect(&url).await;
+    let tap = raw.tap(&format!("{namespace}.events"), "#").await;
+    engine.publish(event("user.created"), false).await.expect("publishes");
+    let mut consumer = engine.consume("welcome", 1).await.expect("consumes");
+    // By another copy, by the broker, through the levels, as a failed job, put back.
+    for wait in [WAIT, WAIT, Duration::from_millis(300)] {
+        take(&mut consumer).await.settle(Settlement::Retry(wait)).await.expect("settles");
+    }
+    let reason = FailedReason::Exhausted;
+    let fail = Settlement::Fail { reason, error: String::new(), attempts: 4 };
+    take(&mut consumer).await.settle(fail).await.expect("settles");
+    assert_eq!(engine.failed_retry("welcome", Which::All).await.expect("puts back"), 1);
+    take(&mut consumer).await.settle(Settlement::Complete).await.expect("settles");
+    // What comes after all of that.
+    engine.publish(event("order.paid"), false).await.expect("publishes");
+    let mut seen = Vec::new();
+    while seen.last().is_none_or(|key| key != "order.paid") {
+        seen.push(until("a message", || raw.take(&tap)).await);
+    }
+    assert_eq!(seen, ["user.created", "order.paid"]);
+    assert_eq!(engine.counts("audit").await.expect("counts").ready, 1);
+    engine.close().await;
+}
+
+/// An event that waited and that nobody wants any more is dropped; it is no lost job.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_that_nobody_waits_for_is_no_orphan() {
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let engine = open(&namespace).await;
+    engine.declare(&[spec("welcome")]).await.expect("declares");
+    let raw = Raw::connect(&url).await;
+    let orphan = format!("{namespace}.orphan");
+    let unheard = EventEnvelope { delay: WAIT, ..event("user.created") };
+    engine.publish(unheard, false).await.expect("publishes");
+    eventually("the event to come out", true, async || raw.peek(&orphan).await.is_some()).await;
+    raw.publish(&namespace, "nowhere", BasicProperties::default(), b"{}").await;
+    // Whoever consumes also moves what belongs nowhere, in its order.
+    let _consumer = engine.consume("welcome", 1).await.expect("consumes");
+    eventually("the message of no queue", 1, async || {
+        engine.failed_list("orphan", 9).await.expect("lists").len()
+    })
+    .await;
+    let failed = engine.failed_list("orphan", 9).await.expect("lists");
+    assert_eq!((failed[0].queue(), failed[0].topic()), ("nowhere", None));
+    eventually("no orphans", true, async || raw.peek(&orphan).await.is_none()).await;
+    engine.close().await;
 }

@@ -1,7 +1,8 @@
-//! Tokens to options: what the keys of `#[job(...)]` say, one by one. How they go
-//! together is for [`valid`](crate::valid).
+//! Tokens to options: what the keys of `#[job(...)]` and `#[event(...)]` say, one by one.
+//! How they go together is for [`valid`](crate::valid).
 
 mod entry;
+mod event;
 mod value;
 
 use proc_macro2::TokenStream;
@@ -11,7 +12,8 @@ use syn::{Ident, LitStr, Path};
 use crate::mistakes::Mistakes;
 use crate::words;
 use entry::Entry;
-pub(crate) use value::{Growth, Number, Period, Wait};
+pub(crate) use event::EventOptions;
+pub(crate) use value::{Growth, Number, Patterns, Period, Wait};
 
 /// What `#[job(...)]` says, with the tokens that say it.
 #[derive(Default)]
@@ -24,6 +26,7 @@ pub(crate) struct Options {
     pub(crate) concurrency: Option<Number<u16>>,
     pub(crate) expires: Option<Period>,
     pub(crate) payload: Option<Ident>,
+    pub(crate) on: Option<Patterns>,
     pub(crate) path: Option<Path>,
 }
 
@@ -42,10 +45,11 @@ const TIMEOUT: &str = "timeout";
 const CONCURRENCY: &str = "concurrency";
 const EXPIRES: &str = "expires";
 const PAYLOAD: &str = "payload";
+const ON: &str = "on";
 const CRATE: &str = "crate";
 
 /// Every key, each as one might write it.
-const KEYS: [(&str, &str); 9] = [
+const KEYS: [(&str, &str); 10] = [
     (RETRIES, "retries = 3"),
     (DELAY, "delay = \"30s\""),
     (NAME, "name = \"mail.welcome\""),
@@ -54,6 +58,7 @@ const KEYS: [(&str, &str); 9] = [
     (CONCURRENCY, "concurrency = 8"),
     (EXPIRES, "expires = \"1h\""),
     (PAYLOAD, "payload = \"WelcomeMail\""),
+    (ON, "on = \"user.*\""),
     (CRATE, "crate = \"my_jobq\""),
 ];
 
@@ -69,16 +74,8 @@ impl Options {
     pub(crate) fn of_struct(attributes: &[syn::Attribute], mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         let mut seen = Vec::new();
-        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("job")) {
-            match &attribute.meta {
-                syn::Meta::Path(_) => {}
-                syn::Meta::List(list) => {
-                    options.add(list.tokens.clone(), Place::Struct, &mut seen, mistakes);
-                }
-                syn::Meta::NameValue(wrong) => {
-                    mistakes.at(wrong, "write the keys in parentheses: `#[job(queue = \"mail\")]`");
-                }
-            }
+        for tokens in contents(attributes, "job", "queue = \"mail\"", mistakes) {
+            options.add(tokens, Place::Struct, &mut seen, mistakes);
         }
         options
     }
@@ -122,10 +119,32 @@ impl Options {
             }
             EXPIRES => self.expires = mistakes.take(value::period(entry)),
             PAYLOAD => self.payload = mistakes.take(value::type_name(entry)),
+            ON => self.on = value::patterns(entry, mistakes),
             CRATE => self.path = mistakes.take(value::path(entry)),
             _ => {}
         }
     }
+}
+
+/// What stands between the parentheses of each attribute of this name.
+fn contents(
+    attributes: &[syn::Attribute],
+    name: &str,
+    example: &str,
+    mistakes: &mut Mistakes,
+) -> Vec<TokenStream> {
+    let mut contents = Vec::new();
+    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident(name)) {
+        match &attribute.meta {
+            syn::Meta::Path(_) => {}
+            syn::Meta::List(list) => contents.push(list.tokens.clone()),
+            syn::Meta::NameValue(wrong) => {
+                mistakes
+                    .at(wrong, format!("write the keys in parentheses: `#[{name}({example})]`"));
+            }
+        }
+    }
+    contents
 }
 
 fn is_payload_of_struct(tokens: &[proc_macro2::TokenTree], place: Place) -> bool {

@@ -11,7 +11,7 @@ use syn::{Attribute, Ident, Path, ReturnType, Signature, Visibility};
 
 use crate::attr::Wait;
 use crate::copies;
-use crate::model::{FunctionJob, Policy, StructJob};
+use crate::model::{EventType, FunctionJob, Policy, StructJob};
 use crate::period;
 use crate::signature::{Argument, Role};
 use crate::words;
@@ -41,6 +41,36 @@ pub(crate) fn structure(job: &StructJob) -> TokenStream {
     job_impl(&job.policy, &job.impl_attributes, &job.input.ident, &options)
 }
 
+pub(crate) fn event(event: &EventType) -> TokenStream {
+    let private = private(&event.jobq);
+    // What a generic type is made of decides whether it can be serialized.
+    let generic = event.input.generics.type_params().next();
+    let bound = generic.map(|_| quote!(Self: #private::serde::Serialize));
+    event_impl(event, &event.topic, bound)
+}
+
+pub(crate) fn event_impl(
+    event: &EventType,
+    topic: impl ToTokens,
+    bound: impl ToTokens,
+) -> TokenStream {
+    let private = private(&event.jobq);
+    let (attributes, ident) = (&event.impl_attributes, &event.input.ident);
+    let (impl_generics, type_generics, clause) = event.input.generics.split_for_impl();
+    let bounds = clause.iter().flat_map(|clause| &clause.predicates);
+    quote! {
+        #[automatically_derived]
+        #(#attributes)*
+        impl #impl_generics #private::Event for #ident #type_generics
+        where
+            #(#bounds,)*
+            #bound
+        {
+            const TOPIC: &'static #private::core::primitive::str = #topic;
+        }
+    }
+}
+
 pub(crate) fn private(jobq: &Path) -> TokenStream {
     quote!(#jobq::__private)
 }
@@ -68,6 +98,8 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
     let place = Span::call_site().located_at(job.function.signature.paren_token.span.join());
     let serialize = placed(quote!(#private::serde::Serialize), place, place);
     let deserialize = placed(quote!(#private::serde::Deserialize), place, place);
+    // The JSON of a subscriber's payload is that of its one field, the event.
+    let transparent = job.policy.subscribes().then(|| quote!(, transparent));
     let fields = fields(job);
     let declared = fields.iter().map(|field| declare(field, visibility));
     let clone = clone_impl(job, name, &fields);
@@ -76,7 +108,7 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
         #documentation
         #(#attributes)*
         #[derive(#serialize, #deserialize)]
-        #[serde(crate = #serde)]
+        #[serde(crate = #serde #transparent)]
         // The function's arguments are not to be judged as the fields of a struct.
         #[allow(clippy::struct_excessive_bools, clippy::struct_field_names)]
         #visibility struct #name {
@@ -202,7 +234,7 @@ fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
                 #(#need)*
             }
 
-            fn call(self, #scope: &#private::Scope) -> #private::Call {
+            fn call(self, #scope: &#private::Scope<'_>) -> #private::Call {
                 let Self { #(#read,)* } = self;
                 #(#take)*
                 #call
@@ -275,7 +307,13 @@ fn options(Policy { options, jobq, .. }: &Policy) -> TokenStream {
         let expires = duration(expires.value, private);
         quote!(.expires(#expires))
     });
-    quote!(#private::JobOptions::new() #queue #retries #delay #timeout #concurrency #expires)
+    let on = options.on.as_ref().map(|patterns| {
+        let patterns = &patterns.all;
+        quote!(.on(&[#(#patterns),*]))
+    });
+    quote! {
+        #private::JobOptions::new() #queue #retries #delay #timeout #concurrency #expires #on
+    }
 }
 
 fn delay(wait: &Wait, private: &TokenStream) -> TokenStream {

@@ -8,13 +8,15 @@ use syn::visit::{self, Visit};
 use syn::{GenericParam, Generics, Ident, Type};
 
 use crate::expand;
-use crate::model::{FunctionJob, StructJob};
+use crate::model::{EventType, FunctionJob, StructJob};
 use crate::valid;
 
 pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
     job.function.attributes.retain(|attribute| !valid::is_job(attribute));
     // Beside ours the compiler would have an error of its own for it.
     job.function.signature.variadic = None;
+    // The payload of a subscriber has one field, and here it may have none or more.
+    job.policy.options.on = None;
     let generics = job.function.signature.generics.clone();
     let Some(payload) = payload_name(&job) else {
         return job.function.to_token_stream();
@@ -42,7 +44,7 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
         impl #private::Run for #payload {
             fn needs(_: &mut #private::Needs) {}
 
-            fn call(self, _: &#private::Scope) -> #private::Call {
+            fn call(self, _: &#private::Scope<'_>) -> #private::Call {
                 #private::Call::blocking(|| {
                     #private::core::result::Result::Ok::<(), #private::core::fmt::Error>(())
                 })
@@ -87,13 +89,13 @@ pub(crate) fn structure(job: &StructJob) -> TokenStream {
     let private = expand::private(&job.policy.jobq);
     let ident = &job.input.ident;
     let (impl_generics, type_generics, clause) = job.input.generics.split_for_impl();
-    let bounds = clause.map(|clause| &clause.predicates);
+    let bounds = clause.iter().flat_map(|clause| &clause.predicates);
     let name = &job.policy.name;
     quote! {
         #[automatically_derived]
         impl #impl_generics #private::Job for #ident #type_generics
         where
-            #bounds
+            #(#bounds,)*
             for<'__jobq> Self: #private::serde::Serialize
                 + #private::serde::de::DeserializeOwned
                 + #private::core::marker::Send
@@ -103,6 +105,12 @@ pub(crate) fn structure(job: &StructJob) -> TokenStream {
             const NAME: &'static #private::core::primitive::str = #name;
         }
     }
+}
+
+pub(crate) fn event(event: &EventType) -> TokenStream {
+    let private = expand::private(&event.jobq);
+    let bound = quote!(for<'__jobq> Self: #private::serde::Serialize);
+    expand::event_impl(event, "", bound)
 }
 
 /// Whether a field could not have this type.

@@ -13,6 +13,8 @@ mod name;
 #[path = "../../jobq/src/period.rs"]
 mod period;
 mod signature;
+#[path = "../../jobq/src/job/topic.rs"]
+mod topic;
 mod valid;
 mod words;
 
@@ -20,9 +22,9 @@ use proc_macro::TokenStream;
 use quote::quote;
 use syn::{DeriveInput, parse_macro_input};
 
-use attr::{Options, Place};
+use attr::{EventOptions, Options, Place};
 use mistakes::Mistakes;
-use model::{FunctionJob, StructJob};
+use model::{EventType, FunctionJob, StructJob};
 use signature::Function;
 
 /// Makes a job of a function.
@@ -107,7 +109,52 @@ use signature::Function;
 /// | `concurrency = 8` | attempts of the job's queue at once in one pool | the pool's |
 /// | `expires = "1h"` | no attempt starts later than this after the job was enqueued, its initial delay not counted | never |
 /// | `payload = "WelcomeMail"` | the name of the payload type | the function's name in `UpperCamelCase` |
+/// | `on = "user.*"` | subscribes to the events of this topic pattern (see below) | no events |
+/// | `on = ["user.created", "user.renamed"]` | subscribes to the events of all these | |
 /// | `crate = "my_jobq"` | the path to jobq where Cargo.toml gives it another name | `"::jobq"` |
+///
+/// # Subscribers
+///
+/// A job with `on` subscribes to events. Each event whose topic matches one of its
+/// patterns becomes a job of its own, in the subscriber's queue and with its retries,
+/// whatever other subscribers do with the same event. In a pattern, `*` stands for one
+/// word of a topic and `#` for any number of words, none included.
+///
+/// ```
+/// use jobq::{BoxError, Job, JobContext, job};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// pub struct UserCreated {
+///     pub user_id: u64,
+/// }
+///
+/// /// Welcomes whoever is new.
+/// #[job(on = "user.created", retries = 5)]
+/// pub async fn welcome(event: UserCreated, ctx: JobContext) -> Result<(), BoxError> {
+///     println!("welcome, number {} (attempt {})", event.user_id, ctx.attempt());
+///     Ok(())
+/// }
+///
+/// /// Counts what happens to users and to orders.
+/// #[job(on = ["user.*", "order.#"])]
+/// pub async fn count(event: serde_json::Value) -> Result<(), BoxError> {
+///     println!("{event}");
+///     Ok(())
+/// }
+///
+/// # fn register(client: &jobq::Client) {
+/// let pool = jobq::WorkerPool::new(client).register::<Welcome>().register::<Count>();
+/// # let _ = pool;
+/// # }
+/// // The JSON of the payload is the event's. Enqueued, it goes to this subscriber alone:
+/// let welcome = Welcome { event: UserCreated { user_id: 7 } };
+/// assert_eq!(serde_json::to_string(&welcome).unwrap(), r#"{"user_id":7}"#);
+/// ```
+///
+/// The event is the one argument that is payload. Its type is any that serde reads and
+/// writes, and serde's attributes go on that type. Arguments that the worker pool gives
+/// stand beside it as in any job. No other job shares the queue of a subscriber.
 #[proc_macro_attribute]
 pub fn job(keys: TokenStream, item: TokenStream) -> TokenStream {
     let function: Function = match syn::parse(item.clone()) {
@@ -162,6 +209,9 @@ pub fn job(keys: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// `#[job(...)]` below the derive takes the keys of [`macro@job`] except `payload`. The
 /// name defaults to the struct's in `snake_case`: `resize_image`.
+///
+/// With `on`, the struct's JSON is that of the events: `struct Welcome(UserCreated);`, or
+/// a struct with the fields that the subscriber reads.
 #[proc_macro_derive(Job, attributes(job))]
 pub fn derive_job(item: TokenStream) -> TokenStream {
     let input = parse_macro_input!(item as DeriveInput);
@@ -173,5 +223,51 @@ pub fn derive_job(item: TokenStream) -> TokenStream {
         return expand::structure(&job).into();
     }
     let (errors, rest) = (mistakes.into_errors(), fallback::structure(&job));
+    quote!(#errors #rest).into()
+}
+
+/// Makes a type of your own an event, with the topic that it is published under.
+///
+/// ```
+/// use jobq::{BoxError, Event, job};
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize, Event)]
+/// #[event(topic = "user.created")]
+/// pub struct UserCreated {
+///     pub user_id: u64,
+/// }
+///
+/// /// A subscriber to this and all other events of users.
+/// #[job(on = "user.*")]
+/// pub async fn welcome(event: UserCreated) -> Result<(), BoxError> {
+///     println!("welcome, number {}", event.user_id);
+///     Ok(())
+/// }
+///
+/// assert_eq!(UserCreated::TOPIC, "user.created");
+/// ```
+///
+/// The type is a struct or an enum with serde's `Serialize`; its subscribers need
+/// `Deserialize` too, or read the same JSON into types of their own. It may borrow, and
+/// it may have generic parameters: it is an event wherever it can be serialized.
+///
+/// # Keys
+///
+/// | key | meaning | default |
+/// |---|---|---|
+/// | `topic = "user.created"` | the topic: words with single dots between them, without `*` and `#`; it is checked when the program compiles | must be there |
+/// | `crate = "my_jobq"` | the path to jobq where Cargo.toml gives it another name | `"::jobq"` |
+#[proc_macro_derive(Event, attributes(event))]
+pub fn derive_event(item: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(item as DeriveInput);
+    let mut mistakes = Mistakes::default();
+    let options = EventOptions::read(&input.attrs, &mut mistakes);
+    let event = EventType::new(options, input);
+    valid::event(&event, &mut mistakes);
+    if mistakes.none() {
+        return expand::event(&event).into();
+    }
+    let (errors, rest) = (mistakes.into_errors(), fallback::event(&event));
     quote!(#errors #rest).into()
 }

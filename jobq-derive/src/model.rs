@@ -5,7 +5,7 @@ use quote::format_ident;
 use syn::ext::IdentExt;
 use syn::{Attribute, DeriveInput, Ident, LitStr, Path};
 
-use crate::attr::Options;
+use crate::attr::{EventOptions, Options};
 use crate::copies;
 use crate::mistakes::Mistakes;
 use crate::signature::{Argument, Arguments, Function, Role};
@@ -23,9 +23,19 @@ pub(crate) struct Policy {
 impl Policy {
     fn new(options: Options, name: &str, span: Span) -> Self {
         let name = options.name.clone().unwrap_or_else(|| LitStr::new(name, span));
-        let jobq = options.path.clone().unwrap_or_else(|| syn::parse_quote!(::jobq));
+        let jobq = jobq(options.path.clone());
         Self { name, options, jobq }
     }
+
+    /// Whether the job's payload is an event.
+    pub(crate) fn subscribes(&self) -> bool {
+        self.options.on.is_some()
+    }
+}
+
+/// The path to `jobq`, where the user gives none.
+fn jobq(given: Option<Path>) -> Path {
+    given.unwrap_or_else(|| syn::parse_quote!(::jobq))
 }
 
 /// `#[job]` on a function.
@@ -81,6 +91,27 @@ impl StructJob {
         Self {
             policy: Policy::new(options, &name, input.ident.span()),
             impl_attributes: copies::for_impl(&input.attrs),
+            input,
+        }
+    }
+}
+
+/// `#[derive(Event)]` on a type.
+pub(crate) struct EventType {
+    /// The topic, if the user names one.
+    pub(crate) topic: Option<LitStr>,
+    pub(crate) input: DeriveInput,
+    pub(crate) impl_attributes: Vec<Attribute>,
+    /// The path to `jobq`.
+    pub(crate) jobq: Path,
+}
+
+impl EventType {
+    pub(crate) fn new(options: EventOptions, input: DeriveInput) -> Self {
+        Self {
+            topic: options.topic,
+            impl_attributes: copies::for_impl(&input.attrs),
+            jobq: jobq(options.path),
             input,
         }
     }

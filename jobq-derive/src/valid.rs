@@ -1,6 +1,8 @@
 //! The rules that need more than one token to judge: a function each.
 
+mod event;
 mod policy;
+mod subscriber;
 
 use syn::visit::{self, Visit};
 use syn::{Data, GenericParam, Generics, ReturnType, Type};
@@ -9,6 +11,7 @@ use crate::mistakes::Mistakes;
 use crate::model::{FunctionJob, StructJob};
 use crate::signature::{Argument, Role};
 use crate::words;
+pub(crate) use event::check as event;
 
 pub(crate) fn function(job: &FunctionJob, mistakes: &mut Mistakes) {
     policy::check(&job.policy, mistakes);
@@ -25,6 +28,7 @@ pub(crate) fn function(job: &FunctionJob, mistakes: &mut Mistakes) {
         serde_is_for_payload(argument, mistakes);
         always_there(argument, mistakes);
     }
+    subscriber::check(job, mistakes);
     no_generics(&job.function.signature.generics, borrows, mistakes);
 }
 

@@ -136,6 +136,13 @@ impl Error {
         self.kind() == ErrorKind::Stale
     }
 
+    /// Whether it may pass without a change to the program: by itself, or when a person
+    /// gives a permission, makes a vhost, removes what is in the way.
+    pub(crate) fn may_pass(&self) -> bool {
+        use ErrorKind::{Conflict, Connection, Refused, Timeout};
+        matches!(self.kind(), Connection | Timeout | Refused | Conflict)
+    }
+
     /// Whether a job whose `enqueue` gave this error may be in the queue all the same:
     /// the connection was lost, or the time ran out, after it was sent and before the
     /// answer came. Enqueueing it again may then give two jobs. If `false`, the job is

@@ -29,8 +29,12 @@
 //!   ([`Client::failed`]).
 //! * A [`WorkerPool`] takes jobs from their queues and runs them. Many pools in many
 //!   processes compete for them.
+//! * An **event** is published under a topic ([`Client::publish`]). Every job that
+//!   subscribes to it (`#[job(on = "user.*")]`) gets a copy in its own queue, with its own
+//!   retries and failed jobs.
 //! * An **engine** stores the jobs: RabbitMQ for `amqp://` URLs, a SQLite file for
 //!   `sqlite://` URLs. The program is the same on both.
+//!
 //!
 //! # How an attempt ends
 //!
@@ -71,13 +75,16 @@
 //! |---|---|---|
 //! | `rabbitmq` | yes | `amqp://` and `amqps://` |
 //! | `sqlite` | yes | `sqlite:` |
+//! | `management` | yes | asking RabbitMQ's management API for policies and nodes, where its URL is given |
 //! | `testing` | no | the conformance suite for engines |
 
 mod admin;
+mod background;
 mod client;
 mod clock;
 pub mod engine;
 mod error;
+mod finding;
 mod job;
 pub mod period;
 mod retry;
@@ -88,20 +95,35 @@ mod worker;
 
 pub use admin::FailedJobs;
 pub use client::{
-    Client, ClientBuilder, Enqueue, EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture,
+    Client, ClientBuilder, DeleteSubscriber, DeleteSubscriberFuture, Doctor, DoctorFuture, Enqueue,
+    EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, Publish, PublishFuture, doctor,
 };
 pub use error::{Error, ErrorKind, Result};
+pub use finding::{Finding, FindingKind, Report, Severity};
 pub use job::{
-    BoxError, Control, Delay, Envelope, Exponential, FailedJob, FailedReason, Job, JobId,
-    JobOptions, JobResult, MAX_PAYLOAD, abort, queue_of, retry_in, snooze,
+    BoxError, Control, Delay, Envelope, Event, EventEnvelope, Exponential, FailedJob, FailedReason,
+    Job, JobId, JobOptions, JobResult, MAX_PAYLOAD, abort, queue_of, retry_in, snooze,
 };
-pub use jobq_derive::{Job, job};
-pub use worker::{JobContext, JobFunction, Run, RunningPool, State, WorkerPool};
+pub use jobq_derive::{Event, Job, job};
+pub use worker::{
+    JobContext, JobFunction, PoolHealth, QueueHealth, QueueState, Run, RunningPool, State,
+    WorkerPool,
+};
 
 /// The programs in the README compile.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// Those in the page on events, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/events.md")]
+struct Events;
+
+/// Those in the page on the doctor, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/doctor.md")]
+struct DoctorPage;
 
 /// What the generated code of the macros names. Not for use by hand: it may change in
 /// any version.
@@ -111,6 +133,6 @@ pub mod __private {
     pub use core::time::Duration;
     pub use serde;
 
-    pub use crate::job::{Delay, Exponential, Job, JobOptions, JobResult};
+    pub use crate::job::{Delay, Event, Exponential, Job, JobOptions, JobResult};
     pub use crate::worker::{Argument, Call, JobContext, Needs, Run, Scope, State};
 }

@@ -4,14 +4,23 @@
 //! and a random number, and does what the rule says.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use crate::job::{Delay, Ending, Exponential, FailedReason, JobOptions};
+use crate::job::{Delay, Ending, Envelope, Exponential, FailedReason, JobOptions};
 
 /// The wait between two attempts to find a job's code: a rolling deploy may bring it.
 pub(crate) const UNKNOWN_JOB_WAIT: Duration = Duration::from_secs(30);
 /// How often a job whose name is unknown is retried before it fails.
 pub(crate) const UNKNOWN_JOB_RETRIES: u32 = 20;
+
+/// How often the worker of a job may have died before the job is run alone. Its
+/// neighbours are suspected as often as it is, so this is no proof.
+const SUSPECTED: u32 = 3;
+/// How often a job is started alone before it has failed.
+const STARTS: u32 = 3;
+/// How long an attempt alone may take, of a job that has no timeout of its own: its pool
+/// does nothing else meanwhile.
+pub(crate) const ALONE: Duration = Duration::from_secs(600);
 
 /// What is to be done with a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +61,30 @@ pub(crate) fn after_unknown(attempt: u32) -> Next {
     } else {
         Next::Fail(FailedReason::UnknownJob)
     }
+}
+
+/// Whether a job that so many workers may have died of is to be run alone.
+pub(crate) fn is_suspected(crashes: u32) -> bool {
+    crashes >= SUSPECTED
+}
+
+/// Whether a job that was started alone so often has failed: each time it was the only one
+/// that its worker ran, and the worker died.
+pub(crate) fn is_poison(starts: u32) -> bool {
+    starts >= STARTS
+}
+
+/// Whether it is too late to start an attempt of this job now.
+///
+/// A job says itself until when it may start. An event does not, unless its publisher
+/// wanted it: then the policy of the subscriber counts, from when the event came. Engines
+/// keep whole seconds of that, so it counts from the end of the second.
+pub(crate) fn is_expired(options: &JobOptions, job: &Envelope, now: SystemTime) -> bool {
+    let of_event = || {
+        let limit = options.expires.filter(|_| job.topic.is_some())?;
+        job.enqueued_at.checked_add(limit.checked_add(Duration::from_secs(1))?)
+    };
+    job.expires_at.or_else(of_event).is_some_and(|end| end <= now)
 }
 
 /// The wait after failed attempt number `attempt`.
@@ -177,6 +210,44 @@ mod tests {
             assert!(wait <= secs(50), "{growth:?} gave {wait:?}");
         }
         assert_eq!(wait(&Delay::list(&[]), 3, 0.0), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_job_that_kills_is_run_alone_before_it_fails() {
+        assert_eq!([0, 2, 3, 30].map(is_suspected), [false, false, true, true]);
+        assert_eq!([0, 2, 3, 30].map(is_poison), [false, false, true, true]);
+    }
+
+    #[test]
+    fn an_event_expires_as_its_subscriber_wants() {
+        let start = SystemTime::UNIX_EPOCH + secs(1_000);
+        let job = |topic: Option<&str>, expires: Option<u64>| Envelope {
+            id: crate::job::JobId::new(),
+            queue: "mail".into(),
+            name: None,
+            payload: Vec::new(),
+            enqueued_at: start,
+            delay: Duration::ZERO,
+            retry_wait: None,
+            expires_at: expires.map(|seconds| start + secs(seconds)),
+            topic: topic.map(str::to_owned),
+        };
+        let (policy, none) = (JobOptions::new().expires(secs(60)), JobOptions::new());
+        let event = Some("user.created");
+        let table = [
+            (policy, job(event, None), 60, false),
+            (policy, job(event, None), 61, true),
+            (policy, job(event, Some(70)), 69, false),
+            (policy, job(event, Some(5)), 5, true),
+            (none, job(event, None), 1_000_000, false),
+            (none, job(event, Some(5)), 5, true),
+            (policy, job(None, None), 1_000_000, false),
+            (policy, job(None, Some(5)), 5, true),
+            (policy, job(None, Some(5)), 4, false),
+        ];
+        for (options, job, seconds, expected) in table {
+            assert_eq!(is_expired(&options, &job, start + secs(seconds)), expected, "{job:?}");
+        }
     }
 
     #[test]

@@ -8,17 +8,24 @@
 //! | the attempt failed and is repeated | warn | the same, `error`, `wait` |
 //! | the job was snoozed | debug | the same, `wait` |
 //! | the job failed for good | error | the same, `error`, `reason` |
+//! | the job is suspected of killing its workers | warn | `job`, `id`, `queue`, `attempt` |
+//! | the job is run alone | info | `job`, `id`, `queue`, `attempt` |
 //! | the job was handed back | info | `job`, `id`, `queue`, `attempt` |
 //! | an outcome could not be recorded | warn | `job`, `id`, `queue`, `attempt`, `error` |
+//! | a function does not end at its timeout | warn | `job`, `id`, `queue`, `attempt`, `lost`, `slots` |
+//! | it has ended, and its slot is free again | info | the same |
+//! | jobs may run for longer than the engine lets a worker hold them (when a pool starts) | warn | `jobs`, `limit`, `remedy` |
 //! | a queue is not consumed any more | error | `queue`, `error` |
+//! | a policy weakens a promise | warn | `about`, `found`, `why`, `remedy` |
 
 use std::borrow::Cow;
 use std::time::Duration;
 
 use tracing::Span;
 
-use crate::engine::{Delivery, Settlement};
+use crate::engine::{Delivery, Hold, Settlement};
 use crate::error::Error;
+use crate::finding::Finding;
 use crate::job::JobId;
 use crate::period;
 
@@ -63,10 +70,31 @@ impl Who {
             Settlement::Fail { reason, error, .. } => {
                 tracing::error!(%job, %id, %queue, attempt, millis, error, %reason, "the job failed for good");
             }
+            Settlement::Isolate => {
+                tracing::warn!(%job, %id, %queue, attempt, "workers that had the job in hand died; it is run alone");
+            }
+            Settlement::Start => {
+                tracing::info!(%job, %id, %queue, attempt, "the job is run alone, and the pool takes no other one meanwhile");
+            }
             Settlement::Release => {
                 tracing::info!(%job, %id, %queue, attempt, "the job was handed back");
             }
         }
+    }
+
+    /// The function keeps its slot beyond its timeout, as so many of this queue do.
+    pub(crate) fn lost_slot(&self, lost: usize, slots: u16) {
+        let Self { job, id, queue, attempt } = self;
+        tracing::warn!(
+            %job, %id, %queue, attempt, lost, slots,
+            "the function did not end at its timeout and keeps its slot: that one is lost until it ends; look at `JobContext::is_cancelled` in long loops"
+        );
+    }
+
+    /// The function has ended after all.
+    pub(crate) fn regained_slot(&self, lost: usize, slots: u16) {
+        let Self { job, id, queue, attempt } = self;
+        tracing::info!(%job, %id, %queue, attempt, lost, slots, "the function has ended, and its slot is free again");
     }
 
     /// The engine did not record what the worker decided.
@@ -74,6 +102,26 @@ impl Who {
         let Self { job, id, queue, attempt } = self;
         tracing::warn!(%job, %id, %queue, attempt, ?error, "an outcome could not be recorded; the job is delivered again");
     }
+}
+
+/// The engine may take jobs of these names back while they still run.
+pub(crate) fn may_be_taken_back(jobs: &[&str], hold: &Hold) {
+    if !jobs.is_empty() {
+        let (jobs, limit) = (jobs.join(", "), period::format(hold.limit));
+        tracing::warn!(
+            jobs,
+            limit,
+            remedy = hold.remedy,
+            "jobs without a shorter timeout that run for longer are given to another worker while they still run"
+        );
+    }
+}
+
+/// What a pool that starts found, and starts all the same.
+pub(crate) fn weakened(finding: &Finding) {
+    let (about, found) = (finding.about(), finding.what());
+    let (why, remedy) = (finding.why(), finding.advice());
+    tracing::warn!(about, found, why, remedy, "a policy weakens what jobq promises");
 }
 
 /// A queue of a pool ended before the pool did.

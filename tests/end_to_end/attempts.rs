@@ -1,7 +1,8 @@
 //! How attempts run and end.
 
 use std::collections::HashSet;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use jobq::{BoxError, FailedReason, JobContext, State, WorkerPool, job};
@@ -18,6 +19,7 @@ both_engines!(
     a_panic_is_a_failed_attempt,
     a_timeout_is_a_failed_attempt,
     a_blocking_function_that_outlives_its_timeout_keeps_its_slot,
+    an_endless_loop_fails_and_costs_its_slot_alone,
     an_expired_job_does_not_start,
 );
 
@@ -142,6 +144,53 @@ async fn a_blocking_function_that_outlives_its_timeout_keeps_its_slot(store: Sto
     assert!(told.try_recv().is_err(), "the slot is taken");
     drop(end);
     assert_eq!(soon("the second job", told.recv()).await.unwrap().0, 2);
+    running.shutdown().await.unwrap();
+}
+
+/// Loops until the test says otherwise, and never awaits anything.
+#[job(retries = 0, timeout = "100ms", concurrency = 1)]
+async fn endless(number: u32, turns: State<Turns>) -> Result<(), BoxError> {
+    turns.begun.send(number)?;
+    while number == 1 && !turns.end.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+struct Turns {
+    begun: mpsc::UnboundedSender<u32>,
+    end: Arc<AtomicBool>,
+}
+
+async fn an_endless_loop_fails_and_costs_its_slot_alone(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let (begun, mut begins) = mpsc::unbounded_channel();
+    let end = Arc::new(AtomicBool::new(false));
+    let pool = stage.pool().state(Turns { begun, end: Arc::clone(&end) });
+    let running = pool.register::<Endless>().spawn().await.unwrap();
+    let lost = async |count| {
+        until("its slot to be lost, or free again", || async {
+            let health = running.health();
+            let queue = health.queues.iter().find(|queue| queue.queue == "endless").unwrap();
+            (queue.lost_slots == count).then_some(())
+        })
+        .await;
+    };
+    lost(0).await;
+    stage.client.enqueue(Endless { number: 1 }).await.unwrap();
+    let job = stage.failed("endless").await;
+    assert_eq!((job.reason(), job.attempts()), (FailedReason::Exhausted, 1));
+    assert_eq!(job.error(), "it took longer than its timeout of 100ms");
+    assert_eq!(soon("the first job", begins.recv()).await, Some(1));
+    lost(1).await;
+    // This queue has no slot left. The other ones go on.
+    stage.client.enqueue(Endless { number: 2 }).await.unwrap();
+    let other = stage.enqueue([Step::Succeed]).await;
+    assert_eq!(stage.end().await, other);
+    assert!(begins.try_recv().is_err(), "the slot is taken");
+    end.store(true, Ordering::Relaxed);
+    assert_eq!(soon("the second job", begins.recv()).await, Some(2));
+    lost(0).await;
     running.shutdown().await.unwrap();
 }
 

@@ -135,10 +135,7 @@ async fn a_message_without_a_name_is_the_only_job_of_its_queue(store: Store) {
         expires_at: None,
         topic: None,
     };
-    engine
-        .declare(&[jobq::engine::QueueSpec { name: "scripted".into(), waits: [].into() }])
-        .await
-        .unwrap();
+    engine.declare(&[jobq::engine::QueueSpec::new("scripted")]).await.unwrap();
     engine.push(vec![envelope]).await.pop().unwrap().unwrap();
     engine.close().await;
     let running = stage.pool().spawn().await.unwrap();

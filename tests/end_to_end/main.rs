@@ -6,7 +6,10 @@
 mod attempts;
 mod controls;
 mod enqueue;
+mod events;
+mod expiry;
 mod failed;
+mod mixes;
 mod pools;
 
 use jobq::Client;

@@ -1,23 +1,27 @@
 //! Private RabbitMQ nodes: own name, ports, data and epmd, gone with the test process.
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, fs, process, thread};
 
 use tokio::sync::OnceCell;
 
+use crate::greeting::{greeting, version};
+use crate::place::Place;
+use crate::port::free_port;
+
 /// How long a broker may take to answer; it takes 2 to 7 seconds on an idle machine.
 const START_LIMIT: Duration = Duration::from_secs(120);
 const KEEPER: &str = include_str!("keeper.sh");
 const SCRIPTS: &str = "/usr/lib/rabbitmq/bin";
+const ADVANCED: &str = "advanced.config";
 
 /// A private RabbitMQ node. Dropping it ends the node and removes its data.
 #[derive(Debug)]
@@ -34,9 +38,9 @@ struct Node {
     /// The folder with the node's data, as the broker sees it.
     dir: PathBuf,
     name: String,
+    place: Place,
     port: u16,
     dist_port: u16,
-    epmd_port: u16,
 }
 
 #[derive(Debug)]
@@ -52,22 +56,49 @@ impl Broker {
     ///
     /// Where RabbitMQ is not installed or does not start; with the tail of its log.
     pub async fn start() -> Self {
-        blocking(Self::start_now).await
+        blocking(|| Self::start_now(|_| Vec::new())).await
     }
 
     /// A node for a test that kills it; `None`, said aloud, where the tests run on a
     /// broker that is not theirs to kill (`JOBQ_TEST_AMQP_URL`).
     pub async fn to_kill(test: &str) -> Option<Self> {
+        Self::with_files(test, |_| Vec::new()).await
+    }
+
+    /// [`to_kill`](Self::to_kill) with further files in the broker's folder, whose path the
+    /// closure is given; a `rabbitmq.conf` adds to what it has.
+    pub async fn with_files(
+        test: &str,
+        files: impl FnOnce(&Path) -> Vec<(&'static str, String)> + Send + 'static,
+    ) -> Option<Self> {
         if given_url().is_none() {
-            return Some(Self::start().await);
+            return Some(blocking(|| Self::start_now(files)).await);
         }
         skipped(test);
         None
     }
 
-    fn start_now() -> Self {
-        let node = Node::new();
-        let keeper = node.spawn_keeper();
+    /// [`to_kill`](Self::to_kill) with the management API, and its URL.
+    pub async fn with_management(test: &str) -> Option<(Self, String)> {
+        let port = free_port();
+        let plugins = ("plugins", "[rabbitmq_management].".to_owned());
+        let listens = format!("management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n");
+        let files = move |_: &Path| vec![plugins, ("rabbitmq.conf", listens)];
+        let node = Self::with_files(test, files).await?;
+        Some((node, format!("http://127.0.0.1:{port}")))
+    }
+
+    fn start_now(files: impl FnOnce(&Path) -> Vec<(&'static str, String)>) -> Self {
+        Self::start_at(Place::default(), files)
+    }
+
+    /// A node at this place. It is not a test's own: see [`to_kill`](Self::to_kill).
+    pub(crate) fn start_at(
+        place: Place,
+        files: impl FnOnce(&Path) -> Vec<(&'static str, String)>,
+    ) -> Self {
+        let node = Node::new(place);
+        let keeper = node.spawn_keeper(files(&node.dir));
         let broker = Self { node, keeper: Mutex::new(keeper) };
         let pid = broker.tell("start");
         broker.node.check_version(&broker.node.await_ready(&pid));
@@ -76,7 +107,17 @@ impl Broker {
 
     /// Where clients connect to.
     pub fn url(&self) -> String {
-        format!("amqp://127.0.0.1:{}", self.node.port)
+        format!("amqp://{}", self.host())
+    }
+
+    /// The host and the port that clients connect to.
+    pub fn host(&self) -> String {
+        format!("{}:{}", self.node.place.clients, self.node.port)
+    }
+
+    /// What the other nodes of its cluster call it.
+    pub fn name(&self) -> &str {
+        &self.node.name
     }
 
     /// Ends the broker as a crash would, and returns when it is gone.
@@ -94,6 +135,12 @@ impl Broker {
     pub async fn restart(&self) {
         let (node, pid) = (self.node.clone(), self.tell("start"));
         blocking(move || node.await_ready(&pid)).await;
+    }
+
+    /// Sets a number of the broker's application `rabbit`, from its next start on.
+    pub fn set(&self, key: &str, number: u32) {
+        let file = self.node.outside(&self.node.dir.join(ADVANCED));
+        fs::write(file, setting(key, number)).expect("the broker's files can be written");
     }
 
     /// What the broker wrote to its log and its output.
@@ -136,16 +183,16 @@ impl Drop for Keeper {
 }
 
 impl Node {
-    fn new() -> Self {
+    fn new(place: Place) -> Self {
         let root = env::var_os("JOBQ_TEST_BROKER_ROOT").map(PathBuf::from).unwrap_or_default();
         let tag = unique();
         let node = Self {
             root,
             dir: Path::new("/tmp").join(format!("jobq-broker-{tag}")),
-            name: format!("jobq-{tag}@localhost"),
+            name: format!("jobq-{tag}@{}", place.host),
+            place,
             port: free_port(),
             dist_port: free_port(),
-            epmd_port: free_port(),
         };
         assert!(
             node.outside(Path::new(SCRIPTS)).join("rabbitmq-server").exists(),
@@ -164,19 +211,27 @@ impl Node {
         }
     }
 
-    fn spawn_keeper(&self) -> Keeper {
+    fn spawn_keeper(&self, extra: Vec<(&'static str, String)>) -> Keeper {
         let dir = self.outside(&self.dir);
         fs::create_dir_all(&dir).expect("a folder for the broker can be made");
         let cookie = dir.join(".erlang.cookie");
+        let advanced = if extra.iter().any(|(name, _)| *name == ADVANCED) { "" } else { "[]." };
         let files = [
             (cookie.clone(), "JOBQTESTS"),
             (dir.join("plugins"), "[]."),
-            (dir.join("advanced.config"), "[]."),
+            (dir.join(ADVANCED), advanced),
             // A test needs little, and the machine may have little to spare.
             (dir.join("rabbitmq.conf"), "disk_free_limit.absolute = 50MB\n"),
         ];
-        for (path, text) in files {
-            fs::write(path, text).expect("the broker's files can be written");
+        let files = files.map(|(path, text)| (path, text.to_owned())).into_iter();
+        // Of these there can be but one.
+        let replaced = extra.iter().any(|(name, _)| *name == "plugins");
+        let files = files.filter(|(path, _)| !(replaced && path.ends_with("plugins")));
+        let extra = extra.into_iter().map(|(name, text)| (dir.join(name), text));
+        for (path, text) in files.chain(extra) {
+            let file = fs::File::options().create(true).append(true).open(path);
+            let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
+            written.expect("the broker's files can be written");
         }
         fs::set_permissions(cookie, fs::Permissions::from_mode(0o400))
             .expect("the cookie can be made private");
@@ -186,6 +241,7 @@ impl Node {
             .args(["-c", KEEPER, "keeper"])
             .arg(&dir)
             .env("JOBQ_TEST_BROKER_ROOT", &self.root)
+            .env("JOBQ_TEST_EPMD", if self.place.has_epmd { "own" } else { "another's" })
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -206,27 +262,29 @@ impl Node {
     }
 
     fn plain_command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
+        let Place { clients, nodes, epmd_port, .. } = &self.place;
+        let mut command = self.place.command(program);
         let file = |name: &str| self.dir.join(name);
         command
             .env("HOME", &self.dir)
             .env("RABBITMQ_ALLOW_INPUT", "1")
             .env("RABBITMQ_NODENAME", &self.name)
-            .env("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1")
+            .env("RABBITMQ_NODE_IP_ADDRESS", clients.to_string())
             .env("RABBITMQ_NODE_PORT", self.port.to_string())
             .env("RABBITMQ_DIST_PORT", self.dist_port.to_string())
             .env("RABBITMQ_MNESIA_BASE", file("data"))
             .env("RABBITMQ_LOG_BASE", file("log"))
             .env("RABBITMQ_CONFIG_FILE", file("rabbitmq.conf"))
-            .env("RABBITMQ_ADVANCED_CONFIG_FILE", file("advanced.config"))
+            .env("RABBITMQ_ADVANCED_CONFIG_FILE", file(ADVANCED))
             .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
             .env("RABBITMQ_ENABLED_PLUGINS_FILE", file("plugins"))
             .env("RABBITMQ_PID_FILE", file("pid"))
-            .env("ERL_EPMD_PORT", self.epmd_port.to_string())
-            .env("ERL_EPMD_ADDRESS", "127.0.0.1")
+            .env("RABBITMQ_USE_LONGNAME", self.place.has_long_name().to_string())
+            .env("ERL_EPMD_PORT", epmd_port.to_string())
+            .env("ERL_EPMD_ADDRESS", nodes.to_string())
             .env(
                 "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS",
-                "-kernel inet_dist_use_interface {127,0,0,1}",
+                format!("-kernel inet_dist_use_interface {}", self.place.interface()),
             );
         command
     }
@@ -235,7 +293,7 @@ impl Node {
     fn await_ready(&self, pid: &str) -> Vec<u8> {
         let deadline = Instant::now() + START_LIMIT;
         loop {
-            if let Some(greeting) = self.greeting() {
+            if let Some(greeting) = greeting((self.place.clients, self.port)) {
                 return greeting;
             }
             let ended = fs::read_to_string(format!("/proc/{pid}/stat"))
@@ -249,21 +307,6 @@ impl Node {
             }
             thread::sleep(Duration::from_millis(50));
         }
-    }
-
-    /// The content of the first frame: `connection.start`.
-    fn greeting(&self) -> Option<Vec<u8>> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        stream.write_all(b"AMQP\x00\x00\x09\x01").ok()?;
-        let mut head = [0; 7];
-        stream.read_exact(&mut head).ok()?;
-        let [1, _, _, length @ ..] = head else {
-            return None;
-        };
-        let mut content = vec![0; u32::from_be_bytes(length) as usize];
-        stream.read_exact(&mut content).ok()?;
-        Some(content)
     }
 
     /// The tests of a version pass on that version, not on one that was started by mistake.
@@ -293,12 +336,9 @@ impl Node {
     }
 }
 
-/// The version among the properties that a broker greets with, a field of type `S`.
-fn version(greeting: &[u8]) -> Option<&str> {
-    let key = b"\x07versionS";
-    let at = greeting.windows(key.len()).position(|found| found == key)? + key.len();
-    let (length, text) = greeting[at..].split_first_chunk()?;
-    str::from_utf8(text.get(..u32::from_be_bytes(*length) as usize)?).ok()
+/// The content of an `advanced.config` that sets a number of the application `rabbit`.
+pub(crate) fn setting(key: &str, number: u32) -> String {
+    format!("[{{rabbit, [{{{key}, {number}}}]}}].")
 }
 
 /// The URL of the broker that all tests of this process share: the one that
@@ -326,9 +366,14 @@ async fn shared_node() -> &'static Broker {
 }
 
 fn skipped(test: &str) {
+    skipped_for(test, "a private broker");
+}
+
+/// Says aloud that a test did not run, and what it needs.
+pub(crate) fn skipped_for(test: &str, need: &str) {
     static SKIPPED: AtomicU32 = AtomicU32::new(0);
     let skipped = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
-    eprintln!("SKIPPED ({skipped} in this run): {test} needs a private broker");
+    eprintln!("SKIPPED ({skipped} in this run): {test} needs {need}");
 }
 
 /// A namespace that no other test uses.
@@ -337,11 +382,11 @@ pub fn namespace() -> String {
     format!("t{}", unique())
 }
 
-fn given_url() -> Option<String> {
+pub(crate) fn given_url() -> Option<String> {
     env::var("JOBQ_TEST_AMQP_URL").ok().filter(|url| !url.is_empty())
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(work).await {
         Ok(value) => value,
         Err(error) => std::panic::resume_unwind(error.into_panic()),
@@ -349,48 +394,13 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// `[a-f0-9-]{1,28}`, never twice.
-fn unique() -> String {
+pub(crate) fn unique() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     format!("{:x}-{:x}-{count:x}", since.as_millis(), process::id())
 }
 
-/// A port that nobody listens on, below those that the system gives to clients, so
-/// that it is still free when the broker starts again.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let start = u16::try_from(process::id() % 600).unwrap_or(0) * 20;
-    for _ in 0..12_000 {
-        let port = 20_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-    panic!("no port is free between 20000 and 32000");
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_broker_keeps_its_data_and_leaves_nothing_behind() {
-        let Some(broker) = Broker::to_kill("a_broker_keeps_its_data").await else {
-            return;
-        };
-        let greeting = broker.node.greeting().unwrap();
-        assert_eq!(version(&greeting).unwrap(), broker.ctl(&["version"]).await.trim());
-        broker.ctl(&["add_vhost", "kept"]).await;
-        broker.kill();
-        assert!(TcpStream::connect(("127.0.0.1", broker.node.port)).is_err());
-        broker.restart().await;
-        assert!(broker.ctl(&["list_vhosts"]).await.contains("kept"));
-        broker.stop();
-        assert!(broker.log().contains("RabbitMQ"));
-        let (epmd, dir) = (broker.node.epmd_port, broker.node.outside(&broker.node.dir));
-        drop(broker);
-        assert!(TcpStream::connect(("127.0.0.1", epmd)).is_err());
-        assert!(!dir.exists());
-    }
-}
+#[path = "broker_tests.rs"]
+mod tests;

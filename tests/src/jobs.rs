@@ -1,10 +1,9 @@
 //! Jobs and queues at the level of engines.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use jobq::engine::{Engine, QueueSpec};
-use jobq::{Envelope, JobId};
+use jobq::{Envelope, EventEnvelope, JobId};
 
 /// A job with the least in it.
 #[must_use]
@@ -28,7 +27,7 @@ pub fn job(queue: &str) -> Envelope {
 ///
 /// If the engine does not.
 pub async fn ready(engine: &dyn Engine, queue: &str) {
-    let spec = QueueSpec { name: queue.to_owned(), waits: BTreeSet::new() };
+    let spec = QueueSpec::new(queue);
     engine.declare(&[spec]).await.expect("declares");
 }
 
@@ -44,4 +43,17 @@ pub async fn push(engine: &dyn Engine, queue: &str, count: usize) -> Vec<JobId> 
         answer.expect("accepted");
     }
     ids
+}
+
+/// An event with the least in it.
+#[must_use]
+pub fn event(topic: &str) -> EventEnvelope {
+    EventEnvelope {
+        id: JobId::new(),
+        topic: topic.to_owned(),
+        payload: b"{}".to_vec(),
+        published_at: SystemTime::UNIX_EPOCH,
+        delay: Duration::ZERO,
+        expires_at: None,
+    }
 }

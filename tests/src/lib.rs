@@ -1,8 +1,23 @@
-//! What the tests share: private RabbitMQ nodes, fresh files and namespaces, a scripted job.
+//! What the tests share: private RabbitMQ nodes and clusters, fresh files and namespaces, a scripted job,
+//! a ledger of what was done.
 
+pub mod account;
+pub mod backwards;
 pub mod broker;
+pub mod cluster;
+pub mod errand;
 pub mod files;
 pub mod flaky;
+pub mod fragile;
+mod greeting;
 pub mod jobs;
+pub mod ledger;
+pub mod network;
+pub mod patient;
+mod place;
+pub mod port;
+pub mod proxy;
 pub mod raw;
+pub mod seen;
 pub mod stage;
+pub mod timed;

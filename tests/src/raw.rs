@@ -1,12 +1,15 @@
 //! RabbitMQ as another client sees it: plain `lapin`, without jobq.
 
+use std::sync::Arc;
+
 use lapin::options::{
-    BasicGetOptions, BasicNackOptions, BasicPublishOptions, ConfirmSelectOptions,
-    QueueDeleteOptions,
+    BasicGetOptions, BasicNackOptions, BasicPublishOptions, ConfirmSelectOptions, QueueBindOptions,
+    QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 
 /// A connection with one channel.
@@ -58,6 +61,41 @@ impl Raw {
         Some(message.delivery.properties)
     }
 
+    /// The properties of the last message of a queue, where all stay.
+    pub async fn peek_last(&self, queue: &str) -> BasicProperties {
+        let mut taken = Vec::new();
+        let options = BasicGetOptions::default;
+        while let Some(message) =
+            self.channel.basic_get(queue.into(), options()).await.expect("there is such a queue")
+        {
+            taken.push(message.delivery);
+        }
+        let last = taken.last().expect("it has a message");
+        let (tag, found) = (last.delivery_tag, last.properties.clone());
+        let options = BasicNackOptions { requeue: true, multiple: true };
+        self.channel.basic_nack(tag, options).await.expect("they are given back");
+        found
+    }
+
+    /// A queue of this connection's own that is bound to an exchange by this key: its name.
+    pub async fn tap(&self, exchange: &str, key: &str) -> String {
+        let options = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
+        let queue = self.channel.queue_declare("".into(), options, FieldTable::default()).await;
+        let queue = queue.expect("it is declared").name().to_string();
+        let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+        let (name, exchange) = (queue.as_str().into(), exchange.into());
+        let bound = self.channel.queue_bind(name, exchange, key.into(), options, none).await;
+        bound.expect("it is bound");
+        queue
+    }
+
+    /// The routing key of the first message of a queue, which is taken out.
+    pub async fn take(&self, queue: &str) -> Option<String> {
+        let options = BasicGetOptions { no_ack: true };
+        let message = self.channel.basic_get(queue.into(), options).await;
+        message.expect("there is such a queue").map(|message| message.routing_key.to_string())
+    }
+
     /// Deletes a queue.
     pub async fn delete(&self, queue: &str) {
         let options = QueueDeleteOptions::default();
@@ -93,7 +131,8 @@ pub fn header<'p>(properties: &'p BasicProperties, key: &str) -> Option<&'p AMQP
 /// # Panics
 ///
 /// If there is no port for it.
-pub async fn garbled(url: &str, from: &'static [u8], to: &'static [u8]) -> String {
+pub async fn garbled(url: &str, from: impl Into<Vec<u8>>, to: impl Into<Vec<u8>>) -> String {
+    let (from, to): (Arc<[u8]>, Arc<[u8]>) = (from.into().into(), to.into().into());
     assert_eq!(from.len(), to.len(), "frames keep their lengths");
     let broker = url.rsplit(['@', '/']).next().expect("a host and a port").to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
@@ -104,17 +143,49 @@ pub async fn garbled(url: &str, from: &'static [u8], to: &'static [u8]) -> Strin
             let (mut from_client, mut to_client) = client.into_split();
             let (mut from_broker, mut to_broker) = broker.into_split();
             tokio::spawn(async move { tokio::io::copy(&mut from_broker, &mut to_client).await });
+            let (from, to) = (Arc::clone(&from), Arc::clone(&to));
             tokio::spawn(async move {
-                let mut buffer = vec![0; 64 * 1024];
-                while let Ok(length @ 1..) = from_client.read(&mut buffer).await {
-                    let sent = &mut buffer[..length];
-                    if let Some(place) = sent.windows(from.len()).position(|part| part == from) {
-                        sent[place..place + to.len()].copy_from_slice(to);
+                let mut length = PROTOCOL;
+                // Frame by frame, so that none is cut where its bytes are to be found.
+                while let Ok(mut frame) = read(&mut from_client, length).await {
+                    if let Some(place) = frame.windows(from.len()).position(|part| *part == *from) {
+                        frame[place..place + to.len()].copy_from_slice(&to);
                     }
-                    to_broker.write_all(sent).await.expect("the broker takes it");
+                    to_broker.write_all(&frame).await?;
+                    length = 0;
                 }
+                to_broker.shutdown().await
             });
         }
     });
     format!("amqp://127.0.0.1:{port}")
+}
+
+/// The bytes that a connection begins with.
+const PROTOCOL: usize = 8;
+
+/// So many bytes; a frame where it is 0.
+pub(crate) async fn read(from: &mut OwnedReadHalf, length: usize) -> std::io::Result<Vec<u8>> {
+    let mut read = vec![0; if length == 0 { 7 } else { length }];
+    from.read_exact(&mut read).await?;
+    if length == 0 {
+        let size = [read[3], read[4], read[5], read[6]];
+        let head = read.len();
+        read.resize(head + u32::from_be_bytes(size) as usize + 1, 0);
+        from.read_exact(&mut read[head..]).await?;
+    }
+    Ok(read)
+}
+
+/// Lists in lists, so many deep, and as much text: the values of a header of one length,
+/// as bytes with their types. The first cannot be sent by `lapin`, which runs out of
+/// stack, so [`garbled`] is to put it in the place of the other.
+#[must_use]
+pub fn deep(levels: u32) -> (Vec<u8>, AMQPValue) {
+    let lists = (0..=levels).rev().flat_map(|left| {
+        let [a, b, c, d] = (left * 5).to_be_bytes();
+        [b'A', a, b, c, d]
+    });
+    let text = "d".repeat(levels as usize * 5);
+    (lists.collect(), AMQPValue::LongString(text.into()))
 }

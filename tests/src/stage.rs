@@ -154,7 +154,12 @@ impl Script {
         let _ = self.runs.send(Run { id: ctx.id(), attempt: ctx.attempt(), at: Instant::now() });
     }
 
-    async fn perform(&self, steps: &[Step], ctx: &JobContext) -> Result<(), BoxError> {
+    /// Does what a [`Scripted`] job does, for a job of a test's own.
+    ///
+    /// # Errors
+    ///
+    /// What the steps say.
+    pub async fn perform(&self, steps: &[Step], ctx: &JobContext) -> Result<(), BoxError> {
         self.begin(ctx);
         let run = {
             let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);

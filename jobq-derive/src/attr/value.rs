@@ -27,6 +27,12 @@ pub(crate) enum Wait {
     Exponential(Growth),
 }
 
+/// What `on` says.
+pub(crate) struct Patterns {
+    pub(crate) all: Vec<LitStr>,
+    pub(crate) tokens: TokenStream,
+}
+
 /// What `exponential(...)` says.
 pub(crate) struct Growth {
     pub(crate) first: Period,
@@ -43,6 +49,8 @@ const GROWTH_KEYS: [(&str, &str); 3] =
 
 const WAITS: &str = "write `delay = \"30s\"`, `delay = [\"10s\", \"1m\"]` or \
                      `delay = exponential(\"10s\", max = \"1h\")`";
+
+const PATTERNS: &str = "write `on = \"user.*\"` or `on = [\"user.created\", \"user.renamed\"]`";
 
 pub(super) fn text(entry: &Entry) -> Result<LitStr> {
     match literal(&entry.value) {
@@ -195,6 +203,25 @@ fn growth(function: &Ident, arguments: TokenStream, mistakes: &mut Mistakes) -> 
         }
     }
     first.map(|first| Wait::Exponential(Growth { first, max, factor, jitter }))
+}
+
+/// Reads an `on`; it may hold several mistakes.
+pub(super) fn patterns(entry: &Entry, mistakes: &mut Mistakes) -> Option<Patterns> {
+    let tokens: Vec<TokenTree> = entry.value.clone().into_iter().collect();
+    let (parts, advice) = match entry::group(&tokens, Delimiter::Bracket) {
+        Some(list) => (entry::split(list, mistakes), "write for example \"user.*\""),
+        None => (vec![tokens], PATTERNS),
+    };
+    let count = parts.len();
+    let mut all = Vec::new();
+    for part in parts {
+        let part: TokenStream = part.into_iter().collect();
+        match literal(&part) {
+            Some(Lit::Str(pattern)) if pattern.suffix().is_empty() => all.push(pattern),
+            _ => mistakes.at(part, format!("a topic pattern is a text: {advice}")),
+        }
+    }
+    (all.len() == count).then(|| Patterns { all, tokens: entry.value.clone() })
 }
 
 pub(super) fn type_name(entry: &Entry) -> Result<Ident> {

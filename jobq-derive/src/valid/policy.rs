@@ -1,10 +1,11 @@
 use quote::ToTokens;
+use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::attr::{Growth, Options, Period, Wait};
+use crate::attr::{Growth, Options, Patterns, Period, Wait};
 use crate::mistakes::Mistakes;
 use crate::model::Policy;
-use crate::{name, period};
+use crate::{name, period, topic};
 
 /// The rules for what the keys say.
 pub(super) fn check(policy: &Policy, mistakes: &mut Mistakes) {
@@ -25,6 +26,10 @@ pub(super) fn check(policy: &Policy, mistakes: &mut Mistakes) {
             longest_is_not_below_first(growth, mistakes);
         }
         Some(Wait::Constant(_)) | None => {}
+    }
+    if let Some(patterns) = &options.on {
+        some_pattern(patterns, mistakes);
+        each_pattern_is_valid(patterns, mistakes);
     }
 }
 
@@ -130,5 +135,29 @@ fn longest_is_not_below_first(growth: &Growth, mistakes: &mut Mistakes) {
             &max.literal,
             format!("the longest wait, {longest}, is shorter than the first, {first}; write `max = \"{first}\"` or more"),
         );
+    }
+}
+
+// #[job(on = [])]
+fn some_pattern(patterns: &Patterns, mistakes: &mut Mistakes) {
+    if patterns.all.is_empty() {
+        mistakes.at(
+            &patterns.tokens,
+            "the list has no topic pattern; write at least one, for example `[\"user.*\"]`",
+        );
+    }
+}
+
+// #[job(on = ["user*", "user.*", "user.*"])]
+fn each_pattern_is_valid(patterns: &Patterns, mistakes: &mut Mistakes) {
+    let mut seen = HashSet::new();
+    for pattern in &patterns.all {
+        let text = pattern.value();
+        if seen.contains(&text) {
+            mistakes.at(pattern, format!("`{text}` is given twice; keep one"));
+        } else if let Err(problem) = topic::check_pattern(&text) {
+            mistakes.at(pattern, problem);
+        }
+        seen.insert(text);
     }
 }

@@ -1,7 +1,9 @@
 use std::time::Duration;
 
-use super::Client;
-use crate::engine::EngineOptions;
+use super::{Client, environment};
+#[cfg(feature = "management")]
+use crate::engine::ManagementUrl;
+use crate::engine::{Certificates, ClientCertificate, EngineOptions};
 use crate::error::{Error, Result};
 
 /// The settings of a [`Client`].
@@ -29,6 +31,8 @@ impl ClientBuilder {
             namespace: "jobq".to_owned(),
             connection_name: program(),
             timeout: Duration::from_secs(30),
+            certificates: Certificates::default(),
+            management: None,
         };
         Self { url: url.to_owned(), options }
     }
@@ -36,10 +40,29 @@ impl ClientBuilder {
     /// A builder for the URL in the environment variable `JOBQ_URL`, or, if it is not
     /// set or empty, for `sqlite://jobq.db`.
     ///
+    /// For an `amqps://` URL `JOBQ_ROOT_CERTIFICATE` may name a PEM file for
+    /// [`root_certificate`](Self::root_certificate), and `JOBQ_CLIENT_CERTIFICATE` together
+    /// with `JOBQ_CLIENT_KEY` two for [`client_certificate`](Self::client_certificate).
+    ///
+    /// `JOBQ_MANAGEMENT_URL` may state the URL for [`management`](Self::management).
+    ///
     /// # Errors
     ///
-    /// A variable that is no UTF-8.
+    /// A URL that is no UTF-8; a file that cannot be read; a client certificate without a
+    /// key, or a key without one.
     pub fn from_env() -> Result<Self> {
+        let mut builder = Self::from_url_in_env()?;
+        builder.options.certificates = environment::certificates(|name| std::env::var_os(name))?;
+        builder.management_in_env()
+    }
+
+    /// With what the environment states of the management API.
+    pub(super) fn management_in_env(mut self) -> Result<Self> {
+        self.options.management = environment::management(|name| std::env::var_os(name))?;
+        Ok(self)
+    }
+
+    fn from_url_in_env() -> Result<Self> {
         match std::env::var("JOBQ_URL") {
             Ok(url) if !url.is_empty() => Ok(Self::new(&url)),
             Ok(_) | Err(std::env::VarError::NotPresent) => {
@@ -77,11 +100,89 @@ impl ClientBuilder {
         self
     }
 
+    /// Trusts the CAs whose certificates are in this PEM text, beside those that the
+    /// system trusts. May be called several times. Without it an `amqps://` broker needs a
+    /// certificate from a CA of the system.
+    ///
+    /// ```no_run
+    /// # use jobq::Client;
+    /// # async fn example() -> Result<(), jobq::BoxError> {
+    /// let client = Client::builder("amqps://ann:secret@mq.example.com")
+    ///     .root_certificate(std::fs::read("/etc/shop/ca.pem")?)
+    ///     .client_certificate(
+    ///         std::fs::read("/etc/shop/worker.pem")?,
+    ///         std::fs::read("/etc/shop/worker.key")?,
+    ///     )
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The broker's certificate must have the host of the URL among its subject
+    /// alternative names, which cannot be switched off. For any other than an `amqps://` URL
+    /// it is an error when the client connects.
+    pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.options.certificates.roots.push(pem.into());
+        self
+    }
+
+    /// Shows this certificate to a broker that asks for one. The first in the chain is the
+    /// client's own, and those between it and its CA's follow; the key is PKCS#8, PKCS#1 or
+    /// SEC1, not encrypted; both are PEM texts. Who the user is, the URL says all the same.
+    ///
+    /// The connection that comes back after it was lost uses the same certificates: a
+    /// renewed one is taken up by a new client. For any other than an `amqps://` URL it is
+    /// an error when the client connects.
+    pub fn client_certificate(
+        mut self,
+        chain: impl Into<Vec<u8>>,
+        key: impl Into<Vec<u8>>,
+    ) -> Self {
+        let client = ClientCertificate { chain: chain.into(), key: key.into() };
+        self.options.certificates.client = Some(client);
+        self
+    }
+
+    /// Has the broker's management API asked for what AMQP does not show, at this URL, such
+    /// as `http://localhost:15672` (with TLS `https://...:15671`): the policies of the queues,
+    /// when a pool starts and by the [`doctor`](Client::doctor), and the nodes.
+    ///
+    /// A policy is set on the broker, from outside of the program. One that limits the length
+    /// of a work queue or the time that its jobs last loses jobs or stalls them: with this
+    /// URL a pool refuses to start on such a queue, with an error that names the policy, and
+    /// without it nobody can know. Where the API does not answer, the pool logs a warning and
+    /// starts.
+    ///
+    /// The user and the password are those of the broker's URL, unless this URL names others
+    /// (`http://ann:secret@host:15672`), and go over plain HTTP where it says `http`. They
+    /// need the tag `monitoring`, or `management` for the policies alone. An `https` URL is
+    /// checked with the certificates of this builder. Without this call, and without
+    /// `JOBQ_MANAGEMENT_URL` in [`from_env`](Self::from_env), nothing is asked.
+    ///
+    /// ```no_run
+    /// # use jobq::Client;
+    /// # async fn example() -> jobq::Result<()> {
+    /// let client = Client::builder("amqp://ann:secret@mq.example.com")
+    ///     .management("https://mq.example.com:15671")
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "management")]
+    pub fn management(mut self, url: impl Into<String>) -> Self {
+        self.options.management = Some(ManagementUrl(url.into()));
+        self
+    }
+
     /// Connects.
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`]; an invalid namespace; a timeout of zero.
+    /// As [`Client::connect`]; an invalid namespace; a timeout of zero; certificates that
+    /// cannot be read, or for a URL that has no use for them; a URL of the management API
+    /// that is none.
     pub async fn connect(self) -> Result<Client> {
         check_namespace(&self.options.namespace)?;
         if self.options.timeout.is_zero() {
@@ -94,7 +195,7 @@ impl ClientBuilder {
 }
 
 impl std::fmt::Debug for ClientBuilder {
-    /// Without the URL, which may hold a password.
+    /// Without the URL, which may hold a password, and without keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientBuilder").field("options", &self.options).finish_non_exhaustive()
     }
@@ -107,7 +208,7 @@ fn program() -> String {
     format!("{} {}", name.unwrap_or("jobq"), std::process::id())
 }
 
-fn check_namespace(namespace: &str) -> Result<()> {
+pub(crate) fn check_namespace(namespace: &str) -> Result<()> {
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     if (1..=32).contains(&namespace.len()) && namespace.chars().all(allowed) {
         return Ok(());
@@ -132,7 +233,11 @@ mod tests {
 
     #[test]
     fn a_password_is_not_shown() {
-        let builder = ClientBuilder::new("amqp://ann:secret@localhost");
-        assert!(!format!("{builder:?}").contains("secret"));
+        let builder = ClientBuilder::new("amqp://ann:secret@localhost")
+            .root_certificate("secret")
+            .client_certificate("secret", "secret");
+        let shown = format!("{builder:?} {builder:#?}");
+        // "secret" as text and as bytes.
+        assert!(!shown.contains("secret") && !shown.contains("115"), "{shown}");
     }
 }

@@ -1,71 +1,27 @@
 use std::fmt;
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
+use super::awaitable::awaitable;
+use super::payload::Payload;
+use super::times::{Start, Times};
 use super::{Client, JobKind};
-use crate::clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Envelope, Job, JobId, MAX_PAYLOAD};
+use crate::job::{Envelope, Job, JobId};
 use crate::retry;
-
-/// When a job is due, and until when.
-#[derive(Debug, Clone, Copy, Default)]
-struct Times {
-    start: Start,
-    expires_in: Option<Duration>,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-enum Start {
-    #[default]
-    Now,
-    In(Duration),
-    At(SystemTime),
-}
-
-/// The payload of a job.
-///
-/// It is written as soon as the job is handed over, so that what is awaited knows
-/// nothing of the job's type, and the compiler complains once about a type that is no
-/// job.
-fn payload<J: Job>(job: &J) -> Result<Vec<u8>> {
-    let name = J::NAME;
-    let payload = serde_json::to_vec(job).map_err(|source| {
-        Error::invalid(format!("the payload of job `{name}` cannot be written as JSON"))
-            .because(source)
-    })?;
-    if payload.len() > MAX_PAYLOAD {
-        return Err(Error::invalid(format!(
-            "the payload of job `{name}` has {} bytes, more than the {MAX_PAYLOAD} allowed; \
-             store the data elsewhere and enqueue where to find it",
-            payload.len()
-        )));
-    }
-    Ok(payload)
-}
 
 impl Times {
     /// A job on its way, starting from now.
     fn envelope(self, kind: &JobKind, id: JobId, payload: Vec<u8>) -> Envelope {
-        let now = clock::now();
-        let delay = match self.start {
-            Start::Now => Duration::ZERO,
-            Start::In(delay) => delay,
-            Start::At(time) => time.duration_since(now).unwrap_or_default(),
-        };
-        let expires_in = self.expires_in.or(kind.options.expires);
+        let moments = self.moments(kind.options.expires);
         Envelope {
             id,
             queue: kind.queue.into(),
             name: Some(kind.name.into()),
             payload,
-            enqueued_at: now,
-            delay,
+            enqueued_at: moments.now,
+            delay: moments.delay,
             retry_wait: Some(retry::first_wait(&kind.options)),
-            // A time beyond what the clock can hold never comes.
-            expires_at: expires_in.and_then(|limit| now.checked_add(delay.checked_add(limit)?)),
+            expires_at: moments.expires_at,
             topic: None,
         }
     }
@@ -100,11 +56,12 @@ macro_rules! time_options {
 }
 
 /// A job to be enqueued, made by [`Client::enqueue`]. Await it.
+#[derive(Debug)]
 #[must_use = "a job is enqueued only when this is awaited"]
 pub struct Enqueue {
     client: Client,
     kind: JobKind,
-    payload: Result<Vec<u8>>,
+    payload: Payload,
     id: Option<JobId>,
     times: Times,
 }
@@ -114,7 +71,7 @@ impl Enqueue {
         Self {
             client,
             kind: JobKind::of::<J>(),
-            payload: payload(job),
+            payload: Payload::of_job(job),
             id: None,
             times: Times::default(),
         }
@@ -130,7 +87,7 @@ impl Enqueue {
 
     async fn enqueue(self) -> Result<JobId> {
         let id = self.id.unwrap_or_else(JobId::new);
-        let envelope = self.times.envelope(&self.kind, id, self.payload?);
+        let envelope = self.times.envelope(&self.kind, id, self.payload.0?);
         self.client.declare_kind(&self.kind).await?;
         let mut answers = self.client.engine().push(vec![envelope]).await;
         answers.pop().unwrap_or_else(|| Err(no_answer()))?;
@@ -139,11 +96,12 @@ impl Enqueue {
 }
 
 /// Many jobs to be enqueued, made by [`Client::enqueue_all`]. Await it.
+#[derive(Debug)]
 #[must_use = "the jobs are enqueued only when this is awaited"]
 pub struct EnqueueAll {
     client: Client,
     kind: JobKind,
-    payloads: Vec<Result<Vec<u8>>>,
+    payloads: Vec<Payload>,
     times: Times,
 }
 
@@ -152,7 +110,7 @@ impl EnqueueAll {
         Self {
             client,
             kind: JobKind::of::<J>(),
-            payloads: jobs.into_iter().map(|job| payload(&job)).collect(),
+            payloads: jobs.into_iter().map(|job| Payload::of_job(&job)).collect(),
             times: Times::default(),
         }
     }
@@ -165,7 +123,7 @@ impl EnqueueAll {
         let mut envelopes = Vec::with_capacity(self.payloads.len());
         for (index, payload) in self.payloads.into_iter().enumerate() {
             let id = JobId::new();
-            match payload {
+            match payload.0 {
                 Ok(payload) => {
                     sent.push((index, id));
                     envelopes.push(self.times.envelope(&self.kind, id, payload));
@@ -259,50 +217,11 @@ impl From<EnqueueAllError> for Error {
     }
 }
 
-macro_rules! named_future {
-    ($builder:ident, $future:ident, $output:ty, $what:literal) => {
-        #[doc = $what]
-        #[must_use = "futures do nothing unless awaited"]
-        pub struct $future(Pin<Box<dyn Future<Output = $output> + Send>>);
-
-        impl Future for $future {
-            type Output = $output;
-
-            fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<$output> {
-                self.0.as_mut().poll(cx)
-            }
-        }
-
-        impl fmt::Debug for $future {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($future)).finish_non_exhaustive()
-            }
-        }
-
-        impl IntoFuture for $builder {
-            type Output = $output;
-            type IntoFuture = $future;
-
-            fn into_future(self) -> $future {
-                $future(Box::pin(self.enqueue()))
-            }
-        }
-
-        impl fmt::Debug for $builder {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.debug_struct(stringify!($builder))
-                    .field("job", &self.kind.name)
-                    .field("times", &self.times)
-                    .finish_non_exhaustive()
-            }
-        }
-    };
-}
-
-named_future!(Enqueue, EnqueueFuture, Result<JobId>, "The future of an [`Enqueue`].");
-named_future!(
+awaitable!(Enqueue, EnqueueFuture, Result<JobId>, enqueue, "The future of an [`Enqueue`].");
+awaitable!(
     EnqueueAll,
     EnqueueAllFuture,
     Result<Vec<JobId>, EnqueueAllError>,
+    enqueue,
     "The future of an [`EnqueueAll`]."
 );

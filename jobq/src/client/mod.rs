@@ -1,22 +1,32 @@
-//! Enqueueing jobs.
+//! Enqueueing jobs and publishing events.
 
-mod builder;
+mod awaitable;
+pub(crate) mod builder;
+mod doctor;
 mod enqueue;
+mod environment;
 pub(crate) mod open;
+mod payload;
+mod publish;
+mod subscriber;
+mod times;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::OnceCell;
+use serde::Serialize;
 
 pub use builder::ClientBuilder;
+pub use doctor::{Doctor, DoctorFuture, doctor};
 pub use enqueue::{Enqueue, EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture};
+pub use publish::{Publish, PublishFuture};
+pub use subscriber::{DeleteSubscriber, DeleteSubscriberFuture};
 
 use crate::admin::FailedJobs;
 use crate::engine::{Counts, Engine, QueueSpec};
 use crate::error::Result;
-use crate::job::{Job, JobOptions, check_name, queue_of};
+use crate::job::{Event, Job, JobOptions, check_name, check_pattern, queue_of};
 use crate::retry;
 
 /// A connection to a RabbitMQ broker or to an embedded file, to enqueue jobs through
@@ -53,26 +63,39 @@ struct Shared {
 }
 
 /// The job types that were met, by name and queue, so that each is declared once.
-type Declared = HashMap<(&'static str, &'static str), Arc<OnceCell<()>>>;
+type Declared = HashSet<(&'static str, &'static str)>;
 
 impl Client {
     /// Connects to the engine that the URL names, with the default settings:
     ///
-    /// * `amqp://user:password@host:5672/vhost` or `amqps://...`: a RabbitMQ broker,
+    /// * `amqp://user:password@host:5672/vhost` or `amqps://...`: a RabbitMQ broker; without
+    ///   a path the vhost `/`, without a port 5672 or with TLS 5671,
+    /// * `amqp://user:password@a:5672,b:5672,c/vhost`: several nodes of one cluster,
     /// * `sqlite://jobs.db` (relative) or `sqlite:///var/lib/shop/jobs.db`: a file,
     ///   which is made if it is missing,
     /// * `sqlite::memory:`: in the memory of this process, for tests.
     ///
+    /// Of several nodes any takes the connection: a random one is tried first, then each of
+    /// the others once. Where a node dies, its clients and pools go on at the next one, and
+    /// declare there what they use. Each node has its share of the
+    /// [timeout](ClientBuilder::timeout) to answer, or what `?connection_timeout=` states in
+    /// milliseconds. A user whom one node refuses is not tried at the others. The nodes must
+    /// be those of one cluster: brokers that do not know each other have different jobs.
+    ///
+    /// In a user name, password or vhost write `/` as `%2F`, `@` as `%40`, `:` as `%3A`, `?`
+    /// as `%3F`, `#` as `%23` and `%` as `%25`.
+    ///
     /// # Errors
     ///
-    /// A URL of another form; a broker that cannot be reached or refuses; a file that
-    /// cannot be used.
+    /// A URL of another form; a broker that cannot be reached or refuses, with the reason of
+    /// each node; a file that cannot be used.
     pub async fn connect(url: impl AsRef<str>) -> Result<Self> {
         Self::builder(url).connect().await
     }
 
     /// Connects to the URL in the environment variable `JOBQ_URL`, or, if it is not set
-    /// or empty, to `sqlite://jobq.db`, and logs the absolute path of that file.
+    /// or empty, to `sqlite://jobq.db`, and logs the absolute path of that file. What else
+    /// the environment may state: [`ClientBuilder::from_env`].
     ///
     /// # Errors
     ///
@@ -131,8 +154,91 @@ impl Client {
         EnqueueAll::new(self.clone(), jobs)
     }
 
-    /// Makes the queue of a job type ready. [`enqueue`](Self::enqueue) does it the first
-    /// time; calling it when a program is deployed or started moves that moment.
+    /// Publishes an event. Every job that subscribes to its topic (`#[job(on = ...)]`)
+    /// gets a copy in its own queue, with its own attempts, retries and failed jobs. Await
+    /// the result; its options come before that:
+    ///
+    /// ```
+    /// # use jobq::Client;
+    /// # use std::time::Duration;
+    /// #[derive(serde::Serialize)]
+    /// struct UserCreated {
+    ///     user_id: u64,
+    /// }
+    ///
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// let event = UserCreated { user_id: 7 };
+    /// client.publish("user.created", &event).expires_in(Duration::from_secs(3_600)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// When it returns `Ok`, the event is stored durably for each subscriber that there
+    /// was. A subscription exists from the first [`declare`](Self::declare) of its job on,
+    /// or the first start of its pool: make that a step of the deploy. An event that
+    /// nobody subscribes to is no error unless it is [`mandatory`](Publish::mandatory).
+    ///
+    /// # Errors
+    ///
+    /// A topic that is none: 1 to 200 bytes, words with single dots between them, without
+    /// white space, `*` and `#`; an event that cannot be written as JSON or is larger than
+    /// [`MAX_PAYLOAD`](crate::MAX_PAYLOAD); an engine that cannot be reached or refuses.
+    /// [`Error::maybe_enqueued`](crate::Error::maybe_enqueued) tells whether the event may
+    /// have been published all the same.
+    pub fn publish<E: Serialize + ?Sized>(&self, topic: impl Into<String>, event: &E) -> Publish {
+        Publish::new(self.clone(), topic.into(), event)
+    }
+
+    /// [Publishes](Self::publish) an event under the topic of its type.
+    ///
+    /// # Errors
+    ///
+    /// As [`publish`](Self::publish).
+    pub fn publish_event<E: Event>(&self, event: &E) -> Publish {
+        self.publish(E::TOPIC, event)
+    }
+
+    /// Ends the subscription of a job to a pattern: one that its code has named before and
+    /// names no more. Declaring adds subscriptions and never ends one, since old and new
+    /// workers run side by side while a program is deployed; call this when none of the
+    /// old ones runs any more. What the subscription has brought stays in the queue. A
+    /// subscription that does not exist has ended already.
+    ///
+    /// # Errors
+    ///
+    /// A pattern that is none; an engine that cannot be reached or refuses.
+    pub async fn unsubscribe<J: Job>(&self, pattern: &str) -> Result<()> {
+        check_pattern(pattern)?;
+        let kind = JobKind::of::<J>();
+        kind.check()?;
+        self.engine().unsubscribe(kind.queue, pattern).await?;
+        self.forget(&kind);
+        Ok(())
+    }
+
+    /// Deletes a subscriber for good: its subscriptions, its queue, its tiers and its
+    /// failed jobs. It refuses while there are jobs or pools, unless
+    /// [forced](DeleteSubscriber::force). Await the result: the number of jobs that were
+    /// deleted. Call it when no worker and no client uses the job any more: a pool that
+    /// starts or a client that declares brings the subscriber back.
+    ///
+    /// On RabbitMQ jobs in the hands of a pool that is shutting down, jobs in the delay
+    /// levels, and overdue retries that the broker has not passed on yet cannot be seen.
+    /// Those in the levels are found among the failed jobs of `orphan` when their wait is
+    /// over. The retries are deleted: after a crash of the broker, or after the queue was
+    /// full, wait three minutes. A tier for a wait that the job's `delay` named in an
+    /// earlier version stays behind, empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](crate::ErrorKind::Refused) where it has jobs or is consumed, and then
+    /// nothing has changed; an engine that cannot be reached or refuses.
+    pub fn delete_subscriber<J: Job>(&self) -> DeleteSubscriber {
+        DeleteSubscriber::new(self.clone(), JobKind::of::<J>())
+    }
+
+    /// Makes the queue of a job type ready, with its subscriptions.
+    /// [`enqueue`](Self::enqueue) does it the first time; calling it when a program is deployed or started moves that moment.
     ///
     /// # Errors
     ///
@@ -144,20 +250,24 @@ impl Client {
     }
 
     async fn declare_kind(&self, kind: &JobKind) -> Result<()> {
-        let cell = {
-            let declared = self.shared.declared.lock();
-            let mut declared = declared.unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(declared.entry((kind.name, kind.queue)).or_default())
-        };
-        let declare = || async {
-            check_name("job", kind.name)?;
-            check_name("queue", kind.queue)?;
-            let spec =
-                QueueSpec { name: kind.queue.to_owned(), waits: retry::waits(&kind.options) };
-            self.engine().declare(&[spec]).await
-        };
-        cell.get_or_try_init(declare).await?;
+        let key = (kind.name, kind.queue);
+        if self.declared().contains(&key) {
+            return Ok(());
+        }
+        kind.check()?;
+        // Several callers may do so at once, each with a time limit of its own.
+        self.engine().declare(&[kind.spec()]).await?;
+        self.declared().insert(key);
         Ok(())
+    }
+
+    fn declared(&self) -> MutexGuard<'_, Declared> {
+        self.shared.declared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next job of this type has its queue declared again.
+    fn forget(&self, kind: &JobKind) {
+        self.declared().remove(&(kind.name, kind.queue));
     }
 
     /// The failed jobs of a queue. A job that names no queue of its own is in the queue
@@ -175,6 +285,35 @@ impl Client {
     pub async fn counts(&self, queue: &str) -> Result<Counts> {
         check_name("queue", queue)?;
         self.engine().counts(queue).await
+    }
+
+    /// Looks for settings of the broker or the file that weaken what jobq promises: versions,
+    /// timeouts, queues that are not jobq's, alarms, disks; and through the management API,
+    /// where its URL was given ([`ClientBuilder::management`]), policies and nodes. Nothing is
+    /// changed. Await the result; what it is to look at comes before that:
+    ///
+    /// ```
+    /// # use jobq::{Client, job};
+    /// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// let report = client.doctor().job::<Remind>().queue("mail").await?;
+    /// for finding in report.errors() {
+    ///     eprintln!("{finding}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It looks at the queues that are named, and those that this client and its pools
+    /// declared; with the management API at all queues of the namespace. On RabbitMQ it
+    /// opens a connection of its own and publishes one message that reaches no queue.
+    ///
+    /// # Errors
+    ///
+    /// An invalid name; an engine that cannot be reached or refuses. What cannot be looked
+    /// at alone is a finding, [`Unchecked`](crate::FindingKind::Unchecked).
+    pub fn doctor(&self) -> Doctor {
+        Doctor::new(self.clone(), Vec::new())
     }
 
     /// Ends the connection. Pools on this client end too; what they had in hand is
@@ -204,6 +343,17 @@ struct JobKind {
 impl JobKind {
     fn of<J: Job>() -> Self {
         Self { name: J::NAME, queue: queue_of::<J>(), options: J::OPTIONS }
+    }
+
+    fn check(&self) -> Result<()> {
+        check_name("job", self.name)?;
+        check_name("queue", self.queue)?;
+        self.options.on.iter().try_for_each(|pattern| check_pattern(pattern))
+    }
+
+    fn spec(&self) -> QueueSpec {
+        let patterns = self.options.on.iter().copied();
+        QueueSpec::new(self.queue).waits(retry::waits(&self.options)).patterns(patterns)
     }
 }
 

@@ -2,7 +2,7 @@ use async_trait::async_trait;
 
 use super::{Consumer, Counts, Engine, QueueSpec, Which};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Envelope, FailedJob, JobId};
+use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
 
 /// The engine of a context that was made for a test: it has no queues and says so.
 #[derive(Debug)]
@@ -26,7 +26,23 @@ impl Engine for Detached {
         jobs.iter().map(|_| Err(nowhere())).collect()
     }
 
-    async fn consume(&self, _: &str, _: u16) -> Result<Consumer> {
+    async fn publish(&self, _: EventEnvelope, _: bool) -> Result<()> {
+        Err(nowhere())
+    }
+
+    async fn unsubscribe(&self, _: &str, _: &str) -> Result<()> {
+        Err(nowhere())
+    }
+
+    async fn delete(&self, _: &QueueSpec, _: bool) -> Result<u64> {
+        Err(nowhere())
+    }
+
+    async fn consume(&self, _: &'static str, _: u16) -> Result<Consumer> {
+        Err(nowhere())
+    }
+
+    async fn consume_solo(&self, _: &'static str) -> Result<Consumer> {
         Err(nowhere())
     }
 

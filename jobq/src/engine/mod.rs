@@ -8,9 +8,14 @@
 //! **Unstable.** The trait is public so that its suite can be, and may change in any
 //! version.
 
+mod certificates;
+mod consumer;
+mod delivery;
 mod detached;
 #[cfg(feature = "rabbitmq")]
 pub(crate) mod rabbitmq;
+#[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
+mod refusal;
 #[cfg(feature = "sqlite")]
 pub(crate) mod sqlite;
 
@@ -19,20 +24,25 @@ use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::mpsc;
 
+pub use certificates::{Certificates, ClientCertificate, ManagementUrl};
+pub use consumer::{Consumer, Intake, Interruption};
+pub use delivery::{Delivery, Receipt, Settlement, Solo};
 pub(crate) use detached::Detached;
 #[cfg(feature = "rabbitmq")]
 pub use rabbitmq::topology::Topology;
+#[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
+pub(crate) use refusal::{must_be_unused, nobody_subscribes};
 
 use crate::error::{Error, Result};
-use crate::job::{Envelope, FailedJob, FailedReason, JobId};
+use crate::finding::{Finding, Report};
+use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
 
 /// A store of queues with jobs in them.
 #[async_trait]
 pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Makes queues ready for pushing and consuming. A queue that exists is left as it
-    /// is, with its jobs; waits that it does not have yet are added.
+    /// is, with its jobs; waits and patterns that it does not have yet are added.
     ///
     /// # Errors
     ///
@@ -47,6 +57,34 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// ([`Error::maybe_enqueued`]).
     async fn push(&self, jobs: Vec<Envelope>) -> Vec<Result<()>>;
 
+    /// Stores an event: each queue that subscribes to its topic gets a job, durable when
+    /// this returns `Ok`. Where the event has a delay, these are the queues that subscribe
+    /// when it is over.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](crate::ErrorKind::NotFound) where the event is `mandatory` and no
+    /// queue subscribes to its topic; as [`push`](Self::push).
+    async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()>;
+
+    /// Ends the subscription of a queue to this pattern, if there is one. The jobs that it
+    /// brought stay.
+    ///
+    /// # Errors
+    ///
+    /// An engine that cannot be reached or refuses.
+    async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()>;
+
+    /// Deletes a queue, its subscriptions and its failed jobs, and says how many jobs were
+    /// deleted with it. A queue that does not exist is deleted already.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](crate::ErrorKind::Refused) where there are jobs or consumers and it is
+    /// not to be deleted by force: then nothing has changed; an engine that cannot be
+    /// reached or refuses.
+    async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64>;
+
     /// Starts to take jobs from a declared queue, oldest due job first, at most
     /// `prefetch` unsettled ones at a time. Where the engine loses its connection, it
     /// comes back by itself, and the consumer goes on.
@@ -55,7 +93,22 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound) where the queue does not exist; an
     /// engine that cannot be reached or refuses.
-    async fn consume(&self, queue: &str, prefetch: u16) -> Result<Consumer>;
+    async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer>;
+
+    /// Starts to take the jobs of a queue that may take their worker down. They come to one
+    /// consumer in all processes, the others wait for its end.
+    ///
+    /// # Errors
+    ///
+    /// As [`consume`](Self::consume). The queue must have been declared as
+    /// [`solo`](QueueSpec::solo).
+    async fn consume_solo(&self, queue: &'static str) -> Result<Consumer>;
+
+    /// How long a worker may have a job in hand. An engine that takes jobs back from workers
+    /// that are still running them says so here.
+    async fn hold(&self) -> Option<Hold> {
+        None
+    }
 
     /// How many jobs are in a queue. An engine without such a queue has none there.
     ///
@@ -95,6 +148,28 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// As [`failed_list`](Self::failed_list).
     async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64>;
 
+    /// Looks for what weakens the promises of jobq: about these queues, those that this
+    /// engine knows, and the store itself. Nothing changes.
+    ///
+    /// # Errors
+    ///
+    /// An engine that cannot be reached or refuses.
+    async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
+        let _ = queues;
+        Ok(Report::unexamined())
+    }
+
+    /// What was set from outside of jobq that weakens these queues, as far as it can be
+    /// seen: what a pool that starts wants to know.
+    ///
+    /// # Errors
+    ///
+    /// As [`examine`](Self::examine).
+    async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {
+        let _ = queues;
+        Ok(Vec::new())
+    }
+
     /// Ends the engine: consumers end, jobs in hand are handed back, calls fail with
     /// [`Closed`](crate::ErrorKind::Closed).
     async fn close(&self);
@@ -108,6 +183,57 @@ pub struct QueueSpec {
     /// The waits that its jobs' policies name. Other waits work as well; an engine may
     /// use these to prepare.
     pub waits: BTreeSet<Duration>,
+    /// The topic patterns that it subscribes to.
+    pub patterns: BTreeSet<String>,
+    /// Whether its jobs may have to run alone. Pools need it, clients do not.
+    pub solo: bool,
+}
+
+impl QueueSpec {
+    /// A queue without waits and subscriptions.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), waits: BTreeSet::new(), patterns: BTreeSet::new(), solo: false }
+    }
+
+    /// With these waits.
+    #[must_use]
+    pub fn waits(mut self, waits: impl IntoIterator<Item = Duration>) -> Self {
+        self.waits.extend(waits);
+        self
+    }
+
+    /// With the place in which its jobs can be run alone.
+    #[must_use]
+    pub fn solo(mut self) -> Self {
+        self.solo = true;
+        self
+    }
+
+    /// With subscriptions to these topic patterns.
+    #[must_use]
+    pub fn patterns<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
+        self.patterns.extend(patterns.into_iter().map(Into::into));
+        self
+    }
+}
+
+/// How long a worker may have a job in hand before the engine gives it to another one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hold {
+    /// How long, as far as is known.
+    pub limit: Duration,
+    /// What to change to make it longer, for a person.
+    pub remedy: String,
+}
+
+impl Hold {
+    /// This long, and what to change.
+    #[must_use]
+    pub fn new(limit: Duration, remedy: impl Into<String>) -> Self {
+        Self { limit, remedy: remedy.into() }
+    }
 }
 
 /// Which failed jobs of a queue a call is about.
@@ -142,146 +268,6 @@ impl Counts {
     }
 }
 
-/// Takes the jobs of one queue. Dropping it stops it without waiting.
-#[derive(Debug)]
-pub struct Consumer {
-    deliveries: mpsc::Receiver<Result<Delivery>>,
-    intake: Box<dyn Intake>,
-}
-
-impl Consumer {
-    /// A consumer whose jobs come through this channel and are controlled by `intake`.
-    #[must_use]
-    pub fn new(deliveries: mpsc::Receiver<Result<Delivery>>, intake: Box<dyn Intake>) -> Self {
-        Self { deliveries, intake }
-    }
-
-    /// The next job. `None` when the engine was closed or the consumer stopped. An
-    /// error is the last item: the queue cannot be consumed any more and says why.
-    pub async fn next(&mut self) -> Option<Result<Delivery>> {
-        loop {
-            match self.deliveries.recv().await {
-                // Running it would run the job twice.
-                Some(Ok(delivery)) if delivery.receipt.is_stale() => {}
-                item => return item,
-            }
-        }
-    }
-
-    /// Changes how many unsettled jobs the consumer takes at most; 0 counts as 1.
-    pub async fn set_prefetch(&self, prefetch: u16) {
-        self.intake.set_prefetch(prefetch.max(1)).await;
-    }
-
-    /// Takes no further jobs and hands back those that nobody asked
-    /// [`next`](Self::next) for. Jobs in hand can still be settled.
-    pub async fn stop(&mut self) {
-        self.intake.stop().await;
-        self.deliveries.close();
-        while let Some(item) = self.deliveries.recv().await {
-            if let Ok(delivery) = item {
-                // Stale means that it is handed back already.
-                let _ = delivery.settle(Settlement::Release).await;
-            }
-        }
-    }
-}
-
-/// An engine's side of a [`Consumer`]. Dropping it stops the intake.
-#[async_trait]
-pub trait Intake: fmt::Debug + Send + Sync {
-    /// See [`Consumer::set_prefetch`].
-    async fn set_prefetch(&self, prefetch: u16);
-
-    /// Takes no further jobs; what was taken comes through the channel.
-    async fn stop(&self);
-}
-
-/// One hand-over of a job to a worker. It is unsettled until [`settle`](Self::settle)
-/// is called; dropping it hands the job back.
-#[derive(Debug)]
-pub struct Delivery {
-    /// The job.
-    pub envelope: Envelope,
-    /// The number of the attempt that this delivery is for, from 1.
-    pub attempt: u32,
-    receipt: Box<dyn Receipt>,
-}
-
-impl Delivery {
-    /// A delivery that is settled through `receipt`.
-    #[must_use]
-    pub fn new(envelope: Envelope, attempt: u32, receipt: Box<dyn Receipt>) -> Self {
-        Self { envelope, attempt, receipt }
-    }
-
-    /// The life of the connection or the lease that the delivery belongs to. Two unsettled
-    /// deliveries of one life are never one job, whatever their ids.
-    #[must_use]
-    pub fn life(&self) -> u64 {
-        self.receipt.life()
-    }
-
-    /// Records what became of the job. It is durable when the call returns `Ok`, but
-    /// for [`Complete`](Settlement::Complete), which may be recorded a moment later; a
-    /// crash in that moment runs the job again.
-    ///
-    /// # Errors
-    ///
-    /// [`Stale`](crate::ErrorKind::Stale) if the delivery is no longer this worker's;
-    /// any other error if the engine could not record it. The job is delivered again
-    /// in both cases.
-    pub async fn settle(self, settlement: Settlement) -> Result<()> {
-        self.receipt.settle(self.envelope, self.attempt, settlement).await
-    }
-}
-
-/// An engine's side of a [`Delivery`]. Dropping it unsettled hands the job back.
-#[async_trait]
-pub trait Receipt: fmt::Debug + Send + Sync {
-    /// See [`Delivery::settle`]; `envelope` and `attempt` are the delivery's own.
-    async fn settle(
-        self: Box<Self>,
-        envelope: Envelope,
-        attempt: u32,
-        settlement: Settlement,
-    ) -> Result<()>;
-
-    /// Whether it is known already that the delivery is no longer this worker's. Such
-    /// deliveries are not handed out by [`Consumer::next`].
-    fn is_stale(&self) -> bool {
-        false
-    }
-
-    /// The life of the connection or the lease that the delivery belongs to: a job comes
-    /// again while it is in hand only in another life.
-    fn life(&self) -> u64;
-}
-
-/// What became of a delivery.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settlement {
-    /// The job is done and is deleted.
-    Complete,
-    /// The attempt failed: the job is delivered again, as the next attempt, not before
-    /// this wait has passed.
-    Retry(Duration),
-    /// The job is delivered again, as the same attempt, not before this wait has passed.
-    Snooze(Duration),
-    /// The job failed for good and is kept with its failed jobs.
-    Fail {
-        /// Why.
-        reason: FailedReason,
-        /// The error, for a person. Engines may cut it to 8 KiB.
-        error: String,
-        /// How many attempts were made.
-        attempts: u32,
-    },
-    /// The job was not run and is handed back: it is delivered again, as the same
-    /// attempt, at once.
-    Release,
-}
-
 /// What an engine needs to know beside its URL.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
@@ -291,6 +277,12 @@ pub struct EngineOptions {
     pub connection_name: String,
     /// How long to wait for an answer of the broker or the file.
     pub timeout: Duration,
+    /// Who is trusted, and how the client shows who it is. An engine that has no use for
+    /// them refuses them.
+    pub certificates: Certificates,
+    /// Where the broker's management API is, if it may be asked. An engine that has none
+    /// refuses it.
+    pub management: Option<ManagementUrl>,
 }
 
 /// The error of every call after [`Engine::close`].

@@ -29,6 +29,25 @@ pub struct Envelope {
     pub topic: Option<String>,
 }
 
+/// An event on its way: what a client hands to an engine. Each queue that subscribes to
+/// its topic gets a job of its own, with this id and payload and without a job name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventEnvelope {
+    /// The id of each job that is made of the event.
+    pub id: JobId,
+    /// The topic.
+    pub topic: String,
+    /// The event: JSON, of at most [`MAX_PAYLOAD`] bytes.
+    pub payload: Vec<u8>,
+    /// When it reaches its subscribers, by the clock of the client that published it: the
+    /// jobs count as enqueued then. Engines keep at least whole seconds of it.
+    pub published_at: SystemTime,
+    /// How long it waits before it reaches them; `published_at` is after this wait.
+    pub delay: Duration,
+    /// When it is too late to start an attempt. Engines keep whole milliseconds of it.
+    pub expires_at: Option<SystemTime>,
+}
+
 /// The largest payload that jobq sends: 16 MiB, the message size that RabbitMQ 4
 /// accepts by default (`max_message_size`). The embedded engine keeps to it too, so
 /// that a program that works on a file works on a broker.

@@ -17,7 +17,7 @@ pub enum FailedReason {
     UnknownJob,
     /// Its payload cannot be read as the payload of its job.
     UnreadablePayload,
-    /// It took down the workers that ran it. Nothing gives this reason yet.
+    /// It was run alone three times, and each time the worker process died of it.
     Poison,
     /// The queue that it was sent to does not exist.
     Unroutable,
@@ -101,6 +101,12 @@ impl FailedJob {
     #[must_use]
     pub fn queue(&self) -> &str {
         &self.envelope.queue
+    }
+
+    /// The topic of the event that the job was made from, if it was.
+    #[must_use]
+    pub fn topic(&self) -> Option<&str> {
+        self.envelope.topic.as_deref()
     }
 
     /// The payload. One that is no JSON is given as a string, with what is no UTF-8

@@ -6,13 +6,14 @@ mod id;
 mod name;
 mod options;
 mod outcome;
+mod topic;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Result};
 
-pub use envelope::{Envelope, MAX_PAYLOAD};
+pub use envelope::{Envelope, EventEnvelope, MAX_PAYLOAD};
 pub use failed::{FailedJob, FailedReason};
 pub use id::JobId;
 pub use options::{Delay, Exponential, JobOptions};
@@ -53,10 +54,53 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
     const OPTIONS: JobOptions = JobOptions::new();
 }
 
+/// A type whose values can be published: an event with its topic.
+///
+/// `#[derive(Event)]` implements it; written by hand it is:
+///
+/// ```
+/// use jobq::Event;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct UserCreated {
+///     user_id: u64,
+/// }
+///
+/// impl Event for UserCreated {
+///     const TOPIC: &'static str = "user.created";
+/// }
+/// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+/// client.publish_event(&UserCreated { user_id: 7 }).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no event",
+    label = "an event without a topic",
+    note = "put `#[derive(Event)] #[event(topic = \"user.created\")]` on it, or name the topic: \
+            `client.publish(\"user.created\", &event)`"
+)]
+pub trait Event: Serialize {
+    /// The topic that it is published under: words with single dots between them, at
+    /// most 200 bytes.
+    const TOPIC: &'static str;
+}
+
 /// The queue of a job: the one that its options name, else its name.
 #[must_use]
 pub fn queue_of<J: Job>() -> &'static str {
     J::OPTIONS.queue.unwrap_or(J::NAME)
+}
+
+/// Checks a topic that did not pass through the macros.
+pub(crate) fn check_topic(text: &str) -> Result<()> {
+    topic::check(text).map_err(|problem| Error::invalid(problem.to_string()))
+}
+
+/// Checks the pattern of a subscriber that did not pass through the macros.
+pub(crate) fn check_pattern(text: &str) -> Result<()> {
+    topic::check_pattern(text).map_err(|problem| Error::invalid(problem.to_string()))
 }
 
 /// Checks the name of a job or a queue that did not pass through the macros.

@@ -23,6 +23,7 @@ pub struct JobOptions {
     pub(crate) timeout: Option<Duration>,
     pub(crate) concurrency: Option<u16>,
     pub(crate) expires: Option<Duration>,
+    pub(crate) on: &'static [&'static str],
 }
 
 /// The retries of a job that states none.
@@ -34,7 +35,7 @@ const DEFAULT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl JobOptions {
     /// The defaults: the job's own queue, 3 retries 30 seconds apart, no timeout, the
-    /// pool's concurrency, no expiry.
+    /// pool's concurrency, no expiry, no events.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -44,6 +45,7 @@ impl JobOptions {
             timeout: None,
             concurrency: None,
             expires: None,
+            on: &[],
         }
     }
 
@@ -69,7 +71,8 @@ impl JobOptions {
         self
     }
 
-    /// How long an attempt may take before it has failed. Defaults to no limit.
+    /// How long an attempt may take before it has failed. Defaults to no limit, and to 10
+    /// minutes for a job that is run alone because workers may have died of it.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -88,6 +91,15 @@ impl JobOptions {
     #[must_use]
     pub const fn expires(mut self, expires: Duration) -> Self {
         self.expires = Some(expires);
+        self
+    }
+
+    /// The topic patterns of the events that the job subscribes to: `*` stands for one
+    /// word of a topic, `#` for any number of words. The job's payload is then the event,
+    /// and its queue is its own. Defaults to none.
+    #[must_use]
+    pub const fn on(mut self, patterns: &'static [&'static str]) -> Self {
+        self.on = patterns;
         self
     }
 

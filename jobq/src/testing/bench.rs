@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Store;
 use crate::clock;
 use crate::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
-use crate::job::{Envelope, JobId};
+use crate::job::{Envelope, EventEnvelope, JobId};
 
 /// How long a case waits for an event that must come, before it fails.
 pub const DEADLINE: Duration = Duration::from_secs(60);
@@ -80,13 +80,18 @@ impl Bench {
     }
 
     /// Declares a queue and starts to consume it.
-    pub(super) async fn consume(&self, queue: &str, waits: &[Duration], prefetch: u16) -> Consumer {
+    pub(super) async fn consume(
+        &self,
+        queue: &'static str,
+        waits: &[Duration],
+        prefetch: u16,
+    ) -> Consumer {
         self.declare(queue, waits).await;
         consume(self.engine(), queue, prefetch).await
     }
 
     pub(super) async fn declare(&self, queue: &str, waits: &[Duration]) {
-        let spec = QueueSpec { name: queue.to_owned(), waits: waits.iter().copied().collect() };
+        let spec = QueueSpec::new(queue).waits(waits.iter().copied());
         soon("a queue to be declared", self.engine().declare(&[spec])).await.expect("declares");
     }
 
@@ -129,6 +134,18 @@ pub(super) fn job(queue: &str) -> Envelope {
     }
 }
 
+/// An event with the least in it.
+pub(super) fn event(topic: &str) -> EventEnvelope {
+    EventEnvelope {
+        id: JobId::new(),
+        topic: topic.to_owned(),
+        payload: br#"{"user":7}"#.to_vec(),
+        published_at: clock::now(),
+        delay: Duration::ZERO,
+        expires_at: None,
+    }
+}
+
 pub(super) async fn push(engine: &dyn Engine, jobs: Vec<Envelope>) {
     let count = jobs.len();
     let answers = soon("jobs to be accepted", engine.push(jobs)).await;
@@ -138,7 +155,7 @@ pub(super) async fn push(engine: &dyn Engine, jobs: Vec<Envelope>) {
     }
 }
 
-pub(super) async fn consume(engine: &dyn Engine, queue: &str, prefetch: u16) -> Consumer {
+pub(super) async fn consume(engine: &dyn Engine, queue: &'static str, prefetch: u16) -> Consumer {
     soon("a consumer", engine.consume(queue, prefetch)).await.expect("consumes")
 }
 

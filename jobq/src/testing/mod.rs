@@ -36,16 +36,21 @@
 
 mod bench;
 pub mod conformance;
+#[cfg(all(feature = "rabbitmq", feature = "sqlite"))]
+#[doc(hidden)]
+pub mod properties;
+#[cfg(all(feature = "rabbitmq", feature = "sqlite"))]
+#[doc(hidden)]
+pub mod pure;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
 pub use crate::conformance;
 pub use bench::{Bench, DEADLINE, eventually, soon};
 
-use crate::engine::{Engine, EngineOptions};
+use crate::engine::{Certificates, Engine, EngineOptions};
 use crate::error::Result;
 
 /// A place for the jobs of one case.
@@ -82,7 +87,7 @@ pub async fn open(url: &str, namespace: &str) -> Result<Arc<dyn Engine>> {
 pub async fn open_with_lease(
     url: &str,
     namespace: &str,
-    lease: Duration,
+    lease: std::time::Duration,
 ) -> Result<Arc<dyn Engine>> {
     crate::engine::sqlite::open_with_lease(url, options(namespace), lease).await
 }
@@ -91,6 +96,9 @@ fn options(namespace: &str) -> EngineOptions {
     EngineOptions {
         namespace: namespace.to_owned(),
         connection_name: "jobq-tests".to_owned(),
-        timeout: Duration::from_secs(30),
+        // A broker that a case restarts is back by then, on a slow machine too.
+        timeout: DEADLINE,
+        certificates: Certificates::default(),
+        management: None,
     }
 }

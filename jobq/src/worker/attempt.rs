@@ -1,23 +1,20 @@
-//! One attempt, from its delivery to its settlement.
+//! What is to become of a delivery: before its job function runs, and after.
 
 use std::borrow::Cow;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::Instant;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
-use tracing::Instrument as _;
 
-use super::context::JobContext;
+use super::gate::Gate;
+use super::lost::LostSlots;
 use super::registry::{Plan, QueuePlan, Registered};
-use super::run::{Kind, Scope};
 use crate::client::Client;
 use crate::engine::{Delivery, Settlement};
 use crate::job::{FailedReason, Outcome};
-use crate::period;
 use crate::retry::{self, Next};
 use crate::telemetry::Who;
 
@@ -25,95 +22,88 @@ use crate::telemetry::Who;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) client: Client,
+    /// The runtime that the pool was started in: it runs the job functions, and they alone.
+    pub(crate) runtime: Handle,
     pub(crate) plan: Plan,
+    /// Before all its queues.
+    pub(crate) gate: Arc<Gate>,
+    pub(crate) lost: LostSlots,
     /// Cancelled when the grace period is over.
     pub(crate) halt: CancellationToken,
 }
 
-/// The right to run one attempt of a queue. It is free again when the last clone is
-/// dropped: a blocking function that outlives its timeout keeps one.
-pub(crate) type Slot = Arc<OwnedSemaphorePermit>;
-
-/// What is left of an attempt when it is over.
+/// A settlement, with the error that led to it, for a person.
 #[derive(Debug)]
-pub(crate) struct Finished {
-    /// How it was to be settled, and whether it was.
+pub(crate) struct Verdict {
     pub(crate) settlement: Settlement,
-    pub(crate) stale: bool,
-    /// How long the function ran, if it did.
-    pub(crate) took: Option<Duration>,
+    pub(crate) error: String,
 }
 
-/// How the run of a job function ended.
-enum Ran {
-    Ended(Outcome),
-    Unreadable(serde_json::Error),
-    /// The grace period was over first.
-    Cancelled,
-}
+impl Verdict {
+    /// One that needs no words.
+    pub(crate) fn plain(settlement: Settlement) -> Self {
+        Self { settlement, error: String::new() }
+    }
 
-/// Runs a delivery and settles it.
-pub(crate) async fn attempt(
-    shared: Arc<Shared>,
-    queue: &'static str,
-    delivery: Delivery,
-    slot: Slot,
-) -> Finished {
-    let envelope = &delivery.envelope;
-    let name = envelope.name.clone().or(only_job(&shared, queue)).unwrap_or_default();
-    let job = shared.plan.jobs.get(name.as_ref());
-    let who = Who::of(&delivery, name, queue);
-    let mut took = None;
-    let mut error = String::new();
-    let settlement = match job {
-        None => {
-            error = unknown(&who, &shared.plan.queues[queue]);
-            settle_as(retry::after_unknown(delivery.attempt), &error, delivery.attempt)
-        }
-        Some(_) if envelope.expires_at.is_some_and(|time| time <= SystemTime::now()) => {
-            let error = "its time ran out before this attempt could start".to_owned();
-            fail(FailedReason::Expired, error, delivery.attempt.saturating_sub(1))
-        }
-        Some(job) => {
-            let started = Instant::now();
-            let ran = run(&shared, job, &who, &delivery, slot).await;
-            took = Some(started.elapsed());
-            match ran {
-                Ran::Cancelled => Settlement::Release,
-                Ran::Unreadable(problem) => {
-                    let error =
-                        format!("the payload is no payload of job `{}`: {problem}", job.name);
-                    fail(FailedReason::UnreadablePayload, error, delivery.attempt.saturating_sub(1))
-                }
-                Ran::Ended(outcome) => {
-                    error = outcome.error;
-                    let random = fastrand::f64();
-                    let next =
-                        retry::after(&job.options, delivery.attempt, &outcome.ending, random);
-                    settle_as(next, &error, delivery.attempt)
-                }
-            }
-        }
-    };
-    who.decided(&settlement, &error, took.unwrap_or_default());
-    let stale = settle(&who, delivery, settlement.clone()).await;
-    Finished { settlement, stale, took }
-}
+    fn failed(reason: FailedReason, error: String, attempts: u32) -> Self {
+        let settlement = Settlement::Fail { reason, error: error.clone(), attempts };
+        Self { settlement, error }
+    }
 
-/// Records what became of a delivery; `true` if it was no longer this pool's to settle.
-pub(crate) async fn settle(who: &Who, delivery: Delivery, settlement: Settlement) -> bool {
-    match delivery.settle(settlement).await {
-        Ok(()) => false,
-        Err(error) => {
-            who.not_recorded(&error);
-            error.is_stale()
-        }
+    fn of(next: Next, error: String, attempts: u32) -> Self {
+        let settlement = match next {
+            Next::Complete => Settlement::Complete,
+            Next::Retry(wait) => Settlement::Retry(wait),
+            Next::Snooze(wait) => Settlement::Snooze(wait),
+            Next::Fail(reason) => return Self::failed(reason, error, attempts),
+        };
+        Self { settlement, error }
+    }
+
+    /// What comes after the job function ended so.
+    pub(crate) fn after(job: &Registered, attempt: u32, outcome: Outcome) -> Self {
+        let next = retry::after(&job.options, attempt, &outcome.ending, fastrand::f64());
+        Self::of(next, outcome.error, attempt)
+    }
+
+    /// What comes after a payload that the job cannot read.
+    pub(crate) fn unreadable(job: &Registered, attempt: u32, problem: &serde_json::Error) -> Self {
+        let error = format!("the payload is no payload of job `{}`: {problem}", job.name);
+        Self::failed(FailedReason::UnreadablePayload, error, attempt.saturating_sub(1))
     }
 }
 
-/// The job of a message that states none.
-fn only_job(shared: &Shared, queue: &str) -> Option<Cow<'static, str>> {
-    shared.plan.queues.get(queue)?.only_job.map(Cow::Borrowed)
+/// The job that a delivery is for, which is to run now, or what is to become of it instead.
+pub(crate) fn look_up(
+    shared: &Shared,
+    queue: &'static str,
+    delivery: &Delivery,
+) -> (Who, Result<Arc<Registered>, Verdict>) {
+    let envelope = &delivery.envelope;
+    let queue_plan = &shared.plan.queues[queue];
+    // Whoever published an event knows nothing of the jobs that it becomes.
+    let unsaid = envelope.topic.is_some() && queue_plan.only_job.is_some();
+    let said = envelope.name.as_deref().filter(|_| !unsaid);
+    let name = said.or(queue_plan.only_job).unwrap_or_default();
+    let job = shared.plan.jobs.get(name);
+    let known = job.map_or_else(|| Cow::Owned(name.to_owned()), |job| Cow::Borrowed(job.name));
+    let who = Who::of(delivery, known, queue);
+    let attempt = delivery.attempt;
+    let found = match job {
+        _ if delivery.solo.is_none() && retry::is_suspected(delivery.crashes) => {
+            Err(Verdict::plain(Settlement::Isolate))
+        }
+        None => {
+            let error = unknown(&who, queue_plan);
+            Err(Verdict::of(retry::after_unknown(attempt), error, attempt))
+        }
+        Some(job) if retry::is_expired(&job.options, envelope, SystemTime::now()) => {
+            let error = "its time ran out before this attempt could start".to_owned();
+            Err(Verdict::failed(FailedReason::Expired, error, attempt.saturating_sub(1)))
+        }
+        Some(job) => Ok(Arc::clone(job)),
+    };
+    (who, found)
 }
 
 fn unknown(who: &Who, queue: &QueuePlan) -> String {
@@ -123,88 +113,26 @@ fn unknown(who: &Who, queue: &QueuePlan) -> String {
     }
 }
 
-fn settle_as(next: Next, error: &str, attempts: u32) -> Settlement {
-    match next {
-        Next::Complete => Settlement::Complete,
-        Next::Retry(wait) => Settlement::Retry(wait),
-        Next::Snooze(wait) => Settlement::Snooze(wait),
-        Next::Fail(reason) => fail(reason, error.to_owned(), attempts),
-    }
+/// Records what became of a delivery; `true` if it was no longer this pool's to settle.
+pub(crate) async fn settle(who: &Who, delivery: Delivery, settlement: Settlement) -> bool {
+    is_stale(who, delivery.settle(settlement).await)
 }
 
-fn fail(reason: FailedReason, error: String, attempts: u32) -> Settlement {
-    Settlement::Fail { reason, error, attempts }
+/// Tells of an outcome that was not recorded; `true` if the delivery was no longer this
+/// pool's to settle.
+pub(crate) fn is_stale(who: &Who, recorded: crate::Result<()>) -> bool {
+    recorded.is_err_and(|error| {
+        who.not_recorded(&error);
+        error.is_stale()
+    })
 }
 
-/// Runs the job's function in a task of its own, so that neither its panic nor its
-/// endless loop is this pool's.
-async fn run(shared: &Shared, job: &Registered, who: &Who, delivery: &Delivery, slot: Slot) -> Ran {
-    let cancelled = CancellationToken::new();
-    let context = JobContext::new(
-        &delivery.envelope,
-        delivery.attempt,
-        job.options.max_attempts(),
-        shared.client.clone(),
-        cancelled.clone(),
-    );
-    let scope = Scope { context, states: Arc::clone(&shared.plan.states) };
-    // Reading the payload and making the call run the user's code, too.
-    let call =
-        match catch_unwind(AssertUnwindSafe(|| (job.start)(&delivery.envelope.payload, &scope))) {
-            Ok(Ok(call)) => call,
-            Ok(Err(problem)) => return Ran::Unreadable(problem),
-            Err(panic) => return Ran::Ended(panicked(&*panic)),
-        };
-    let span = who.span();
-    let task = match call.0 {
-        Kind::Future(future) => tokio::spawn(
-            async move {
-                let _slot = slot;
-                future.await
-            }
-            .instrument(span),
-        ),
-        Kind::Blocking(function) => tokio::task::spawn_blocking(move || {
-            let _slot = slot;
-            span.in_scope(function)
-        }),
-    };
-    let mut task = AbortOnDropHandle::new(task);
-    let timeout = async {
-        match job.options.timeout {
-            Some(timeout) => tokio::time::sleep(timeout).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        biased;
-        ended = &mut task => match ended {
-            Ok(outcome) => Ran::Ended(outcome),
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => Ran::Ended(panicked(&*panic)),
-                // The runtime is shutting down.
-                Err(_) => Ran::Cancelled,
-            },
-        },
-        () = timeout => {
-            cancelled.cancel();
-            let limit = period::format(job.options.timeout.unwrap_or_default());
-            Ran::Ended(Outcome::failed(format!("it took longer than its timeout of {limit}")))
-        }
-        () = shared.halt.cancelled() => {
-            cancelled.cancel();
-            Ran::Cancelled
-        }
-    }
-}
-
-fn panicked(panic: &(dyn std::any::Any + Send)) -> Outcome {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    match text {
-        Some(text) => Outcome::failed(format!("it panicked: {text}")),
-        None => Outcome::failed("it panicked"),
-    }
+/// Equal for two deliveries of one attempt of one job.
+pub(crate) fn likeness(delivery: &Delivery) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    delivery.attempt.hash(&mut hasher);
+    delivery.envelope.name.hash(&mut hasher);
+    delivery.envelope.payload.hash(&mut hasher);
+    delivery.envelope.enqueued_at.hash(&mut hasher);
+    hasher.finish()
 }

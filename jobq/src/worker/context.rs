@@ -35,7 +35,7 @@ pub struct JobContext {
     cancelled: CancellationToken,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Facts {
     id: JobId,
     queue: Cow<'static, str>,
@@ -88,6 +88,13 @@ impl JobContext {
         self
     }
 
+    /// The same context for an event of this topic.
+    #[must_use]
+    pub fn with_topic(mut self, topic: impl Into<String>) -> Self {
+        Arc::make_mut(&mut self.facts).topic = Some(topic.into());
+        self
+    }
+
     /// The job's id.
     #[must_use]
     pub fn id(&self) -> JobId {
@@ -120,7 +127,8 @@ impl JobContext {
         self.facts.enqueued_at
     }
 
-    /// The topic of the event that the job was made from, if it was.
+    /// The topic of the event that the job was made from, if it was: the one that it was
+    /// published under, on every attempt.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         self.facts.topic.as_deref()

@@ -28,7 +28,7 @@ pub trait JobFunction<Arguments>: Send + Sync + 'static {
 
     /// Calls the function.
     #[doc(hidden)]
-    fn call(&self, job: Self::Job, scope: &Scope) -> Call;
+    fn call(&self, job: Self::Job, scope: &Scope<'_>) -> Call;
 }
 
 /// Implements it for functions whose payload comes after `$before` and before `$after`.
@@ -51,7 +51,7 @@ macro_rules! job_function {
                 $($after::need(needs);)*
             }
 
-            fn call(&self, job: P, scope: &Scope) -> Call {
+            fn call(&self, job: P, scope: &Scope<'_>) -> Call {
                 Call::future(self($($before::take(scope),)* job, $($after::take(scope),)*))
             }
         }

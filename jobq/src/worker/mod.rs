@@ -1,8 +1,12 @@
 //! Worker pools: taking jobs from queues and running them.
 
 mod attempt;
+mod attempts;
 mod context;
 mod function;
+mod gate;
+mod health;
+mod lost;
 mod pool;
 mod prefetch;
 mod queue;
@@ -10,11 +14,18 @@ mod registry;
 mod run;
 mod running;
 mod signal;
+mod solo;
 mod state;
+mod task;
 
 pub use context::JobContext;
 pub use function::JobFunction;
+pub use health::{PoolHealth, QueueHealth, QueueState};
 pub use pool::WorkerPool;
+#[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
+pub(crate) use registry::Registered;
 pub use run::{Argument, Call, Needs, Run, Scope};
 pub use running::RunningPool;
 pub use state::State;
+#[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
+pub(crate) use state::States;

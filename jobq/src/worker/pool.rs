@@ -2,18 +2,24 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::Shared;
 use super::function::JobFunction;
+use super::gate::Gate;
+use super::lost::LostSlots;
 use super::registry::{self, Registered, Registry};
 use super::run::Run;
 use super::running::RunningPool;
 use super::signal::Signals;
-use crate::client::Client;
+use crate::background;
+use crate::client::{Client, Doctor};
 #[cfg(feature = "rabbitmq")]
 use crate::engine::Topology;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
+use crate::finding::{Finding, Severity};
+use crate::telemetry;
 
 /// Takes jobs from their queues and runs them.
 ///
@@ -141,6 +147,28 @@ impl WorkerPool {
         Ok(Topology::of(self.client.namespace(), &registry::specs(&queues)))
     }
 
+    /// Looks for settings that weaken what jobq promises, as [`Client::doctor`] does, about
+    /// the queues of this pool. The pool need not run.
+    ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// let client = Client::connect("sqlite::memory:").await?;
+    /// println!("{}", WorkerPool::new(&client).register::<Mail>().doctor()?.await?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// What would keep the pool from starting on any engine; see [`spawn`](Self::spawn).
+    pub fn doctor(&self) -> Result<Doctor> {
+        let queues = self.registry.check(self.concurrency)?;
+        Ok(Doctor::new(self.client.clone(), registry::specs(&queues)))
+    }
+
     /// Runs the pool until the program gets SIGINT or SIGTERM, then shuts it down. A
     /// second signal ends the grace period.
     ///
@@ -188,20 +216,45 @@ impl WorkerPool {
     /// No jobs, two jobs of one name, two values of `concurrency` for one queue, a
     /// missing state, an invalid name; an engine that cannot be reached or refuses;
     /// [`Conflict`](crate::ErrorKind::Conflict) where something of a queue's name exists
-    /// that is no queue of jobq.
+    /// that is no queue of jobq, or where a policy loses or stalls its jobs (which only the
+    /// [management API](crate::ClientBuilder::management) shows).
     pub async fn spawn(self) -> Result<RunningPool> {
         let queues = self.registry.check(self.concurrency)?;
+        let background = background::handle()?;
         let engine = self.client.engine();
-        engine.declare(&registry::specs(&queues)).await?;
+        let specs = registry::specs(&queues);
+        engine.declare(&specs).await?;
+        refuse_weak(&engine.examine_policies(&specs).await?)?;
         let mut consumers = Vec::new();
         for (name, queue) in &queues {
-            consumers.push((*name, engine.consume(name, queue.concurrency).await?));
+            let alone = engine.consume_solo(name).await?;
+            consumers.push((*name, engine.consume(name, queue.concurrency).await?, alone));
+        }
+        if let Some(hold) = engine.hold().await {
+            let limits = self.registry.jobs.iter().map(|job| (job.name, job.options.timeout));
+            telemetry::may_be_taken_back(&registry::may_outlast(limits, hold.limit), &hold);
         }
         let shared = Shared {
             client: self.client,
+            runtime: Handle::current(),
             plan: self.registry.into_plan(queues),
+            gate: Gate::new(),
+            lost: LostSlots::default(),
             halt: CancellationToken::new(),
         };
-        Ok(RunningPool::start(&Arc::new(shared), consumers, self.grace))
+        Ok(RunningPool::start(&Arc::new(shared), consumers, self.grace, background))
     }
+}
+
+/// Refuses to start on queues that lose or stall jobs, and tells what else is weak.
+fn refuse_weak(findings: &[Finding]) -> Result<()> {
+    let (errors, others): (Vec<_>, Vec<_>) =
+        findings.iter().partition(|finding| finding.severity() == Severity::Error);
+    others.into_iter().for_each(telemetry::weakened);
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let errors: Vec<_> = errors.into_iter().map(Finding::sentence).collect();
+    let text = format!("the pool does not start: {}", errors.join(". "));
+    Err(Error::new(ErrorKind::Conflict, text))
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// The most jobs that wait in a pool's memory for a free slot. Beyond some hundreds
-/// more brings no speed, and a crash runs each of them again.
+/// The most jobs that wait in a pool's memory for a free slot. Beyond some hundreds more
+/// bring little speed (measured: docs/performance.md), and a crash runs each of them again.
 const MAX_BUFFER: f64 = 256.0;
 
 /// How much the newest duration counts in the mean.
@@ -23,6 +23,11 @@ impl Prefetch {
     /// No buffer until something was measured.
     pub(crate) fn new(concurrency: u16) -> Self {
         Self { concurrency, current: concurrency, mean: None }
+    }
+
+    /// The prefetch as it was last given.
+    pub(crate) fn current(&self) -> u16 {
+        self.current
     }
 
     /// Counts one attempt, and gives the new prefetch where it should change. The buffer

@@ -11,11 +11,11 @@ use super::run::{Call, Needs, Run, Scope};
 use super::state::States;
 use crate::engine::QueueSpec;
 use crate::error::{Error, Result};
-use crate::job::{Job, JobOptions, check_name, queue_of};
+use crate::job::{Job, JobOptions, check_name, check_pattern, queue_of};
 use crate::retry;
 
 /// Reads a payload and calls the job's function with it.
-type Start = Box<dyn Fn(&[u8], &Scope) -> serde_json::Result<Call> + Send + Sync>;
+type Start = Box<dyn Fn(&[u8], &Scope<'_>) -> serde_json::Result<Call> + Send + Sync>;
 
 /// A job with its function.
 pub(crate) struct Registered {
@@ -35,7 +35,7 @@ impl Registered {
     pub(crate) fn of_type<J: Run>() -> Self {
         let mut needs = Needs::default();
         J::needs(&mut needs);
-        let start = |payload: &[u8], scope: &Scope| {
+        let start = |payload: &[u8], scope: &Scope<'_>| {
             serde_json::from_slice::<J>(payload).map(|job| job.call(scope))
         };
         Self::new::<J>(Box::new(start), needs)
@@ -45,7 +45,7 @@ impl Registered {
     pub(crate) fn of_function<F: JobFunction<A>, A>(function: F) -> Self {
         let mut needs = Needs::default();
         F::needs(&mut needs);
-        let start = move |payload: &[u8], scope: &Scope| {
+        let start = move |payload: &[u8], scope: &Scope<'_>| {
             serde_json::from_slice(payload).map(|job| function.call(job, scope))
         };
         Self::new::<F::Job>(Box::new(start), needs)
@@ -70,8 +70,8 @@ pub(crate) struct Registry {
 /// What a pool runs, once it is checked.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) jobs: HashMap<&'static str, Registered>,
-    pub(crate) states: Arc<States>,
+    pub(crate) jobs: HashMap<&'static str, Arc<Registered>>,
+    pub(crate) states: States,
     pub(crate) queues: Queues,
 }
 
@@ -86,6 +86,8 @@ pub(crate) struct QueuePlan {
     /// The job of a message that states none: the only one of the queue.
     pub(crate) only_job: Option<&'static str>,
     waits: BTreeSet<Duration>,
+    /// The topic patterns that its job subscribes to.
+    patterns: BTreeSet<&'static str>,
 }
 
 impl Registry {
@@ -127,8 +129,8 @@ impl Registry {
 
     /// What runs on these queues, which [`check`](Self::check) gave.
     pub(crate) fn into_plan(self, queues: Queues) -> Plan {
-        let jobs = self.jobs.into_iter().map(|job| (job.name, job)).collect();
-        Plan { jobs, states: Arc::new(self.states), queues }
+        let jobs = self.jobs.into_iter().map(|job| (job.name, Arc::new(job))).collect();
+        Plan { jobs, states: self.states, queues }
     }
 
     fn queues(&self, default: u16) -> Result<Queues> {
@@ -138,6 +140,7 @@ impl Registry {
             let queue = queues.entry(job.queue).or_default();
             queue.waits.extend(retry::waits(&job.options));
             queue.waits.insert(retry::UNKNOWN_JOB_WAIT);
+            queue.patterns.extend(job.options.on);
             let first = queue.concurrency == 0;
             queue.only_job = first.then_some(job.name);
             queue.concurrency = queue.concurrency.max(1);
@@ -154,25 +157,51 @@ impl Registry {
             }
         }
         for (name, queue) in &mut queues {
+            if !queue.patterns.is_empty() && queue.only_job.is_none() {
+                return Err(shared_by_a_subscriber(name, &self.jobs));
+            }
             queue.concurrency = stated.get(name).map_or(default, |(_, concurrency)| *concurrency);
         }
         Ok(queues)
     }
 }
 
+/// The jobs of these timeouts that may run for longer than this.
+pub(crate) fn may_outlast(
+    timeouts: impl IntoIterator<Item = (&'static str, Option<Duration>)>,
+    limit: Duration,
+) -> Vec<&'static str> {
+    let may = |(_, timeout): &(_, Option<Duration>)| timeout.is_none_or(|timeout| timeout > limit);
+    timeouts.into_iter().filter(may).map(|(name, _)| name).collect()
+}
+
 /// What the engine must declare.
 pub(crate) fn specs(queues: &Queues) -> Vec<QueueSpec> {
-    let spec = |(name, queue): (&&str, &QueuePlan)| QueueSpec {
-        name: (*name).to_owned(),
-        waits: queue.waits.clone(),
+    let spec = |(name, queue): (&&str, &QueuePlan)| {
+        let waits = queue.waits.iter().copied();
+        QueueSpec::new(*name).waits(waits).patterns(queue.patterns.iter().copied()).solo()
     };
     queues.iter().map(spec).collect()
+}
+
+/// An event states no job, so that it must be clear which one it is for.
+fn shared_by_a_subscriber(queue: &str, jobs: &[Registered]) -> Error {
+    let there = |job: &&Registered| job.queue == queue;
+    let (subscribers, others): (Vec<_>, Vec<_>) =
+        jobs.iter().filter(there).partition(|job| !job.options.on.is_empty());
+    let subscriber = subscribers.first().map_or("", |job| job.name);
+    let other = others.first().or(subscribers.get(1)).map_or("", |job| job.name);
+    Error::invalid(format!(
+        "job `{subscriber}` subscribes to events, and shares queue `{queue}` with job `{other}`; \
+         give the subscriber a queue of its own"
+    ))
 }
 
 /// What can be wrong with one job.
 fn check_job(job: &Registered, states: &States) -> Result<()> {
     check_name("job", job.name)?;
     check_name("queue", job.queue)?;
+    job.options.on.iter().try_for_each(|pattern| check_pattern(pattern))?;
     if job.options.concurrency == Some(0) {
         return Err(Error::invalid(format!(
             "job `{}` has the concurrency 0; it would never run",
@@ -264,6 +293,19 @@ mod tests {
         registry.state(String::new());
         registry.state(String::new());
         assert!(registry.check(1).unwrap_err().to_string().contains("two states"));
+    }
+
+    #[test]
+    fn what_has_no_shorter_timeout_may_outlast_a_limit() {
+        let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
+        let jobs = [
+            ("none", None),
+            ("short", Some(second)),
+            ("as", Some(minute)),
+            ("long", Some(2 * minute)),
+        ];
+        assert_eq!(may_outlast(jobs, minute), ["none", "long"]);
+        assert!(may_outlast([("short", Some(second))], minute).is_empty());
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! What `#[job]` makes of a function: how to call it with its arguments.
 
 use std::any::{TypeId, type_name};
+use std::cell::OnceCell;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
 
 use super::context::JobContext;
 use super::state::{State, States};
-use crate::job::{Job, JobResult, Outcome};
+use crate::client::Client;
+use crate::job::{Envelope, Job, JobResult, Outcome};
 
 /// A [`Job`] that knows the function that runs it. Only `#[job]` on a function makes
 /// one.
@@ -26,7 +29,7 @@ pub trait Run: Job {
 
     /// Calls the function.
     #[doc(hidden)]
-    fn call(self, scope: &Scope) -> Call;
+    fn call(self, scope: &Scope<'_>) -> Call;
 }
 
 /// An argument of a job function that is no payload: [`State<T>`](struct@State) or [`JobContext`].
@@ -43,7 +46,7 @@ pub trait Argument: Sized {
 
     /// The argument's value.
     #[doc(hidden)]
-    fn take(scope: &Scope) -> Self;
+    fn take(scope: &Scope<'_>) -> Self;
 }
 
 impl<T: Send + Sync + 'static> Argument for State<T> {
@@ -51,7 +54,7 @@ impl<T: Send + Sync + 'static> Argument for State<T> {
         needs.0.push((TypeId::of::<T>(), type_name::<T>()));
     }
 
-    fn take(scope: &Scope) -> Self {
+    fn take(scope: &Scope<'_>) -> Self {
         scope.states.get().expect("a pool starts only with every state that its jobs need")
     }
 }
@@ -59,8 +62,10 @@ impl<T: Send + Sync + 'static> Argument for State<T> {
 impl Argument for JobContext {
     fn need(_: &mut Needs) {}
 
-    fn take(scope: &Scope) -> Self {
-        scope.context.clone()
+    fn take(scope: &Scope<'_>) -> Self {
+        let cancelled = scope.cancelled.get_or_init(CancellationToken::new).clone();
+        let client = scope.client.clone();
+        Self::new(scope.envelope, scope.attempt, scope.max_attempts, client, cancelled)
     }
 }
 
@@ -68,11 +73,17 @@ impl Argument for JobContext {
 #[derive(Debug, Default)]
 pub struct Needs(pub(crate) Vec<(TypeId, &'static str)>);
 
-/// What an attempt offers to its function's arguments.
+/// What an attempt offers to its function's arguments. Most functions take little of it, so
+/// that each argument is made when it is taken.
 #[derive(Debug)]
-pub struct Scope {
-    pub(crate) context: JobContext,
-    pub(crate) states: Arc<States>,
+pub struct Scope<'a> {
+    pub(crate) envelope: &'a Envelope,
+    pub(crate) attempt: u32,
+    pub(crate) max_attempts: u32,
+    pub(crate) client: &'a Client,
+    pub(crate) states: &'a States,
+    /// Of the function's contexts, if it takes any.
+    pub(crate) cancelled: OnceCell<CancellationToken>,
 }
 
 /// A job function with all its arguments, ready to run.

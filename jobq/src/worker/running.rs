@@ -1,12 +1,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::attempt::Shared;
+use super::health::{PoolHealth, Post, QueueHealth, both};
 use super::queue;
+use super::solo;
 use crate::engine::Consumer;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -17,25 +21,37 @@ use crate::error::{Error, ErrorKind, Result};
 #[must_use = "keep it to shut the pool down, or `.wait()` for its end"]
 pub struct RunningPool {
     stop: CancellationToken,
-    halt: CancellationToken,
+    shared: Arc<Shared>,
     ended: watch::Receiver<Option<Result<()>>>,
+    /// What the two tasks of each queue are doing.
+    posts: Vec<(&'static str, Post, Post)>,
 }
 
 impl RunningPool {
     pub(crate) fn start(
         shared: &Arc<Shared>,
-        consumers: Vec<(&'static str, Consumer)>,
+        consumers: Vec<(&'static str, Consumer, Consumer)>,
         grace: Duration,
+        background: &Handle,
     ) -> Self {
         let stop = CancellationToken::new();
-        let halt = shared.halt.clone();
         let (report, ended) = watch::channel(None);
-        let mut queues = JoinSet::new();
-        for (name, consumer) in consumers {
-            queues.spawn(queue::consume(Arc::clone(shared), name, consumer, stop.clone()));
+        let (mut queues, mut posts) = (JoinSet::new(), Vec::new());
+        // All are through the gate before somebody can close it.
+        let passed: Vec<_> = consumers.iter().filter_map(|_| shared.gate.try_pass()).collect();
+        for ((name, consumer, alone), passed) in consumers.into_iter().zip(passed) {
+            let (pool, stop) = (Arc::clone(shared), stop.clone());
+            let (post, post_alone) = (Post::of(&consumer), Post::of(&alone));
+            posts.push((name, post.clone(), post_alone.clone()));
+            let together =
+                queue::consume(Arc::clone(&pool), name, consumer, passed, post, stop.clone());
+            queues.spawn_on(together, background);
+            queues.spawn_on(solo::consume(pool, name, alone, post_alone, stop), background);
         }
-        let (stopping, halting) = (stop.clone(), halt.clone());
-        tokio::spawn(async move {
+        let (stopping, halting) = (stop.clone(), shared.halt.clone());
+        // The job functions cannot run any more when their runtime has ended.
+        let host = AbortOnDropHandle::new(shared.runtime.spawn(std::future::pending::<()>()));
+        background.spawn(async move {
             let all_ended = async {
                 let mut result = Ok(());
                 while let Some(ended) = queues.join_next().await {
@@ -52,13 +68,49 @@ impl RunningPool {
                 halting.cancel();
                 std::future::pending::<()>().await;
             };
+            let mut all_ended = std::pin::pin!(all_ended);
             let result = tokio::select! {
-                result = all_ended => result,
+                result = &mut all_ended => result,
                 () = patience => Ok(()),
+                _ = host => {
+                    stopping.cancel();
+                    halting.cancel();
+                    let _ = all_ended.await;
+                    Err(gone())
+                }
             };
             report.send_replace(Some(result));
         });
-        Self { stop, halt, ended }
+        Self { stop, shared: Arc::clone(shared), ended, posts }
+    }
+
+    /// What the pool is doing with each of its queues: whether it takes jobs, since when not,
+    /// and why. For a health check of your program, since a pool whose broker is gone or
+    /// refuses it goes on trying for as long as it takes.
+    ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool, job};
+    /// # #[job] async fn mail() -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// let client = Client::connect("sqlite::memory:").await?;
+    /// let running = WorkerPool::new(&client).register::<Mail>().spawn().await?;
+    /// let health = running.health();
+    /// if !health.is_consuming() {
+    ///     println!("no jobs are taken: {:?}", health.queues);
+    /// }
+    /// # assert!(health.is_consuming());
+    /// # running.shutdown().await
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn health(&self) -> PoolHealth {
+        let queue = |(name, together, alone): &(&str, Post, Post)| QueueHealth {
+            queue: (*name).to_owned(),
+            state: both(together.state(), alone.state()),
+            lost_slots: self.shared.lost.of(name),
+        };
+        PoolHealth { queues: self.posts.iter().map(queue).collect() }
     }
 
     /// Waits until the pool has ended: after a shutdown, or because none of its queues
@@ -70,7 +122,6 @@ impl RunningPool {
     /// queues and logs the error at once; this returns when the last one has ended.
     pub async fn wait(&self) -> Result<()> {
         let mut ended = self.ended.clone();
-        let gone = || Error::new(ErrorKind::Closed, "the runtime of the pool was shut down");
         let result = ended.wait_for(Option::is_some).await.map_err(|_| gone())?;
         result.clone().unwrap_or_else(|| Err(gone()))
     }
@@ -94,6 +145,11 @@ impl RunningPool {
 
     /// Ends the grace period.
     pub(crate) fn halt(&self) {
-        self.halt.cancel();
+        self.shared.halt.cancel();
     }
+}
+
+/// The error of a pool whose job functions cannot be run any more.
+fn gone() -> Error {
+    Error::new(ErrorKind::Closed, "the runtime of the pool was shut down")
 }

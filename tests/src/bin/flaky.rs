@@ -4,16 +4,14 @@
 //! Arguments: URL, namespace, path of the ledger. It says `ready` when it has connected, and
 //! ends at SIGTERM.
 
-use std::fs::File;
-use std::io::Write;
+use std::path::Path;
 
 use jobq::{BoxError, Client, JobContext, State, WorkerPool};
 use jobq_tests::flaky::Flaky;
+use jobq_tests::ledger::Ledger;
 
-async fn flaky(job: Flaky, ctx: JobContext, ledger: State<File>) -> Result<(), BoxError> {
-    // One write of a few bytes to a file opened for appending is not interleaved.
-    let line = format!("{} {} {}\n", job.number, ctx.attempt(), std::process::id());
-    (&*ledger).write_all(line.as_bytes())?;
+async fn flaky(job: Flaky, ctx: JobContext, ledger: State<Ledger>) -> Result<(), BoxError> {
+    ledger.begins(ctx.id(), ctx.attempt());
     if ctx.attempt() <= job.failures {
         return Err(format!("failure {} of {}", ctx.attempt(), job.failures).into());
     }
@@ -25,7 +23,9 @@ async fn main() -> Result<(), BoxError> {
     let mut arguments = std::env::args().skip(1);
     let mut argument = |what: &str| arguments.next().ok_or(format!("the {what} is missing"));
     let client = Client::builder(argument("URL")?).namespace(argument("namespace")?);
-    let ledger = File::options().append(true).create(true).open(argument("path of the ledger")?)?;
+    let ledger = argument("path of the ledger")?;
+    // Nobody kills these workers, and there are many lines.
+    let ledger = Ledger::open(Path::new(&ledger), "flaky")?.without_disk();
     let pool = WorkerPool::new(&client.connect().await?).state(ledger).handle(flaky);
     println!("ready");
     Ok(pool.concurrency(20).run().await?)

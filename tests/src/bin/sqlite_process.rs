@@ -1,4 +1,4 @@
-//! A process of its own on a file of jobs, for the tests of `sqlite.rs`: it says what it
+//! A process of its own on a file of jobs, for the tests of `sqlite`: it says what it
 //! does on its output, a line each, and can be killed at any moment.
 //!
 //! `sqlite_process URL LEASE_MS push` pushes jobs until it is killed, and says

@@ -1,61 +1,147 @@
-//! The URL of a broker.
+//! The URL of a broker: one node of it, or several.
 
 use std::fmt;
 use std::time::Duration;
 
-use lapin::uri::AMQPUri;
+use lapin::uri::{AMQPScheme, AMQPUri};
 
 use crate::error::{Error, Result};
 
 /// Seconds without a sign of life after which a connection is given up, where the URL
 /// does not state it.
 const HEARTBEAT: u16 = 20;
+/// What the part of a URL after its `?` may state.
+const PARAMETERS: [&str; 5] =
+    ["heartbeat", "connection_timeout", "frame_max", "channel_max", "auth_mechanism"];
 
 /// Where the broker is. It shows itself without the password.
 #[derive(Clone)]
 pub(crate) struct Address {
-    pub(crate) uri: AMQPUri,
+    /// One URL for each node, at least one; they differ in host and port alone.
+    nodes: Vec<AMQPUri>,
 }
 
 impl Address {
-    /// Reads a URL. What is wrong with it is said without showing it.
+    /// Reads a URL. What is wrong with it is said without showing it. A node may take its
+    /// share of the timeout, where the URL does not state how long.
     pub(crate) fn parse(url: &str, timeout: Duration) -> Result<Self> {
         let invalid = |problem: &str| {
             Error::invalid(format!(
-                "the broker's URL {problem}; write for example amqp://user:password@host:5672/vhost"
+                "the broker's URL {problem}; write for example \
+                 amqp://user:password@host:5672/vhost, or several nodes of one cluster as \
+                 host1:5672,host2:5672"
             ))
         };
-        let host = url.split("://").nth(1).unwrap_or_default();
-        let host = host.split(['/', '?']).next().unwrap_or_default();
-        if host.rsplit('@').next().is_some_and(|host| host.starts_with('[')) {
-            return Err(invalid("has an IPv6 address, which is not supported: use a host name"));
+        // Tabs and line breaks are left out where URLs are read, so they hide what is there.
+        if url.chars().any(char::is_control) {
+            return Err(invalid("has a line break or another control character"));
         }
-        // The reason may hold the URL, and with it the password.
-        let mut uri: AMQPUri = url.parse().map_err(|_| invalid("cannot be read"))?;
-        if uri.vhost.len() > 255 {
-            return Err(invalid("has a vhost of more than 255 bytes"));
+        let Some((scheme @ ("amqp" | "amqps"), rest)) = url.split_once("://") else {
+            return Err(invalid("does not begin with amqp:// or amqps://"));
+        };
+        let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        // It may be that of the user, after a password with such a character in it, which
+        // would then be taken for a host or a vhost, and shown.
+        if rest.contains('@') {
+            return Err(invalid(
+                "has an `@` after its first `/`, `?` or `#`: in a password write these as %2F, \
+                 %3F and %23, and an `@` in a vhost as %40",
+            ));
         }
-        let query = &mut uri.query;
-        query.heartbeat.get_or_insert(HEARTBEAT);
-        let millis = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
-        query.connection_timeout.get_or_insert(millis);
-        Ok(Self { uri })
+        let query = rest.split_once('?').map_or("", |(_, query)| query);
+        let query = query.split('#').next().unwrap_or_default();
+        let name = |parameter: &str| parameter.split('=').next().unwrap_or_default().to_owned();
+        let known = |name: String| name.is_empty() || PARAMETERS.contains(&name.as_str());
+        if !query.split('&').map(name).all(known) {
+            return Err(invalid(
+                "has a parameter that jobq does not know (it knows heartbeat, \
+                 connection_timeout, frame_max, channel_max and auth_mechanism; certificates are \
+                 given to the client's builder)",
+            ));
+        }
+        let hosts = authority.rsplit('@').next().unwrap_or_default();
+        let user = authority.strip_suffix(hosts).unwrap_or_default();
+        let count = u32::try_from(hosts.split(',').count()).unwrap_or(u32::MAX);
+        let node = |host: &str| {
+            if let Some(flaw) = flaw(host) {
+                return Err(invalid(flaw));
+            }
+            let url = format!("{scheme}://{user}{host}{rest}");
+            // The reason may hold the URL, and with it the password.
+            let mut uri: AMQPUri = url.parse().map_err(|_| invalid("cannot be read"))?;
+            if uri.vhost.len() > 255 {
+                return Err(invalid("has a vhost of more than 255 bytes"));
+            }
+            let query = &mut uri.query;
+            query.heartbeat.get_or_insert(HEARTBEAT);
+            let share = (timeout / count).as_millis().max(1);
+            query.connection_timeout.get_or_insert(u64::try_from(share).unwrap_or(u64::MAX));
+            if query.connection_timeout == Some(0) {
+                return Err(invalid("has a connection_timeout of zero: every try would fail"));
+            }
+            Ok(uri)
+        };
+        Ok(Self { nodes: hosts.split(',').map(node).collect::<Result<_>>()? })
+    }
+
+    /// How many nodes it names.
+    pub(crate) fn count(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Each node once, with its number: that of this number first, then round and round.
+    pub(crate) fn nodes_from(&self, first: usize) -> impl Iterator<Item = (usize, &AMQPUri)> {
+        let count = self.nodes.len();
+        self.nodes.iter().enumerate().cycle().skip(first % count).take(count)
+    }
+
+    /// Whether connections are encrypted.
+    pub(crate) fn is_tls(&self) -> bool {
+        self.nodes[0].scheme == AMQPScheme::AMQPS
     }
 
     pub(crate) fn vhost(&self) -> &str {
-        &self.uri.vhost
+        &self.nodes[0].vhost
+    }
+
+    #[cfg(feature = "management")]
+    pub(crate) fn password(&self) -> &str {
+        &self.nodes[0].authority.userinfo.password
     }
 
     pub(crate) fn user(&self) -> &str {
-        &self.uri.authority.userinfo.username
+        &self.nodes[0].authority.userinfo.username
     }
+}
+
+/// What is wrong with a host and its port.
+fn flaw(host: &str) -> Option<&'static str> {
+    if host.contains(['[', ']']) {
+        return Some("has an IPv6 address, which is not supported: use a host name");
+    }
+    let (name, port) = host.split_once(':').unwrap_or((host, "1"));
+    let in_a_name = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_');
+    if name.is_empty() {
+        return Some("has an empty host");
+    }
+    // Among them the `%` of a user and a password that were encoded with their `@`.
+    if !name.chars().all(in_a_name) {
+        return Some("has a host with a character that is in no host name");
+    }
+    let number = port.parse().is_ok_and(|port: u16| port > 0);
+    (!number).then_some("has a port that is no number from 1 to 65535")
+}
+
+/// How messages name a node.
+pub(crate) fn host_and_port(node: &AMQPUri) -> String {
+    format!("{}:{}", node.authority.host, node.authority.port)
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let AMQPUri { scheme, authority, vhost, .. } = &self.uri;
-        let (user, host) = (&authority.userinfo.username, &authority.host);
-        write!(f, "{scheme}://{user}:***@{host}:{}", authority.port)?;
+        let hosts: Vec<_> = self.nodes.iter().map(host_and_port).collect();
+        let (user, hosts, vhost) = (self.user(), hosts.join(","), self.vhost());
+        write!(f, "{}://{user}:***@{hosts}", self.nodes[0].scheme)?;
         if vhost == "/" { Ok(()) } else { write!(f, "/{vhost}") }
     }
 }
@@ -67,50 +153,5 @@ impl fmt::Debug for Address {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn shows_itself_without_the_password() {
-        let table = [
-            ("amqp://localhost", "amqp://guest:***@localhost:5672"),
-            ("amqps://ann:geheim@mq/shop", "amqps://ann:***@mq:5671/shop"),
-            ("amqp://ann:geheim@127.0.0.1:5673/%2f", "amqp://ann:***@127.0.0.1:5673"),
-            ("amqp://ann:geheim@mq/", "amqp://ann:***@mq:5672/"),
-        ];
-        for (url, shown) in table {
-            let address = Address::parse(url, SECOND).unwrap();
-            assert_eq!(address.to_string(), shown, "{url}");
-            assert!(!format!("{address:?}").contains("geheim"));
-        }
-    }
-
-    #[test]
-    fn has_a_heartbeat_and_a_timeout() {
-        let query = |url| Address::parse(url, SECOND).unwrap().uri.query;
-        let unstated = query("amqp://localhost");
-        assert_eq!((unstated.heartbeat, unstated.connection_timeout), (Some(20), Some(1_000)));
-        let stated = query("amqp://localhost?heartbeat=7&connection_timeout=9");
-        assert_eq!((stated.heartbeat, stated.connection_timeout), (Some(7), Some(9)));
-    }
-
-    #[test]
-    fn what_cannot_be_read_is_not_shown() {
-        let long = format!("amqp://ann:geheim@mq/{}", "v".repeat(256));
-        for url in [
-            "amqp:geheim",
-            "amqp://ann:geheim@host:port",
-            "http://ann:geheim@host",
-            "amqp://ann:geheim@[::1]:5672",
-            "amqp://h?heartbeat=geheim",
-            "geheim",
-            &long,
-        ] {
-            let error = Address::parse(url, SECOND).unwrap_err();
-            assert!(error.is_invalid(), "{url}");
-            assert!(!format!("{error:?}").contains("geheim"), "{error:?}");
-        }
-    }
-}
+#[path = "address_tests.rs"]
+mod tests;

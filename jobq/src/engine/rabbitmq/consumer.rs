@@ -1,22 +1,26 @@
 //! Taking the jobs of one queue, over as many channels as it takes.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use async_trait::async_trait;
 use backon::ExponentialBackoff;
+use lapin::BasicProperties;
 use lapin::message::Delivery as Message;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::task::TaskTracker;
 
-use super::Core;
-use super::declare::{Wanted, apply, open};
+use super::declare::{apply, open};
+use super::interruption::{self, Interruptions, ended};
 use super::link::{LASTING, Link, Up, backoff};
 use super::live::Live;
 use super::session::{Hand, Session};
-use super::settle::Ticket;
-use super::wire::{decode, short};
-use crate::engine::{Consumer, Delivery, Intake};
+use super::settle::{Desk, Ticket};
+use super::wire::{self, decode, short};
+use super::{Core, pulse};
+use crate::background;
+use crate::engine::{Consumer, Delivery, Intake, Interruption, Solo};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Deliveries that may wait between the channel and [`Consumer::next`].
@@ -28,8 +32,9 @@ const READY: usize = 64;
 pub(crate) async fn consume(
     core: &Arc<Core>,
     link: Link,
-    queue: &str,
+    queue: &'static str,
     prefetch: u16,
+    source: Source,
 ) -> Result<Consumer> {
     let (jobs, deliveries) = mpsc::channel(BUFFER);
     let (controls, orders) = mpsc::unbounded_channel();
@@ -37,22 +42,30 @@ pub(crate) async fn consume(
         core: Arc::clone(core),
         link,
         alone: false,
-        queue: Cow::Owned(queue.to_owned()),
+        queue,
+        source,
         prefetch: prefetch.max(1),
         jobs,
         orders,
         hand: Arc::default(),
+        sessions: TaskTracker::new(),
         waits: backoff(),
+        interruption: Interruptions::default(),
     };
+    let sessions = feed.sessions.clone();
     let up = feed.link.up().await?;
     let first = feed.start(&up).await?;
-    core.tasks.spawn(feed.run(up, first));
-    Ok(Consumer::new(deliveries, Box::new(Control { orders: controls })))
+    let interruptions = feed.interruption.subscribe();
+    background::spawn(core.tasks.track_future(feed.run(up, first)));
+    let control = Control { orders: controls, sessions, interruptions };
+    Ok(Consumer::new(deliveries, Box::new(control)))
 }
 
 #[derive(Debug)]
 struct Control {
     orders: mpsc::UnboundedSender<Order>,
+    sessions: TaskTracker,
+    interruptions: watch::Receiver<Option<Interruption>>,
 }
 
 #[derive(Debug)]
@@ -73,6 +86,23 @@ impl Intake for Control {
         // An error says that it had stopped before.
         let _ = over.await;
     }
+
+    fn interruptions(&self) -> watch::Receiver<Option<Interruption>> {
+        self.interruptions.clone()
+    }
+
+    async fn settled(&self) {
+        self.sessions.close();
+        self.sessions.wait().await;
+    }
+}
+
+/// Which of the queues that a user's queue has on the broker.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Work,
+    /// The jobs that are run alone, with the start that their consumer waits for.
+    Solo(Arc<Mutex<Option<String>>>),
 }
 
 /// Brings the deliveries of one queue to their consumer.
@@ -81,19 +111,24 @@ struct Feed {
     link: Link,
     /// Whether the connection is this feed's own.
     alone: bool,
-    queue: Cow<'static, str>,
+    queue: &'static str,
+    source: Source,
     prefetch: u16,
     jobs: mpsc::Sender<Result<Delivery>>,
     orders: mpsc::UnboundedReceiver<Order>,
     hand: Arc<Hand>,
+    /// Those of its sessions that have not told the broker everything.
+    sessions: TaskTracker,
     waits: ExponentialBackoff,
+    interruption: Interruptions,
 }
 
 /// How a session ended.
 enum End {
     /// The consumer was stopped; somebody may wait for that.
     Stopped(Option<oneshot::Sender<()>>),
-    Lost,
+    /// And why, where the connection does not know better.
+    Lost(Option<Error>),
 }
 
 impl Feed {
@@ -113,9 +148,13 @@ impl Feed {
                 if since.elapsed() > LASTING {
                     self.waits = backoff();
                 }
-                if let End::Stopped(waiting) = end {
-                    drop(waiting);
-                    return;
+                match end {
+                    End::Stopped(waiting) => {
+                        drop(waiting);
+                        return;
+                    }
+                    End::Lost(Some(error)) => self.interruption.begin(&error),
+                    End::Lost(None) => {}
                 }
             }
             if self.link.is_unreadable()
@@ -125,18 +164,25 @@ impl Feed {
             }
             let wait = self.waits.next().unwrap_or_default();
             let link = self.link.clone();
+            let interruption = self.interruption.clone();
             let next = async {
+                let tell = |error: &Error| interruption.begin(error);
+                link.up_or_tell(tell).await?;
                 tokio::time::sleep(wait).await;
-                link.up().await
+                link.up_or_tell(tell).await
             };
             up = match self.unless_stopped(next).await {
                 Some(Ok(up)) => up,
                 _ => return,
             };
-            match self.start(&up).await {
-                Ok(started) => live = Some(started),
-                Err(error) if error.is_connection() || error.is_timeout() => {
-                    tracing::warn!(queue = &*self.queue, %error, "not consuming yet");
+            match up.answer("consuming", self.start(&up)).await {
+                Ok(started) => {
+                    live = Some(started);
+                    self.interruption.end();
+                }
+                Err(error) if error.may_pass() => {
+                    interruption::log(self.queue, &error);
+                    self.interruption.begin(&error);
                 }
                 Err(error) => {
                     return self.fail(error).await;
@@ -149,9 +195,9 @@ impl Feed {
     /// that cannot be read: whoever's it was, the others are rid of it. An error if the own
     /// connection ended so, too: then it is this queue's.
     async fn isolate(&mut self) -> Result<()> {
-        let queue = &*self.queue;
+        let queue = self.queue;
         if self.alone {
-            let name = self.core.names.work(queue);
+            let name = self.name();
             return Err(Error::new(
                 ErrorKind::Refused,
                 format!(
@@ -162,9 +208,11 @@ impl Feed {
             ));
         }
         let name = format!("{} (consuming {queue})", self.core.options.connection_name);
-        let address = Arc::clone(&self.core.address);
-        match Link::open(address, name, self.core.options.timeout).await {
-            Ok(link) => (self.link, self.alone) = (link, true),
+        match Link::open(Arc::clone(&self.core.target), name).await {
+            Ok(link) => {
+                pulse::watch(&link, &self.core.target, self.core.names.orphan());
+                (self.link, self.alone) = (link, true);
+            }
             Err(error) => tracing::warn!(queue, %error, "no connection of its own yet"),
         }
         Ok(())
@@ -197,9 +245,8 @@ impl Feed {
     /// this client declared it.
     async fn start(&self, up: &Arc<Up>) -> Result<Live> {
         match self.consume(up).await {
-            Err(error) if error.is_not_found() => match self.core.declared.tiers(&self.queue) {
-                Some(tiers) => {
-                    let wanted = Wanted::queue(&self.queue, tiers);
+            Err(error) if error.is_not_found() => match self.core.declared.part(self.queue) {
+                Some(wanted) => {
                     apply(up, &self.core.declared.topology(&wanted)).await?;
                     self.consume(up).await
                 }
@@ -215,12 +262,21 @@ impl Feed {
 
     async fn consume(&self, up: &Up) -> Result<Live> {
         let channel = open(up).await?;
-        let queue = short(&self.core.names.work(&self.queue))?;
+        let queue = short(&self.name())?;
         let last_word = self.core.last_word.clone();
-        let session = Session::spawn(channel, &self.core.tellers, last_word);
+        let telling = self.sessions.token();
+        let session = Session::spawn(channel, up, &self.core.tellers, last_word, telling);
         let mut live = Live::new(session, queue);
         live.set_prefetch(self.prefetch).await?;
         Ok(live)
+    }
+
+    /// The queue on the broker.
+    fn name(&self) -> String {
+        match self.source {
+            Source::Work => self.core.names.work(self.queue),
+            Source::Solo(_) => self.core.names.solo(self.queue),
+        }
     }
 
     async fn bring(&mut self, up: &Up, mut live: Live) -> End {
@@ -232,10 +288,11 @@ impl Feed {
                 order = self.orders.recv() => match order {
                     Some(Order::Prefetch(prefetch)) => {
                         self.prefetch = prefetch;
-                        if let Err(error) = live.set_prefetch(prefetch).await {
-                            tracing::warn!(queue = &*self.queue, %error, "consuming anew");
+                        let changing = live.set_prefetch(prefetch);
+                        if let Err(error) = up.answer("changing the prefetch", changing).await {
+                            tracing::warn!(queue = self.queue, %error, "consuming anew");
                             live.session.abandon().await;
-                            return End::Lost;
+                            return End::Lost(Some(error));
                         }
                     }
                     Some(Order::Stop(waiting)) => return self.stop(live, Some(waiting)).await,
@@ -243,7 +300,7 @@ impl Feed {
                 },
                 () = self.link.lost(up.generation) => {
                     live.session.end();
-                    return End::Lost;
+                    return End::Lost(None);
                 }
                 () = self.hand.freed(), if !free => (),
                 next = next(&self.jobs, &mut live), if free => match next {
@@ -253,9 +310,9 @@ impl Feed {
                     }
                     Err(None) => return self.stop(live, None).await,
                     Err(Some(reason)) => {
-                        tracing::warn!(queue = &*self.queue, reason, "the broker ended the consumer; consuming anew");
+                        tracing::warn!(queue = self.queue, reason, "the broker ended the consumer; consuming anew");
                         live.session.abandon().await;
-                        return End::Lost;
+                        return End::Lost(Some(ended(self.queue, &reason)));
                     }
                 },
             }
@@ -280,20 +337,33 @@ impl Feed {
 
     /// A message as a delivery.
     fn receive(&self, session: &Arc<Session>, message: Message) -> Delivery {
-        let received =
-            decode(&self.core.names, self.queue.clone(), &message.properties, message.data);
+        let names = &self.core.names;
+        let way = (message.exchange.as_str(), message.routing_key.as_str());
+        let topic = wire::topic_by_way(names, self.queue, way, &message.properties);
+        let (properties, renamed) = wire::with_topic(message.properties, topic.as_deref());
+        let received = decode(names, Cow::Borrowed(self.queue), &properties, message.data);
+        self.core.notice_policy(self.queue, &properties);
+        let solo = match &self.source {
+            Source::Work => None,
+            Source::Solo(expected) => Some(desk(&properties, Arc::clone(expected))),
+        };
+        let told = solo.as_ref().map(|desk| desk.solo);
         let ticket = Ticket {
             core: Arc::clone(&self.core),
             session: Arc::clone(session),
             tag: message.delivery_tag,
-            queue: self.queue.clone(),
-            properties: message.properties,
-            // A message that came without an id gets it by being published again.
-            wait: received.wait.filter(|_| received.has_id),
+            queue: self.queue,
+            properties,
+            // What a message does not have yet, it gets by being published again.
+            wait: received.wait.filter(|_| received.has_id && !renamed && told.is_none()),
+            solo,
             open: true,
             _in_hand: self.hand.take(),
         };
-        Delivery::new(received.envelope, received.attempts.saturating_add(1), Box::new(ticket))
+        let attempt = received.attempts.saturating_add(1);
+        let mut delivery = Delivery::new(received.envelope, attempt, Box::new(ticket));
+        delivery.solo = told;
+        delivery.crashed(received.crashes)
     }
 
     /// Ends the consumer and gives back what it was sent and nobody has taken.
@@ -302,6 +372,21 @@ impl Feed {
         let _ = tokio::time::timeout(self.core.options.timeout, live.stop()).await;
         End::Stopped(waiting)
     }
+}
+
+/// What the message of a job that is run alone says about that. A start is told once: what
+/// is delivered again is to be started again.
+fn desk(properties: &BasicProperties, expected: Arc<Mutex<Option<String>>>) -> Desk {
+    let (starts, start) = wire::solo(properties);
+    let started = {
+        let mut expected = expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = start.is_some() && expected.as_deref() == start;
+        if started {
+            *expected = None;
+        }
+        started
+    };
+    Desk { solo: Solo { starts, started }, expected }
 }
 
 /// The next message, once there is room for it; or why there is none any more, where it

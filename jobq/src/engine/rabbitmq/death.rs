@@ -18,6 +18,17 @@ pub(crate) fn attempts_used(headers: &FieldTable, work_queue: &str) -> u32 {
     said.saturating_add(rejections(headers, work_queue)).min(MOST)
 }
 
+/// How often the worker that had this delivery may have died of it: what the broker
+/// counted as returns of it.
+///
+/// Which returns count differs between versions, and of the prefetched deliveries of a
+/// worker that died each was returned. 4.0 says the rejections of before, which are
+/// failed attempts.
+pub(crate) fn crashes(headers: &FieldTable, work_queue: &str) -> u32 {
+    let counted = headers.inner().get("x-delivery-count").and_then(integer).map_or(0, sane);
+    if counted == rejections(headers, work_queue) { 0 } else { counted }
+}
+
 /// How often the work queue rejected the message.
 fn rejections(headers: &FieldTable, work_queue: &str) -> u32 {
     let Some(deaths) = headers.inner().get("x-death").and_then(AMQPValue::as_array) else {
@@ -30,6 +41,58 @@ fn rejections(headers: &FieldTable, work_queue: &str) -> u32 {
         .filter(|death| is_text(death, "queue", work_queue) && is_text(death, "reason", "rejected"))
         .find_map(|death| death.inner().get("count").and_then(integer))
         .map_or(0, sane)
+}
+
+/// Why the work queue lost the message, if not because a worker rejected it: then a policy
+/// limits it, since jobq does not.
+pub(crate) fn died_by_policy<'h>(headers: &'h FieldTable, work_queue: &str) -> Option<&'h str> {
+    const OF_POLICIES: [&str; 3] = ["expired", "maxlen", "delivery_limit"];
+    let deaths = headers.inner().get("x-death").and_then(AMQPValue::as_array)?;
+    let tables = deaths.as_slice().iter().filter_map(AMQPValue::as_field_table);
+    let here = tables.filter(|death| is_text(death, "queue", work_queue));
+    let mut reasons = here.filter_map(|death| death.inner().get("reason").and_then(text));
+    reasons.find(|reason| OF_POLICIES.contains(reason))
+}
+
+/// Whether `x-death` is not as a broker writes it.
+///
+/// A broker that is to move such a message reads it, fails, and from then on moves nothing
+/// more out of that queue.
+pub(crate) fn is_forged(headers: &FieldTable) -> bool {
+    let sound = |value: &AMQPValue| {
+        let deaths = value.as_array().map(FieldArray::as_slice);
+        deaths.is_some_and(|deaths| deaths.iter().all(is_death))
+    };
+    headers.inner().get("x-death").is_some_and(|value| !sound(value))
+}
+
+fn is_death(value: &AMQPValue) -> bool {
+    let Some(death) = value.as_field_table() else {
+        return false;
+    };
+    let is = |key: &str, sound: fn(&AMQPValue) -> bool| death.inner().get(key).is_some_and(sound);
+    let is_long = |value: &AMQPValue| matches!(value, AMQPValue::LongString(_));
+    is("queue", is_long)
+        && is("reason", is_long)
+        && is("exchange", is_long)
+        && is("routing-keys", |keys| {
+            let keys = keys.as_array().map(FieldArray::as_slice);
+            keys.is_some_and(|keys| keys.iter().all(|key| text(key).is_some()))
+        })
+        && is(
+            "count",
+            |count| matches!(count, AMQPValue::LongLongInt(count) if (0..=i64::from(MOST)).contains(count)),
+        )
+        && is("time", |time| matches!(time, AMQPValue::Timestamp(_)))
+}
+
+/// The routing key that the message had in a queue in which it died.
+pub(crate) fn key_at_death<'h>(headers: &'h FieldTable, queue: &str) -> Option<&'h str> {
+    let deaths = headers.inner().get("x-death").and_then(AMQPValue::as_array)?;
+    let tables = deaths.as_slice().iter().filter_map(AMQPValue::as_field_table);
+    let mut here = tables.filter(|death| is_text(death, "queue", queue));
+    let keys = here.find_map(|death| death.inner().get("routing-keys")?.as_array());
+    keys?.as_slice().first().and_then(text)
 }
 
 /// The queues in which the message died, latest first where the broker says so.
@@ -57,7 +120,7 @@ pub(crate) fn text(value: &AMQPValue) -> Option<&str> {
 }
 
 /// An integer of any width.
-fn integer(value: &AMQPValue) -> Option<i64> {
+pub(crate) fn integer(value: &AMQPValue) -> Option<i64> {
     match *value {
         AMQPValue::ShortShortInt(number) => Some(number.into()),
         AMQPValue::ShortShortUInt(number) => Some(number.into()),
@@ -71,12 +134,14 @@ fn integer(value: &AMQPValue) -> Option<i64> {
 }
 
 /// A count that cannot be is none; one that is too large is cut.
-fn sane(number: i64) -> u32 {
+pub(crate) fn sane(number: i64) -> u32 {
     u32::try_from(number.max(0)).unwrap_or(MOST).min(MOST)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use lapin::types::{LongString, ShortString};
 
     use super::*;
@@ -215,5 +280,116 @@ mod tests {
         assert_eq!(attempts_used(&both, work), MOST);
         let latin = AMQPValue::LongString(LongString::from(vec![0xff, 0xfe]));
         assert_eq!(attempts_used(&said(latin), work), 0);
+    }
+
+    #[test]
+    fn what_a_policy_did_is_told_from_what_a_worker_did() {
+        let died = |entries| table([("x-death", array(entries))]);
+        let one = |queue, reason| died(vec![death(queue, reason, number(1))]);
+        let table = [
+            (recorded("4.3"), None),
+            (one("jobq:mail", "rejected"), None),
+            (one("jobq:mail@wait.30s", "expired"), None),
+            (one("jobq:mail", "expired"), Some("expired")),
+            (one("jobq:mail", "maxlen"), Some("maxlen")),
+            (one("jobq:mail", "delivery_limit"), Some("delivery_limit")),
+            (
+                died(vec![
+                    death("jobq:mail@wait.30s", "expired", number(1)),
+                    death("jobq:mail", "rejected", number(1)),
+                    AMQPValue::Void,
+                    death("jobq:mail", "expired", number(1)),
+                ]),
+                Some("expired"),
+            ),
+            (table([("x-death", long("expired"))]), None),
+            (table([]), None),
+        ];
+        for (headers, expected) in table {
+            assert_eq!(died_by_policy(&headers, "jobq:mail"), expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn the_key_of_before_is_kept() {
+        for version in ["3.10", "4.0", "4.3"] {
+            let headers = recorded(version);
+            assert_eq!(key_at_death(&headers, "jobq:mail@wait.30s"), Some("mail"), "{version}");
+            assert_eq!(key_at_death(&headers, "jobq:mail@due"), None, "{version}");
+        }
+        let died = |keys| {
+            let entry = [("queue", long("jobq:mail@due")), ("routing-keys", keys)];
+            table([("x-death", array(vec![AMQPValue::FieldTable(table(entry))]))])
+        };
+        for keys in [long("mail"), array(vec![]), array(vec![number(1)]), AMQPValue::Void] {
+            assert_eq!(key_at_death(&died(keys.clone()), "jobq:mail@due"), None, "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_broker_wrote_is_forged() {
+        for version in ["3.10", "4.0", "4.3"] {
+            assert!(!is_forged(&recorded(version)), "{version}");
+        }
+        assert!(!is_forged(&FieldTable::default()));
+        let died = |value| table([("x-death", value)]);
+        let AMQPValue::FieldTable(good) = death("jobq:mail", "rejected", number(4)) else {
+            panic!("a table");
+        };
+        assert!(!is_forged(&died(array(vec![AMQPValue::FieldTable(good.clone())]))));
+        for value in [long("often"), AMQPValue::Void, AMQPValue::FieldTable(good.clone())] {
+            assert!(is_forged(&died(value.clone())), "{value:?}");
+        }
+        for value in [long("often"), AMQPValue::Void, AMQPValue::FieldTable(FieldTable::default())]
+        {
+            assert!(is_forged(&died(array(vec![value.clone()]))), "{value:?}");
+        }
+        for key in good.inner().keys() {
+            let without = good.inner().iter().filter(|(other, _)| *other != key);
+            let mut entries: BTreeMap<_, _> =
+                without.map(|(key, value)| (key.clone(), value.clone())).collect();
+            let entry = |entries: &BTreeMap<_, _>| {
+                died(array(vec![AMQPValue::FieldTable(entries.clone().into())]))
+            };
+            assert!(is_forged(&entry(&entries)), "without {key}");
+            entries.insert(key.clone(), AMQPValue::Boolean(true));
+            assert!(is_forged(&entry(&entries)), "{key} of another type");
+        }
+        for count in [-1, i64::MAX] {
+            assert!(is_forged(&died(array(vec![death("q", "rejected", number(count))]))));
+        }
+    }
+
+    #[test]
+    fn returns_that_are_rejections_are_no_crashes() {
+        let count = |number| ("x-delivery-count", AMQPValue::LongLongInt(number));
+        let rejected = |times| {
+            let mut death = FieldTable::default();
+            death.insert("queue".into(), AMQPValue::LongString("jobq:mail".into()));
+            death.insert("reason".into(), AMQPValue::LongString("rejected".into()));
+            death.insert("count".into(), AMQPValue::LongLongInt(times));
+            let deaths = FieldArray::from(vec![AMQPValue::FieldTable(death)]);
+            ("x-death", AMQPValue::FieldArray(deaths))
+        };
+        let table = [
+            (vec![], 0),
+            (vec![count(0)], 0),
+            (vec![count(2)], 2),
+            (vec![count(-1)], 0),
+            (vec![("x-delivery-count", AMQPValue::LongString("3".into()))], 0),
+            // 4.0 says the rejections of before on the first delivery after them.
+            (vec![count(4), rejected(4)], 0),
+            (vec![count(1), rejected(4)], 1),
+            // 3.10 starts at 0 in each round, and 4.3 says none.
+            (vec![count(0), rejected(4)], 0),
+            (vec![rejected(4)], 0),
+        ];
+        for (entries, expected) in table {
+            let mut headers = FieldTable::default();
+            for (key, value) in entries {
+                headers.insert(key.into(), value);
+            }
+            assert_eq!(crashes(&headers, "jobq:mail"), expected, "{headers:?}");
+        }
     }
 }

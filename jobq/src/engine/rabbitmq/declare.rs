@@ -1,18 +1,20 @@
 //! Declaring: what jobq needs exists afterwards, or an error says why not.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+use futures_util::stream::{FuturesOrdered, StreamExt as _, TryStreamExt as _};
 use lapin::options::{
     ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
 };
 use lapin::types::{AMQPValue, FieldTable, LongInt, ShortString};
-use lapin::{Channel, ErrorKind as Lapin, ExchangeKind};
+use lapin::{Channel, ErrorKind as Lapin, ExchangeKind, Queue};
 
-use super::failure::{NOT_FOUND, code, failure};
+use super::failure::failure;
 use super::link::Up;
-use super::topology::{Argument, Arguments, By, Declaration, Names, Tiers, Topology, WAIT_HEADER};
+use super::names::Names;
+use super::topology::{Argument, Arguments, By, Declaration, Topology, WAIT_HEADER};
+use super::wanted::{Tiers, Wanted};
 use super::wire::short;
 use crate::error::Result;
 
@@ -20,26 +22,8 @@ use crate::error::Result;
 /// to recover it, so nothing is sent before they are over.
 pub(crate) const FIRST_MOMENTS: Duration = Duration::from_secs(1);
 
-/// What is to be declared beside what all queues share.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// The queues with their tiers.
-    pub(crate) queues: BTreeMap<String, Arc<Tiers>>,
-    /// Whether the levels are wanted.
-    pub(crate) levels: bool,
-}
-
-impl Wanted {
-    /// The levels alone.
-    pub(crate) fn levels() -> Self {
-        Self { levels: true, ..Self::default() }
-    }
-
-    /// One queue with its tiers.
-    pub(crate) fn queue(queue: &str, tiers: Arc<Tiers>) -> Self {
-        Self { queues: [(queue.to_owned(), tiers)].into(), levels: false }
-    }
-}
+/// How many declarations are sent before the first of them is answered.
+const IN_FLIGHT: usize = 64;
 
 /// What was declared, to declare it again on the next connection.
 #[derive(Debug)]
@@ -57,40 +41,54 @@ impl Declared {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn change(&self) -> RwLockWriteGuard<'_, Wanted> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The tiers of a queue that was declared.
     pub(crate) fn tiers(&self, queue: &str) -> Option<Arc<Tiers>> {
         self.known().queues.get(queue).cloned()
     }
 
+    /// What a queue that was declared needs.
+    pub(crate) fn part(&self, queue: &str) -> Option<Wanted> {
+        self.known().part(queue)
+    }
+
+    /// All that was declared.
+    pub(crate) fn all(&self) -> Wanted {
+        self.known().clone()
+    }
+
     /// Whether there is nothing new in this.
     pub(crate) fn covers(&self, wanted: &Wanted) -> bool {
-        let known = self.known();
-        let has = |(queue, tiers): (&String, &Arc<Tiers>)| {
-            known.queues.get(queue).is_some_and(|declared| tiers.is_subset(declared))
-        };
-        (known.levels || !wanted.levels) && wanted.queues.iter().all(has)
+        self.known().covers(wanted)
     }
 
     /// Remembers what was declared.
     pub(crate) fn add(&self, declared: Wanted) {
-        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        known.levels |= declared.levels;
-        for (queue, tiers) in declared.queues {
-            let known = known.queues.entry(queue).or_default();
-            *known = Arc::new(known.union(&tiers).copied().collect());
-        }
+        self.change().add(declared);
+    }
+
+    /// Forgets a subscription that was ended.
+    pub(crate) fn forget_subscription(&self, queue: &str, pattern: &str) {
+        self.change().subscriptions.remove(&(queue.to_owned(), pattern.to_owned()));
+    }
+
+    /// Forgets a queue that was deleted.
+    pub(crate) fn forget(&self, queue: &str) {
+        self.change().remove(queue);
     }
 
     /// What this needs.
     pub(crate) fn topology(&self, wanted: &Wanted) -> Topology {
-        let queues = wanted.queues.iter().map(|(queue, tiers)| (queue.as_str(), &**tiers));
-        Topology::new(&self.names, queues, wanted.levels)
+        Topology::new(&self.names, wanted)
     }
 
     /// Declares everything that was declared before, on a new connection.
     pub(crate) async fn restore(&self, up: &Up) -> Result<()> {
-        let known = self.known().clone();
-        if known == Wanted::default() {
+        let known = self.all();
+        if !known.shared {
             return Ok(());
         }
         if apply(up, &self.topology(&known)).await? {
@@ -103,23 +101,65 @@ impl Declared {
 
 /// Declares all of this, and says whether a queue was made for it.
 ///
+/// There are hundreds of declarations, and until all are answered nothing is published
+/// after a lost connection; so many are sent before the first answer comes. The broker
+/// does them in their order.
+///
 /// # Errors
 ///
 /// A conflict with what exists, a refusal, a lost connection.
 pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
     let mut channel = open(up).await?;
-    let mut created = false;
-    for declaration in topology.declarations() {
-        // One queue that is missing says enough.
-        if let Declaration::Queue { name, .. } = declaration
-            && !created
-            && messages_in(up, &mut channel, name).await?.is_none()
-        {
-            created = true;
-        }
-        declare(&channel, declaration).await?;
+    let declarations = topology.declarations();
+    let queues = declarations.iter().filter_map(|declaration| match declaration {
+        Declaration::Queue { name, .. } => Some(name.as_str()),
+        _ => None,
+    });
+    // One queue that is missing says enough.
+    let created = !all_exist(&channel, queues).await?;
+    if created {
+        channel = open(up).await?;
     }
+    let mut sent = FuturesOrdered::new();
+    for declaration in declarations {
+        if sent.len() == IN_FLIGHT {
+            sent.try_next().await?;
+        }
+        sent.push_back(declare(&channel, declaration));
+    }
+    while sent.try_next().await?.is_some() {}
     Ok(created)
+}
+
+/// Whether there are all these queues. If not, the broker closes the channel.
+async fn all_exist<'q>(channel: &Channel, queues: impl Iterator<Item = &'q str>) -> Result<bool> {
+    let mut sent = FuturesOrdered::new();
+    for queue in queues {
+        if sent.len() == IN_FLIGHT && !exists(sent.next().await)? {
+            return Ok(false);
+        }
+        sent.push_back(look_for(channel, queue));
+    }
+    while !sent.is_empty() {
+        if !exists(sent.next().await)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn exists(found: Option<Result<Queue>>) -> Result<bool> {
+    match found {
+        Some(Err(error)) if error.is_not_found() => Ok(false),
+        Some(Err(error)) => Err(error),
+        Some(Ok(_)) | None => Ok(true),
+    }
+}
+
+async fn look_for(channel: &Channel, queue: &str) -> Result<Queue> {
+    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let found = channel.queue_declare(short(queue)?, passive, FieldTable::default()).await;
+    found.map_err(|error| failure(&format!("looking for queue `{queue}`"), error))
 }
 
 /// A new channel.
@@ -129,36 +169,50 @@ pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
 /// some two thousand numbers, so the next one is tried, and when none is left the
 /// connection is replaced.
 pub(crate) async fn open(up: &Up) -> Result<Channel> {
-    let mut opened = up.connection.create_channel().await;
-    while matches!(&opened, Err(error) if error.is_amqp_soft_error()) {
-        opened = up.connection.create_channel().await;
-    }
-    if matches!(&opened, Err(error) if matches!(error.kind(), Lapin::ChannelsLimitReached)) {
-        tracing::warn!("no channel is left on the connection; it is replaced");
-        let _ = up.connection.close(200, "out of channels".into()).await;
-    }
-    opened.map_err(|error| failure("opening a channel", error))
+    let doing = "opening a channel";
+    let opening = async {
+        let mut opened = up.connection.create_channel().await;
+        while matches!(&opened, Err(error) if error.is_amqp_soft_error()) {
+            opened = up.connection.create_channel().await;
+        }
+        if matches!(&opened, Err(error) if matches!(error.kind(), Lapin::ChannelsLimitReached)) {
+            tracing::warn!("no channel is left on the connection; it is replaced");
+            let _ = up.connection.close(200, "out of channels".into()).await;
+        }
+        opened.map_err(|error| failure(doing, error))
+    };
+    up.answer(doing, opening).await
 }
 
-/// How many messages are ready in a queue; `None` where there is no such queue. The
-/// channel is another one afterwards if so, since the broker closes it.
+/// How many messages are ready in a queue, as [`inspect`] tells.
 pub(crate) async fn messages_in(
     up: &Up,
     channel: &mut Channel,
     queue: &str,
 ) -> Result<Option<u64>> {
-    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
-    match channel.queue_declare(short(queue)?, passive, FieldTable::default()).await {
-        Ok(queue) => Ok(Some(queue.message_count().into())),
-        Err(error) if code(&error) == Some(NOT_FOUND) => {
+    let found = inspect(up, channel, queue).await?;
+    Ok(found.map(|(messages, _)| messages))
+}
+
+/// How many messages are ready in a queue, and how many consumers it has; `None` where
+/// there is no such queue. The channel is another one afterwards if so, since the broker
+/// closes it.
+pub(crate) async fn inspect(
+    up: &Up,
+    channel: &mut Channel,
+    queue: &str,
+) -> Result<Option<(u64, u32)>> {
+    match look_for(channel, queue).await {
+        Ok(queue) => Ok(Some((queue.message_count().into(), queue.consumer_count()))),
+        Err(error) if error.is_not_found() => {
             *channel = open(up).await?;
             Ok(None)
         }
-        Err(error) => Err(failure(&format!("looking for queue `{queue}`"), error)),
+        Err(error) => Err(error),
     }
 }
 
-async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
+pub(crate) async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
     let done = match declaration {
         Declaration::Exchange { name, kind, alternate } => {
             let kind = match *kind {
@@ -207,6 +261,7 @@ fn table(arguments: &Arguments) -> Result<FieldTable> {
     for (key, value) in arguments {
         let value = match value {
             Argument::Text(value) => text(value),
+            Argument::Truth(value) => AMQPValue::Boolean(*value),
             // The width does not matter to the broker.
             Argument::Number(number) => LongInt::try_from(*number)
                 .map_or(AMQPValue::LongLongInt(*number), AMQPValue::LongInt),

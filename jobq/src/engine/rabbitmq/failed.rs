@@ -15,14 +15,14 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable};
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::Instant;
 
 use super::Core;
 use super::declare::{messages_in, open};
 use super::failure::{RESOURCE_LOCKED, code, failure};
 use super::link::{Up, backoff};
 use super::wire::{Message, decode, decode_failed, failed_at, fresh, home, short};
-use crate::engine::Which;
+use crate::background;
+use crate::engine::{Which, closed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId};
 
@@ -251,21 +251,15 @@ impl Desk<'_> {
     async fn settle(&mut self, jobs: Vec<BasicGetMessage>, fate: Fate) -> Result<u64> {
         let mut settled = 0;
         let mut failed = None;
-        let deadline = Instant::now() + self.core.options.timeout;
-        let mut sent = Vec::with_capacity(jobs.len());
-        for job in jobs {
-            let tag = job.delivery_tag;
-            let pending = match fate {
-                Fate::Gone => None,
-                Fate::Back => Some(self.core.publisher.send(Arc::new(self.back(job)?))),
-            };
-            sent.push((tag, pending));
-        }
-        for (tag, pending) in sent {
-            let answer = match pending {
-                Some(pending) => pending.answer_until(deadline).await,
-                None => Ok(()),
-            };
+        let tags: Vec<_> = jobs.iter().map(|job| job.delivery_tag).collect();
+        let answers = match fate {
+            Fate::Gone => vec![Ok(()); tags.len()],
+            Fate::Back => {
+                let back = jobs.into_iter().map(|job| self.back(job));
+                self.core.publisher.publish_all(back).await
+            }
+        };
+        for (tag, answer) in tags.into_iter().zip(answers) {
             match answer {
                 Ok(()) => {
                     let acknowledged = self.channel.basic_ack(tag, BasicAckOptions::default());
@@ -315,4 +309,12 @@ impl Desk<'_> {
         let closing = self.channel.close(200, "done".into());
         let _ = tokio::time::timeout(self.core.options.timeout, closing).await;
     }
+}
+
+/// Carries a call through, whether or not its caller goes on waiting: what it has taken
+/// in hand must be given back.
+pub(super) async fn carried_through<T: Send + 'static>(
+    call: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    background::spawn(call).await.unwrap_or_else(|_| Err(closed()))
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use lapin::ErrorKind as Lapin;
 
-use super::address::Address;
 use super::conflict::conflict;
 use crate::error::{Error, ErrorKind};
 
@@ -12,7 +11,7 @@ pub(crate) const ACCESS_REFUSED: u16 = 403;
 pub(crate) const NOT_FOUND: u16 = 404;
 pub(crate) const RESOURCE_LOCKED: u16 = 405;
 const PRECONDITION_FAILED: u16 = 406;
-const NOT_ALLOWED: u16 = 530;
+pub(crate) const NOT_ALLOWED: u16 = 530;
 
 /// The code by which the broker refused, if it did.
 pub(crate) fn code(error: &lapin::Error) -> Option<u16> {
@@ -36,46 +35,21 @@ pub(crate) fn failure(doing: &str, error: lapin::Error) -> Error {
         },
         _ => ErrorKind::Connection,
     };
-    Error::new(kind, format!("{doing} failed: {error}")).because(error)
+    let mut text = format!("{doing} failed: {error}");
+    if code(&error) == Some(ACCESS_REFUSED) {
+        text.push_str(
+            "; give the user the permissions to configure, write and read what has the \
+             namespace's name (`rabbitmqctl set_permissions`)",
+        );
+    }
+    Error::new(kind, text).because(error)
 }
 
-/// What went wrong while connecting, and what to look at.
-pub(crate) fn cannot_connect(address: &Address, error: lapin::Error) -> Error {
-    let (user, vhost) = (address.user(), address.vhost());
-    let (kind, advice) = match (error.kind(), code(&error)) {
-        (_, Some(ACCESS_REFUSED)) => (
-            ErrorKind::Refused,
-            format!(
-                "the broker refuses the user `{user}`: check the name and the password (`guest` \
-                 may connect from the broker's own machine only)"
-            ),
-        ),
-        (_, Some(NOT_ALLOWED)) => (
-            ErrorKind::Refused,
-            format!(
-                "the vhost `{vhost}` does not exist or is not open to the user `{user}`: check the \
-                 URL's path (none means `/`, a lone slash the vhost without a name)"
-            ),
-        ),
-        (Lapin::IOError(_), _) => (
-            ErrorKind::Connection,
-            "check that the broker runs there, the host and the port (5672, with TLS 5671)".into(),
-        ),
-        _ => (ErrorKind::Connection, "check that the port speaks AMQP 0.9.1".into()),
-    };
-    Error::new(kind, format!("cannot connect to {address}: {error}; {advice}")).because(error)
-}
-
-/// The broker did not answer.
-pub(crate) fn timed_out(doing: &str, limit: Duration) -> Error {
+/// The broker did not answer, maybe because of this trouble.
+pub(crate) fn timed_out(doing: &str, limit: Duration, trouble: &str) -> Error {
     let limit = crate::period::format(limit);
-    Error::new(
-        ErrorKind::Timeout,
-        format!(
-            "{doing}: no answer from the broker in {limit}; it may be down, blocked by an alarm \
-             (memory, disk) or without a quorum"
-        ),
-    )
+    let text = format!("{doing}: no answer from the broker in {limit}; {trouble}");
+    Error::new(ErrorKind::Timeout, text)
 }
 
 /// The delivery's channel has ended.

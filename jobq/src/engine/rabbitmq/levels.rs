@@ -13,13 +13,49 @@ use crate::period;
 
 /// What a wait is counted in, in milliseconds. Waits are rounded up to it.
 pub(crate) const UNIT: u64 = 100;
-/// How many digits there are. More make fewer hops, and more queues.
-pub(crate) const RADIX: u64 = 8;
+/// How many digits there are, each written in decimal. More make fewer hops, and more
+/// queues.
+pub(crate) const RADIX: u64 = 16;
 /// The longest wait that the levels hold, in milliseconds: the longest that an attribute
 /// can name, and the longest time to live that the broker accepts.
 pub(crate) const HORIZON: u64 = period::MAX.as_secs() * 1_000;
 /// How many levels there are.
 pub(crate) const LEVELS: u32 = (HORIZON / UNIT).ilog(RADIX) + 1;
+
+/// Where a way ends. Each kind has a letter in the key, so that a queue and a topic of
+/// one name stay apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End<'k> {
+    /// In one work queue.
+    Queue(&'k str),
+    /// In the queues that subscribe to this topic.
+    Topic(&'k str),
+}
+
+impl<'k> End<'k> {
+    /// The queue or the topic.
+    pub(crate) fn text(self) -> &'k str {
+        match self {
+            Self::Queue(text) | Self::Topic(text) => text,
+        }
+    }
+
+    fn tail(self) -> String {
+        match self {
+            Self::Queue(queue) => format!("q.{queue}"),
+            Self::Topic(topic) => format!("e.{topic}"),
+        }
+    }
+
+    fn of_tail(tail: &'k str) -> Option<Self> {
+        let (letter, text) = tail.split_once('.')?;
+        match letter {
+            "q" => Some(Self::Queue(text)),
+            "e" => Some(Self::Topic(text)),
+            _ => None,
+        }
+    }
+}
 
 /// Where a message enters the levels.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,9 +67,8 @@ pub(crate) struct Entry {
     pub(crate) key: String,
 }
 
-/// The way of a message for this queue that waits for so long; `None` beyond the
-/// [`HORIZON`].
-pub(crate) fn entry(millis: u64, queue: &str) -> Option<Entry> {
+/// The way of a message that waits for so long; `None` beyond the [`HORIZON`].
+pub(crate) fn entry(millis: u64, end: End<'_>) -> Option<Entry> {
     if millis > HORIZON {
         return None;
     }
@@ -44,7 +79,7 @@ pub(crate) fn entry(millis: u64, queue: &str) -> Option<Entry> {
         key.push('.');
     }
     let level = units.checked_ilog(RADIX).unwrap_or(0);
-    Some(Entry { level, key: key + &tail(queue) })
+    Some(Entry { level, key: key + &end.tail() })
 }
 
 /// The digits of a level that have a queue. The highest level needs no more than those of
@@ -64,26 +99,29 @@ pub(crate) fn pattern(level: u32, digit: u64) -> String {
     format!("{}{digit}.#", any(LEVELS - 1 - level))
 }
 
-/// What matches the keys of this queue, whatever their wait was.
-pub(crate) fn delivery_pattern(queue: &str) -> String {
-    any(LEVELS) + &tail(queue)
+/// What matches the keys that end here, whatever their wait was. A topic may be a
+/// pattern.
+pub(crate) fn end_pattern(end: End<'_>) -> String {
+    any(LEVELS) + &end.tail()
 }
 
-/// The queue of a key that [`entry`] made.
-pub(crate) fn queue_of(key: &str) -> Option<&str> {
-    let digits = (0..LEVELS).try_fold(key, |key, _| key.split_once('.').map(|(_, rest)| rest));
-    digits?.strip_prefix("q.")
+/// The end of a key that [`entry`] made.
+pub(crate) fn end_of(key: &str) -> Option<End<'_>> {
+    let tail = (0..LEVELS).try_fold(key, |key, _| key.split_once('.').map(|(_, rest)| rest));
+    End::of_tail(tail?)
+}
+
+/// Whether a message with this key that came to this level has no wait before it any
+/// more: the digits from there on are 0.
+pub(crate) fn is_over(key: &str, level: u32) -> bool {
+    let above = LEVELS.saturating_sub(level + 1) as usize;
+    let mut rest = key.split('.').take(LEVELS as usize).skip(above);
+    rest.all(|digit| digit == "0")
 }
 
 /// So many words.
 fn any(words: u32) -> String {
     (0..words).map(|_| "*.").collect()
-}
-
-/// A letter of its own, so that what else than queues may once be the end of a way stays
-/// apart from them.
-fn tail(queue: &str) -> String {
-    format!("q.{queue}")
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+const MAIL: End<'_> = End::Queue("mail");
+
 /// Whether a topic exchange would take a key by a pattern.
 fn takes(pattern: &str, key: &str) -> bool {
     fn all(pattern: &[&str], key: &[&str]) -> bool {
@@ -41,52 +43,70 @@ fn waited(entry: &Entry) -> u64 {
 #[test]
 fn a_wait_is_written_in_digits() {
     let table = [
-        (0, 0, "0.0.0.0.0.0.0.0.0.0.0.q.mail", 0),
-        (1, 0, "0.0.0.0.0.0.0.0.0.0.1.q.mail", 100),
-        (100, 0, "0.0.0.0.0.0.0.0.0.0.1.q.mail", 100),
-        (101, 0, "0.0.0.0.0.0.0.0.0.0.2.q.mail", 200),
-        (700, 0, "0.0.0.0.0.0.0.0.0.0.7.q.mail", 700),
-        (701, 1, "0.0.0.0.0.0.0.0.0.1.0.q.mail", 800),
-        (3_000, 1, "0.0.0.0.0.0.0.0.0.3.6.q.mail", 3_000),
-        (86_400_000, 6, "0.0.0.0.3.2.2.7.4.0.0.q.mail", 86_400_000),
-        (HORIZON, 10, "2.7.3.7.6.0.1.7.0.0.0.q.mail", HORIZON),
+        (0, 0, "0.0.0.0.0.0.0.0.q.mail", 0),
+        (1, 0, "0.0.0.0.0.0.0.1.q.mail", 100),
+        (100, 0, "0.0.0.0.0.0.0.1.q.mail", 100),
+        (101, 0, "0.0.0.0.0.0.0.2.q.mail", 200),
+        (1_500, 0, "0.0.0.0.0.0.0.15.q.mail", 1_500),
+        (1_501, 1, "0.0.0.0.0.0.1.0.q.mail", 1_600),
+        (3_000, 1, "0.0.0.0.0.0.1.14.q.mail", 3_000),
+        (86_400_000, 4, "0.0.0.13.2.15.0.0.q.mail", 86_400_000),
+        (HORIZON, 7, "11.11.15.8.1.14.0.0.q.mail", HORIZON),
     ];
     for (millis, level, key, expected) in table {
-        let entry = entry(millis, "mail").unwrap();
+        let entry = entry(millis, MAIL).unwrap();
         assert_eq!((entry.level, entry.key.as_str()), (level, key), "{millis}");
         assert_eq!(waited(&entry), expected, "{millis}");
     }
-    assert_eq!(entry(HORIZON + 1, "mail"), None);
-    assert_eq!(entry(u64::MAX, "mail"), None);
+    assert_eq!(entry(HORIZON + 1, MAIL), None);
+    assert_eq!(entry(u64::MAX, MAIL), None);
 }
 
 #[test]
 fn whatever_an_attribute_says_fits() {
-    assert_eq!(LEVELS, 11);
-    assert_eq!((0..LEVELS).flat_map(digits).count(), 72);
+    assert_eq!(LEVELS, 8);
+    assert_eq!((0..LEVELS).flat_map(digits).count(), 116);
     assert_eq!(period::millis(period::MAX), HORIZON);
-    let longest = entry(HORIZON, &"q".repeat(120)).unwrap();
-    assert!(longest.key.len() <= 255 && delivery_pattern(&"q".repeat(120)).len() <= 255);
+    let (queue, topic) = ("q".repeat(120), "t".repeat(200));
+    for end in [End::Queue(&queue), End::Topic(&topic)] {
+        let longest = entry(HORIZON, end).unwrap();
+        assert!(longest.key.len() <= 255 && end_pattern(end).len() <= 255);
+    }
 }
 
 #[test]
 fn a_level_looks_at_its_own_digit_alone() {
-    assert_eq!(pattern(10, 5), "5.#");
-    assert_eq!(pattern(8, 0), "*.*.0.#");
-    assert_eq!(delivery_pattern("a.b"), "*.*.*.*.*.*.*.*.*.*.*.q.a.b");
+    assert_eq!(pattern(7, 5), "5.#");
+    assert_eq!(pattern(5, 0), "*.*.0.#");
+    assert_eq!(end_pattern(End::Queue("a.b")), "*.*.*.*.*.*.*.*.q.a.b");
+    assert_eq!(end_pattern(End::Topic("a.#")), "*.*.*.*.*.*.*.*.e.a.#");
 }
 
 #[test]
-fn only_keys_of_levels_have_a_queue() {
+fn only_keys_of_levels_have_an_end() {
     let table = [
-        ("0.0.0.0.0.0.0.0.0.3.6.q.mail.welcome", Some("mail.welcome")),
-        ("0.0.0.0.0.0.0.0.0.3.6.e.mail", None),
-        ("0.0.0.0.0.0.0.0.0.3.q.mail", None),
+        ("0.0.0.0.0.0.3.6.q.mail.welcome", Some(End::Queue("mail.welcome"))),
+        ("0.0.0.0.0.0.3.6.e.user.created", Some(End::Topic("user.created"))),
+        ("0.0.0.0.0.0.3.6.x.mail", None),
+        ("0.0.0.0.0.0.3.6.q", None),
+        ("0.0.0.0.0.0.3.q.mail", None),
         ("mail", None),
         ("", None),
     ];
-    for (key, queue) in table {
-        assert_eq!(queue_of(key), queue, "{key}");
+    for (key, end) in table {
+        assert_eq!(end_of(key), end, "{key}");
+    }
+}
+
+#[test]
+fn a_wait_is_over_when_no_digit_is_left() {
+    let key = "0.0.0.0.0.2.0.1.e.user.created";
+    for (level, over) in [(0, false), (2, false), (7, false)] {
+        assert_eq!(is_over(key, level), over, "{level}");
+    }
+    let key = "0.0.0.0.0.2.0.0.e.user.created";
+    for (level, over) in [(0, true), (1, true), (2, false), (7, false)] {
+        assert_eq!(is_over(key, level), over, "{level}");
     }
 }
 
@@ -100,13 +120,13 @@ proptest! {
     fn no_wait_is_too_short_or_much_too_long(millis in 0..=HORIZON, digits in 0_u32..44) {
         // Short waits as often as long ones.
         let millis = millis % (1 << digits);
-        let waited = waited(&entry(millis, "mail").unwrap());
+        let waited = waited(&entry(millis, MAIL).unwrap());
         prop_assert!(waited >= millis && waited < millis + UNIT, "{} for {}", waited, millis);
     }
 
     #[test]
     fn each_queue_of_a_level_is_passed_once(millis in 0..=HORIZON) {
-        let entry = entry(millis, "mail").unwrap();
+        let entry = entry(millis, MAIL).unwrap();
         let waits = walk(&entry);
         prop_assert!(waits.windows(2).all(|pair| pair[0].0 > pair[1].0));
         prop_assert_eq!(waits.first().map_or(0, |(level, _)| *level), entry.level);
@@ -116,10 +136,15 @@ proptest! {
     fn the_end_of_the_way_is_that_queue_and_no_other(
         millis in 0..=HORIZON, own in queue(), other in queue(),
     ) {
-        let entry = entry(millis, &own).unwrap();
-        prop_assert!(takes(&delivery_pattern(&own), &entry.key));
-        prop_assert_eq!(takes(&delivery_pattern(&other), &entry.key), own == other);
-        prop_assert_eq!(queue_of(&entry.key), Some(own.as_str()));
+        let ends = |name| [End::Queue(name), End::Topic(name)];
+        for own in ends(&own) {
+            let entry = entry(millis, own).unwrap();
+            prop_assert_eq!(end_of(&entry.key), Some(own));
+            for other in ends(&other).into_iter().chain([own]) {
+                prop_assert_eq!(takes(&end_pattern(other), &entry.key), own == other);
+            }
+        }
+        let entry = entry(millis, End::Queue(&own)).unwrap();
         prop_assert_eq!(waited(&entry), millis.div_ceil(UNIT) * UNIT);
     }
 }

@@ -1,10 +1,10 @@
 //! One channel that is consumed on, by as many consumers as its prefetch needs.
 
 use std::collections::BTreeMap;
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use futures_util::stream::{self, SelectAll};
 use futures_util::{FutureExt, StreamExt};
 use lapin::Channel;
 use lapin::message::Delivery as Message;
@@ -18,11 +18,16 @@ use crate::error::Result;
 /// More consumers than this on one channel are replaced by one.
 const MOST_CONSUMERS: usize = 8;
 
-/// A stream that tells which consumer it is of, and of its end.
-type Stream = Pin<Box<dyn futures_util::Stream<Item = (u32, Item)> + Send>>;
-
 /// A message, or the end of a consumer, with the reason.
 type Item = std::result::Result<Message, String>;
+
+/// What comes for one consumer.
+struct Stream {
+    id: u32,
+    consumer: lapin::Consumer,
+    /// The message that is its next.
+    first: Option<Message>,
+}
 
 /// The broker counts the prefetch for each consumer, from the consumer's beginning. So
 /// a raised prefetch is one more consumer, and only a lowered one begins anew: then
@@ -30,7 +35,7 @@ type Item = std::result::Result<Message, String>;
 pub(crate) struct Live {
     pub(crate) session: Arc<Session>,
     queue: ShortString,
-    streams: SelectAll<Stream>,
+    streams: Vec<Stream>,
     /// The consumers that were not cancelled, with their prefetch.
     consumers: BTreeMap<u32, (ShortString, u16)>,
     next: u32,
@@ -40,7 +45,7 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn new(session: Arc<Session>, queue: ShortString) -> Self {
-        let (streams, consumers) = (SelectAll::new(), BTreeMap::new());
+        let (streams, consumers) = (Vec::new(), BTreeMap::new());
         Self { session, queue, streams, consumers, next: 0, over: None }
     }
 
@@ -62,9 +67,7 @@ impl Live {
         let (id, tag) = (self.next, consumer.tag());
         self.next += 1;
         self.consumers.insert(id, (tag, prefetch));
-        let end = stream::once(async { Err("it was cancelled".to_owned()) });
-        let items = consumer.map(|item| item.map_err(|error| error.to_string()));
-        self.streams.push(Box::pin(items.chain(end).map(move |item| (id, item))));
+        self.streams.push(Stream { id, consumer, first: None });
         Ok(())
     }
 
@@ -84,7 +87,7 @@ impl Live {
             return Err(reason);
         }
         loop {
-            match self.streams.next().await {
+            match poll_fn(|cx| self.poll(cx)).await {
                 Some((_, Ok(message))) => return Ok(message),
                 Some((id, Err(reason))) if self.consumers.contains_key(&id) => return Err(reason),
                 Some((_, Err(_))) => (),
@@ -93,14 +96,53 @@ impl Live {
         }
     }
 
+    /// What any of the consumers has, as long as there is one: messages in the order in which
+    /// they were sent on the channel.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u32, Item)>> {
+        let mut came = true;
+        // What was sent before a message that is there is there as well, but maybe only since
+        // its consumer was asked.
+        while came {
+            came = false;
+            for place in 0..self.streams.len() {
+                let Stream { id, consumer, first } = &mut self.streams[place];
+                if first.is_some() {
+                    continue;
+                }
+                match consumer.poll_next_unpin(cx) {
+                    Poll::Pending => {}
+                    Poll::Ready(Some(Ok(message))) => (*first, came) = (Some(message), true),
+                    Poll::Ready(Some(Err(error))) => {
+                        return Poll::Ready(Some((*id, Err(error.to_string()))));
+                    }
+                    Poll::Ready(None) => {
+                        let id = self.streams.swap_remove(place).id;
+                        return Poll::Ready(Some((id, Err("it was cancelled".to_owned()))));
+                    }
+                }
+            }
+        }
+        let tag = |stream: &&mut Stream| stream.first.as_ref().map(|message| message.delivery_tag);
+        let there = self.streams.iter_mut().filter(|stream| stream.first.is_some());
+        let earliest = there.min_by_key(tag);
+        match earliest.and_then(|stream| Some((stream.id, stream.first.take()?))) {
+            Some((id, message)) => Poll::Ready(Some((id, Ok(message)))),
+            None if self.streams.is_empty() => Poll::Ready(None),
+            None => Poll::Pending,
+        }
+    }
+
     /// The next message, if it is there. An end is left for [`next`](Self::next).
     pub(crate) fn ready(&mut self) -> Option<Message> {
-        match self.next().now_or_never()? {
-            Ok(message) => Some(message),
-            Err(reason) => {
-                self.over = Some(reason);
+        match poll_fn(|cx| self.poll(cx)).now_or_never()? {
+            Some((_, Ok(message))) => Some(message),
+            Some((id, Err(reason))) => {
+                if self.consumers.contains_key(&id) {
+                    self.over = Some(reason);
+                }
                 None
             }
+            None => None,
         }
     }
 
@@ -108,7 +150,7 @@ impl Live {
     pub(crate) async fn stop(&mut self) -> Result<()> {
         self.cancel().await?;
         // All that will come is there: the broker's answer came after it.
-        while let Some(Some((_, item))) = self.streams.next().now_or_never() {
+        while let Some(Some((_, item))) = poll_fn(|cx| self.poll(cx)).now_or_never() {
             if let Ok(message) = item {
                 self.session.give_back(message.delivery_tag);
             }

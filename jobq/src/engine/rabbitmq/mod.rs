@@ -1,58 +1,78 @@
 //! The engine for `amqp://` and `amqps://` URLs: RabbitMQ, through `lapin`.
 //!
-//! `topology`, `levels`, `way`, `wire`, `death`, `conflict`, `acks` and `address` are pure; the others do
-//! what those say. Each connection is a `link`, which comes back by itself.
+//! `wanted`, `names`, `topology`, `levels`, `way`, `wire`, `death`, `conflict`, `acks`, `depth`, `address`, `tls` and
+//! `unconnected` are pure; the others do what those say. Each connection is a `link`, which comes back by itself.
 
 mod acks;
 mod address;
+mod alert;
 mod conflict;
 mod consumer;
+mod counts;
 mod death;
 mod declare;
+mod depth;
+mod doctor;
+mod events;
 mod failed;
 mod failure;
+mod greeting;
+mod interruption;
 mod levels;
 mod link;
 mod live;
+mod names;
 mod orphan;
+#[cfg(all(feature = "testing", feature = "sqlite"))]
+pub(crate) mod properties;
 mod publisher;
+mod pulse;
+#[cfg(all(feature = "testing", feature = "sqlite"))]
+pub(crate) mod pure;
+mod push;
 mod session;
 mod settle;
 mod size;
+mod socket;
+mod tls;
 pub(crate) mod topology;
+mod unconnected;
+mod wanted;
 mod way;
 mod wire;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lapin::Channel;
 use tokio::sync::{Mutex, OnceCell};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use self::address::Address;
-use self::declare::{Declared, FIRST_MOMENTS, Wanted, apply, messages_in, open};
-use self::failed::Failed;
+use self::consumer::Source;
+use self::declare::{Declared, FIRST_MOMENTS, apply};
+#[cfg(feature = "management")]
+use self::doctor::Management;
+use self::failed::{Failed, carried_through};
 use self::failure::timed_out;
-use self::link::{Link, Up};
+use self::link::{Link, Target};
+use self::names::Names;
 use self::publisher::Publisher;
-use self::topology::{Names, Tiers, tiers};
-use self::way::Way;
-use self::wire::Message;
-use super::{Consumer, Counts, Engine, EngineOptions, QueueSpec, Which, closed};
+use self::tls::Tls;
+use self::topology::Topology;
+use self::wanted::Wanted;
+use super::{Consumer, Counts, Engine, EngineOptions, Hold, QueueSpec, Which, closed};
+use crate::background;
 use crate::error::Result;
-use crate::job::{Envelope, FailedJob, JobId, check_name};
-use crate::period;
+use crate::finding::{Finding, Report};
+use crate::job::{Envelope, EventEnvelope, FailedJob, JobId, check_name, check_pattern};
 
-/// An answer that takes longer is not one of the queue itself, but what the broker says
-/// after it waited for that in vain.
-const BUSY: Duration = Duration::from_millis(200);
-/// How long a queue that was missing is not looked for again.
-const MISSING: Duration = Duration::from_secs(5);
+/// How many of the jobs that are run alone may be in hand: a job whose start was recorded
+/// is behind all others.
+const SOLO_PREFETCH: u16 = 10_000;
 /// How long the last acknowledgements may take when the engine is closed.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
@@ -60,16 +80,29 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 ///
-/// A URL that is none, a broker that cannot be reached or refuses.
+/// A URL that is none, certificates that cannot be used, a broker that cannot be reached
+/// or refuses.
 pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
-    let address = Arc::new(Address::parse(url, options.timeout)?);
+    background::handle()?;
+    let address = Address::parse(url, options.timeout)?;
+    let tls = Tls::new(&options.certificates, &address)?;
+    let target = Arc::new(Target { address, tls, timeout: options.timeout });
+    #[cfg(feature = "management")]
+    let management = match &options.management {
+        Some(url) => Some(Management::new(url, &target.address, &options)?),
+        None => None,
+    };
     let name = format!("{} (publishing)", options.connection_name);
-    let publishing = Link::open(Arc::clone(&address), name, options.timeout).await?;
+    let publishing = Link::open(Arc::clone(&target), name).await?;
     let names = Names::new(options.namespace.clone());
     let declared = Arc::new(Declared::new(names.clone()));
+    pulse::watch(&publishing, &target, names.orphan());
     let publisher = Publisher::spawn(publishing.clone(), Arc::clone(&declared), options.timeout);
     Ok(Arc::new(Rabbit(Arc::new(Core {
-        address,
+        target,
+        #[cfg(feature = "management")]
+        management,
+        limited: std::sync::Mutex::default(),
         options,
         names,
         declared,
@@ -92,7 +125,12 @@ struct Rabbit(Arc<Core>);
 /// What the parts of the engine share.
 #[derive(Debug)]
 struct Core {
-    address: Arc<Address>,
+    target: Arc<Target>,
+    /// Where the user gave its URL.
+    #[cfg(feature = "management")]
+    management: Option<Management>,
+    /// The queues of which a policy was seen to lose messages.
+    limited: std::sync::Mutex<HashSet<String>>,
     options: EngineOptions,
     names: Names,
     declared: Arc<Declared>,
@@ -122,7 +160,8 @@ impl Core {
         if self.closing.is_cancelled() {
             return Err(closed());
         }
-        timeout(limit, work).await.unwrap_or_else(|_| Err(timed_out(doing, limit)))
+        let out_of_time = |_| Err(timed_out(doing, limit, &self.publishing.trouble()));
+        timeout(limit, work).await.unwrap_or_else(out_of_time)
     }
 
     async fn declare(&self, wanted: Wanted) -> Result<()> {
@@ -132,70 +171,50 @@ impl Core {
         if self.declared.covers(&wanted) {
             return Ok(());
         }
-        let _turn = self.declaring.lock().await;
-        if self.declared.covers(&wanted) {
-            return Ok(());
-        }
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        let topology = self.declared.topology(&wanted);
-        let created = self.within("declaring queues", async {
-            loop {
-                let up = self.publishing.up().await?;
-                match apply(&up, &topology).await {
-                    Err(error) if error.is_connection() => {
-                        tracing::warn!(%error, "declaring again on the next connection");
-                        // A channel that ended alone leaves the connection as it is.
-                        let pause = Duration::from_millis(200);
-                        let _ = timeout(pause, self.publishing.lost(up.generation)).await;
-                    }
-                    done => return done,
-                }
+        // The wait for those who declare too is a part of the time that it may take.
+        let declared = self.within("declaring queues", async {
+            let turn = self.declaring.lock().await;
+            if self.declared.covers(&wanted) {
+                return Ok(None);
             }
+            self.missing.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            let topology = self.declared.topology(&wanted);
+            Ok(Some((turn, self.apply_surely(&topology).await?)))
         });
-        if created.await? {
+        let Some((_turn, created)) = declared.await? else {
+            return Ok(());
+        };
+        if created {
             tokio::time::sleep(FIRST_MOMENTS).await;
         }
         self.declared.add(wanted);
         Ok(())
     }
 
-    /// Declares what this way leads through and may not be there yet.
-    async fn prepare(&self, way: &Way) -> Result<()> {
-        match way {
-            Way::Levels(_) => self.declare(Wanted::levels()).await,
-            Way::Now | Way::Tier(_) => Ok(()),
-        }
-    }
-
-    /// The messages that enqueue these jobs, in their order.
-    async fn messages(&self, jobs: Vec<Envelope>) -> Vec<Result<Message>> {
-        let way = |job: &Envelope| {
-            let tiers = self.declared.tiers(&job.queue).unwrap_or_default();
-            Way::new(period::millis(job.delay), &job.queue, &tiers)
-        };
-        let ways: Vec<_> = jobs.iter().map(way).collect();
-        let in_levels = |way: &&Way| matches!(way, Way::Levels(_));
-        let prepared = match ways.iter().flatten().find(in_levels) {
-            Some(way) => self.prepare(way).await,
-            None => Ok(()),
-        };
-        let message = |(job, way): (Envelope, Result<Way>)| {
-            let way = way?;
-            match &prepared {
-                Err(error) if in_levels(&&way) => Err(error.clone()),
-                _ => wire::encode(&self.names, job, &way),
+    /// [`apply`], on the next connection too.
+    async fn apply_surely(&self, topology: &Topology) -> Result<bool> {
+        loop {
+            let up = self.publishing.up().await?;
+            match apply(&up, topology).await {
+                Err(error) if error.is_connection() => {
+                    tracing::warn!(%error, "declaring again on the next connection");
+                    // A channel that ended alone leaves the connection as it is.
+                    let pause = Duration::from_millis(200);
+                    let _ = timeout(pause, self.publishing.lost(up.generation)).await;
+                }
+                done => return done,
             }
-        };
-        jobs.into_iter().zip(ways).map(message).collect()
+        }
     }
 
     /// The connection for consuming. Whoever opens it also begins to move strays.
     async fn consuming(self: &Arc<Self>) -> Result<Link> {
         let opening = async {
             let name = format!("{} (consuming)", self.options.connection_name);
-            let address = Arc::clone(&self.address);
-            let link = Link::open(address, name, self.options.timeout).await?;
-            self.tasks.spawn(orphan::run(Arc::clone(self), link.clone()));
+            let link = Link::open(Arc::clone(&self.target), name).await?;
+            pulse::watch(&link, &self.target, self.names.orphan());
+            let strays = orphan::run(Arc::clone(self), link.clone());
+            background::spawn(self.tasks.track_future(strays));
             Ok(link)
         };
         self.consuming.get_or_try_init(|| opening).await.cloned()
@@ -213,96 +232,72 @@ impl Core {
         }
         self.publishing.close().await;
     }
-
-    /// How many messages are ready in a queue, if it exists.
-    ///
-    /// Every question after a queue that does not exist costs a channel number for the
-    /// life of the connection, so one that was missing a moment ago still is.
-    ///
-    /// A broker that is too busy to know within 250 ms says 0 (`rabbit_quorum_queue:stat/1`),
-    /// so a 0 that took so long is asked for again.
-    async fn look(&self, up: &Up, channel: &mut Channel, queue: &str) -> Result<Option<u64>> {
-        let missing = || self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-        if missing().get(queue).is_some_and(|asked| asked.elapsed() < MISSING) {
-            return Ok(None);
-        }
-        loop {
-            let asked = Instant::now();
-            let count = messages_in(up, channel, queue).await?;
-            match count {
-                None => {
-                    let mut missing = missing();
-                    missing.retain(|_, asked| asked.elapsed() < MISSING);
-                    missing.insert(queue.to_owned(), asked);
-                }
-                Some(0) if asked.elapsed() >= BUSY => continue,
-                Some(_) => {}
-            }
-            return Ok(count);
-        }
-    }
-
-    async fn counts(&self, queue: &str) -> Result<Counts> {
-        let up = self.publishing.up().await?;
-        let mut channel = open(&up).await?;
-        let names = &self.names;
-        let mut waiting = 0;
-        for millis in self.declared.tiers(queue).unwrap_or_default().iter() {
-            let tier = names.tier(queue, *millis);
-            waiting += self.look(&up, &mut channel, &tier).await?.unwrap_or(0);
-        }
-        let ready = self.look(&up, &mut channel, &names.work(queue)).await?;
-        let failed = self.look(&up, &mut channel, &names.failed(queue)).await?;
-        Ok(Counts::new(ready.unwrap_or(0), waiting, failed.unwrap_or(0)))
-    }
-}
-
-/// Carries a call through, whether or not its caller goes on waiting: what it has taken
-/// in hand must be given back.
-async fn carried_through<T: Send + 'static>(
-    call: impl Future<Output = Result<T>> + Send + 'static,
-) -> Result<T> {
-    tokio::spawn(call).await.unwrap_or_else(|_| Err(closed()))
 }
 
 #[async_trait]
 impl Engine for Rabbit {
     async fn declare(&self, queues: &[QueueSpec]) -> Result<()> {
-        let mut wanted: BTreeMap<String, Tiers> = BTreeMap::new();
         for queue in queues {
             check_name("queue", &queue.name)?;
-            wanted.entry(queue.name.clone()).or_default().extend(tiers(&queue.waits));
+            queue.patterns.iter().try_for_each(|pattern| check_pattern(pattern))?;
         }
-        let queues = wanted.into_iter().map(|(queue, tiers)| (queue, Arc::new(tiers))).collect();
-        self.0.declare(Wanted { queues, levels: false }).await
+        self.0.declare(Wanted::queues(queues)).await
     }
 
-    async fn push(&self, jobs: Vec<Envelope>) -> Vec<Result<()>> {
+    async fn push(&self, mut jobs: Vec<Envelope>) -> Vec<Result<()>> {
         let core = &self.0;
         if core.closing.is_cancelled() {
             return jobs.iter().map(|_| Err(closed())).collect();
         }
-        let messages = core.messages(jobs).await;
-        let publish = |message: Result<Message>| Ok(core.publisher.send(Arc::new(message?)));
-        let sent: Vec<_> = messages.into_iter().map(publish).collect();
-        let mut answers = Vec::with_capacity(sent.len());
-        for pending in sent {
-            answers.push(match pending {
-                // The time without progress counts, however many jobs there are.
-                Ok(pending) => pending.answer_until(Instant::now() + core.options.timeout).await,
-                Err(error) => Err(error),
-            });
+        if let Some(publishing) = core.publish_at_once(&mut jobs) {
+            return vec![publishing.await];
         }
-        answers
+        // Large, which the future of a single job should not be.
+        Box::pin(async { core.publisher.publish_all(core.messages(jobs).await).await }).await
     }
 
-    async fn consume(&self, queue: &str, prefetch: u16) -> Result<Consumer> {
+    async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
+        if self.0.closing.is_cancelled() {
+            return Err(closed());
+        }
+        self.0.publish(event, mandatory).await
+    }
+
+    async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
         check_name("queue", queue)?;
+        let doing = format!("ending the subscription of queue `{queue}` to `{pattern}`");
+        self.0.within(&doing, self.0.unsubscribe(queue, pattern)).await
+    }
+
+    async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
+        check_name("queue", &queue.name)?;
+        let doing = format!("deleting queue `{}`", queue.name);
+        self.0.within(&doing, self.0.delete(queue, force)).await
+    }
+
+    async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer> {
+        check_name("queue", queue)?;
+        let doing = format!("consuming queue `{queue}`");
         let starting = async {
             let link = self.0.consuming().await?;
-            consumer::consume(&self.0, link, queue, prefetch).await
+            consumer::consume(&self.0, link, queue, prefetch, Source::Work).await
         };
-        self.0.within(&format!("consuming queue `{queue}`"), starting).await
+        self.0.within(&doing, starting).await
+    }
+
+    async fn consume_solo(&self, queue: &'static str) -> Result<Consumer> {
+        check_name("queue", queue)?;
+        let doing = format!("consuming the jobs of queue `{queue}` that are run alone");
+        let starting = async {
+            let link = self.0.consuming().await?;
+            let source = Source::Solo(Arc::default());
+            consumer::consume(&self.0, link, queue, SOLO_PREFETCH, source).await
+        };
+        self.0.within(&doing, starting).await
+    }
+
+    async fn hold(&self) -> Option<Hold> {
+        greeting::hold(&self.0.target).await
     }
 
     async fn counts(&self, queue: &str) -> Result<Counts> {
@@ -334,6 +329,14 @@ impl Engine for Rabbit {
         carried_through(async move { core.failed_discard(&queue, which).await }).await
     }
 
+    async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
+        self.0.examine(queues).await
+    }
+
+    async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {
+        self.0.examine_policies(queues).await
+    }
+
     async fn close(&self) {
         self.0.close().await;
     }
@@ -344,9 +347,6 @@ impl Drop for Rabbit {
     fn drop(&mut self) {
         let core = Arc::clone(&self.0);
         core.closing.cancel();
-        // Without a runtime there are no tasks left that could be ended.
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            runtime.spawn(async move { core.close().await });
-        }
+        background::spawn(async move { core.close().await });
     }
 }

@@ -1,5 +1,8 @@
-//! What belongs nowhere: every pool moves the messages of the orphan queue to the failed
-//! jobs, where people find them.
+//! What belongs nowhere: every pool sends the messages of the orphan queue on their way once
+//! more, and moves those that come back to the failed jobs, where people find them.
+//!
+//! A broker that starts passes on what is overdue while it still restores its bindings, so
+//! that a job may find no way to a queue that is there.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -7,17 +10,20 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use lapin::message::Delivery as Stray;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
-use lapin::{BasicProperties, Channel};
+use lapin::{BasicProperties, Channel, Confirmation};
 
 use super::Core;
 use super::death::{attempts_used, queues_of_death, text};
-use super::declare::{Wanted, apply, messages_in, open};
-use super::failure::failure;
-use super::levels;
+use super::declare::{apply, messages_in, open};
+use super::failure::{ACCESS_REFUSED, NOT_FOUND, code, failure};
+use super::levels::End;
 use super::link::{LASTING, Link, Up, backoff};
-use super::topology::{Names, ORPHAN, WAIT_HEADER};
+use super::names::{Names, ORPHAN};
+use super::publisher::{Destination, open_confirming};
+use super::topology::WAIT_HEADER;
+use super::wanted::Wanted;
 use super::wire::{self, Changes, Message, short};
 use crate::error::Result;
 use crate::job::{FailedReason, check_name};
@@ -52,7 +58,7 @@ pub(crate) async fn run(core: Arc<Core>, link: Link) {
 async fn take(core: &Core, up: &Up) -> Result<()> {
     let mut probe = open(up).await?;
     if messages_in(up, &mut probe, &core.names.orphan()).await?.is_none() {
-        apply(up, &core.declared.topology(&Wanted::default())).await?;
+        apply(up, &core.declared.topology(&Wanted::shared())).await?;
     }
     let channel = open(up).await?;
     let consuming = async {
@@ -65,8 +71,18 @@ async fn take(core: &Core, up: &Up) -> Result<()> {
     let mut strays = consuming.await.map_err(|error| failure(doing, error))?;
     while let Some(stray) = strays.next().await {
         let stray = stray.map_err(|error| failure(doing, error))?;
+        let stray = with_topic(&core.names, stray);
         let tag = stray.delivery_tag;
+        if goes_on(core, &stray).await? {
+            acknowledge(&channel, tag).await?;
+            continue;
+        }
+        if is_unheard(&core.names, &stray) {
+            acknowledge(&channel, tag).await?;
+            continue;
+        }
         let place = place(core, up, &stray).await?;
+        core.notice_policy(&place, &stray.properties);
         let message = Arc::new(failed(&core.names, stray, &place)?);
         core.publisher.publish_surely(message, || channel.status().connected()).await?;
         acknowledge(&channel, tag).await?;
@@ -74,9 +90,74 @@ async fn take(core: &Core, up: &Up) -> Result<()> {
     Ok(())
 }
 
+/// The stray with the topic that its way alone says, which it goes on without.
+fn with_topic(names: &Names, mut stray: Stray) -> Stray {
+    let way = (stray.exchange.as_str(), stray.routing_key.as_str());
+    let topic = wire::topic_by_way(names, way.1, way, &stray.properties).map(Cow::into_owned);
+    (stray.properties, _) = wire::with_topic(stray.properties, topic.as_deref());
+    stray
+}
+
+/// Sends a stray on its way again, unless it comes from there, and says whether there is one.
+async fn goes_on(core: &Core, stray: &Stray) -> Result<bool> {
+    if wire::is_failed(&stray.properties) || wire::is_stray_again(&stray.properties) {
+        return Ok(false);
+    }
+    let died = named_by(&core.names, key_of(&core.names, stray), &stray.properties);
+    if let Some(queue) = died {
+        // What the message says of that stays behind.
+        core.notice_policy(queue, &stray.properties);
+    }
+    let message = again(&core.names, stray);
+    let (exchange, key) = (message.exchange.as_str(), message.key.as_str());
+    tracing::warn!(exchange, key, "nothing took a message; it is sent on its way once more");
+    // A channel of its own, which ends where the exchange is gone.
+    let channel = open_confirming(&*core.publishing.up().await?).await?;
+    let (exchange, key) = (message.exchange.clone(), message.key.clone());
+    let (options, properties) = (BasicPublishOptions::default(), message.properties.clone());
+    let sent = channel.basic_publish(exchange, key, options, &message.payload, properties).await;
+    let answer = match sent {
+        Ok(confirm) => confirm.await,
+        Err(error) => Err(error),
+    };
+    let went = match answer {
+        Ok(Confirmation::Ack(_)) => Ok(true),
+        Ok(_) => Err(Destination::of(&message).refused()),
+        Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => Ok(false),
+        Err(error) => Err(failure(&Destination::of(&message).to_string(), error)),
+    };
+    let _ = channel.close(200, "sent again".into()).await;
+    went
+}
+
+/// The stray as it was, but that the attempts that it has used up are said.
+fn again(names: &Names, stray: &Stray) -> Message {
+    let headers = stray.properties.headers().clone().unwrap_or_default();
+    let attempts = attempts_used(&headers, &names.work(key_of(names, stray)));
+    let received = wire::decode(names, Cow::Borrowed(ORPHAN), &stray.properties, Vec::new());
+    let id = received.envelope.id;
+    Message {
+        exchange: stray.exchange.clone(),
+        key: stray.routing_key.clone(),
+        properties: wire::again(&stray.properties, id, Changes::stray(attempts)),
+        payload: stray.data.clone(),
+    }
+}
+
 async fn acknowledge(channel: &Channel, tag: u64) -> Result<()> {
     let acknowledged = channel.basic_ack(tag, BasicAckOptions::default()).await;
     acknowledged.map_err(|error| failure("acknowledging a stray", error))
+}
+
+/// Whether this is an event that waited, and nobody subscribed to its topic when it was
+/// time. One that did not wait would have been dropped by the broker.
+pub(super) fn is_unheard(names: &Names, stray: &Stray) -> bool {
+    let (exchange, key) = (stray.exchange.as_str(), stray.routing_key.as_str());
+    let topic = names.topic_of(exchange, key).filter(|_| names.is_out_of_levels(exchange, key));
+    if let Some(topic) = topic {
+        tracing::debug!(topic, "nobody subscribed to an event when its delay was over");
+    }
+    topic.is_some()
 }
 
 /// The queue whose failed jobs the stray joins: the one that it names.
@@ -86,26 +167,28 @@ async fn acknowledge(channel: &Channel, tag: u64) -> Result<()> {
 /// failed jobs already; such a one goes to those of no queue, and not round in circles.
 async fn place(core: &Core, up: &Up, stray: &Stray) -> Result<String> {
     if !wire::is_failed(&stray.properties) {
-        let key = key_of(&core.names, stray);
+        let (exchange, key) = (stray.exchange.as_str(), key_of(&core.names, stray));
+        if core.names.topic_of(exchange, stray.routing_key.as_str()).is_some() {
+            return Ok(ORPHAN.to_owned());
+        }
         let named = named_by(&core.names, key, &stray.properties);
         return Ok(named.unwrap_or(ORPHAN).to_owned());
     }
     if stray.routing_key.as_str() == ORPHAN {
-        apply(up, &core.declared.topology(&Wanted::default())).await?;
+        apply(up, &core.declared.topology(&Wanted::shared())).await?;
         tokio::time::sleep(LOST_BINDING).await;
     }
     Ok(ORPHAN.to_owned())
 }
 
 /// The routing key that a stray would have had on the direct way.
-fn key_of<'s>(names: &Names, stray: &'s Stray) -> &'s str {
-    let key = stray.routing_key.as_str();
-    let in_levels = names.is_level(stray.exchange.as_str());
-    levels::queue_of(key).filter(|_| in_levels).unwrap_or(key)
+pub(super) fn key_of<'s>(names: &Names, stray: &'s Stray) -> &'s str {
+    let (exchange, key) = (stray.exchange.as_str(), stray.routing_key.as_str());
+    names.end_of_levels(exchange, key).map_or(key, End::text)
 }
 
 /// The queue that a stray names: by its routing key, else by where it died.
-fn named_by<'s>(
+pub(super) fn named_by<'s>(
     names: &'s Names,
     key: &'s str,
     properties: &'s BasicProperties,
@@ -116,7 +199,7 @@ fn named_by<'s>(
 }
 
 /// The stray as a failed job of this queue.
-fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message> {
+pub(super) fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message> {
     let key = key_of(names, &stray);
     let headers = stray.properties.headers().clone().unwrap_or_default();
     let attempts = attempts_used(&headers, &names.work(key));
@@ -155,9 +238,11 @@ fn complaint(names: &Names, stray: &Stray, headers: &FieldTable) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lapin::types::{AMQPValue, FieldArray};
+
     use super::*;
 
-    const LEVEL_KEY: &str = "0.0.0.0.0.0.1.0.0.0.0.q.mail";
+    const LEVEL_KEY: &str = "0.0.0.1.0.0.0.0.q.mail";
 
     fn stray(exchange: &str, key: &str, properties: BasicProperties) -> Stray {
         Stray::mock(1, exchange.into(), key.into(), false, b"{}".to_vec()).with(properties)
@@ -178,7 +263,7 @@ mod tests {
     fn a_stray_says_why_it_is_one() {
         let names = Names::new("jobq");
         let mut headers = FieldTable::default();
-        headers.insert("jobq-wait".into(), lapin::types::AMQPValue::LongString("17".into()));
+        headers.insert("jobq-wait".into(), AMQPValue::LongString("17".into()));
         let waiting = BasicProperties::default().with_headers(headers);
         let none = BasicProperties::default;
         let table = [
@@ -190,13 +275,8 @@ mod tests {
                 "queue `mail` has no tier for the header jobq-wait = `17`",
             ),
             ("jobq:mail@retry", "mail", none(), "the header jobq-wait is missing"),
-            (
-                "jobq.level.4",
-                LEVEL_KEY,
-                none(),
-                "with the routing key `0.0.0.0.0.0.1.0.0.0.0.q.mail`",
-            ),
-            ("jobq", LEVEL_KEY, none(), "with the routing key `0.0.0.0.0.0.1.0.0.0.0.q.mail`"),
+            ("jobq.level.4", LEVEL_KEY, none(), "with the routing key `0.0.0.1.0.0.0.0.q.mail`"),
+            ("jobq", LEVEL_KEY, none(), "with the routing key `0.0.0.1.0.0.0.0.q.mail`"),
         ];
         for (exchange, key, properties, expected) in table {
             let message = failed(&names, stray(exchange, key, properties), ORPHAN).unwrap();
@@ -206,6 +286,32 @@ mod tests {
             assert_eq!(job.reason(), FailedReason::Unroutable);
             let expected = if exchange == "jobq.level.4" { "mail" } else { key };
             assert_eq!(job.queue(), expected);
+        }
+    }
+
+    #[test]
+    fn a_stray_keeps_the_topic_that_its_way_says() {
+        let names = Names::new("jobq");
+        let text = |text: &str| AMQPValue::LongString(text.into());
+        let mut death = FieldTable::default();
+        death.insert("queue".into(), text("jobq:mail@due"));
+        let keys = FieldArray::from(vec![text("0.0.0.0.0.0.0.1.e.user.created")]);
+        death.insert("routing-keys".into(), AMQPValue::FieldArray(keys));
+        let deaths = FieldArray::from(vec![AMQPValue::FieldTable(death)]);
+        let mut headers = FieldTable::default();
+        headers.insert("x-death".into(), AMQPValue::FieldArray(deaths));
+        let died = BasicProperties::default().with_headers(headers);
+        let table = [
+            ("jobq.deliver", "mail", died.clone(), Some("user.created")),
+            ("jobq.deliver", "other", died, None),
+            ("jobq.deliver", "mail", BasicProperties::default(), None),
+            ("jobq", "mail", BasicProperties::default(), None),
+        ];
+        for (exchange, key, properties, topic) in table {
+            let stray = with_topic(&names, stray(exchange, key, properties));
+            let message = again(&names, &stray);
+            let received = wire::decode(&names, key.into(), &message.properties, Vec::new());
+            assert_eq!(received.envelope.topic.as_deref(), topic, "{exchange} {key}");
         }
     }
 

@@ -7,18 +7,28 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lapin::Channel;
-use lapin::options::{BasicAckOptions, BasicNackOptions};
+use lapin::options::{BasicAckOptions, BasicNackOptions, BasicQosOptions};
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::acks::Ledger;
+use super::link::Up;
+use crate::background;
 
 /// How long a finished delivery may wait for one before it.
 const STRAGGLE: Duration = Duration::from_millis(15);
 /// How long the end of a channel may take.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// How long whoever waits for the last settlement waits on, after it was told. RabbitMQ holds
+/// settlements back while a quorum queue has 32 to apply (`quorum_commands_soft_limit`),
+/// answers whatever else is asked on the channel, and forgets them where the channel ends: of
+/// 3,000 rejects 12 and 27 came back (measured on 3.10). It tells nobody when they are applied.
+const APPLIED: Duration = Duration::from_millis(100);
+/// How long a channel is left open for them after that.
+const LINGER: Duration = Duration::from_secs(5);
 /// How many settlements are looked at before acknowledgements are sent.
 const BATCH: usize = 64;
 
@@ -39,20 +49,44 @@ pub(crate) struct Session {
 enum Settled {
     /// To be acknowledged.
     Finished(u64),
-    /// To be given back, or else to its dead-letter exchange.
-    Rejected { tag: u64, requeue: bool, sent: Option<oneshot::Sender<()>> },
+    /// To be told at once.
+    AtOnce { tag: u64, how: How, sent: Option<oneshot::Sender<()>> },
+}
+
+/// What the broker is to do with a delivery.
+#[derive(Debug, Clone, Copy)]
+enum How {
+    Delete,
+    GiveBack,
+    DeadLetter,
 }
 
 impl Session {
-    /// Tells the broker of settled deliveries until there can be none any more, or until
-    /// `closing`, when the last word is sent at once.
+    /// Tells the broker of settled deliveries until there can be none any more, or until the
+    /// connection is over, or until `closing`, when the last word is sent at once. `telling` is
+    /// dropped when the broker has heard it all, or cannot hear any more.
     pub(crate) fn spawn(
         channel: Channel,
+        up: &Up,
         tasks: &TaskTracker,
         closing: CancellationToken,
+        telling: TaskTrackerToken,
     ) -> Arc<Self> {
         let (settled, received) = mpsc::unbounded_channel();
-        tasks.spawn(tell(channel.clone(), received, closing));
+        let (of_teller, over) = (channel.clone(), up.over.clone());
+        let teller = async move {
+            let telling_all = async {
+                let last = tell(&of_teller, received, &closing).await;
+                if let Some(last) = last {
+                    tokio::time::sleep_until(last + APPLIED).await;
+                }
+                drop(telling);
+                closing.run_until_cancelled(tokio::time::sleep(LINGER)).await;
+            };
+            // Who waits for what was not told then learns that it was not.
+            over.run_until_cancelled(telling_all).await;
+        };
+        background::spawn(tasks.track_future(teller));
         let life = LIVES.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self { channel, life, settled, ended: AtomicBool::new(false) })
     }
@@ -84,22 +118,35 @@ impl Session {
 
     /// The delivery goes back to its queue.
     pub(crate) fn give_back(&self, tag: u64) {
-        let _ = self.settled.send(Settled::Rejected { tag, requeue: true, sent: None });
+        let _ = self.settled.send(Settled::AtOnce { tag, how: How::GiveBack, sent: None });
     }
 
     /// Rejects a delivery, and says whether the broker was told.
     pub(crate) async fn reject(&self, tag: u64, requeue: bool) -> bool {
+        let how = if requeue { How::GiveBack } else { How::DeadLetter };
+        self.at_once(tag, how).await
+    }
+
+    /// Acknowledges a delivery by itself, and says whether the broker was told: for what is
+    /// not to be delivered again even if this process dies in the next moment.
+    pub(crate) async fn acknowledge(&self, tag: u64) -> bool {
+        self.at_once(tag, How::Delete).await
+    }
+
+    async fn at_once(&self, tag: u64, how: How) -> bool {
         let (sent, told) = oneshot::channel();
-        let rejected = Settled::Rejected { tag, requeue, sent: Some(sent) };
-        self.settled.send(rejected).is_ok() && told.await.is_ok()
+        let settled = Settled::AtOnce { tag, how, sent: Some(sent) };
+        self.settled.send(settled).is_ok() && told.await.is_ok()
     }
 }
 
+/// Tells the broker of what comes, and says when it was last told of something.
 async fn tell(
-    channel: Channel,
+    channel: &Channel,
     mut settled: mpsc::UnboundedReceiver<Settled>,
-    closing: CancellationToken,
-) {
+    closing: &CancellationToken,
+) -> Option<Instant> {
+    let mut last_told = None;
     let mut ledger = Ledger::default();
     let mut batch = Vec::with_capacity(BATCH);
     let mut overdue = None;
@@ -112,10 +159,12 @@ async fn tell(
             () = tokio::time::sleep_until(due), if overdue.is_some() => (),
             () = closing.cancelled() => last = true,
         }
-        reject_all(&channel, &mut ledger, &mut batch).await;
+        let mut tells = !batch.is_empty();
+        tell_at_once(channel, &mut ledger, &mut batch).await;
         let prefix = ledger.prefix();
         let late = last || overdue.is_some_and(|due| Instant::now() >= due);
         let single = if late { ledger.stragglers() } else { BTreeSet::default() };
+        tells |= prefix.is_some() || !single.is_empty();
         let acks = prefix
             .map(|tag| (tag, true))
             .into_iter()
@@ -123,33 +172,45 @@ async fn tell(
             .map(|(tag, multiple)| channel.basic_ack(tag, BasicAckOptions { multiple }));
         // An ack that fails has lost its channel: the delivery comes again.
         join_all(acks).await;
+        if tells {
+            last_told = Some(Instant::now());
+        }
         overdue = match (ledger.has_stragglers(), overdue) {
             (false, _) => None,
             (true, Some(due)) if !late => Some(due),
             (true, _) => Some(Instant::now() + STRAGGLE),
         };
         if last {
-            return;
+            // Answered after all that was sent before it: a process that ends now settles
+            // what it was about to.
+            let heard = channel.basic_qos(1, BasicQosOptions::default());
+            let _ = tokio::time::timeout(FAREWELL, heard).await;
+            return last_told;
         }
     }
 }
 
-/// Rejections go first and whole, since an acknowledgement of a prefix covers them too.
-async fn reject_all(channel: &Channel, ledger: &mut Ledger, batch: &mut Vec<Settled>) {
-    let mut rejections = Vec::new();
+/// What is told at once goes first and whole, since an acknowledgement of a prefix covers
+/// it too.
+async fn tell_at_once(channel: &Channel, ledger: &mut Ledger, batch: &mut Vec<Settled>) {
+    let mut telling = Vec::new();
     for settled in batch.drain(..) {
         match settled {
             Settled::Finished(tag) => ledger.finish(tag),
-            Settled::Rejected { tag, requeue, sent } => {
-                let options = BasicNackOptions { multiple: false, requeue };
-                rejections.push(async move {
-                    let told = channel.basic_nack(tag, options).await.is_ok();
-                    (tag, sent.filter(|_| told))
-                });
-            }
+            Settled::AtOnce { tag, how, sent } => telling.push(async move {
+                let told = match how {
+                    How::Delete => channel.basic_ack(tag, BasicAckOptions::default()).await,
+                    How::GiveBack | How::DeadLetter => {
+                        let requeue = matches!(how, How::GiveBack);
+                        let options = BasicNackOptions { multiple: false, requeue };
+                        channel.basic_nack(tag, options).await
+                    }
+                };
+                (tag, sent.filter(|_| told.is_ok()))
+            }),
         }
     }
-    for (tag, sent) in join_all(rejections).await {
+    for (tag, sent) in join_all(telling).await {
         ledger.tell(tag);
         if let Some(sent) = sent {
             let _ = sent.send(());

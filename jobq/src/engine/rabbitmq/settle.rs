@@ -1,8 +1,7 @@
 //! Settling a delivery: one frame where the broker can do the rest, else a new message,
 //! confirmed, before the old one is acknowledged.
 
-use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,17 +9,50 @@ use lapin::BasicProperties;
 
 use super::Core;
 use super::failure::stale;
-use super::levels::HORIZON;
+use super::levels::{End, HORIZON};
+use super::names::Names;
 use super::session::{InHand, Session};
+use super::wanted::Wanted;
 use super::way::Way;
 use super::wire::{self, Changes, Message, short};
-use crate::engine::{Receipt, Settlement};
-use crate::error::{ErrorKind, Result};
+use crate::background;
+use crate::engine::{Receipt, Settlement, Solo};
+use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, JobId};
 use crate::period;
 
 /// How long a job is kept that cannot be made to wait.
 const REFUSED: Duration = Duration::from_secs(1);
+
+/// When the broker learns that a message has been replaced by another one.
+enum Ack {
+    AtOnce,
+    /// Soon: one acknowledgement is for many.
+    WithOthers,
+}
+
+/// What a delivery knows of being run alone.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) solo: Solo,
+    /// The start that its consumer waits for.
+    pub(crate) expected: Arc<Mutex<Option<String>>>,
+}
+
+impl Desk {
+    /// Has the consumer wait for a start of its own, and tells which.
+    fn expect_start(&self) -> String {
+        let start = JobId::new().to_string();
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        *expected = Some(start.clone());
+        start
+    }
+}
+
+/// The error of starting alone what was not delivered so.
+fn not_alone() -> Error {
+    Error::invalid("only a delivery of `consume_solo` can be started alone")
+}
 
 /// The right and the duty to settle one delivery.
 #[derive(Debug)]
@@ -28,10 +60,12 @@ pub(crate) struct Ticket {
     pub(crate) core: Arc<Core>,
     pub(crate) session: Arc<Session>,
     pub(crate) tag: u64,
-    pub(crate) queue: Cow<'static, str>,
+    pub(crate) queue: &'static str,
     pub(crate) properties: BasicProperties,
-    /// The text of `jobq-wait`, where the broker may choose the tier by it.
-    pub(crate) wait: Option<String>,
+    /// The milliseconds of `jobq-wait`, where the broker may choose the tier by it.
+    pub(crate) wait: Option<u64>,
+    /// Set on a delivery of the queue of jobs that are run alone.
+    pub(crate) solo: Option<Desk>,
     pub(crate) open: bool,
     pub(crate) _in_hand: InHand,
 }
@@ -53,16 +87,28 @@ impl Receipt for Ticket {
         settlement: Settlement,
     ) -> Result<()> {
         if self.is_stale() {
-            return Err(stale(&self.queue));
+            return Err(stale(self.queue));
         }
         let used = attempt.saturating_sub(1);
         match settlement {
-            Settlement::Complete => {
-                self.open = false;
-                self.session.finish(self.tag);
-                Ok(())
+            Settlement::Complete => self.acknowledge(Ack::WithOthers).await,
+            Settlement::Release => match &self.solo {
+                // That start was none.
+                Some(Desk { solo: Solo { starts, started: true }, .. }) => {
+                    let changes = Changes::solo(used, starts.saturating_sub(1), None);
+                    self.to_solo(envelope, changes).await
+                }
+                _ => self.reject(true).await,
+            },
+            Settlement::Isolate => self.to_solo(envelope, Changes::solo(used, 0, None)).await,
+            Settlement::Start => {
+                let Some(desk) = &self.solo else {
+                    return Err(not_alone());
+                };
+                let start = desk.expect_start();
+                let starts = desk.solo.starts.saturating_add(1);
+                self.to_solo(envelope, Changes::solo(used, starts, Some(&start))).await
             }
-            Settlement::Release => self.reject(true).await,
             // Never a reject: 4.3 counts those as crashes.
             Settlement::Retry(wait) if self.broker_can_retry(wait) => self.reject(false).await,
             Settlement::Retry(wait) => self.wait(envelope, attempt, period::millis(wait)).await,
@@ -70,9 +116,19 @@ impl Receipt for Ticket {
             Settlement::Fail { reason, error, attempts } => {
                 let changes = Changes::failed(reason, &error, attempts);
                 let address = (self.core.names.failed_jobs(), self.queue.to_string());
-                self.replace(envelope.id, envelope.payload, &address, changes).await
+                self.replace(envelope.id, envelope.payload, &address, changes, Ack::WithOthers)
+                    .await
             }
         }
+    }
+
+    fn complete(&mut self) -> Result<()> {
+        if self.is_stale() {
+            return Err(stale(self.queue));
+        }
+        self.open = false;
+        self.session.finish(self.tag);
+        Ok(())
     }
 
     fn is_stale(&self) -> bool {
@@ -88,29 +144,57 @@ impl Ticket {
     /// Whether the message itself names the tier, and the tier is there.
     fn broker_can_retry(&self, wait: Duration) -> bool {
         let millis = period::millis(wait);
-        let tiers = self.core.declared.tiers(&self.queue);
-        self.wait.as_ref().is_some_and(|text| *text == millis.to_string())
-            && tiers.is_some_and(|tiers| tiers.contains(&millis))
+        let tiers = self.core.declared.tiers(self.queue);
+        self.wait == Some(millis) && tiers.is_some_and(|tiers| tiers.contains(&millis))
+    }
+
+    /// Publishes the job to where it is run alone.
+    async fn to_solo(self: Box<Self>, job: Envelope, changes: Changes) -> Result<()> {
+        let wanted = self.core.declared.part(self.queue).map(Wanted::with_solo);
+        if let Some(wanted) = wanted {
+            self.core.declare(wanted).await?;
+        }
+        let address = (self.core.names.jobs(), Names::solo_key(self.queue));
+        // It may take this process down in the next moment, and is to have one life.
+        self.replace(job.id, job.payload, &address, changes, Ack::AtOnce).await
+    }
+
+    /// Has the broker delete the message. The next job that is run alone may take this
+    /// process down at once, and a start of this one would be counted that had its end.
+    async fn acknowledge(&mut self, ack: Ack) -> Result<()> {
+        self.open = false;
+        if self.solo.is_none() && matches!(ack, Ack::WithOthers) {
+            self.session.finish(self.tag);
+        } else if !self.session.acknowledge(self.tag).await {
+            return Err(stale(self.queue));
+        }
+        Ok(())
     }
 
     async fn reject(mut self: Box<Self>, requeue: bool) -> Result<()> {
         self.open = false;
-        if self.session.reject(self.tag, requeue).await { Ok(()) } else { Err(stale(&self.queue)) }
+        if self.session.reject(self.tag, requeue).await { Ok(()) } else { Err(stale(self.queue)) }
     }
 
     /// Publishes the job again, to be delivered after the wait.
     async fn wait(self: Box<Self>, job: Envelope, attempts: u32, millis: u64) -> Result<()> {
-        let tiers = self.core.declared.tiers(&self.queue).unwrap_or_default();
+        let tiers = self.core.declared.tiers(self.queue).unwrap_or_default();
         // It must wait somewhere, so the longest wait takes the place of a longer one.
-        let way = Way::new(millis.min(HORIZON), &self.queue, &tiers)?;
-        if let Err(error) = self.core.prepare(&way).await {
-            // The job is given back now and would come again at once.
+        let end = End::Queue(self.queue);
+        let way = Way::new(millis.min(HORIZON), end, &tiers)?;
+        while let Err(error) = self.core.prepare(&way).await {
+            // A job that was given back now would come again at once.
             tokio::time::sleep(REFUSED).await;
-            return Err(error);
+            // It has run, so it is kept for as long as it is this worker's: a busy broker takes
+            // longer to make the levels than anybody waits.
+            if self.is_stale() || !(error.is_connection() || error.is_timeout()) {
+                return Err(error);
+            }
+            tracing::warn!(queue = self.queue, %error, "a job cannot be made to wait yet");
         }
-        let address = way.address(&self.core.names, &self.queue);
+        let address = way.address(&self.core.names, end);
         let changes = Changes::wait(attempts, way.wait());
-        self.replace(job.id, job.payload, &address, changes).await
+        self.replace(job.id, job.payload, &address, changes, Ack::WithOthers).await
     }
 
     /// Publishes the message as another one, then acknowledges this one. Once begun it
@@ -121,6 +205,7 @@ impl Ticket {
         payload: Vec<u8>,
         (exchange, key): &(String, String),
         changes: Changes,
+        ack: Ack,
     ) -> Result<()> {
         let message = Arc::new(Message {
             exchange: short(exchange)?,
@@ -128,17 +213,13 @@ impl Ticket {
             properties: wire::again(&self.properties, id, changes),
             payload,
         });
-        let replacing = tokio::spawn(async move {
+        let replacing = background::spawn(async move {
             let alive = || self.session.is_alive();
             let published = self.core.publisher.publish_surely(message, alive).await;
             match published {
-                Ok(()) => {
-                    self.open = false;
-                    self.session.finish(self.tag);
-                    Ok(())
-                }
+                Ok(()) => self.acknowledge(ack).await,
                 Err(error) if error.kind() == ErrorKind::Closed => Err(error),
-                Err(error) => Err(stale(&self.queue).because(error)),
+                Err(error) => Err(stale(self.queue).because(error)),
             }
         });
         match replacing.await {

@@ -1,13 +1,13 @@
 //! Every exchange, queue and binding of jobq, by name and argument. Pure: what a client
 //! or a pool would declare can be printed without a broker.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
-use super::levels;
+use super::levels::{self, End};
+use super::names::{Names, ORPHAN};
+use super::wanted::{Tiers, Wanted};
 use crate::engine::QueueSpec;
-use crate::period;
 
 /// How often the broker may count a delivery as returned before it acts by itself: in
 /// practice never, on every version. -1 means 0 to `RabbitMQ` 3.10, and without it 4.x
@@ -15,107 +15,13 @@ use crate::period;
 const DELIVERY_LIMIT: i64 = 2_147_483_647;
 /// How long a job may run before the broker takes it back, in milliseconds: a day. 3.10
 /// does not look at it and has its own limit, of half an hour by default.
-const CONSUMER_TIMEOUT: i64 = 86_400_000;
+pub(crate) const CONSUMER_TIMEOUT: i64 = 86_400_000;
+/// How long a job stays in the queue through which it comes out of the levels, in
+/// milliseconds. With none the broker had more work (measured: docs/delays.md), probably
+/// since it passes on each by itself then.
+const DUE: u64 = 10;
 /// The header by which a job names the tier that it waits in: milliseconds as text.
 pub(crate) const WAIT_HEADER: &str = "jobq-wait";
-/// The queue whose failed jobs are those that belong nowhere.
-pub(crate) const ORPHAN: &str = "orphan";
-
-/// The names that jobq uses on the broker, in one namespace. `:` and `@` cannot occur in
-/// the names of users, so nothing clashes; the longest has 178 bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Names {
-    namespace: String,
-}
-
-impl Names {
-    pub(crate) fn new(namespace: impl Into<String>) -> Self {
-        Self { namespace: namespace.into() }
-    }
-
-    /// The exchange of clients.
-    pub(crate) fn jobs(&self) -> String {
-        self.namespace.clone()
-    }
-
-    /// The exchange through which jobs come back from a tier.
-    pub(crate) fn deliver(&self) -> String {
-        format!("{}.deliver", self.namespace)
-    }
-
-    /// The exchange of a level.
-    pub(crate) fn level(&self, level: u32) -> String {
-        format!("{}.level.{level}", self.namespace)
-    }
-
-    /// The queue of a digit of a level.
-    pub(crate) fn level_queue(&self, level: u32, digit: u64) -> String {
-        format!("{}.level.{level}.{digit}", self.namespace)
-    }
-
-    /// The exchange through which jobs come out of the levels. It is none of the tiers',
-    /// since the routing key is still the levels'.
-    pub(crate) fn level_deliver(&self) -> String {
-        format!("{}.level.deliver", self.namespace)
-    }
-
-    /// Whether this is an exchange of the levels, whose keys are theirs.
-    pub(crate) fn is_level(&self, exchange: &str) -> bool {
-        let rest = exchange.strip_prefix(&self.namespace);
-        rest.is_some_and(|rest| rest.starts_with(".level."))
-    }
-
-    /// The exchange of failed jobs.
-    pub(crate) fn failed_jobs(&self) -> String {
-        format!("{}.failed", self.namespace)
-    }
-
-    /// The exchange and the queue of what belongs nowhere.
-    pub(crate) fn orphan(&self) -> String {
-        format!("{}.orphan", self.namespace)
-    }
-
-    /// The work queue.
-    pub(crate) fn work(&self, queue: &str) -> String {
-        format!("{}:{queue}", self.namespace)
-    }
-
-    /// The exchange that leads to the tiers of a queue.
-    pub(crate) fn retry(&self, queue: &str) -> String {
-        format!("{}:{queue}@retry", self.namespace)
-    }
-
-    /// The tier of a wait of whole milliseconds.
-    pub(crate) fn tier(&self, queue: &str, millis: u64) -> String {
-        let wait = period::format(Duration::from_millis(millis));
-        format!("{}:{queue}@wait.{wait}", self.namespace)
-    }
-
-    /// The queue of the failed jobs of a queue.
-    pub(crate) fn failed(&self, queue: &str) -> String {
-        format!("{}:{queue}@failed", self.namespace)
-    }
-
-    /// The queue whose exclusive declaration is the right to change failed jobs.
-    pub(crate) fn failed_lock(&self, queue: &str) -> String {
-        format!("{}:{queue}@failed.lock", self.namespace)
-    }
-
-    /// The user's queue that a queue of this namespace belongs to.
-    pub(crate) fn queue_of<'n>(&self, name: &'n str) -> Option<&'n str> {
-        let rest = name.strip_prefix(&self.namespace)?.strip_prefix(':')?;
-        Some(rest.split_once('@').map_or(rest, |(queue, _)| queue))
-    }
-}
-
-/// The waits of a queue that have a tier, in whole milliseconds.
-pub(crate) type Tiers = BTreeSet<u64>;
-
-/// The tiers for these waits: of whole milliseconds, none for no wait, none longer than
-/// the longest period.
-pub(crate) fn tiers(waits: &BTreeSet<Duration>) -> Tiers {
-    waits.iter().map(|wait| period::millis((*wait).min(period::MAX))).filter(|ms| *ms > 0).collect()
-}
 
 /// What a client or a pool declares on the broker, in the order in which it does. It
 /// prints as one line for each exchange, queue and binding.
@@ -145,6 +51,7 @@ pub(crate) type Arguments = BTreeMap<&'static str, Argument>;
 pub(crate) enum Argument {
     Number(i64),
     Text(String),
+    Truth(bool),
 }
 
 /// What a binding matches.
@@ -159,19 +66,21 @@ pub(crate) enum By {
 }
 
 impl Topology {
-    /// What these queues need in this namespace, with the levels or without.
-    pub(crate) fn new<'q>(
-        names: &Names,
-        queues: impl IntoIterator<Item = (&'q str, &'q Tiers)>,
-        levels: bool,
-    ) -> Self {
+    /// What this needs in this namespace.
+    pub(crate) fn new(names: &Names, wanted: &Wanted) -> Self {
         let mut topology = Self { declarations: Vec::new() };
         topology.namespace(names);
-        if levels {
+        if wanted.levels {
             topology.levels(names);
         }
-        for (queue, tiers) in queues {
+        for (queue, tiers) in &wanted.queues {
             topology.queue(names, queue, tiers);
+        }
+        for queue in &wanted.solo {
+            topology.solo(names, queue);
+        }
+        for (queue, pattern) in &wanted.subscriptions {
+            topology.subscription(names, queue, pattern);
         }
         topology
     }
@@ -180,12 +89,8 @@ impl Topology {
     /// engine declares when the first job has to wait there, are always among it.
     #[must_use]
     pub fn of(namespace: &str, queues: &[QueueSpec]) -> Self {
-        let mut merged: BTreeMap<&str, Tiers> = BTreeMap::new();
-        for queue in queues {
-            merged.entry(&queue.name).or_default().extend(tiers(&queue.waits));
-        }
-        let queues = merged.iter().map(|(queue, tiers)| (*queue, tiers));
-        Self::new(&Names::new(namespace), queues, true)
+        let wanted = Wanted { levels: true, ..Wanted::queues(queues) };
+        Self::new(&Names::new(namespace), &wanted)
     }
 
     pub(crate) fn declarations(&self) -> &[Declaration] {
@@ -204,6 +109,8 @@ impl Topology {
             self.exchange(name, "direct", Some(orphan.clone()));
         }
         self.exchange(names.level_deliver(), "topic", Some(orphan));
+        // An event that nobody subscribes to has no other place to go.
+        self.exchange(names.events(), "topic", None);
         self.failed(names, ORPHAN);
     }
 
@@ -241,15 +148,30 @@ impl Topology {
         if queue != ORPHAN {
             self.failed(names, queue);
         }
-        let own = [
-            ("x-dead-letter-routing-key", Argument::Text(queue.to_owned())),
-            limit(),
-            ("x-consumer-timeout", Argument::Number(CONSUMER_TIMEOUT)),
-        ];
+        let own = [dead_key(queue), limit(), timeout()];
         self.declare_queue(work.clone(), dead_letters(retry).into_iter().chain(own));
         self.bind(names.jobs(), work.clone(), by_name());
-        self.bind(names.deliver(), work.clone(), by_name());
-        self.bind(names.level_deliver(), work, By::Key(levels::delivery_pattern(queue)));
+        self.bind(names.deliver(), work, by_name());
+        let due = names.due(queue);
+        let own = [dead_key(queue), ttl(DUE)];
+        self.declare_queue(due.clone(), dead_letters(names.deliver()).into_iter().chain(own));
+        let from_levels = levels::end_pattern(End::Queue(queue));
+        self.bind(names.level_deliver(), due, By::Key(from_levels));
+    }
+
+    /// One consumer at a time, in all processes: a job that takes its worker down must not
+    /// take down another one meanwhile.
+    fn solo(&mut self, names: &Names, queue: &str) {
+        let solo = names.solo(queue);
+        let single = ("x-single-active-consumer", Argument::Truth(true));
+        self.declare_queue(solo.clone(), [limit(), single, timeout()]);
+        self.bind(names.jobs(), solo, By::Key(Names::solo_key(queue)));
+    }
+
+    fn subscription(&mut self, names: &Names, queue: &str, pattern: &str) {
+        for (exchange, queue, key) in names.subscription(queue, pattern) {
+            self.bind(exchange, queue, By::Key(key));
+        }
     }
 
     fn failed(&mut self, names: &Names, queue: &str) {
@@ -281,8 +203,16 @@ fn limit() -> (&'static str, Argument) {
     ("x-delivery-limit", Argument::Number(DELIVERY_LIMIT))
 }
 
+fn timeout() -> (&'static str, Argument) {
+    ("x-consumer-timeout", Argument::Number(CONSUMER_TIMEOUT))
+}
+
 fn ttl(millis: u64) -> (&'static str, Argument) {
     ("x-message-ttl", Argument::Number(i64::try_from(millis).unwrap_or(i64::MAX)))
+}
+
+fn dead_key(key: &str) -> (&'static str, Argument) {
+    ("x-dead-letter-routing-key", Argument::Text(key.to_owned()))
 }
 
 /// Dead letters are moved at least once: at most once loses them when the broker dies.
@@ -333,6 +263,7 @@ impl fmt::Display for Argument {
         match self {
             Self::Number(number) => number.fmt(f),
             Self::Text(text) => text.fmt(f),
+            Self::Truth(truth) => truth.fmt(f),
         }
     }
 }

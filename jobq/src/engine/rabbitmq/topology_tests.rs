@@ -1,14 +1,15 @@
+use std::time::Duration;
+
 use super::*;
 
 fn spec(name: &str, waits: &[u64]) -> QueueSpec {
-    let waits = waits.iter().map(|ms| Duration::from_millis(*ms)).collect();
-    QueueSpec { name: name.to_owned(), waits }
+    QueueSpec::new(name).waits(waits.iter().map(|ms| Duration::from_millis(*ms)))
 }
 
 #[test]
 fn the_whole_topology_of_a_queue() {
-    let (names, tiers) = (Names::new("jobq"), [30_000, 600_000].into());
-    let printed = Topology::new(&names, [("mail", &tiers)], false).to_string();
+    let mail = spec("mail", &[30_000, 600_000]).patterns(["user.*"]).solo();
+    let printed = Topology::new(&Names::new("jobq"), &Wanted::queues(&[mail])).to_string();
     let expected = "\
 exchange jobq.orphan fanout
 queue jobq.orphan x-delivery-limit=2147483647 x-queue-type=quorum
@@ -17,6 +18,7 @@ exchange jobq direct alternate-exchange=jobq.orphan
 exchange jobq.deliver direct alternate-exchange=jobq.orphan
 exchange jobq.failed direct alternate-exchange=jobq.orphan
 exchange jobq.level.deliver topic alternate-exchange=jobq.orphan
+exchange jobq.events topic
 queue jobq:orphan@failed x-delivery-limit=2147483647 x-queue-type=quorum
 binding jobq.failed -> jobq:orphan@failed key=orphan
 exchange jobq:mail@retry headers alternate-exchange=jobq.orphan
@@ -29,7 +31,12 @@ binding jobq.failed -> jobq:mail@failed key=mail
 queue jobq:mail x-consumer-timeout=86400000 x-dead-letter-exchange=jobq:mail@retry x-dead-letter-routing-key=mail x-dead-letter-strategy=at-least-once x-delivery-limit=2147483647 x-overflow=reject-publish x-queue-type=quorum
 binding jobq -> jobq:mail key=mail
 binding jobq.deliver -> jobq:mail key=mail
-binding jobq.level.deliver -> jobq:mail key=*.*.*.*.*.*.*.*.*.*.*.q.mail
+queue jobq:mail@due x-dead-letter-exchange=jobq.deliver x-dead-letter-routing-key=mail x-dead-letter-strategy=at-least-once x-message-ttl=10 x-overflow=reject-publish x-queue-type=quorum
+binding jobq.level.deliver -> jobq:mail@due key=*.*.*.*.*.*.*.*.q.mail
+queue jobq:mail@solo x-consumer-timeout=86400000 x-delivery-limit=2147483647 x-queue-type=quorum x-single-active-consumer=true
+binding jobq -> jobq:mail@solo key=mail@solo
+binding jobq.events -> jobq:mail key=user.*
+binding jobq.level.deliver -> jobq:mail@due key=*.*.*.*.*.*.*.*.e.user.*
 ";
     assert_eq!(printed, expected);
 }
@@ -37,21 +44,21 @@ binding jobq.level.deliver -> jobq:mail key=*.*.*.*.*.*.*.*.*.*.*.q.mail
 #[test]
 fn the_levels_are_a_chain_that_is_built_from_its_end() {
     let names = Names::new("jobq");
-    let printed = Topology::new(&names, [], true).to_string();
-    let shared = Topology::new(&names, [], false).to_string();
+    let printed = Topology::new(&names, &Wanted::levels()).to_string();
+    let shared = Topology::new(&names, &Wanted::shared()).to_string();
     let levels = printed.strip_prefix(&shared).unwrap();
     let lines: Vec<_> = levels.lines().collect();
-    assert_eq!(lines.len(), 11 * 2 + 72 * 2, "each exchange has a passage, each queue a binding");
+    assert_eq!(lines.len(), 8 * 2 + 116 * 2, "each exchange has a passage, each queue a binding");
     let first_level = [
         "exchange jobq.level.0 topic alternate-exchange=jobq.orphan",
-        "binding jobq.level.0 -> jobq.level.deliver key=*.*.*.*.*.*.*.*.*.*.0.#",
+        "binding jobq.level.0 -> jobq.level.deliver key=*.*.*.*.*.*.*.0.#",
         "queue jobq.level.0.1 x-dead-letter-exchange=jobq.level.deliver x-dead-letter-strategy=at-least-once x-message-ttl=100 x-overflow=reject-publish x-queue-type=quorum",
-        "binding jobq.level.0 -> jobq.level.0.1 key=*.*.*.*.*.*.*.*.*.*.1.#",
+        "binding jobq.level.0 -> jobq.level.0.1 key=*.*.*.*.*.*.*.1.#",
     ];
     assert_eq!(lines[..4], first_level);
     let last = [
-        "queue jobq.level.10.2 x-dead-letter-exchange=jobq.level.9 x-dead-letter-strategy=at-least-once x-message-ttl=214748364800 x-overflow=reject-publish x-queue-type=quorum",
-        "binding jobq.level.10 -> jobq.level.10.2 key=2.#",
+        "queue jobq.level.7.11 x-dead-letter-exchange=jobq.level.6 x-dead-letter-strategy=at-least-once x-message-ttl=295279001600 x-overflow=reject-publish x-queue-type=quorum",
+        "binding jobq.level.7 -> jobq.level.7.11 key=11.#",
     ];
     assert_eq!(lines[lines.len() - 2..], last);
     for line in lines {
@@ -93,22 +100,5 @@ fn every_name_fits() {
             Declaration::Passage { from, to, .. } => vec![from, to],
         };
         assert!(names.iter().all(|name| name.len() <= 178), "{declaration}");
-    }
-}
-
-#[test]
-fn a_queue_is_told_from_the_names_made_of_it() {
-    let names = Names::new("shop");
-    let table = [
-        ("shop:mail.welcome", Some("mail.welcome")),
-        ("shop:mail@failed", Some("mail")),
-        ("shop:mail@wait.1h30m", Some("mail")),
-        ("shop.orphan", None),
-        ("shop", None),
-        ("shopping:mail", None),
-        ("", None),
-    ];
-    for (name, queue) in table {
-        assert_eq!(names.queue_of(name), queue, "{name}");
     }
 }

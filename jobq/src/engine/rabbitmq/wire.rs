@@ -1,34 +1,42 @@
 //! Jobs as messages and messages as jobs. Pure; documented for other clients in
 //! `docs/wire.md`.
 
+mod again;
+
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 
-use super::death::{ATTEMPTS_HEADER, attempts_used, text};
-use super::size::{MAX_HEADERS, shrink, size_of_table};
-use super::topology::{Names, ORPHAN, WAIT_HEADER};
+pub(crate) use again::{Changes, again, fresh};
+
+use super::death::{attempts_used, crashes, integer, is_forged, key_at_death, sane, text};
+use super::levels::{self, End};
+use super::names::{Names, ORPHAN};
+use super::size::{MAX_HEADERS, size_of_table};
+use super::topology::WAIT_HEADER;
 use super::way::Way;
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::job::{Envelope, FailedJob, FailedReason, JobId, MAX_PAYLOAD, check_name};
+use crate::job::{
+    Envelope, EventEnvelope, FailedJob, FailedReason, JobId, MAX_PAYLOAD, check_name, check_topic,
+};
 use crate::period;
 
 const TOPIC: &str = "jobq-topic";
+/// How often a job was started alone. Such a job has it, and no other.
+const SOLO: &str = "jobq-solo";
+/// Which start that was, for the consumer that asked for it.
+const START: &str = "jobq-solo-start";
 const EXPIRES_AT: &str = "jobq-expires-at";
 const ERROR: &str = "jobq-error";
 const REASON: &str = "jobq-failed-reason";
 const FAILED_AT: &str = "jobq-failed-at";
+/// That it was sent on its way again, which it had lost.
+const STRAY: &str = "jobq-stray";
 /// The routing key of a message that belonged nowhere.
 pub(crate) const QUEUE: &str = "jobq-queue";
-/// What a failed job has and a job that is put back has not.
-const OF_FAILED: [&str; 6] = [ATTEMPTS_HEADER, EXPIRES_AT, ERROR, REASON, FAILED_AT, QUEUE];
-
-/// The most bytes of an error that a failed job keeps.
-const MAX_ERROR: usize = 8 * 1024;
 const PERSISTENT: u8 = 2;
 
 /// A message on its way to the broker.
@@ -42,63 +50,138 @@ pub(crate) struct Message {
 
 /// A name on the wire: at most 255 bytes.
 pub(crate) fn short(text: &str) -> Result<ShortString> {
+    short_of(text.to_owned())
+}
+
+fn short_of(text: String) -> Result<ShortString> {
+    let is_long = text.len() > usize::from(u8::MAX);
+    let start: Option<String> = is_long.then(|| text.chars().take(40).collect());
     ShortString::try_new(text).map_err(|source| {
-        let start: String = text.chars().take(40).collect();
+        let start = start.unwrap_or_default();
         Error::invalid(format!("`{start}...` is too long for AMQP")).because(source)
     })
 }
 
 /// A text of this module or of jobq's own names, which always fits.
-fn fits(text: &str) -> ShortString {
+fn fits(text: impl Into<String>) -> ShortString {
     ShortString::try_new(text).unwrap_or_default()
 }
 
-fn long(text: &str) -> AMQPValue {
+fn long(text: impl Into<Vec<u8>>) -> AMQPValue {
     AMQPValue::LongString(LongString::from(text))
 }
 
 /// The message that enqueues a job, on the way that its delay asks for.
 pub(crate) fn encode(names: &Names, job: Envelope, way: &Way) -> Result<Message> {
     check_name("queue", &job.queue)?;
-    if job.payload.len() > MAX_PAYLOAD {
-        return Err(Error::invalid(format!(
-            "the payload of job {} has {} bytes, the most is {MAX_PAYLOAD}; store large data \
-             elsewhere and enqueue where it is",
-            job.id,
-            job.payload.len()
-        )));
-    }
-    let mut headers = FieldTable::default();
-    let mut add = |key: &str, text: &str| {
-        headers.insert(fits(key), long(text));
-    };
+    let mut headers = Headers::default();
     // A tier goes by this header alone. The first retry has the worker set another wait.
     if let Some(wait) = way.wait().or(job.retry_wait.map(period::millis)) {
-        add(WAIT_HEADER, &wait.to_string());
+        headers.add(WAIT_HEADER, wait.to_string());
     }
-    if let Some(time) = job.expires_at {
-        add(EXPIRES_AT, &clock::to_millis(time).to_string());
-    }
+    headers.add_expiry(job.expires_at);
     if let Some(topic) = &job.topic {
-        add(TOPIC, topic);
+        headers.add(TOPIC, topic.as_str());
     }
-    if size_of_table(&headers) > MAX_HEADERS {
-        return Err(Error::invalid(format!(
-            "the headers of job {} are longer than {MAX_HEADERS} bytes",
-            job.id
-        )));
-    }
-    let mut properties = BasicProperties::default()
-        .with_content_type(fits("application/json"))
-        .with_delivery_mode(PERSISTENT)
-        .with_message_id(fits(&job.id.to_string()))
-        .with_timestamp(clock::to_millis(job.enqueued_at) / 1_000)
-        .with_headers(headers);
+    let mut properties = headers.into_properties(job.id, job.enqueued_at)?;
     if let Some(name) = &job.name {
         properties = properties.with_type(short(name)?);
     }
-    let (exchange, key) = way.address(names, &job.queue);
-    Ok(Message { exchange: short(&exchange)?, key: short(&key)?, properties, payload: job.payload })
+    message(way.address(names, End::Queue(&job.queue)), job.id, properties, job.payload)
+}
+
+/// The message that publishes an event. It states no job: who subscribes, knows.
+pub(crate) fn encode_event(names: &Names, event: EventEnvelope, way: &Way) -> Result<Message> {
+    check_topic(&event.topic)?;
+    let mut headers = Headers::default();
+    headers.add_expiry(event.expires_at);
+    headers.add(TOPIC, event.topic.as_str());
+    let properties = headers.into_properties(event.id, event.published_at)?;
+    message(way.address(names, End::Topic(&event.topic)), event.id, properties, event.payload)
+}
+
+/// The headers of a new message.
+#[derive(Default)]
+struct Headers(FieldTable);
+
+impl Headers {
+    fn add(&mut self, key: &str, text: impl Into<Vec<u8>>) {
+        self.0.insert(fits(key), long(text));
+    }
+
+    fn add_expiry(&mut self, expires_at: Option<SystemTime>) {
+        if let Some(time) = expires_at {
+            self.add(EXPIRES_AT, clock::to_millis(time).to_string());
+        }
+    }
+
+    fn into_properties(self, id: JobId, time: SystemTime) -> Result<BasicProperties> {
+        if size_of_table(&self.0) > MAX_HEADERS {
+            return Err(Error::invalid(format!(
+                "the headers of job {id} are longer than {MAX_HEADERS} bytes"
+            )));
+        }
+        Ok(BasicProperties::default()
+            .with_content_type(fits("application/json"))
+            .with_delivery_mode(PERSISTENT)
+            .with_message_id(fits(id.to_string()))
+            .with_timestamp(clock::to_millis(time) / 1_000)
+            .with_headers(self.0))
+    }
+}
+
+fn message(
+    (exchange, key): (String, String),
+    id: JobId,
+    properties: BasicProperties,
+    payload: Vec<u8>,
+) -> Result<Message> {
+    if payload.len() > MAX_PAYLOAD {
+        return Err(Error::invalid(format!(
+            "the payload of job {id} has {} bytes, the most is {MAX_PAYLOAD}; store large data \
+             elsewhere and enqueue where it is",
+            payload.len()
+        )));
+    }
+    Ok(Message { exchange: short_of(exchange)?, key: short_of(key)?, properties, payload })
+}
+
+/// The topic of an event that came to this queue by this way, at once or out of the levels.
+/// A message of another client may not say it itself.
+pub(crate) fn topic_by_way<'w>(
+    names: &Names,
+    queue: &str,
+    (exchange, key): (&'w str, &'w str),
+    properties: &BasicProperties,
+) -> Option<Cow<'w, str>> {
+    if let Some(topic) = names.topic_of(exchange, key) {
+        return Some(Cow::Borrowed(topic));
+    }
+    let headers = properties.headers().as_ref()?;
+    if !headers.contains_key("x-death") {
+        return None;
+    }
+    match levels::end_of(key_at_death(headers, &names.due(queue))?) {
+        Some(End::Topic(topic)) => Some(Cow::Owned(topic.to_owned())),
+        _ => None,
+    }
+}
+
+/// The properties with this topic as a header, so that the message keeps it when it comes
+/// by another way; and whether they had another one or none.
+pub(crate) fn with_topic(
+    properties: BasicProperties,
+    topic: Option<&str>,
+) -> (BasicProperties, bool) {
+    let Some(topic) = topic else {
+        return (properties, false);
+    };
+    let mut headers = properties.headers().clone().unwrap_or_default();
+    if headers.inner().get(TOPIC).and_then(text) == Some(topic) {
+        return (properties, false);
+    }
+    headers.insert(fits(TOPIC), long(topic));
+    (properties.with_headers(headers), true)
 }
 
 /// A message as a worker is to see it.
@@ -107,8 +190,10 @@ pub(crate) struct Received {
     pub(crate) envelope: Envelope,
     /// The attempts that were used up before this delivery.
     pub(crate) attempts: u32,
-    /// The text of `jobq-wait`.
-    pub(crate) wait: Option<String>,
+    /// How often the worker may have died of it.
+    pub(crate) crashes: u32,
+    /// The milliseconds of `jobq-wait`, unless the broker cannot move the message.
+    pub(crate) wait: Option<u64>,
     /// Whether it came with its id: one that was made up now is lost when the broker
     /// moves the message.
     pub(crate) has_id: bool,
@@ -128,7 +213,11 @@ pub(crate) fn decode(
     let number = |key: &str| header(key).and_then(decimal);
     let id = properties.message_id().as_ref().and_then(|id| id.as_str().parse().ok());
     let stated = |kind: &&ShortString| !kind.as_str().is_empty();
-    let attempts = attempts_used(headers, &names.work(&queue));
+    // Only where something died its name is asked for, and most messages have not.
+    let died = headers.contains_key("x-death");
+    let work = if died { names.work(&queue) } else { String::new() };
+    let attempts = attempts_used(headers, &work);
+    let wait = number(WAIT_HEADER);
     let name = properties.kind().as_ref().filter(stated);
     let enqueued_at = properties.timestamp().map(|seconds| seconds.saturating_mul(1_000));
     let envelope = Envelope {
@@ -138,142 +227,43 @@ pub(crate) fn decode(
         payload,
         enqueued_at: enqueued_at.map_or_else(clock::now, clock::from_millis),
         delay: Duration::ZERO,
-        retry_wait: number(WAIT_HEADER).map(Duration::from_millis),
+        retry_wait: wait.map(Duration::from_millis),
         expires_at: number(EXPIRES_AT).map(clock::from_millis),
         topic: header(TOPIC).map(str::to_owned),
     };
     Received {
         envelope,
         attempts,
-        wait: header(WAIT_HEADER).map(str::to_owned),
+        crashes: crashes(headers, &work),
+        wait: wait.filter(|_| !is_forged(headers)),
         has_id: id.is_some(),
     }
 }
 
 /// A whole number, written as jobq writes it.
 fn decimal(text: &str) -> Option<u64> {
-    let number: u64 = text.parse().ok()?;
-    (number.to_string() == text).then_some(number)
+    let canonical = text == "0" || !text.starts_with(['0', '+']);
+    text.parse().ok().filter(|_| canonical)
 }
 
-/// What a message gets that is published again.
-#[derive(Debug, Default)]
-pub(crate) struct Changes {
-    headers: BTreeMap<&'static str, AMQPValue>,
-}
-
-impl Changes {
-    /// The next attempt, through this tier if any.
-    pub(crate) fn wait(attempts: u32, tier: Option<u64>) -> Self {
-        let mut changes = Self::default();
-        changes.number(ATTEMPTS_HEADER, attempts);
-        if let Some(millis) = tier {
-            changes.text(WAIT_HEADER, &millis.to_string());
-        }
-        changes
-    }
-
-    /// Its place among the failed jobs.
-    pub(crate) fn failed(reason: FailedReason, error: &str, attempts: u32) -> Self {
-        let mut changes = Self::default();
-        changes.number(ATTEMPTS_HEADER, attempts);
-        changes.text(ERROR, cut(error, MAX_ERROR));
-        changes.text(REASON, reason.as_str());
-        changes.text(FAILED_AT, &clock::to_millis(clock::now()).to_string());
-        changes
-    }
-
-    /// The routing key that led nowhere.
-    pub(crate) fn sent_to(mut self, key: &str) -> Self {
-        self.text(QUEUE, key);
-        self
-    }
-
-    fn number(&mut self, key: &'static str, number: u32) {
-        self.headers.insert(key, AMQPValue::LongLongInt(number.into()));
-    }
-
-    fn text(&mut self, key: &'static str, text: &str) {
-        self.headers.insert(key, long(text));
-    }
-}
-
-/// The properties of a message that is published again: as it was, with the changes,
-/// and without what the broker would act upon.
-///
-/// `x-*` headers lie about a new message (3.10 loses one that has an old `x-death`), `CC`
-/// and `BCC` would send it to further queues, an expiration would lose it, and a user id
-/// other than the connection's closes the channel.
-pub(crate) fn again(original: &BasicProperties, id: JobId, changes: Changes) -> BasicProperties {
-    rewrite(original, id, |_| false, changes)
-}
-
-/// The properties of a failed job that is put back: fresh attempts and fresh headers.
-pub(crate) fn fresh(original: &BasicProperties, id: JobId) -> BasicProperties {
-    rewrite(original, id, |key| OF_FAILED.contains(&key), Changes::default())
-}
-
-fn rewrite(
-    original: &BasicProperties,
-    id: JobId,
-    without: impl Fn(&str) -> bool,
-    changes: Changes,
-) -> BasicProperties {
-    let broker = |key: &str| key.starts_with("x-") || key == "CC" || key == "BCC";
-    let mut headers: BTreeMap<ShortString, AMQPValue> = original
-        .headers()
-        .iter()
-        .flat_map(FieldTable::inner)
-        .filter(|(key, _)| !broker(key.as_str()) && !without(key.as_str()))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    headers.extend(changes.headers.into_iter().map(|(key, value)| (fits(key), value)));
-    shrink(&mut headers);
-    let mut properties = BasicProperties::default()
-        .with_delivery_mode(PERSISTENT)
-        .with_message_id(fits(&id.to_string()))
-        .with_headers(headers.into());
-    let copy = |value: &Option<ShortString>| value.clone();
-    if let Some(value) = copy(original.content_type()) {
-        properties = properties.with_content_type(value);
-    }
-    if let Some(value) = copy(original.content_encoding()) {
-        properties = properties.with_content_encoding(value);
-    }
-    if let Some(value) = *original.priority() {
-        properties = properties.with_priority(value);
-    }
-    if let Some(value) = copy(original.correlation_id()) {
-        properties = properties.with_correlation_id(value);
-    }
-    if let Some(value) = copy(original.reply_to()) {
-        properties = properties.with_reply_to(value);
-    }
-    if let Some(value) = *original.timestamp() {
-        properties = properties.with_timestamp(value);
-    }
-    if let Some(value) = copy(original.kind()) {
-        properties = properties.with_type(value);
-    }
-    if let Some(value) = copy(original.app_id()) {
-        properties = properties.with_app_id(value);
-    }
-    properties
-}
-
-/// The start of a text, of at most so many bytes.
-fn cut(text: &str, limit: usize) -> &str {
-    let mut end = limit.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+/// How often the job of this message was started alone, and which start was the last.
+pub(crate) fn solo(properties: &BasicProperties) -> (u32, Option<&str>) {
+    let header = |key| properties.headers().as_ref().and_then(|headers| headers.inner().get(key));
+    let starts = header(SOLO).and_then(integer).map_or(0, sane);
+    (starts, header(START).and_then(text))
 }
 
 /// Whether a message was sent to the failed jobs before.
 pub(crate) fn is_failed(properties: &BasicProperties) -> bool {
     let header = properties.headers().as_ref().and_then(|headers| headers.inner().get(REASON));
     header.and_then(text).and_then(FailedReason::parse).is_some()
+}
+
+/// Whether the message was sent on its way again, and found none. What has been in a queue
+/// since then may be sent once more.
+pub(crate) fn is_stray_again(properties: &BasicProperties) -> bool {
+    let headers = properties.headers().as_ref().map(FieldTable::inner);
+    headers.is_some_and(|headers| headers.contains_key(STRAY) && !headers.contains_key("x-death"))
 }
 
 /// Reads a failed job.

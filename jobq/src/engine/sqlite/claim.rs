@@ -11,14 +11,23 @@ use crate::job::{Envelope, JobId};
 /// The jobs of a queue that nobody has in hand, those that are due first, oldest first.
 /// The index is the order, so that as much is read as is taken.
 pub(super) const SELECT: &str = "SELECT seq, due, attempts, job_id, enqueued_at, retry_wait,
-    expires_at, name, topic, payload FROM jobs WHERE queue = ?1 AND owner IS NULL
-    ORDER BY due, seq";
+    expires_at, name, topic, payload, crashes, solo FROM jobs
+    WHERE queue = ?1 AND owner IS NULL AND solo IS NULL ORDER BY due, seq";
+
+/// As [`SELECT`], of the jobs that are run alone, those in hand among them.
+pub(super) const SELECT_SOLO: &str = "SELECT seq, due, attempts, job_id, enqueued_at,
+    retry_wait, expires_at, name, topic, payload, crashes, solo, owner FROM jobs
+    WHERE queue = ?1 AND solo IS NOT NULL ORDER BY due, seq";
 
 /// A job that was taken in hand.
 pub(super) struct Claimed {
     pub(super) seq: i64,
     pub(super) envelope: Envelope,
     pub(super) attempt: u32,
+    /// How many of those who had it in hand died.
+    pub(super) crashes: u32,
+    /// How often it was started alone, if it is to be.
+    pub(super) starts: Option<u32>,
 }
 
 /// What a look into a queue gave.
@@ -32,7 +41,7 @@ pub(super) struct Look {
 /// Takes at most `room` jobs that are due, for this owner.
 pub(super) fn claim(
     connection: &Connection,
-    (queue, name): (i64, &str),
+    (queue, name): (i64, &'static str),
     owner: i64,
     room: usize,
 ) -> rusqlite::Result<Look> {
@@ -50,21 +59,48 @@ pub(super) fn claim(
             look.claimed.push(read(row, name)?);
         }
     }
-    let mut update = connection.prepare_cached("UPDATE jobs SET owner = ?2 WHERE seq = ?1")?;
-    for claimed in &look.claimed {
-        update.execute((claimed.seq, owner))?;
-    }
+    take(connection, &look, owner)?;
     Ok(look)
 }
 
-fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<Claimed> {
+/// Takes the first job that is to be run alone, unless somebody has one in hand.
+pub(super) fn claim_solo(
+    connection: &Connection,
+    (queue, name): (i64, &'static str),
+    owner: i64,
+) -> rusqlite::Result<Look> {
+    let mut look = Look::default();
+    {
+        let mut select = connection.prepare_cached(SELECT_SOLO)?;
+        let mut rows = select.query([queue])?;
+        while let Some(row) = rows.next()? {
+            if row.get::<_, Option<i64>>("owner")?.is_some() {
+                return Ok(Look::default());
+            }
+            if look.claimed.is_empty() {
+                look.claimed.push(read(row, name)?);
+            }
+        }
+    }
+    take(connection, &look, owner)?;
+    Ok(look)
+}
+
+fn take(connection: &Connection, look: &Look, owner: i64) -> rusqlite::Result<()> {
+    let mut update = connection.prepare_cached("UPDATE jobs SET owner = ?2 WHERE seq = ?1")?;
+    look.claimed.iter().try_for_each(|claimed| update.execute((claimed.seq, owner)).map(drop))
+}
+
+fn read(row: &Row<'_>, queue: &'static str) -> rusqlite::Result<Claimed> {
     let attempts: i64 = row.get(2)?;
     Ok(Claimed {
         seq: row.get(0)?,
         attempt: columns::to_attempts(attempts).saturating_add(1),
+        crashes: columns::to_attempts(row.get(10)?),
+        starts: row.get::<_, Option<i64>>(11)?.map(columns::to_attempts),
         envelope: Envelope {
             id: JobId::from_bytes(row.get(3)?),
-            queue: Cow::Owned(queue.to_owned()),
+            queue: Cow::Borrowed(queue),
             enqueued_at: columns::to_time(row.get(4)?),
             delay: Duration::ZERO,
             retry_wait: row.get::<_, Option<_>>(5)?.map(columns::to_wait),
@@ -76,8 +112,17 @@ fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<Claimed> {
     })
 }
 
-/// When the next job of a queue is due, or was.
-pub(super) fn next_due(connection: &Connection, queue: i64) -> rusqlite::Result<Option<i64>> {
-    let sql = "SELECT min(due) FROM jobs WHERE queue = ?1 AND owner IS NULL";
+/// When the next job of a queue is due, or was: of those that are run alone, or of the
+/// others.
+pub(super) fn next_due(
+    connection: &Connection,
+    queue: i64,
+    solo: bool,
+) -> rusqlite::Result<Option<i64>> {
+    let sql = if solo {
+        "SELECT min(due) FROM jobs WHERE queue = ?1 AND solo IS NOT NULL AND owner IS NULL"
+    } else {
+        "SELECT min(due) FROM jobs WHERE queue = ?1 AND owner IS NULL AND solo IS NULL"
+    };
     connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))
 }

@@ -5,6 +5,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::clock;
 use crate::period;
 
+/// A time that does not come.
+pub(super) const NEVER: i64 = i64::MAX;
+
 fn column(millis: u64) -> i64 {
     i64::try_from(millis).unwrap_or(i64::MAX)
 }

@@ -63,12 +63,14 @@ fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
 /// Puts failed jobs back into their queue, as if they were new.
 pub(super) fn retry(store: &mut Store<'_>, name: &str, which: Which) -> rusqlite::Result<u64> {
     on_each(store, name, which, |store, queue, first, last| {
-        let sql = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait, name,
-                topic, payload)
-            SELECT queue, ?4, 0, job_id, enqueued_at, retry_wait, name, topic, payload
+        // An event has no expiry by saying so: else it has that of its subscriber.
+        let sql = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
+                expires_at, name, topic, payload)
+            SELECT queue, ?4, 0, job_id, enqueued_at, retry_wait, iif(topic IS NULL, NULL, ?5),
+                name, topic, payload
             FROM failed WHERE queue = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq";
         let mut statement = store.connection.prepare_cached(sql)?;
-        statement.execute((queue, first, last, columns::now()))?;
+        statement.execute((queue, first, last, columns::now(), columns::NEVER))?;
         delete(store, queue, first, last)
     })
 }

@@ -6,7 +6,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::claim::Claimed;
 use super::inbox::{Command, Inbox};
 use super::settle::{Act, Settling, Ticket, stale};
-use crate::engine::{Consumer, Delivery, Intake, Receipt, Settlement, closed};
+use crate::engine::{Consumer, Delivery, Intake, Receipt, Settlement, Solo, closed};
 use crate::error::{Error, Result};
 use crate::job::Envelope;
 
@@ -15,18 +15,26 @@ use crate::job::Envelope;
 const CHANNEL: usize = 4 * u16::MAX as usize;
 
 /// The most jobs that a feed takes within one transaction, so that others are not kept
-/// waiting.
+/// waiting. More are hardly faster (measured: docs/performance.md).
 const MOST: usize = 256;
 
 /// Starts a consumer.
-pub(super) fn start(inbox: &Inbox, queue: i64, name: &str, prefetch: u16) -> Result<Consumer> {
+pub(super) fn start(
+    inbox: &Inbox,
+    queue: i64,
+    name: &'static str,
+    prefetch: u16,
+    solo: bool,
+) -> Result<Consumer> {
     let (deliveries, receiver) = mpsc::channel(CHANNEL);
     let id = inbox.feed_number();
     let intake = FeedIntake { id, inbox: inbox.clone() };
     inbox.send(Command::Start(Feed {
         id,
         queue,
-        name: name.to_owned(),
+        name,
+        solo,
+        started: None,
         prefetch: usize::from(prefetch.max(1)),
         in_hand: 0,
         next_due: Some(i64::MIN),
@@ -39,7 +47,11 @@ pub(super) fn start(inbox: &Inbox, queue: i64, name: &str, prefetch: u16) -> Res
 pub(super) struct Feed {
     pub(super) id: u64,
     pub(super) queue: i64,
-    pub(super) name: String,
+    pub(super) name: &'static str,
+    /// Whether it takes the jobs that are run alone.
+    pub(super) solo: bool,
+    /// The job whose start was recorded, and which is to be handed over for it.
+    pub(super) started: Option<i64>,
     pub(super) prefetch: usize,
     /// Deliveries that are not settled.
     pub(super) in_hand: usize,
@@ -61,8 +73,11 @@ impl Feed {
     /// Hands a job over. If the consumer is gone, the delivery hands itself back.
     pub(super) fn deliver(&mut self, inbox: &Inbox, owner: i64, job: Claimed) {
         let ticket = Ticket { seq: job.seq, owner, feed: self.id };
-        let receipt = FeedReceipt { ticket: Some(ticket), inbox: inbox.clone() };
-        let delivery = Delivery::new(job.envelope, job.attempt, Box::new(receipt));
+        let started = self.started.take() == Some(job.seq);
+        let receipt = FeedReceipt { ticket: Some(ticket), started, inbox: inbox.clone() };
+        let mut delivery = Delivery::new(job.envelope, job.attempt, Box::new(receipt));
+        delivery.crashes = job.crashes;
+        delivery.solo = job.starts.map(|starts| Solo { starts, started });
         self.in_hand += 1;
         let _ = self.deliveries.try_send(Ok(delivery));
     }
@@ -93,6 +108,11 @@ impl Intake for FeedIntake {
             let _ = stopped.await;
         }
     }
+
+    async fn settled(&self) {
+        // What was sent before it is committed with it.
+        let _ = self.inbox.call(|_| Ok(())).await;
+    }
 }
 
 impl Drop for FeedIntake {
@@ -105,6 +125,8 @@ impl Drop for FeedIntake {
 struct FeedReceipt {
     /// Taken out when it is settled.
     ticket: Option<Ticket>,
+    /// Whether its start alone was recorded for this delivery.
+    started: bool,
     inbox: Inbox,
 }
 
@@ -120,7 +142,11 @@ impl Receipt for FeedReceipt {
         else {
             return Err(stale());
         };
-        let mut settling = Settling::new(ticket, settlement.into());
+        let mut settling = match settlement {
+            // That start was none.
+            Settlement::Release if self.started => Settling::new(ticket, Act::Start { starts: -1 }),
+            settlement => Settling::new(ticket, settlement.into()),
+        };
         // Nothing is lost where these two are written a moment later.
         if matches!(settling.act, Act::Complete | Act::Release) {
             return self.inbox.send(Command::Settle(settling));
@@ -129,6 +155,15 @@ impl Receipt for FeedReceipt {
         settling.answer = Some(answer);
         self.inbox.send(Command::Settle(settling))?;
         answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    fn complete(&mut self) -> Result<()> {
+        let Some(ticket) = self.ticket.filter(|ticket| ticket.owner == self.inbox.owner()) else {
+            return Err(stale());
+        };
+        self.inbox.send(Command::Settle(Settling::new(ticket, Act::Complete)))?;
+        self.ticket = None;
+        Ok(())
     }
 
     fn is_stale(&self) -> bool {

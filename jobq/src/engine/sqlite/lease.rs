@@ -12,8 +12,10 @@ use rusqlite::Connection;
 
 use super::columns;
 
-/// Hands back all jobs of an owner, each at its place in its queue.
-pub(super) const FREE_JOBS: &str = "UPDATE jobs SET owner = NULL WHERE owner = ?1";
+/// Hands back all jobs of an owner, each at its place in its queue; the second parameter
+/// says how many crashes that was.
+pub(super) const FREE_JOBS: &str =
+    "UPDATE jobs SET owner = NULL, crashes = crashes + ?2 WHERE owner = ?1";
 
 /// The lease of one engine.
 #[derive(Debug, Clone)]
@@ -90,7 +92,7 @@ impl Lease {
     /// Hands back what is in hand and ends the lease, within a transaction.
     pub(super) fn give_back(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         match self.held.take() {
-            Some(held) => free(connection, held.owner),
+            Some(held) => free(connection, held.owner, 0),
             None => Ok(()),
         }
     }
@@ -103,13 +105,13 @@ fn sweep(connection: &Connection) -> rusqlite::Result<()> {
         statement.query_map([columns::now()], |row| row.get(0))?.collect::<Result<_, _>>()?;
     for owner in dead {
         tracing::info!(owner, "handing back the jobs of a worker process that ended or hangs");
-        free(connection, owner)?;
+        free(connection, owner, 1)?;
     }
     Ok(())
 }
 
-fn free(connection: &Connection, owner: i64) -> rusqlite::Result<()> {
-    connection.prepare_cached(FREE_JOBS)?.execute([owner])?;
+fn free(connection: &Connection, owner: i64, crashes: i64) -> rusqlite::Result<()> {
+    connection.prepare_cached(FREE_JOBS)?.execute((owner, crashes))?;
     connection.prepare_cached("DELETE FROM owners WHERE id = ?1")?.execute([owner])?;
     Ok(())
 }

@@ -12,6 +12,8 @@
 mod claim;
 mod columns;
 mod disk;
+mod doctor;
+mod events;
 mod failed;
 mod failure;
 mod feed;
@@ -22,6 +24,7 @@ mod push;
 mod queues;
 mod schema;
 mod settle;
+mod topic;
 mod writer;
 
 use std::sync::Arc;
@@ -32,7 +35,8 @@ use tokio::sync::oneshot;
 
 use super::{Consumer, Counts, Engine, EngineOptions, QueueSpec, Which, closed};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Envelope, FailedJob, JobId};
+use crate::finding::Report;
+use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
 
 use failure::Failure;
 use inbox::{Command, Inbox};
@@ -47,6 +51,18 @@ pub(crate) async fn open(url: &str, options: EngineOptions) -> Result<Arc<dyn En
     open_with_lease(url, options, LEASE).await
 }
 
+/// Whether a topic is one that the pattern means.
+#[cfg(all(feature = "testing", feature = "rabbitmq"))]
+pub(crate) fn matches(pattern: &str, topic: &str) -> bool {
+    topic::matches(pattern, topic)
+}
+
+/// The file that a URL names; none for one in memory.
+#[cfg(all(feature = "testing", feature = "rabbitmq"))]
+pub(crate) fn file_of(url: &str) -> Result<Option<std::path::PathBuf>> {
+    Ok(Place::parse(url)?.file().map(Into::into))
+}
+
 /// [`open`] with a lease for tests, which do not want to wait for [`LEASE`].
 pub(crate) async fn open_with_lease(
     url: &str,
@@ -54,9 +70,24 @@ pub(crate) async fn open_with_lease(
     lease: Duration,
 ) -> Result<Arc<dyn Engine>> {
     let place = Place::parse(url)?;
+    if !options.certificates.is_empty() {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "certificates were given for a `sqlite:` URL, and a file has no use for them: remove \
+             them, or write an `amqps://` URL",
+        ));
+    }
+    if options.management.is_some() {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "the URL of a management API was given for a `sqlite:` URL, and a file has none: \
+             remove it (`.management`, or JOBQ_MANAGEMENT_URL), or write an `amqp://` URL",
+        ));
+    }
     let (answer, opened) = oneshot::channel();
     let (inbox, commands) = Inbox::new();
     let for_receipts = inbox.clone();
+    let (examined, timeout) = (place.clone(), options.timeout);
     let thread = std::thread::Builder::new().name("jobq-sqlite".to_owned());
     let spawned = thread.spawn(move || match schema::open(&place, options.timeout) {
         Ok(connection) => {
@@ -70,7 +101,7 @@ pub(crate) async fn open_with_lease(
         return Err(Error::new(ErrorKind::Refused, message).because(source));
     }
     // Made before the wait, so that a caller who gives up closes the file.
-    let engine = Sqlite { inbox };
+    let engine = Sqlite { inbox, place: examined, timeout };
     opened.await.unwrap_or_else(|_| Err(closed()))?;
     Ok(Arc::new(engine))
 }
@@ -79,6 +110,8 @@ pub(crate) async fn open_with_lease(
 #[derive(Debug)]
 struct Sqlite {
     inbox: Inbox,
+    place: Place,
+    timeout: Duration,
 }
 
 impl Drop for Sqlite {
@@ -93,8 +126,31 @@ impl Engine for Sqlite {
         if queues.is_empty() {
             return Ok(());
         }
-        let names: Vec<_> = queues.iter().map(|queue| queue.name.clone()).collect();
-        self.inbox.call(move |store| queues::declare(store, &names)).await
+        let queue = |spec: &QueueSpec| -> (String, Vec<String>) {
+            (spec.name.clone(), spec.patterns.iter().cloned().collect())
+        };
+        let queues: Vec<_> = queues.iter().map(queue).collect();
+        let declaring = self.inbox.call(move |store| {
+            queues.iter().try_for_each(|(name, patterns)| {
+                queues::declare(store, name)?;
+                events::subscribe(store, name, patterns)
+            })
+        });
+        declaring.await
+    }
+
+    async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
+        self.inbox.call(move |store| events::publish(store, &event, mandatory)).await?
+    }
+
+    async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
+        let (queue, pattern) = (queue.to_owned(), pattern.to_owned());
+        self.inbox.call(move |store| events::unsubscribe(store, &queue, &pattern)).await
+    }
+
+    async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
+        let queue = queue.name.clone();
+        self.inbox.call(move |store| events::delete(store, &queue, force)).await?
     }
 
     async fn push(&self, jobs: Vec<Envelope>) -> Vec<Result<()>> {
@@ -108,11 +164,16 @@ impl Engine for Sqlite {
         }
     }
 
-    async fn consume(&self, queue: &str, prefetch: u16) -> Result<Consumer> {
-        let name = queue.to_owned();
-        let found = self.inbox.call(move |store| store.queue(&name)).await?;
+    async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer> {
+        let found = self.inbox.call(move |store| store.queue(queue)).await?;
         let id = found.ok_or_else(|| queues::unknown(queue))?;
-        feed::start(&self.inbox, id, queue, prefetch)
+        feed::start(&self.inbox, id, queue, prefetch, false)
+    }
+
+    async fn consume_solo(&self, queue: &'static str) -> Result<Consumer> {
+        let found = self.inbox.call(move |store| store.queue(queue)).await?;
+        let id = found.ok_or_else(|| queues::unknown(queue))?;
+        feed::start(&self.inbox, id, queue, 1, true)
     }
 
     async fn counts(&self, queue: &str) -> Result<Counts> {
@@ -138,6 +199,14 @@ impl Engine for Sqlite {
     async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
         let queue = queue.to_owned();
         self.inbox.call(move |store| failed::discard(store, &queue, which)).await
+    }
+
+    async fn examine(&self, _: &[QueueSpec]) -> Result<Report> {
+        // What the writer can answer, is open and within its promises.
+        self.inbox.call(|_| Ok(())).await?;
+        let (place, timeout) = (self.place.clone(), self.timeout);
+        let examining = tokio::task::spawn_blocking(move || doctor::examine(&place, timeout));
+        examining.await.map_err(|_| closed())
     }
 
     async fn close(&self) {

@@ -5,7 +5,8 @@ use super::queues::{Store, unknown};
 use crate::error::Result;
 use crate::job::Envelope;
 
-const INSERT: &str = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
+pub(super) const INSERT: &str =
+    "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
     expires_at, name, topic, payload) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
 /// Stores jobs, and says for each whether its queue is there.
@@ -13,14 +14,13 @@ pub(super) fn insert(
     store: &mut Store<'_>,
     jobs: &[Envelope],
 ) -> rusqlite::Result<Vec<Result<()>>> {
-    let mut statement = store.connection.prepare_cached(INSERT)?;
     let mut answers = Vec::with_capacity(jobs.len());
     for job in jobs {
         let Some(queue) = store.queue(&job.queue)? else {
             answers.push(Err(unknown(&job.queue)));
             continue;
         };
-        statement.execute((
+        store.insert.of(store.connection)?.execute((
             queue,
             columns::due_after(job.delay),
             job.id.as_bytes(),

@@ -2,17 +2,42 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
 use super::columns;
+use super::events;
 use crate::engine::Counts;
 use crate::error::{Error, ErrorKind};
+
+/// A statement that runs for each job, looked up once in a transaction.
+pub(super) struct Prepared<'a> {
+    sql: &'static str,
+    statement: Option<CachedStatement<'a>>,
+}
+
+impl<'a> Prepared<'a> {
+    pub(super) fn new(sql: &'static str) -> Self {
+        Self { sql, statement: None }
+    }
+
+    pub(super) fn of(
+        &mut self,
+        connection: &'a Connection,
+    ) -> rusqlite::Result<&mut CachedStatement<'a>> {
+        Ok(match &mut self.statement {
+            Some(statement) => statement,
+            none => none.insert(connection.prepare_cached(self.sql)?),
+        })
+    }
+}
 
 /// What an operation works on, within a transaction.
 pub(super) struct Store<'a> {
     pub(super) connection: &'a Connection,
+    pub(super) insert: Prepared<'a>,
+    pub(super) delete: Prepared<'a>,
     pub(super) namespace: &'a str,
-    /// The queues that were met before. Queues are never deleted.
+    /// The queues that were met before. Their numbers are theirs for good.
     pub(super) known: &'a mut HashMap<String, i64>,
 }
 
@@ -35,12 +60,10 @@ impl Store<'_> {
     }
 }
 
-pub(super) fn declare(store: &mut Store<'_>, names: &[String]) -> rusqlite::Result<()> {
-    for name in names {
-        if store.queue(name)?.is_none() {
-            let sql = "INSERT INTO queues (namespace, name) VALUES (?1, ?2)";
-            store.connection.prepare_cached(sql)?.execute((store.namespace, name))?;
-        }
+pub(super) fn declare(store: &mut Store<'_>, name: &str) -> rusqlite::Result<()> {
+    if store.queue(name)?.is_none() {
+        let sql = "INSERT INTO queues (namespace, name) VALUES (?1, ?2)";
+        store.connection.prepare_cached(sql)?.execute((store.namespace, name))?;
     }
     Ok(())
 }
@@ -49,6 +72,7 @@ pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Coun
     let Some(queue) = store.queue(name)? else {
         return Ok(Counts::default());
     };
+    events::release(store.connection, store.namespace)?;
     let sql = "SELECT
         (SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND due <= ?2),
         (SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND due > ?2),

@@ -1,13 +1,16 @@
 //! Recording what became of a delivery.
 
-use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::Failure;
 use super::columns;
+use super::queues::Store;
 use crate::engine::Settlement;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::FailedReason;
+
+/// Deletes a job, if its owner still has it.
+pub(super) const DELETE: &str = "DELETE FROM jobs WHERE seq = ?1 AND owner = ?2";
 
 /// How much of an error's text is kept, in bytes.
 const MAX_ERROR: usize = 8 * 1024;
@@ -28,8 +31,23 @@ pub(super) struct Ticket {
 pub(super) enum Act {
     Complete,
     Release,
-    Again { due: i64, attempts: i64 },
-    Fail { reason: FailedReason, error: String, attempts: u32, at: i64 },
+    /// As if it had not been suspected.
+    Again {
+        due: i64,
+        attempts: i64,
+    },
+    /// To be run alone.
+    Isolate,
+    /// Started alone so many times more, or less.
+    Start {
+        starts: i64,
+    },
+    Fail {
+        reason: FailedReason,
+        error: String,
+        attempts: u32,
+        at: i64,
+    },
 }
 
 impl From<Settlement> for Act {
@@ -37,6 +55,8 @@ impl From<Settlement> for Act {
         match settlement {
             Settlement::Complete => Self::Complete,
             Settlement::Release => Self::Release,
+            Settlement::Isolate => Self::Isolate,
+            Settlement::Start => Self::Start { starts: 1 },
             Settlement::Retry(wait) => Self::Again { due: columns::due_after(wait), attempts: 1 },
             Settlement::Snooze(wait) => Self::Again { due: columns::due_after(wait), attempts: 0 },
             Settlement::Fail { reason, mut error, attempts } => {
@@ -71,18 +91,33 @@ impl Settling {
         Self { ticket, act, answer: None, held: true }
     }
 
-    pub(super) fn run(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    /// Whether the job is to be handed over once more, to be run now.
+    pub(super) fn is_start(&self) -> bool {
+        self.held && matches!(self.act, Act::Start { starts: 1 })
+    }
+
+    pub(super) fn run(&mut self, store: &mut Store<'_>) -> rusqlite::Result<()> {
+        let connection = store.connection;
         let Ticket { seq, owner, .. } = self.ticket;
         let changed = match &self.act {
-            Act::Complete => delete(connection, seq, owner)?,
+            Act::Complete => store.delete.of(connection)?.execute((seq, owner))?,
             Act::Release => {
                 let sql = "UPDATE jobs SET owner = NULL WHERE seq = ?1 AND owner = ?2";
                 connection.prepare_cached(sql)?.execute((seq, owner))?
             }
             Act::Again { due, attempts } => {
-                let sql = "UPDATE jobs SET owner = NULL, due = ?3, attempts = attempts + ?4
-                    WHERE seq = ?1 AND owner = ?2";
+                let sql = "UPDATE jobs SET owner = NULL, due = ?3, attempts = attempts + ?4,
+                    crashes = 0, solo = NULL WHERE seq = ?1 AND owner = ?2";
                 connection.prepare_cached(sql)?.execute((seq, owner, due, attempts))?
+            }
+            Act::Isolate => {
+                let sql = "UPDATE jobs SET owner = NULL, solo = 0 WHERE seq = ?1 AND owner = ?2";
+                connection.prepare_cached(sql)?.execute((seq, owner))?
+            }
+            Act::Start { starts } => {
+                let sql = "UPDATE jobs SET owner = NULL, solo = max(solo + ?3, 0)
+                    WHERE seq = ?1 AND owner = ?2 AND solo IS NOT NULL";
+                connection.prepare_cached(sql)?.execute((seq, owner, starts))?
             }
             Act::Fail { reason, error, attempts, at } => {
                 let sql = "INSERT INTO failed (queue, failed_at, attempts, reason, error, job_id,
@@ -91,7 +126,7 @@ impl Settling {
                         payload FROM jobs WHERE seq = ?1 AND owner = ?2";
                 let row = (seq, owner, at, attempts, reason.as_str(), error);
                 connection.prepare_cached(sql)?.execute(row)?;
-                delete(connection, seq, owner)?
+                store.delete.of(connection)?.execute((seq, owner))?
             }
         };
         self.held = changed > 0;
@@ -119,11 +154,6 @@ impl Settling {
         }
         self
     }
-}
-
-fn delete(connection: &Connection, seq: i64, owner: i64) -> rusqlite::Result<usize> {
-    let sql = "DELETE FROM jobs WHERE seq = ?1 AND owner = ?2";
-    connection.prepare_cached(sql)?.execute((seq, owner))
 }
 
 /// The error of settling what is no longer this engine's.

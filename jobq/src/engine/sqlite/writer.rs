@@ -11,11 +11,13 @@ use tokio::sync::oneshot;
 use super::claim::{self, Look};
 use super::columns;
 use super::disk::Disk;
+use super::events;
 use super::feed::Feed;
 use super::inbox::{Call, Command, Inbox};
 use super::lease::Lease;
-use super::queues::Store;
-use super::settle::Settling;
+use super::push;
+use super::queues::{Prepared, Store};
+use super::settle::{self, Settling};
 use super::{Failure, Place};
 use crate::engine::closed;
 
@@ -193,11 +195,13 @@ impl Writer {
         let changed = version.is_none() || version != self.version;
         self.version = version;
         let mut sees = false;
+        let event = || events::next_due(&self.connection, &self.namespace);
         for feed in hungry {
             if changed {
+                let first = claim::next_due(&self.connection, feed.queue, feed.solo)
+                    .and_then(|job| Ok(earlier(job, event()?)));
                 // What cannot be read is for the transaction to report.
-                feed.next_due =
-                    claim::next_due(&self.connection, feed.queue).unwrap_or(Some(i64::MIN));
+                feed.next_due = first.unwrap_or(Some(i64::MIN));
             }
             sees |= feed.next_due.is_some_and(|due| due <= now);
         }
@@ -295,6 +299,8 @@ impl Writer {
         }
         let mut store = Store {
             connection: &self.connection,
+            insert: Prepared::new(push::INSERT),
+            delete: Prepared::new(settle::DELETE),
             namespace: &self.namespace,
             known: &mut self.known,
         };
@@ -302,13 +308,14 @@ impl Writer {
             match work {
                 Work::Call(call) => call.run(&mut store)?,
                 Work::Settle(settling) => {
-                    settling.run(&self.connection)?;
+                    settling.run(&mut store)?;
                     let ticket = settling.ticket;
                     if Some(ticket.owner) == self.lease.owner()
                         && let Some(feed) =
                             self.feeds.iter_mut().find(|feed| feed.id == ticket.feed)
                     {
                         feed.in_hand = feed.in_hand.saturating_sub(1);
+                        feed.started = settling.is_start().then_some(ticket.seq);
                     }
                 }
             }
@@ -316,15 +323,26 @@ impl Writer {
         if self.closing.is_some() {
             self.lease.give_back(&self.connection)?;
         }
+        drop(store);
         self.look()
     }
 
     /// Takes jobs for each consumer that has room for some.
     fn look(&self) -> rusqlite::Result<Vec<Option<Look>>> {
+        if self.feeds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let event = events::release(&self.connection, &self.namespace)?;
         let look = |feed: &Feed| match (self.lease.owner(), feed.room()) {
             (Some(owner), room @ 1..) => {
-                let queue = (feed.queue, &*feed.name);
-                claim::claim(&self.connection, queue, owner, room).map(Some)
+                let queue = (feed.queue, feed.name);
+                let mut look = if feed.solo {
+                    claim::claim_solo(&self.connection, queue, owner)?
+                } else {
+                    claim::claim(&self.connection, queue, owner, room)?
+                };
+                look.next_due = earlier(look.next_due, event);
+                Ok(Some(look))
             }
             _ => Ok(None),
         };
@@ -353,6 +371,11 @@ impl Writer {
             let _ = done.send(());
         }
     }
+}
+
+/// When the first of these is due: a job, and an event that may become one.
+fn earlier(job: Option<i64>, event: Option<i64>) -> Option<i64> {
+    job.into_iter().chain(event).min()
 }
 
 #[cfg(test)]

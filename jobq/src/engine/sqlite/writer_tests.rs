@@ -41,7 +41,7 @@ async fn push(inbox: &Inbox, bytes: usize) -> crate::Result<()> {
 #[tokio::test]
 async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
     let inbox = small_disk();
-    inbox.call(|store| queues::declare(store, &["mail".to_owned()])).await.unwrap();
+    inbox.call(|store| queues::declare(store, "mail")).await.unwrap();
     push(&inbox, 10).await.unwrap();
     let error = push(&inbox, 1_000_000).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
@@ -56,10 +56,10 @@ async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
 #[tokio::test]
 async fn a_settlement_that_cannot_be_written_hands_the_job_back() {
     let inbox = small_disk();
-    inbox.call(|store| queues::declare(store, &["mail".to_owned()])).await.unwrap();
+    inbox.call(|store| queues::declare(store, "mail")).await.unwrap();
     push(&inbox, 10).await.unwrap();
     let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
-    let mut consumer = feed::start(&inbox, queue, "mail", 1).unwrap();
+    let mut consumer = feed::start(&inbox, queue, "mail", 1, false).unwrap();
     let delivery = consumer.next().await.unwrap().unwrap();
     // Fill the disk, so that the failed job with its long error does not fit.
     while push(&inbox, 3_000).await.is_ok() {}

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::clock;
 use crate::engine::Settlement;
 use crate::job::Envelope;
 use crate::testing::Bench;
@@ -24,6 +25,27 @@ pub async fn a_delayed_job_does_not_come_before_its_time(bench: &Bench) {
     // It is as any other job from now on.
     settle(delivery, Settlement::Retry(Duration::ZERO)).await;
     assert_eq!(take(&mut consumer).await.attempt, 2);
+}
+
+/// A delay changes nothing else of a job, whether the queue was declared with that wait or
+/// not; only the hint about its next wait may change.
+pub async fn a_delayed_job_comes_as_it_was_pushed(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[SHORT], 1).await;
+    for delay in [SHORT, SHORT / 2] {
+        let pushed = Envelope {
+            delay,
+            retry_wait: Some(SHORT / 3),
+            expires_at: Some(clock::now() + LONG),
+            topic: Some("user.created".to_owned()),
+            ..job("mail")
+        };
+        bench.push(vec![pushed.clone()]).await;
+        let delivery = take(&mut consumer).await;
+        let Envelope { enqueued_at, retry_wait, .. } = delivery.envelope;
+        let expected = Envelope { delay: Duration::ZERO, enqueued_at, retry_wait, ..pushed };
+        assert_eq!(delivery.envelope, expected, "{delay:?}");
+        settle(delivery, Settlement::Complete).await;
+    }
 }
 
 /// Jobs that are due, or are so earlier, pass a job with a long delay.

@@ -1,6 +1,5 @@
 //! Pushing jobs and declaring queues.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
@@ -157,8 +156,7 @@ pub async fn nothing_to_do_is_done(bench: &Bench) {
     soon("no queues to be declared", bench.engine().declare(&[])).await.expect("declares");
     assert!(soon("no jobs to be pushed", bench.engine().push(vec![])).await.is_empty());
 
-    let spec = |name: &str| QueueSpec { name: name.to_owned(), waits: BTreeSet::new() };
-    let two = [spec("a"), spec("b")];
+    let two = ["a", "b"].map(QueueSpec::new);
     soon("two queues to be declared", bench.engine().declare(&two)).await.expect("declares");
     push(bench.engine(), vec![job("a"), job("b")]).await;
     bench.counts("a", 1, 0, 0).await;

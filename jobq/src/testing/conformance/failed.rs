@@ -139,7 +139,6 @@ pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = Envelope {
         expires_at: Some(clock::now() + Duration::from_secs(600)),
-        topic: Some("user.created".to_owned()),
         payload: b"[1]".to_vec(),
         ..job("mail")
     };

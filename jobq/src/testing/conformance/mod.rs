@@ -5,9 +5,11 @@ pub mod competing;
 pub mod consume;
 pub mod delay;
 pub mod enqueue;
+pub mod events;
 pub mod failed;
 pub mod retry;
 pub mod shutdown;
+pub mod solo;
 
 /// Makes a test of each case of the suite, in a module of this name. See
 /// [`testing`](crate::testing).
@@ -68,6 +70,19 @@ macro_rules! conformance {
                 failed::the_list_is_cut_at_its_limit_oldest_first
                 failed::of_two_failed_jobs_with_one_id_the_oldest_is_meant
                 failed::listing_disturbs_nothing
+                events::an_event_reaches_every_subscriber
+                events::an_event_reaches_a_queue_once
+                events::a_pattern_means_topics_as_in_amqp
+                events::a_retry_of_an_event_is_its_subscribers_own
+                events::an_event_that_is_put_back_is_its_subscribers_own
+                events::an_event_waits_for_its_subscribers_workers
+                events::only_a_mandatory_event_needs_a_subscriber
+                events::subscriptions_are_added_and_ended_one_by_one
+                events::a_subscriber_with_jobs_is_deleted_by_force_alone
+                solo::an_isolated_job_is_started_alone
+                solo::several_isolated_jobs_are_started_one_by_one
+                solo::a_start_that_is_handed_back_does_not_count
+                solo::a_job_that_ran_alone_is_retried_as_any_other
                 competing::each_job_goes_to_one_of_two_consumers
                 competing::a_consumer_takes_one_queue_only
                 shutdown::a_stopped_consumer_hands_back_what_nobody_took
@@ -78,9 +93,12 @@ macro_rules! conformance {
             }
             $crate::conformance! { @cases $delays "this engine has no initial delays", $store;
                 delay::a_delayed_job_does_not_come_before_its_time
+                delay::a_delayed_job_comes_as_it_was_pushed
                 delay::a_delayed_job_holds_up_no_other
                 delay::delayed_jobs_come_in_the_order_of_their_times
                 delay::a_delayed_job_is_counted_as_waiting
+                events::a_delayed_event_reaches_those_who_subscribe_when_it_is_due
+                events::a_delayed_event_may_find_no_subscriber
             }
             $crate::conformance! { @cases $shared "this store has one engine only", $store;
                 competing::each_job_goes_to_one_of_two_engines
@@ -90,6 +108,8 @@ macro_rules! conformance {
                 competing::a_retry_is_counted_from_engine_to_engine
                 competing::failed_jobs_are_seen_by_every_engine
                 shutdown::closing_hands_back_what_is_in_hand
+                solo::a_start_without_an_end_counts
+                solo::one_consumer_has_them_at_a_time
             }
         }
     };
@@ -118,9 +138,11 @@ mod tests {
             ("consume", include_str!("consume.rs")),
             ("delay", include_str!("delay.rs")),
             ("enqueue", include_str!("enqueue.rs")),
+            ("events", include_str!("events.rs")),
             ("failed", include_str!("failed.rs")),
             ("retry", include_str!("retry.rs")),
             ("shutdown", include_str!("shutdown.rs")),
+            ("solo", include_str!("solo.rs")),
         ] {
             for rest in file.split("pub async fn ").skip(1) {
                 let case = rest.split('(').next().unwrap();

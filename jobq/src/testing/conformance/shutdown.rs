@@ -6,7 +6,7 @@ use crate::engine::{Consumer, QueueSpec, Settlement, Which};
 use crate::error::ErrorKind;
 use crate::job::JobId;
 use crate::testing::Bench;
-use crate::testing::bench::{consume, ids, job, settle, soon, sorted, take, take_many};
+use crate::testing::bench::{consume, event, ids, job, settle, soon, sorted, take, take_many};
 
 /// Waits until the consumer has no more. What it had taken ahead may still come.
 async fn end(consumer: &mut Consumer) {
@@ -70,15 +70,19 @@ pub async fn calls_on_a_closed_engine_say_so(bench: &Bench) {
     bench.declare("mail", &[]).await;
     let engine = bench.engine();
     soon("the engine to close", engine.close()).await;
-    let spec = QueueSpec { name: "mail".to_owned(), waits: [].into() };
+    let spec = QueueSpec::new("mail");
     let calls = async {
         let pushed = engine.push(vec![job("mail"), job("mail")]).await;
         assert_eq!(pushed.len(), 2, "one answer a job");
         let mut errors: Vec<_> = pushed.into_iter().filter_map(Result::err).collect();
         assert_eq!(errors.len(), 2);
-        assert!(errors.iter().all(|error| !error.maybe_enqueued()));
         let which = Which::One(JobId::new());
-        errors.extend(engine.declare(&[spec]).await.err());
+        errors.extend(engine.declare(std::slice::from_ref(&spec)).await.err());
+        for mandatory in [false, true] {
+            errors.extend(engine.publish(event("user.created"), mandatory).await.err());
+        }
+        errors.extend(engine.unsubscribe("mail", "user.*").await.err());
+        errors.extend(engine.delete(&spec, true).await.err());
         errors.extend(engine.consume("mail", 1).await.err());
         errors.extend(engine.counts("mail").await.err());
         errors.extend(engine.failed_list("mail", 1).await.err());
@@ -88,7 +92,8 @@ pub async fn calls_on_a_closed_engine_say_so(bench: &Bench) {
         errors
     };
     let errors = soon("answers", calls).await;
-    assert_eq!(errors.len(), 9);
+    assert_eq!(errors.len(), 13);
+    assert!(errors.iter().all(|error| !error.maybe_enqueued()));
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");
     }

@@ -1,0 +1,38 @@
+//! Builders that are awaited.
+
+/// Makes a builder awaitable, as the named future of one of its methods.
+macro_rules! awaitable {
+    ($builder:ident, $future:ident, $output:ty, $method:ident, $what:literal) => {
+        #[doc = $what]
+        #[must_use = "futures do nothing unless awaited"]
+        pub struct $future(std::pin::Pin<Box<dyn Future<Output = $output> + Send>>);
+
+        impl Future for $future {
+            type Output = $output;
+
+            fn poll(
+                mut self: std::pin::Pin<&mut Self>,
+                cx: &mut std::task::Context<'_>,
+            ) -> std::task::Poll<$output> {
+                self.0.as_mut().poll(cx)
+            }
+        }
+
+        impl std::fmt::Debug for $future {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($future)).finish_non_exhaustive()
+            }
+        }
+
+        impl IntoFuture for $builder {
+            type Output = $output;
+            type IntoFuture = $future;
+
+            fn into_future(self) -> $future {
+                $future(Box::pin(self.$method()))
+            }
+        }
+    };
+}
+
+pub(super) use awaitable;

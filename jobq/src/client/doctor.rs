@@ -1,0 +1,75 @@
+use super::awaitable::awaitable;
+use super::{Client, JobKind};
+use crate::engine::QueueSpec;
+use crate::error::Result;
+use crate::finding::Report;
+use crate::job::{Job, check_name};
+
+/// Connects to the broker or the file of this URL, looks for settings that weaken what jobq
+/// promises, and says what to do about each. Nothing is changed there.
+///
+/// It looks as a client with the default settings does, in the namespace `jobq`, and where the
+/// environment variable `JOBQ_MANAGEMENT_URL` states the broker's management API
+/// ([`ClientBuilder::management`](crate::ClientBuilder::management)) at all queues of that
+/// namespace. For another namespace, certificates, or queues by name, use
+/// [`Client::doctor`]; for the queues of a pool, [`WorkerPool::doctor`](crate::WorkerPool::doctor).
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> jobq::Result<()> {
+/// let report = jobq::doctor("sqlite::memory:").await?; // or amqp://user:password@host
+/// println!("{report}");
+/// for finding in report.findings() {
+///     println!("{}: {}", finding.severity(), finding.what());
+/// }
+/// assert!(report.is_sound()); // nothing is an error
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// As [`Client::connect`] and [`Client::doctor`].
+pub async fn doctor(url: impl AsRef<str>) -> Result<Report> {
+    let mut builder = Client::builder(url.as_ref());
+    if url.as_ref().starts_with("amqp") {
+        builder = builder.management_in_env()?;
+    }
+    let client = builder.connect().await?;
+    let report = client.doctor().await;
+    client.close().await;
+    report
+}
+
+/// A look at what a client is connected to, made by [`Client::doctor`]. Await it.
+#[derive(Debug)]
+#[must_use = "nothing is looked at until this is awaited"]
+pub struct Doctor {
+    client: Client,
+    queues: Vec<QueueSpec>,
+}
+
+impl Doctor {
+    pub(crate) fn new(client: Client, queues: Vec<QueueSpec>) -> Self {
+        Self { client, queues }
+    }
+
+    /// Looks at the queue of this name, too.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.queues.push(QueueSpec::new(name));
+        self
+    }
+
+    /// Looks at the queue of this job, too, with its tiers.
+    pub fn job<J: Job>(mut self) -> Self {
+        self.queues.push(JobKind::of::<J>().spec());
+        self
+    }
+
+    async fn examine(self) -> Result<Report> {
+        self.queues.iter().try_for_each(|queue| check_name("queue", &queue.name))?;
+        self.client.engine().examine(&self.queues).await
+    }
+}
+
+awaitable!(Doctor, DoctorFuture, Result<Report>, examine, "The future of a [`Doctor`].");

@@ -1,0 +1,40 @@
+use super::awaitable::awaitable;
+use super::{Client, JobKind};
+use crate::error::Result;
+
+/// A subscriber to be deleted, made by [`Client::delete_subscriber`]. Await it: it gives
+/// the number of jobs that were deleted with it.
+#[derive(Debug)]
+#[must_use = "a subscriber is deleted only when this is awaited"]
+pub struct DeleteSubscriber {
+    client: Client,
+    kind: JobKind,
+    force: bool,
+}
+
+impl DeleteSubscriber {
+    pub(super) fn new(client: Client, kind: JobKind) -> Self {
+        Self { client, kind, force: false }
+    }
+
+    /// Deletes the jobs that are left too, those that failed among them.
+    pub fn force(mut self) -> Self {
+        self.force = true;
+        self
+    }
+
+    async fn delete(self) -> Result<u64> {
+        self.kind.check()?;
+        let deleted = self.client.engine().delete(&self.kind.spec(), self.force).await?;
+        self.client.forget(&self.kind);
+        Ok(deleted)
+    }
+}
+
+awaitable!(
+    DeleteSubscriber,
+    DeleteSubscriberFuture,
+    Result<u64>,
+    delete,
+    "The future of a [`DeleteSubscriber`]."
+);

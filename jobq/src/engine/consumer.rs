@@ -1,0 +1,103 @@
+use std::fmt;
+
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, watch};
+
+use super::{Delivery, Settlement};
+use crate::error::{Error, Result};
+
+/// A consumer gets no jobs for now, and goes on trying.
+#[derive(Debug, Clone)]
+pub struct Interruption {
+    /// Since when.
+    pub since: SystemTime,
+    /// Why; the newest reason, where there were several.
+    pub error: Error,
+}
+
+/// Takes the jobs of one queue. Dropping it stops it without waiting.
+#[derive(Debug)]
+pub struct Consumer {
+    deliveries: mpsc::Receiver<Result<Delivery>>,
+    intake: Box<dyn Intake>,
+}
+
+impl Consumer {
+    /// A consumer whose jobs come through this channel and are controlled by `intake`.
+    #[must_use]
+    pub fn new(deliveries: mpsc::Receiver<Result<Delivery>>, intake: Box<dyn Intake>) -> Self {
+        Self { deliveries, intake }
+    }
+
+    /// The next job. `None` when the engine was closed or the consumer stopped. An
+    /// error is the last item: the queue cannot be consumed any more and says why.
+    pub async fn next(&mut self) -> Option<Result<Delivery>> {
+        loop {
+            match self.deliveries.recv().await {
+                // Running it would run the job twice.
+                Some(Ok(delivery)) if delivery.is_stale() => {}
+                item => return item,
+            }
+        }
+    }
+
+    /// The next job or error, if it is there.
+    pub(crate) fn ready(&mut self) -> Option<Result<Delivery>> {
+        loop {
+            match self.deliveries.try_recv().ok()? {
+                Ok(delivery) if delivery.is_stale() => {}
+                item => return Some(item),
+            }
+        }
+    }
+
+    /// Changes how many unsettled jobs the consumer takes at most; 0 counts as 1.
+    pub async fn set_prefetch(&self, prefetch: u16) {
+        self.intake.set_prefetch(prefetch.max(1)).await;
+    }
+
+    /// Takes no further jobs and hands back those that nobody asked
+    /// [`next`](Self::next) for. Jobs in hand can still be settled.
+    pub async fn stop(&mut self) {
+        self.intake.stop().await;
+        self.deliveries.close();
+        while let Some(item) = self.deliveries.recv().await {
+            if let Ok(delivery) = item {
+                // Stale means that it is handed back already.
+                let _ = delivery.settle(Settlement::Release).await;
+            }
+        }
+    }
+
+    /// Whether it is interrupted, now and whenever that changes.
+    #[must_use]
+    pub fn interruptions(&self) -> watch::Receiver<Option<Interruption>> {
+        self.intake.interruptions()
+    }
+
+    /// Waits, after [`stop`](Self::stop), until all deliveries are settled and that is
+    /// recorded: whoever ends the process now runs none of their jobs again.
+    pub async fn settled(&self) {
+        self.intake.settled().await;
+    }
+}
+
+/// An engine's side of a [`Consumer`]. Dropping it stops the intake.
+#[async_trait]
+pub trait Intake: fmt::Debug + Send + Sync {
+    /// See [`Consumer::set_prefetch`].
+    async fn set_prefetch(&self, prefetch: u16);
+
+    /// Takes no further jobs; what was taken comes through the channel.
+    async fn stop(&self);
+
+    /// See [`Consumer::interruptions`]. Never, unless an engine says otherwise.
+    fn interruptions(&self) -> watch::Receiver<Option<Interruption>> {
+        watch::channel(None).1
+    }
+
+    /// See [`Consumer::settled`]. Nothing to wait for, unless an engine says otherwise.
+    async fn settled(&self) {}
+}

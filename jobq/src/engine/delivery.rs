@@ -1,0 +1,152 @@
+use std::fmt;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::Result;
+use crate::job::{Envelope, FailedReason};
+
+/// One hand-over of a job to a worker. It is unsettled until [`settle`](Self::settle)
+/// is called; dropping it hands the job back.
+#[derive(Debug)]
+pub struct Delivery {
+    /// The job.
+    pub envelope: Envelope,
+    /// The number of the attempt that this delivery is for, from 1.
+    pub attempt: u32,
+    /// How often its worker may have died of it before. It may have been that of another
+    /// job which the same worker had in hand, and an engine that cannot tell counts what
+    /// was handed back as well.
+    pub crashes: u32,
+    /// Set on a delivery of [`Engine::consume_solo`](super::Engine::consume_solo).
+    pub solo: Option<Solo>,
+    receipt: Box<dyn Receipt>,
+}
+
+/// What is known of a job that is to be run alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Solo {
+    /// How often it was started alone, this time not counted unless it is `started`.
+    pub starts: u32,
+    /// Whether this delivery answers a [`Settlement::Start`] of the same consumer: then
+    /// it is to be run now.
+    pub started: bool,
+}
+
+impl Delivery {
+    /// A delivery that is settled through `receipt`.
+    #[must_use]
+    pub fn new(envelope: Envelope, attempt: u32, receipt: Box<dyn Receipt>) -> Self {
+        Self { envelope, attempt, crashes: 0, solo: None, receipt }
+    }
+
+    /// The delivery of a job whose worker may have died of it so often.
+    #[must_use]
+    pub fn crashed(mut self, crashes: u32) -> Self {
+        self.crashes = crashes;
+        self
+    }
+
+    /// The delivery of a job that is to be run alone.
+    #[must_use]
+    pub fn alone(mut self, solo: Solo) -> Self {
+        self.solo = Some(solo);
+        self
+    }
+
+    pub(super) fn is_stale(&self) -> bool {
+        self.receipt.is_stale()
+    }
+
+    /// The life of the connection or the lease that the delivery belongs to. Two unsettled
+    /// deliveries of one life are never one job, whatever their ids.
+    #[must_use]
+    pub fn life(&self) -> u64 {
+        self.receipt.life()
+    }
+
+    /// Records that the job is done, maybe a moment later; a crash in that moment runs it
+    /// again. Not for a [`solo`](Self::solo) delivery.
+    ///
+    /// # Errors
+    ///
+    /// As [`settle`](Self::settle); the delivery is then still unsettled.
+    pub(crate) fn complete(&mut self) -> Result<()> {
+        self.receipt.complete()
+    }
+
+    /// Records what became of the job. It is durable when the call returns `Ok`, but
+    /// for [`Complete`](Settlement::Complete), which may be recorded a moment later; a
+    /// crash in that moment runs the job again. Of a [`solo`](Self::solo) delivery it is
+    /// recorded before any start that is asked for afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`](crate::ErrorKind::Stale) if the delivery is no longer this worker's;
+    /// any other error if the engine could not record it. The job is delivered again
+    /// in both cases.
+    pub async fn settle(self, settlement: Settlement) -> Result<()> {
+        self.receipt.settle(self.envelope, self.attempt, settlement).await
+    }
+}
+
+/// An engine's side of a [`Delivery`]. Dropping it unsettled hands the job back.
+#[async_trait]
+pub trait Receipt: fmt::Debug + Send + Sync {
+    /// See [`Delivery::settle`]; `envelope` and `attempt` are the delivery's own.
+    async fn settle(
+        self: Box<Self>,
+        envelope: Envelope,
+        attempt: u32,
+        settlement: Settlement,
+    ) -> Result<()>;
+
+    /// Records [`Complete`](Settlement::Complete) without waiting for anything, of a delivery
+    /// that is not run alone. After an error the delivery is still unsettled.
+    ///
+    /// # Errors
+    ///
+    /// See [`Delivery::settle`].
+    fn complete(&mut self) -> Result<()>;
+
+    /// Whether it is known already that the delivery is no longer this worker's. Such
+    /// deliveries are not handed out by [`Consumer::next`](super::Consumer::next).
+    fn is_stale(&self) -> bool {
+        false
+    }
+
+    /// The life of the connection or the lease that the delivery belongs to: a job comes
+    /// again while it is in hand only in another life.
+    fn life(&self) -> u64;
+}
+
+/// What became of a delivery.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settlement {
+    /// The job is done and is deleted.
+    Complete,
+    /// The attempt failed: the job is delivered again, as the next attempt, not before
+    /// this wait has passed.
+    Retry(Duration),
+    /// The job is delivered again, as the same attempt, not before this wait has passed.
+    Snooze(Duration),
+    /// The job failed for good and is kept with its failed jobs.
+    Fail {
+        /// Why.
+        reason: FailedReason,
+        /// The error, for a person. Engines may cut it to 8 KiB.
+        error: String,
+        /// How many attempts were made.
+        attempts: u32,
+    },
+    /// The job was not run and is handed back: it is delivered again, as the same
+    /// attempt, at once. Of one that was `started` alone, that start does not count.
+    Release,
+    /// The job may take its worker down and was not run: it is delivered again, as the
+    /// same attempt, by [`Engine::consume_solo`](super::Engine::consume_solo).
+    Isolate,
+    /// The job is about to be run alone: that is recorded, and it is delivered again, to the
+    /// same consumer and as [`started`](Solo::started), soon, but maybe after others. It
+    /// runs then, so that each start is recorded before it.
+    Start,
+}

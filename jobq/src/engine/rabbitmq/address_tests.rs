@@ -1,0 +1,105 @@
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn shows_itself_without_the_password() {
+    let table = [
+        ("amqp://localhost", "amqp://guest:***@localhost:5672"),
+        ("amqps://ann:geheim@mq/shop", "amqps://ann:***@mq:5671/shop"),
+        ("amqp://ann:geheim@127.0.0.1:5673/%2f", "amqp://ann:***@127.0.0.1:5673"),
+        ("amqp://ann:geheim@mq/", "amqp://ann:***@mq:5672/"),
+        ("amqp://ann:geheim@a:5672,b:5673,c/shop", "amqp://ann:***@a:5672,b:5673,c:5672/shop"),
+        ("amqps://a,b", "amqps://guest:***@a:5671,b:5671"),
+        ("amqp://ann:ge@he,im@a,b_2.example?heartbeat=7", "amqp://ann:***@a:5672,b_2.example:5672"),
+        ("amqp://ann:g%65heim%2F%3f@mq/a%40b", "amqp://ann:***@mq:5672/a@b"),
+    ];
+    for (url, shown) in table {
+        let address = Address::parse(url, SECOND).unwrap();
+        assert_eq!(address.to_string(), shown, "{url}");
+        assert!(!format!("{address:?}").contains("heim"));
+    }
+}
+
+#[test]
+fn every_node_has_the_user_and_the_vhost() {
+    let address = Address::parse("amqp://ann:ge%3Aheim@a,b:1,c/shop", SECOND).unwrap();
+    let nodes: Vec<_> = address.nodes_from(0).collect();
+    for (_, node) in &nodes {
+        let user = &node.authority.userinfo;
+        let found = (user.username.as_str(), user.password.as_str(), node.vhost.as_str());
+        assert_eq!(found, ("ann", "ge:heim", "shop"));
+    }
+    let hosts: Vec<_> = nodes.iter().map(|(_, node)| host_and_port(node)).collect();
+    assert_eq!(hosts, ["a:5672", "b:1", "c:5672"]);
+}
+
+#[test]
+fn nodes_take_turns() {
+    let address = Address::parse("amqp://a,b,c", SECOND).unwrap();
+    let table =
+        [(0, [0, 1, 2]), (1, [1, 2, 0]), (2, [2, 0, 1]), (3, [0, 1, 2]), (usize::MAX, [0, 1, 2])];
+    for (first, turns) in table {
+        let found: Vec<_> = address.nodes_from(first).map(|(number, _)| number).collect();
+        assert_eq!(found, turns, "{first}");
+    }
+}
+
+#[test]
+fn has_a_heartbeat_and_a_timeout() {
+    let table = [
+        ("amqp://localhost", Some(20), Some(1_000)),
+        ("amqp://a,b,c,d", Some(20), Some(250)),
+        ("amqp://localhost?heartbeat=7&connection_timeout=9", Some(7), Some(9)),
+        ("amqp://a,b/?connection_timeout=9", Some(20), Some(9)),
+    ];
+    for (url, heartbeat, timeout) in table {
+        for (_, node) in Address::parse(url, SECOND).unwrap().nodes_from(0) {
+            let query = &node.query;
+            assert_eq!((query.heartbeat, query.connection_timeout), (heartbeat, timeout), "{url}");
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_said_and_not_shown() {
+    let long = format!("amqp://ann:geheim@mq/{}", "v".repeat(256));
+    let table = [
+        ("amqp:geheim", "begin with"),
+        ("geheim", "begin with"),
+        ("http://ann:geheim@host", "begin with"),
+        ("AMQP://ann:geheim@host", "begin with"),
+        ("amqps:\n//a:\n0/geheim://b", "line break"),
+        ("amqp://ann:geheim@host\n", "line break"),
+        ("amqp://ann:geheim@", "empty host"),
+        ("amqp://", "empty host"),
+        ("amqp://:5672/geheim", "empty host"),
+        ("amqp://ann:geheim@a,,b", "empty host"),
+        ("amqp://ann:geheim@a,b,", "empty host"),
+        ("amqp://ann:geheim@,a", "empty host"),
+        ("amqp://ann:geheim@a, b", "no host name"),
+        ("amqp://ann%3Ageheim%40host", "no host name"),
+        ("amqp://ann:geheim@host:port", "no number"),
+        ("amqp://ann:geheim@host:0", "no number"),
+        ("amqp://ann:geheim@a,b:0", "no number"),
+        ("amqp://ann:geheim@a:5672,b:65536", "no number"),
+        ("amqp://ann:geheim@a:,b", "no number"),
+        ("amqp://ann:geheim@[::1]:5672", "IPv6"),
+        ("amqp://ann:geheim@a,[::1]", "IPv6"),
+        ("amqp://ann:geheim@::1", "empty host"),
+        ("amqp://ann:7/geheim@host", "%2F"),
+        ("amqp://ann:7#geheim@host", "%23"),
+        ("amqp://ann:7?geheim@host", "%3F"),
+        ("amqp://h?heartbeat=geheim", "cannot be read"),
+        ("amqp://h?connection_timeout=0", "of zero"),
+        ("amqps://h?heartbeat=7&cacertfile=geheim", "builder"),
+        ("amqps://h/v?verify=geheim", "builder"),
+        (&long, "255 bytes"),
+    ];
+    for (url, said) in table {
+        let error = Address::parse(url, SECOND).unwrap_err();
+        assert!(error.is_invalid(), "{url}");
+        assert!(error.to_string().contains(said), "{url}: {error}");
+        assert!(!format!("{error:?}").contains("geheim"), "{error:?}");
+    }
+}

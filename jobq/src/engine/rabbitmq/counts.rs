@@ -1,0 +1,73 @@
+//! How many jobs are in a queue, as far as the broker tells.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use lapin::Channel;
+use tokio::time::Instant;
+
+use super::Core;
+use super::declare::{messages_in, open};
+use super::link::Up;
+use crate::engine::Counts;
+use crate::error::Result;
+
+/// An answer that takes longer is not one of the queue itself, but what the broker says
+/// after it waited for that in vain.
+pub(super) const BUSY: Duration = Duration::from_millis(200);
+/// How long a queue that was missing is not looked for again.
+const MISSING: Duration = Duration::from_secs(5);
+impl Core {
+    /// How many messages are ready in a queue, if it exists.
+    ///
+    /// Every question after a queue that does not exist costs a channel number for the
+    /// life of the connection, so one that was missing a moment ago still is.
+    ///
+    /// A broker that is too busy to know within 250 ms says 0 (`rabbit_quorum_queue:stat/1`),
+    /// so a 0 that took so long is asked for again.
+    pub(super) async fn look(
+        &self,
+        up: &Up,
+        channel: &mut Channel,
+        queue: &str,
+    ) -> Result<Option<u64>> {
+        let missing = || self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if missing().get(queue).is_some_and(|asked| asked.elapsed() < MISSING) {
+            return Ok(None);
+        }
+        loop {
+            let asked = Instant::now();
+            let count = messages_in(up, channel, queue).await?;
+            match count {
+                None => {
+                    let mut missing = missing();
+                    missing.retain(|_, asked| asked.elapsed() < MISSING);
+                    missing.insert(queue.to_owned(), asked);
+                }
+                Some(0) if asked.elapsed() >= BUSY => continue,
+                Some(_) => {}
+            }
+            return Ok(count);
+        }
+    }
+
+    pub(super) async fn counts(&self, queue: &str) -> Result<Counts> {
+        let up = self.publishing.up().await?;
+        let mut channel = open(&up).await?;
+        let names = &self.names;
+        let mut waiting = 0;
+        if let Some(tiers) = self.declared.tiers(queue) {
+            let tiers = tiers.iter().map(|millis| names.tier(queue, *millis));
+            for place in tiers.chain([names.due(queue)]) {
+                waiting += self.look(&up, &mut channel, &place).await?.unwrap_or(0);
+            }
+        }
+        let mut ready = self.look(&up, &mut channel, &names.work(queue)).await?.unwrap_or(0);
+        // Only pools declare it, and looking for what does not exist has its price.
+        if self.declared.part(queue).is_some_and(|wanted| wanted.solo.contains(queue)) {
+            ready += self.look(&up, &mut channel, &names.solo(queue)).await?.unwrap_or(0);
+        }
+        let failed = self.look(&up, &mut channel, &names.failed(queue)).await?;
+        Ok(Counts::new(ready, waiting, failed.unwrap_or(0)))
+    }
+}

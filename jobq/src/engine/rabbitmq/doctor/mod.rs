@@ -1,0 +1,15 @@
+//! Looking for what weakens the promises of jobq: what is seen, and what it means.
+//!
+//! `diagnosis`, `policy` and `role` are pure; `examine` and `management` look.
+
+mod diagnosis;
+mod examine;
+mod facts;
+#[cfg(feature = "management")]
+mod management;
+mod policy;
+mod role;
+mod sign;
+
+#[cfg(feature = "management")]
+pub(crate) use management::Management;

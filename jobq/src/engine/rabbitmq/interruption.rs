@@ -1,0 +1,67 @@
+//! Why a consumer gets no jobs, for those who ask and for the log.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::watch;
+
+use crate::engine::Interruption;
+use crate::error::{Error, ErrorKind};
+
+/// Whether one consumer is interrupted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Interruptions(Arc<watch::Sender<Option<Interruption>>>);
+
+impl Interruptions {
+    /// Notes why no jobs come, and since when if they came before.
+    pub(crate) fn begin(&self, error: &Error) {
+        self.0.send_modify(|interruption| {
+            let since = interruption.as_ref().map_or_else(SystemTime::now, |before| before.since);
+            *interruption = Some(Interruption { since, error: error.clone() });
+        });
+    }
+
+    /// Notes that they come again.
+    pub(crate) fn end(&self) {
+        self.0.send_replace(None);
+    }
+
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Interruption>> {
+        self.0.subscribe()
+    }
+}
+
+/// The broker has ended the consumer alone.
+pub(crate) fn ended(queue: &str, reason: &str) -> Error {
+    let text = format!("the broker ended the consumer of queue `{queue}`: {reason}");
+    Error::new(ErrorKind::Connection, text)
+}
+
+/// What the broker refuses, waiting alone does not heal: that is told as an error.
+pub(crate) fn log(queue: &str, error: &Error) {
+    if error.is_connection() || error.is_timeout() {
+        tracing::warn!(queue, %error, "not consuming yet");
+    } else {
+        tracing::error!(queue, %error, "not consuming; trying again");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_lasts_from_its_first_reason_to_its_end() {
+        let interruptions = Interruptions::default();
+        let seen = interruptions.subscribe();
+        assert!(seen.borrow().is_none());
+        interruptions.begin(&ended("mail", "first"));
+        let first = seen.borrow().clone().unwrap();
+        interruptions.begin(&ended("mail", "second"));
+        let second = seen.borrow().clone().unwrap();
+        assert_eq!(first.since, second.since);
+        assert!(second.error.to_string().ends_with("second"), "{}", second.error);
+        interruptions.end();
+        assert!(seen.borrow().is_none());
+    }
+}

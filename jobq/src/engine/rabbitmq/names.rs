@@ -1,0 +1,190 @@
+//! The names of everything that jobq has on the broker, made and read. Pure.
+
+use std::time::Duration;
+
+use super::levels::{self, End};
+use crate::period;
+
+/// The queue whose failed jobs are those that belong nowhere.
+pub(crate) const ORPHAN: &str = "orphan";
+
+/// The names that jobq uses on the broker, in one namespace. `:` and `@` cannot occur in
+/// the names of users, so nothing clashes; the longest has 178 bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Names {
+    namespace: String,
+}
+
+impl Names {
+    pub(crate) fn new(namespace: impl Into<String>) -> Self {
+        Self { namespace: namespace.into() }
+    }
+
+    /// The exchange of clients.
+    pub(crate) fn jobs(&self) -> String {
+        self.namespace.clone()
+    }
+
+    /// The exchange of events.
+    pub(crate) fn events(&self) -> String {
+        format!("{}.events", self.namespace)
+    }
+
+    /// The exchange through which jobs come back from a tier.
+    pub(crate) fn deliver(&self) -> String {
+        format!("{}.deliver", self.namespace)
+    }
+
+    /// The exchange of a level.
+    pub(crate) fn level(&self, level: u32) -> String {
+        format!("{}.level.{level}", self.namespace)
+    }
+
+    /// The queue of a digit of a level.
+    pub(crate) fn level_queue(&self, level: u32, digit: u64) -> String {
+        format!("{}.level.{level}.{digit}", self.namespace)
+    }
+
+    /// The exchange through which jobs and events come out of the levels. It is none of the
+    /// tiers', since the routing key is still the levels'.
+    pub(crate) fn level_deliver(&self) -> String {
+        format!("{}.level.deliver", self.namespace)
+    }
+
+    /// What a routing key says that came through this exchange, if that is one of the
+    /// levels, whose keys are theirs.
+    pub(crate) fn end_of_levels<'k>(&self, exchange: &str, key: &'k str) -> Option<End<'k>> {
+        let rest = exchange.strip_prefix(&self.namespace)?;
+        if rest.starts_with(".level.") { levels::end_of(key) } else { None }
+    }
+
+    /// The topic of an event that came with this routing key through this exchange.
+    pub(crate) fn topic_of<'k>(&self, exchange: &str, key: &'k str) -> Option<&'k str> {
+        // Asked of every delivery, so without making the names.
+        match (exchange.strip_prefix(&self.namespace)?, self.end_of_levels(exchange, key)) {
+            (".events", _) => Some(key),
+            (_, Some(End::Topic(topic))) => Some(topic),
+            _ => None,
+        }
+    }
+
+    /// Whether an event came out of the levels: an exchange that it would have had to wait
+    /// behind has another name.
+    pub(crate) fn is_out_of_levels(&self, exchange: &str, key: &str) -> bool {
+        exchange == self.level_deliver()
+            || (0..levels::LEVELS)
+                .any(|level| exchange == self.level(level) && levels::is_over(key, level))
+    }
+
+    /// The exchange of failed jobs.
+    pub(crate) fn failed_jobs(&self) -> String {
+        format!("{}.failed", self.namespace)
+    }
+
+    /// The exchange and the queue of what belongs nowhere.
+    pub(crate) fn orphan(&self) -> String {
+        format!("{}.orphan", self.namespace)
+    }
+
+    /// The work queue.
+    pub(crate) fn work(&self, queue: &str) -> String {
+        format!("{}:{queue}", self.namespace)
+    }
+
+    /// The exchange that leads to the tiers of a queue.
+    pub(crate) fn retry(&self, queue: &str) -> String {
+        format!("{}:{queue}@retry", self.namespace)
+    }
+
+    /// The tier of a wait of whole milliseconds.
+    pub(crate) fn tier(&self, queue: &str, millis: u64) -> String {
+        let wait = period::format(Duration::from_millis(millis));
+        format!("{}:{queue}@wait.{wait}", self.namespace)
+    }
+
+    /// The queue through which jobs come to a queue out of the levels. It holds nothing but
+    /// what the queue refuses, which would hold up a level, and so all other queues.
+    pub(crate) fn due(&self, queue: &str) -> String {
+        format!("{}:{queue}@due", self.namespace)
+    }
+
+    /// The queue of the failed jobs of a queue.
+    pub(crate) fn failed(&self, queue: &str) -> String {
+        format!("{}:{queue}@failed", self.namespace)
+    }
+
+    /// The queue of the jobs of a queue that are to be run alone.
+    pub(crate) fn solo(&self, queue: &str) -> String {
+        format!("{}:{}", self.namespace, Self::solo_key(queue))
+    }
+
+    /// The routing key to that queue, through the exchange of clients.
+    pub(crate) fn solo_key(queue: &str) -> String {
+        format!("{queue}@solo")
+    }
+
+    /// The queue whose exclusive declaration is the right to change failed jobs.
+    pub(crate) fn failed_lock(&self, queue: &str) -> String {
+        format!("{}:{queue}@failed.lock", self.namespace)
+    }
+
+    /// The exchanges that a subscription of a queue binds, the queues that it binds to them,
+    /// and by which keys: for events that come at once and for those that waited.
+    pub(crate) fn subscription(&self, queue: &str, pattern: &str) -> [(String, String, String); 2] {
+        let from_levels = levels::end_pattern(End::Topic(pattern));
+        [
+            (self.events(), self.work(queue), pattern.to_owned()),
+            (self.level_deliver(), self.due(queue), from_levels),
+        ]
+    }
+
+    /// The user's queue that a queue of this namespace belongs to.
+    pub(crate) fn queue_of<'n>(&self, name: &'n str) -> Option<&'n str> {
+        let rest = name.strip_prefix(&self.namespace)?.strip_prefix(':')?;
+        Some(rest.split_once('@').map_or(rest, |(queue, _)| queue))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_is_told_from_the_names_made_of_it() {
+        let names = Names::new("shop");
+        let table = [
+            ("shop:mail.welcome", Some("mail.welcome")),
+            ("shop:mail@failed", Some("mail")),
+            ("shop:mail@due", Some("mail")),
+            ("shop:mail@wait.1h30m", Some("mail")),
+            ("shop.orphan", None),
+            ("shop", None),
+            ("shopping:mail", None),
+            ("", None),
+        ];
+        for (name, queue) in table {
+            assert_eq!(names.queue_of(name), queue, "{name}");
+        }
+    }
+
+    #[test]
+    fn an_event_is_known_by_the_way_it_came() {
+        let names = Names::new("jobq");
+        let waited = "0.0.0.0.0.2.0.0.e.user.created";
+        let table = [
+            ("jobq.events", "user.created", Some("user.created"), false),
+            ("jobq.events", waited, Some(waited), false),
+            ("jobq.level.deliver", waited, Some("user.created"), true),
+            ("jobq.level.1", waited, Some("user.created"), true),
+            ("jobq.level.2", waited, Some("user.created"), false),
+            ("jobq.level.deliver", "0.0.0.0.0.2.0.0.q.mail", None, true),
+            ("jobq", "user.created", None, false),
+            ("jobq", waited, None, false),
+            ("other.events", "user.created", None, false),
+        ];
+        for (exchange, key, topic, out) in table {
+            assert_eq!(names.topic_of(exchange, key), topic, "{exchange} {key}");
+            assert_eq!(names.is_out_of_levels(exchange, key), out, "{exchange} {key}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Where a message goes, and what may be said of it afterwards.
+
+use std::fmt;
+use std::time::Duration;
+
+use lapin::types::ShortString;
+
+use crate::engine::rabbitmq::failure::timed_out;
+use crate::engine::rabbitmq::wire::Message;
+use crate::error::{Error, ErrorKind};
+
+/// What is known of a message after it was sent.
+#[derive(Debug)]
+pub(crate) struct Destination {
+    exchange: ShortString,
+    key: ShortString,
+}
+
+impl Destination {
+    pub(crate) fn of(message: &Message) -> Self {
+        Self { exchange: message.exchange.clone(), key: message.key.clone() }
+    }
+
+    /// The broker did not answer in time, and the message may be there if it was sent.
+    pub(crate) fn unanswered(&self, limit: Duration, trouble: &str, sent: bool) -> Error {
+        let error = |what| timed_out(&format!("{self} ({what})"), limit, trouble);
+        if sent {
+            error("sent, and maybe stored all the same").but_maybe_enqueued()
+        } else {
+            error("never sent, and not stored")
+        }
+    }
+
+    pub(crate) fn lost(&self) -> Error {
+        let text = format!("{self}: the connection was lost before the answer came");
+        Error::new(ErrorKind::Connection, text).but_maybe_enqueued()
+    }
+
+    pub(crate) fn unconfirmed(&self) -> Error {
+        let text = format!("{self}: the channel does not confirm");
+        Error::new(ErrorKind::Connection, text).but_maybe_enqueued()
+    }
+
+    pub(crate) fn refused(&self) -> Error {
+        let text = format!(
+            "{self}: the broker refused the message (basic.nack); its queue has no quorum, or a \
+             policy limits its length"
+        );
+        Error::new(ErrorKind::Refused, text)
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "publishing to exchange `{}` with the key `{}`", self.exchange, self.key)
+    }
+}

@@ -1,0 +1,124 @@
+//! The socket of a connection, through which `lapin` gets no headers that are too deep
+//! for it (see [`depth`](super::depth)).
+
+use std::future::Future;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use async_rs::traits::Reactor;
+use async_rs::util::RuntimeParts;
+use async_rs::{Runtime, Tokio};
+use futures_io::{AsyncRead, AsyncWrite};
+use futures_util::Stream;
+use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream};
+use lapin::uri::AMQPUri;
+
+use super::depth::Shallow;
+use super::tls::Tls;
+
+/// Tokio's, encrypted or not.
+type Plain = AsyncTcpStream<<Tokio as Reactor>::TcpStream>;
+
+/// Tokio, with a [`Socket`] for its own. `lapin` asks for the one that its runtime has.
+pub(crate) type Kit = RuntimeParts<Tokio, Sockets>;
+
+/// The runtime of connections.
+pub(crate) fn runtime() -> Runtime<Kit> {
+    let tokio = Tokio::current();
+    Runtime::new(RuntimeParts::new(tokio.clone(), Sockets(tokio)))
+}
+
+/// Opens the socket of a node.
+pub(crate) async fn open(node: &AMQPUri, tls: &Tls) -> io::Result<AsyncTcpStream<Socket>> {
+    let runtime = Runtime::new(Tokio::current());
+    let stream = node.connect_with_config_async(tls.config.as_ref(), &runtime).await?;
+    Ok(AsyncTcpStream::Plain(Socket::new(stream)))
+}
+
+/// A socket whose headers are shallow.
+pub(crate) struct Socket {
+    stream: Plain,
+    shallow: Shallow,
+}
+
+impl Socket {
+    fn new(stream: Plain) -> Self {
+        Self { stream, shallow: Shallow::default() }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if let Poll::Ready(Ok(length)) = read {
+            self.shallow.pass(&mut buffer[..length]);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buffer)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, buffers)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_close(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_close(cx)
+    }
+}
+
+/// Tokio's sockets and clocks.
+#[derive(Debug, Clone)]
+pub(crate) struct Sockets(Tokio);
+
+impl Reactor for Sockets {
+    type TcpStream = Socket;
+    type Sleep = <Tokio as Reactor>::Sleep;
+
+    fn register<H: Read + Write + Send + 'static>(
+        &self,
+        _: H,
+    ) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + 'static> {
+        // For sockets that were opened elsewhere, of which there are none.
+        Err::<Socket, _>(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sleep(&self, time: Duration) -> Self::Sleep {
+        self.0.sleep(time)
+    }
+
+    fn interval(&self, time: Duration) -> impl Stream<Item = Instant> + Send + 'static {
+        self.0.interval(time)
+    }
+
+    fn tcp_connect_addr(
+        &self,
+        address: SocketAddr,
+    ) -> impl Future<Output = io::Result<Socket>> + Send + 'static {
+        let connecting = self.0.tcp_connect_addr(address);
+        async move { Ok(Socket::new(AsyncTcpStream::Plain(connecting.await?))) }
+    }
+}

@@ -1,0 +1,248 @@
+//! The certificates of an encrypted connection, and what its end says about them.
+
+use std::fmt;
+use std::time::Duration;
+
+use lapin::tcp::{OwnedIdentity, OwnedTLSConfig};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{AlertDescription, CertificateError, RootCertStore};
+
+use super::address::Address;
+use crate::engine::{Certificates, ClientCertificate};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The certificates in the form in which `lapin` takes them. It shows itself without a key.
+#[derive(Default)]
+pub(crate) struct Tls {
+    pub(crate) config: OwnedTLSConfig,
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
+
+impl Tls {
+    /// Reads the certificates, so that what is wrong with them is said before anything is
+    /// sent. Those of CAs add to the system's.
+    pub(crate) fn new(certificates: &Certificates, address: &Address) -> Result<Self> {
+        if !address.is_tls() && !certificates.is_empty() {
+            return Err(Error::invalid(
+                "certificates were given for an `amqp://` URL, which is not encrypted: write \
+                 `amqps://` and the broker's TLS port (5671, unless it was set otherwise), or \
+                 remove them",
+            ));
+        }
+        let mut trusted = RootCertStore::empty();
+        for pem in &certificates.roots {
+            for certificate in read_chain(".root_certificate", pem)? {
+                trusted.add(certificate).map_err(|error| {
+                    Error::invalid(".root_certificate was given one that cannot be read")
+                        .because(error)
+                })?;
+            }
+        }
+        // Outside of its certificates PEM may be a comment in any encoding.
+        let text: Vec<_> =
+            certificates.roots.iter().map(|pem| String::from_utf8_lossy(pem)).collect();
+        let cert_chain = (!text.is_empty()).then(|| text.join("\n"));
+        let identity = certificates.client.as_ref().map(identity).transpose()?;
+        Ok(Self { config: OwnedTLSConfig { identity, cert_chain } })
+    }
+
+    pub(crate) fn has_client_certificate(&self) -> bool {
+        self.config.identity.is_some()
+    }
+}
+
+fn read_chain(option: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+    match found {
+        Ok(chain) if !chain.is_empty() => Ok(chain),
+        _ => Err(Error::invalid(format!(
+            "{option} was given {} bytes without a certificate in PEM form \
+             (-----BEGIN CERTIFICATE-----); give the file's content and not its path, and \
+             convert DER by `openssl x509 -inform der`",
+            pem.len()
+        ))),
+    }
+}
+
+fn identity(ClientCertificate { chain, key }: &ClientCertificate) -> Result<OwnedIdentity> {
+    read_chain(".client_certificate", chain)?;
+    // The cause is not given: it may hold a part of the key.
+    PrivateKeyDer::from_pem_slice(key).map_err(|_| {
+        Error::invalid(
+            ".client_certificate was given no private key in PEM form (-----BEGIN PRIVATE \
+             KEY-----); decrypt an encrypted one by `openssl pkey`, and take it out of PKCS#12 by \
+             `openssl pkcs12 -nocerts -nodes`",
+        )
+    })?;
+    Ok(OwnedIdentity::PKCS8 { pem: chain.clone(), key: key.clone() })
+}
+
+/// Whether TLS failed, and how.
+pub(crate) fn cause(error: &lapin::Error) -> Option<&rustls::Error> {
+    match error.kind() {
+        lapin::ErrorKind::IOError(error) => error.get_ref()?.downcast_ref(),
+        _ => None,
+    }
+}
+
+/// What a failed handshake with a host means, and what to do.
+pub(crate) fn explain(
+    error: &rustls::Error,
+    host: &str,
+    has_certificate: bool,
+) -> (ErrorKind, String) {
+    use rustls::Error as Tls;
+    let kind = match error {
+        Tls::AlertReceived(alert) if is_of_certificates(*alert) => ErrorKind::Refused,
+        Tls::InconsistentKeys(_) => ErrorKind::Invalid,
+        _ => ErrorKind::Connection,
+    };
+    let advice = match error {
+        Tls::InvalidCertificate(found) => distrust(found, host),
+        Tls::AlertReceived(alert) if is_of_certificates(*alert) && has_certificate => {
+            "the broker refuses this client's certificate: check that the CA which issued it is \
+             among the broker's (`ssl_options.cacertfile`), and that it has not expired"
+                .to_owned()
+        }
+        Tls::AlertReceived(alert) if is_of_certificates(*alert) => {
+            "the broker demands a client certificate (`ssl_options.fail_if_no_peer_cert`): give \
+             one with `.client_certificate(chain, key)`"
+                .to_owned()
+        }
+        Tls::InvalidMessage(_) => {
+            "the port does not speak TLS: write `amqp://`, or the broker's TLS port (5671, unless \
+             it was set otherwise)"
+                .to_owned()
+        }
+        Tls::InconsistentKeys(_) => {
+            "the key given to `.client_certificate` is not that of the certificate; the first \
+             certificate of the chain must be the client's own"
+                .to_owned()
+        }
+        _ => "check the TLS versions and ciphers that the broker takes (`ssl_options`)".to_owned(),
+    };
+    (kind, advice)
+}
+
+/// Whether it is about the certificate of the one to whom it is sent. Before TLS 1.3 one
+/// that is missing is a failed handshake.
+fn is_of_certificates(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::CertificateRequired
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::NoCertificate
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+    )
+}
+
+/// Why the broker's certificate is not trusted.
+fn distrust(found: &CertificateError, host: &str) -> String {
+    match found {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
+            "the certificate of `{host}` was issued by a CA that is not trusted here: give that \
+             CA's certificate with `.root_certificate(pem)`, or install it on this system"
+        ),
+        CertificateError::NotValidForNameContext { presented, .. } => {
+            let names: Vec<_> = presented.iter().map(|name| plain_name(name)).collect();
+            let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
+            format!(
+                "expected a certificate for `{host}`, found one for {names}: connect by a name that \
+                 it has, or give the broker one for `{host}` (a subject alternative name)"
+            )
+        }
+        CertificateError::ExpiredContext { time, not_after } => {
+            let ago = time.as_secs().saturating_sub(not_after.as_secs());
+            let ago = crate::period::format(Duration::from_secs(ago));
+            format!(
+                "the certificate of `{host}` expired {ago} ago: renew it on the broker, or set \
+                 this machine's clock"
+            )
+        }
+        CertificateError::NotValidYetContext { time, not_before } => {
+            let ahead = not_before.as_secs().saturating_sub(time.as_secs());
+            let ahead = crate::period::format(Duration::from_secs(ahead));
+            format!("the certificate of `{host}` becomes valid in {ahead}: check both clocks")
+        }
+        _ => format!("check the certificate of `{host}`"),
+    }
+}
+
+/// `DnsName("mq")` is `mq`.
+fn plain_name(shown: &str) -> String {
+    let inner = shown.split_once('(').and_then(|(_, inner)| inner.strip_suffix(')'));
+    format!("`{}`", inner.unwrap_or(shown).trim_matches('"'))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::{ServerName, UnixTime};
+    use rustls::{Error as Failed, InconsistentKeys, InvalidMessage};
+
+    use super::*;
+
+    #[test]
+    fn what_a_handshake_met_is_explained() {
+        let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+        let expected = ServerName::try_from("mq").unwrap();
+        let presented = vec!["DnsName(\"a\")".to_owned(), "IpAddress(192.0.2.1)".to_owned()];
+        let name = CertificateError::NotValidForNameContext { expected, presented };
+        let expired = CertificateError::ExpiredContext { time: at(90_000), not_after: at(0) };
+        let early = CertificateError::NotValidYetContext { time: at(0), not_before: at(60) };
+        let missing = || Failed::AlertReceived(AlertDescription::CertificateRequired);
+        let table = [
+            (
+                Failed::from(name),
+                false,
+                ErrorKind::Connection,
+                "for `mq`, found one for `a`, `192.0.2.1`: connect",
+            ),
+            (expired.into(), false, ErrorKind::Connection, "expired 1d1h ago"),
+            (early.into(), false, ErrorKind::Connection, "becomes valid in 1m"),
+            (
+                CertificateError::UnknownIssuer.into(),
+                false,
+                ErrorKind::Connection,
+                ".root_certificate",
+            ),
+            (CertificateError::Revoked.into(), false, ErrorKind::Connection, "certificate of `mq`"),
+            (missing(), false, ErrorKind::Refused, "demands a client certificate"),
+            (missing(), true, ErrorKind::Refused, "refuses this client's certificate"),
+            (
+                Failed::AlertReceived(AlertDescription::ProtocolVersion),
+                true,
+                ErrorKind::Connection,
+                "TLS versions",
+            ),
+            (
+                InvalidMessage::InvalidContentType.into(),
+                false,
+                ErrorKind::Connection,
+                "does not speak TLS",
+            ),
+            (
+                InconsistentKeys::KeyMismatch.into(),
+                true,
+                ErrorKind::Invalid,
+                "not that of the certificate",
+            ),
+        ];
+        for (error, has_certificate, kind, said) in table {
+            let (found, advice) = explain(&error, "mq", has_certificate);
+            assert_eq!(found, kind, "{error:?}");
+            assert!(advice.contains(said), "{said}: {advice}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Why a connection could not be made, and what to look at.
+
+use std::time::Duration;
+
+use lapin::ErrorKind as Lapin;
+use lapin::uri::AMQPUri;
+
+use super::address::{Address, host_and_port};
+use super::failure::{ACCESS_REFUSED, NOT_ALLOWED, code};
+use super::tls::{self, Tls};
+use crate::error::{Error, ErrorKind};
+
+/// Why one node did not take the connection.
+#[derive(Debug)]
+pub(crate) struct Unconnected {
+    pub(crate) node: String,
+    pub(crate) kind: ErrorKind,
+    /// What was found and what to do, for a person.
+    pub(crate) reason: String,
+    pub(crate) source: Option<lapin::Error>,
+    /// Whether every other node would say the same.
+    pub(crate) everywhere: bool,
+}
+
+impl Unconnected {
+    /// What `lapin` met.
+    pub(crate) fn because(
+        address: &Address,
+        tls: &Tls,
+        node: &AMQPUri,
+        error: lapin::Error,
+    ) -> Self {
+        let (kind, advice) = match tls::cause(&error) {
+            Some(cause) => tls::explain(cause, &node.authority.host, tls.has_client_certificate()),
+            None => advice(address, &error),
+        };
+        // Every node has the same users. A vhost may be down on one of them alone, and each
+        // has a certificate of its own.
+        let everywhere = code(&error) == Some(ACCESS_REFUSED) || kind == ErrorKind::Invalid;
+        let reason = format!("{error}; {advice}");
+        Self { node: host_and_port(node), kind, reason, source: Some(error), everywhere }
+    }
+
+    /// It did not answer.
+    pub(crate) fn silent(node: String, limit: Duration) -> Self {
+        let reason = format!(
+            "no answer in {}; check the host and the port, and whether the broker is overloaded \
+             or a firewall drops what is sent to it",
+            crate::period::format(limit)
+        );
+        Self { node, kind: ErrorKind::Timeout, reason, source: None, everywhere: false }
+    }
+}
+
+/// What to look at where TLS is not the cause.
+fn advice(address: &Address, error: &lapin::Error) -> (ErrorKind, String) {
+    let (user, vhost) = (address.user(), address.vhost());
+    match (error.kind(), code(error)) {
+        (_, Some(ACCESS_REFUSED)) => (
+            ErrorKind::Refused,
+            format!(
+                "the broker refuses the user `{user}`: check the name and the password (`guest` \
+                 may connect from the broker's own machine only)"
+            ),
+        ),
+        (_, Some(NOT_ALLOWED)) => (
+            ErrorKind::Refused,
+            format!(
+                "the vhost `{vhost}` does not exist or is not open to the user `{user}`: check the \
+                 URL's path (none means `/`, a lone slash the vhost without a name)"
+            ),
+        ),
+        // What a TLS port does with a client that does not speak TLS.
+        (Lapin::IOError(io), _) if !address.is_tls() && has_ended(io.kind()) => (
+            ErrorKind::Connection,
+            "it took the connection and ended it: check that the port speaks AMQP 0.9.1 without \
+             TLS; a TLS port (5671, unless it was set otherwise) needs an `amqps://` URL"
+                .into(),
+        ),
+        (Lapin::IOError(io), _) if has_ended(io.kind()) => (
+            ErrorKind::Connection,
+            "it ended the connection without saying why: look into the broker's log, it may \
+             demand or refuse a client certificate (`.client_certificate(chain, key)`)"
+                .into(),
+        ),
+        (Lapin::IOError(_), _) => (
+            ErrorKind::Connection,
+            "check that the broker runs there, the host and the port (5672, with TLS 5671)".into(),
+        ),
+        _ if address.is_tls() => {
+            (ErrorKind::Connection, "check that the port speaks AMQP 0.9.1".into())
+        }
+        _ => (
+            ErrorKind::Connection,
+            "check that the port speaks AMQP 0.9.1 without TLS; a TLS port needs an `amqps://` URL"
+                .into(),
+        ),
+    }
+}
+
+/// Whether the other end hung up.
+pub(crate) fn has_ended(kind: std::io::ErrorKind) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+/// No node took the connection; these are the reasons of those that were asked.
+pub(crate) fn cannot_connect(address: &Address, failures: Vec<Unconnected>) -> Error {
+    let several = address.count() > 1;
+    let reason = |failure: &Unconnected| {
+        if several {
+            format!("{}: {}", failure.node, failure.reason)
+        } else {
+            failure.reason.clone()
+        }
+    };
+    let reasons: Vec<_> = failures.iter().map(reason).collect();
+    let message = format!("cannot connect to {address}: {}", reasons.join(". "));
+    let kind = kind(&failures);
+    // The message has all reasons; of several nodes a cause would tell but one.
+    let mut failures = failures.into_iter();
+    match (failures.next().and_then(|first| first.source), failures.next()) {
+        (Some(source), None) => Error::new(kind, message).because(source),
+        _ => Error::new(kind, message),
+    }
+}
+
+/// That of the failure which ended the tries, or the one they have in common.
+fn kind(failures: &[Unconnected]) -> ErrorKind {
+    match failures {
+        [.., last] if last.everywhere => last.kind,
+        [first, rest @ ..] if rest.iter().all(|other| other.kind == first.kind) => first.kind,
+        _ => ErrorKind::Connection,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(node: &str, kind: ErrorKind, everywhere: bool) -> Unconnected {
+        Unconnected { node: node.into(), kind, reason: "why".into(), source: None, everywhere }
+    }
+
+    #[test]
+    fn each_node_has_its_reason() {
+        let address = |url| Address::parse(url, Duration::from_secs(1)).unwrap();
+        let one = vec![failure("a:5672", ErrorKind::Timeout, false)];
+        let error = cannot_connect(&address("amqp://a"), one);
+        assert_eq!(error.to_string(), "cannot connect to amqp://guest:***@a:5672: why");
+        let two = vec![
+            failure("a:5672", ErrorKind::Timeout, false),
+            failure("b:1", ErrorKind::Connection, false),
+        ];
+        let error = cannot_connect(&address("amqp://a,b:1"), two);
+        let said = "cannot connect to amqp://guest:***@a:5672,b:1: a:5672: why. b:1: why";
+        assert_eq!(error.to_string(), said);
+    }
+
+    #[test]
+    fn the_kind_is_the_common_one_or_the_last() {
+        use ErrorKind::{Connection, Refused, Timeout};
+        let table = [
+            (vec![(Timeout, false)], Timeout),
+            (vec![(Timeout, false), (Timeout, false)], Timeout),
+            (vec![(Timeout, false), (Refused, false)], Connection),
+            (vec![(Refused, false), (Refused, false)], Refused),
+            (vec![(Timeout, false), (Refused, true)], Refused),
+            (vec![], Connection),
+        ];
+        for (failures, expected) in table {
+            let failures: Vec<_> = failures
+                .into_iter()
+                .map(|(kind, everywhere)| failure("a", kind, everywhere))
+                .collect();
+            assert_eq!(kind(&failures), expected, "{failures:?}");
+        }
+    }
+}

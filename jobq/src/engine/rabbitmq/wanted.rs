@@ -1,0 +1,151 @@
+//! What is to be declared: the queues with what they need. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::QueueSpec;
+use crate::period;
+
+/// The waits of a queue that have a tier, in whole milliseconds.
+pub(crate) type Tiers = BTreeSet<u64>;
+
+/// The tiers for these waits: of whole milliseconds, none for no wait, none longer than
+/// the longest period.
+fn tiers(waits: &BTreeSet<Duration>) -> Tiers {
+    waits.iter().map(|wait| period::millis((*wait).min(period::MAX))).filter(|ms| *ms > 0).collect()
+}
+
+/// What is to be declared. What all queues of a namespace share is always among it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// The queues with their tiers.
+    pub(crate) queues: BTreeMap<String, Arc<Tiers>>,
+    /// The subscriptions: queues and patterns.
+    pub(crate) subscriptions: BTreeSet<(String, String)>,
+    /// The queues whose jobs may have to run alone.
+    pub(crate) solo: BTreeSet<String>,
+    /// Whether the levels are wanted.
+    pub(crate) levels: bool,
+    /// Whether anything is wanted at all: what all queues share.
+    pub(crate) shared: bool,
+}
+
+impl Wanted {
+    /// What all queues share.
+    pub(crate) fn shared() -> Self {
+        Self { shared: true, ..Self::default() }
+    }
+
+    /// The levels.
+    pub(crate) fn levels() -> Self {
+        Self { levels: true, ..Self::shared() }
+    }
+
+    /// These queues. One that is named twice has what both say.
+    pub(crate) fn queues(specs: &[QueueSpec]) -> Self {
+        let mut wanted = Self::shared();
+        for spec in specs {
+            wanted.add_queue(&spec.name, &tiers(&spec.waits));
+            wanted.solo.extend(spec.solo.then(|| spec.name.clone()));
+            let patterns = spec.patterns.iter().cloned();
+            wanted.subscriptions.extend(patterns.map(|pattern| (spec.name.clone(), pattern)));
+        }
+        wanted
+    }
+
+    /// Whether all of the other is in this.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let has = |(queue, tiers): (&String, &Arc<Tiers>)| {
+            self.queues.get(queue).is_some_and(|known| tiers.is_subset(known))
+        };
+        (self.shared || !other.shared)
+            && (self.levels || !other.levels)
+            && other.subscriptions.is_subset(&self.subscriptions)
+            && other.solo.is_subset(&self.solo)
+            && other.queues.iter().all(has)
+    }
+
+    /// Adds all of the other.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.shared |= other.shared;
+        self.levels |= other.levels;
+        self.subscriptions.extend(other.subscriptions);
+        self.solo.extend(other.solo);
+        for (queue, tiers) in other.queues {
+            self.add_queue(&queue, &tiers);
+        }
+    }
+
+    fn add_queue(&mut self, queue: &str, tiers: &Tiers) {
+        let known = self.queues.entry(queue.to_owned()).or_default();
+        *known = Arc::new(known.union(tiers).copied().collect());
+    }
+
+    /// What one queue needs of this, if it is in it.
+    pub(crate) fn part(&self, queue: &str) -> Option<Self> {
+        let tiers = self.queues.get(queue)?;
+        let own = |(name, _): &&(String, String)| name == queue;
+        Some(Self {
+            queues: [(queue.to_owned(), Arc::clone(tiers))].into(),
+            subscriptions: self.subscriptions.iter().filter(own).cloned().collect(),
+            solo: self.solo.get(queue).cloned().into_iter().collect(),
+            ..Self::shared()
+        })
+    }
+
+    /// This, with the places in which the jobs of its queues can be run alone.
+    pub(crate) fn with_solo(mut self) -> Self {
+        self.solo = self.queues.keys().cloned().collect();
+        self
+    }
+
+    /// Takes a queue out.
+    pub(crate) fn remove(&mut self, queue: &str) {
+        self.queues.remove(queue);
+        self.solo.remove(queue);
+        self.subscriptions.retain(|(name, _)| name != queue);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: &str, seconds: &[u64], patterns: &[&str]) -> QueueSpec {
+        let waits = seconds.iter().map(|seconds| Duration::from_secs(*seconds));
+        QueueSpec::new(name).waits(waits).patterns(patterns.iter().copied())
+    }
+
+    #[test]
+    fn what_is_there_covers_its_parts() {
+        let mut known = Wanted::default();
+        let both = [spec("a", &[1], &["x"]), spec("a", &[2], &["y"]), spec("b", &[], &[])];
+        for wanted in [Wanted::shared(), Wanted::levels(), Wanted::queues(&both)] {
+            assert!(!known.covers(&wanted), "{wanted:?}");
+            known.add(wanted.clone());
+            assert!(known.covers(&wanted), "{wanted:?}");
+        }
+        let more = [
+            spec("a", &[3], &[]),
+            spec("a", &[], &["z"]),
+            spec("b", &[], &["x"]),
+            spec("a", &[], &[]).solo(),
+        ];
+        for more in more {
+            assert!(!known.covers(&Wanted::queues(&[more])));
+        }
+        let part = known.part("a").unwrap();
+        assert_eq!(part, Wanted::queues(&[spec("a", &[1, 2], &["x", "y"])]));
+        known.remove("a");
+        assert_eq!((known.part("a"), known.subscriptions.len()), (None, 0));
+        assert!(known.part("b").is_some());
+    }
+
+    #[test]
+    fn a_tier_is_of_whole_milliseconds() {
+        let waits = [Duration::ZERO, Duration::from_nanos(1), Duration::MAX];
+        let wanted = Wanted::queues(&[QueueSpec::new("a").waits(waits)]);
+        assert_eq!(*wanted.queues["a"], [1, period::millis(period::MAX)].into());
+    }
+}

@@ -1,0 +1,32 @@
+//! What every engine refuses in the same words.
+
+use super::Counts;
+use crate::error::{Error, ErrorKind, Result};
+
+/// The error of a mandatory event that reaches no queue.
+pub(crate) fn nobody_subscribes(topic: &str) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!(
+            "nobody subscribes to `{topic}`; declare a job whose `on` matches it before the event \
+             is published"
+        ),
+    )
+}
+
+/// Refuses to delete a queue that is still of use: that has jobs, or `takers`.
+pub(crate) fn must_be_unused(queue: &str, jobs: Counts, takers: (u64, &str)) -> Result<()> {
+    let (count, what) = takers;
+    if jobs == Counts::default() && count == 0 {
+        return Ok(());
+    }
+    let Counts { ready, waiting, failed } = jobs;
+    Err(Error::new(
+        ErrorKind::Refused,
+        format!(
+            "queue `{queue}` is not deleted: it has {ready} jobs ready, {waiting} waiting, \
+             {failed} failed and {count} {what}; stop its pools and see to its jobs first, or \
+             delete them with it by `.force()`"
+        ),
+    ))
+}

@@ -1,0 +1,240 @@
+//! Looking for what weakens the promises of jobq on a file: what is seen, and what it means.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::place::Place;
+use crate::finding::{Finding, FindingKind as Kind, Report, Severity};
+
+const MIB: u64 = 1024 * 1024;
+/// Less space than this is little; it is written to at any time.
+const LITTLE: u64 = 256 * MIB;
+const NEXT_TO_NOTHING: u64 = 16 * MIB;
+/// The log is cut back to 64 MiB after a rush, unless somebody keeps it from that.
+const LONG_LOG: u64 = 128 * MIB;
+/// File systems that are on other machines. SQLite's log needs memory that all processes
+/// share, and locks that work.
+const NETWORK: [&str; 14] = [
+    "nfs",
+    "nfs4",
+    "cifs",
+    "smb3",
+    "smbfs",
+    "9p",
+    "afs",
+    "ceph",
+    "lustre",
+    "glusterfs",
+    "fuse.sshfs",
+    "fuse.glusterfs",
+    "fuse.s3fs",
+    "vboxsf",
+];
+const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
+
+/// What was seen of a file.
+#[derive(Debug, Default, Clone)]
+struct Facts {
+    /// Such as `ext4`, where the system tells.
+    filesystem: Option<String>,
+    /// Bytes that this user may still write.
+    free: Option<u64>,
+    /// Bytes of the write-ahead log.
+    log: u64,
+    /// What SQLite found damaged, or why it could not look.
+    damage: Option<String>,
+    unchecked: Option<String>,
+}
+
+/// Looks at a place. It takes as long as it takes to read the file.
+pub(super) fn examine(place: &Place, timeout: Duration) -> Report {
+    let findings = match place {
+        Place::Memory => vec![in_memory("it is in the memory of this process")],
+        Place::File(path) => diagnose(&place.to_string(), &look(path, timeout)),
+    };
+    Report::new(format!("SQLite, {place}"), Some(rusqlite::version().to_owned()), findings)
+}
+
+fn look(path: &Path, timeout: Duration) -> Facts {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let (mut damage, mut unchecked) = (None, None);
+    match check(path, timeout) {
+        Ok(answer) if answer == "ok" => {}
+        Ok(answer) => damage = Some(answer),
+        Err(error) => unchecked = Some(error.to_string()),
+    }
+    Facts {
+        filesystem: filesystem(&mounts, &real),
+        free: free(&real),
+        log: std::fs::metadata(PathBuf::from(log)).map_or(0, |log| log.len()),
+        damage,
+        unchecked,
+    }
+}
+
+/// `ok`, or what is damaged, by a connection that only reads and keeps nobody waiting.
+fn check(path: &Path, timeout: Duration) -> rusqlite::Result<String> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(timeout)?;
+    connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+}
+
+#[cfg(unix)]
+fn free(path: &Path) -> Option<u64> {
+    let space = rustix::fs::statvfs(path).ok()?;
+    Some(space.f_bavail.saturating_mul(space.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free(_: &Path) -> Option<u64> {
+    None
+}
+
+/// The type of the file system that a path is on, by what Linux says in
+/// `/proc/self/mountinfo`: of the mounts above it the one furthest down, and of those the
+/// last.
+fn filesystem(mounts: &str, path: &Path) -> Option<String> {
+    let mount = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let point = PathBuf::from(unescaped(before.split(' ').nth(4)?));
+        let depth = path.starts_with(&point).then(|| point.components().count())?;
+        Some((depth, after.split(' ').next()?.to_owned()))
+    };
+    let deepest = mounts.lines().filter_map(mount).max_by_key(|(depth, _)| *depth)?;
+    Some(deepest.1)
+}
+
+/// Linux writes white space and backslashes as three octal digits.
+fn unescaped(text: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+fn in_memory(found: &str) -> Finding {
+    Finding::new(Kind::Place, Severity::Warning, "the job file")
+        .found(found)
+        .matters("the jobs are gone when that ends")
+        .remedy("name a file on a disk, such as sqlite:///var/lib/shop/jobs.db")
+}
+
+fn diagnose(about: &str, facts: &Facts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let finding = |kind, severity| Finding::new(kind, severity, about);
+    let kind = facts.filesystem.as_deref().unwrap_or_default();
+    if IN_MEMORY.contains(&kind) {
+        findings.push(in_memory(&format!("it is on a file system in memory ({kind})")));
+    }
+    if NETWORK.contains(&kind) {
+        findings.push(
+            finding(Kind::Place, Severity::Error)
+                .found(format!("it is on a network file system ({kind})"))
+                .matters(
+                    "the write-ahead log of SQLite does not work over a network: processes on two \
+                     machines damage the file",
+                )
+                .remedy("name a file on a local disk, or use RabbitMQ where several machines work"),
+        );
+    }
+    if let Some(free) = facts.free.filter(|free| *free < LITTLE) {
+        let severity = if free < NEXT_TO_NOTHING { Severity::Error } else { Severity::Warning };
+        findings.push(
+            finding(Kind::Space, severity)
+                .found(format!("{} MiB are free on its disk", free / MIB))
+                .matters("on a full disk no job is accepted, and no outcome is recorded")
+                .remedy("make room, or move the file to another disk while no program uses it"),
+        );
+    }
+    if facts.log > LONG_LOG {
+        findings.push(
+            finding(Kind::Space, Severity::Warning)
+                .found(format!("its write-ahead log (-wal) has {} MiB", facts.log / MIB))
+                .matters("it goes on growing, and reading becomes slow")
+                .remedy("end the program that keeps a read transaction open on the file for long"),
+        );
+    }
+    if let Some(damage) = &facts.damage {
+        findings.push(
+            finding(Kind::Damage, Severity::Error)
+                .found(format!("it is damaged: {damage}"))
+                .matters("jobs may be lost")
+                .remedy(
+                    "stop all programs that use it, copy it, and recover what can be: `sqlite3 FILE \
+                     .recover`; look at the disk, and whether something copied or deleted parts of it",
+                ),
+        );
+    }
+    if let Some(why) = &facts.unchecked {
+        findings.push(
+            finding(Kind::Unchecked, Severity::Warning)
+                .found(format!("it could not be checked for damage: {why}")),
+        );
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fact_has_its_finding() {
+        use Severity::{Error, Warning};
+        let on = |kind: &str| Facts { filesystem: Some(kind.into()), ..Facts::default() };
+        let free = |free| Facts { free: Some(free), ..Facts::default() };
+        let log = |log| Facts { log, ..Facts::default() };
+        let table = [
+            (Facts::default(), None),
+            (on("ext4"), None),
+            (on("tmpfs"), Some((Kind::Place, Warning))),
+            (on("nfs4"), Some((Kind::Place, Error))),
+            (on("9p"), Some((Kind::Place, Error))),
+            (free(LITTLE), None),
+            (free(LITTLE - 1), Some((Kind::Space, Warning))),
+            (free(0), Some((Kind::Space, Error))),
+            (log(LONG_LOG), None),
+            (log(LONG_LOG + 1), Some((Kind::Space, Warning))),
+            (
+                Facts { damage: Some("page 3".into()), ..Facts::default() },
+                Some((Kind::Damage, Error)),
+            ),
+            (
+                Facts { unchecked: Some("locked".into()), ..Facts::default() },
+                Some((Kind::Unchecked, Warning)),
+            ),
+        ];
+        for (facts, expected) in table {
+            let findings = diagnose("the job file /x", &facts);
+            let found = findings.first().map(|finding| (finding.kind(), finding.severity()));
+            assert_eq!((found, findings.len()), (expected, expected.iter().count()), "{facts:?}");
+        }
+    }
+
+    #[test]
+    fn the_deepest_mount_above_a_path_is_its_file_system() {
+        let mounts = "\
+            22 1 254:1 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n\
+            30 22 0:26 / /tmp rw - tmpfs tmpfs rw\n\
+            31 22 0:40 / /srv/my\\040jobs rw - nfs4 nas:/jobs rw\n\
+            32 22 0:41 / /srv/over rw - ext4 /dev/vdb rw\n\
+            33 22 0:42 / /srv/over rw master:7 - cifs //nas/over rw\n\
+            no mount\n";
+        let table = [
+            ("/var/jobs.db", "ext4"),
+            ("/tmp/a/jobs.db", "tmpfs"),
+            ("/tmpfile.db", "ext4"),
+            ("/srv/my jobs/jobs.db", "nfs4"),
+            ("/srv/over/jobs.db", "cifs"),
+        ];
+        for (path, expected) in table {
+            assert_eq!(filesystem(mounts, Path::new(path)).as_deref(), Some(expected), "{path}");
+        }
+        assert_eq!(filesystem("", Path::new("/jobs.db")), None);
+    }
+}

@@ -1,0 +1,165 @@
+//! Events: a job for each subscriber, at once or when they are due.
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::columns;
+use super::queues::{self, Store};
+use super::topic::matches;
+use crate::engine::{must_be_unused, nobody_subscribes};
+use crate::error::Result;
+use crate::job::EventEnvelope;
+
+const INSERT_JOB: &str = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, expires_at,
+    topic, payload) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7)";
+
+/// An event as the columns have it.
+struct Row<'e> {
+    id: &'e [u8],
+    due: i64,
+    published_at: i64,
+    expires_at: Option<i64>,
+    topic: &'e str,
+    payload: &'e [u8],
+}
+
+/// Adds subscriptions of a queue.
+pub(super) fn subscribe(
+    store: &mut Store<'_>,
+    queue: &str,
+    patterns: &[String],
+) -> rusqlite::Result<()> {
+    let Some(queue) = store.queue(queue)?.filter(|_| !patterns.is_empty()) else {
+        return Ok(());
+    };
+    release(store.connection, store.namespace)?;
+    let sql = "INSERT OR IGNORE INTO subscriptions (queue, pattern) VALUES (?1, ?2)";
+    let mut statement = store.connection.prepare_cached(sql)?;
+    patterns.iter().try_for_each(|pattern| statement.execute((queue, pattern)).map(drop))
+}
+
+/// Ends a subscription.
+pub(super) fn unsubscribe(
+    store: &mut Store<'_>,
+    queue: &str,
+    pattern: &str,
+) -> rusqlite::Result<()> {
+    let Some(queue) = store.queue(queue)? else {
+        return Ok(());
+    };
+    release(store.connection, store.namespace)?;
+    let sql = "DELETE FROM subscriptions WHERE queue = ?1 AND pattern = ?2";
+    store.connection.prepare_cached(sql)?.execute((queue, pattern)).map(drop)
+}
+
+/// Stores an event, as jobs or, where it has to wait, as itself.
+pub(super) fn publish(
+    store: &mut Store<'_>,
+    event: &EventEnvelope,
+    mandatory: bool,
+) -> rusqlite::Result<Result<()>> {
+    let row = Row {
+        id: event.id.as_bytes(),
+        due: columns::due_after(event.delay),
+        published_at: columns::of_time(event.published_at),
+        expires_at: event.expires_at.map(columns::of_time),
+        topic: &event.topic,
+        payload: &event.payload,
+    };
+    if event.delay.is_zero() {
+        let subscribers = hand_out(store.connection, store.namespace, &row)?;
+        let unheard = mandatory && subscribers == 0;
+        return Ok(if unheard { Err(nobody_subscribes(row.topic)) } else { Ok(()) });
+    }
+    let sql =
+        "INSERT INTO events (namespace, due, job_id, published_at, expires_at, topic, payload)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    let Row { id, due, published_at, expires_at, topic, payload } = row;
+    let row = (store.namespace, due, id, published_at, expires_at, topic, payload);
+    store.connection.prepare_cached(sql)?.execute(row)?;
+    Ok(Ok(()))
+}
+
+/// Makes a job for each subscriber, and says for how many.
+fn hand_out(connection: &Connection, namespace: &str, event: &Row<'_>) -> rusqlite::Result<usize> {
+    let sql =
+        "SELECT DISTINCT queues.id, pattern FROM subscriptions JOIN queues ON queues.id = queue
+        WHERE namespace = ?1 ORDER BY queues.id";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([namespace])?;
+    let mut queues: Vec<i64> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let queue = row.get(0)?;
+        let pattern = row.get_ref(1)?.as_str()?;
+        if queues.last() != Some(&queue) && matches(pattern, event.topic) {
+            queues.push(queue);
+        }
+    }
+    let mut insert = connection.prepare_cached(INSERT_JOB)?;
+    for queue in &queues {
+        let Row { id, due, published_at, expires_at, topic, payload } = *event;
+        insert.execute((queue, due, id, published_at, expires_at, topic, payload))?;
+    }
+    Ok(queues.len())
+}
+
+/// Hands out the events that are due, within a transaction, and says when the next one
+/// is. It is done before who subscribes changes, so that an event reaches those who did
+/// when it was due.
+pub(super) fn release(connection: &Connection, namespace: &str) -> rusqlite::Result<Option<i64>> {
+    let now = columns::now();
+    let first = next_due(connection, namespace)?;
+    if first.is_none_or(|due| due > now) {
+        return Ok(first);
+    }
+    let sql = "SELECT job_id, due, published_at, expires_at, topic, payload FROM events
+        WHERE namespace = ?1 AND due <= ?2 ORDER BY due, seq";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query((namespace, now))?;
+    while let Some(row) = rows.next()? {
+        let event = Row {
+            id: row.get_ref(0)?.as_blob()?,
+            due: row.get(1)?,
+            published_at: row.get(2)?,
+            expires_at: row.get(3)?,
+            topic: row.get_ref(4)?.as_str()?,
+            payload: row.get_ref(5)?.as_blob()?,
+        };
+        hand_out(connection, namespace, &event)?;
+    }
+    let sql = "DELETE FROM events WHERE namespace = ?1 AND due <= ?2";
+    connection.prepare_cached(sql)?.execute((namespace, now))?;
+    next_due(connection, namespace)
+}
+
+/// When the next event is due, if one waits.
+pub(super) fn next_due(connection: &Connection, namespace: &str) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT due FROM events WHERE namespace = ?1 ORDER BY due LIMIT 1";
+    connection.prepare_cached(sql)?.query_row([namespace], |row| row.get(0)).optional()
+}
+
+/// Ends the subscriptions of a queue and deletes its jobs. Its number stays its own:
+/// other processes know it, and what they put there belongs to a queue of this name.
+pub(super) fn delete(
+    store: &mut Store<'_>,
+    name: &str,
+    force: bool,
+) -> rusqlite::Result<Result<u64>> {
+    let Some(queue) = store.queue(name)? else {
+        return Ok(Ok(0));
+    };
+    let counts = queues::counts(store, name)?;
+    let connection = store.connection;
+    let sql = "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NOT NULL";
+    let in_hand: i64 = connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
+    let in_hand = (u64::try_from(in_hand).unwrap_or(0), "in hand");
+    if !force && let Err(error) = must_be_unused(name, counts, in_hand) {
+        return Ok(Err(error));
+    }
+    let mut deleted = 0;
+    for (table, holds_jobs) in [("subscriptions", false), ("jobs", true), ("failed", true)] {
+        let sql = format!("DELETE FROM {table} WHERE queue = ?1");
+        let rows = connection.prepare_cached(&sql)?.execute([queue])?;
+        deleted += if holds_jobs { u64::try_from(rows).unwrap_or(u64::MAX) } else { 0 };
+    }
+    Ok(Ok(deleted))
+}

@@ -1,0 +1,263 @@
+//! Events: publish once, and every subscriber has a job of its own.
+
+use std::time::Duration;
+
+use crate::clock;
+use crate::engine::{Delivery, QueueSpec, Settlement, Which};
+use crate::error::ErrorKind;
+use crate::job::{EventEnvelope, FailedReason, JobId};
+use crate::testing::Bench;
+use crate::testing::bench::{consume, event, ids, settle, soon, take, take_many};
+
+const DECLARED: Duration = Duration::from_millis(300);
+const UNDECLARED: Duration = Duration::from_millis(200);
+const LONG: Duration = Duration::from_secs(600);
+
+async fn subscribe(bench: &Bench, queue: &str, patterns: &[&str]) {
+    let spec = QueueSpec::new(queue).waits([DECLARED]).patterns(patterns.iter().copied());
+    soon("a subscription", bench.engine().declare(&[spec])).await.expect("declares");
+}
+
+/// Publishes an event, and gives its id.
+async fn publish(bench: &Bench, event: EventEnvelope) -> JobId {
+    let id = event.id;
+    soon("an event", bench.engine().publish(event, false)).await.expect("publishes");
+    id
+}
+
+async fn take_from(bench: &Bench, queue: &'static str) -> Delivery {
+    let mut consumer = consume(bench.engine(), queue, 1).await;
+    let delivery = take(&mut consumer).await;
+    soon("a consumer to stop", consumer.stop()).await;
+    delivery
+}
+
+/// Each subscriber gets the event, as it was published, and nobody else does.
+pub async fn an_event_reaches_every_subscriber(bench: &Bench) {
+    subscribe(bench, "welcome", &["user.created"]).await;
+    subscribe(bench, "audit", &["#"]).await;
+    subscribe(bench, "invoice", &["order.*"]).await;
+    let published = event("user.created");
+    publish(bench, published.clone()).await;
+    for queue in ["welcome", "audit"] {
+        let delivery = take_from(bench, queue).await;
+        let job = &delivery.envelope;
+        assert_eq!((job.id, &job.payload), (published.id, &published.payload));
+        assert_eq!((job.topic.as_deref(), job.name.as_deref()), (Some("user.created"), None));
+        assert_eq!((delivery.attempt, &*job.queue, job.expires_at), (1, queue, None));
+        settle(delivery, Settlement::Complete).await;
+        bench.counts(queue, 0, 0, 0).await;
+    }
+    bench.counts("invoice", 0, 0, 0).await;
+}
+
+/// A queue gets one job of an event, however many of its patterns mean it.
+pub async fn an_event_reaches_a_queue_once(bench: &Bench) {
+    subscribe(bench, "audit", &["user.*", "user.created", "#", "*.created"]).await;
+    let first = publish(bench, event("user.created")).await;
+    let second = publish(bench, event("user.renamed")).await;
+    let mut consumer = consume(bench.engine(), "audit", 10).await;
+    assert_eq!(ids(&take_many(&mut consumer, 2).await), [first, second]);
+    bench.counts("audit", 0, 0, 0).await;
+}
+
+/// `*` is one word of a topic, `#` any number of them.
+pub async fn a_pattern_means_topics_as_in_amqp(bench: &Bench) {
+    let table: [(&str, &str, &[&str]); 6] = [
+        ("itself", "user.created", &["user.created"]),
+        ("one", "user.*", &["user.created"]),
+        ("any", "user.#", &["user", "user.created", "user.name.changed"]),
+        ("last", "#.changed", &["user.name.changed", "changed"]),
+        ("single", "*", &["user", "changed"]),
+        ("both", "*.#.changed", &["user.name.changed"]),
+    ];
+    for (queue, pattern, _) in table {
+        subscribe(bench, queue, &[pattern]).await;
+    }
+    for topic in ["user", "user.created", "user.name.changed", "changed"] {
+        publish(bench, event(topic)).await;
+    }
+    for (queue, pattern, topics) in table {
+        let mut consumer = consume(bench.engine(), queue, 10).await;
+        let deliveries = take_many(&mut consumer, topics.len()).await;
+        let found: Vec<_> =
+            deliveries.iter().filter_map(|delivery| delivery.envelope.topic.as_deref()).collect();
+        assert_eq!(found, topics, "{pattern}");
+        bench.counts(queue, 0, 0, 0).await;
+    }
+}
+
+/// A subscriber that fails has its retries for itself, and counts its attempts.
+pub async fn a_retry_of_an_event_is_its_subscribers_own(bench: &Bench) {
+    subscribe(bench, "welcome", &["user.*"]).await;
+    subscribe(bench, "audit", &["user.*"]).await;
+    let id = publish(bench, event("user.created")).await;
+    let mut consumer = consume(bench.engine(), "welcome", 1).await;
+    // The first one without what the retries of a job can be prepared by.
+    let waits = [DECLARED, DECLARED, UNDECLARED, Duration::ZERO];
+    for (attempt, wait) in (1..).zip(waits) {
+        let delivery = take(&mut consumer).await;
+        assert_eq!((delivery.envelope.id, delivery.attempt), (id, attempt));
+        assert_eq!(delivery.envelope.topic.as_deref(), Some("user.created"), "attempt {attempt}");
+        settle(delivery, Settlement::Retry(wait)).await;
+    }
+    let delivery = take(&mut consumer).await;
+    assert_eq!(delivery.attempt, 5);
+    settle(delivery, Settlement::Snooze(UNDECLARED)).await;
+    let delivery = take(&mut consumer).await;
+    assert_eq!((delivery.attempt, delivery.envelope.topic.as_deref()), (5, Some("user.created")));
+    settle(delivery, Settlement::Complete).await;
+    bench.counts("welcome", 0, 0, 0).await;
+    bench.counts("audit", 1, 0, 0).await;
+}
+
+/// An event that failed is put back to the subscriber that failed, with its topic.
+pub async fn an_event_that_is_put_back_is_its_subscribers_own(bench: &Bench) {
+    subscribe(bench, "welcome", &["user.*"]).await;
+    subscribe(bench, "audit", &["user.*"]).await;
+    let mut published = event("user.created");
+    published.expires_at = Some(clock::now() + LONG);
+    let id = publish(bench, published).await;
+    let reason = FailedReason::Exhausted;
+    let fail = Settlement::Fail { reason, error: "no".to_owned(), attempts: 1 };
+    settle(take_from(bench, "welcome").await, fail).await;
+    bench.counts("welcome", 0, 0, 1).await;
+    let failed = soon("a list", bench.engine().failed_list("welcome", 10)).await.expect("lists");
+    assert_eq!((failed[0].id(), failed[0].attempts(), failed[0].queue()), (id, 1, "welcome"));
+    let back = bench.engine().failed_retry("welcome", Which::One(id));
+    assert_eq!(soon("a put-back", back).await.expect("puts back"), 1);
+    let delivery = take_from(bench, "welcome").await;
+    assert_eq!((delivery.envelope.id, delivery.attempt), (id, 1));
+    assert_eq!(delivery.envelope.topic.as_deref(), Some("user.created"));
+    let late = clock::now() + LONG * 1_000;
+    assert!(delivery.envelope.expires_at.is_none_or(|end| end > late), "it does not expire");
+    settle(delivery, Settlement::Complete).await;
+    bench.counts("welcome", 0, 0, 0).await;
+    bench.counts("audit", 1, 0, 0).await;
+}
+
+/// A subscription is there without a consumer.
+pub async fn an_event_waits_for_its_subscribers_workers(bench: &Bench) {
+    subscribe(bench, "welcome", &["user.*"]).await;
+    drop(consume(bench.engine(), "welcome", 1).await);
+    let mut published = Vec::new();
+    for _ in 0..3 {
+        published.push(publish(bench, event("user.created")).await);
+    }
+    bench.counts("welcome", 3, 0, 0).await;
+    let mut consumer = consume(bench.engine(), "welcome", 3).await;
+    assert_eq!(ids(&take_many(&mut consumer, 3).await), published);
+}
+
+/// Nobody has to be interested, unless the publisher wants it.
+pub async fn only_a_mandatory_event_needs_a_subscriber(bench: &Bench) {
+    publish(bench, event("user.created")).await;
+    let unheard = soon("an event", bench.engine().publish(event("user.created"), true)).await;
+    let error = unheard.expect_err("nobody subscribes");
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(!error.maybe_enqueued() && error.to_string().contains("user.created"), "{error}");
+    subscribe(bench, "welcome", &["user.created"]).await;
+    let heard = event("user.created");
+    let id = heard.id;
+    soon("an event", bench.engine().publish(heard, true)).await.expect("is heard");
+    assert_eq!(take_from(bench, "welcome").await.envelope.id, id);
+}
+
+/// Declaring adds subscriptions; one alone can be ended, and what it brought stays.
+pub async fn subscriptions_are_added_and_ended_one_by_one(bench: &Bench) {
+    subscribe(bench, "welcome", &["user.created"]).await;
+    subscribe(bench, "welcome", &["user.renamed"]).await;
+    subscribe(bench, "welcome", &[]).await;
+    let before = [event("user.created"), event("user.renamed")];
+    let mut expected: Vec<_> = before.iter().map(|event| event.id).collect();
+    for event in before {
+        publish(bench, event).await;
+    }
+    for _ in 0..2 {
+        let ended = bench.engine().unsubscribe("welcome", "user.created");
+        soon("the end of a subscription", ended).await.expect("unsubscribes");
+    }
+    publish(bench, event("user.created")).await;
+    expected.push(publish(bench, event("user.renamed")).await);
+    let mut consumer = consume(bench.engine(), "welcome", 10).await;
+    assert_eq!(ids(&take_many(&mut consumer, 3).await), expected);
+    bench.counts("welcome", 0, 0, 0).await;
+    for queue in ["welcome", "nobody"] {
+        let ended = bench.engine().unsubscribe(queue, "no.such.subscription");
+        soon("the end of a subscription", ended).await.expect("unsubscribes");
+    }
+}
+
+/// A subscriber is deleted with its queues, but not while it has jobs.
+pub async fn a_subscriber_with_jobs_is_deleted_by_force_alone(bench: &Bench) {
+    let spec = QueueSpec::new("welcome").waits([LONG]).patterns(["user.*"]);
+    soon("a subscription", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
+    let delete = async |force| soon("a deletion", bench.engine().delete(&spec, force)).await;
+    let reason = FailedReason::Aborted;
+    let failed = Settlement::Fail { reason, error: String::new(), attempts: 1 };
+    for (settlement, counts) in [
+        (failed, (0, 0, 1)),
+        (Settlement::Retry(LONG), (0, 1, 1)),
+        (Settlement::Release, (1, 1, 1)),
+    ] {
+        publish(bench, event("user.created")).await;
+        settle(take_from(bench, "welcome").await, settlement).await;
+        let (ready, waiting, failed) = counts;
+        bench.counts("welcome", ready, waiting, failed).await;
+        let error = delete(false).await.expect_err("it has jobs");
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+        assert!(error.to_string().contains("`welcome`"), "{error}");
+        bench.counts("welcome", ready, waiting, failed).await;
+    }
+    assert_eq!(delete(true).await.expect("deletes"), 3);
+    assert_eq!(delete(false).await.expect("is deleted"), 0);
+    bench.counts("welcome", 0, 0, 0).await;
+    let unheard = soon("an event", bench.engine().publish(event("user.created"), true)).await;
+    assert!(unheard.expect_err("nobody is left").is_not_found());
+    // It can come back.
+    soon("a subscription", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
+    let id = publish(bench, event("user.created")).await;
+    let delivery = take_from(bench, "welcome").await;
+    assert_eq!(delivery.envelope.id, id);
+    settle(delivery, Settlement::Complete).await;
+    bench.counts("welcome", 0, 0, 0).await;
+    assert_eq!(delete(false).await.expect("deletes"), 0);
+}
+
+/// An event that waits reaches those who subscribe at the end of the wait.
+pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &Bench) {
+    subscribe(bench, "former", &["user.*"]).await;
+    subscribe(bench, "always", &["user.*"]).await;
+    subscribe(bench, "newcomer", &["order.*"]).await;
+    let delay = Duration::from_secs(5);
+    let start = std::time::Instant::now();
+    let id = publish(bench, EventEnvelope { delay, ..event("user.created") }).await;
+    let published = std::time::Instant::now();
+    subscribe(bench, "newcomer", &["user.*"]).await;
+    let ended = bench.engine().unsubscribe("former", "user.*");
+    soon("the end of a subscription", ended).await.expect("unsubscribes");
+    assert!(published.elapsed() < delay, "the machine is too busy to tell who subscribed when");
+    for queue in ["always", "newcomer"] {
+        let delivery = take_from(bench, queue).await;
+        // The engine's clock is another one than this suite's.
+        assert!(start.elapsed() + Duration::from_millis(5) >= delay, "{queue}");
+        let job = &delivery.envelope;
+        assert_eq!((job.id, job.topic.as_deref()), (id, Some("user.created")));
+        assert_eq!((delivery.attempt, job.delay), (1, Duration::ZERO));
+        settle(delivery, Settlement::Retry(DECLARED)).await;
+        let again = take_from(bench, queue).await;
+        assert_eq!((again.attempt, again.envelope.topic.as_deref()), (2, Some("user.created")));
+        settle(again, Settlement::Complete).await;
+    }
+    bench.counts("former", 0, 0, 0).await;
+}
+
+/// Nobody has to be interested when the wait is over, and it holds up no other event.
+pub async fn a_delayed_event_may_find_no_subscriber(bench: &Bench) {
+    subscribe(bench, "welcome", &["user.created"]).await;
+    let waiting =
+        |topic, millis| EventEnvelope { delay: Duration::from_millis(millis), ..event(topic) };
+    publish(bench, waiting("user.renamed", 100)).await;
+    let id = publish(bench, waiting("user.created", 300)).await;
+    assert_eq!(take_from(bench, "welcome").await.envelope.id, id);
+}

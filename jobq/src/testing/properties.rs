@@ -1,0 +1,181 @@
+//! What must hold of any bytes that the wire or a user may bring. `fuzz/` looks for some
+//! of which it does not, and a test of jobq's runs again what that has found interesting.
+//! Each panics where its property does not hold.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{rabbitmq, sqlite};
+use crate::error::Error;
+use crate::job::{BoxError, Envelope, FailedJob, FailedReason, Job, JobId};
+use crate::period;
+use crate::worker::{JobContext, Registered, Scope, States};
+
+/// A property of any bytes.
+pub type Property = fn(&[u8]);
+
+/// All of them, by the names of their fuzz targets.
+pub const ALL: [(&str, Property); 7] = [
+    ("message", message),
+    ("envelope", envelope),
+    ("payload", payload),
+    ("period", periods),
+    ("name", name),
+    ("url", url),
+    ("refusal", refusal),
+];
+
+/// A message of anybody, properties and body: it is a job that can be run, retried, run
+/// alone, failed and put back.
+pub fn message(data: &[u8]) {
+    rabbitmq::properties::message(data);
+}
+
+/// A job or an event of a caller: it comes as it was sent, or is refused.
+pub fn envelope(data: &[u8]) {
+    rabbitmq::properties::envelope(data);
+}
+
+/// The broker's refusal of a declaration.
+pub fn refusal(data: &[u8]) {
+    rabbitmq::properties::refusal(&String::from_utf8_lossy(data));
+}
+
+/// Names of jobs, queues and namespaces, topics, patterns, routing keys, ids.
+pub fn name(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    rabbitmq::properties::name(&text);
+    let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
+    let good = (1..=32).contains(&text.len()) && text.chars().all(allowed);
+    assert_eq!(crate::client::builder::check_namespace(&text).is_ok(), good);
+}
+
+/// A payload with every kind of field.
+#[derive(Debug, Serialize, Deserialize)]
+struct Letter {
+    number: u64,
+    small: Option<i8>,
+    share: f64,
+    text: String,
+    #[serde(default, rename = "letter")]
+    sign: char,
+    list: Vec<Part>,
+    by_name: BTreeMap<String, Part>,
+    #[serde(default)]
+    other: serde_json::Value,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Part {
+    Empty,
+    One(u16),
+    Pair(bool, JobId),
+    Named { wait: Duration, deeper: Option<Box<Part>> },
+}
+
+impl Job for Letter {
+    const NAME: &'static str = "letter";
+}
+
+/// The body of a message: it is read as the job's payload, or the reason is said.
+pub fn payload(data: &[u8]) {
+    let envelope = Envelope {
+        id: JobId::from_bytes([7; 16]),
+        queue: Letter::NAME.into(),
+        name: None,
+        payload: data.to_vec(),
+        enqueued_at: UNIX_EPOCH,
+        delay: Duration::ZERO,
+        retry_wait: None,
+        expires_at: None,
+        topic: None,
+    };
+    let run = Registered::of_function(|_: Letter| async { Ok::<(), BoxError>(()) });
+    let context = JobContext::for_test();
+    let scope = Scope {
+        envelope: &envelope,
+        attempt: context.attempt(),
+        max_attempts: context.max_attempts(),
+        client: context.client(),
+        states: &States::default(),
+        cancelled: OnceCell::new(),
+    };
+    let read = serde_json::from_slice::<Letter>(data);
+    match ((run.start)(data, &scope), read) {
+        (Ok(_), Ok(letter)) => {
+            let written = serde_json::to_vec(&letter).expect("what was read can be written");
+            let again: Letter = serde_json::from_slice(&written).expect("and read again");
+            let twice = serde_json::to_vec(&again).expect("and written");
+            assert_eq!(written, twice);
+        }
+        (Err(problem), Err(same)) => assert_eq!(problem.to_string(), same.to_string()),
+        (run, read) => panic!("one can read it and not the other: {run:?} {read:?}"),
+    }
+    // The same as a failed job is shown to people.
+    let reason = FailedReason::UnreadablePayload;
+    let job = FailedJob::new(envelope, 1, reason, String::new(), UNIX_EPOCH);
+    let shown = job.payload();
+    match serde_json::from_slice::<serde_json::Value>(data) {
+        Ok(value) => assert_eq!(shown, value),
+        Err(_) => assert!(shown.is_string()),
+    }
+    assert_eq!(job.payload_bytes(), data);
+}
+
+/// A duration in an attribute, or any duration that a program computes.
+pub fn periods(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    match period::parse(&text) {
+        Ok(read) => {
+            assert!(read <= period::MAX);
+            let written = period::format(read);
+            assert_eq!(period::parse(&written), Ok(read));
+            // The shortest form, but that units may be written larger than they need be.
+            let digits = |text: &str| text.chars().any(|c| c.is_ascii_digit());
+            assert!(digits(&written) && !written.contains(' '));
+        }
+        Err(error) => assert!(error.to_string().starts_with(&format!("`{text}` is no duration"))),
+    }
+    if let Some((seconds, rest)) = data.split_first_chunk() {
+        let nanos = rest.first_chunk().map_or(0, |nanos| u32::from_le_bytes(*nanos));
+        let any = Duration::new(u64::from_le_bytes(*seconds) >> 24, nanos % 1_000_000_000);
+        let written = period::format(any);
+        match period::parse(&written) {
+            Ok(read) => {
+                assert!(read >= any && read.abs_diff(any) < Duration::from_millis(1), "rounded up");
+            }
+            Err(error) => assert!(any + Duration::from_millis(1) > period::MAX, "{error}"),
+        }
+    }
+}
+
+/// The URL of a broker or a file. The password in it is never shown.
+pub fn url(data: &[u8]) {
+    const SECRET: &str = "geheim-7Xq";
+    let text = String::from_utf8_lossy(data);
+    check_file(&text);
+    rabbitmq::properties::url(&text, SECRET);
+    // The same text around a password: user, start and end of the password, rest.
+    let mut parts = text.splitn(4, '\n');
+    let mut part = || parts.next().unwrap_or_default();
+    let (user, start, end, rest) = (part(), part(), part(), part());
+    for scheme in ["amqp", "amqps"] {
+        let user: String = user.chars().filter(|c| !":@/?#".contains(*c)).collect();
+        let url = format!("{scheme}://{user}:{start}{SECRET}{end}@{rest}");
+        rabbitmq::properties::url(&url, SECRET);
+    }
+}
+
+fn check_file(text: &str) {
+    let refused = |error: Error| {
+        assert!(error.is_invalid() && error.to_string().contains(text), "{error}");
+    };
+    match sqlite::file_of(text) {
+        Ok(Some(path)) => assert!(path.is_absolute()),
+        Ok(None) => assert_eq!(text, "sqlite::memory:"),
+        Err(error) => refused(error),
+    }
+}

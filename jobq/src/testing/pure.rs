@@ -1,0 +1,41 @@
+//! The pure parts that every job passes through, each with input that is typical of it, for
+//! benchmarks.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use crate::engine::{rabbitmq, sqlite};
+use crate::job::{Delay, Ending, JobOptions, check_topic};
+use crate::{period, retry};
+
+/// One call of a part.
+pub type Part = Box<dyn Fn()>;
+
+/// All of them, with their names.
+#[must_use]
+pub fn parts() -> Vec<(&'static str, Part)> {
+    let growing = Delay::exponential(Duration::from_secs(10));
+    let policy = JobOptions::new().retries(5).delay(growing);
+    let mut parts = rabbitmq::pure::parts();
+    let own: [(_, Part); 5] = [
+        ("parse a period", { Box::new(|| _ = black_box(period::parse(black_box("1h 30m")))) }),
+        ("format a period", {
+            Box::new(|| _ = black_box(period::format(black_box(Duration::from_secs(5_400)))))
+        }),
+        ("decide on a retry", {
+            Box::new(move || {
+                black_box(retry::after(black_box(&policy), 3, &Ending::Failed, 0.5));
+            })
+        }),
+        ("check a topic", {
+            Box::new(|| _ = black_box(check_topic(black_box("shop.order.created"))))
+        }),
+        ("match a topic", {
+            Box::new(|| {
+                black_box(sqlite::matches(black_box("shop.#.created"), "shop.order.created"));
+            })
+        }),
+    ];
+    parts.extend(own);
+    parts
+}

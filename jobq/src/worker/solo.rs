@@ -1,0 +1,171 @@
+//! Jobs that may take their worker down run alone, so that they take nothing down with
+//! them, and so that it is known of which job a worker died.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::attempt::{Shared, likeness, settle};
+use super::attempts::{Attempts, Finished};
+use super::gate::Closed;
+use super::health::Post;
+use crate::engine::{Consumer, Delivery, Settlement, closed};
+use crate::error::Result;
+use crate::job::{FailedReason, JobId};
+use crate::retry;
+use crate::telemetry::{self, Who};
+
+/// How long the next one of these jobs is waited for before the queues go on.
+const MORE: Duration = Duration::from_millis(100);
+/// How long a job whose start was recorded is waited for.
+const STARTED: Duration = Duration::from_secs(10);
+
+/// Runs the jobs of a queue that are to be run alone, until `stop` is cancelled or the
+/// engine says that it cannot.
+pub(crate) async fn consume(
+    shared: Arc<Shared>,
+    name: &'static str,
+    mut consumer: Consumer,
+    post: Post,
+    stop: CancellationToken,
+) -> Result<()> {
+    let attempts = Attempts::new(Arc::clone(&shared), name);
+    let mut loner = Loner { shared: &shared, name, attempts, unrecorded: None };
+    let ended = loner.run(&mut consumer, &stop).await;
+    post.ended(&ended);
+    if let Err(error) = &ended {
+        telemetry::queue_stopped(name, error);
+    }
+    consumer.stop().await;
+    ended
+}
+
+struct Loner<'s> {
+    shared: &'s Arc<Shared>,
+    name: &'static str,
+    attempts: Attempts,
+    /// The outcome of a run that could not be recorded, since the connection was lost. The
+    /// job comes again, and has run.
+    unrecorded: Option<(JobId, u64, Settlement)>,
+}
+
+impl Loner<'_> {
+    async fn run(&mut self, consumer: &mut Consumer, stop: &CancellationToken) -> Result<()> {
+        loop {
+            let first = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ok(()),
+                item = consumer.next() => item.ok_or_else(closed)??,
+            };
+            self.run_all(first, consumer, stop).await?;
+        }
+    }
+
+    /// Runs a job and those that come right after it, while the queues rest.
+    async fn run_all(
+        &mut self,
+        first: Delivery,
+        consumer: &mut Consumer,
+        stop: &CancellationToken,
+    ) -> Result<()> {
+        let mut alone: Option<Closed<'_>> = None;
+        let mut waiting = VecDeque::from([first]);
+        loop {
+            let next = match waiting.pop_front() {
+                Some(delivery) => delivery,
+                None => match tokio::time::timeout(MORE, consumer.next()).await {
+                    Ok(item) => item.ok_or_else(closed)??,
+                    Err(_) => return Ok(()),
+                },
+            };
+            if let Some(settlement) = self.decided(&next) {
+                settle_unrun(self.name, next, settlement).await;
+                continue;
+            }
+            if alone.is_none() {
+                alone = tokio::select! {
+                    biased;
+                    // Dropped, the job is handed back.
+                    () = stop.cancelled() => return Ok(()),
+                    closed = self.shared.gate.close() => Some(closed),
+                };
+            }
+            let Some(delivery) = self.start(next, consumer, &mut waiting).await? else {
+                continue;
+            };
+            if stop.is_cancelled() {
+                // Not only dropped: that start was none.
+                settle_unrun(self.name, delivery, Settlement::Release).await;
+                return Ok(());
+            }
+            self.attempt(delivery).await;
+        }
+    }
+
+    /// Has the start of a job recorded, and gives the delivery that is to be run. Others may
+    /// come before it; they wait.
+    async fn start(
+        &mut self,
+        delivery: Delivery,
+        consumer: &mut Consumer,
+        waiting: &mut VecDeque<Delivery>,
+    ) -> Result<Option<Delivery>> {
+        if is_started(&delivery) {
+            return Ok(Some(delivery));
+        }
+        if settle_unrun(self.name, delivery, Settlement::Start).await {
+            return Ok(None);
+        }
+        let deadline = Instant::now() + STARTED;
+        while let Ok(item) = tokio::time::timeout_at(deadline, consumer.next()).await {
+            let delivery = item.ok_or_else(closed)??;
+            if is_started(&delivery) {
+                return Ok(Some(delivery));
+            }
+            waiting.push_back(delivery);
+        }
+        Ok(None)
+    }
+
+    /// What is to become of a job that is not to be run.
+    fn decided(&mut self, delivery: &Delivery) -> Option<Settlement> {
+        let recorded = |(id, like, _): &(JobId, u64, Settlement)| {
+            *id == delivery.envelope.id && *like == likeness(delivery)
+        };
+        if let Some((_, _, settlement)) = self.unrecorded.take().filter(recorded) {
+            return Some(settlement);
+        }
+        let starts = delivery.solo?.starts;
+        (!is_started(delivery) && retry::is_poison(starts)).then(|| Settlement::Fail {
+            reason: FailedReason::Poison,
+            error: format!("it was run alone {starts} times, and each time its worker died of it"),
+            attempts: delivery.attempt,
+        })
+    }
+
+    async fn attempt(&mut self, delivery: Delivery) {
+        self.attempts.start(delivery);
+        // A function that outlived its timeout may still end.
+        let Finished { run, settlement, stale, .. } = loop {
+            if let Some(finished) = self.attempts.next().await {
+                break finished;
+            }
+        };
+        self.unrecorded = stale.map(|likeness| (run.id, likeness, settlement));
+    }
+}
+
+/// Settles a delivery of a queue without running it; `true` if it was no longer this pool's.
+async fn settle_unrun(queue: &'static str, delivery: Delivery, settlement: Settlement) -> bool {
+    let name = delivery.envelope.name.clone().unwrap_or_default();
+    let who = Who::of(&delivery, name, queue);
+    who.decided(&settlement, "", Duration::ZERO);
+    settle(&who, delivery, settlement).await
+}
+
+fn is_started(delivery: &Delivery) -> bool {
+    delivery.solo.is_some_and(|solo| solo.started)
+}

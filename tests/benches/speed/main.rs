@@ -1,0 +1,95 @@
+//! What jobq costs beside `lapin` and SQLite themselves.
+//!
+//! ```sh
+//! cargo bench -p jobq-tests --bench speed -- pairs [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1]
+//! cargo bench -p jobq-tests --bench speed -- instructions [--check]
+//! cargo bench -p jobq-tests --bench speed -- growth [--rounds 3] [--quick] [--plots .]
+//! cargo bench -p jobq-tests --bench speed -- defaults [--rounds 3] [--quick]
+//! cargo bench -p jobq-tests --bench speed -- report [--pairs 5] [--scale 1] [--rounds 3] [--quick] [--to docs]
+//! cargo bench -p jobq-tests --bench speed -- one <engine> <scenario> <side> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0] [--prefetch 356] [--window 1000] [--connections 1] [--batch 256]
+//! ```
+//!
+//! `pairs` runs each scenario on both sides in turn, each time in a process of its own, and
+//! prints the ratios. `instructions` counts instructions and allocations a job under valgrind;
+//! with `--check` it fails where jobq takes more than it may. `growth` has jobq alone handle more
+//! and more types, waiting jobs, bytes and jobs at once, and draws what a job costs. `defaults`
+//! runs the raw side with other prefetches, windows, connections and transactions. `report`
+//! does all four and writes `docs/performance.md`; `--quick` is for trying. `one` is a process of these: it
+//! prints what it measured as one line of JSON, and can be run under a profiler. The jobs that
+//! `drain` and `retry` run must be there: `one .. enqueue_all ..` puts them. The first four of its
+//! options are for jobq, the others for the raw side. Progress goes to
+//! standard error, tables in Markdown to standard output.
+
+mod callgrind;
+mod case;
+mod defaults;
+mod gauge;
+mod goal;
+mod growth;
+mod instructions;
+mod jobs;
+mod kinds;
+mod own;
+mod pairs;
+mod plot;
+mod process;
+mod raw;
+mod report;
+mod sample;
+mod scenario;
+
+#[path = "../delays/options.rs"]
+mod options;
+#[path = "../delays/table.rs"]
+mod table;
+
+use anyhow::bail;
+
+use self::case::Case;
+use self::options::Options;
+use self::sample::Sample;
+use self::scenario::{Engine, Side};
+
+const USAGE: &str = "cargo bench -p jobq-tests --bench speed -- <part> [options]
+  pairs  [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1]
+  instructions [--check]
+  growth [--rounds 3] [--quick] [--plots .]
+  defaults [--rounds 3] [--quick]
+  report [--pairs 5] [--scale 1] [--rounds 3] [--quick] [--to docs]
+  one    <rabbitmq|sqlite> <scenario> <raw|jobq> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0]
+         [--prefetch 356] [--window 1000] [--connections 1] [--batch 256]";
+
+fn main() -> anyhow::Result<()> {
+    let mut words: Vec<_> = std::env::args().skip(1).collect();
+    let given = words.len();
+    words.retain(|word| word != "--bench");
+    // `cargo bench` passes it. `cargo test --all-targets` does not, and measures nothing.
+    if words.len() == given || words.is_empty() {
+        println!("{USAGE}");
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let part = words.remove(0);
+    match part.as_str() {
+        "pairs" => runtime.block_on(pairs::run(Options::parse(words)?)),
+        "instructions" => runtime.block_on(instructions::run(Options::parse(words)?)),
+        "growth" => runtime.block_on(growth::run(Options::parse(words)?)),
+        "defaults" => runtime.block_on(defaults::run(Options::parse(words)?)),
+        "report" => runtime.block_on(report::run(Options::parse(words)?)),
+        "one" => {
+            let sample = runtime.block_on(one(&words))?;
+            println!("{}", serde_json::to_string(&sample)?);
+            Ok(())
+        }
+        _ => bail!("there is no part `{part}`\n{USAGE}"),
+    }
+}
+
+async fn one(words: &[String]) -> anyhow::Result<Sample> {
+    let (case, url) = Case::parse(words)?;
+    match (case.side, case.engine) {
+        (Side::Jobq, _) => own::run(&case, url).await,
+        (Side::Raw, Engine::RabbitMq) => raw::rabbitmq::run(&case, url).await,
+        (Side::Raw, Engine::Sqlite) => raw::sqlite::run(&case, url).await,
+    }
+}

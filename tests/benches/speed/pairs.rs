@@ -1,0 +1,204 @@
+//! Each scenario on both sides in turn, so that what else happens on the machine happens to
+//! both, and the ratios of the neighbours.
+
+use anyhow::ensure;
+
+use crate::case::Case;
+use crate::goal::{self, Goal};
+use crate::options::Options;
+use crate::process::{Store, Under};
+use crate::sample::Sample;
+use crate::scenario::{Engine, Scenario, Side};
+use crate::table::{head, median, row, spread};
+
+/// What is to be measured.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    engines: Vec<Engine>,
+    scenarios: Vec<Scenario>,
+    pub(crate) pairs: usize,
+    pub(crate) scale: f64,
+}
+
+/// One run of each side, one right after the other.
+#[derive(Debug)]
+struct Pair {
+    raw: Sample,
+    jobq: Sample,
+}
+
+/// What one scenario came to.
+#[derive(Debug)]
+pub(crate) struct Found {
+    engine: Engine,
+    scenario: Scenario,
+    pairs: Vec<Pair>,
+}
+
+pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
+    let plan = Plan::take(&mut options)?;
+    options.finish()?;
+    let found = measure(&plan).await?;
+    println!("{}\n{}", table(&found), goal::table(&goals(&found)));
+    Ok(())
+}
+
+impl Plan {
+    pub(crate) fn take(options: &mut Options) -> anyhow::Result<Self> {
+        let plan = Self {
+            engines: options.take("--engine", "both", |text| match text {
+                "both" => Ok(vec![Engine::RabbitMq, Engine::Sqlite]),
+                one => one.parse().map(|engine| vec![engine]),
+            })?,
+            scenarios: options.take("--scenario", "all", |text| match text {
+                "all" => anyhow::Ok(Scenario::ALL.to_vec()),
+                one => one.parse().map(|scenario| vec![scenario]),
+            })?,
+            pairs: options.take("--pairs", "5", str::parse)?,
+            scale: options.take("--scale", "1", str::parse)?,
+        };
+        ensure!(plan.pairs > 0 && plan.scale > 0.0, "there is nothing to measure");
+        Ok(plan)
+    }
+}
+
+pub(crate) async fn measure(plan: &Plan) -> anyhow::Result<Vec<Found>> {
+    let mut all = Vec::new();
+    for engine in plan.engines.iter().copied() {
+        let mut store = Store::start(engine).await;
+        eprintln!("{}", store.name().await);
+        let has = |scenario: &&Scenario| has(engine, **scenario);
+        for scenario in plan.scenarios.iter().filter(has).copied() {
+            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // some thousands
+            let jobs = ((f64::from(scenario.jobs(engine)) * plan.scale) as u32).max(1);
+            let mut found = Found { engine, scenario, pairs: Vec::new() };
+            for round in 0..plan.pairs {
+                let mut one = async |side| {
+                    store.run(Case::usual(engine, scenario, side, jobs), Under::Nothing).await
+                };
+                // Neither is always the first.
+                let pair = if round % 2 == 0 {
+                    let raw = one(Side::Raw).await?;
+                    Pair { raw, jobq: one(Side::Jobq).await? }
+                } else {
+                    let own = one(Side::Jobq).await?;
+                    Pair { raw: one(Side::Raw).await?, jobq: own }
+                };
+                eprintln!("{}: {pair:?}", found.name());
+                found.pairs.push(pair);
+            }
+            eprintln!("{}", found.row());
+            all.push(found);
+        }
+    }
+    Ok(all)
+}
+
+/// SQLite alone has nothing that is a retry.
+fn has(engine: Engine, scenario: Scenario) -> bool {
+    (engine, scenario) != (Engine::Sqlite, Scenario::Retry)
+}
+
+/// Jobs a second; where the latency is measured, microseconds.
+fn speed(sample: &Sample) -> f64 {
+    match sample.latency {
+        #[allow(clippy::cast_precision_loss)] // none takes so long
+        Some([half, _]) => half as f64,
+        None => sample.jobs_a_second(),
+    }
+}
+
+fn speeds(pair: &Pair) -> f64 {
+    speed(&pair.jobq) / speed(&pair.raw)
+}
+
+fn cpus(pair: &Pair) -> f64 {
+    pair.jobq.micros_a_job() / pair.raw.micros_a_job()
+}
+
+impl Found {
+    fn name(&self) -> String {
+        format!("{} {}", self.engine.name(), self.scenario)
+    }
+
+    fn all(&self, figure: impl Fn(&Pair) -> f64) -> Vec<f64> {
+        self.pairs.iter().map(figure).collect()
+    }
+
+    fn row(&self) -> String {
+        let tail = |of: &dyn Fn(&Pair) -> &Sample| {
+            let tails = self.pairs.iter().filter_map(|pair| Some(of(pair).latency?[1]));
+            #[allow(clippy::cast_precision_loss)] // none takes so long
+            let tails: Vec<_> = tails.map(|micros| micros as f64).collect();
+            if tails.is_empty() { String::new() } else { format!("; p99 {}", spread(tails, 0)) }
+        };
+        row(&[
+            self.name(),
+            spread(self.all(|pair| speed(&pair.raw)), 0) + &tail(&|pair| &pair.raw),
+            spread(self.all(|pair| speed(&pair.jobq)), 0) + &tail(&|pair| &pair.jobq),
+            spread(self.all(speeds), 2),
+            spread(self.all(|pair| pair.raw.micros_a_job()), 1),
+            spread(self.all(|pair| pair.jobq.micros_a_job()), 1),
+            spread(self.all(cpus), 2),
+            spread(self.all(|pair| pair.raw.megabytes()), 1),
+            spread(self.all(|pair| pair.jobq.megabytes()), 1),
+        ])
+    }
+
+    fn goals(&self) -> Vec<Goal> {
+        let named = |what: &str| format!("{}, {what}", self.name());
+        let speed_of_raw = |goal| {
+            let what = named("jobs a second, jobq / raw");
+            Goal::at_least(what, goal, median(self.all(speeds)), 2)
+        };
+        let latency_of_raw = |goal| {
+            let what = named("the median, jobq / raw");
+            Goal::at_most(what, goal, median(self.all(speeds)), 2)
+        };
+        let memory = || {
+            let more = self.all(|pair| pair.jobq.megabytes() - pair.raw.megabytes());
+            Goal::at_most(named("resident MB more than raw"), 4.0, median(more), 1)
+        };
+        match (self.engine, self.scenario) {
+            (Engine::RabbitMq, Scenario::Enqueue | Scenario::Retry) => {
+                vec![speed_of_raw(1.0), memory()]
+            }
+            (Engine::RabbitMq, Scenario::EnqueueAll | Scenario::Both) => {
+                vec![speed_of_raw(0.95), memory()]
+            }
+            (Engine::RabbitMq, Scenario::Latency) => vec![latency_of_raw(1.15), memory()],
+            (Engine::RabbitMq, Scenario::Drain) => {
+                let cpu = named("CPU a job, jobq / raw");
+                let cpu = Goal::at_most(cpu, 1.25, median(self.all(cpus)), 2);
+                vec![speed_of_raw(0.95), cpu, memory()]
+            }
+            (Engine::Sqlite, Scenario::Enqueue) => vec![speed_of_raw(0.8), memory()],
+            (Engine::Sqlite, Scenario::Drain) => {
+                let found = median(self.all(|pair| speed(&pair.jobq)));
+                vec![Goal::at_least(named("jobs a second"), 100_000.0, found, 0), memory()]
+            }
+            (Engine::Sqlite, Scenario::Latency) => vec![latency_of_raw(1.2), memory()],
+            (Engine::Sqlite, _) => vec![memory()],
+        }
+    }
+}
+
+pub(crate) fn goals(found: &[Found]) -> Vec<Goal> {
+    found.iter().flat_map(Found::goals).collect()
+}
+
+pub(crate) fn table(found: &[Found]) -> String {
+    let mut lines = vec![head(&[
+        "",
+        "jobs a second: raw",
+        "jobq",
+        "jobq / raw",
+        "CPU a job, µs: raw",
+        "jobq",
+        "jobq / raw",
+        "memory, MB: raw",
+        "jobq",
+    ])];
+    lines.extend(found.iter().map(Found::row));
+    lines.join("\n") + "\n"
+}

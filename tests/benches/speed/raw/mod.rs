@@ -1,0 +1,4 @@
+//! The same jobs without jobq, as a program would do it that has only this to do.
+
+pub(crate) mod rabbitmq;
+pub(crate) mod sqlite;

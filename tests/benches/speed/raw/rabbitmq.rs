@@ -1,0 +1,240 @@
+//! Plain `lapin`: pipelined publisher confirms, a task a job, acknowledgements with
+//! `multiple`, and a retry by time to live and dead-lettering.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::ensure;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use jobq_tests::raw::{Raw, headers, text};
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicPublishOptions, BasicQosOptions,
+    QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::case::Case;
+use crate::gauge::Gauge;
+use crate::jobs::{Done, Work, pace};
+use crate::sample::Sample;
+use crate::scenario::{CALLERS, Scenario, WAIT_MILLIS};
+
+/// How many finished jobs are looked at before they are acknowledged.
+const BATCH: usize = 64;
+
+/// The queue of the jobs.
+const QUEUE: &str = "raw";
+
+pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
+    let Case { scenario, jobs, .. } = *case;
+    // One connection to publish, and one or more to consume.
+    let out = Raw::connect(url).await;
+    declare(&out).await?;
+    let publisher = Publisher { channel: Arc::new(out.channel.clone()) };
+    let done = Done::new(case);
+    let measured = match scenario {
+        Scenario::Enqueue => {
+            let gauge = Gauge::start()?;
+            publisher.by_callers(&done, jobs).await?;
+            gauge.read(jobs)?
+        }
+        Scenario::EnqueueAll => {
+            let gauge = Gauge::start()?;
+            publisher.pipelined(&done, jobs, case.tuning.window).await?;
+            gauge.read(jobs)?
+        }
+        Scenario::Drain | Scenario::Retry => {
+            let worker = Worker::start(url, &done, case).await?;
+            let sample = done.gauge().await?;
+            worker.stop();
+            sample
+        }
+        Scenario::Both => {
+            let worker = Worker::start(url, &done, case).await?;
+            let gauge = Gauge::start()?;
+            publisher.by_callers(&done, jobs).await?;
+            done.all().await;
+            let sample = gauge.read(jobs)?;
+            worker.stop();
+            sample
+        }
+        Scenario::Latency => {
+            let worker = Worker::start(url, &done, case).await?;
+            let (gauge, begin) = (Gauge::start()?, Instant::now());
+            for number in 0..jobs {
+                pace(begin, number).await;
+                let (publisher, job) = (publisher.clone(), done.job());
+                tokio::spawn(async move { publisher.publish(&job).await.expect("confirmed") });
+            }
+            done.all().await;
+            let sample = Sample { latency: done.latency(), ..gauge.read(jobs)? };
+            worker.stop();
+            sample
+        }
+    };
+    Ok(measured)
+}
+
+/// A quorum queue with a tier to wait in, as safe as those of jobq.
+async fn declare(raw: &Raw) -> anyhow::Result<()> {
+    let tier = format!("{QUEUE}-wait");
+    let to = |queue: &str| {
+        [
+            ("x-queue-type", text("quorum")),
+            ("x-dead-letter-exchange", text("")),
+            ("x-dead-letter-routing-key", text(queue)),
+            ("x-dead-letter-strategy", text("at-least-once")),
+            ("x-overflow", text("reject-publish")),
+        ]
+    };
+    let limit = ("x-delivery-limit", AMQPValue::LongLongInt(i64::from(i32::MAX)));
+    let wait = ("x-message-ttl", AMQPValue::LongUInt(WAIT_MILLIS));
+    for (queue, arguments) in [
+        (QUEUE, headers(to(&tier).into_iter().chain([limit]))),
+        (&tier, headers(to(QUEUE).into_iter().chain([wait]))),
+    ] {
+        let options = QueueDeclareOptions { durable: true, ..Default::default() };
+        raw.channel.queue_declare(queue.into(), options, arguments).await?;
+    }
+    Ok(())
+}
+
+#[derive(Debug, Clone)]
+struct Publisher {
+    channel: Arc<Channel>,
+}
+
+impl Publisher {
+    /// Publishes a job and waits until the broker has confirmed it.
+    async fn publish(&self, job: &Work) -> anyhow::Result<()> {
+        let properties = BasicProperties::default()
+            .with_delivery_mode(2)
+            .with_content_type("application/json".into());
+        let (options, body) = (BasicPublishOptions::default(), serde_json::to_vec(job)?);
+        let sent = self.channel.basic_publish("".into(), QUEUE.into(), options, &body, properties);
+        let confirm = sent.await?.await?;
+        ensure!(confirm.is_ack(), "{confirm:?}");
+        Ok(())
+    }
+
+    async fn pipelined(&self, done: &Arc<Done>, jobs: u32, window: usize) -> anyhow::Result<()> {
+        stream::iter(0..jobs)
+            .map(|_| async { self.publish(&done.job()).await })
+            .buffer_unordered(window)
+            .try_for_each(async |()| Ok(()))
+            .await
+    }
+
+    async fn by_callers(&self, done: &Arc<Done>, jobs: u32) -> anyhow::Result<()> {
+        let callers = u32::try_from(CALLERS)?;
+        let calling = (0..callers).map(|caller| {
+            let (publisher, done) = (self.clone(), Arc::clone(done));
+            let share = jobs / callers + u32::from(caller < jobs % callers);
+            tokio::spawn(async move {
+                for _ in 0..share {
+                    publisher.publish(&done.job()).await?;
+                }
+                anyhow::Ok(())
+            })
+        });
+        for caller in calling.collect::<Vec<_>>() {
+            caller.await??;
+        }
+        Ok(())
+    }
+}
+
+/// How a job ended.
+enum Ended {
+    Well(u64),
+    Badly(u64),
+}
+
+/// Runs the jobs of the queue.
+struct Worker(Vec<(Raw, JoinHandle<()>)>);
+
+impl Worker {
+    async fn start(url: &str, done: &Arc<Done>, case: &Case) -> anyhow::Result<Self> {
+        let mut consumers = Vec::new();
+        for _ in 0..case.tuning.connections {
+            let raw = Raw::connect(url).await;
+            let task = work(&raw, done, case).await?;
+            consumers.push((raw, task));
+        }
+        Ok(Self(consumers))
+    }
+
+    fn stop(self) {
+        for (_, task) in self.0 {
+            task.abort();
+        }
+    }
+}
+
+/// Runs the jobs that come on a connection until it is aborted.
+async fn work(raw: &Raw, done: &Arc<Done>, case: &Case) -> anyhow::Result<JoinHandle<()>> {
+    let scenario = case.scenario;
+    let channel = Arc::new(raw.channel.clone());
+    channel.basic_qos(case.tuning.prefetch, BasicQosOptions::default()).await?;
+    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+    let mut consumer = channel.basic_consume(QUEUE.into(), "".into(), options, none).await?;
+    let (ended, ends) = mpsc::unbounded_channel();
+    let settling = tokio::spawn(settle(channel, ends));
+    let done = Arc::clone(done);
+    Ok(tokio::spawn(async move {
+        while let Some(Ok(message)) = consumer.next().await {
+            let (ended, done) = (ended.clone(), Arc::clone(&done));
+            tokio::spawn(async move {
+                let first = message.properties.headers().as_ref();
+                let first = first.is_none_or(|headers| !headers.contains_key("x-death"));
+                let job: Work = serde_json::from_slice(&message.data).expect("it is a job");
+                let end = if scenario == Scenario::Retry && first {
+                    Ended::Badly(message.delivery_tag)
+                } else {
+                    done.ran(&job);
+                    Ended::Well(message.delivery_tag)
+                };
+                let _ = ended.send(end);
+            });
+        }
+        drop(ended);
+        let _ = settling.await;
+    }))
+}
+
+/// Acknowledges all up to the first one that still runs with one frame, and rejects at once.
+async fn settle(channel: Arc<Channel>, mut ends: mpsc::UnboundedReceiver<Ended>) {
+    let (mut settled, mut ahead) = (0, BTreeSet::new());
+    let mut batch = Vec::with_capacity(BATCH);
+    while ends.recv_many(&mut batch, BATCH).await > 0 {
+        let before = settled;
+        let mut rejecting = Vec::new();
+        let mut acknowledge = false;
+        for end in batch.drain(..) {
+            let tag = match end {
+                Ended::Well(tag) => {
+                    acknowledge = true;
+                    tag
+                }
+                Ended::Badly(tag) => {
+                    let options = BasicNackOptions { multiple: false, requeue: false };
+                    rejecting.push(channel.basic_nack(tag, options));
+                    tag
+                }
+            };
+            ahead.insert(tag);
+        }
+        futures_util::future::join_all(rejecting).await;
+        while ahead.remove(&(settled + 1)) {
+            settled += 1;
+        }
+        if acknowledge && settled > before {
+            let options = BasicAckOptions { multiple: true };
+            let _ = channel.basic_ack(settled, options).await;
+        }
+    }
+}

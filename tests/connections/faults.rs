@@ -1,0 +1,170 @@
+//! What does not go away by itself, and what the broker ends alone: each recovers when the
+//! cause is removed, and until then the pool says that it takes no jobs, why, and what to do.
+
+use std::time::Duration;
+
+use jobq::{Client, ErrorKind, QueueState, RunningPool};
+use jobq_tests::broker::Broker;
+use jobq_tests::raw::Raw;
+use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
+
+const USER: &str = "ann";
+
+/// A node with a user of its own.
+async fn node(test: &str) -> Option<Broker> {
+    let node = Broker::to_kill(test).await?;
+    node.ctl(&["add_user", USER, "first"]).await;
+    permit(&node, "/").await;
+    Some(node)
+}
+
+async fn permit(node: &Broker, vhost: &str) {
+    node.ctl(&["set_permissions", "-p", vhost, USER, ".*", ".*", ".*"]).await;
+}
+
+fn url(node: &Broker, vhost: &str) -> String {
+    format!("{}{vhost}", node.url().replace("amqp://", &format!("amqp://{USER}:first@")))
+}
+
+async fn close_connections(node: &Broker) {
+    node.ctl(&["close_all_connections", "an operator's reasons"]).await;
+}
+
+/// Waits until the pool says that it takes no jobs, for a reason with all of these words.
+async fn interrupted(pool: &RunningPool, kind: ErrorKind, words: &[&str]) {
+    until(&format!("an interruption with {words:?}"), async || {
+        let health = pool.health();
+        let told = health.queues.iter().all(|queue| match &queue.state {
+            QueueState::Interrupted { error, .. } => {
+                let text = format!("{error:?}");
+                error.kind() == kind && words.iter().all(|word| text.contains(word))
+            }
+            _ => false,
+        });
+        (told && !health.is_consuming()).then_some(())
+    })
+    .await;
+}
+
+/// Waits until the pool says that it takes jobs, and sees it run one.
+async fn goes_on(stage: &mut Stage, pool: &RunningPool) {
+    until("the pool to consume", async || pool.health().is_consuming().then_some(())).await;
+    let id = accepted(&stage.client).await;
+    while stage.end().await != id {}
+}
+
+/// Enqueues until a job is accepted.
+async fn accepted(client: &Client) -> jobq::JobId {
+    let job = || Scripted { steps: vec![Step::Succeed] };
+    until("a job to be accepted", async || client.enqueue(job()).await.ok()).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_changes_is_told_until_it_is_right_again() {
+    let Some(node) = node("a_password_that_changes_is_told_until_it_is_right_again").await else {
+        return;
+    };
+    let mut stage = Stage::on(Store::on_broker(url(&node, ""))).await;
+    let pool = stage.pool().spawn().await.unwrap();
+    goes_on(&mut stage, &pool).await;
+    node.ctl(&["change_password", USER, "second"]).await;
+    close_connections(&node).await;
+    interrupted(&pool, ErrorKind::Refused, &["refuses the user `ann`", "the password"]).await;
+    assert!(!format!("{:?}", pool.health()).contains("first"), "no password is shown");
+    node.ctl(&["change_password", USER, "first"]).await;
+    goes_on(&mut stage, &pool).await;
+    pool.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn permissions_that_are_taken_away_are_told_until_they_are_back() {
+    let test = "permissions_that_are_taken_away_are_told_until_they_are_back";
+    let Some(node) = node(test).await else {
+        return;
+    };
+    let mut stage = Stage::on(Store::on_broker(url(&node, ""))).await;
+    let pool = stage.pool().spawn().await.unwrap();
+    goes_on(&mut stage, &pool).await;
+    // The vhost is closed to the user.
+    node.ctl(&["clear_permissions", "-p", "/", USER]).await;
+    close_connections(&node).await;
+    interrupted(&pool, ErrorKind::Refused, &["the vhost `/`", "the user `ann`"]).await;
+    // It is open, and its queues are not.
+    node.ctl(&["set_permissions", "-p", "/", USER, "^$", "^$", "^$"]).await;
+    let words = ["consuming queue", "ACCESS_REFUSED", "set_permissions"];
+    interrupted(&pool, ErrorKind::Refused, &words).await;
+    let job = Scripted { steps: vec![Step::Succeed] };
+    let error = stage.client.enqueue(job).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+    assert!(error.to_string().contains("set_permissions"), "{error}");
+    permit(&node, "/").await;
+    goes_on(&mut stage, &pool).await;
+    pool.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vhost_that_is_deleted_and_made_again_is_used_again() {
+    let Some(node) = node("a_vhost_that_is_deleted_and_made_again_is_used_again").await else {
+        return;
+    };
+    node.ctl(&["add_vhost", "shop"]).await;
+    permit(&node, "shop").await;
+    let mut stage = Stage::on(Store::on_broker(url(&node, "/shop"))).await;
+    let pool = stage.pool().spawn().await.unwrap();
+    goes_on(&mut stage, &pool).await;
+    node.ctl(&["delete_vhost", "shop"]).await;
+    interrupted(&pool, ErrorKind::Refused, &["the vhost `shop` does not exist"]).await;
+    node.ctl(&["add_vhost", "shop"]).await;
+    permit(&node, "shop").await;
+    // Its queues are declared again, too.
+    goes_on(&mut stage, &pool).await;
+    pool.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_is_deleted_under_a_pool_is_declared_and_consumed_again() {
+    let mut stage = Stage::on(Store::rabbitmq().await).await;
+    let pool = stage.pool().spawn().await.unwrap();
+    goes_on(&mut stage, &pool).await;
+    // The broker tells the consumer so by a `basic.cancel`.
+    let raw = Raw::connect(&stage.store.url).await;
+    raw.delete(&format!("{}:scripted", stage.store.namespace)).await;
+    // What is enqueued before the queue is there again is found among the failed jobs.
+    let running = async {
+        loop {
+            let id = accepted(&stage.client).await;
+            let end = tokio::time::timeout(Duration::from_millis(500), stage.end());
+            if end.await.is_ok_and(|ended| ended == id) {
+                return;
+            }
+        }
+    };
+    soon("a job to run", running).await;
+    goes_on(&mut stage, &pool).await;
+    pool.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_is_gone_is_told() {
+    let Some(node) = Broker::to_kill("a_broker_that_is_gone_is_told").await else {
+        return;
+    };
+    let mut stage = Stage::on(Store::on_broker(node.url())).await;
+    let pool = stage.pool().spawn().await.unwrap();
+    goes_on(&mut stage, &pool).await;
+    // A broker that is killed in the first moments of a queue's life may not bring it back.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    node.kill();
+    interrupted(&pool, ErrorKind::Connection, &["check that the broker runs"]).await;
+    node.restart().await;
+    goes_on(&mut stage, &pool).await;
+    // The pool that has ended says so, too.
+    let health = || pool.health();
+    stage.client.close().await;
+    until("the end of the pool", async || {
+        let ended = |state: &QueueState| matches!(state, QueueState::Ended(Some(_)));
+        health().queues.iter().all(|queue| ended(&queue.state)).then_some(())
+    })
+    .await;
+    assert_eq!(pool.wait().await.unwrap_err().kind(), ErrorKind::Closed);
+}

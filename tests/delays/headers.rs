@@ -1,0 +1,149 @@
+//! What a job carries with it while it waits again and again.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime};
+
+use jobq::engine::{QueueSpec, Settlement};
+use jobq::testing::soon;
+use jobq::{Envelope, JobId};
+use jobq_tests::broker;
+use jobq_tests::raw::{Raw, header};
+use jobq_tests::stage::until;
+use jobq_tests::timed::millis;
+use lapin::BasicProperties;
+use lapin::options::{BasicGetOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable, generation};
+
+const TIER: Duration = millis(100);
+const RETRIES: u32 = 50;
+
+/// The bytes of a message's headers.
+fn size(properties: &BasicProperties) -> usize {
+    let table = properties.headers().clone().unwrap_or_default();
+    generation::gen_field_table(&table)(Vec::new().into()).unwrap().write.len()
+}
+
+/// The queues that a message died in, each for one reason.
+fn deaths(properties: &BasicProperties) -> usize {
+    let deaths = header(properties, "x-death").and_then(AMQPValue::as_array);
+    deaths.map_or(0, |deaths| deaths.as_slice().len())
+}
+
+/// A queue beside the work queue, that gets a copy of all that comes into that.
+async fn tap(raw: &Raw, namespace: &str) -> String {
+    let tap = format!("{namespace}.tap");
+    let options = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
+    let declared =
+        raw.channel.queue_declare(tap.as_str().into(), options, FieldTable::default()).await;
+    declared.unwrap();
+    let keys = [("", "mail"), (".deliver", "mail")];
+    for (exchange, key) in keys {
+        let (exchange, options) = (format!("{namespace}{exchange}"), QueueBindOptions::default());
+        let (tap, exchange, none) = (tap.as_str().into(), exchange.into(), FieldTable::default());
+        raw.channel.queue_bind(tap, exchange, key.into(), options, none).await.unwrap();
+    }
+    tap
+}
+
+/// The bytes of the headers, and the deaths, that each job came with, time after time.
+async fn taken(raw: &Raw, tap: &str, count: usize) -> HashMap<String, Vec<(usize, usize)>> {
+    let mut taken = HashMap::<_, Vec<_>>::new();
+    for _ in 0..count {
+        let message = until("a copy", || async {
+            let options = BasicGetOptions { no_ack: true };
+            raw.channel.basic_get(tap.into(), options).await.unwrap()
+        })
+        .await;
+        let properties = &message.delivery.properties;
+        let id = properties.message_id().as_ref().unwrap().as_str().to_owned();
+        taken.entry(id).or_default().push((size(properties), deaths(properties)));
+    }
+    taken
+}
+
+fn job(delay: Duration) -> Envelope {
+    Envelope {
+        id: JobId::new(),
+        queue: "mail".into(),
+        name: Some("greet".into()),
+        payload: b"{}".to_vec(),
+        enqueued_at: SystemTime::now(),
+        delay,
+        retry_wait: Some(TIER),
+        expires_at: None,
+        topic: None,
+    }
+}
+
+/// What becomes of each job after its run of this number, from 0.
+fn rounds() -> [fn(u32) -> Settlement; 3] {
+    [
+        // The broker alone.
+        |_| Settlement::Retry(TIER),
+        // Always the levels; once through three of them.
+        |round| match round {
+            30 => Settlement::Retry(millis(7_300)),
+            _ => Settlement::Retry(millis(20 + u64::from(round) * 7)),
+        },
+        // Each third round is the broker's, and each seventh uses no attempt.
+        |round| match round {
+            _ if round % 7 == 1 => Settlement::Snooze(millis(50)),
+            _ if round % 3 == 0 => Settlement::Retry(TIER),
+            _ => Settlement::Retry(millis(u64::from(round % 12) * 90)),
+        },
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_stay_small_and_attempts_right_however_often_a_job_waits() {
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let engine = jobq::testing::open(&url, &namespace).await.unwrap();
+    let spec = QueueSpec::new("mail").waits([TIER]);
+    engine.declare(&[spec]).await.unwrap();
+    let mut consumer = engine.consume("mail", 1).await.unwrap();
+    // The levels are made now.
+    engine.push(vec![job(millis(150))]).await.remove(0).unwrap();
+    let first = soon("a delivery", consumer.next()).await.unwrap().unwrap();
+    first.settle(Settlement::Complete).await.unwrap();
+    let raw = Raw::connect(&url).await;
+    let tap = tap(&raw, &namespace).await;
+
+    let jobs = [millis(0), millis(150), TIER].map(job);
+    let mut states: HashMap<_, _> =
+        jobs.iter().zip(rounds()).map(|(job, round)| (job.id, (round, 0, 1))).collect();
+    for answer in engine.push(jobs.to_vec()).await {
+        answer.unwrap();
+    }
+    let (mut count, mut left) = (0, states.len());
+    while left > 0 {
+        let delivery = soon("a delivery", consumer.next()).await.unwrap().unwrap();
+        count += 1;
+        let (settlement, round, attempt) = states.get_mut(&delivery.envelope.id).unwrap();
+        assert_eq!(delivery.attempt, *attempt, "round {round}");
+        let settlement = if *attempt > RETRIES {
+            left -= 1;
+            Settlement::Complete
+        } else {
+            settlement(*round)
+        };
+        *round += 1;
+        *attempt += u32::from(matches!(settlement, Settlement::Retry(_)));
+        delivery.settle(settlement).await.unwrap();
+    }
+    let taken = taken(&raw, &tap, count).await;
+    assert_eq!(taken.len(), 3);
+    for job in jobs {
+        let (_, rounds, _) = states[&job.id];
+        let taken = &taken[&job.id.to_string()];
+        assert_eq!(u32::try_from(taken.len()).unwrap(), rounds);
+        let size = taken.iter().map(|(size, _)| *size).max().unwrap();
+        let deaths = taken.iter().map(|(_, deaths)| *deaths).max().unwrap();
+        let found =
+            format!("{rounds} rounds: {size} bytes of headers, {deaths} entries in x-death");
+        println!("{found}");
+        // One entry for each level or tier that it came through since it was last published,
+        // and one for the work queue.
+        assert!(deaths <= 5 && size < 2_048, "{found}");
+    }
+    engine.close().await;
+}

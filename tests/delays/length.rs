@@ -1,0 +1,77 @@
+//! Waits of all kinds and lengths.
+
+use std::time::{Duration, Instant};
+
+use jobq::testing::soon;
+use jobq::{BoxError, JobContext, State, job};
+use jobq_tests::both_engines;
+use jobq_tests::stage::{Scripted, Stage, Step, Store};
+use jobq_tests::timed::{ONCE, enqueue, millis, next, timed_pool};
+use tokio::sync::mpsc;
+
+both_engines!(no_kind_of_wait_ends_early);
+
+/// Grows, at random.
+#[job(retries = 3, delay = exponential("300ms", factor = 2, jitter = 0.5))]
+async fn growing(
+    ctx: JobContext,
+    runs: State<mpsc::UnboundedSender<Instant>>,
+) -> Result<(), BoxError> {
+    runs.send(Instant::now())?;
+    if ctx.attempt() == ctx.max_attempts() { Ok(()) } else { Err("again".into()) }
+}
+
+async fn no_kind_of_wait_ends_early(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let (times, mut runs) = mpsc::unbounded_channel::<Instant>();
+    let pool = stage.pool().state(times).register::<Growing>();
+    let running = pool.spawn().await.unwrap();
+    // The levels are made now.
+    let wait = stage.client.enqueue(Scripted { steps: vec![] }).delay(millis(1));
+    wait.await.unwrap();
+    stage.run().await;
+
+    // A wait of the job's own, one of the policy, a snooze, and the policy again.
+    let steps = [Step::RetryIn(450), Step::Fail("no".into()), Step::Snooze(650)];
+    let id = stage.enqueue([&steps[..], &[Step::Fail("no".into()), Step::Succeed]].concat()).await;
+    let mut before = stage.run().await;
+    for (attempt, wait) in [(2, 450), (3, 200), (3, 650), (4, 200)] {
+        let run = stage.run().await;
+        assert_eq!((run.id, run.attempt), (id, attempt));
+        let waited = run.at - before.at;
+        assert!(waited >= millis(wait), "{waited:?} for {wait}");
+        before = run;
+    }
+
+    stage.client.enqueue(Growing {}).await.unwrap();
+    let mut before = soon("a run", runs.recv()).await.unwrap();
+    for longest in [300, 600, 1_200] {
+        let run = soon("a run", runs.recv()).await.unwrap();
+        let waited: Duration = run - before;
+        assert!(waited >= millis(longest / 2), "{waited:?} for {longest}");
+        before = run;
+    }
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_wait_is_too_long_for_the_broker_but_one_that_no_attribute_could_say() {
+    let store = Store::rabbitmq().await;
+    let client = store.client().await;
+    let (running, mut runs) = timed_pool(&client).await;
+    let days = |days: u64| Duration::from_secs(days * 24 * 60 * 60);
+    for long in [days(1), days(49), days(50), days(366), days(1_243), days(3_650)] {
+        enqueue(&client, ONCE, long).await;
+    }
+    let error = client.enqueue(ONCE).delay(days(3_651)).await.unwrap_err();
+    assert!(error.is_invalid() && !error.maybe_enqueued(), "{error:?}");
+    assert!(error.to_string().contains("3650d"), "{error}");
+    let (id, due) = enqueue(&client, ONCE, millis(900)).await;
+    let run = next(&mut runs).await;
+    assert!(run.id == id && run.at >= due);
+    // Nothing of it came out anywhere.
+    for queue in ["timed", "orphan"] {
+        assert_eq!(client.counts(queue).await.unwrap(), jobq::engine::Counts::default());
+    }
+    running.shutdown().await.unwrap();
+}

@@ -1,0 +1,49 @@
+//! Clusters of three nodes.
+
+mod clients;
+mod gap;
+mod leader;
+mod partition;
+mod proxy;
+mod young;
+
+use std::time::Duration;
+
+use jobq::Client;
+use jobq_tests::cluster::Cluster;
+use jobq_tests::errand::{self, Failure, Plan};
+use jobq_tests::ledger::{Answer, Ledger};
+
+use super::{Books, rounds};
+
+/// Long after a cluster that has lost one node should serve its clients again.
+const LONG: Duration = Duration::from_secs(240);
+
+/// Waits until every queue that errands need is there, and has been for a while: one whose
+/// nodes are killed in the first moments of its life may not come back, and nothing tells
+/// when they are over.
+async fn ready(books: &mut Books, client: &Client, ledger: &Ledger) {
+    let plan = Plan { failures: 1, failure: Failure::RetryIn(100), takes: 0 };
+    // To make a hundred queues on three nodes may take longer than the client waits, on a
+    // small machine. Each try goes on from where the last one ended.
+    let first = async {
+        let delay = Duration::from_millis(100);
+        while errand::enqueue(client, ledger, plan, delay).await != Answer::Accepted {}
+    };
+    assert!(tokio::time::timeout(LONG, first).await.is_ok(), "the queues cannot be made");
+    books.until("the first job does not end", |account| account.progress() >= (1, 1)).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+}
+
+/// Waits until some more jobs were accepted and have ended. Errors are no progress, and
+/// there may be some of them for ever.
+async fn go_on(books: &mut Books, or: &str) {
+    let progress = books.progress(rounds(40, 100));
+    assert!(tokio::time::timeout(LONG, progress).await.is_ok(), "{or}");
+}
+
+/// How many connections this node has.
+async fn connections(cluster: &Cluster, node: usize) -> usize {
+    let list = cluster.nodes()[node].ctl(&["list_connections", "pid", "--silent"]).await;
+    list.lines().filter(|line| line.contains(cluster.nodes()[node].name())).count()
+}

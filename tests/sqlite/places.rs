@@ -1,0 +1,170 @@
+//! Places in which a file of jobs cannot be, and others that are there only for a while:
+//! each is told clearly, and nothing is changed or lost.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jobq::testing::{eventually, open, soon};
+use jobq::{Client, Error, ErrorKind};
+use jobq_tests::files::{Directory, SmallDisk};
+use jobq_tests::jobs::ready;
+use jobq_tests::stage::{Scripted, Stage, Step, Store};
+
+pub(super) async fn refusal(path: &Path) -> Error {
+    let url = format!("sqlite://{}", path.display());
+    let client = Client::builder(&url).timeout(Duration::from_millis(200));
+    let error = soon("an answer", client.connect()).await.expect_err("refused");
+    assert!(error.to_string().contains(&path.display().to_string()), "names the file: {error}");
+    error
+}
+
+pub(super) fn assert_says(error: &Error, kind: ErrorKind, fragments: &[&str]) {
+    assert_eq!(error.kind(), kind, "{error:?}");
+    for fragment in fragments {
+        assert!(error.to_string().contains(fragment), "expected `{fragment}` in: {error}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_no_database_is_left_alone() {
+    let directory = Directory::new();
+    for text in ["no database", &"no database, and longer than a page. ".repeat(500)] {
+        let path = directory.file("letter.txt");
+        std::fs::write(&path, text).unwrap();
+        let error = refusal(&path).await;
+        assert_says(&error, ErrorKind::Refused, &["is no SQLite file", "name another file"]);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+    }
+}
+
+#[tokio::test]
+async fn a_database_of_another_program_is_left_alone() {
+    let directory = Directory::new();
+    let path = directory.file("other.db");
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("CREATE TABLE letters (text TEXT)").unwrap();
+    let error = refusal(&path).await;
+    let fragments = ["belongs to another program", "expected 0x6a6f6271", "a file of its own"];
+    assert_says(&error, ErrorKind::Refused, &fragments);
+    let mode: String = other.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap();
+    assert_eq!(mode, "delete", "nothing was written");
+}
+
+#[tokio::test]
+async fn a_file_of_a_newer_version_is_refused() {
+    let directory = Directory::new();
+    let path = directory.file("jobs.db");
+    open(&directory.url("jobs.db"), "jobq").await.unwrap().close().await;
+    let file = rusqlite::Connection::open(&path).unwrap();
+    file.execute_batch("PRAGMA user_version = 1000").unwrap();
+    drop(file);
+    let before = std::fs::read(&path).unwrap();
+    let error = refusal(&path).await;
+    let fragments = ["newer jobq", "schema 1000", "knows up to", "update this program"];
+    assert_says(&error, ErrorKind::Refused, &fragments);
+    assert!(std::fs::read(&path).unwrap() == before, "nothing was written");
+}
+
+#[tokio::test]
+async fn a_missing_directory_and_a_directory_are_told() {
+    let directory = Directory::new();
+    let error = refusal(&directory.file("missing/jobs.db")).await;
+    let missing = directory.file("missing").display().to_string();
+    assert_says(&error, ErrorKind::Refused, &["there is no directory", &missing, "make it"]);
+    let error = refusal(directory.path()).await;
+    assert_says(&error, ErrorKind::Refused, &["is a directory", "name a file"]);
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_refused() {
+    let directory = Directory::new();
+    let path = directory.file("jobs.db");
+    open(&directory.url("jobs.db"), "jobq").await.unwrap().close().await;
+    let mut permissions = std::fs::metadata(&path).unwrap().permissions();
+    permissions.set_readonly(true);
+    std::fs::set_permissions(&path, permissions).unwrap();
+    if std::fs::OpenOptions::new().write(true).open(&path).is_ok() {
+        println!("not applicable: this user may write read-only files");
+        return;
+    }
+    let error = refusal(&path).await;
+    assert_says(&error, ErrorKind::Refused, &["the right to write"]);
+}
+
+#[tokio::test]
+async fn a_locked_file_is_waited_for_and_then_told() {
+    let directory = Directory::new();
+    let path = directory.file("jobs.db");
+    let url = directory.url("jobs.db");
+    // An engine with the client's timeout of 200 ms.
+    let client = Client::builder(&url).timeout(Duration::from_millis(200)).connect().await.unwrap();
+    let engine = open(&url, "jobq").await.unwrap();
+    ready(&*engine, "mail").await;
+    client.failed("mail").list(1).await.expect("not locked");
+
+    let holder = rusqlite::Connection::open(&path).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = soon("an answer", client.failed("mail").retry_all()).await.unwrap_err();
+    let fragments = ["is locked by another process", &path.display().to_string(), "timeout"];
+    assert_says(&error, ErrorKind::Timeout, &fragments);
+    assert!(!error.maybe_enqueued());
+    holder.execute_batch("ROLLBACK").unwrap();
+    client.failed("mail").retry_all().await.expect("not locked any more");
+    client.close().await;
+
+    // A file that another program keeps to itself cannot even be looked at.
+    engine.close().await;
+    holder.execute_batch("PRAGMA locking_mode = exclusive; BEGIN EXCLUSIVE").unwrap();
+    assert_says(&refusal(&path).await, ErrorKind::Timeout, &["is locked by another process"]);
+}
+
+#[tokio::test]
+async fn a_file_on_a_read_only_disk_is_refused() {
+    let test = "a_file_on_a_read_only_disk_is_refused";
+    let Some(disk) = SmallDisk::mount(test, 1024 * 1024) else {
+        return;
+    };
+    let path = disk.directory().file("jobs.db");
+    let engine = open(&disk.directory().url("jobs.db"), "jobq").await.unwrap();
+    ready(&*engine, "mail").await;
+    engine.close().await;
+    let before = std::fs::read(&path).unwrap();
+    disk.make_read_only();
+    assert_says(&refusal(&path).await, ErrorKind::Refused, &["the right to", "write"]);
+    let new = disk.directory().file("new.db");
+    assert_says(&refusal(&new).await, ErrorKind::Refused, &["the right to", "write"]);
+    assert!(std::fs::read(&path).unwrap() == before && !new.exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_goes_on_by_itself_when_a_lock_is_over() {
+    let mut stage = Stage::on(Store::sqlite().await).await;
+    let path = stage.store.url.strip_prefix("sqlite://").unwrap().to_owned();
+    let client = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
+    let client = client.timeout(Duration::from_millis(200)).connect().await.unwrap();
+    let running = stage.pool_of(&client).spawn().await.unwrap();
+    let held = stage.enqueue([Step::Wait]).await;
+    assert_eq!(stage.run().await.id, held);
+
+    let holder = rusqlite::Connection::open(&path).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let refused = client.enqueue(Scripted { steps: vec![Step::Succeed] });
+    let error = soon("an answer", refused.into_future()).await.unwrap_err();
+    assert_says(&error, ErrorKind::Timeout, &["is locked by another process", &path, "timeout"]);
+    assert!(!error.maybe_enqueued());
+    // It ends while that cannot be recorded.
+    stage.go();
+    assert_eq!(stage.end().await, held);
+    let error = client.failed("scripted").retry_all().await.unwrap_err();
+    assert_says(&error, ErrorKind::Timeout, &["is locked by another process"]);
+    holder.execute_batch("ROLLBACK").unwrap();
+
+    let next = stage.enqueue([Step::Succeed]).await;
+    assert_eq!(stage.run().await.id, next, "neither the refused one nor one that has ended");
+    eventually("jobs in the file", 0, || async {
+        holder.query_row("SELECT count(*) FROM jobs", [], |row| row.get::<_, i64>(0)).unwrap()
+    })
+    .await;
+    assert!(!stage.has_run());
+    running.shutdown().await.unwrap();
+}

@@ -1,0 +1,40 @@
+//! A process that runs errands, with every attempt in a ledger, until it is killed or gets
+//! SIGTERM.
+//!
+//! Arguments: URL, namespace, path of the ledger, its name there, the lease of a file's
+//! jobs in milliseconds, how many enqueue errands all the time. It says `ready` when it
+//! consumes.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jobq::{BoxError, Client};
+use jobq_tests::errand::{self, Load};
+use jobq_tests::ledger::Ledger;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
+async fn main() -> Result<(), BoxError> {
+    let arguments: Vec<_> = std::env::args().collect();
+    let [_, url, namespace, ledger, name, lease, load] = &arguments[..] else {
+        return Err("expected URL NAMESPACE LEDGER NAME LEASE_MS LOAD".into());
+    };
+    let lease = Duration::from_millis(lease.parse()?);
+    let engine = if url.starts_with("sqlite:") {
+        jobq::testing::open_with_lease(url, namespace, lease).await?
+    } else {
+        jobq::testing::open(url, namespace).await?
+    };
+    let client = Client::on_engine(engine, namespace);
+    let ledger = Ledger::open(Path::new(ledger), name)?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let load = Load::start(&client, &ledger, load.parse()?);
+    let running = errand::pool(&client, &ledger).spawn().await?;
+    println!("ready");
+    tokio::select! {
+        ended = running.wait() => return Ok(ended?),
+        _ = terminate.recv() => load.stop().await,
+    }
+    // The end of `main`, as in any program: nothing is closed before.
+    Ok(running.shutdown().await?)
+}

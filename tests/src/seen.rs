@@ -1,0 +1,62 @@
+//! What was logged or shown while a test ran.
+
+use std::fmt::{Debug, Display};
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::stage::until;
+
+/// Everything that was written to it or to a clone of it: a writer for `tracing_subscriber`.
+#[derive(Debug, Clone, Default)]
+pub struct Seen(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Seen {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seen {
+    /// All of it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&seen).into_owned()
+    }
+
+    /// How often this is in it.
+    #[must_use]
+    pub fn count(&self, what: &str) -> usize {
+        self.text().matches(what).count()
+    }
+
+    /// Shows it a thing as debugging does.
+    ///
+    /// # Panics
+    ///
+    /// Never: memory can be written.
+    pub fn debug(&mut self, thing: &impl Debug) {
+        writeln!(self, "{thing:?} {thing:#?}").expect("memory can be written");
+    }
+
+    /// Shows it an error in all its forms.
+    ///
+    /// # Panics
+    ///
+    /// Never: memory can be written.
+    pub fn error(&mut self, error: &(impl Display + Debug)) {
+        writeln!(self, "{error}").expect("memory can be written");
+        self.debug(error);
+    }
+
+    /// Waits until this was logged once more than before.
+    pub async fn once_more(&self, what: &str, before: usize) {
+        until(what, async || (self.count(what) > before).then_some(())).await;
+    }
+}

@@ -1,0 +1,13 @@
+use jobq::Event;
+use serde::Serialize;
+
+#[derive(Serialize, Event)]
+struct UserCreated {
+    user_id: u64,
+}
+
+fn is_event<E: Event>() {}
+
+fn main() {
+    is_event::<UserCreated>();
+}
