@@ -89,22 +89,31 @@ impl Log {
     }
 }
 
-/// A pool that runs one job at a time and takes some ahead, as it has seen that they are
-/// short; then a long one, and five that wait behind it.
-async fn one_long_and_five(stage: &mut Stage) -> (RunningPool, JobId, Vec<JobId>) {
-    let pool = stage.pool().concurrency(1).spawn().await.unwrap();
+/// A pool that runs one job at a time.
+async fn pool(stage: &Stage) -> RunningPool {
+    stage.pool().concurrency(1).spawn().await.unwrap()
+}
+
+/// A pool that takes some jobs ahead, as it has seen that they are short.
+async fn pool_with_some_ahead(stage: &mut Stage) -> RunningPool {
+    let pool = pool(stage).await;
     for _ in 0..20 {
         stage.enqueue([Step::Succeed]).await;
         stage.run().await;
         stage.end().await;
     }
+    pool
+}
+
+/// A long job that has begun, and five that wait behind it.
+async fn one_long_and_five(stage: &mut Stage) -> (JobId, Vec<JobId>) {
     let slow = stage.enqueue([Step::Wait]).await;
     assert_eq!(stage.run().await.id, slow);
     let mut waiting = Vec::new();
     for _ in 0..5 {
         waiting.push(stage.enqueue([Step::Succeed]).await);
     }
-    (pool, slow, waiting)
+    (slow, waiting)
 }
 
 /// Lets the long job end, and sees that it and the others have run once each.
@@ -135,7 +144,8 @@ async fn a_job_longer_than_the_brokers_timeout_runs_once() {
     let mut stage = Stage::on(Store::on_broker(node.url())).await;
     let warning = ["given to another worker", "jobs=\"scripted\""];
     let before = (log.lines(&warning).len(), log.lines(&ENDED).len());
-    let (pool, slow, waiting) = one_long_and_five(&mut stage).await;
+    let pool = pool_with_some_ahead(&mut stage).await;
+    let (slow, waiting) = one_long_and_five(&mut stage).await;
     // Twice as long as the timeout, by the broker's own clock.
     somebody_times_out(&node).await;
     somebody_times_out(&node).await;
@@ -159,21 +169,20 @@ async fn a_job_longer_than_the_brokers_timeout_runs_once() {
     pool.shutdown().await.unwrap();
 }
 
-/// The broker closes the channel, or from 4.3 on cancels the consumer.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_whose_jobs_were_taken_back_goes_on() {
-    let (log, _turn) = (Log::begin(), TURN.lock().await);
-    let Some(node) = node("a_pool_whose_jobs_were_taken_back_goes_on").await else {
-        return;
-    };
+/// A node that closes the channel of such a pool, or from 4.3 on cancels its consumer.
+async fn hasty_node(test: &str) -> Option<Broker> {
+    let node = node(test).await?;
     // What an operator may do to jobq's queues where they state a day.
     let policy = format!("{{\"consumer-timeout\": {TIMEOUT}}}");
     if !is_3_10(&node).await {
         node.ctl(&["set_policy", "hasty", ".*", &policy, "--apply-to", "queues"]).await;
     }
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
+    Some(node)
+}
+
+async fn goes_on_without_its_jobs(log: &Log, pool: RunningPool, stage: &mut Stage) {
     let before = log.lines(&ENDED).len();
-    let (pool, slow, waiting) = one_long_and_five(&mut stage).await;
+    let (slow, waiting) = one_long_and_five(stage).await;
     for taken_back in 1..3 {
         until("the broker to take the jobs back", async || {
             let ends = log.lines(&ENDED).len();
@@ -182,6 +191,29 @@ async fn a_pool_whose_jobs_were_taken_back_goes_on() {
         .await;
         until("the pool to consume", async || pool.health().is_consuming().then_some(())).await;
     }
-    each_ends_once(&mut stage, slow, waiting).await;
+    each_ends_once(stage, slow, waiting).await;
     pool.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_whose_jobs_were_taken_back_goes_on() {
+    let (log, _turn) = (Log::begin(), TURN.lock().await);
+    let Some(node) = hasty_node("a_pool_whose_jobs_were_taken_back_goes_on").await else {
+        return;
+    };
+    let mut stage = Stage::on(Store::on_broker(node.url())).await;
+    let pool = pool_with_some_ahead(&mut stage).await;
+    goes_on_without_its_jobs(&log, pool, &mut stage).await;
+}
+
+/// It has as many in hand as it takes, so that it waits for none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_pool_whose_job_was_taken_back_goes_on() {
+    let (log, _turn) = (Log::begin(), TURN.lock().await);
+    let Some(node) = hasty_node("a_full_pool_whose_job_was_taken_back_goes_on").await else {
+        return;
+    };
+    let mut stage = Stage::on(Store::on_broker(node.url())).await;
+    let pool = pool(&stage).await;
+    goes_on_without_its_jobs(&log, pool, &mut stage).await;
 }

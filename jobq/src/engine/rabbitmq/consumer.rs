@@ -303,7 +303,7 @@ impl Feed {
                     return End::Lost(None);
                 }
                 () = self.hand.freed(), if !free => (),
-                next = next(&self.jobs, &mut live), if free => match next {
+                next = live.next_with_room(free, &self.jobs) => match next {
                     Ok((room, message)) => {
                         room.send(Ok(self.receive(&live.session, message)));
                         self.bring_ready(&mut live);
@@ -387,15 +387,4 @@ fn desk(properties: &BasicProperties, expected: Arc<Mutex<Option<String>>>) -> D
         started
     };
     Desk { solo: Solo { starts, started }, expected }
-}
-
-/// The next message, once there is room for it; or why there is none any more, where it
-/// is not that nobody takes jobs.
-async fn next<'j>(
-    jobs: &'j mpsc::Sender<Result<Delivery>>,
-    live: &mut Live,
-) -> std::result::Result<(mpsc::Permit<'j, Result<Delivery>>, Message), Option<String>> {
-    let room = jobs.reserve().await.map_err(|_| None)?;
-    let message = live.next().await.map_err(Some)?;
-    Ok((room, message))
 }

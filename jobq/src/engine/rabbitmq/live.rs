@@ -1,7 +1,7 @@
 //! One channel that is consumed on, by as many consumers as its prefetch needs.
 
-use std::collections::BTreeMap;
-use std::future::poll_fn;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::{pending, poll_fn};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,6 +10,7 @@ use lapin::Channel;
 use lapin::message::Delivery as Message;
 use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
+use tokio::sync::mpsc;
 
 use super::failure::failure;
 use super::session::Session;
@@ -25,8 +26,19 @@ type Item = std::result::Result<Message, String>;
 struct Stream {
     id: u32,
     consumer: lapin::Consumer,
-    /// The message that is its next.
-    first: Option<Message>,
+    /// The messages that are its next.
+    here: VecDeque<Message>,
+}
+
+impl Stream {
+    /// What the broker sends next, or why it sends nothing any more.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Item> {
+        self.consumer.poll_next_unpin(cx).map(|next| match next {
+            Some(Ok(message)) => Ok(message),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("it was cancelled".to_owned()),
+        })
+    }
 }
 
 /// The broker counts the prefetch for each consumer, from the consumer's beginning. So
@@ -67,7 +79,7 @@ impl Live {
         let (id, tag) = (self.next, consumer.tag());
         self.next += 1;
         self.consumers.insert(id, (tag, prefetch));
-        self.streams.push(Stream { id, consumer, first: None });
+        self.streams.push(Stream { id, consumer, here: VecDeque::new() });
         Ok(())
     }
 
@@ -82,7 +94,7 @@ impl Live {
     }
 
     /// The next message, or why there is none any more.
-    pub(crate) async fn next(&mut self) -> Item {
+    async fn next(&mut self) -> Item {
         if let Some(reason) = self.over.take() {
             return Err(reason);
         }
@@ -96,6 +108,49 @@ impl Live {
         }
     }
 
+    /// The next message, once there is room for it in hand and in `jobs`; or why there is none
+    /// any more, where it is not that nobody takes jobs. That is told without room as well.
+    pub(crate) async fn next_with_room<'j, T>(
+        &mut self,
+        in_hand: bool,
+        jobs: &'j mpsc::Sender<T>,
+    ) -> std::result::Result<(mpsc::Permit<'j, T>, Message), Option<String>> {
+        let room = async {
+            if !in_hand {
+                pending::<()>().await;
+            }
+            jobs.reserve().await
+        };
+        let room = tokio::select! {
+            biased;
+            room = room => room.map_err(|_| None)?,
+            reason = self.ended() => return Err(Some(reason)),
+        };
+        let message = self.next().await.map_err(Some)?;
+        Ok((room, message))
+    }
+
+    /// Returns when a consumer has ended, and why; what comes meanwhile is kept for
+    /// [`next`](Self::next).
+    async fn ended(&mut self) -> String {
+        if let Some(reason) = self.over.take() {
+            return reason;
+        }
+        let Self { streams, consumers, .. } = self;
+        poll_fn(|cx| {
+            for stream in streams.iter_mut().filter(|stream| consumers.contains_key(&stream.id)) {
+                while let Poll::Ready(item) = stream.poll(cx) {
+                    match item {
+                        Ok(message) => stream.here.push_back(message),
+                        Err(reason) => return Poll::Ready(reason),
+                    }
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
     /// What any of the consumers has, as long as there is one: messages in the order in which
     /// they were sent on the channel.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u32, Item)>> {
@@ -105,27 +160,27 @@ impl Live {
         while came {
             came = false;
             for place in 0..self.streams.len() {
-                let Stream { id, consumer, first } = &mut self.streams[place];
-                if first.is_some() {
+                let stream = &mut self.streams[place];
+                if !stream.here.is_empty() {
                     continue;
                 }
-                match consumer.poll_next_unpin(cx) {
+                match stream.poll(cx) {
                     Poll::Pending => {}
-                    Poll::Ready(Some(Ok(message))) => (*first, came) = (Some(message), true),
-                    Poll::Ready(Some(Err(error))) => {
-                        return Poll::Ready(Some((*id, Err(error.to_string()))));
+                    Poll::Ready(Ok(message)) => {
+                        stream.here.push_back(message);
+                        came = true;
                     }
-                    Poll::Ready(None) => {
+                    Poll::Ready(Err(reason)) => {
                         let id = self.streams.swap_remove(place).id;
-                        return Poll::Ready(Some((id, Err("it was cancelled".to_owned()))));
+                        return Poll::Ready(Some((id, Err(reason))));
                     }
                 }
             }
         }
-        let tag = |stream: &&mut Stream| stream.first.as_ref().map(|message| message.delivery_tag);
-        let there = self.streams.iter_mut().filter(|stream| stream.first.is_some());
+        let tag = |stream: &&mut Stream| stream.here.front().map(|message| message.delivery_tag);
+        let there = self.streams.iter_mut().filter(|stream| !stream.here.is_empty());
         let earliest = there.min_by_key(tag);
-        match earliest.and_then(|stream| Some((stream.id, stream.first.take()?))) {
+        match earliest.and_then(|stream| Some((stream.id, stream.here.pop_front()?))) {
             Some((id, message)) => Poll::Ready(Some((id, Ok(message)))),
             None if self.streams.is_empty() => Poll::Ready(None),
             None => Poll::Pending,
