@@ -14,6 +14,8 @@ const BYTES: u8 = b'x';
 const HEADER_FRAME: u64 = 2;
 /// Class, weight and size of a content header, before the flags of its properties.
 const BEFORE_FLAGS: usize = 12;
+/// A content header of no more bytes is not too deep: a list takes five, its type and its length.
+const SHALLOW: usize = 5 * (MOST - 1);
 /// The flags of the properties that come first.
 const CONTENT_TYPE: u64 = 1 << 15;
 const CONTENT_ENCODING: u64 = 1 << 14;
@@ -111,7 +113,7 @@ impl Shallow {
         match self.next {
             Next::Frame => {
                 (self.at, self.size) = (0, length);
-                if number >> 48 == HEADER_FRAME {
+                if number >> 48 == HEADER_FRAME && length > SHALLOW {
                     self.then(BEFORE_FLAGS, Next::Flags, 2);
                 } else {
                     self.end();

@@ -98,6 +98,22 @@ fn what_is_too_deep_becomes_bytes_however_it_is_cut() {
     }
 }
 
+/// The fewest bytes: lists with nothing else in them, under a key without a letter.
+#[test]
+fn the_shortest_that_is_too_deep_is_not_passed_over() {
+    let list = |inner: Vec<AMQPValue>| AMQPValue::FieldArray(FieldArray::from(inner));
+    let mut value = list(vec![]);
+    for levels in 1..=MOST {
+        let mut headers = FieldTable::default();
+        headers.insert("".into(), value.clone());
+        let sent = header(&BasicProperties::default().with_headers(headers));
+        let mut come = sent.clone();
+        Shallow::default().pass(&mut come);
+        assert_eq!(come == sent, levels < MOST, "{levels} lists in the headers");
+        value = list(vec![value]);
+    }
+}
+
 #[test]
 fn what_is_no_message_harms_nobody() {
     let mut random = fastrand::Rng::with_seed(7);

@@ -90,34 +90,41 @@ impl Receipt for Ticket {
             return Err(stale(self.queue));
         }
         let used = attempt.saturating_sub(1);
+        // What publishes is boxed: its futures are large, and most jobs need none of them.
         match settlement {
             Settlement::Complete => self.acknowledge(Ack::WithOthers).await,
             Settlement::Release => match &self.solo {
                 // That start was none.
                 Some(Desk { solo: Solo { starts, started: true }, .. }) => {
                     let changes = Changes::solo(used, starts.saturating_sub(1), None);
-                    self.to_solo(envelope, changes).await
+                    Box::pin(self.to_solo(envelope, changes)).await
                 }
                 _ => self.reject(true).await,
             },
-            Settlement::Isolate => self.to_solo(envelope, Changes::solo(used, 0, None)).await,
+            Settlement::Isolate => {
+                Box::pin(self.to_solo(envelope, Changes::solo(used, 0, None))).await
+            }
             Settlement::Start => {
                 let Some(desk) = &self.solo else {
                     return Err(not_alone());
                 };
                 let start = desk.expect_start();
                 let starts = desk.solo.starts.saturating_add(1);
-                self.to_solo(envelope, Changes::solo(used, starts, Some(&start))).await
+                Box::pin(self.to_solo(envelope, Changes::solo(used, starts, Some(&start)))).await
             }
             // Never a reject: 4.3 counts those as crashes.
             Settlement::Retry(wait) if self.broker_can_retry(wait) => self.reject(false).await,
-            Settlement::Retry(wait) => self.wait(envelope, attempt, period::millis(wait)).await,
-            Settlement::Snooze(wait) => self.wait(envelope, used, period::millis(wait)).await,
+            Settlement::Retry(wait) => {
+                Box::pin(self.wait(envelope, attempt, period::millis(wait))).await
+            }
+            Settlement::Snooze(wait) => {
+                Box::pin(self.wait(envelope, used, period::millis(wait))).await
+            }
             Settlement::Fail { reason, error, attempts } => {
                 let changes = Changes::failed(reason, &error, attempts);
                 let address = (self.core.names.failed_jobs(), self.queue.to_string());
-                self.replace(envelope.id, envelope.payload, &address, changes, Ack::WithOthers)
-                    .await
+                let (id, payload) = (envelope.id, envelope.payload);
+                Box::pin(self.replace(id, payload, &address, changes, Ack::WithOthers)).await
             }
         }
     }

@@ -37,7 +37,7 @@ struct State {
     spare: Vec<Place>,
 }
 
-type Place = ReusableBoxFuture<'static, Sent>;
+pub(super) type Place = ReusableBoxFuture<'static, Sent>;
 
 /// A channel in confirm mode, with the places for what it has not confirmed.
 #[derive(Clone)]

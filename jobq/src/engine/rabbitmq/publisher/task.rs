@@ -13,7 +13,7 @@ use lapin::options::ConfirmSelectOptions;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::gate::{Gate, Open, Sending, WINDOW};
+use super::gate::{Gate, Open, Place, Sending, WINDOW};
 use super::request::{Request, Sent};
 use crate::engine::rabbitmq::declare::{Declared, open};
 use crate::engine::rabbitmq::failure::failure;
@@ -160,31 +160,33 @@ impl Task {
 struct Answers {
     gate: Arc<Gate>,
     sending: FuturesUnordered<Sending>,
+    /// Empty between two polls, as is the next one.
     sent: Vec<Sending>,
+    places: Vec<Place>,
 }
 
 impl Answers {
     fn new(gate: Arc<Gate>) -> Self {
-        Self { gate, sending: FuturesUnordered::new(), sent: Vec::new() }
+        Self { gate, sending: FuturesUnordered::new(), sent: Vec::new(), places: Vec::new() }
     }
 
     /// Takes all answers that are there, and is ready where there was one; then with why
     /// the channel has ended, if it has. What is answered together goes on together.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Ended>> {
         self.listen();
-        let (mut places, mut ended) = (Vec::new(), None);
+        let mut ended = None;
         while let Poll::Ready(Some((sent, place))) = self.sending.poll_next_unpin(cx) {
-            places.extend(place);
+            self.places.extend(place);
             match sent {
                 Sent::Answered => (),
                 Sent::Lost => ended = ended.or(Some(Ended::Lost)),
                 Sent::Missing => ended = Some(Ended::Missing),
             }
         }
-        if places.is_empty() {
+        if self.places.is_empty() {
             return Poll::Pending;
         }
-        self.gate.reuse(&mut places);
+        self.gate.reuse(&mut self.places);
         Poll::Ready(ended)
     }
 
