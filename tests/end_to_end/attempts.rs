@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use jobq::{BoxError, FailedReason, JobContext, State, WorkerPool, job};
 use jobq_tests::both_engines;
 use jobq_tests::stage::{Hasty, Run, Scripted, Stage, Step, Store, soon, until};
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 use crate::nothing_is_left;
 
@@ -20,6 +20,7 @@ both_engines!(
     a_timeout_is_a_failed_attempt,
     a_blocking_function_that_outlives_its_timeout_keeps_its_slot,
     an_endless_loop_fails_and_costs_its_slot_alone,
+    a_late_end_is_that_of_no_other_attempt,
     an_expired_job_does_not_start,
 );
 
@@ -191,6 +192,54 @@ async fn an_endless_loop_fails_and_costs_its_slot_alone(store: Store) {
     end.store(true, Ordering::Relaxed);
     assert_eq!(soon("the second job", begins.recv()).await, Some(2));
     lost(0).await;
+    running.shutdown().await.unwrap();
+}
+
+/// Outlives its timeout until the test says otherwise.
+#[job(queue = "late", retries = 0, timeout = "100ms")]
+async fn late(turns: State<Turns>) -> Result<(), BoxError> {
+    turns.begun.send(1)?;
+    while !turns.end.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+/// Fails when it is told to end.
+#[job(queue = "late", retries = 0)]
+async fn patient(turns: State<Turns>, end: State<Arc<Notify>>) -> Result<(), BoxError> {
+    turns.begun.send(2)?;
+    end.notified().await;
+    Err("it was told to".into())
+}
+
+async fn a_late_end_is_that_of_no_other_attempt(store: Store) {
+    let client = store.client().await;
+    let (begun, mut begins) = mpsc::unbounded_channel();
+    let (late, now) = (Arc::new(AtomicBool::new(false)), Arc::new(Notify::new()));
+    let turns = Turns { begun, end: Arc::clone(&late) };
+    let pool = WorkerPool::new(&client).state(turns).state(Arc::clone(&now)).concurrency(2);
+    let running = pool.register::<Late>().register::<Patient>().spawn().await.unwrap();
+    let failed = async |count| {
+        until("jobs to fail", || async {
+            client.failed("late").list(9).await.ok().filter(|jobs| jobs.len() == count)
+        })
+        .await
+    };
+    client.enqueue(Late {}).await.unwrap();
+    failed(1).await;
+    client.enqueue(Patient {}).await.unwrap();
+    assert_eq!(soon("the first job", begins.recv()).await, Some(1));
+    assert_eq!(soon("the second job", begins.recv()).await, Some(2));
+    // The first one ends well, now that the second one may have its place.
+    late.store(true, Ordering::Relaxed);
+    until("its slot to be free", || async {
+        running.health().queues.iter().all(|queue| queue.lost_slots == 0).then_some(())
+    })
+    .await;
+    now.notify_one();
+    let errors: Vec<_> = failed(2).await.iter().map(|job| job.error().to_owned()).collect();
+    assert!(errors.contains(&"it was told to".to_owned()), "{errors:?}");
     running.shutdown().await.unwrap();
 }
 

@@ -1,7 +1,6 @@
 //! The attempts of one queue that are in hand, each from its delivery to its settlement.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -9,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use slab::Slab;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -17,11 +17,12 @@ use tokio_util::task::AbortOnDropHandle;
 use tokio_util::time::{DelayQueue, delay_queue};
 
 use super::attempt::{Shared, Verdict, is_stale, likeness, look_up, settle};
+use super::lives::Lives;
 use super::registry::Registered;
 use super::run::Scope;
 use super::task::{self, Ran, Reporter, Run, panicked};
 use crate::engine::{Delivery, Settlement};
-use crate::job::Outcome;
+use crate::job::{JobId, Outcome};
 use crate::period;
 use crate::retry;
 use crate::telemetry::Who;
@@ -35,7 +36,7 @@ type Settling = Pin<Box<dyn Future<Output = (Run, Settlement, bool)> + Send>>;
 /// What is left of an attempt when it is over.
 #[derive(Debug)]
 pub(crate) struct Finished {
-    pub(crate) run: Run,
+    pub(crate) id: JobId,
     /// How it was to be settled.
     pub(crate) settlement: Settlement,
     /// Set if it was not: the delivery was no longer this pool's. It is the job's likeness.
@@ -49,7 +50,8 @@ pub(crate) struct Finished {
 pub(crate) struct Attempts {
     shared: Arc<Shared>,
     queue: &'static str,
-    in_hand: BTreeMap<Run, Attempt>,
+    in_hand: Slab<Attempt>,
+    lives: Lives,
     /// What cannot be settled in a moment.
     settling: FuturesUnordered<Settling>,
     timeouts: DelayQueue<Run>,
@@ -63,6 +65,8 @@ pub(crate) struct Attempts {
 }
 
 struct Attempt {
+    number: u64,
+    id: JobId,
     /// The life of the connection or the lease that it was delivered in.
     life: u64,
     stage: Stage,
@@ -70,8 +74,9 @@ struct Attempt {
     held: Option<Box<Delivery>>,
 }
 
+#[allow(clippy::large_enum_variant)] // Most of them run.
 enum Stage {
-    Runs(Box<Running>),
+    Runs(Running),
     Settles { likeness: u64 },
 }
 
@@ -92,7 +97,8 @@ impl Attempts {
         Self {
             shared,
             queue,
-            in_hand: BTreeMap::new(),
+            in_hand: Slab::new(),
+            lives: Lives::default(),
             settling: FuturesUnordered::new(),
             timeouts: DelayQueue::new(),
             reporting,
@@ -118,9 +124,13 @@ impl Attempts {
     /// label, so several jobs may have it.
     pub(crate) fn hold(&mut self, delivery: Delivery) -> Option<Delivery> {
         let (id, life) = (delivery.envelope.id, delivery.life());
-        let of_id = Run { id, number: 0 }..=Run { id, number: u64::MAX };
-        let itself = |attempt: &&mut Attempt| attempt.life != life && attempt.is_of(&delivery);
-        match self.in_hand.range_mut(of_id).map(|(_, attempt)| attempt).find(itself) {
+        if !self.lives.has_other(life) {
+            return Some(delivery);
+        }
+        let itself = |attempt: &&mut Attempt| {
+            attempt.id == id && attempt.life != life && attempt.is_of(&delivery)
+        };
+        match self.in_hand.iter_mut().map(|(_, attempt)| attempt).find(itself) {
             Some(attempt) => {
                 // One that was held before is stale by now: there is but one delivery of a job.
                 attempt.held = Some(Box::new(delivery));
@@ -133,15 +143,15 @@ impl Attempts {
     /// Takes out what is held.
     pub(crate) fn take_held(&mut self) -> Vec<Delivery> {
         self.in_hand
-            .values_mut()
-            .filter_map(|attempt| attempt.held.take())
+            .iter_mut()
+            .filter_map(|(_, attempt)| attempt.held.take())
             .map(|held| *held)
             .collect()
     }
 
     /// Runs a delivery, or settles it if it is not to be run.
     pub(crate) fn start(&mut self, delivery: Delivery) {
-        let run = self.next_run(&delivery);
+        let run = self.next_run();
         let (who, found) = look_up(&self.shared, self.queue, &delivery);
         let verdict = match found {
             Ok(job) => match self.run(run, &who, &job, &delivery) {
@@ -150,9 +160,10 @@ impl Attempts {
                     let limit = job.options.timeout.or(delivery.solo.map(|_| retry::ALONE));
                     let timeout = limit.map(|limit| (limit, self.timeouts.insert(run, limit)));
                     let (life, started) = (delivery.life(), Instant::now());
+                    let id = delivery.envelope.id;
                     let running = Running { who, job, delivery, started, task, cancelled, timeout };
-                    let stage = Stage::Runs(Box::new(running));
-                    self.in_hand.insert(run, Attempt { life, stage, took: None, held: None });
+                    let (number, stage) = (run.number, Stage::Runs(running));
+                    self.take_in(Attempt { number, id, life, stage, took: None, held: None });
                     return;
                 }
                 Err(verdict) => verdict,
@@ -160,16 +171,15 @@ impl Attempts {
             Err(verdict) => verdict,
         };
         who.decided(&verdict.settlement, &verdict.error, Duration::ZERO);
-        self.begin_settling(run, who, delivery, verdict.settlement, None, None);
+        self.begin_settling(who, delivery, verdict.settlement, None, None);
     }
 
     /// Settles a delivery by the outcome of a run that could not be settled any more; running
     /// it would be a duplicate.
     pub(crate) fn settle_again(&mut self, delivery: Delivery, settlement: Settlement) {
-        let run = self.next_run(&delivery);
         let name = delivery.envelope.name.clone().unwrap_or_default();
         let who = Who::of(&delivery, name, self.queue);
-        self.begin_settling(run, who, delivery, settlement, None, None);
+        self.begin_settling(who, delivery, settlement, None, None);
     }
 
     /// Waits until something becomes of an attempt. Gives one that is over; none where only
@@ -198,9 +208,22 @@ impl Attempts {
         None
     }
 
-    fn next_run(&mut self, delivery: &Delivery) -> Run {
+    /// The run of the attempt that is taken in next.
+    fn next_run(&mut self) -> Run {
         self.count += 1;
-        Run { id: delivery.envelope.id, number: self.count }
+        Run { place: self.in_hand.vacant_key(), number: self.count }
+    }
+
+    fn take_in(&mut self, attempt: Attempt) {
+        self.lives.begin(attempt.life);
+        self.in_hand.insert(attempt);
+    }
+
+    fn take_out(&mut self, run: Run) -> Option<Attempt> {
+        self.in_hand.get(run.place).filter(|attempt| attempt.number == run.number)?;
+        let attempt = self.in_hand.remove(run.place);
+        self.lives.end(attempt.life);
+        Some(attempt)
     }
 
     /// Starts the job's function.
@@ -236,7 +259,7 @@ impl Attempts {
     fn reported(&mut self, run: Run, ran: Ran) -> Option<Finished> {
         self.busy -= 1;
         let (running, took, held) = self.take_running(run)?;
-        let Running { who, job, mut delivery, .. } = *running;
+        let Running { who, job, mut delivery, .. } = running;
         let Verdict { settlement, error } = match ran {
             Ran::Ended(outcome) => Verdict::after(&job, delivery.attempt, outcome),
             Ran::Cancelled => Verdict::plain(Settlement::Release),
@@ -244,11 +267,11 @@ impl Attempts {
         who.decided(&settlement, &error, took);
         let took = Some(took);
         if settlement != Settlement::Complete || delivery.solo.is_some() {
-            self.begin_settling(run, who, delivery, settlement, took, held);
+            self.begin_settling(who, delivery, settlement, took, held);
             return None;
         }
         let stale = is_stale(&who, delivery.complete()).then(|| likeness(&delivery));
-        Some(Finished { run, settlement, stale, took, held })
+        Some(Finished { id: who.id, settlement, stale, took, held })
     }
 
     /// Goes on without a function that has not ended in time.
@@ -256,7 +279,7 @@ impl Attempts {
         let Some((running, took, held)) = self.take_running(run) else {
             return;
         };
-        let Running { who, job, delivery, task, cancelled, timeout, .. } = *running;
+        let Running { who, job, delivery, task, cancelled, timeout, .. } = running;
         cancel(cancelled);
         task.abort();
         // One that runs alone has no slot of its queue.
@@ -267,56 +290,53 @@ impl Attempts {
         let outcome = Outcome::failed(format!("it took longer than its timeout of {limit}"));
         let Verdict { settlement, error } = Verdict::after(&job, delivery.attempt, outcome);
         who.decided(&settlement, &error, took);
-        self.begin_settling(run, who, delivery, settlement, Some(took), held);
+        self.begin_settling(who, delivery, settlement, Some(took), held);
     }
 
     /// Cancels all functions and hands their jobs back.
     fn halt(&mut self) {
         self.halted = true;
-        let runs: Vec<_> = self.in_hand.keys().copied().collect();
+        let run = |(place, attempt): (usize, &Attempt)| Run { place, number: attempt.number };
+        let runs: Vec<_> = self.in_hand.iter().map(run).collect();
         for run in runs {
             let Some((running, took, held)) = self.take_running(run) else {
                 continue;
             };
-            let Running { who, delivery, cancelled, .. } = *running;
+            let Running { who, delivery, cancelled, .. } = running;
             cancel(cancelled);
             who.decided(&Settlement::Release, "", took);
-            self.begin_settling(run, who, delivery, Settlement::Release, Some(took), held);
+            self.begin_settling(who, delivery, Settlement::Release, Some(took), held);
         }
     }
 
     /// Takes an attempt out of hand whose function runs, and the time that it took.
-    fn take_running(
-        &mut self,
-        run: Run,
-    ) -> Option<(Box<Running>, Duration, Option<Box<Delivery>>)> {
-        let attempt = self.in_hand.remove(&run)?;
-        match attempt.stage {
-            Stage::Runs(running) => {
-                if let Some((_, key)) = &running.timeout {
-                    self.timeouts.try_remove(key);
-                }
-                let took = running.started.elapsed();
-                Some((running, took, attempt.held))
-            }
-            Stage::Settles { .. } => {
-                self.in_hand.insert(run, attempt);
-                None
-            }
+    fn take_running(&mut self, run: Run) -> Option<(Running, Duration, Option<Box<Delivery>>)> {
+        let attempt = self.in_hand.get(run.place)?;
+        if !matches!(attempt.stage, Stage::Runs(_)) {
+            return None;
         }
+        let Attempt { stage: Stage::Runs(running), held, .. } = self.take_out(run)? else {
+            return None;
+        };
+        if let Some((_, key)) = &running.timeout {
+            self.timeouts.try_remove(key);
+        }
+        let took = running.started.elapsed();
+        Some((running, took, held))
     }
 
     fn begin_settling(
         &mut self,
-        run: Run,
         who: Who,
         delivery: Delivery,
         settlement: Settlement,
         took: Option<Duration>,
         held: Option<Box<Delivery>>,
     ) {
+        let run = self.next_run();
+        let (id, life) = (delivery.envelope.id, delivery.life());
         let stage = Stage::Settles { likeness: likeness(&delivery) };
-        self.in_hand.insert(run, Attempt { life: delivery.life(), stage, took, held });
+        self.take_in(Attempt { number: run.number, id, life, stage, took, held });
         self.settling.push(Box::pin(async move {
             let was_stale = settle(&who, delivery, settlement.clone()).await;
             (run, settlement, was_stale)
@@ -324,11 +344,11 @@ impl Attempts {
     }
 
     fn settled(&mut self, run: Run, settlement: Settlement, stale: bool) -> Option<Finished> {
-        let Attempt { stage, took, held, .. } = self.in_hand.remove(&run)?;
+        let Attempt { id, stage, took, held, .. } = self.take_out(run)?;
         let Stage::Settles { likeness } = stage else {
             return None;
         };
-        Some(Finished { run, settlement, stale: stale.then_some(likeness), took, held })
+        Some(Finished { id, settlement, stale: stale.then_some(likeness), took, held })
     }
 }
 

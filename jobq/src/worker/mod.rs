@@ -6,6 +6,7 @@ mod context;
 mod function;
 mod gate;
 mod health;
+mod lives;
 mod lost;
 mod pool;
 mod prefetch;

@@ -218,7 +218,7 @@ impl Queue {
             // The run was settled, so this is another job after all.
             (Some(another), None) => self.due.push_back(*another),
             (None, Some(likeness)) => {
-                self.remember(finished.run.id, likeness, finished.settlement);
+                self.remember(finished.id, likeness, finished.settlement);
             }
             (None, None) => {}
         }

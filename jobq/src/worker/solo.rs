@@ -149,12 +149,12 @@ impl Loner<'_> {
     async fn attempt(&mut self, delivery: Delivery) {
         self.attempts.start(delivery);
         // A function that outlived its timeout may still end.
-        let Finished { run, settlement, stale, .. } = loop {
+        let Finished { id, settlement, stale, .. } = loop {
             if let Some(finished) = self.attempts.next().await {
                 break finished;
             }
         };
-        self.unrecorded = stale.map(|likeness| (run.id, likeness, settlement));
+        self.unrecorded = stale.map(|likeness| (id, likeness, settlement));
     }
 }
 

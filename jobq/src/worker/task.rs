@@ -12,12 +12,13 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument as _, Span};
 
 use super::run::{Call, Kind};
-use crate::job::{JobId, Outcome};
+use crate::job::Outcome;
 
-/// One attempt: its job and its number in this queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// One attempt: its place among those in hand, which others have after it, and its number in
+/// this queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
-    pub(crate) id: JobId,
+    pub(crate) place: usize,
     pub(crate) number: u64,
 }
 
