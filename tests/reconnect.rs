@@ -38,9 +38,8 @@ async fn take(consumer: &mut Consumer) -> Delivery {
 
 async fn push(engine: &dyn Engine, jobs: Vec<Envelope>) -> Vec<JobId> {
     let ids = jobs.iter().map(|job| job.id).collect();
-    for answer in engine.push(jobs).await {
-        answer.expect("it is accepted");
-    }
+    let not_pushed = engine.push_all(&mut jobs.into_iter()).await;
+    assert!(not_pushed.is_empty(), "{not_pushed:?}");
     ids
 }
 
@@ -108,9 +107,8 @@ async fn push_surely(engine: &dyn Engine) -> Vec<JobId> {
     let mut left = jobs(10);
     let ids = left.iter().map(|job| job.id).collect();
     while !left.is_empty() {
-        let answers = engine.push(left.clone()).await;
-        let mut answers = answers.into_iter();
-        left.retain(|_| answers.next().is_some_and(|answer| answer.is_err()));
+        let not_pushed = engine.push_all(&mut left.iter().cloned()).await;
+        left = not_pushed.iter().map(|(place, _)| left[*place].clone()).collect();
     }
     ids
 }

@@ -46,9 +46,7 @@ async fn take(consumer: &mut Consumer) -> Delivery {
 }
 
 async fn push(engine: &dyn Engine, job: Envelope) {
-    for answer in engine.push(vec![job]).await {
-        answer.expect("it is accepted");
-    }
+    engine.push(job).await.expect("it is accepted");
 }
 
 /// Each row of `rabbitmqctl`, as an object.
@@ -237,7 +235,7 @@ async fn a_retry_whose_way_back_was_missing_for_a_moment_runs() {
     let raw = Raw::connect(&broker::shared().await).await;
     let job = job("mail", Some(WAIT));
     let id = job.id;
-    engine.push(vec![job]).await.remove(0).expect("accepted");
+    engine.push(job).await.expect("accepted");
     let (work, deliver) = (format!("{namespace}:mail"), format!("{namespace}.deliver"));
     let none = FieldTable::default;
     let (queue, exchange) = (work.as_str(), deliver.as_str());

@@ -105,8 +105,7 @@ async fn push_surely(engine: &dyn Engine, count: usize) -> Vec<JobId> {
     while accepted.len() < count {
         let next = job("mail");
         let id = next.id;
-        let answer = engine.push(vec![next]).await.remove(0);
-        match answer {
+        match engine.push(next).await {
             Ok(()) => accepted.push(id),
             // It may be there as well, and is then one more that nobody waits for.
             Err(error) => assert!(error.is_connection() || error.is_timeout(), "{error:?}"),
@@ -122,7 +121,7 @@ async fn what_does_not_fit_is_an_error_before_it_is_sent() {
         return;
     };
     let engine = jobq::testing::open(&node.url(), "jobq").await.unwrap();
-    engine.declare(&[QueueSpec::new("mail")]).await.unwrap();
+    engine.declare(&["mail", "others"].map(QueueSpec::new)).await.unwrap();
     let mut consumer = engine.consume("mail", 2).await.unwrap();
     push(&*engine, "mail", 1).await;
     let held = take(&mut consumer).await;
@@ -133,7 +132,9 @@ async fn what_does_not_fit_is_an_error_before_it_is_sent() {
         change(&mut job);
         job
     };
-    let jobs = vec![
+    // More than may be unconfirmed, before those that cannot be sent.
+    let plain = (0..1_500).map(|_| job("others"));
+    let others = [
         with(|job| job.name = Some("n".repeat(256).into())),
         with(|job| job.queue = "q".repeat(256).into()),
         with(|job| job.topic = Some("t".repeat(200_000))),
@@ -141,12 +142,12 @@ async fn what_does_not_fit_is_an_error_before_it_is_sent() {
         with(|_| {}),
         with(|job| job.name = Some("n".repeat(255).into())),
     ];
-    let mut answers = engine.push(jobs).await.into_iter();
-    for _ in 0..4 {
-        let error = answers.next().unwrap().unwrap_err();
+    let not_pushed = engine.push_all(&mut plain.chain(others)).await;
+    let places: Vec<_> = not_pushed.iter().map(|(place, _)| *place).collect();
+    assert_eq!(places, [1_500, 1_501, 1_502, 1_503], "those beside them are accepted");
+    for (_, error) in not_pushed {
         assert!(error.is_invalid() && !error.maybe_enqueued(), "{error:?}");
     }
-    assert!(answers.all(|answer| answer.is_ok()), "those beside them are accepted");
     for topic in ["t".repeat(256), "t".repeat(200_000)] {
         for mandatory in [false, true] {
             let error = engine.publish(event(&topic), mandatory).await.unwrap_err();

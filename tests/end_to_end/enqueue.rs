@@ -1,6 +1,7 @@
 //! Enqueueing.
 
 use std::collections::HashSet;
+use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
 use jobq::{Client, JobId};
@@ -12,6 +13,7 @@ use crate::nothing_is_left;
 both_engines!(
     delays_before_the_first_attempt,
     many_jobs_are_enqueued_at_once,
+    jobs_are_sent_while_the_next_ones_are_made,
     one_id_twice_is_two_jobs,
     names_are_checked,
 );
@@ -53,6 +55,34 @@ async fn many_jobs_are_enqueued_at_once(store: Store) {
     assert_eq!((accepted, refused, error.unknown().len()), (vec![0, 2], vec![1], 0));
     assert!(error.refused()[0].1.is_invalid());
     assert!(stage.client.enqueue_all(Vec::<Scripted>::new()).await.unwrap().is_empty());
+}
+
+/// More jobs than may be on their way: the first one runs before the last one is asked for.
+async fn jobs_are_sent_while_the_next_ones_are_made(store: Store) {
+    const JOBS: usize = 5_000;
+    let mut stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    let (ran, first) = mpsc::channel();
+    let client = stage.client.clone();
+    let enqueueing = tokio::spawn(async move {
+        let jobs = (0..JOBS).map(move |number| {
+            if number == JOBS - 1 {
+                first
+                    .recv_timeout(Duration::from_secs(60))
+                    .expect("the first one runs before the last one is made");
+            }
+            Scripted { steps: vec![Step::Succeed] }
+        });
+        client.enqueue_all(jobs).await.unwrap().len()
+    });
+    stage.run().await;
+    ran.send(()).unwrap();
+    assert_eq!(enqueueing.await.unwrap(), JOBS);
+    for _ in 0..JOBS {
+        stage.end().await;
+    }
+    running.shutdown().await.unwrap();
+    nothing_is_left(&stage.client, "scripted").await;
 }
 
 async fn one_id_twice_is_two_jobs(store: Store) {

@@ -136,7 +136,7 @@ async fn a_message_without_a_name_is_the_only_job_of_its_queue(store: Store) {
         topic: None,
     };
     engine.declare(&[jobq::engine::QueueSpec::new("scripted")]).await.unwrap();
-    engine.push(vec![envelope]).await.pop().unwrap().unwrap();
+    engine.push(envelope).await.unwrap();
     engine.close().await;
     let running = stage.pool().spawn().await.unwrap();
     assert_eq!(stage.end().await, id);

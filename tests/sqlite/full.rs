@@ -39,7 +39,7 @@ async fn what_a_full_disk_refuses_is_told_and_all_else_goes_on_when_there_is_spa
             let mut job = job("mail");
             job.payload = format!("\"{}\"", "x".repeat(size)).into_bytes();
             let id = job.id;
-            match soon("an answer", engine.push(vec![job])).await.remove(0) {
+            match soon("an answer", engine.push(job)).await {
                 Ok(()) => assert!(accepted.insert(id)),
                 Err(error) => break error,
             }

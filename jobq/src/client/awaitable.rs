@@ -2,12 +2,14 @@
 
 /// Makes a builder awaitable, as the named future of one of its methods.
 macro_rules! awaitable {
-    ($builder:ident, $future:ident, $output:ty, $method:ident, $what:literal) => {
+    ($builder:ident $(<$life:lifetime>)?, $future:ident, $output:ty, $method:ident, $what:literal) => {
         #[doc = $what]
         #[must_use = "futures do nothing unless awaited"]
-        pub struct $future(std::pin::Pin<Box<dyn Future<Output = $output> + Send>>);
+        pub struct $future$(<$life>)?(
+            std::pin::Pin<Box<dyn Future<Output = $output> + Send $(+ $life)?>>,
+        );
 
-        impl Future for $future {
+        impl $(<$life>)? Future for $future$(<$life>)? {
             type Output = $output;
 
             fn poll(
@@ -18,17 +20,17 @@ macro_rules! awaitable {
             }
         }
 
-        impl std::fmt::Debug for $future {
+        impl $(<$life>)? std::fmt::Debug for $future$(<$life>)? {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.debug_struct(stringify!($future)).finish_non_exhaustive()
             }
         }
 
-        impl IntoFuture for $builder {
+        impl $(<$life>)? IntoFuture for $builder$(<$life>)? {
             type Output = $output;
-            type IntoFuture = $future;
+            type IntoFuture = $future$(<$life>)?;
 
-            fn into_future(self) -> $future {
+            fn into_future(self) -> $future$(<$life>)? {
                 $future(Box::pin(self.$method()))
             }
         }

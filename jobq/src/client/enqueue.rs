@@ -5,9 +5,13 @@ use super::awaitable::awaitable;
 use super::payload::Payload;
 use super::times::{Start, Times};
 use super::{Client, JobKind};
+use crate::engine::NotPushed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, Job, JobId};
 use crate::retry;
+
+/// For how many jobs of an `enqueue_all` there is a place for their ids beforehand.
+const MOST_PROMISED: usize = 100_000;
 
 impl Times {
     /// A job on its way, starting from now.
@@ -89,28 +93,30 @@ impl Enqueue {
         let id = self.id.unwrap_or_else(JobId::new);
         let envelope = self.times.envelope(&self.kind, id, self.payload.0?);
         self.client.declare_kind(&self.kind).await?;
-        let mut answers = self.client.engine().push(vec![envelope]).await;
-        answers.pop().unwrap_or_else(|| Err(no_answer()))?;
+        self.client.engine().push(envelope).await?;
         Ok(id)
     }
 }
 
 /// Many jobs to be enqueued, made by [`Client::enqueue_all`]. Await it.
-#[derive(Debug)]
 #[must_use = "the jobs are enqueued only when this is awaited"]
-pub struct EnqueueAll {
+pub struct EnqueueAll<'j> {
     client: Client,
     kind: JobKind,
-    payloads: Vec<Payload>,
+    payloads: Box<dyn Iterator<Item = Payload> + Send + 'j>,
     times: Times,
 }
 
-impl EnqueueAll {
-    pub(super) fn new<J: Job>(client: Client, jobs: impl IntoIterator<Item = J>) -> Self {
+impl<'j> EnqueueAll<'j> {
+    pub(super) fn new<J, I>(client: Client, jobs: I) -> Self
+    where
+        J: Job,
+        I: IntoIterator<Item = J, IntoIter: Send + 'j>,
+    {
         Self {
             client,
             kind: JobKind::of::<J>(),
-            payloads: jobs.into_iter().map(|job| Payload::of_job(&job)).collect(),
+            payloads: Box::new(jobs.into_iter().map(|job| Payload::of_job(&job))),
             times: Times::default(),
         }
     }
@@ -118,42 +124,31 @@ impl EnqueueAll {
     time_options!();
 
     async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
-        let mut report = EnqueueAllError::default();
-        let mut sent = Vec::with_capacity(self.payloads.len());
-        let mut envelopes = Vec::with_capacity(self.payloads.len());
-        for (index, payload) in self.payloads.into_iter().enumerate() {
+        let Self { client, kind, payloads, times } = self;
+        // An iterator may promise more than there is.
+        let mut ids = Vec::with_capacity(payloads.size_hint().0.min(MOST_PROMISED));
+        let mut unwritten = Vec::new();
+        let mut jobs = payloads.enumerate().filter_map(|(index, payload)| {
             let id = JobId::new();
-            match payload.0 {
-                Ok(payload) => {
-                    sent.push((index, id));
-                    envelopes.push(self.times.envelope(&self.kind, id, payload));
-                }
-                Err(error) => report.refused.push((index, error)),
-            }
-        }
-        let answers = match self.client.declare_kind(&self.kind).await {
-            Ok(()) => self.client.engine().push(envelopes).await,
-            Err(error) => vec![Err(error); envelopes.len()],
+            ids.push(id);
+            let payload = payload.0.map_err(|error| unwritten.push((index, error))).ok()?;
+            Some(times.envelope(&kind, id, payload))
+        });
+        let not_pushed = match client.declare_kind(&kind).await {
+            Ok(()) => client.engine().push_all(&mut jobs).await,
+            Err(error) => jobs.map(|_| error.clone()).enumerate().collect(),
         };
-        let mut answers = answers.into_iter();
-        for (index, id) in sent {
-            match answers.next().unwrap_or_else(|| Err(no_answer())) {
-                Ok(()) => report.accepted.push((index, id)),
-                Err(error) if error.maybe_enqueued() => report.unknown.push((index, error)),
-                Err(error) => report.refused.push((index, error)),
-            }
+        if unwritten.is_empty() && not_pushed.is_empty() {
+            return Ok(ids);
         }
-        if report.refused.is_empty() && report.unknown.is_empty() {
-            return Ok(report.accepted.into_iter().map(|(_, id)| id).collect());
-        }
-        report.refused.sort_by_key(|(index, _)| *index);
-        Err(report)
+        Err(EnqueueAllError::of(ids, unwritten, not_pushed))
     }
 }
 
-/// An engine that broke the contract of its `push`.
-fn no_answer() -> Error {
-    Error::new(ErrorKind::Refused, "the engine gave no answer for this job").but_maybe_enqueued()
+impl fmt::Debug for EnqueueAll<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnqueueAll").field("kind", &self.kind).finish_non_exhaustive()
+    }
 }
 
 /// What became of the jobs of an [`enqueue_all`](Client::enqueue_all) that did not
@@ -166,6 +161,28 @@ pub struct EnqueueAllError {
 }
 
 impl EnqueueAllError {
+    /// Of jobs with these ids, those that could not be written, by their index, and those that
+    /// were not pushed, by their place among the others.
+    fn of(ids: Vec<JobId>, unwritten: Vec<(usize, Error)>, not_pushed: Vec<NotPushed>) -> Self {
+        let mut report = Self::default();
+        let (mut unwritten, mut not_pushed) =
+            (unwritten.into_iter().peekable(), not_pushed.into_iter().peekable());
+        let mut place = 0;
+        for (index, id) in ids.into_iter().enumerate() {
+            if let Some(refused) = unwritten.next_if(|(unwritten, _)| *unwritten == index) {
+                report.refused.push(refused);
+                continue;
+            }
+            match not_pushed.next_if(|(not_pushed, _)| *not_pushed == place) {
+                None => report.accepted.push((index, id)),
+                Some((_, error)) if error.maybe_enqueued() => report.unknown.push((index, error)),
+                Some((_, error)) => report.refused.push((index, error)),
+            }
+            place += 1;
+        }
+        report
+    }
+
     /// The jobs that are in the queue.
     #[must_use]
     pub fn accepted(&self) -> &[(usize, JobId)] {
@@ -219,9 +236,31 @@ impl From<EnqueueAllError> for Error {
 
 awaitable!(Enqueue, EnqueueFuture, Result<JobId>, enqueue, "The future of an [`Enqueue`].");
 awaitable!(
-    EnqueueAll,
+    EnqueueAll<'j>,
     EnqueueAllFuture,
     Result<Vec<JobId>, EnqueueAllError>,
     enqueue,
     "The future of an [`EnqueueAll`]."
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_job_is_told_by_its_index() {
+        let ids: Vec<_> = (0..7).map(|_| JobId::new()).collect();
+        let error = |text| Error::new(ErrorKind::Refused, text);
+        let unwritten = vec![(0, error("a")), (3, error("b"))];
+        // Of those that were pushed, which are 1, 2, 4, 5 and 6.
+        let not_pushed =
+            vec![(1, error("c")), (2, error("d").but_maybe_enqueued()), (4, error("e"))];
+        let report = EnqueueAllError::of(ids.clone(), unwritten, not_pushed);
+        let told = |list: &[(usize, Error)]| -> Vec<_> {
+            list.iter().map(|(index, error)| format!("{index}{error}")).collect()
+        };
+        assert_eq!(report.accepted(), [(1, ids[1]), (5, ids[5])]);
+        assert_eq!(told(report.refused()), ["0a", "2c", "3b", "6e"]);
+        assert_eq!(told(report.unknown()), ["4d"]);
+    }
+}

@@ -146,11 +146,29 @@ impl Client {
     /// Enqueues many jobs of one type, much faster than one after the other. Await the
     /// result: the ids in the order of the jobs.
     ///
+    /// The iterator is asked for the next jobs while those before them are sent, so that a
+    /// million of them are never in memory at once:
+    ///
+    /// ```
+    /// # use jobq::{Client, job};
+    /// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// let ids = client.enqueue_all((1..=1_000_000).map(|user_id| Remind { user_id })).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It runs in your task, which does nothing else while the iterator makes a job.
+    ///
     /// # Errors
     ///
     /// If any job was not accepted: an [`EnqueueAllError`] that lists by index which
     /// were, which were not and which may have been. It is not all or nothing.
-    pub fn enqueue_all<J: Job>(&self, jobs: impl IntoIterator<Item = J>) -> EnqueueAll {
+    pub fn enqueue_all<'j, J, I>(&self, jobs: I) -> EnqueueAll<'j>
+    where
+        J: Job,
+        I: IntoIterator<Item = J, IntoIter: Send + 'j>,
+    {
         EnqueueAll::new(self.clone(), jobs)
     }
 

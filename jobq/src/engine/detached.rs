@@ -1,6 +1,6 @@
 use async_trait::async_trait;
 
-use super::{Consumer, Counts, Engine, QueueSpec, Which};
+use super::{Consumer, Counts, Engine, NotPushed, QueueSpec, Which};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
 
@@ -22,8 +22,12 @@ impl Engine for Detached {
         Err(nowhere())
     }
 
-    async fn push(&self, jobs: Vec<Envelope>) -> Vec<Result<()>> {
-        jobs.iter().map(|_| Err(nowhere())).collect()
+    async fn push(&self, _: Envelope) -> Result<()> {
+        Err(nowhere())
+    }
+
+    async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed> {
+        jobs.map(|_| nowhere()).enumerate().collect()
     }
 
     async fn publish(&self, _: EventEnvelope, _: bool) -> Result<()> {

@@ -50,12 +50,22 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// that is no such queue; an engine that cannot be reached or refuses.
     async fn declare(&self, queues: &[QueueSpec]) -> Result<()>;
 
-    /// Stores jobs, each in its queue, which must have been declared. The answers come
-    /// in the order of the jobs; a job whose answer is `Ok` is durable.
+    /// Stores a job in its queue, which must have been declared. It is durable when this
+    /// returns `Ok`.
     ///
-    /// An error for a job that may be stored all the same says so
-    /// ([`Error::maybe_enqueued`]).
-    async fn push(&self, jobs: Vec<Envelope>) -> Vec<Result<()>>;
+    /// # Errors
+    ///
+    /// An engine that cannot be reached or refuses. The error of a job that may be stored all
+    /// the same says so ([`Error::maybe_enqueued`]).
+    async fn push(&self, job: Envelope) -> Result<()>;
+
+    /// Stores jobs as [`push`](Self::push) does, in their order and much faster than one after
+    /// the other, and tells which of them got an error: by their place, in ascending order. All
+    /// others are durable.
+    ///
+    /// The iterator is asked for a job when there is room for it, and to its end in any case, so
+    /// that jobs without number need not be in memory at once.
+    async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed>;
 
     /// Stores an event: each queue that subscribes to its topic gets a job, durable when
     /// this returns `Ok`. Where the event has a delay, these are the queues that subscribe
@@ -244,6 +254,9 @@ pub enum Which {
     /// All that had failed when the call began.
     All,
 }
+
+/// A job of [`Engine::push_all`] that is not certainly stored: its place among the others, and why.
+pub type NotPushed = (usize, Error);
 
 /// How many jobs are in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

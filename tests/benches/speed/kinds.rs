@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context as _;
+use anyhow::ensure;
 use jobq::engine::QueueSpec;
 use jobq::{BoxError, Envelope, Job, JobId, JobOptions, State, WorkerPool};
 use serde::{Deserialize, Serialize};
@@ -87,28 +87,23 @@ fn one<const HUNDREDS: u16, const TENS: u16, const ONES: u16>(
 pub(crate) async fn fill(url: &str, done: &Done, jobs: u32, types: u16) -> anyhow::Result<()> {
     let engine = jobq::testing::open(url, "jobq").await?;
     engine.declare(&[QueueSpec::new(QUEUE)]).await?;
-    let numbers: Vec<_> = (0..jobs).collect();
-    for some in numbers.chunks(10_000) {
-        let envelopes = some.iter().map(|number| envelope(done, number % u32::from(types)));
-        let envelopes = envelopes.collect::<anyhow::Result<Vec<_>>>()?;
-        for answer in engine.push(envelopes).await {
-            answer.context("a job is accepted")?;
-        }
-    }
+    let mut envelopes = (0..jobs).map(|number| envelope(done, number % u32::from(types)));
+    let not_pushed = engine.push_all(&mut envelopes).await;
+    ensure!(not_pushed.is_empty(), "{not_pushed:?}");
     engine.close().await;
     Ok(())
 }
 
-fn envelope(done: &Done, kind: u32) -> anyhow::Result<Envelope> {
-    Ok(Envelope {
+fn envelope(done: &Done, kind: u32) -> Envelope {
+    Envelope {
         id: JobId::new(),
         queue: QUEUE.into(),
         name: Some(format!("kind{kind:03}").into()),
-        payload: serde_json::to_vec(&done.job())?,
+        payload: serde_json::to_vec(&done.job()).expect("a job is JSON"),
         enqueued_at: SystemTime::now(),
         delay: Duration::ZERO,
         retry_wait: None,
         expires_at: None,
         topic: None,
-    })
+    }
 }

@@ -12,10 +12,6 @@ use crate::kinds;
 use crate::sample::Sample;
 use crate::scenario::{CALLERS, Scenario};
 
-/// How many jobs one `enqueue_all` has at most, and how many bytes.
-const AT_ONCE: u32 = 10_000;
-const BYTES_AT_ONCE: usize = 1 << 26;
-
 pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
     let Case { scenario, jobs, .. } = *case;
     let client = Client::connect(url).await?;
@@ -30,7 +26,7 @@ pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
         Scenario::EnqueueAll => {
             let gauge = Gauge::start()?;
             match case.shape.types {
-                1 => all_at_once(&client, &done, case).await?,
+                1 => drop(client.enqueue_all((0..jobs).map(|_| done.job())).await?),
                 types => kinds::fill(url, &done, jobs, types).await?,
             }
             gauge.read(jobs)?
@@ -89,17 +85,6 @@ async fn fail_once(job: Work, ctx: JobContext, done: State<Arc<Done>>) -> Result
         return Err("the first attempt".into());
     }
     done.ran(&job);
-    Ok(())
-}
-
-async fn all_at_once(client: &Client, done: &Arc<Done>, case: &Case) -> anyhow::Result<()> {
-    let most = u32::try_from(BYTES_AT_ONCE / case.shape.bytes)?.clamp(1, AT_ONCE);
-    let mut left = case.jobs;
-    while left > 0 {
-        let now = left.min(most);
-        client.enqueue_all((0..now).map(|_| done.job())).await?;
-        left -= now;
-    }
     Ok(())
 }
 

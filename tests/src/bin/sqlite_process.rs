@@ -41,10 +41,8 @@ async fn push(engine: Arc<dyn Engine>) {
             loop {
                 let job = job("mail");
                 let id = job.id;
-                for answer in engine.push(vec![job]).await {
-                    answer.expect("accepted");
-                    println!("accepted {id}");
-                }
+                engine.push(job).await.expect("accepted");
+                println!("accepted {id}");
             }
         });
     }

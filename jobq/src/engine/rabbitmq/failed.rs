@@ -252,22 +252,26 @@ impl Desk<'_> {
         let mut settled = 0;
         let mut failed = None;
         let tags: Vec<_> = jobs.iter().map(|job| job.delivery_tag).collect();
-        let answers = match fate {
-            Fate::Gone => vec![Ok(()); tags.len()],
+        let mut stay = match fate {
+            Fate::Gone => Vec::new(),
             Fate::Back => {
-                let back = jobs.into_iter().map(|job| self.back(job));
-                self.core.publisher.publish_all(back).await
-            }
-        };
-        for (tag, answer) in tags.into_iter().zip(answers) {
-            match answer {
-                Ok(()) => {
-                    let acknowledged = self.channel.basic_ack(tag, BasicAckOptions::default());
-                    acknowledged.await.map_err(|error| failure("removing a failed job", error))?;
-                    settled += 1;
+                let mut batch = self.core.publisher.batch();
+                for job in jobs {
+                    batch.send(self.back(job)).await;
                 }
-                Err(error) => failed = Some(error),
+                batch.finish().await
             }
+        }
+        .into_iter()
+        .peekable();
+        for (place, tag) in tags.into_iter().enumerate() {
+            if let Some((_, error)) = stay.next_if(|(stays, _)| *stays == place) {
+                failed = Some(error);
+                continue;
+            }
+            let acknowledged = self.channel.basic_ack(tag, BasicAckOptions::default());
+            acknowledged.await.map_err(|error| failure("removing a failed job", error))?;
+            settled += 1;
         }
         failed.map_or(Ok(settled), Err)
     }

@@ -64,7 +64,7 @@ use self::publisher::Publisher;
 use self::tls::Tls;
 use self::topology::Topology;
 use self::wanted::Wanted;
-use super::{Consumer, Counts, Engine, EngineOptions, Hold, QueueSpec, Which, closed};
+use super::{Consumer, Counts, Engine, EngineOptions, Hold, NotPushed, QueueSpec, Which, closed};
 use crate::background;
 use crate::error::Result;
 use crate::finding::{Finding, Report};
@@ -244,16 +244,22 @@ impl Engine for Rabbit {
         self.0.declare(Wanted::queues(queues)).await
     }
 
-    async fn push(&self, mut jobs: Vec<Envelope>) -> Vec<Result<()>> {
-        let core = &self.0;
-        if core.closing.is_cancelled() {
-            return jobs.iter().map(|_| Err(closed())).collect();
+    async fn push(&self, job: Envelope) -> Result<()> {
+        if self.0.closing.is_cancelled() {
+            return Err(closed());
         }
-        if let Some(publishing) = core.publish_at_once(&mut jobs) {
-            return vec![publishing.await];
+        match self.0.push_at_once(job) {
+            Ok(publishing) => publishing.await,
+            // Large, which the future of a job that is due now should not be.
+            Err(job) => Box::pin(self.0.push_later(job)).await,
         }
-        // Large, which the future of a single job should not be.
-        Box::pin(async { core.publisher.publish_all(core.messages(jobs).await).await }).await
+    }
+
+    async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed> {
+        if self.0.closing.is_cancelled() {
+            return jobs.map(|_| closed()).enumerate().collect();
+        }
+        self.0.push_all(jobs).await
     }
 
     async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {

@@ -4,7 +4,8 @@ use super::Core;
 use super::levels::End;
 use super::wanted::Wanted;
 use super::way::Way;
-use super::wire::{self, Message};
+use super::wire;
+use crate::engine::NotPushed;
 use crate::error::Result;
 use crate::job::Envelope;
 use crate::period;
@@ -27,36 +28,47 @@ impl Core {
         Way::new(period::millis(job.delay), End::Queue(&job.queue), &tiers)
     }
 
-    /// Takes out the only one of these jobs and publishes it, if nothing is to be made first.
-    pub(super) fn publish_at_once(
+    /// Publishes a job, unless something is to be made first.
+    pub(super) fn push_at_once(
         &self,
-        jobs: &mut Vec<Envelope>,
-    ) -> Option<impl Future<Output = Result<()>> + Send> {
-        let [job] = jobs.as_slice() else {
-            return None;
+        job: Envelope,
+    ) -> std::result::Result<impl Future<Output = Result<()>> + Send, Box<Envelope>> {
+        let message = match self.way(&job) {
+            Ok(Way::Levels(_)) => return Err(Box::new(job)),
+            Ok(way) => wire::encode(&self.names, job, &way),
+            Err(error) => Err(error),
         };
-        let way = self.way(job).ok().filter(|way| !matches!(way, Way::Levels(_)))?;
-        let message = wire::encode(&self.names, jobs.pop()?, &way);
-        Some(self.publisher.publish(message))
+        Ok(self.publisher.publish(message))
     }
 
-    /// The messages that enqueue these jobs, in their order, each made when it is asked for.
-    pub(super) async fn messages(
+    /// Publishes a job through the levels.
+    pub(super) async fn push_later(&self, job: Box<Envelope>) -> Result<()> {
+        let way = self.way(&job)?;
+        self.prepare(&way).await?;
+        self.publisher.publish(wire::encode(&self.names, *job, &way)).await
+    }
+
+    /// Publishes jobs, each made a message when it can be sent.
+    pub(super) async fn push_all(
         &self,
-        jobs: Vec<Envelope>,
-    ) -> impl IntoIterator<Item = Result<Message>, IntoIter: Send> {
-        let in_levels = |way: &Way| matches!(way, Way::Levels(_));
-        let first = jobs.iter().filter_map(|job| self.way(job).ok()).find(in_levels);
-        let prepared = match first {
-            Some(way) => self.prepare(&way).await,
-            None => Ok(()),
-        };
-        jobs.into_iter().map(move |job| {
-            let way = self.way(&job)?;
-            match &prepared {
-                Err(error) if in_levels(&way) => Err(error.clone()),
-                _ => wire::encode(&self.names, job, &way),
-            }
-        })
+        jobs: &mut (dyn Iterator<Item = Envelope> + Send),
+    ) -> Vec<NotPushed> {
+        let mut batch = self.publisher.batch();
+        let mut levels = None;
+        for job in jobs {
+            let message = match self.way(&job) {
+                Ok(way @ Way::Levels(_)) => {
+                    if levels.is_none() {
+                        levels = Some(self.prepare(&way).await);
+                    }
+                    let prepared = levels.clone().unwrap_or(Ok(()));
+                    prepared.and_then(|()| wire::encode(&self.names, job, &way))
+                }
+                Ok(way) => wire::encode(&self.names, job, &way),
+                Err(error) => Err(error),
+            };
+            batch.send(message).await;
+        }
+        batch.finish().await
     }
 }

@@ -104,16 +104,23 @@ impl Inbox {
         self.try_call(work).await.map_err(|failure| failure.error())
     }
 
-    /// [`call`](Self::call), for those who need the failure more than once.
-    pub(super) async fn try_call<T, F>(&self, work: F) -> Result<T, Failure>
+    /// [`call`](Self::call), for those who need the failure more than once. It is begun when
+    /// this is called, whether or not anybody waits for it.
+    pub(super) fn try_call<T, F>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<T, Failure>> + Send + use<T, F>
     where
         F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
         let request = Request { work, found: None, answer };
-        self.send(Command::Call(Box::new(request))).map_err(|_| Failure::Closed)?;
-        answered.await.unwrap_or(Err(Failure::Lost))
+        let sent = self.send(Command::Call(Box::new(request)));
+        async move {
+            sent.map_err(|_| Failure::Closed)?;
+            answered.await.unwrap_or(Err(Failure::Lost))
+        }
     }
 
     /// A number for a new feed.

@@ -33,7 +33,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::{Consumer, Counts, Engine, EngineOptions, QueueSpec, Which, closed};
+use super::{Consumer, Counts, Engine, EngineOptions, NotPushed, QueueSpec, Which, closed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Report;
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
@@ -153,15 +153,12 @@ impl Engine for Sqlite {
         self.inbox.call(move |store| events::delete(store, &queue, force)).await?
     }
 
-    async fn push(&self, jobs: Vec<Envelope>) -> Vec<Result<()>> {
-        let count = jobs.len();
-        if count == 0 {
-            return Vec::new();
-        }
-        match self.inbox.try_call(move |store| push::insert(store, &jobs)).await {
-            Ok(answers) => answers,
-            Err(failure) => (0..count).map(|_| Err(failure.error())).collect(),
-        }
+    async fn push(&self, job: Envelope) -> Result<()> {
+        self.inbox.call(move |store| push::insert(store, &job)).await?
+    }
+
+    async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed> {
+        push::insert_all(&self.inbox, jobs).await
     }
 
     async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer> {

@@ -1,7 +1,10 @@
 //! Storing new jobs.
 
+use super::Failure;
 use super::columns;
+use super::inbox::Inbox;
 use super::queues::{Store, unknown};
+use crate::engine::NotPushed;
 use crate::error::Result;
 use crate::job::Envelope;
 
@@ -9,29 +12,84 @@ pub(super) const INSERT: &str =
     "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
     expires_at, name, topic, payload) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
-/// Stores jobs, and says for each whether its queue is there.
-pub(super) fn insert(
-    store: &mut Store<'_>,
-    jobs: &[Envelope],
-) -> rusqlite::Result<Vec<Result<()>>> {
-    let mut answers = Vec::with_capacity(jobs.len());
-    for job in jobs {
-        let Some(queue) = store.queue(&job.queue)? else {
-            answers.push(Err(unknown(&job.queue)));
-            continue;
+/// The most jobs that are stored within one transaction, so that others are not kept waiting
+/// and that those of a large `push_all` need not be in memory at once.
+const MOST: usize = 1_024;
+/// And from how many bytes of payloads on there are no more.
+const MOST_BYTES: usize = 4 * 1024 * 1024;
+
+/// Stores a job, and says whether its queue is there.
+pub(super) fn insert(store: &mut Store<'_>, job: &Envelope) -> rusqlite::Result<Result<()>> {
+    let Some(queue) = store.queue(&job.queue)? else {
+        return Ok(Err(unknown(&job.queue)));
+    };
+    store.insert.of(store.connection)?.execute((
+        queue,
+        columns::due_after(job.delay),
+        job.id.as_bytes(),
+        columns::of_time(job.enqueued_at),
+        job.retry_wait.map(columns::of_wait),
+        job.expires_at.map(columns::of_time),
+        job.name.as_deref(),
+        job.topic.as_deref(),
+        &job.payload,
+    ))?;
+    Ok(Ok(()))
+}
+
+/// Stores jobs, some at a time: the next ones are taken from the iterator while those before
+/// them are written.
+pub(super) async fn insert_all(
+    inbox: &Inbox,
+    jobs: &mut (dyn Iterator<Item = Envelope> + Send),
+) -> Vec<NotPushed> {
+    let (mut failed, mut first, mut writing) = (Vec::new(), 0, None);
+    loop {
+        let some = some_of(jobs);
+        let count = some.len();
+        let next = (count > 0).then(|| inbox.try_call(move |store| insert_some(store, &some)));
+        if let Some((first, count, written)) = writing {
+            failed.extend(not_pushed(first, count, written.await));
+        }
+        let Some(next) = next else {
+            return failed;
         };
-        store.insert.of(store.connection)?.execute((
-            queue,
-            columns::due_after(job.delay),
-            job.id.as_bytes(),
-            columns::of_time(job.enqueued_at),
-            job.retry_wait.map(columns::of_wait),
-            job.expires_at.map(columns::of_time),
-            job.name.as_deref(),
-            job.topic.as_deref(),
-            &job.payload,
-        ))?;
-        answers.push(Ok(()));
+        writing = Some((first, count, next));
+        first += count;
     }
-    Ok(answers)
+}
+
+fn some_of(jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<Envelope> {
+    let (mut some, mut bytes) = (Vec::new(), 0);
+    while some.len() < MOST
+        && bytes < MOST_BYTES
+        && let Some(job) = jobs.next()
+    {
+        bytes += job.payload.len();
+        some.push(job);
+    }
+    some
+}
+
+/// The jobs that were not stored.
+fn insert_some(store: &mut Store<'_>, jobs: &[Envelope]) -> rusqlite::Result<Vec<NotPushed>> {
+    let mut refused = Vec::new();
+    for (place, job) in jobs.iter().enumerate() {
+        if let Err(error) = insert(store, job)? {
+            refused.push((place, error));
+        }
+    }
+    Ok(refused)
+}
+
+/// What became of so many jobs, of which this is the first.
+fn not_pushed(
+    first: usize,
+    count: usize,
+    written: Result<Vec<NotPushed>, Failure>,
+) -> Vec<NotPushed> {
+    match written {
+        Ok(refused) => refused.into_iter().map(|(place, error)| (first + place, error)).collect(),
+        Err(failure) => (first..first + count).map(|place| (place, failure.error())).collect(),
+    }
 }

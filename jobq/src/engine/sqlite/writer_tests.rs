@@ -34,8 +34,8 @@ fn job(bytes: usize) -> Envelope {
 
 async fn push(inbox: &Inbox, bytes: usize) -> crate::Result<()> {
     let job = job(bytes);
-    let push = inbox.call(move |store| push::insert(store, std::slice::from_ref(&job)));
-    push.await?.remove(0)
+    let push = inbox.call(move |store| push::insert(store, &job));
+    push.await?
 }
 
 #[tokio::test]
@@ -50,6 +50,25 @@ async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
     push(&inbox, 10).await.unwrap();
     let counts = inbox.call(|store| queues::counts(store, "mail")).await.unwrap();
     assert_eq!(counts.ready, 2);
+    inbox.send(Command::Close(None)).unwrap();
+}
+
+/// What fits is stored, in as many transactions as it takes, and the rest is told by its place.
+#[tokio::test]
+async fn of_many_jobs_those_that_fit_are_stored() {
+    let inbox = small_disk();
+    inbox.call(|store| queues::declare(store, "mail")).await.unwrap();
+    // A small one in a transaction of its own comes after those that do not fit.
+    let sizes = [10, 5_000_000, 20, 5_000_000, 30];
+    let not_pushed = push::insert_all(&inbox, &mut sizes.into_iter().map(job)).await;
+    let places: Vec<_> = not_pushed.iter().map(|(place, _)| *place).collect();
+    // The large ones end the transactions that they are in.
+    assert_eq!(places, [0, 1, 2, 3]);
+    for (_, error) in not_pushed {
+        assert!(error.kind() == ErrorKind::Refused && !error.maybe_enqueued(), "{error:?}");
+    }
+    let counts = inbox.call(|store| queues::counts(store, "mail")).await.unwrap();
+    assert_eq!(counts.ready, 1);
     inbox.send(Command::Close(None)).unwrap();
 }
 

@@ -154,7 +154,7 @@ pub async fn declaring_again_keeps_the_jobs(bench: &Bench) {
 /// Calls without queues or jobs succeed, and one call may declare several queues.
 pub async fn nothing_to_do_is_done(bench: &Bench) {
     soon("no queues to be declared", bench.engine().declare(&[])).await.expect("declares");
-    assert!(soon("no jobs to be pushed", bench.engine().push(vec![])).await.is_empty());
+    push(bench.engine(), vec![]).await;
 
     let two = ["a", "b"].map(QueueSpec::new);
     soon("two queues to be declared", bench.engine().declare(&two)).await.expect("declares");

@@ -10,20 +10,21 @@
 //! for want of memory, of disk or of itself, costs its clients no memory without end: who
 //! finds no room waits for it.
 
+mod batch;
 mod destination;
 mod gate;
 mod request;
 mod task;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, timeout_at};
 
+use self::batch::Batch;
 pub(crate) use self::destination::Destination;
-use self::gate::{Gate, WINDOW};
+use self::gate::Gate;
 use self::request::{Pending, Reply, Request};
 pub(crate) use self::task::open_confirming;
 use super::declare::Declared;
@@ -63,44 +64,24 @@ impl Publisher {
         &self,
         message: Result<Message>,
     ) -> impl Future<Output = Result<()>> + Send {
-        let mut patience = Patience::new(self.timeout);
-        let sent = message.map(|message| self.try_send(message, &patience));
+        let end = Instant::now() + self.timeout;
+        let sent = message.map(|message| self.try_send(message));
         async move {
-            let pending = match sent? {
+            let mut pending = match sent? {
                 Ok(pending) => pending,
-                Err(message) => self.send_in_time(message, &mut patience).await?,
+                // Rare, and large.
+                Err(message) => Box::pin(self.send_in_time(message, end)).await?,
             };
-            self.answer_by(patience.end, pending).await
+            match timeout_at(end, &mut pending.answer).await {
+                Ok(answer) => pending.told(answer.ok()),
+                Err(_) => Err(self.no_answer(&pending.destination, !pending.take_back())),
+            }
         }
     }
 
-    /// Publishes messages, and answers in their order. The time without progress counts,
-    /// however many they are. No more of them are made than may be unconfirmed.
-    pub(crate) async fn publish_all(
-        &self,
-        messages: impl IntoIterator<Item = Result<Message>, IntoIter: Send>,
-    ) -> Vec<Result<()>> {
-        let mut patience = Patience::new(self.timeout);
-        let messages = messages.into_iter();
-        let count = messages.size_hint().0;
-        let mut sent = VecDeque::with_capacity(count.min(WINDOW));
-        let mut answers = Vec::with_capacity(count);
-        for message in messages {
-            if sent.len() == WINDOW
-                && let Some(first) = sent.pop_front()
-            {
-                answers.push(self.answer_in_time(first, &mut patience).await);
-            }
-            sent.push_back(match message.map(|message| self.try_send(message, &patience)) {
-                Ok(Ok(pending)) => Ok(pending),
-                Ok(Err(message)) => self.send_in_time(message, &mut patience).await,
-                Err(error) => Err(error),
-            });
-        }
-        for pending in sent {
-            answers.push(self.answer_in_time(pending, &mut patience).await);
-        }
-        answers
+    /// For publishing many messages.
+    pub(crate) fn batch(&self) -> Batch<'_> {
+        Batch::new(self)
     }
 
     /// Publishes a message in any case: where the broker refuses it or the connection is
@@ -139,70 +120,24 @@ impl Publisher {
         Pending { destination, ticket, answer }
     }
 
-    /// [`send`](Self::send), if there is time and room.
-    fn try_send(
-        &self,
-        message: Message,
-        patience: &Patience,
-    ) -> std::result::Result<Pending, Box<Message>> {
-        let room = || Arc::clone(&self.room).try_acquire_many_owned(size(&message));
-        match (!patience.is_over).then(room) {
-            Some(Ok(room)) => Ok(self.send(message, room)),
-            _ => Err(Box::new(message)),
+    /// [`send`](Self::send), if there is room.
+    fn try_send(&self, message: Message) -> std::result::Result<Pending, Box<Message>> {
+        match Arc::clone(&self.room).try_acquire_many_owned(size(&message)) {
+            Ok(room) => Ok(self.send(message, room)),
+            Err(_) => Err(Box::new(message)),
         }
     }
 
-    /// [`send`](Self::send), as soon as there is room. It is not sent where time is up, since
-    /// the answer would not be waited for.
-    async fn send_in_time(
-        &self,
-        message: Box<Message>,
-        patience: &mut Patience,
-    ) -> Result<Pending> {
-        match timeout_at(patience.end, self.room(size(&message))).await {
-            Ok(room) if patience.renew() => Ok(self.send(*message, room?)),
-            _ => Err(self.no_answer(&Destination::of(&message), false)),
-        }
-    }
-
-    async fn answer_in_time(&self, sent: Result<Pending>, patience: &mut Patience) -> Result<()> {
-        let answer = self.answer_by(patience.end, sent?).await;
-        patience.renew();
-        answer
-    }
-
-    async fn answer_by(&self, end: Instant, mut pending: Pending) -> Result<()> {
-        match timeout_at(end, &mut pending.answer).await {
-            Ok(answer) => pending.told(answer.ok()),
-            Err(_) => Err(self.no_answer(&pending.destination, !pending.take_back())),
+    /// [`send`](Self::send), as soon as there is room.
+    async fn send_in_time(&self, message: Box<Message>, end: Instant) -> Result<Pending> {
+        match timeout_at(end, self.room(size(&message))).await {
+            Ok(room) => Ok(self.send(*message, room?)),
+            Err(_) => Err(self.no_answer(&Destination::of(&message), false)),
         }
     }
 
     fn no_answer(&self, destination: &Destination, sent: bool) -> Error {
         destination.unanswered(self.timeout, &self.link.trouble(), sent)
-    }
-}
-
-/// How long there may be no progress.
-struct Patience {
-    limit: Duration,
-    end: Instant,
-    is_over: bool,
-}
-
-impl Patience {
-    fn new(limit: Duration) -> Self {
-        Self { limit, end: Instant::now() + limit, is_over: false }
-    }
-
-    /// There was progress, unless it comes too late: then it is none, and false.
-    fn renew(&mut self) -> bool {
-        let now = Instant::now();
-        self.is_over |= now >= self.end;
-        if !self.is_over {
-            self.end = now + self.limit;
-        }
-        !self.is_over
     }
 }
 

@@ -1,0 +1,94 @@
+//! Many messages, each sent before the ones before it are confirmed.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::gate::WINDOW;
+use super::request::Pending;
+use super::{Destination, Publisher, size};
+use crate::engine::NotPushed;
+use crate::engine::rabbitmq::wire::Message;
+use crate::error::{Error, Result};
+
+/// Messages that are published one after the other, no more of them at once than may be
+/// unconfirmed. The time without progress counts, however many they are: when it is up, nothing
+/// more is sent, since the answer would not be waited for.
+pub(crate) struct Batch<'p> {
+    publisher: &'p Publisher,
+    /// How many there were.
+    count: usize,
+    /// Those whose answers are awaited, with their places.
+    sent: VecDeque<(usize, Pending)>,
+    failed: Vec<NotPushed>,
+    /// How long to wait for what comes next.
+    patience: Duration,
+}
+
+impl<'p> Batch<'p> {
+    pub(super) fn new(publisher: &'p Publisher) -> Self {
+        let (sent, failed) = (VecDeque::new(), Vec::new());
+        Self { publisher, count: 0, sent, failed, patience: publisher.timeout }
+    }
+
+    /// Sends the next message, as soon as there is room for it.
+    pub(crate) async fn send(&mut self, message: Result<Message>) {
+        if self.sent.len() == WINDOW {
+            self.answer().await;
+        }
+        let place = self.count;
+        self.count += 1;
+        let sent = match message {
+            Ok(message) => self.send_in_time(message).await,
+            Err(error) => Err(error),
+        };
+        match sent {
+            Ok(pending) => self.sent.push_back((place, pending)),
+            Err(error) => self.failed.push((place, error)),
+        }
+    }
+
+    async fn send_in_time(&mut self, message: Message) -> Result<Pending> {
+        let publisher = self.publisher;
+        if self.patience.is_zero() {
+            return Err(publisher.no_answer(&Destination::of(&message), false));
+        }
+        let message = match publisher.try_send(message) {
+            Ok(pending) => return Ok(pending),
+            Err(message) => message,
+        };
+        match timeout(self.patience, publisher.room(size(&message))).await {
+            Ok(room) => Ok(publisher.send(*message, room?)),
+            Err(_) => Err(self.no_progress(&Destination::of(&message), false)),
+        }
+    }
+
+    /// Waits for the oldest answer.
+    async fn answer(&mut self) {
+        let Some((place, mut pending)) = self.sent.pop_front() else {
+            return;
+        };
+        let told = match timeout(self.patience, &mut pending.answer).await {
+            Ok(answer) => pending.told(answer.ok()),
+            Err(_) => Err(self.no_progress(&pending.destination, !pending.take_back())),
+        };
+        if let Err(error) = told {
+            self.failed.push((place, error));
+        }
+    }
+
+    fn no_progress(&mut self, destination: &Destination, sent: bool) -> Error {
+        self.patience = Duration::ZERO;
+        self.publisher.no_answer(destination, sent)
+    }
+
+    /// Waits for the answers, and gives the messages that are not confirmed.
+    pub(crate) async fn finish(mut self) -> Vec<NotPushed> {
+        while !self.sent.is_empty() {
+            self.answer().await;
+        }
+        self.failed.sort_unstable_by_key(|(place, _)| *place);
+        self.failed
+    }
+}
