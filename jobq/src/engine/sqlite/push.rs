@@ -12,8 +12,8 @@ pub(super) const INSERT: &str =
     "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
     expires_at, name, topic, payload) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
 
-/// The most jobs that are stored within one transaction, so that others are not kept waiting
-/// and that those of a large `push_all` need not be in memory at once.
+/// The most jobs that are one thing for the writer to do, so that others are not kept waiting,
+/// and those of a large `push_all` need not be in memory at once.
 const MOST: usize = 1_024;
 /// And from how many bytes of payloads on there are no more.
 const MOST_BYTES: usize = 4 * 1024 * 1024;

@@ -128,11 +128,12 @@ impl Publisher {
         }
     }
 
-    /// [`send`](Self::send), as soon as there is room.
+    /// [`send`](Self::send), as soon as there is room. It is not sent where time is up, since
+    /// the answer would not be waited for.
     async fn send_in_time(&self, message: Box<Message>, end: Instant) -> Result<Pending> {
         match timeout_at(end, self.room(size(&message))).await {
-            Ok(room) => Ok(self.send(*message, room?)),
-            Err(_) => Err(self.no_answer(&Destination::of(&message), false)),
+            Ok(room) if Instant::now() < end => Ok(self.send(*message, room?)),
+            _ => Err(self.no_answer(&Destination::of(&message), false)),
         }
     }
 
