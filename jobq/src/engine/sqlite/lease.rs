@@ -126,22 +126,23 @@ mod tests {
         statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
     }
 
-    /// The clock ticks on until the lease is over.
-    fn await_end(lease: &Lease) {
-        let until = lease.held.as_ref().unwrap().until;
-        while columns::now() <= until {
-            std::thread::yield_now();
-        }
+    const LENGTH: Duration = Duration::from_secs(60);
+
+    /// As if its time had passed.
+    fn end(lease: &mut Lease, connection: &Connection) {
+        let held = lease.held.as_mut().unwrap();
+        (held.until, held.renew_at) = (0, Instant::now());
+        connection.execute("UPDATE owners SET until = 0 WHERE id = ?1", [held.owner]).unwrap();
     }
 
     #[test]
     fn a_dead_owner_is_swept_and_its_number_is_not_given_again() {
         let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
-        let mut dead = Lease::new(Duration::ZERO);
+        let mut dead = Lease::new(LENGTH);
         let first = dead.hold(&file).unwrap();
-        await_end(&dead);
+        end(&mut dead, &file);
 
-        let mut alive = Lease::new(Duration::from_secs(60));
+        let mut alive = Lease::new(LENGTH);
         let second = alive.hold(&file).unwrap();
         assert_eq!(owners(&file), [second]);
         assert_eq!(alive.hold(&file).unwrap(), second, "held on to");
@@ -156,13 +157,13 @@ mod tests {
     #[test]
     fn who_is_late_does_not_blame_others() {
         let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
-        let mut one = Lease::new(Duration::ZERO);
-        let mut other = Lease::new(Duration::ZERO);
+        let mut one = Lease::new(LENGTH);
+        let mut other = Lease::new(LENGTH);
         let first = one.hold(&file).unwrap();
         let second = other.hold(&file).unwrap();
-        await_end(&other);
         // As after the machine has slept: both are over their time.
-        one.length = Duration::from_secs(60);
+        end(&mut one, &file);
+        end(&mut other, &file);
         assert_eq!(one.hold(&file).unwrap(), first);
         assert_eq!(owners(&file), [first, second]);
     }
