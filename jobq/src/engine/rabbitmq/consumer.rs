@@ -13,10 +13,11 @@ use tokio_util::task::TaskTracker;
 
 use super::declare::{apply, open};
 use super::interruption::{self, Interruptions, ended};
-use super::link::{LASTING, Link, Up, backoff};
+use super::link::{LASTING, Link, backoff};
 use super::live::Live;
 use super::session::{Hand, Session};
 use super::settle::{Desk, Ticket};
+use super::up::Up;
 use super::wire::{self, decode, short};
 use super::{Core, pulse};
 use crate::background;
@@ -266,7 +267,7 @@ impl Feed {
         let last_word = self.core.last_word.clone();
         let telling = self.sessions.token();
         let session = Session::spawn(channel, up, &self.core.tellers, last_word, telling);
-        let mut live = Live::new(session, queue);
+        let mut live = Live::new(session, queue, up.cork.clone());
         live.set_prefetch(self.prefetch).await?;
         Ok(live)
     }

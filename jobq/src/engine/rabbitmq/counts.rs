@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::Core;
 use super::declare::{messages_in, open};
-use super::link::Up;
+use super::up::Up;
 use crate::engine::Counts;
 use crate::error::Result;
 

@@ -11,9 +11,9 @@ use lapin::types::{AMQPValue, FieldTable, LongInt, ShortString};
 use lapin::{Channel, ErrorKind as Lapin, ExchangeKind, Queue};
 
 use super::failure::failure;
-use super::link::Up;
 use super::names::Names;
 use super::topology::{Argument, Arguments, By, Declaration, Topology, WAIT_HEADER};
+use super::up::Up;
 use super::wanted::{Tiers, Wanted};
 use super::wire::short;
 use crate::error::Result;

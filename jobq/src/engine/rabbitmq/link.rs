@@ -18,9 +18,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::address::{Address, host_and_port};
 use super::alert;
+use super::cork::Cork;
 use super::socket;
 use super::tls::Tls;
 use super::unconnected::{Unconnected, cannot_connect};
+use super::up::Up;
 use crate::background;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
@@ -44,39 +46,6 @@ pub(crate) struct Link {
     state: watch::Receiver<State>,
     unreadable: Arc<AtomicBool>,
     closing: CancellationToken,
-}
-
-/// One life of the connection.
-#[derive(Debug)]
-pub(crate) struct Up {
-    pub(crate) connection: Connection,
-    /// Tells this life from the others.
-    pub(crate) generation: u64,
-    /// Cancelled when the connection is over.
-    pub(crate) over: CancellationToken,
-}
-
-impl Up {
-    fn new(connection: Connection, generation: u64) -> Self {
-        Self { connection, generation, over: CancellationToken::new() }
-    }
-
-    /// The answer to what is asked on this connection. One that has just ended may take a
-    /// question, and then `lapin` never answers.
-    pub(crate) async fn answer<T>(
-        &self,
-        doing: &str,
-        asking: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        tokio::select! {
-            biased;
-            answer = asking => answer,
-            () = self.over.cancelled() => {
-                let text = format!("{doing} failed: the connection was lost");
-                Err(Error::new(ErrorKind::Connection, text))
-            }
-        }
-    }
 }
 
 /// Where connections lead, and how they are made.
@@ -281,7 +250,7 @@ impl Supervisor {
         self.state.send_replace(state);
     }
 
-    async fn connect_again(&mut self, waits: &mut ExponentialBackoff) -> Connection {
+    async fn connect_again(&mut self, waits: &mut ExponentialBackoff) -> (Connection, Cork) {
         loop {
             tokio::time::sleep(waits.next().unwrap_or(LONGEST_WAIT)).await;
             match self.connect().await {
@@ -301,7 +270,7 @@ impl Supervisor {
 
     /// Tries each node once, the one after the last that took a connection first: so the
     /// clients of a node that died go on at once.
-    async fn connect(&mut self) -> Result<Connection> {
+    async fn connect(&mut self) -> Result<(Connection, Cork)> {
         let target = Arc::clone(&self.target);
         let mut failures = Vec::new();
         for (number, node) in target.address.nodes_from(self.next) {
@@ -324,7 +293,7 @@ impl Supervisor {
         Err(cannot_connect(&target.address, failures))
     }
 
-    async fn connect_to(&self, node: &AMQPUri) -> Result<Connection, Unconnected> {
+    async fn connect_to(&self, node: &AMQPUri) -> Result<(Connection, Cork), Unconnected> {
         let Target { address, tls, timeout } = &*self.target;
         let stated = node.query.connection_timeout.map(Duration::from_millis);
         let limit = stated.unwrap_or(*timeout).min(*timeout);
@@ -333,9 +302,11 @@ impl Supervisor {
             ConnectionProperties::default().with_connection_name(self.name.as_str().into());
         // `lapin` opens the socket on a thread of its own, which would go on for minutes
         // where nobody answers, whether or not anybody still waits for it.
-        let target = Arc::clone(&self.target);
+        let (target, cork) = (Arc::clone(&self.target), Cork::default());
+        let of_socket = cork.clone();
         let open = async move |node: AMQPUri, _| {
-            let opened = tokio::time::timeout(limit, socket::open(&node, &target.tls)).await;
+            let opening = socket::open(&node, &target.tls, of_socket.clone());
+            let opened = tokio::time::timeout(limit, opening).await;
             Ok(opened.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
         };
         let connecting = Connection::connector(node.clone(), socket::runtime(), open, properties);
@@ -343,7 +314,7 @@ impl Supervisor {
             Ok(Err(error)) if address.is_tls() => {
                 Err(because(alert::after_a_reset(error, node, tls).await))
             }
-            Ok(result) => result.map_err(because),
+            Ok(result) => result.map(|connection| (connection, cork)).map_err(because),
             Err(_) => Err(Unconnected::silent(host_and_port(node), limit)),
         }
     }

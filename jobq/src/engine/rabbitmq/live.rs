@@ -12,6 +12,7 @@ use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
 use tokio::sync::mpsc;
 
+use super::cork::{Cork, CorkedTask};
 use super::failure::failure;
 use super::session::Session;
 use crate::error::Result;
@@ -53,12 +54,14 @@ pub(crate) struct Live {
     next: u32,
     /// An end that was met and not told yet.
     over: Option<String>,
+    task: CorkedTask,
 }
 
 impl Live {
-    pub(crate) fn new(session: Arc<Session>, queue: ShortString) -> Self {
+    pub(crate) fn new(session: Arc<Session>, queue: ShortString, cork: Cork) -> Self {
         let (streams, consumers) = (Vec::new(), BTreeMap::new());
-        Self { session, queue, streams, consumers, next: 0, over: None }
+        let task = CorkedTask::new(cork);
+        Self { session, queue, streams, consumers, next: 0, over: None, task }
     }
 
     /// Consumes with this prefetch from now on.
@@ -99,7 +102,7 @@ impl Live {
             return Err(reason);
         }
         loop {
-            match poll_fn(|cx| self.poll(cx)).await {
+            match poll_fn(|cx| self.poll_corked(cx)).await {
                 Some((_, Ok(message))) => return Ok(message),
                 Some((id, Err(reason))) if self.consumers.contains_key(&id) => return Err(reason),
                 Some((_, Err(_))) => (),
@@ -136,8 +139,9 @@ impl Live {
         if let Some(reason) = self.over.take() {
             return reason;
         }
-        let Self { streams, consumers, .. } = self;
+        let Self { streams, consumers, task, .. } = self;
         poll_fn(|cx| {
+            let cx = &mut Context::from_waker(task.waker(cx.waker()));
             for stream in streams.iter_mut().filter(|stream| consumers.contains_key(&stream.id)) {
                 while let Poll::Ready(item) = stream.poll(cx) {
                     match item {
@@ -149,6 +153,12 @@ impl Live {
             Poll::Pending
         })
         .await
+    }
+
+    /// [`poll`](Self::poll) for a task that is to be woken: when all that was read is there.
+    fn poll_corked(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u32, Item)>> {
+        let waker = self.task.waker(cx.waker()).clone();
+        self.poll(&mut Context::from_waker(&waker))
     }
 
     /// What any of the consumers has, as long as there is one: messages in the order in which

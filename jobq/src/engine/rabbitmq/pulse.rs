@@ -13,7 +13,8 @@ use tokio::time::{sleep, timeout};
 
 use super::declare::open;
 use super::failure::{ACCESS_REFUSED, NOT_FOUND, code};
-use super::link::{Link, Target, Up};
+use super::link::{Link, Target};
+use super::up::Up;
 use crate::background;
 
 /// How often a node is asked.

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::acks::Ledger;
-use super::link::Up;
+use super::up::Up;
 use crate::background;
 
 /// How long a finished delivery may wait for one before it.

@@ -15,9 +15,11 @@ use tokio::time::timeout;
 
 use super::gate::{Gate, Open, Place, Sending, WINDOW};
 use super::request::{Request, Sent};
+use crate::engine::rabbitmq::cork::CorkedTask;
 use crate::engine::rabbitmq::declare::{Declared, open};
 use crate::engine::rabbitmq::failure::failure;
-use crate::engine::rabbitmq::link::{Link, Up, backoff};
+use crate::engine::rabbitmq::link::{Link, backoff};
+use crate::engine::rabbitmq::up::Up;
 use crate::error::Result;
 
 /// How long the answers of a lost channel are waited for.
@@ -103,7 +105,7 @@ impl Task {
     /// Publishes on a channel until it ends.
     async fn serve(&mut self, up: &Up, channel: Channel) -> Ended {
         let task = poll_fn(|cx| Poll::Ready(cx.waker().clone())).await;
-        let open = Open::new(channel, task);
+        let open = Open::new(channel, up.cork.waker(task));
         self.gate.open(open.clone());
         let ended = self.work(up, &open).await;
         self.gate.close();
@@ -114,6 +116,7 @@ impl Task {
         let link = self.link.clone();
         let mut lost = std::pin::pin!(link.lost(up.generation));
         let mut batch = Vec::with_capacity(WINDOW);
+        let mut task = CorkedTask::new(up.cork.clone());
         loop {
             let blocked = link.is_blocked();
             if !blocked && !self.send_on(open) {
@@ -121,7 +124,10 @@ impl Task {
             }
             tokio::select! {
                 biased;
-                ended = poll_fn(|cx| self.answers.poll(cx)) => {
+                ended = poll_fn(|cx| {
+                    let cx = &mut Context::from_waker(task.waker(cx.waker()));
+                    self.answers.poll(cx)
+                }) => {
                     if let Some(ended) = ended {
                         return ended;
                     }

@@ -1,0 +1,42 @@
+//! One life of a connection.
+
+use lapin::Connection;
+use tokio_util::sync::CancellationToken;
+
+use super::cork::Cork;
+use crate::error::{Error, ErrorKind, Result};
+
+/// One life of the connection.
+#[derive(Debug)]
+pub(crate) struct Up {
+    pub(crate) connection: Connection,
+    /// Tells this life from the others.
+    pub(crate) generation: u64,
+    /// Cancelled when the connection is over.
+    pub(crate) over: CancellationToken,
+    /// For the wakes of those who wait for what it reads.
+    pub(crate) cork: Cork,
+}
+
+impl Up {
+    pub(crate) fn new((connection, cork): (Connection, Cork), generation: u64) -> Self {
+        Self { connection, generation, over: CancellationToken::new(), cork }
+    }
+
+    /// The answer to what is asked on this connection. One that has just ended may take a
+    /// question, and then `lapin` never answers.
+    pub(crate) async fn answer<T>(
+        &self,
+        doing: &str,
+        asking: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        tokio::select! {
+            biased;
+            answer = asking => answer,
+            () = self.over.cancelled() => {
+                let text = format!("{doing} failed: the connection was lost");
+                Err(Error::new(ErrorKind::Connection, text))
+            }
+        }
+    }
+}
