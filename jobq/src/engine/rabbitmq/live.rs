@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use futures_util::{FutureExt, StreamExt};
 use lapin::Channel;
@@ -164,6 +164,18 @@ impl Live {
     /// What any of the consumers has, as long as there is one: messages in the order in which
     /// they were sent on the channel.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u32, Item)>> {
+        // One alone needs no comparison.
+        if let [stream] = self.streams.as_mut_slice() {
+            let (id, here) = (stream.id, stream.here.pop_front());
+            let item = match here {
+                Some(message) => Ok(message),
+                None => ready!(stream.poll(cx)),
+            };
+            if item.is_err() {
+                self.streams.clear();
+            }
+            return Poll::Ready(Some((id, item)));
+        }
         let mut came = true;
         // What was sent before a message that is there is there as well, but maybe only since
         // its consumer was asked.

@@ -43,6 +43,9 @@ pub(crate) struct Session {
     pub(crate) life: u64,
     settled: mpsc::UnboundedSender<Settled>,
     ended: AtomicBool,
+    begun: Instant,
+    /// The millisecond since then in which `lapin` said last that the channel is there.
+    seen: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -88,14 +91,29 @@ impl Session {
         };
         background::spawn(tasks.track_future(teller));
         let life = LIVES.fetch_add(1, Ordering::Relaxed);
-        Arc::new(Self { channel, life, settled, ended: AtomicBool::new(false) })
+        let (ended, begun, seen) = (AtomicBool::new(false), Instant::now(), AtomicU64::new(0));
+        Arc::new(Self { channel, life, settled, ended, begun, seen })
     }
 
     /// Whether its deliveries can be settled.
     pub(crate) fn is_alive(&self) -> bool {
-        !self.ended.load(Ordering::Acquire)
-            && !self.settled.is_closed()
-            && self.channel.status().connected()
+        !self.ended.load(Ordering::Acquire) && !self.settled.is_closed() && self.is_connected()
+    }
+
+    /// Whether the channel is there. `lapin` is asked once in a millisecond: its thread locks
+    /// the answer for each frame that it reads, and whoever is asked for each job stands there.
+    /// The end of a channel is told to whoever consumes on it as well, at once.
+    fn is_connected(&self) -> bool {
+        let now = self.begun.elapsed().as_millis();
+        let now = u64::try_from(now).unwrap_or(u64::MAX).saturating_add(1);
+        if self.seen.load(Ordering::Relaxed) == now {
+            return true;
+        }
+        let connected = self.channel.status().connected();
+        if connected {
+            self.seen.store(now, Ordering::Relaxed);
+        }
+        connected
     }
 
     /// The broker has taken the deliveries back.
