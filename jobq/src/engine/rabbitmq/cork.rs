@@ -7,7 +7,7 @@
 //! that there is.
 //!
 //! Nothing is lost where `lapin` goes about its work differently: wakes wait only from a read
-//! until the socket is asked for anything else, and it sees to it that it is.
+//! until the socket is asked for anything else, and the socket sees to it that it is.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};

@@ -1,5 +1,6 @@
 //! The socket of a connection, through which `lapin` gets no headers that are too deep
-//! for it (see [`depth`](super::depth)).
+//! for it (see [`depth`](super::depth)), and wakes nobody too early (see
+//! [`cork`](super::cork)).
 
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -88,7 +89,7 @@ impl AsyncRead for Socket {
                     self.cork.put_in();
                 }
             }
-            // It is asked again when all is handled: what it was woken for, or else at once.
+            // Has the reader come back when it has handled that, before it waits for more.
             Poll::Pending if self.has_read => {
                 self.has_read = false;
                 cx.waker().wake_by_ref();
