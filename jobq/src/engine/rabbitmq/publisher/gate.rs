@@ -4,10 +4,10 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use lapin::options::BasicPublishOptions;
-use lapin::{Channel, Confirmation};
+use lapin::{Channel, Confirmation, PublisherConfirm};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_util::sync::ReusableBoxFuture;
 
@@ -24,6 +24,7 @@ pub(super) const WINDOW: usize = 1_000;
 pub(super) struct Gate {
     link: Link,
     state: Mutex<State>,
+    spare: Spare,
 }
 
 #[derive(Default)]
@@ -33,13 +34,33 @@ struct State {
     unsent: usize,
     /// What callers have sent, and the task does not listen for yet.
     sent: Vec<Sending>,
-    /// The places of publishes that ended. They are large, and one is needed for each.
-    spare: Vec<Place>,
 }
 
-pub(super) type Place = ReusableBoxFuture<'static, Sent>;
+/// A message's way to the socket. It is large, some 1.5 KB, and over long before the broker has
+/// answered.
+type Write = ReusableBoxFuture<'static, lapin::Result<PublisherConfirm>>;
 
-/// A channel in confirm mode, with the places for what it has not confirmed.
+/// The memory of writes that ended, for those to come.
+#[derive(Clone, Default)]
+struct Spare(Arc<Mutex<Vec<Write>>>);
+
+impl Spare {
+    fn writes(&self) -> MutexGuard<'_, Vec<Write>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The write of this message.
+    fn write(&self, channel: Arc<Channel>, message: Message) -> Write {
+        let spare = self.writes().pop();
+        let Some(mut place) = spare else {
+            return ReusableBoxFuture::new(write(channel, message));
+        };
+        place.set(write(channel, message));
+        place
+    }
+}
+
+/// A channel in confirm mode, with the places in its window.
 #[derive(Clone)]
 pub(super) struct Open {
     channel: Arc<Channel>,
@@ -66,7 +87,7 @@ impl Open {
 
 impl Gate {
     pub(super) fn new(link: Link) -> Self {
-        Self { link, state: Mutex::default() }
+        Self { link, state: Mutex::default(), spare: Spare::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -93,7 +114,7 @@ impl Gate {
         let may_pass = state.unsent == 0 && !self.link.is_blocked();
         let open = state.open.as_ref().filter(|open| may_pass && open.is_alive());
         if let Some((open, room)) = open.and_then(|open| Some((open.clone(), open.room()?))) {
-            state.send(&open, message, reply, room);
+            state.send(&open, &self.spare, message, Due { reply, _place: room });
             return None;
         }
         state.unsent += 1;
@@ -109,38 +130,30 @@ impl Gate {
         let mut state = self.state();
         state.unsent -= 1;
         if let Some(message) = request.ticket.take() {
-            state.send(open, message, request.reply, room);
+            let due = Due { reply: request.reply, _place: room };
+            state.send(open, &self.spare, message, due);
         }
     }
 
-    /// What was sent since it was last asked for.
+    /// What was sent since it was last asked for; `into` is empty.
     pub(super) fn sent(&self, into: &mut Vec<Sending>) {
-        into.append(&mut self.state().sent);
-    }
-
-    /// Takes back the places of what has ended.
-    pub(super) fn reuse(&self, places: &mut Vec<Place>) {
-        self.state().spare.append(places);
+        std::mem::swap(into, &mut self.state().sent);
     }
 }
 
 impl State {
     /// Queues the frames of a message. The task is woken when they are written, and finds
     /// it among what was sent, since this state is locked until it is there.
-    fn send(&mut self, open: &Open, message: Message, reply: Reply, room: OwnedSemaphorePermit) {
-        let publish = publish(Arc::clone(&open.channel), message, reply, room);
-        let mut place = match self.spare.pop() {
-            Some(mut place) => {
-                place.set(publish);
-                place
+    fn send(&mut self, open: &Open, spare: &Spare, message: Message, due: Due) {
+        let mut write = spare.write(Arc::clone(&open.channel), message);
+        let stage = match write.poll(&mut Context::from_waker(&open.task)) {
+            Poll::Pending => Stage::Writes(write),
+            Poll::Ready(written) => {
+                open.task.wake_by_ref();
+                Stage::Written(written)
             }
-            None => ReusableBoxFuture::new(publish),
         };
-        let first = place.poll(&mut Context::from_waker(&open.task));
-        if first.is_ready() {
-            open.task.wake_by_ref();
-        }
-        self.sent.push(Sending { place: Some(place), ended: first });
+        self.sent.push(Sending { spare: spare.clone(), stage, due: Some(due) });
     }
 }
 
@@ -150,46 +163,63 @@ impl fmt::Debug for Gate {
     }
 }
 
-/// A message on its way. It gives its place back when it has ended.
-pub(super) struct Sending {
-    place: Option<Place>,
-    /// How it ended before anybody listened.
-    ended: Poll<Sent>,
+async fn write(channel: Arc<Channel>, message: Message) -> lapin::Result<PublisherConfirm> {
+    let Message { exchange, key, properties, payload } = message;
+    let options = BasicPublishOptions::default();
+    channel.basic_publish(exchange, key, options, &payload, properties).await
 }
 
-impl Future for Sending {
-    type Output = (Sent, Option<Place>);
+/// A message on its way, until the broker has answered.
+pub(super) struct Sending {
+    spare: Spare,
+    stage: Stage,
+    /// None once it was answered.
+    due: Option<Due>,
+}
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let sending = &mut *self;
-        let ended = match (&mut sending.place, sending.ended) {
-            (Some(place), Poll::Pending) => place.poll(cx),
-            (_, ended) => ended,
-        };
-        ended.map(|sent| (sent, sending.place.take()))
+enum Stage {
+    Writes(Write),
+    Written(lapin::Result<PublisherConfirm>),
+}
+
+/// What ends with the answer.
+struct Due {
+    reply: Reply,
+    /// In the window.
+    _place: OwnedSemaphorePermit,
+}
+
+impl Sending {
+    fn poll_confirm(&mut self, cx: &mut Context<'_>) -> Poll<lapin::Result<Confirmation>> {
+        if let Stage::Writes(write) = &mut self.stage {
+            let written = ready!(write.poll(cx));
+            let over = std::mem::replace(&mut self.stage, Stage::Written(written));
+            if let Stage::Writes(write) = over {
+                self.spare.writes().push(write);
+            }
+        }
+        match &mut self.stage {
+            Stage::Written(Ok(confirm)) => Pin::new(confirm).poll(cx),
+            Stage::Written(Err(error)) => Poll::Ready(Err(error.clone())),
+            Stage::Writes(_) => Poll::Pending,
+        }
     }
 }
 
-async fn publish(
-    channel: Arc<Channel>,
-    message: Message,
-    reply: Reply,
-    _room: OwnedSemaphorePermit,
-) -> Sent {
-    let Message { exchange, key, properties, payload } = message;
-    let options = BasicPublishOptions::default();
-    let confirmed = match channel.basic_publish(exchange, key, options, &payload, properties).await
-    {
-        Ok(confirm) => confirm.await,
-        Err(error) => Err(error),
-    };
-    let (answer, sent) = match confirmed {
-        Ok(Confirmation::Ack(_)) => (Answer::Stored, Sent::Answered),
-        Ok(Confirmation::Nack(_)) => (Answer::Refused, Sent::Answered),
-        Ok(Confirmation::NotRequested) => (Answer::Nothing, Sent::Lost),
-        Err(error) if code(&error) == Some(NOT_FOUND) => (Answer::Failed(error), Sent::Missing),
-        Err(error) => (Answer::Failed(error), Sent::Lost),
-    };
-    reply.give(answer);
-    sent
+impl Future for Sending {
+    type Output = Sent;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Sent> {
+        let (answer, sent) = match ready!(self.poll_confirm(cx)) {
+            Ok(Confirmation::Ack(_)) => (Answer::Stored, Sent::Answered),
+            Ok(Confirmation::Nack(_)) => (Answer::Refused, Sent::Answered),
+            Ok(Confirmation::NotRequested) => (Answer::Nothing, Sent::Lost),
+            Err(error) if code(&error) == Some(NOT_FOUND) => (Answer::Failed(error), Sent::Missing),
+            Err(error) => (Answer::Failed(error), Sent::Lost),
+        };
+        if let Some(due) = self.due.take() {
+            due.reply.give(answer);
+        }
+        Poll::Ready(sent)
+    }
 }

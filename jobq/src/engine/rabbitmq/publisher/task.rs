@@ -13,7 +13,7 @@ use lapin::options::ConfirmSelectOptions;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::gate::{Gate, Open, Place, Sending, WINDOW};
+use super::gate::{Gate, Open, Sending, WINDOW};
 use super::request::{Request, Sent};
 use crate::engine::rabbitmq::cork::CorkedTask;
 use crate::engine::rabbitmq::declare::{Declared, open};
@@ -166,34 +166,29 @@ impl Task {
 struct Answers {
     gate: Arc<Gate>,
     sending: FuturesUnordered<Sending>,
-    /// Empty between two polls, as is the next one.
+    /// Empty between two polls.
     sent: Vec<Sending>,
-    places: Vec<Place>,
 }
 
 impl Answers {
     fn new(gate: Arc<Gate>) -> Self {
-        Self { gate, sending: FuturesUnordered::new(), sent: Vec::new(), places: Vec::new() }
+        Self { gate, sending: FuturesUnordered::new(), sent: Vec::new() }
     }
 
     /// Takes all answers that are there, and is ready where there was one; then with why
     /// the channel has ended, if it has. What is answered together goes on together.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Ended>> {
         self.listen();
-        let mut ended = None;
-        while let Poll::Ready(Some((sent, place))) = self.sending.poll_next_unpin(cx) {
-            self.places.extend(place);
+        let (mut ended, mut answered) = (None, false);
+        while let Poll::Ready(Some(sent)) = self.sending.poll_next_unpin(cx) {
+            answered = true;
             match sent {
                 Sent::Answered => (),
                 Sent::Lost => ended = ended.or(Some(Ended::Lost)),
                 Sent::Missing => ended = Some(Ended::Missing),
             }
         }
-        if self.places.is_empty() {
-            return Poll::Pending;
-        }
-        self.gate.reuse(&mut self.places);
-        Poll::Ready(ended)
+        if answered { Poll::Ready(ended) } else { Poll::Pending }
     }
 
     /// Listens for the answers to what was sent.
@@ -208,7 +203,7 @@ impl Answers {
         self.listen();
         let mut missing = false;
         let rest = async {
-            while let Some((sent, _)) = self.sending.next().await {
+            while let Some(sent) = self.sending.next().await {
                 missing |= sent == Sent::Missing;
             }
         };
