@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures_util::{FutureExt, StreamExt};
 use lapin::Channel;
@@ -52,6 +52,10 @@ pub(crate) struct Live {
     /// The consumers that were not cancelled, with their prefetch.
     consumers: BTreeMap<u32, (ShortString, u16)>,
     next: u32,
+    /// The tag of the last message.
+    last: u64,
+    /// The place of the consumer that is asked first.
+    turn: usize,
     /// An end that was met and not told yet.
     over: Option<String>,
     task: CorkedTask,
@@ -61,7 +65,7 @@ impl Live {
     pub(crate) fn new(session: Arc<Session>, queue: ShortString, cork: Cork) -> Self {
         let (streams, consumers) = (Vec::new(), BTreeMap::new());
         let task = CorkedTask::new(cork);
-        Self { session, queue, streams, consumers, next: 0, over: None, task }
+        Self { session, queue, streams, consumers, next: 0, last: 0, turn: 0, over: None, task }
     }
 
     /// Consumes with this prefetch from now on.
@@ -101,6 +105,8 @@ impl Live {
         if let Some(reason) = self.over.take() {
             return Err(reason);
         }
+        // One after the other, so that none waits for long to tell of its end.
+        self.turn = (self.turn + 1) % self.streams.len().max(1);
         loop {
             match poll_fn(|cx| self.poll_corked(cx)).await {
                 Some((_, Ok(message))) => return Ok(message),
@@ -162,35 +168,30 @@ impl Live {
     }
 
     /// What any of the consumers has, as long as there is one: messages in the order in which
-    /// they were sent on the channel.
+    /// they were sent on the channel. Their tags count up, so that the next one is known as
+    /// such without asking the other consumers, each of which `lapin` keeps behind a lock.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u32, Item)>> {
-        // One alone needs no comparison.
-        if let [stream] = self.streams.as_mut_slice() {
-            let (id, here) = (stream.id, stream.here.pop_front());
-            let item = match here {
-                Some(message) => Ok(message),
-                None => ready!(stream.poll(cx)),
-            };
-            if item.is_err() {
-                self.streams.clear();
-            }
-            return Poll::Ready(Some((id, item)));
-        }
         let mut came = true;
         // What was sent before a message that is there is there as well, but maybe only since
         // its consumer was asked.
         while came {
             came = false;
-            for place in 0..self.streams.len() {
+            for step in 0..self.streams.len() {
+                let place = (self.turn + step) % self.streams.len();
                 let stream = &mut self.streams[place];
-                if !stream.here.is_empty() {
-                    continue;
-                }
-                match stream.poll(cx) {
+                let (is_new, item) = match stream.here.pop_front() {
+                    Some(message) => (false, Poll::Ready(Ok(message))),
+                    None => (true, stream.poll(cx)),
+                };
+                match item {
                     Poll::Pending => {}
+                    Poll::Ready(Ok(message)) if message.delivery_tag == self.last + 1 => {
+                        (self.last, self.turn) = (message.delivery_tag, place);
+                        return Poll::Ready(Some((stream.id, Ok(message))));
+                    }
                     Poll::Ready(Ok(message)) => {
-                        stream.here.push_back(message);
-                        came = true;
+                        stream.here.push_front(message);
+                        came |= is_new;
                     }
                     Poll::Ready(Err(reason)) => {
                         let id = self.streams.swap_remove(place).id;
@@ -203,7 +204,10 @@ impl Live {
         let there = self.streams.iter_mut().filter(|stream| !stream.here.is_empty());
         let earliest = there.min_by_key(tag);
         match earliest.and_then(|stream| Some((stream.id, stream.here.pop_front()?))) {
-            Some((id, message)) => Poll::Ready(Some((id, Ok(message)))),
+            Some((id, message)) => {
+                self.last = message.delivery_tag;
+                Poll::Ready(Some((id, Ok(message))))
+            }
             None if self.streams.is_empty() => Poll::Ready(None),
             None => Poll::Pending,
         }
