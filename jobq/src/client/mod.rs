@@ -11,7 +11,7 @@ mod publish;
 mod subscriber;
 mod times;
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -63,7 +63,7 @@ struct Shared {
 }
 
 /// The job types that were met, by name and queue, so that each is declared once.
-type Declared = HashSet<(&'static str, &'static str)>;
+type Declared = BTreeSet<(&'static str, &'static str)>;
 
 impl Client {
     /// Connects to the engine that the URL names, with the default settings:

@@ -37,6 +37,13 @@ impl JobId {
         self.0.as_bytes()
     }
 
+    /// The id as [`Display`](fmt::Display) writes it, and as it is asked for of each message:
+    /// without the machinery of formatting.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn to_text(self) -> String {
+        self.0.hyphenated().encode_lower(&mut Uuid::encode_buffer()).to_owned()
+    }
+
     /// The id of these 16 bytes.
     #[must_use]
     pub fn from_bytes(bytes: [u8; 16]) -> Self {

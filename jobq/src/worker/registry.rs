@@ -70,7 +70,7 @@ pub(crate) struct Registry {
 /// What a pool runs, once it is checked.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) jobs: HashMap<&'static str, Arc<Registered>>,
+    pub(crate) jobs: BTreeMap<&'static str, Arc<Registered>>,
     pub(crate) states: States,
     pub(crate) queues: Queues,
 }

@@ -1,5 +1,5 @@
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for State<T> {
 
 /// The states of a pool, by their type.
 #[derive(Default)]
-pub(crate) struct States(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+pub(crate) struct States(BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
 impl States {
     /// Adds a state; `false` if there is one of its type already.

@@ -337,16 +337,17 @@ impl Feed {
     }
 
     /// A message as a delivery.
-    fn receive(&self, session: &Arc<Session>, message: Message) -> Delivery {
+    fn receive(&self, session: &Arc<Session>, mut message: Message) -> Delivery {
         let names = &self.core.names;
         let way = (message.exchange.as_str(), message.routing_key.as_str());
         let topic = wire::topic_by_way(names, self.queue, way, &message.properties);
-        let (properties, renamed) = wire::with_topic(message.properties, topic.as_deref());
-        let received = decode(names, Cow::Borrowed(self.queue), &properties, message.data);
-        self.core.notice_policy(self.queue, &properties);
+        let properties = &mut message.properties;
+        let renamed = wire::keep_topic(properties, topic.as_deref());
+        let received = decode(names, Cow::Borrowed(self.queue), properties, message.data);
+        self.core.notice_policy(self.queue, properties);
         let solo = match &self.source {
             Source::Work => None,
-            Source::Solo(expected) => Some(desk(&properties, Arc::clone(expected))),
+            Source::Solo(expected) => Some(desk(properties, Arc::clone(expected))),
         };
         let told = solo.as_ref().map(|desk| desk.solo);
         let ticket = Ticket {
@@ -354,7 +355,7 @@ impl Feed {
             session: Arc::clone(session),
             tag: message.delivery_tag,
             queue: self.queue,
-            properties,
+            properties: message.properties,
             // What a message does not have yet, it gets by being published again.
             wait: received.wait.filter(|_| received.has_id && !renamed && told.is_none()),
             solo,

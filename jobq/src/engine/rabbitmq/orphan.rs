@@ -95,7 +95,7 @@ async fn take(core: &Core, up: &Up) -> Result<()> {
 fn with_topic(names: &Names, mut stray: Stray) -> Stray {
     let way = (stray.exchange.as_str(), stray.routing_key.as_str());
     let topic = wire::topic_by_way(names, way.1, way, &stray.properties).map(Cow::into_owned);
-    (stray.properties, _) = wire::with_topic(stray.properties, topic.as_deref());
+    wire::keep_topic(&mut stray.properties, topic.as_deref());
     stray
 }
 

@@ -53,7 +53,8 @@ pub(crate) fn message(data: &[u8]) {
     check_failed(&names, &properties, &received);
     let waited = wire::topic_by_way(&names, QUEUE, ("jobq.deliver", QUEUE), &properties);
     for topic in [None, Some("user.created"), waited.as_deref()] {
-        let (with_topic, _) = wire::with_topic(properties.clone(), topic);
+        let mut with_topic = properties.clone();
+        wire::keep_topic(&mut with_topic, topic);
         let topic = topic.or(received.envelope.topic.as_deref());
         let received = decode(&names, QUEUE.into(), &with_topic, Vec::new());
         assert_eq!(received.envelope.topic.as_deref(), topic);

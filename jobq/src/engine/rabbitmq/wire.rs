@@ -124,7 +124,7 @@ impl Headers {
         Ok(BasicProperties::default()
             .with_content_type(fits("application/json"))
             .with_delivery_mode(PERSISTENT)
-            .with_message_id(fits(id.to_string()))
+            .with_message_id(fits(id.to_text()))
             .with_timestamp(clock::to_millis(time) / 1_000)
             .with_headers(self.0))
     }
@@ -167,21 +167,19 @@ pub(crate) fn topic_by_way<'w>(
     }
 }
 
-/// The properties with this topic as a header, so that the message keeps it when it comes
-/// by another way; and whether they had another one or none.
-pub(crate) fn with_topic(
-    properties: BasicProperties,
-    topic: Option<&str>,
-) -> (BasicProperties, bool) {
+/// Has a message keep this topic as a header, when it comes by another way; and says whether
+/// it had another one or none.
+pub(crate) fn keep_topic(properties: &mut BasicProperties, topic: Option<&str>) -> bool {
     let Some(topic) = topic else {
-        return (properties, false);
+        return false;
     };
     let mut headers = properties.headers().clone().unwrap_or_default();
     if headers.inner().get(TOPIC).and_then(text) == Some(topic) {
-        return (properties, false);
+        return false;
     }
     headers.insert(fits(TOPIC), long(topic));
-    (properties.with_headers(headers), true)
+    *properties = std::mem::take(properties).with_headers(headers);
+    true
 }
 
 /// A message as a worker is to see it.

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use lapin::types::ShortString;
-
 use crate::engine::rabbitmq::failure::timed_out;
 use crate::engine::rabbitmq::wire::Message;
 use crate::error::{Error, ErrorKind};
@@ -12,13 +10,16 @@ use crate::error::{Error, ErrorKind};
 /// What is known of a message after it was sent.
 #[derive(Debug)]
 pub(crate) struct Destination {
-    exchange: ShortString,
-    key: ShortString,
+    /// The exchange and the key in one text, since every message has its destination kept.
+    both: Box<str>,
+    /// Where the key begins.
+    key: usize,
 }
 
 impl Destination {
     pub(crate) fn of(message: &Message) -> Self {
-        Self { exchange: message.exchange.clone(), key: message.key.clone() }
+        let both = [message.exchange.as_str(), message.key.as_str()].concat();
+        Self { both: both.into(), key: message.exchange.as_str().len() }
     }
 
     /// The broker did not answer in time, and the message may be there if it was sent.
@@ -52,6 +53,7 @@ impl Destination {
 
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "publishing to exchange `{}` with the key `{}`", self.exchange, self.key)
+        let (exchange, key) = self.both.split_at(self.key);
+        write!(f, "publishing to exchange `{exchange}` with the key `{key}`")
     }
 }

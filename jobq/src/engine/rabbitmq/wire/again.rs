@@ -121,7 +121,7 @@ fn rewrite(
     shrink(&mut headers);
     let mut properties = BasicProperties::default()
         .with_delivery_mode(PERSISTENT)
-        .with_message_id(fits(id.to_string()))
+        .with_message_id(fits(id.to_text()))
         .with_headers(headers.into());
     let copy = |value: &Option<ShortString>| value.clone();
     if let Some(value) = copy(original.content_type()) {
