@@ -20,7 +20,7 @@ use super::attempt::{Shared, Verdict, is_stale, likeness, look_up, settle};
 use super::lives::Lives;
 use super::registry::Registered;
 use super::run::Scope;
-use super::task::{self, Ran, Reporter, Run, panicked};
+use super::task::{self, Ran, Reporter, Reports, Run, panicked};
 use crate::engine::{Delivery, Settlement};
 use crate::job::{JobId, Outcome};
 use crate::period;
@@ -55,7 +55,7 @@ pub(crate) struct Attempts {
     /// What cannot be settled in a moment.
     settling: FuturesUnordered<Settling>,
     timeouts: DelayQueue<Run>,
-    reporting: mpsc::UnboundedSender<(Run, Ran)>,
+    reporting: Reports,
     reports: mpsc::UnboundedReceiver<(Run, Ran)>,
     /// How many functions run, those that outlived their timeout included.
     busy: usize,
@@ -101,7 +101,7 @@ impl Attempts {
             lives: Lives::default(),
             settling: FuturesUnordered::new(),
             timeouts: DelayQueue::new(),
-            reporting,
+            reporting: Arc::new(reporting),
             reports,
             busy: 0,
             count: 0,
@@ -246,7 +246,7 @@ impl Attempts {
         // Reading the payload and making the call run the user's code, too.
         match catch_unwind(AssertUnwindSafe(|| (job.start)(payload, &scope))) {
             Ok(Ok(call)) => {
-                let reporter = Reporter::new(run, self.reporting.clone());
+                let reporter = Reporter::new(run, Arc::clone(&self.reporting));
                 let task = task::spawn(&self.shared.runtime, call, who.span(), reporter);
                 Ok((task, scope.cancelled.into_inner()))
             }

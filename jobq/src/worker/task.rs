@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread;
 
 use futures_util::FutureExt as _;
@@ -34,11 +35,14 @@ pub(crate) enum Ran {
 #[derive(Debug)]
 pub(crate) struct Reporter {
     run: Run,
-    reports: Option<mpsc::UnboundedSender<(Run, Ran)>>,
+    reports: Option<Reports>,
 }
 
+/// Where runs report. A clone of the sender alone would count itself twice.
+pub(crate) type Reports = Arc<mpsc::UnboundedSender<(Run, Ran)>>;
+
 impl Reporter {
-    pub(crate) fn new(run: Run, reports: mpsc::UnboundedSender<(Run, Ran)>) -> Self {
+    pub(crate) fn new(run: Run, reports: Reports) -> Self {
         Self { run, reports: Some(reports) }
     }
 

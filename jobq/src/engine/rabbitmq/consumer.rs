@@ -16,7 +16,7 @@ use super::interruption::{self, Interruptions, ended};
 use super::link::{LASTING, Link, backoff};
 use super::live::Live;
 use super::session::{Hand, Session};
-use super::settle::{Desk, Ticket};
+use super::settle::{Desk, Origin, Ticket};
 use super::up::Up;
 use super::wire::{self, decode, short};
 use super::{Core, pulse};
@@ -45,10 +45,9 @@ pub(crate) async fn consume(
         alone: false,
         queue,
         source,
-        prefetch: prefetch.max(1),
         jobs,
         orders,
-        hand: Arc::default(),
+        hand: Arc::new(Hand::new(prefetch.max(1))),
         sessions: TaskTracker::new(),
         waits: backoff(),
         interruption: Interruptions::default(),
@@ -114,9 +113,9 @@ struct Feed {
     alone: bool,
     queue: &'static str,
     source: Source,
-    prefetch: u16,
     jobs: mpsc::Sender<Result<Delivery>>,
     orders: mpsc::UnboundedReceiver<Order>,
+    /// As many may be in it as the prefetch says.
     hand: Arc<Hand>,
     /// Those of its sessions that have not told the broker everything.
     sessions: TaskTracker,
@@ -234,7 +233,7 @@ impl Feed {
                 biased;
                 () = self.core.closing.cancelled() => return None,
                 order = self.orders.recv() => match order {
-                    Some(Order::Prefetch(prefetch)) => self.prefetch = prefetch,
+                    Some(Order::Prefetch(prefetch)) => self.hand.set_most(prefetch),
                     Some(Order::Stop(_)) | None => return None,
                 },
                 value = &mut future => return Some(value),
@@ -268,7 +267,7 @@ impl Feed {
         let telling = self.sessions.token();
         let session = Session::spawn(channel, up, &self.core.tellers, last_word, telling);
         let mut live = Live::new(session, queue, up.cork.clone());
-        live.set_prefetch(self.prefetch).await?;
+        live.set_prefetch(self.hand.most()).await?;
         Ok(live)
     }
 
@@ -281,14 +280,17 @@ impl Feed {
     }
 
     async fn bring(&mut self, up: &Up, mut live: Live) -> End {
+        let (core, session) = (Arc::clone(&self.core), Arc::clone(&live.session));
+        let (queue, hand) = (self.queue, Arc::clone(&self.hand));
+        let origin = Arc::new(Origin { core, session, queue, hand });
         loop {
-            let free = self.hand.count() < usize::from(self.prefetch);
+            let free = !self.hand.is_full();
             tokio::select! {
                 biased;
                 () = self.core.closing.cancelled() => return self.stop(live, None).await,
                 order = self.orders.recv() => match order {
                     Some(Order::Prefetch(prefetch)) => {
-                        self.prefetch = prefetch;
+                        self.hand.set_most(prefetch);
                         let changing = live.set_prefetch(prefetch);
                         if let Err(error) = up.answer("changing the prefetch", changing).await {
                             tracing::warn!(queue = self.queue, %error, "consuming anew");
@@ -306,8 +308,8 @@ impl Feed {
                 () = self.hand.freed(), if !free => (),
                 next = live.next_with_room(free, &self.jobs) => match next {
                     Ok((room, message)) => {
-                        room.send(Ok(self.receive(&live.session, message)));
-                        self.bring_ready(&mut live);
+                        room.send(Ok(self.receive(&origin, message)));
+                        self.bring_ready(&origin, &mut live);
                     }
                     Err(None) => return self.stop(live, None).await,
                     Err(Some(reason)) => {
@@ -321,9 +323,9 @@ impl Feed {
     }
 
     /// Brings what is there already, without looking at anything else meanwhile.
-    fn bring_ready(&self, live: &mut Live) {
+    fn bring_ready(&self, origin: &Arc<Origin>, live: &mut Live) {
         for _ in 0..READY {
-            if self.hand.count() >= usize::from(self.prefetch) {
+            if self.hand.is_full() {
                 return;
             }
             let Ok(room) = self.jobs.try_reserve() else {
@@ -332,12 +334,12 @@ impl Feed {
             let Some(message) = live.ready() else {
                 return;
             };
-            room.send(Ok(self.receive(&live.session, message)));
+            room.send(Ok(self.receive(origin, message)));
         }
     }
 
     /// A message as a delivery.
-    fn receive(&self, session: &Arc<Session>, mut message: Message) -> Delivery {
+    fn receive(&self, origin: &Arc<Origin>, mut message: Message) -> Delivery {
         let names = &self.core.names;
         let way = (message.exchange.as_str(), message.routing_key.as_str());
         let topic = wire::topic_by_way(names, self.queue, way, &message.properties);
@@ -350,18 +352,9 @@ impl Feed {
             Source::Solo(expected) => Some(desk(properties, Arc::clone(expected))),
         };
         let told = solo.as_ref().map(|desk| desk.solo);
-        let ticket = Ticket {
-            core: Arc::clone(&self.core),
-            session: Arc::clone(session),
-            tag: message.delivery_tag,
-            queue: self.queue,
-            properties: message.properties,
-            // What a message does not have yet, it gets by being published again.
-            wait: received.wait.filter(|_| received.has_id && !renamed && told.is_none()),
-            solo,
-            open: true,
-            _in_hand: self.hand.take(),
-        };
+        // What a message does not have yet, it gets by being published again.
+        let wait = received.wait.filter(|_| received.has_id && !renamed && told.is_none());
+        let ticket = Ticket::new(origin, message.delivery_tag, message.properties, wait, solo);
         let attempt = received.attempts.saturating_add(1);
         let mut delivery = Delivery::new(received.envelope, attempt, Box::new(ticket));
         delivery.solo = told;

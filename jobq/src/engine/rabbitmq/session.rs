@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -236,36 +236,47 @@ async fn tell_at_once(channel: &Channel, ledger: &mut Ledger, batch: &mut Vec<Se
     }
 }
 
-/// How many deliveries of one consumer are in somebody's hand.
-#[derive(Debug, Default)]
+/// The deliveries of one consumer that are in somebody's hand: how many, and how many may be.
+#[derive(Debug)]
 pub(crate) struct Hand {
     count: AtomicUsize,
+    most: AtomicU16,
     freed: Notify,
 }
 
-/// One delivery in hand.
-#[derive(Debug)]
-pub(crate) struct InHand(Arc<Hand>);
-
 impl Hand {
-    pub(crate) fn take(self: &Arc<Self>) -> InHand {
-        self.count.fetch_add(1, Ordering::AcqRel);
-        InHand(Arc::clone(self))
+    pub(crate) fn new(most: u16) -> Self {
+        let (count, freed) = (AtomicUsize::new(0), Notify::new());
+        Self { count, most: AtomicU16::new(most), freed }
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.count.load(Ordering::Acquire)
+    pub(crate) fn most(&self) -> u16 {
+        self.most.load(Ordering::SeqCst)
     }
 
-    /// Returns after a delivery was put out of hand; for one caller.
+    /// For whoever asks [`is_full`](Self::is_full), before it asks again.
+    pub(crate) fn set_most(&self, most: u16) {
+        self.most.store(most, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.count.load(Ordering::SeqCst) >= usize::from(self.most())
+    }
+
+    pub(crate) fn take(&self) {
+        self.count.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Puts one out of hand, and tells whoever waits because it was full.
+    pub(crate) fn put_back(&self) {
+        let before = self.count.fetch_sub(1, Ordering::SeqCst);
+        if before >= usize::from(self.most()) {
+            self.freed.notify_one();
+        }
+    }
+
+    /// Returns after a delivery was put out of a full hand; for one caller.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
-    }
-}
-
-impl Drop for InHand {
-    fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::AcqRel);
-        self.0.freed.notify_one();
     }
 }

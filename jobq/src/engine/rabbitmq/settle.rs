@@ -11,7 +11,7 @@ use super::Core;
 use super::failure::stale;
 use super::levels::{End, HORIZON};
 use super::names::Names;
-use super::session::{InHand, Session};
+use super::session::{Hand, Session};
 use super::wanted::Wanted;
 use super::way::Way;
 use super::wire::{self, Changes, Message, short};
@@ -54,27 +54,49 @@ fn not_alone() -> Error {
     Error::invalid("only a delivery of `consume_solo` can be started alone")
 }
 
+/// Where the deliveries of a session come from and go back to. They share it, since each count
+/// of who uses what is a word of memory that several processors write.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) core: Arc<Core>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) queue: &'static str,
+    pub(crate) hand: Arc<Hand>,
+}
+
 /// The right and the duty to settle one delivery.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    pub(crate) core: Arc<Core>,
-    pub(crate) session: Arc<Session>,
-    pub(crate) tag: u64,
-    pub(crate) queue: &'static str,
-    pub(crate) properties: BasicProperties,
+    origin: Arc<Origin>,
+    tag: u64,
+    properties: BasicProperties,
     /// The milliseconds of `jobq-wait`, where the broker may choose the tier by it.
-    pub(crate) wait: Option<u64>,
+    wait: Option<u64>,
     /// Set on a delivery of the queue of jobs that are run alone.
-    pub(crate) solo: Option<Desk>,
-    pub(crate) open: bool,
-    pub(crate) _in_hand: InHand,
+    solo: Option<Desk>,
+    open: bool,
+}
+
+impl Ticket {
+    /// Of a delivery that is in hand from now on.
+    pub(crate) fn new(
+        origin: &Arc<Origin>,
+        tag: u64,
+        properties: BasicProperties,
+        wait: Option<u64>,
+        solo: Option<Desk>,
+    ) -> Self {
+        origin.hand.take();
+        Self { origin: Arc::clone(origin), tag, properties, wait, solo, open: true }
+    }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         if self.open {
-            self.session.give_back(self.tag);
+            self.origin.session.give_back(self.tag);
         }
+        self.origin.hand.put_back();
     }
 }
 
@@ -87,7 +109,7 @@ impl Receipt for Ticket {
         settlement: Settlement,
     ) -> Result<()> {
         if self.is_stale() {
-            return Err(stale(self.queue));
+            return Err(stale(self.origin.queue));
         }
         let used = attempt.saturating_sub(1);
         // What publishes is boxed: its futures are large, and most jobs need none of them.
@@ -122,7 +144,7 @@ impl Receipt for Ticket {
             }
             Settlement::Fail { reason, error, attempts } => {
                 let changes = Changes::failed(reason, &error, attempts);
-                let address = (self.core.names.failed_jobs(), self.queue.to_string());
+                let address = (self.origin.core.names.failed_jobs(), self.origin.queue.to_string());
                 let (id, payload) = (envelope.id, envelope.payload);
                 Box::pin(self.replace(id, payload, &address, changes, Ack::WithOthers)).await
             }
@@ -131,19 +153,19 @@ impl Receipt for Ticket {
 
     fn complete(&mut self) -> Result<()> {
         if self.is_stale() {
-            return Err(stale(self.queue));
+            return Err(stale(self.origin.queue));
         }
         self.open = false;
-        self.session.finish(self.tag);
+        self.origin.session.finish(self.tag);
         Ok(())
     }
 
     fn is_stale(&self) -> bool {
-        !self.session.is_alive()
+        !self.origin.session.is_alive()
     }
 
     fn life(&self) -> u64 {
-        self.session.life
+        self.origin.session.life
     }
 }
 
@@ -151,17 +173,17 @@ impl Ticket {
     /// Whether the message itself names the tier, and the tier is there.
     fn broker_can_retry(&self, wait: Duration) -> bool {
         let millis = period::millis(wait);
-        let tiers = self.core.declared.tiers(self.queue);
+        let tiers = self.origin.core.declared.tiers(self.origin.queue);
         self.wait == Some(millis) && tiers.is_some_and(|tiers| tiers.contains(&millis))
     }
 
     /// Publishes the job to where it is run alone.
     async fn to_solo(self: Box<Self>, job: Envelope, changes: Changes) -> Result<()> {
-        let wanted = self.core.declared.part(self.queue).map(Wanted::with_solo);
+        let wanted = self.origin.core.declared.part(self.origin.queue).map(Wanted::with_solo);
         if let Some(wanted) = wanted {
-            self.core.declare(wanted).await?;
+            self.origin.core.declare(wanted).await?;
         }
-        let address = (self.core.names.jobs(), Names::solo_key(self.queue));
+        let address = (self.origin.core.names.jobs(), Names::solo_key(self.origin.queue));
         // It may take this process down in the next moment, and is to have one life.
         self.replace(job.id, job.payload, &address, changes, Ack::AtOnce).await
     }
@@ -171,25 +193,29 @@ impl Ticket {
     async fn acknowledge(&mut self, ack: Ack) -> Result<()> {
         self.open = false;
         if self.solo.is_none() && matches!(ack, Ack::WithOthers) {
-            self.session.finish(self.tag);
-        } else if !self.session.acknowledge(self.tag).await {
-            return Err(stale(self.queue));
+            self.origin.session.finish(self.tag);
+        } else if !self.origin.session.acknowledge(self.tag).await {
+            return Err(stale(self.origin.queue));
         }
         Ok(())
     }
 
     async fn reject(mut self: Box<Self>, requeue: bool) -> Result<()> {
         self.open = false;
-        if self.session.reject(self.tag, requeue).await { Ok(()) } else { Err(stale(self.queue)) }
+        if self.origin.session.reject(self.tag, requeue).await {
+            Ok(())
+        } else {
+            Err(stale(self.origin.queue))
+        }
     }
 
     /// Publishes the job again, to be delivered after the wait.
     async fn wait(self: Box<Self>, job: Envelope, attempts: u32, millis: u64) -> Result<()> {
-        let tiers = self.core.declared.tiers(self.queue).unwrap_or_default();
+        let tiers = self.origin.core.declared.tiers(self.origin.queue).unwrap_or_default();
         // It must wait somewhere, so the longest wait takes the place of a longer one.
-        let end = End::Queue(self.queue);
+        let end = End::Queue(self.origin.queue);
         let way = Way::new(millis.min(HORIZON), end, &tiers)?;
-        while let Err(error) = self.core.prepare(&way).await {
+        while let Err(error) = self.origin.core.prepare(&way).await {
             // A job that was given back now would come again at once.
             tokio::time::sleep(REFUSED).await;
             // It has run, so it is kept for as long as it is this worker's: a busy broker takes
@@ -197,9 +223,9 @@ impl Ticket {
             if self.is_stale() || !(error.is_connection() || error.is_timeout()) {
                 return Err(error);
             }
-            tracing::warn!(queue = self.queue, %error, "a job cannot be made to wait yet");
+            tracing::warn!(queue = self.origin.queue, %error, "a job cannot be made to wait yet");
         }
-        let address = way.address(&self.core.names, end);
+        let address = way.address(&self.origin.core.names, end);
         let changes = Changes::wait(attempts, way.wait());
         self.replace(job.id, job.payload, &address, changes, Ack::WithOthers).await
     }
@@ -221,12 +247,12 @@ impl Ticket {
             payload,
         });
         let replacing = background::spawn(async move {
-            let alive = || self.session.is_alive();
-            let published = self.core.publisher.publish_surely(message, alive).await;
+            let alive = || self.origin.session.is_alive();
+            let published = self.origin.core.publisher.publish_surely(message, alive).await;
             match published {
                 Ok(()) => self.acknowledge(ack).await,
                 Err(error) if error.kind() == ErrorKind::Closed => Err(error),
-                Err(error) => Err(stale(self.queue).because(error)),
+                Err(error) => Err(stale(self.origin.queue).because(error)),
             }
         });
         match replacing.await {

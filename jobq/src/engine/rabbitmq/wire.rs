@@ -216,12 +216,14 @@ pub(crate) fn decode(
     let work = if died { names.work(&queue) } else { String::new() };
     let attempts = attempts_used(headers, &work);
     let wait = number(WAIT_HEADER);
-    let name = properties.kind().as_ref().filter(stated);
+    let name = properties.kind().as_ref().filter(stated).map(ShortString::as_str);
+    // A job that names no queue has one of its own name.
+    let name = name.map(|name| if name == queue { queue.clone() } else { name.to_owned().into() });
     let enqueued_at = properties.timestamp().map(|seconds| seconds.saturating_mul(1_000));
     let envelope = Envelope {
         id: id.unwrap_or_else(JobId::new),
         queue,
-        name: name.map(|name| Cow::Owned(name.as_str().to_owned())),
+        name,
         payload,
         enqueued_at: enqueued_at.map_or_else(clock::now, clock::from_millis),
         delay: Duration::ZERO,
