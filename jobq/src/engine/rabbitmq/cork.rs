@@ -1,13 +1,14 @@
-//! Wakes that wait until a connection has handled all that it has read.
+//! Wakes that wait until a connection has handled all that it has read or written.
 //!
-//! `lapin` wakes whoever waits for a message or a confirm with the first one of all that it has
-//! read, and holds the locks meanwhile that they need next. Woken at once, they take the
-//! processor from its thread, stand at the lock, and come back for the next one: more than one
-//! change of threads a job where the processors are busy. Woken after the last, they find all
-//! that there is.
+//! `lapin` wakes whoever waits for a message, a confirm or a write with the first one of all
+//! that it has read or written, and holds the locks meanwhile that they need next. Woken at
+//! once, they take the processor from its thread, stand at the lock, and come back for the next
+//! one: more than one change of threads a job where the processors are busy. Woken after the
+//! last, they find all that there is.
 //!
 //! Nothing is lost where `lapin` goes about its work differently: wakes wait only from a read
-//! until the socket is asked for anything else, and the socket sees to it that it is.
+//! or a write until the socket is asked for anything else. After a write `lapin` flushes; after
+//! a read the socket has it come back.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};

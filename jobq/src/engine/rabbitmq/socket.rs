@@ -44,7 +44,8 @@ pub(crate) async fn open(
     Ok(AsyncTcpStream::Plain(Socket::new(stream, cork)))
 }
 
-/// A socket whose headers are shallow, and which wakes others when what it has read is handled.
+/// A socket whose headers are shallow, and which wakes others when what it has read or written is
+/// handled.
 pub(crate) struct Socket {
     stream: Plain,
     shallow: Shallow,
@@ -62,6 +63,13 @@ impl Socket {
     fn handled(&mut self) {
         self.has_read = false;
         self.cork.pull_out();
+    }
+
+    /// `lapin` tells whoever waits for what was written, and flushes then.
+    fn has_written(&self, written: &Poll<io::Result<usize>>) {
+        if matches!(written, Poll::Ready(Ok(length)) if *length > 0) {
+            self.cork.put_in();
+        }
     }
 }
 
@@ -107,7 +115,9 @@ impl AsyncWrite for Socket {
         buffer: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.handled();
-        Pin::new(&mut self.stream).poll_write(cx, buffer)
+        let written = Pin::new(&mut self.stream).poll_write(cx, buffer);
+        self.has_written(&written);
+        written
     }
 
     fn poll_write_vectored(
@@ -116,7 +126,9 @@ impl AsyncWrite for Socket {
         buffers: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.handled();
-        Pin::new(&mut self.stream).poll_write_vectored(cx, buffers)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
+        self.has_written(&written);
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -176,7 +188,7 @@ mod tests {
     const HEARTBEAT: [u8; 8] = [8, 0, 0, 0, 0, 0, 0, 0xCE];
 
     #[tokio::test]
-    async fn wakes_wait_until_what_was_read_is_handled() {
+    async fn wakes_wait_until_what_was_written_or_read_is_handled() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let opening = Sockets(Tokio::current()).tcp_connect_addr(listener.local_addr().unwrap());
         let mut socket = opening.await.unwrap();
@@ -185,6 +197,11 @@ mod tests {
         let waker = socket.cork.waker(waker);
         let (asked, reader) = counted();
         let (mut buffer, mut cx) = ([0; 64], Context::from_waker(&reader));
+        assert!(Pin::new(&mut socket).poll_write(&mut cx, &HEARTBEAT).is_ready());
+        waker.wake_by_ref();
+        assert_eq!(woken.get(), 0, "what was written is being handled");
+        assert!(Pin::new(&mut socket).poll_flush(&mut cx).is_ready());
+        assert_eq!(woken.get(), 1);
         for round in 1..=3 {
             broker.write_all(&HEARTBEAT).await.unwrap();
             let reading = poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut buffer));
@@ -194,15 +211,15 @@ mod tests {
             assert_eq!(asked.get(), before + 1, "the reader comes back before it waits");
             // This is the handling.
             waker.wake_by_ref();
-            assert_eq!(woken.get(), round - 1);
+            assert_eq!(woken.get(), round);
             match round {
                 1 => drop(Pin::new(&mut socket).poll_flush(&mut cx)),
                 2 => assert!(Pin::new(&mut socket).poll_read(&mut cx, &mut buffer).is_pending()),
                 _ => break,
             }
-            assert_eq!(woken.get(), round);
+            assert_eq!(woken.get(), round + 1);
         }
         drop(socket);
-        assert_eq!(woken.get(), 3, "the end of a connection holds nobody back");
+        assert_eq!(woken.get(), 4, "the end of a connection holds nobody back");
     }
 }
