@@ -59,7 +59,7 @@ impl Socket {
         Self { stream, shallow: Shallow::default(), cork, has_read: false }
     }
 
-    /// What was read has been handled.
+    /// What was read or written has been handled.
     fn handled(&mut self) {
         self.has_read = false;
         self.cork.pull_out();

@@ -14,7 +14,7 @@ pub(crate) struct Up {
     pub(crate) generation: u64,
     /// Cancelled when the connection is over.
     pub(crate) over: CancellationToken,
-    /// For the wakes of those who wait for what it reads.
+    /// For the wakes of those who wait for what it reads and writes.
     pub(crate) cork: Cork,
 }
 

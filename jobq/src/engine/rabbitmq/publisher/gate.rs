@@ -150,6 +150,7 @@ impl State {
             Poll::Pending => Stage::Writes(write),
             Poll::Ready(written) => {
                 open.task.wake_by_ref();
+                spare.writes().push(write);
                 Stage::Written(written)
             }
         };
