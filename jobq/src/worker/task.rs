@@ -31,15 +31,15 @@ pub(crate) enum Ran {
     Cancelled,
 }
 
+/// Where runs report. A clone of the sender alone would count itself twice.
+pub(crate) type Reports = Arc<mpsc::UnboundedSender<(Run, Ran)>>;
+
 /// Tells how a run ended, whatever becomes of its task.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     run: Run,
     reports: Option<Reports>,
 }
-
-/// Where runs report. A clone of the sender alone would count itself twice.
-pub(crate) type Reports = Arc<mpsc::UnboundedSender<(Run, Ran)>>;
 
 impl Reporter {
     pub(crate) fn new(run: Run, reports: Reports) -> Self {

@@ -6,9 +6,9 @@
 //! one: more than one change of threads a job where the processors are busy. Woken after the
 //! last, they find all that there is.
 //!
-//! Nothing is lost where `lapin` goes about its work differently: wakes wait only from a read
-//! or a write until the socket is asked for anything else. After a write `lapin` flushes; after
-//! a read the socket has it come back.
+//! Wakes wait only from a read or a write until the socket is asked for anything else. After a
+//! read the socket has `lapin` come back, whatever it does then. After a write `lapin` flushes at
+//! once, and if a version of it did not, wakes would wait until it next uses the socket.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
