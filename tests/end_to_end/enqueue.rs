@@ -4,6 +4,8 @@ use std::collections::HashSet;
 use std::sync::mpsc;
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt as _;
+use futures_util::future::join_all;
 use jobq::{Client, JobId};
 use jobq_tests::both_engines;
 use jobq_tests::stage::{Scripted, Stage, Step, Store};
@@ -14,6 +16,7 @@ both_engines!(
     delays_before_the_first_attempt,
     many_jobs_are_enqueued_at_once,
     jobs_are_sent_while_the_next_ones_are_made,
+    callers_who_stop_to_listen_hold_up_nobody,
     one_id_twice_is_two_jobs,
     names_are_checked,
 );
@@ -83,6 +86,22 @@ async fn jobs_are_sent_while_the_next_ones_are_made(store: Store) {
     }
     running.shutdown().await.unwrap();
     nothing_is_left(&stage.client, "scripted").await;
+}
+
+/// More of them than may be on their way, who hear of nothing until all others are answered.
+async fn callers_who_stop_to_listen_hold_up_nobody(store: Store) {
+    let stage = Stage::on(store).await;
+    let enqueue = || stage.client.enqueue(Scripted { steps: vec![] }).into_future();
+    enqueue().await.unwrap();
+    let mut silent: Vec<_> = (0..3_000).map(|_| enqueue()).collect();
+    silent.retain_mut(|caller| caller.now_or_never().is_none());
+    for _ in 0..20 {
+        enqueue().await.unwrap();
+    }
+    for answer in join_all(silent).await {
+        answer.unwrap();
+    }
+    assert_eq!(stage.client.counts("scripted").await.unwrap().ready, 3_021);
 }
 
 async fn one_id_twice_is_two_jobs(store: Store) {

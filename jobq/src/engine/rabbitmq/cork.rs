@@ -1,4 +1,4 @@
-//! Wakes that wait until a connection has handled all that it has read or written.
+//! What waits until a connection has handled all that it has read or written.
 //!
 //! `lapin` wakes whoever waits for a message, a confirm or a write with the first one of all
 //! that it has read or written, and holds the locks meanwhile that they need next. Woken at
@@ -6,10 +6,15 @@
 //! one: more than one change of threads a job where the processors are busy. Woken after the
 //! last, they find all that there is.
 //!
+//! What is little is done then by the thread of the connection itself, in place of waking another
+//! one for it, and before anybody is woken.
+//!
 //! Wakes wait only from a read or a write until the socket is asked for anything else. After a
 //! read the socket has `lapin` come back, whatever it does then. After a write `lapin` flushes at
 //! once, and if a version of it did not, wakes would wait until it next uses the socket.
 
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
@@ -17,11 +22,36 @@ use std::task::{Wake, Waker};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cork(Arc<Mutex<State>>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     is_in: bool,
-    /// Who is to be woken, each once.
-    waiting: Vec<Waker>,
+    work: Held<Arc<dyn Work>>,
+    /// Who is to be woken.
+    waiting: Held<Waker>,
+}
+
+/// What is held back, and the memory for what comes after it.
+struct Held<T> {
+    now: Vec<T>,
+    spare: Vec<T>,
+}
+
+impl<T> Default for Held<T> {
+    fn default() -> Self {
+        Self { now: Vec::new(), spare: Vec::new() }
+    }
+}
+
+impl<T> Held<T> {
+    fn take(&mut self) -> Vec<T> {
+        std::mem::replace(&mut self.now, std::mem::take(&mut self.spare))
+    }
+}
+
+/// What goes on when the cork is pulled out. `lapin` holds no lock then.
+pub(crate) trait Work: Send + Sync {
+    /// Does what can be done now, which is little, and wakes through the cork.
+    fn go_on(self: Arc<Self>);
 }
 
 impl Cork {
@@ -29,39 +59,69 @@ impl Cork {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes wait from now on.
+    /// Work and wakes wait from now on.
     pub(crate) fn put_in(&self) {
         self.state().is_in = true;
     }
 
-    /// Wakes whoever was to be woken meanwhile; who is to be woken later is, at once.
+    /// Does the work that has waited, and then wakes whoever was to be woken; who is to be
+    /// woken later is, at once.
     pub(crate) fn pull_out(&self) {
         let mut state = self.state();
+        while !state.work.now.is_empty() {
+            let mut work = state.work.take();
+            drop(state);
+            work.drain(..).for_each(Work::go_on);
+            state = self.state();
+            state.work.spare = work;
+        }
         state.is_in = false;
-        let waiting = std::mem::take(&mut state.waiting);
+        if state.waiting.now.is_empty() {
+            return;
+        }
+        let mut waiting = state.waiting.take();
         drop(state);
-        waiting.into_iter().for_each(Waker::wake);
+        waiting.drain(..).for_each(Waker::wake);
+        self.state().waiting.spare = waiting;
     }
 
-    fn wake(&self, waker: &Waker) {
+    /// Has this work go on when the cork is pulled out. False where the cork is not in.
+    pub(crate) fn hold<W: Work + 'static>(&self, work: &Arc<W>) -> bool {
         let mut state = self.state();
-        if !state.is_in {
+        if state.is_in {
+            state.work.now.push(Arc::clone(work) as Arc<dyn Work>);
+        }
+        state.is_in
+    }
+
+    /// Wakes this one, when the cork is pulled out if it is in.
+    pub(crate) fn wake(&self, waker: Waker) {
+        let mut state = self.state();
+        if state.is_in {
+            state.waiting.now.push(waker);
+        } else {
             drop(state);
-            waker.wake_by_ref();
-        } else if !state.waiting.iter().any(|waiting| waiting.will_wake(waker)) {
-            state.waiting.push(waker.clone());
+            waker.wake();
         }
     }
 
-    /// A waker that wakes this one through the cork.
+    /// A waker that wakes this one through the cork, once however often it is woken meanwhile.
     pub(crate) fn waker(&self, waker: Waker) -> Waker {
-        Waker::from(Arc::new(Corked { cork: self.clone(), waker }))
+        let is_held = AtomicBool::new(false);
+        Waker::from(Arc::new(Corked { cork: self.clone(), waker, is_held }))
+    }
+}
+
+impl fmt::Debug for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("State").field("is_in", &self.is_in).finish_non_exhaustive()
     }
 }
 
 struct Corked {
     cork: Cork,
     waker: Waker,
+    is_held: AtomicBool,
 }
 
 impl Wake for Corked {
@@ -70,7 +130,18 @@ impl Wake for Corked {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.cork.wake(&self.waker);
+        if !self.is_held.swap(true, Ordering::AcqRel) && !self.cork.hold(self) {
+            self.is_held.swap(false, Ordering::AcqRel);
+            self.waker.wake_by_ref();
+        }
+    }
+}
+
+impl Work for Corked {
+    fn go_on(self: Arc<Self>) {
+        // Before it is woken, so that who wakes it later wakes it again.
+        self.is_held.swap(false, Ordering::AcqRel);
+        self.cork.wake(self.waker.clone());
     }
 }
 
@@ -140,6 +211,40 @@ pub(crate) mod tests {
         assert_eq!(woken(), (2, 1), "nobody is left");
         other.wake();
         assert_eq!(woken(), (2, 2), "at once again");
+    }
+
+    /// Work that wakes somebody, and goes on once more as long as there is a reason.
+    struct Waking {
+        cork: Cork,
+        waker: Waker,
+        count: Arc<Count>,
+        more: AtomicUsize,
+    }
+
+    impl Work for Waking {
+        fn go_on(self: Arc<Self>) {
+            assert_eq!(self.count.get(), 0, "nobody is woken before the work is done");
+            self.cork.wake(self.waker.clone());
+            if self.more.fetch_sub(1, Ordering::SeqCst) > 0 {
+                assert!(self.cork.hold(&self));
+            }
+        }
+    }
+
+    #[test]
+    fn work_is_done_before_anybody_is_woken() {
+        let cork = Cork::default();
+        let (count, waker) = counted();
+        let more = AtomicUsize::new(2);
+        let work = Waking { cork: cork.clone(), waker, count: Arc::clone(&count), more };
+        let work = Arc::new(work);
+        assert!(!cork.hold(&work), "the cork is not in");
+        cork.put_in();
+        assert!(cork.hold(&work));
+        assert_eq!(work.more.load(Ordering::SeqCst), 2, "it waits");
+        cork.pull_out();
+        assert_eq!((work.more.load(Ordering::SeqCst), count.get()), (usize::MAX, 3));
+        assert!(!cork.hold(&work), "the cork is out again");
     }
 
     #[test]

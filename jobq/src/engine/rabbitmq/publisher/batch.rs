@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::gate::WINDOW;
-use super::request::Pending;
+use super::open::WINDOW;
+use super::publication::Pending;
 use super::{Destination, Publisher, size};
 use crate::engine::NotPushed;
 use crate::engine::rabbitmq::wire::Message;
@@ -69,8 +69,8 @@ impl<'p> Batch<'p> {
         let Some((place, mut pending)) = self.sent.pop_front() else {
             return;
         };
-        let told = match timeout(self.patience, &mut pending.answer).await {
-            Ok(answer) => pending.told(answer.ok()),
+        let told = match timeout(self.patience, &mut pending).await {
+            Ok(answer) => pending.told(answer),
             Err(_) => Err(self.no_progress(&pending.destination, !pending.take_back())),
         };
         if let Err(error) = told {

@@ -2,9 +2,11 @@
 //!
 //! A caller publishes by itself as long as there is a channel with a place in its window: the
 //! frames of a message are queued when its publish is first polled, and a change of thread
-//! before that would only tear apart what could be sent together. What is sent is handed
-//! over to one [`task`], so that nothing rests on a caller who stops to listen, and so
-//! is what cannot be sent yet.
+//! before that would only tear apart what could be sent together. What cannot be sent yet is
+//! handed over to one [`task`]. What was sent is gone on with by the thread of the connection
+//! when it has written it, and when it has read the answer: a change of thread for that
+//! would have it send what comes next in smaller pieces, and nothing rests on a caller who stops
+//! to listen.
 //!
 //! What is on its way has a room of limited size, so that a broker which takes nothing,
 //! for want of memory, of disk or of itself, costs its clients no memory without end: who
@@ -13,7 +15,8 @@
 mod batch;
 mod destination;
 mod gate;
-mod request;
+mod open;
+mod publication;
 mod task;
 
 use std::sync::Arc;
@@ -25,7 +28,7 @@ use tokio::time::{Instant, timeout_at};
 use self::batch::Batch;
 pub(crate) use self::destination::Destination;
 use self::gate::Gate;
-use self::request::{Pending, Reply, Request};
+use self::publication::{Pending, Request};
 pub(crate) use self::task::open_confirming;
 use super::declare::Declared;
 use super::link::{Link, backoff};
@@ -72,8 +75,8 @@ impl Publisher {
                 // Rare, and large.
                 Err(message) => Box::pin(self.send_in_time(message, end)).await?,
             };
-            match timeout_at(end, &mut pending.answer).await {
-                Ok(answer) => pending.told(answer.ok()),
+            match timeout_at(end, &mut pending).await {
+                Ok(answer) => pending.told(answer),
                 Err(_) => Err(self.no_answer(&pending.destination, !pending.take_back())),
             }
         }
@@ -97,7 +100,9 @@ impl Publisher {
             // only add a copy to those that wait for its end.
             let room = self.room(size(&message)).await?;
             let copy = Message::clone(&message);
-            let error = match self.send(copy, room).answer().await {
+            let mut pending = self.send(copy, room);
+            let answer = (&mut pending).await;
+            let error = match pending.told(answer) {
                 Err(error) if error.kind() != ErrorKind::Closed && wanted() => error,
                 result => return result,
             };
@@ -115,9 +120,7 @@ impl Publisher {
     /// Sends a message, or hands it over to be sent; even if the answer is not asked for.
     fn send(&self, message: Message, room: OwnedSemaphorePermit) -> Pending {
         let destination = Destination::of(&message);
-        let (reply, answer) = Reply::new(room);
-        let ticket = self.gate.pass(&self.requests, message, reply);
-        Pending { destination, ticket, answer }
+        Pending::new(destination, self.gate.pass(&self.requests, message, room))
     }
 
     /// [`send`](Self::send), if there is room.
