@@ -82,9 +82,11 @@ impl Live {
     }
 
     async fn consume(&mut self, prefetch: u16) -> Result<()> {
-        let consumer = consume(&self.session.channel, self.queue.clone(), prefetch).await?;
-        let (id, tag) = (self.next, consumer.tag());
+        let id = self.next;
         self.next += 1;
+        let tag = tag(id);
+        let (channel, queue) = (&self.session.channel, self.queue.clone());
+        let consumer = consume(channel, queue, tag.clone(), prefetch).await?;
         self.consumers.insert(id, (tag, prefetch));
         self.streams.push(Stream { id, consumer, here: VecDeque::new() });
         Ok(())
@@ -240,12 +242,24 @@ impl Live {
     }
 }
 
-async fn consume(channel: &Channel, queue: ShortString, prefetch: u16) -> Result<lapin::Consumer> {
+/// The name of a consumer, which others on the same channel do not have. It is short because
+/// each message says whose it is, and `lapin` looks that up three times; the broker would
+/// make up one of 31 bytes.
+fn tag(id: u32) -> ShortString {
+    ShortString::try_new(id.to_string()).unwrap_or_default()
+}
+
+async fn consume(
+    channel: &Channel,
+    queue: ShortString,
+    tag: ShortString,
+    prefetch: u16,
+) -> Result<lapin::Consumer> {
     let doing = format!("consuming queue `{queue}`");
     // Never global: quorum queues refuse it, and the connection ends.
     let limited = channel.basic_qos(prefetch, BasicQosOptions::default()).await;
     limited.map_err(|error| failure(&doing, error))?;
-    let (tag, options) = (ShortString::default(), BasicConsumeOptions::default());
-    let consumer = channel.basic_consume(queue, tag, options, FieldTable::default()).await;
+    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+    let consumer = channel.basic_consume(queue, tag, options, none).await;
     consumer.map_err(|error| failure(&doing, error))
 }

@@ -181,7 +181,8 @@ async fn work(raw: &Raw, done: &Arc<Done>, case: &Case) -> anyhow::Result<JoinHa
     let channel = Arc::new(raw.channel.clone());
     channel.basic_qos(case.tuning.prefetch, BasicQosOptions::default()).await?;
     let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
-    let mut consumer = channel.basic_consume(QUEUE.into(), "".into(), options, none).await?;
+    // Each message has the tag, and one that the broker makes up is long.
+    let mut consumer = channel.basic_consume(QUEUE.into(), "1".into(), options, none).await?;
     let (ended, ends) = mpsc::unbounded_channel();
     let settling = tokio::spawn(settle(channel, ends));
     let done = Arc::clone(done);
