@@ -311,18 +311,20 @@ impl Attempts {
 
     /// Takes an attempt out of hand whose function runs, and the time that it took.
     fn take_running(&mut self, run: Run) -> Option<(Running, Duration, Option<Box<Delivery>>)> {
-        let attempt = self.in_hand.get(run.place)?;
-        if !matches!(attempt.stage, Stage::Runs(_)) {
-            return None;
-        }
-        let Attempt { stage: Stage::Runs(running), held, .. } = self.take_out(run)? else {
+        let runs = |attempt: &&Attempt| {
+            attempt.number == run.number && matches!(attempt.stage, Stage::Runs(_))
+        };
+        self.in_hand.get(run.place).filter(runs)?;
+        let attempt = self.in_hand.remove(run.place);
+        self.lives.end(attempt.life);
+        let Stage::Runs(running) = attempt.stage else {
             return None;
         };
         if let Some((_, key)) = &running.timeout {
             self.timeouts.try_remove(key);
         }
         let took = running.started.elapsed();
-        Some((running, took, held))
+        Some((running, took, attempt.held))
     }
 
     fn begin_settling(
