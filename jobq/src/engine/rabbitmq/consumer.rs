@@ -346,7 +346,10 @@ impl Feed {
         let properties = &mut message.properties;
         let renamed = wire::keep_topic(properties, topic.as_deref());
         let received = decode(names, Cow::Borrowed(self.queue), properties, message.data);
-        self.core.notice_policy(self.queue, properties);
+        let history = received.history;
+        if history.died {
+            self.core.notice_policy(self.queue, properties);
+        }
         let solo = match &self.source {
             Source::Work => None,
             Source::Solo(expected) => Some(desk(properties, Arc::clone(expected))),
@@ -355,10 +358,10 @@ impl Feed {
         // What a message does not have yet, it gets by being published again.
         let wait = received.wait.filter(|_| received.has_id && !renamed && told.is_none());
         let ticket = Ticket::new(origin, message.delivery_tag, message.properties, wait, solo);
-        let attempt = received.attempts.saturating_add(1);
+        let attempt = history.attempts.saturating_add(1);
         let mut delivery = Delivery::new(received.envelope, attempt, Box::new(ticket));
         delivery.solo = told;
-        delivery.crashed(received.crashes)
+        delivery.crashed(history.crashes)
     }
 
     /// Ends the consumer and gives back what it was sent and nobody has taken.

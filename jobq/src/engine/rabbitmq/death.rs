@@ -8,62 +8,82 @@ pub(crate) const ATTEMPTS_HEADER: &str = "jobq-attempts";
 /// More attempts than any policy allows; a number beyond it has no other meaning.
 const MOST: u32 = i32::MAX as u32;
 
+/// What the headers of a message tell of the deliveries before this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct History {
+    /// See [`attempts_used`].
+    pub(crate) attempts: u32,
+    /// How often the worker that had a delivery may have died of it: what the broker counted
+    /// as returns of it.
+    ///
+    /// Which returns count differs between versions, and of the prefetched deliveries of a
+    /// worker that died each was returned. 4.0 says the rejections of before, which are
+    /// failed attempts.
+    pub(crate) crashes: u32,
+    /// Whether the message died anywhere.
+    pub(crate) died: bool,
+    /// Whether `x-death` is not as a broker writes it.
+    ///
+    /// A broker that is to move such a message reads it, fails, and from then on moves nothing
+    /// more out of that queue.
+    pub(crate) is_forged: bool,
+}
+
+impl History {
+    /// What these headers tell. The name of the work queue is asked for only where something
+    /// died, which most messages have not.
+    pub(crate) fn of(headers: &FieldTable, work_queue: impl FnOnce() -> String) -> Self {
+        let number = |key| headers.inner().get(key).and_then(integer).map_or(0, sane);
+        let (said, returns) = (number(ATTEMPTS_HEADER), number("x-delivery-count"));
+        let Some(deaths) = headers.inner().get("x-death") else {
+            return Self { attempts: said, crashes: returns, died: false, is_forged: false };
+        };
+        let rejections = rejections(deaths, &work_queue());
+        Self {
+            attempts: said.saturating_add(rejections).min(MOST),
+            crashes: if returns == rejections { 0 } else { returns },
+            died: true,
+            is_forged: is_forged(deaths),
+        }
+    }
+}
+
 /// How many attempts were used up before this delivery: those that the message says,
 /// and those that the broker counted since, as rejections by the work queue.
 ///
 /// The broker's entry is searched for, since the order of entries differs between
 /// versions. `x-delivery-count` and `redelivered` say nothing about attempts.
 pub(crate) fn attempts_used(headers: &FieldTable, work_queue: &str) -> u32 {
-    let said = headers.inner().get(ATTEMPTS_HEADER).and_then(integer).map_or(0, sane);
-    said.saturating_add(rejections(headers, work_queue)).min(MOST)
-}
-
-/// How often the worker that had this delivery may have died of it: what the broker
-/// counted as returns of it.
-///
-/// Which returns count differs between versions, and of the prefetched deliveries of a
-/// worker that died each was returned. 4.0 says the rejections of before, which are
-/// failed attempts.
-pub(crate) fn crashes(headers: &FieldTable, work_queue: &str) -> u32 {
-    let counted = headers.inner().get("x-delivery-count").and_then(integer).map_or(0, sane);
-    if counted == rejections(headers, work_queue) { 0 } else { counted }
+    History::of(headers, || work_queue.to_owned()).attempts
 }
 
 /// How often the work queue rejected the message.
-fn rejections(headers: &FieldTable, work_queue: &str) -> u32 {
-    let Some(deaths) = headers.inner().get("x-death").and_then(AMQPValue::as_array) else {
-        return 0;
-    };
-    deaths
-        .as_slice()
-        .iter()
-        .filter_map(AMQPValue::as_field_table)
+fn rejections(deaths: &AMQPValue, work_queue: &str) -> u32 {
+    tables(deaths)
         .filter(|death| is_text(death, "queue", work_queue) && is_text(death, "reason", "rejected"))
         .find_map(|death| death.inner().get("count").and_then(integer))
         .map_or(0, sane)
+}
+
+/// The entries of an `x-death`.
+fn tables(deaths: &AMQPValue) -> impl Iterator<Item = &FieldTable> {
+    let deaths = deaths.as_array().map(FieldArray::as_slice).unwrap_or_default();
+    deaths.iter().filter_map(AMQPValue::as_field_table)
 }
 
 /// Why the work queue lost the message, if not because a worker rejected it: then a policy
 /// limits it, since jobq does not.
 pub(crate) fn died_by_policy<'h>(headers: &'h FieldTable, work_queue: &str) -> Option<&'h str> {
     const OF_POLICIES: [&str; 3] = ["expired", "maxlen", "delivery_limit"];
-    let deaths = headers.inner().get("x-death").and_then(AMQPValue::as_array)?;
-    let tables = deaths.as_slice().iter().filter_map(AMQPValue::as_field_table);
-    let here = tables.filter(|death| is_text(death, "queue", work_queue));
+    let here =
+        tables(headers.inner().get("x-death")?).filter(|death| is_text(death, "queue", work_queue));
     let mut reasons = here.filter_map(|death| death.inner().get("reason").and_then(text));
     reasons.find(|reason| OF_POLICIES.contains(reason))
 }
 
-/// Whether `x-death` is not as a broker writes it.
-///
-/// A broker that is to move such a message reads it, fails, and from then on moves nothing
-/// more out of that queue.
-pub(crate) fn is_forged(headers: &FieldTable) -> bool {
-    let sound = |value: &AMQPValue| {
-        let deaths = value.as_array().map(FieldArray::as_slice);
-        deaths.is_some_and(|deaths| deaths.iter().all(is_death))
-    };
-    headers.inner().get("x-death").is_some_and(|value| !sound(value))
+fn is_forged(deaths: &AMQPValue) -> bool {
+    let deaths = deaths.as_array().map(FieldArray::as_slice);
+    !deaths.is_some_and(|deaths| deaths.iter().all(is_death))
 }
 
 fn is_death(value: &AMQPValue) -> bool {
@@ -88,22 +108,16 @@ fn is_death(value: &AMQPValue) -> bool {
 
 /// The routing key that the message had in a queue in which it died.
 pub(crate) fn key_at_death<'h>(headers: &'h FieldTable, queue: &str) -> Option<&'h str> {
-    let deaths = headers.inner().get("x-death").and_then(AMQPValue::as_array)?;
-    let tables = deaths.as_slice().iter().filter_map(AMQPValue::as_field_table);
-    let mut here = tables.filter(|death| is_text(death, "queue", queue));
+    let mut here =
+        tables(headers.inner().get("x-death")?).filter(|death| is_text(death, "queue", queue));
     let keys = here.find_map(|death| death.inner().get("routing-keys")?.as_array());
     keys?.as_slice().first().and_then(text)
 }
 
 /// The queues in which the message died, latest first where the broker says so.
 pub(crate) fn queues_of_death(headers: &FieldTable) -> impl Iterator<Item = &str> {
-    let deaths = headers.inner().get("x-death").and_then(AMQPValue::as_array);
-    deaths
-        .map(FieldArray::as_slice)
-        .unwrap_or_default()
-        .iter()
-        .filter_map(AMQPValue::as_field_table)
-        .filter_map(|death| death.inner().get("queue").and_then(text))
+    let deaths = headers.inner().get("x-death").into_iter().flat_map(tables);
+    deaths.filter_map(|death| death.inner().get("queue").and_then(text))
 }
 
 fn is_text(table: &FieldTable, key: &str, expected: &str) -> bool {
@@ -326,8 +340,13 @@ mod tests {
         }
     }
 
+    fn history(headers: &FieldTable) -> History {
+        History::of(headers, || "jobq:mail".to_owned())
+    }
+
     #[test]
     fn what_no_broker_wrote_is_forged() {
+        let is_forged = |headers: &FieldTable| history(headers).is_forged;
         for version in ["3.10", "4.0", "4.3"] {
             assert!(!is_forged(&recorded(version)), "{version}");
         }
@@ -389,7 +408,7 @@ mod tests {
             for (key, value) in entries {
                 headers.insert(key.into(), value);
             }
-            assert_eq!(crashes(&headers, "jobq:mail"), expected, "{headers:?}");
+            assert_eq!(history(&headers).crashes, expected, "{headers:?}");
         }
     }
 }

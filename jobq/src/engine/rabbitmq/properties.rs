@@ -65,8 +65,8 @@ pub(crate) fn message(data: &[u8]) {
 fn check_received(received: &Received, body: &[u8]) {
     let (job, most) = (&received.envelope, sane(i64::MAX));
     assert_eq!((job.payload.as_slice(), job.delay), (body, Duration::ZERO));
-    assert!(received.attempts <= most && received.crashes <= most);
-    assert!(received.attempts.checked_add(1).is_some(), "the next attempt has a number");
+    assert!(received.history.attempts <= most && received.history.crashes <= most);
+    assert!(received.history.attempts.checked_add(1).is_some(), "the next attempt has a number");
     assert_ne!(job.name.as_deref(), Some(""), "no name is none");
     if let (Some(wait), Some(millis)) = (job.retry_wait, received.wait) {
         assert_eq!(millis, period::millis(wait));
@@ -79,7 +79,7 @@ fn check_received(received: &Received, body: &[u8]) {
 
 /// Whatever came, what is published again can be sent, read and counted.
 fn check_again(names: &Names, properties: &BasicProperties, received: &Received) {
-    let (id, used) = (received.envelope.id, received.attempts);
+    let (id, used) = (received.envelope.id, received.history.attempts);
     let table: [(Changes, Option<u64>, u32); 4] = [
         (Changes::wait(used, Some(30_000)), Some(30_000), 0),
         (Changes::wait(used, None), None, 0),
@@ -91,7 +91,7 @@ fn check_again(names: &Names, properties: &BasicProperties, received: &Received)
         check_sent(&properties, id);
         assert_eq!(wire::solo(&properties).0, starts);
         let next = decode(names, QUEUE.into(), &properties, Vec::new());
-        assert_eq!((next.attempts, next.crashes, next.has_id), (used, 0, true));
+        assert_eq!((next.history.attempts, next.history.crashes, next.has_id), (used, 0, true));
         assert_eq!(next.envelope.id, id);
         assert_eq!(next.envelope.name, received.envelope.name);
         if tier.is_some() {
@@ -105,7 +105,7 @@ fn check_again(names: &Names, properties: &BasicProperties, received: &Received)
 }
 
 fn check_failed(names: &Names, properties: &BasicProperties, received: &Received) {
-    let (id, used) = (received.envelope.id, received.attempts);
+    let (id, used) = (received.envelope.id, received.history.attempts);
     let error = String::from_utf8_lossy(&received.envelope.payload).repeat(3);
     let changes = Changes::failed(FailedReason::Exhausted, &error, used);
     let failed = again(properties, id, changes);
@@ -124,7 +124,7 @@ fn check_failed(names: &Names, properties: &BasicProperties, received: &Received
     assert!(!wire::is_failed(&back));
     assert_eq!(wire::solo(&back), (0, None));
     let job = decode(names, QUEUE.into(), &back, Vec::new());
-    assert_eq!((job.attempts, job.crashes, job.envelope.id), (0, 0, id));
+    assert_eq!((job.history.attempts, job.history.crashes, job.envelope.id), (0, 0, id));
     let now = clock::now();
     assert!(job.envelope.expires_at.is_none_or(|end| end > now), "it has all the time again");
     // As it was put there by somebody else.
@@ -226,7 +226,10 @@ fn check_enqueued(names: &Names, job: &Envelope, wait: u64, tiers: &Tiers) {
     check_sent(&message.properties, job.id);
     check_way(names, &message, &way, wait, End::Queue(&job.queue));
     let received = decode(names, job.queue.clone(), &message.properties, message.payload);
-    assert_eq!((received.attempts, received.crashes, received.has_id), (0, 0, true));
+    assert_eq!(
+        (received.history.attempts, received.history.crashes, received.has_id),
+        (0, 0, true)
+    );
     let mut back = received.envelope;
     // Whole seconds are kept of it.
     let since = job.enqueued_at.duration_since(back.enqueued_at);

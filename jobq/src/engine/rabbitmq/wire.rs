@@ -11,7 +11,7 @@ use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 
 pub(crate) use again::{Changes, again, fresh};
 
-use super::death::{attempts_used, crashes, integer, is_forged, key_at_death, sane, text};
+use super::death::{History, integer, key_at_death, sane, text};
 use super::levels::{self, End};
 use super::names::{Names, ORPHAN};
 use super::size::{MAX_HEADERS, size_of_table};
@@ -186,10 +186,7 @@ pub(crate) fn keep_topic(properties: &mut BasicProperties, topic: Option<&str>) 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Received {
     pub(crate) envelope: Envelope,
-    /// The attempts that were used up before this delivery.
-    pub(crate) attempts: u32,
-    /// How often the worker may have died of it.
-    pub(crate) crashes: u32,
+    pub(crate) history: History,
     /// The milliseconds of `jobq-wait`, unless the broker cannot move the message.
     pub(crate) wait: Option<u64>,
     /// Whether it came with its id: one that was made up now is lost when the broker
@@ -211,10 +208,7 @@ pub(crate) fn decode(
     let number = |key: &str| header(key).and_then(decimal);
     let id = properties.message_id().as_ref().and_then(|id| id.as_str().parse().ok());
     let stated = |kind: &&ShortString| !kind.as_str().is_empty();
-    // Only where something died its name is asked for, and most messages have not.
-    let died = headers.contains_key("x-death");
-    let work = if died { names.work(&queue) } else { String::new() };
-    let attempts = attempts_used(headers, &work);
+    let history = History::of(headers, || names.work(&queue));
     let wait = number(WAIT_HEADER);
     let name = properties.kind().as_ref().filter(stated).map(ShortString::as_str);
     // A job that names no queue has one of its own name.
@@ -231,13 +225,7 @@ pub(crate) fn decode(
         expires_at: number(EXPIRES_AT).map(clock::from_millis),
         topic: header(TOPIC).map(str::to_owned),
     };
-    Received {
-        envelope,
-        attempts,
-        crashes: crashes(headers, &work),
-        wait: wait.filter(|_| !is_forged(headers)),
-        has_id: id.is_some(),
-    }
+    Received { envelope, wait: wait.filter(|_| !history.is_forged), has_id: id.is_some(), history }
 }
 
 /// A whole number, written as jobq writes it.
@@ -282,7 +270,7 @@ pub(crate) fn decode_failed(
     let reason = header(REASON).and_then(FailedReason::parse);
     FailedJob::new(
         received.envelope,
-        received.attempts,
+        received.history.attempts,
         reason.unwrap_or(FailedReason::Unroutable),
         header(ERROR).unwrap_or_default().to_owned(),
         failed_at(properties),

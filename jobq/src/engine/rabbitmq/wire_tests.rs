@@ -83,7 +83,7 @@ fn a_job_is_read_as_it_was_written() {
         let message = encode(&names(), job.clone(), &Way::Now).unwrap();
         let read = decode(&names(), "mail".into(), &message.properties, message.payload);
         assert_eq!(read.envelope, job);
-        assert_eq!((read.attempts, read.has_id), (0, true));
+        assert_eq!((read.history.attempts, read.has_id), (0, true));
         let wait = job.retry_wait.map(crate::period::millis);
         assert_eq!(read.wait, wait);
     }
@@ -94,7 +94,7 @@ fn a_foreign_message_is_a_job() {
     let before = clock::now();
     let read = decode(&names(), "mail".into(), &BasicProperties::default(), b"7".to_vec());
     assert!(!read.has_id && read.envelope.enqueued_at >= before);
-    assert_eq!((read.attempts, read.wait), (0, None));
+    assert_eq!((read.history.attempts, read.wait), (0, None));
     assert_eq!(read.envelope.name, None);
     assert_eq!(read.envelope.queue, "mail");
 }
@@ -126,7 +126,7 @@ fn wrong_types_and_senseless_values_count_as_absent() {
         assert_eq!(envelope.expires_at, None, "{key} {wrong:?}");
         assert_eq!(envelope.topic, None, "{key} {wrong:?}");
         assert_eq!(envelope.name, None, "{key} {wrong:?}");
-        assert_eq!((read.attempts, read.has_id), (0, false), "{key} {wrong:?}");
+        assert_eq!((read.history.attempts, read.has_id), (0, false), "{key} {wrong:?}");
     }
 }
 

@@ -14,12 +14,8 @@ impl Core {
         let Some(headers) = properties.headers() else {
             return;
         };
-        // A job that has died nowhere, which most have, has no such header.
-        let name = || self.names.work(queue);
-        if !headers.contains_key("x-death") {
-            return;
-        }
-        let Some(reason) = died_by_policy(headers, &name()) else {
+        let name = self.names.work(queue);
+        let Some(reason) = died_by_policy(headers, &name) else {
             return;
         };
         let limited: &mut HashSet<_> =
@@ -31,7 +27,7 @@ impl Core {
                 "a policy limits the queue `{}`: the broker took jobs out of it that no worker had, \
                  and loses such jobs; `rabbitmqctl list_policies` and `list_operator_policies` show \
                  which, take jobq's queues out of its pattern",
-                name()
+                name
             );
         }
     }
