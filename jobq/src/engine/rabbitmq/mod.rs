@@ -1,7 +1,7 @@
 //! The engine for `amqp://` and `amqps://` URLs: RabbitMQ, through `lapin`.
 //!
-//! `wanted`, `names`, `topology`, `levels`, `way`, `wire`, `death`, `conflict`, `acks`, `depth`, `address`, `tls` and
-//! `unconnected` are pure; the others do what those say. Each connection is a `link`, which comes back by itself.
+//! `wanted`, `names`, `topology`, `levels`, `way`, `wire`, `death`, `conflict`, `acks`, `merge`, `depth`, `address`,
+//! `tls` and `unconnected` are pure; the others do what those say. Each connection is a `link`, which comes back by itself.
 
 mod acks;
 mod address;
@@ -22,6 +22,7 @@ mod interruption;
 mod levels;
 mod link;
 mod live;
+mod merge;
 mod names;
 mod orphan;
 #[cfg(all(feature = "testing", feature = "sqlite"))]
