@@ -79,12 +79,16 @@ pub(crate) fn is_poison(starts: u32) -> bool {
 /// A job says itself until when it may start. An event does not, unless its publisher
 /// wanted it: then the policy of the subscriber counts, from when the event came. Engines
 /// keep whole seconds of that, so it counts from the end of the second.
-pub(crate) fn is_expired(options: &JobOptions, job: &Envelope, now: SystemTime) -> bool {
+pub(crate) fn is_expired(
+    options: &JobOptions,
+    job: &Envelope,
+    now: impl FnOnce() -> SystemTime,
+) -> bool {
     let of_event = || {
         let limit = options.expires.filter(|_| job.topic.is_some())?;
         job.enqueued_at.checked_add(limit.checked_add(Duration::from_secs(1))?)
     };
-    job.expires_at.or_else(of_event).is_some_and(|end| end <= now)
+    job.expires_at.or_else(of_event).is_some_and(|end| end <= now())
 }
 
 /// The wait after failed attempt number `attempt`.
@@ -246,7 +250,7 @@ mod tests {
             (policy, job(None, Some(5)), 4, false),
         ];
         for (options, job, seconds, expected) in table {
-            assert_eq!(is_expired(&options, &job, start + secs(seconds)), expected, "{job:?}");
+            assert_eq!(is_expired(&options, &job, || start + secs(seconds)), expected, "{job:?}");
         }
     }
 

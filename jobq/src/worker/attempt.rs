@@ -97,7 +97,7 @@ pub(crate) fn look_up(
             let error = unknown(&who, queue_plan);
             Err(Verdict::of(retry::after_unknown(attempt), error, attempt))
         }
-        Some(job) if retry::is_expired(&job.options, envelope, SystemTime::now()) => {
+        Some(job) if retry::is_expired(&job.options, envelope, SystemTime::now) => {
             let error = "its time ran out before this attempt could start".to_owned();
             Err(Verdict::failed(FailedReason::Expired, error, attempt.saturating_sub(1)))
         }
