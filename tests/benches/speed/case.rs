@@ -90,7 +90,9 @@ impl Case {
         let Tuning { window, connections, batch, .. } = case.tuning;
         ensure!(window > 0 && connections > 0 && batch > 0, "nothing can be done with 0 of them");
         match case.side {
-            Side::Raw => ensure!(case.shape == Shape::USUAL, "these options are for jobq"),
+            Side::Raw | Side::Alike => {
+                ensure!(case.shape == Shape::USUAL, "these options are for jobq");
+            }
             Side::Jobq => ensure!(case.tuning == Tuning::USUAL, "jobq chooses these by itself"),
         }
         Ok((case, url))

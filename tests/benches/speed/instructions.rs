@@ -73,13 +73,16 @@ pub(crate) struct Found {
     scenario: Scenario,
     bound: u32,
     raw: Cost,
+    /// Of plain `lapin` with messages like jobq's.
+    alike: Option<Cost>,
     jobq: Cost,
 }
 
 pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
     let check = options.flag("--check")?;
     options.finish()?;
-    let found = measure().await?;
+    // What nothing is compared with is not worth a minute each time.
+    let found = measure(!check).await?;
     println!("{}\n{}\n{}", goal::table(&goals(&found)), table(&found), callers(&found));
     let over: Vec<_> = found.iter().filter_map(Found::over).collect();
     if check && !over.is_empty() {
@@ -92,14 +95,18 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn measure() -> anyhow::Result<Vec<Found>> {
+pub(crate) async fn measure(with_alike: bool) -> anyhow::Result<Vec<Found>> {
     let mut found = Vec::new();
     for engine in [Engine::RabbitMq, Engine::Sqlite] {
         let mut store = Store::start(engine).await;
         for (_, scenario, bound) in BOUNDS.into_iter().filter(|(of, ..)| *of == engine) {
             let mut cost = async |side| cost(&mut store, engine, scenario, side).await;
             let (raw, jobq) = (cost(Side::Raw).await?, cost(Side::Jobq).await?);
-            found.push(Found { engine, scenario, bound, raw, jobq });
+            let alike = match engine {
+                Engine::RabbitMq if with_alike => Some(cost(Side::Alike).await?),
+                _ => None,
+            };
+            found.push(Found { engine, scenario, bound, raw, alike, jobq });
         }
     }
     Ok(found)
@@ -153,15 +160,29 @@ pub(crate) fn goals(found: &[Found]) -> Vec<Goal> {
 }
 
 pub(crate) fn table(found: &[Found]) -> String {
-    let titles = ["", "instructions a job: raw", "jobq", "bound", "allocations a job: raw", "jobq"];
+    let titles = [
+        "",
+        "instructions a job: raw",
+        "with such messages",
+        "jobq",
+        "bound",
+        "allocations a job: raw",
+        "with such messages",
+        "jobq",
+    ];
     let mut lines = vec![head(&titles)];
     lines.extend(found.iter().map(|found| {
+        let alike = |figure: fn(&Cost) -> f64, decimals| {
+            found.alike.as_ref().map_or_else(String::new, |cost| number(figure(cost), decimals))
+        };
         row(&[
             found.name(),
             number(found.raw.instructions, 0),
+            alike(|cost| cost.instructions, 0),
             number(found.jobq.instructions, 0),
             number(f64::from(found.bound), 0),
             number(found.raw.all_allocations(), 1),
+            alike(Cost::all_allocations, 1),
             number(found.jobq.all_allocations(), 1),
         ])
     }));

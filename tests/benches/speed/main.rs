@@ -2,6 +2,7 @@
 //!
 //! ```sh
 //! cargo bench -p jobq-tests --bench speed -- pairs [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1]
+//! cargo bench -p jobq-tests --bench speed -- messages [--pairs 5] [--scale 1]
 //! cargo bench -p jobq-tests --bench speed -- instructions [--check]
 //! cargo bench -p jobq-tests --bench speed -- growth [--rounds 3] [--quick] [--plots .]
 //! cargo bench -p jobq-tests --bench speed -- defaults [--rounds 3] [--quick]
@@ -10,11 +11,12 @@
 //! ```
 //!
 //! `pairs` runs each scenario on both sides in turn, each time in a process of its own, and
-//! prints the ratios. `instructions` counts instructions and allocations a job under valgrind;
+//! prints the ratios. `messages` has plain `lapin` send and take what jobq does, so that it shows
+//! what a job's message costs whoever sends it. `instructions` counts instructions and allocations a job under valgrind;
 //! with `--check` it fails where jobq takes more than it may. `growth` has jobq alone handle more
 //! and more types, waiting jobs, bytes and jobs at once, and draws what a job costs. `defaults`
 //! runs the raw side with other prefetches, windows, connections and transactions. `report`
-//! does all four and writes `docs/performance.md`; `--quick` is for trying. `one` is a process of these: it
+//! does all five and writes `docs/performance.md`; `--quick` is for trying. `one` is a process of these: it
 //! prints what it measured as one line of JSON, and can be run under a profiler. The jobs that
 //! `drain` and `retry` run must be there: `one .. enqueue_all ..` puts them. The first four of its
 //! options are for jobq, the others for the raw side. Progress goes to
@@ -29,6 +31,7 @@ mod growth;
 mod instructions;
 mod jobs;
 mod kinds;
+mod messages;
 mod own;
 mod pairs;
 mod plot;
@@ -52,11 +55,12 @@ use self::scenario::{Engine, Side};
 
 const USAGE: &str = "cargo bench -p jobq-tests --bench speed -- <part> [options]
   pairs  [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1]
+  messages [--pairs 5] [--scale 1]
   instructions [--check]
   growth [--rounds 3] [--quick] [--plots .]
   defaults [--rounds 3] [--quick]
   report [--pairs 5] [--scale 1] [--rounds 3] [--quick] [--to docs]
-  one    <rabbitmq|sqlite> <scenario> <raw|jobq> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0]
+  one    <rabbitmq|sqlite> <scenario> <raw|alike|jobq> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0]
          [--prefetch 356] [--window 1000] [--connections 1] [--batch 256]";
 
 fn main() -> anyhow::Result<()> {
@@ -72,6 +76,7 @@ fn main() -> anyhow::Result<()> {
     let part = words.remove(0);
     match part.as_str() {
         "pairs" => runtime.block_on(pairs::run(Options::parse(words)?)),
+        "messages" => runtime.block_on(messages::run(Options::parse(words)?)),
         "instructions" => runtime.block_on(instructions::run(Options::parse(words)?)),
         "growth" => runtime.block_on(growth::run(Options::parse(words)?)),
         "defaults" => runtime.block_on(defaults::run(Options::parse(words)?)),
@@ -89,7 +94,8 @@ async fn one(words: &[String]) -> anyhow::Result<Sample> {
     let (case, url) = Case::parse(words)?;
     match (case.side, case.engine) {
         (Side::Jobq, _) => own::run(&case, url).await,
-        (Side::Raw, Engine::RabbitMq) => raw::rabbitmq::run(&case, url).await,
+        (Side::Raw | Side::Alike, Engine::RabbitMq) => raw::rabbitmq::run(&case, url).await,
         (Side::Raw, Engine::Sqlite) => raw::sqlite::run(&case, url).await,
+        (Side::Alike, Engine::Sqlite) => bail!("SQLite has no messages"),
     }
 }

@@ -1,6 +1,8 @@
 //! Each scenario on both sides in turn, so that what else happens on the machine happens to
 //! both, and the ratios of the neighbours.
 
+use std::fmt;
+
 use anyhow::ensure;
 
 use crate::case::Case;
@@ -16,8 +18,14 @@ use crate::table::{head, median, row, spread};
 pub(crate) struct Plan {
     engines: Vec<Engine>,
     scenarios: Vec<Scenario>,
+    pub(crate) extent: Extent,
+}
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Extent {
     pub(crate) pairs: usize,
-    pub(crate) scale: f64,
+    scale: f64,
 }
 
 /// One run of each side, one right after the other.
@@ -45,7 +53,7 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
 
 impl Plan {
     pub(crate) fn take(options: &mut Options) -> anyhow::Result<Self> {
-        let plan = Self {
+        Ok(Self {
             engines: options.take("--engine", "both", |text| match text {
                 "both" => Ok(vec![Engine::RabbitMq, Engine::Sqlite]),
                 one => one.parse().map(|engine| vec![engine]),
@@ -54,11 +62,33 @@ impl Plan {
                 "all" => anyhow::Ok(Scenario::ALL.to_vec()),
                 one => one.parse().map(|scenario| vec![scenario]),
             })?,
+            extent: Extent::take(options)?,
+        })
+    }
+}
+
+impl Extent {
+    pub(crate) fn take(options: &mut Options) -> anyhow::Result<Self> {
+        let extent = Self {
             pairs: options.take("--pairs", "5", str::parse)?,
             scale: options.take("--scale", "1", str::parse)?,
         };
-        ensure!(plan.pairs > 0 && plan.scale > 0.0, "there is nothing to measure");
-        Ok(plan)
+        ensure!(extent.pairs > 0 && extent.scale > 0.0, "there is nothing to measure");
+        Ok(extent)
+    }
+
+    /// How many jobs a run has.
+    pub(crate) fn jobs(self, engine: Engine, scenario: Scenario) -> u32 {
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // some thousands
+        let jobs = (f64::from(scenario.jobs(engine)) * self.scale) as u32;
+        jobs.max(1)
+    }
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pairs, scale } = self;
+        write!(f, "{pairs} pairs of runs, with {scale} times the usual number of jobs")
     }
 }
 
@@ -69,10 +99,9 @@ pub(crate) async fn measure(plan: &Plan) -> anyhow::Result<Vec<Found>> {
         eprintln!("{}", store.name().await);
         let has = |scenario: &&Scenario| has(engine, **scenario);
         for scenario in plan.scenarios.iter().filter(has).copied() {
-            #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // some thousands
-            let jobs = ((f64::from(scenario.jobs(engine)) * plan.scale) as u32).max(1);
+            let jobs = plan.extent.jobs(engine, scenario);
             let mut found = Found { engine, scenario, pairs: Vec::new() };
-            for round in 0..plan.pairs {
+            for round in 0..plan.extent.pairs {
                 let mut one = async |side| {
                     store.run(Case::usual(engine, scenario, side, jobs), Under::Nothing).await
                 };

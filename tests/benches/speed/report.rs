@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 use crate::options::Options;
 use crate::process::Store;
 use crate::scenario::Engine;
-use crate::{defaults, goal, growth, instructions, pairs};
+use crate::{defaults, goal, growth, instructions, messages, pairs};
 
 /// What stays; `{{word}}` stands for what is measured.
 const TEMPLATE: &str = include_str!("report.md");
@@ -23,13 +23,11 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
     let (pairs, growth) = (pairs::Plan::take(&mut options)?, growth::Plan::take(&mut options)?);
     options.finish()?;
     let conditions = conditions(&repository).await?;
-    let extent = format!(
-        "{} pairs of runs, with {} times the usual number of jobs; {}.",
-        pairs.pairs, pairs.scale, growth
-    );
+    let extent = format!("{}; {growth}.", pairs.extent);
 
-    let counted = instructions::measure().await?;
+    let counted = instructions::measure(true).await?;
     let paired = pairs::measure(&pairs).await?;
+    let messages = messages::measure(pairs.extent).await?;
     let grown = growth::measure(&growth).await?;
     let tuned = defaults::measure(&growth).await?;
 
@@ -47,6 +45,7 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
         ("extent", &extent),
         ("goals", &goal::table(&goals)),
         ("pairs", &pairs::table(&paired)),
+        ("messages", &messages::table(&messages)),
         ("instructions", &instructions::table(&counted)),
         ("allocations", &instructions::callers(&counted)),
         ("growth", &growths),

@@ -17,6 +17,8 @@ pub(crate) enum Engine {
 pub(crate) enum Side {
     /// The library that jobq is on, used as well as can be.
     Raw,
+    /// Plain `lapin` again, with messages like jobq's on a way like theirs.
+    Alike,
     Jobq,
 }
 
@@ -116,6 +118,7 @@ impl Side {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Raw => "raw",
+            Self::Alike => "alike",
             Self::Jobq => "jobq",
         }
     }
@@ -127,8 +130,9 @@ impl FromStr for Side {
     fn from_str(text: &str) -> anyhow::Result<Self> {
         Ok(match text {
             "raw" => Self::Raw,
+            "alike" => Self::Alike,
             "jobq" => Self::Jobq,
-            _ => bail!("`{text}` is neither raw nor jobq"),
+            _ => bail!("`{text}` is not raw, alike or jobq"),
         })
     }
 }

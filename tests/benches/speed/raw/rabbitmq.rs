@@ -8,12 +8,12 @@ use std::time::Instant;
 use anyhow::ensure;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jobq_tests::raw::{Raw, headers, text};
+use lapin::Channel;
 use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicPublishOptions, BasicQosOptions,
     QueueDeclareOptions,
 };
 use lapin::types::{AMQPValue, FieldTable};
-use lapin::{BasicProperties, Channel};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -22,6 +22,8 @@ use crate::gauge::Gauge;
 use crate::jobs::{Done, Work, pace};
 use crate::sample::Sample;
 use crate::scenario::{CALLERS, Scenario, WAIT_MILLIS};
+
+use super::message::Form;
 
 /// How many finished jobs are looked at before they are acknowledged.
 const BATCH: usize = 64;
@@ -34,7 +36,9 @@ pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
     // One connection to publish, and one or more to consume.
     let out = Raw::connect(url).await;
     declare(&out).await?;
-    let publisher = Publisher { channel: Arc::new(out.channel.clone()) };
+    let form = Form::of(case.side);
+    form.declare(&out, QUEUE).await?;
+    let publisher = Publisher { channel: Arc::new(out.channel.clone()), form };
     let done = Done::new(case);
     let measured = match scenario {
         Scenario::Enqueue => {
@@ -106,16 +110,15 @@ async fn declare(raw: &Raw) -> anyhow::Result<()> {
 #[derive(Debug, Clone)]
 struct Publisher {
     channel: Arc<Channel>,
+    form: Form,
 }
 
 impl Publisher {
     /// Publishes a job and waits until the broker has confirmed it.
     async fn publish(&self, job: &Work) -> anyhow::Result<()> {
-        let properties = BasicProperties::default()
-            .with_delivery_mode(2)
-            .with_content_type("application/json".into());
+        let (exchange, properties) = (self.form.exchange().into(), self.form.properties());
         let (options, body) = (BasicPublishOptions::default(), serde_json::to_vec(job)?);
-        let sent = self.channel.basic_publish("".into(), QUEUE.into(), options, &body, properties);
+        let sent = self.channel.basic_publish(exchange, QUEUE.into(), options, &body, properties);
         let confirm = sent.await?.await?;
         ensure!(confirm.is_ack(), "{confirm:?}");
         Ok(())

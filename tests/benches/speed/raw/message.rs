@@ -1,0 +1,71 @@
+//! What plain `lapin` sends beside a payload, and to which exchange.
+
+use std::time::SystemTime;
+
+use jobq::{Job as _, JobId};
+use jobq_tests::raw::{Raw, headers, text};
+use lapin::options::{ExchangeDeclareOptions, QueueBindOptions};
+use lapin::types::FieldTable;
+use lapin::{BasicProperties, ExchangeKind};
+
+use crate::jobs::Work;
+use crate::scenario::{Side, WAIT_MILLIS};
+
+const EXCHANGE: &str = "raw";
+const ORPHANS: &str = "raw-orphan";
+
+/// The form of messages.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Form {
+    /// As little as can be, by the default exchange.
+    Bare,
+    /// What a message of jobq says, by an exchange that loses none.
+    Job,
+}
+
+impl Form {
+    pub(super) fn of(side: Side) -> Self {
+        if side == Side::Alike { Self::Job } else { Self::Bare }
+    }
+
+    /// Declares the exchange, if it is not there as in every broker, for messages to this queue.
+    pub(super) async fn declare(self, raw: &Raw, queue: &str) -> lapin::Result<()> {
+        if matches!(self, Self::Bare) {
+            return Ok(());
+        }
+        let orphans = headers([("alternate-exchange", text(ORPHANS))]);
+        for (exchange, kind, arguments) in [
+            (ORPHANS, ExchangeKind::Fanout, FieldTable::default()),
+            (EXCHANGE, ExchangeKind::Direct, orphans),
+        ] {
+            let options = ExchangeDeclareOptions { durable: true, ..Default::default() };
+            raw.channel.exchange_declare(exchange.into(), kind, options, arguments).await?;
+        }
+        let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+        raw.channel.queue_bind(queue.into(), EXCHANGE.into(), queue.into(), options, none).await
+    }
+
+    pub(super) fn exchange(self) -> &'static str {
+        match self {
+            Self::Bare => "",
+            Self::Job => EXCHANGE,
+        }
+    }
+
+    pub(super) fn properties(self) -> BasicProperties {
+        let bare = BasicProperties::default()
+            .with_delivery_mode(2)
+            .with_content_type("application/json".into());
+        match self {
+            Self::Bare => bare,
+            Self::Job => {
+                let wait = headers([("jobq-wait", text(&WAIT_MILLIS.to_string()))]);
+                let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+                bare.with_message_id(JobId::new().to_string().into())
+                    .with_type(Work::NAME.into())
+                    .with_timestamp(since.map_or(0, |since| since.as_secs()))
+                    .with_headers(wait)
+            }
+        }
+    }
+}
