@@ -17,6 +17,7 @@ both_engines!(
     many_jobs_are_enqueued_at_once,
     jobs_are_sent_while_the_next_ones_are_made,
     callers_who_stop_to_listen_hold_up_nobody,
+    what_is_not_awaited_is_not_enqueued,
     one_id_twice_is_two_jobs,
     names_are_checked,
 );
@@ -102,6 +103,17 @@ async fn callers_who_stop_to_listen_hold_up_nobody(store: Store) {
         answer.unwrap();
     }
     assert_eq!(stage.client.counts("scripted").await.unwrap().ready, 3_021);
+}
+
+async fn what_is_not_awaited_is_not_enqueued(store: Store) {
+    let stage = Stage::on(store).await;
+    let job = || stage.client.enqueue(Scripted { steps: vec![] });
+    job().await.unwrap();
+    drop(job());
+    drop(job().into_future());
+    // What was sent before it is there when this is.
+    job().await.unwrap();
+    assert_eq!(stage.client.counts("scripted").await.unwrap().ready, 2);
 }
 
 async fn one_id_twice_is_two_jobs(store: Store) {

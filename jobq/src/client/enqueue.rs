@@ -1,11 +1,14 @@
 use std::fmt;
+use std::future::ready;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use super::awaitable::awaitable;
 use super::payload::Payload;
 use super::times::{Start, Times};
 use super::{Client, JobKind};
-use crate::engine::NotPushed;
+use crate::engine::{NotPushed, Pushing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, Job, JobId};
 use crate::retry;
@@ -24,7 +27,7 @@ impl Times {
             payload,
             enqueued_at: moments.now,
             delay: moments.delay,
-            retry_wait: Some(retry::first_wait(&kind.options)),
+            retry_wait: Some(retry::first_wait(kind.options)),
             expires_at: moments.expires_at,
             topic: None,
         }
@@ -89,12 +92,55 @@ impl Enqueue {
         self
     }
 
-    async fn enqueue(self) -> Result<JobId> {
-        let id = self.id.unwrap_or_else(JobId::new);
-        let envelope = self.times.envelope(&self.kind, id, self.payload.0?);
-        self.client.declare_kind(&self.kind).await?;
-        self.client.engine().push(envelope).await?;
-        Ok(id)
+    /// Begins, for once.
+    fn push(&mut self, id: JobId) -> Pushing {
+        let payload = match self.payload.take() {
+            Ok(payload) => payload,
+            Err(error) => return Box::pin(ready(Err(error))),
+        };
+        let (client, kind) = (&self.client, self.kind);
+        let envelope = self.times.envelope(&kind, id, payload);
+        if client.has_declared(&kind) {
+            return client.engine().push(envelope);
+        }
+        let client = client.clone();
+        Box::pin(async move {
+            client.declare_kind(&kind).await?;
+            client.engine().push(envelope).await
+        })
+    }
+}
+
+impl IntoFuture for Enqueue {
+    type Output = Result<JobId>;
+    type IntoFuture = EnqueueFuture;
+
+    fn into_future(self) -> EnqueueFuture {
+        EnqueueFuture { enqueue: self, pushing: None }
+    }
+}
+
+/// The future of an [`Enqueue`].
+#[must_use = "futures do nothing unless awaited"]
+pub struct EnqueueFuture {
+    enqueue: Enqueue,
+    pushing: Option<Pushing>,
+}
+
+impl Future for EnqueueFuture {
+    type Output = Result<JobId>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<JobId>> {
+        let Self { enqueue, pushing } = &mut *self;
+        let id = *enqueue.id.get_or_insert_with(JobId::new);
+        let pushing = pushing.get_or_insert_with(|| enqueue.push(id));
+        pushing.as_mut().poll(cx).map_ok(|()| id)
+    }
+}
+
+impl fmt::Debug for EnqueueFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnqueueFuture").field("enqueue", &self.enqueue).finish_non_exhaustive()
     }
 }
 
@@ -234,7 +280,6 @@ impl From<EnqueueAllError> for Error {
     }
 }
 
-awaitable!(Enqueue, EnqueueFuture, Result<JobId>, enqueue, "The future of an [`Enqueue`].");
 awaitable!(
     EnqueueAll<'j>,
     EnqueueAllFuture,

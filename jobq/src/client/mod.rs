@@ -268,15 +268,18 @@ impl Client {
     }
 
     async fn declare_kind(&self, kind: &JobKind) -> Result<()> {
-        let key = (kind.name, kind.queue);
-        if self.declared().contains(&key) {
+        if self.has_declared(kind) {
             return Ok(());
         }
         kind.check()?;
         // Several callers may do so at once, each with a time limit of its own.
         self.engine().declare(&[kind.spec()]).await?;
-        self.declared().insert(key);
+        self.declared().insert((kind.name, kind.queue));
         Ok(())
+    }
+
+    fn has_declared(&self, kind: &JobKind) -> bool {
+        self.declared().contains(&(kind.name, kind.queue))
     }
 
     fn declared(&self) -> MutexGuard<'_, Declared> {
@@ -355,12 +358,12 @@ impl Client {
 struct JobKind {
     name: &'static str,
     queue: &'static str,
-    options: JobOptions,
+    options: &'static JobOptions,
 }
 
 impl JobKind {
     fn of<J: Job>() -> Self {
-        Self { name: J::NAME, queue: queue_of::<J>(), options: J::OPTIONS }
+        Self { name: J::NAME, queue: queue_of::<J>(), options: &J::OPTIONS }
     }
 
     fn check(&self) -> Result<()> {
@@ -371,7 +374,7 @@ impl JobKind {
 
     fn spec(&self) -> QueueSpec {
         let patterns = self.options.on.iter().copied();
-        QueueSpec::new(self.queue).waits(retry::waits(&self.options)).patterns(patterns)
+        QueueSpec::new(self.queue).waits(retry::waits(self.options)).patterns(patterns)
     }
 }
 

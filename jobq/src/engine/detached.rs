@@ -1,6 +1,8 @@
+use std::future::ready;
+
 use async_trait::async_trait;
 
-use super::{Consumer, Counts, Engine, NotPushed, QueueSpec, Which};
+use super::{Consumer, Counts, Engine, NotPushed, Pushing, QueueSpec, Which};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
 
@@ -22,8 +24,8 @@ impl Engine for Detached {
         Err(nowhere())
     }
 
-    async fn push(&self, _: Envelope) -> Result<()> {
-        Err(nowhere())
+    fn push(&self, _: Envelope) -> Pushing {
+        Box::pin(ready(Err(nowhere())))
     }
 
     async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed> {

@@ -21,6 +21,7 @@ pub(crate) mod sqlite;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::pin::Pin;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -50,14 +51,15 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// that is no such queue; an engine that cannot be reached or refuses.
     async fn declare(&self, queues: &[QueueSpec]) -> Result<()>;
 
-    /// Stores a job in its queue, which must have been declared. It is durable when this
-    /// returns `Ok`.
+    /// Stores a job in its queue, which must have been declared. It is durable when the
+    /// [`Pushing`] gives `Ok`. That may begin when this is called, and does not end where the
+    /// answer is not waited for.
     ///
     /// # Errors
     ///
     /// An engine that cannot be reached or refuses. The error of a job that may be stored all
     /// the same says so ([`Error::maybe_enqueued`]).
-    async fn push(&self, job: Envelope) -> Result<()>;
+    fn push(&self, job: Envelope) -> Pushing;
 
     /// Stores jobs as [`push`](Self::push) does, in their order and much faster than one after
     /// the other, and tells which of them got an error: by their place, in ascending order. All
@@ -184,6 +186,10 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// [`Closed`](crate::ErrorKind::Closed).
     async fn close(&self);
 }
+
+/// The answer to a [`push`](Engine::push). It knows the engine by itself, so that who waits for
+/// it need not keep anything else.
+pub type Pushing = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
 
 /// What a queue must be able to do.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -45,6 +45,7 @@ mod way;
 mod wire;
 
 use std::collections::{HashMap, HashSet};
+use std::future::ready;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -67,7 +68,9 @@ use self::publisher::Publisher;
 use self::tls::Tls;
 use self::topology::Topology;
 use self::wanted::Wanted;
-use super::{Consumer, Counts, Engine, EngineOptions, Hold, NotPushed, QueueSpec, Which, closed};
+use super::{
+    Consumer, Counts, Engine, EngineOptions, Hold, NotPushed, Pushing, QueueSpec, Which, closed,
+};
 use crate::background;
 use crate::error::Result;
 use crate::finding::{Finding, Report};
@@ -142,7 +145,7 @@ struct Core {
     /// Opened by the first consumer. A connection of its own, since the broker stops
     /// reading from those that publish when it is short of memory or disk.
     consuming: OnceCell<Link>,
-    publisher: Publisher,
+    publisher: Arc<Publisher>,
     failed: Failed,
     /// The queues that were looked for in vain, and when.
     missing: std::sync::Mutex<HashMap<String, Instant>>,
@@ -247,14 +250,16 @@ impl Engine for Rabbit {
         self.0.declare(Wanted::queues(queues)).await
     }
 
-    async fn push(&self, job: Envelope) -> Result<()> {
+    fn push(&self, job: Envelope) -> Pushing {
         if self.0.closing.is_cancelled() {
-            return Err(closed());
+            return Box::pin(ready(Err(closed())));
         }
         match self.0.push_at_once(job) {
-            Ok(publishing) => publishing.await,
-            // Large, which the future of a job that is due now should not be.
-            Err(job) => Box::pin(self.0.push_later(job)).await,
+            Ok(publishing) => Box::pin(publishing),
+            Err(job) => {
+                let core = Arc::clone(&self.0);
+                Box::pin(async move { core.push_later(job).await })
+            }
         }
     }
 

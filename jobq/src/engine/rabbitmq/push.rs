@@ -32,7 +32,7 @@ impl Core {
     pub(super) fn push_at_once(
         &self,
         job: Envelope,
-    ) -> std::result::Result<impl Future<Output = Result<()>> + Send, Box<Envelope>> {
+    ) -> std::result::Result<impl Future<Output = Result<()>> + Send + use<>, Box<Envelope>> {
         let message = match self.way(&job) {
             Ok(Way::Levels(_)) => return Err(Box::new(job)),
             Ok(way) => wire::encode(&self.names, job, &way),

@@ -95,17 +95,18 @@ impl Inbox {
         self.0.commands.send(command).map_err(|_| closed())
     }
 
-    /// Has an operation done and waits until it is committed.
-    pub(super) async fn call<T, F>(&self, work: F) -> Result<T>
+    /// Has an operation done, and tells what came of it when it is committed. It is begun when
+    /// this is called, whether or not anybody waits for it.
+    pub(super) fn call<T, F>(&self, work: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
     where
         F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        self.try_call(work).await.map_err(|failure| failure.error())
+        let answer = self.try_call(work);
+        async move { answer.await.map_err(|failure| failure.error()) }
     }
 
-    /// [`call`](Self::call), for those who need the failure more than once. It is begun when
-    /// this is called, whether or not anybody waits for it.
+    /// [`call`](Self::call), for those who need the failure more than once.
     pub(super) fn try_call<T, F>(
         &self,
         work: F,

@@ -33,7 +33,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
-use super::{Consumer, Counts, Engine, EngineOptions, NotPushed, QueueSpec, Which, closed};
+use super::{
+    Consumer, Counts, Engine, EngineOptions, NotPushed, Pushing, QueueSpec, Which, closed,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Report;
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
@@ -153,8 +155,9 @@ impl Engine for Sqlite {
         self.inbox.call(move |store| events::delete(store, &queue, force)).await?
     }
 
-    async fn push(&self, job: Envelope) -> Result<()> {
-        self.inbox.call(move |store| push::insert(store, &job)).await?
+    fn push(&self, job: Envelope) -> Pushing {
+        let pushing = self.inbox.call(move |store| push::insert(store, &job));
+        Box::pin(async move { pushing.await? })
     }
 
     async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed> {

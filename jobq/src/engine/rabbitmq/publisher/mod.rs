@@ -44,7 +44,7 @@ const ROOM: u32 = 64 * 1024 * 1024;
 const OVERHEAD: usize = 1_024;
 
 /// Publishes messages, each confirmed.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Publisher {
     gate: Arc<Gate>,
     requests: mpsc::UnboundedSender<Request>,
@@ -54,30 +54,32 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn spawn(link: Link, declared: Arc<Declared>, timeout: Duration) -> Self {
+    pub(crate) fn spawn(link: Link, declared: Arc<Declared>, timeout: Duration) -> Arc<Self> {
         let (requests, received) = mpsc::unbounded_channel();
         let gate = Arc::new(Gate::new(link.clone()));
         background::spawn(task::run(link.clone(), declared, Arc::clone(&gate), received));
-        Self { gate, requests, room: Arc::new(Semaphore::new(ROOM as usize)), link, timeout }
+        let room = Arc::new(Semaphore::new(ROOM as usize));
+        Arc::new(Self { gate, requests, room, link, timeout })
     }
 
     /// Publishes a message, or says after the client's timeout what became of it. It is sent
     /// when this is called, if it can be: a future that holds a message is large.
     pub(crate) fn publish(
-        &self,
+        self: &Arc<Self>,
         message: Result<Message>,
-    ) -> impl Future<Output = Result<()>> + Send {
+    ) -> impl Future<Output = Result<()>> + Send + use<> {
+        let publisher = Arc::clone(self);
         let end = Instant::now() + self.timeout;
         let sent = message.map(|message| self.try_send(message));
         async move {
             let mut pending = match sent? {
                 Ok(pending) => pending,
                 // Rare, and large.
-                Err(message) => Box::pin(self.send_in_time(message, end)).await?,
+                Err(message) => Box::pin(publisher.send_in_time(message, end)).await?,
             };
             match timeout_at(end, &mut pending).await {
                 Ok(answer) => pending.told(answer),
-                Err(_) => Err(self.no_answer(&pending.destination, !pending.take_back())),
+                Err(_) => Err(publisher.no_answer(&pending.destination, !pending.take_back())),
             }
         }
     }
