@@ -34,13 +34,14 @@ fn fail() -> Step {
     Step::Fail("busy".into())
 }
 
-/// A stage with a pool; the first wait of a client may have to be prepared for.
+/// A stage with a pool; the first wait of a client may have to be prepared for, for longer than
+/// other jobs live.
 async fn stage(store: Store) -> (Stage, jobq::RunningPool) {
     let mut stage = Stage::on(store).await;
     let pool = stage.pool().register::<Fixed>().register::<Growing>();
     let running = pool.spawn().await.unwrap();
     let first = stage.client.enqueue(Growing { steps: vec![Step::Succeed] });
-    first.delay(Duration::from_millis(1)).await.unwrap();
+    first.delay(Duration::from_millis(1)).expires_in(Duration::from_secs(600)).await.unwrap();
     stage.run().await;
     stage.end().await;
     (stage, running)
