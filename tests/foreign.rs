@@ -67,16 +67,16 @@ async fn every_message_is_a_job_that_can_be_retried_and_failed() {
         let body = index.to_string().into_bytes();
         raw.publish(&namespace, "mail", properties, &body).await;
         let first = take(&mut consumer).await;
-        assert_eq!((first.attempt, &first.envelope.payload), (1, &body));
-        let id = first.envelope.id;
+        assert_eq!((first.attempt, &first.envelope().payload), (1, &body));
+        let id = first.envelope().id;
         first.settle(Settlement::Retry(WAIT)).await.expect("settles");
         let second = take(&mut consumer).await;
-        assert_eq!((second.attempt, second.envelope.id), (2, id), "message {index}");
-        assert_eq!(second.envelope.payload, body);
+        assert_eq!((second.attempt, second.envelope().id), (2, id), "message {index}");
+        assert_eq!(second.envelope().payload, body);
         // The second retry of a message is always the broker's.
         second.settle(Settlement::Retry(WAIT)).await.expect("settles");
         let third = take(&mut consumer).await;
-        assert_eq!((third.attempt, third.envelope.id), (3, id), "message {index}");
+        assert_eq!((third.attempt, third.envelope().id), (3, id), "message {index}");
         let fail = Settlement::Fail {
             reason: jobq::FailedReason::Exhausted,
             error: "enough".to_owned(),
@@ -194,9 +194,9 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
         let mut ids = Vec::new();
         for attempt in 1..=3 {
             let delivery = take(&mut consumer).await;
-            assert_eq!(delivery.envelope.topic.as_deref(), Some(topic), "{properties:?}");
-            assert_eq!((delivery.attempt, &delivery.envelope.payload[..]), (attempt, &b"{}"[..]));
-            ids.push(delivery.envelope.id);
+            assert_eq!(delivery.envelope().topic.as_deref(), Some(topic), "{properties:?}");
+            assert_eq!((delivery.attempt, &delivery.envelope().payload[..]), (attempt, &b"{}"[..]));
+            ids.push(delivery.envelope().id);
             delivery.settle(Settlement::Retry(WAIT)).await.expect("settles");
         }
         assert!(ids.iter().all(|id| *id == ids[0]), "one id from the first retry on");
@@ -208,7 +208,7 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
         let which = jobq::engine::Which::One(ids[0]);
         assert_eq!(engine.failed_retry("welcome", which).await.expect("puts back"), 1);
         let delivery = take(&mut consumer).await;
-        assert_eq!((delivery.attempt, delivery.envelope.topic.as_deref()), (1, Some(topic)));
+        assert_eq!((delivery.attempt, delivery.envelope().topic.as_deref()), (1, Some(topic)));
         delivery.settle(Settlement::Complete).await.expect("settles");
     }
     eventually("the other subscriber's events", 12, async || {

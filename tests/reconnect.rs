@@ -47,7 +47,7 @@ async fn push(engine: &dyn Engine, jobs: Vec<Envelope>) -> Vec<JobId> {
 async fn complete_all(consumer: &mut Consumer, mut ids: Vec<JobId>) {
     while !ids.is_empty() {
         let delivery = take(consumer).await;
-        let id = delivery.envelope.id;
+        let id = delivery.envelope().id;
         // A stale one comes again, and is then no longer waited for.
         let _ = delivery.settle(Settlement::Complete).await;
         ids.retain(|left| *left != id);

@@ -77,7 +77,7 @@ async fn of_file(patterns: &[String], topics: &[String]) -> Vec<Vec<String>> {
         let mut got = Vec::new();
         for _ in 0..count {
             let delivery = consumer.next().await.expect("goes on").expect("a delivery");
-            got.extend(delivery.envelope.topic.clone());
+            got.extend(delivery.envelope().topic.clone());
         }
         found.push(got);
     }

@@ -170,12 +170,12 @@ async fn a_retry_after_another_wait_is_a_new_message() {
         let first = take(&mut consumer).await;
         first.settle(Settlement::Retry(WAIT)).await.expect("settles");
         let second = take(&mut consumer).await;
-        assert_eq!((second.envelope.id, second.attempt), (id, 2), "{hint:?}");
-        assert_eq!(second.envelope.retry_wait, Some(WAIT));
+        assert_eq!((second.envelope().id, second.attempt), (id, 2), "{hint:?}");
+        assert_eq!(second.envelope().retry_wait, Some(WAIT));
         // From now on it names its tier, and the broker counts on.
         second.settle(Settlement::Retry(WAIT)).await.expect("settles");
         let third = take(&mut consumer).await;
-        assert_eq!((third.envelope.id, third.attempt), (id, 3), "{hint:?}");
+        assert_eq!((third.envelope().id, third.attempt), (id, 3), "{hint:?}");
         third.settle(Settlement::Complete).await.expect("settles");
     }
 }
@@ -223,7 +223,7 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
     assert_eq!(put_back.expect("puts back"), 1);
     let mut consumer = engine.consume("nowhere", 1).await.expect("consumes");
     let delivery = take(&mut consumer).await;
-    assert_eq!((delivery.envelope.id, delivery.attempt), (lost.id(), 1));
+    assert_eq!((delivery.envelope().id, delivery.attempt), (lost.id(), 1));
 }
 
 /// As while a broker starts, which passes on what is overdue before it has all its bindings.
@@ -253,11 +253,11 @@ async fn a_retry_whose_way_back_was_missing_for_a_moment_runs() {
     bound.await.expect("it is bound again");
     let mut consumer = engine.consume("mail", 1).await.expect("consumes");
     let delivery = take(&mut consumer).await;
-    assert_eq!((delivery.envelope.id, delivery.attempt), (id, 2));
+    assert_eq!((delivery.envelope().id, delivery.attempt), (id, 2));
     // It may lose its way again.
     delivery.settle(Settlement::Retry(WAIT)).await.expect("settles");
     let delivery = take(&mut consumer).await;
-    assert_eq!((delivery.envelope.id, delivery.attempt), (id, 3));
+    assert_eq!((delivery.envelope().id, delivery.attempt), (id, 3));
     delivery.settle(Settlement::Complete).await.expect("settles");
     assert_eq!(engine.counts("mail").await.expect("counts").failed, 0);
 }

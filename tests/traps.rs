@@ -30,7 +30,7 @@ async fn take_many(consumer: &mut Consumer, count: usize) -> Vec<Delivery> {
 }
 
 fn ids(deliveries: &[Delivery]) -> BTreeSet<JobId> {
-    deliveries.iter().map(|delivery| delivery.envelope.id).collect()
+    deliveries.iter().map(|delivery| delivery.envelope().id).collect()
 }
 
 /// `lapin` gives a returned message to whichever confirm comes next. That it is another one's
@@ -87,7 +87,7 @@ async fn what_is_settled_after_a_restart_deletes_no_fresh_job() {
     let mut left = all.clone();
     while !left.is_empty() {
         let delivery = take(&mut consumer).await;
-        left.remove(&delivery.envelope.id);
+        left.remove(&delivery.envelope().id);
         delivery.settle(Settlement::Complete).await.unwrap();
     }
     assert!(returned.is_subset(&all));
@@ -176,7 +176,7 @@ async fn what_does_not_fit_is_an_error_before_it_is_sent() {
     }
     raw.publish("jobq", "mail", properties, b"{}").await;
     let again = take(&mut consumer).await;
-    let (id, reason) = (again.envelope.id, jobq::FailedReason::Aborted);
+    let (id, reason) = (again.envelope().id, jobq::FailedReason::Aborted);
     again.settle(Settlement::Fail { reason, error, attempts: 1 }).await.unwrap();
     let failed = engine.failed_find("mail", id).await.unwrap().unwrap();
     assert_eq!(failed.error().len(), 8 * 1024);
@@ -216,7 +216,7 @@ async fn a_consumer_that_hears_nothing_notices_that_its_broker_died() {
         other.close().await;
         loop {
             let delivery = take(&mut consumer).await;
-            let found = delivery.envelope.id;
+            let found = delivery.envelope().id;
             delivery.settle(Settlement::Complete).await.unwrap();
             if found == id {
                 break;

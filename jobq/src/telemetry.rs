@@ -41,7 +41,7 @@ pub(crate) struct Who {
 impl Who {
     /// The delivery of the job of this name.
     pub(crate) fn of(delivery: &Delivery, job: Cow<'static, str>, queue: &'static str) -> Self {
-        let (id, attempt) = (delivery.envelope.id, delivery.attempt);
+        let (id, attempt) = (delivery.envelope().id, delivery.attempt);
         Self { job, id, queue, attempt }
     }
 

@@ -117,7 +117,7 @@ async fn headers_stay_small_and_attempts_right_however_often_a_job_waits() {
     while left > 0 {
         let delivery = soon("a delivery", consumer.next()).await.unwrap().unwrap();
         count += 1;
-        let (settlement, round, attempt) = states.get_mut(&delivery.envelope.id).unwrap();
+        let (settlement, round, attempt) = states.get_mut(&delivery.envelope().id).unwrap();
         assert_eq!(delivery.attempt, *attempt, "round {round}");
         let settlement = if *attempt > RETRIES {
             left -= 1;

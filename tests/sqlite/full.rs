@@ -30,7 +30,7 @@ async fn what_a_full_disk_refuses_is_told_and_all_else_goes_on_when_there_is_spa
     let mut consumer = engine.consume("mail", 2).await.unwrap();
     let mut accepted: BTreeSet<_> = push(&*engine, "mail", 2).await.into_iter().collect();
     let (done, retried) = (take(&mut consumer).await, take(&mut consumer).await);
-    let retried_id = retried.envelope.id;
+    let retried_id = retried.envelope().id;
 
     let fragments = ["has no space left on its disk", "free some", &path];
     // What a large job was refused may be enough for small ones.
@@ -52,7 +52,7 @@ async fn what_a_full_disk_refuses_is_told_and_all_else_goes_on_when_there_is_spa
     assert_eq!(engine.counts("mail").await.unwrap().ready, accepted.len() as u64 - 2);
 
     // What cannot be recorded: a completion is kept until it can, all else is told.
-    accepted.remove(&done.envelope.id);
+    accepted.remove(&done.envelope().id);
     done.settle(Settlement::Complete).await.unwrap();
     let retry = retried.settle(Settlement::Retry(Duration::ZERO));
     let error = soon("an answer", retry).await.unwrap_err();
@@ -67,7 +67,7 @@ async fn what_a_full_disk_refuses_is_told_and_all_else_goes_on_when_there_is_spa
     while seen.len() < accepted.len() {
         let delivery = take(&mut consumer).await;
         assert_eq!(delivery.attempt, 1);
-        assert!(seen.insert(delivery.envelope.id), "none comes twice");
+        assert!(seen.insert(delivery.envelope().id), "none comes twice");
         soon("a settlement", delivery.settle(Settlement::Complete)).await.unwrap();
     }
     assert!(seen == accepted && seen.contains(&retried_id));

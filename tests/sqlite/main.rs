@@ -87,7 +87,7 @@ async fn drain(consumer: &mut Consumer, count: usize) -> Vec<JobId> {
     let mut ids = Vec::new();
     while ids.len() < count {
         let delivery = take(consumer).await;
-        ids.push(delivery.envelope.id);
+        ids.push(delivery.envelope().id);
         soon("a settlement", delivery.settle(Settlement::Complete)).await.expect("settles");
     }
     ids
@@ -134,7 +134,7 @@ async fn the_jobs_of_a_killed_process_are_taken_over_as_the_same_attempt() {
     let mut consumer = engine.consume("mail", 2).await.unwrap();
     process.kill().await;
     let mut taken = [take(&mut consumer).await, take(&mut consumer).await]
-        .map(|delivery| (delivery.envelope.id, delivery.attempt));
+        .map(|delivery| (delivery.envelope().id, delivery.attempt));
     taken.sort_by_key(|(_, attempt)| *attempt);
     assert_eq!(taken, [(pushed[1], 1), (pushed[0], 2)]);
 }
@@ -167,7 +167,7 @@ async fn a_process_that_lives_keeps_its_job_for_longer_than_its_lease() {
     .await;
 
     let later = push(&*worker, "mail", 1).await;
-    assert_eq!(take(&mut idle).await.envelope.id, later[0]);
+    assert_eq!(take(&mut idle).await.envelope().id, later[0]);
     let answer = soon("a settlement", long.settle(Settlement::Retry(LONG))).await;
     answer.expect("still its own");
     assert_eq!(worker.counts("mail").await.unwrap().waiting, 1, "{}", pushed[0]);
@@ -194,7 +194,7 @@ async fn a_process_that_was_held_up_cannot_settle_what_others_took_over() {
     file.execute_batch("ROLLBACK").unwrap();
     let mut consumer = engine.consume("mail", 3).await.unwrap();
     let taken = [take(&mut consumer).await, take(&mut consumer).await, take(&mut consumer).await];
-    assert_eq!(taken.each_ref().map(|delivery| delivery.envelope.id)[..], pushed);
+    assert_eq!(taken.each_ref().map(|delivery| delivery.envelope().id)[..], pushed);
     assert!(taken.iter().all(|delivery| delivery.attempt == 1));
     soon("a stop", consumer.stop()).await;
 
@@ -292,7 +292,7 @@ async fn namespaces_share_a_file_and_nothing_else() {
     for (engine, expected) in [(&blog, &two), (&shop, &one)] {
         let mut consumer = engine.consume("mail", 10).await.unwrap();
         let delivery = take(&mut consumer).await;
-        assert_eq!(delivery.envelope.id, expected[0]);
+        assert_eq!(delivery.envelope().id, expected[0]);
         assert_eq!(engine.counts("mail").await.unwrap().ready, 0);
     }
 }

@@ -10,8 +10,6 @@ use crate::job::{Envelope, FailedReason};
 /// is called; dropping it hands the job back.
 #[derive(Debug)]
 pub struct Delivery {
-    /// The job.
-    pub envelope: Envelope,
     /// The number of the attempt that this delivery is for, from 1.
     pub attempt: u32,
     /// How often its worker may have died of it before. It may have been that of another
@@ -34,10 +32,16 @@ pub struct Solo {
 }
 
 impl Delivery {
-    /// A delivery that is settled through `receipt`.
+    /// The delivery of the job that `receipt` has, which is settled through it.
     #[must_use]
-    pub fn new(envelope: Envelope, attempt: u32, receipt: Box<dyn Receipt>) -> Self {
-        Self { envelope, attempt, crashes: 0, solo: None, receipt }
+    pub fn new(attempt: u32, receipt: Box<dyn Receipt>) -> Self {
+        Self { attempt, crashes: 0, solo: None, receipt }
+    }
+
+    /// The job.
+    #[must_use]
+    pub fn envelope(&self) -> &Envelope {
+        self.receipt.envelope()
     }
 
     /// The delivery of a job whose worker may have died of it so often.
@@ -86,20 +90,19 @@ impl Delivery {
     /// any other error if the engine could not record it. The job is delivered again
     /// in both cases.
     pub async fn settle(self, settlement: Settlement) -> Result<()> {
-        self.receipt.settle(self.envelope, self.attempt, settlement).await
+        self.receipt.settle(self.attempt, settlement).await
     }
 }
 
-/// An engine's side of a [`Delivery`]. Dropping it unsettled hands the job back.
+/// An engine's side of a [`Delivery`], with all of it that is large: a delivery changes hands
+/// several times. Dropping it unsettled hands the job back.
 #[async_trait]
 pub trait Receipt: fmt::Debug + Send + Sync {
-    /// See [`Delivery::settle`]; `envelope` and `attempt` are the delivery's own.
-    async fn settle(
-        self: Box<Self>,
-        envelope: Envelope,
-        attempt: u32,
-        settlement: Settlement,
-    ) -> Result<()>;
+    /// See [`Delivery::envelope`].
+    fn envelope(&self) -> &Envelope;
+
+    /// See [`Delivery::settle`]; `attempt` is the delivery's own.
+    async fn settle(self: Box<Self>, attempt: u32, settlement: Settlement) -> Result<()>;
 
     /// Records [`Complete`](Settlement::Complete) without waiting for anything, of a delivery
     /// that is not run alone. After an error the delivery is still unsettled.

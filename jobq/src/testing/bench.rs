@@ -181,7 +181,7 @@ pub(super) async fn settle(delivery: Delivery, settlement: Settlement) {
 
 /// The ids of deliveries, in their order.
 pub(super) fn ids(deliveries: &[Delivery]) -> Vec<JobId> {
-    deliveries.iter().map(|delivery| delivery.envelope.id).collect()
+    deliveries.iter().map(|delivery| delivery.envelope().id).collect()
 }
 
 /// The ids in an order of their own, to compare sets with duplicates.

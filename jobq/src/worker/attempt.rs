@@ -79,7 +79,7 @@ pub(crate) fn look_up(
     queue: &'static str,
     delivery: &Delivery,
 ) -> (Who, Result<Arc<Registered>, Verdict>) {
-    let envelope = &delivery.envelope;
+    let envelope = delivery.envelope();
     let queue_plan = &shared.plan.queues[queue];
     // Whoever published an event knows nothing of the jobs that it becomes.
     let unsaid = envelope.topic.is_some() && queue_plan.only_job.is_some();
@@ -129,10 +129,10 @@ pub(crate) fn is_stale(who: &Who, recorded: crate::Result<()>) -> bool {
 
 /// Equal for two deliveries of one attempt of one job.
 pub(crate) fn likeness(delivery: &Delivery) -> u64 {
-    let mut hasher = DefaultHasher::new();
+    let (envelope, mut hasher) = (delivery.envelope(), DefaultHasher::new());
     delivery.attempt.hash(&mut hasher);
-    delivery.envelope.name.hash(&mut hasher);
-    delivery.envelope.payload.hash(&mut hasher);
-    delivery.envelope.enqueued_at.hash(&mut hasher);
+    envelope.name.hash(&mut hasher);
+    envelope.payload.hash(&mut hasher);
+    envelope.enqueued_at.hash(&mut hasher);
     hasher.finish()
 }

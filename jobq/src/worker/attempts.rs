@@ -44,7 +44,7 @@ pub(crate) struct Finished {
     /// How long the function ran, if it did.
     pub(crate) took: Option<Duration>,
     /// The same job, delivered again meanwhile.
-    pub(crate) held: Option<Box<Delivery>>,
+    pub(crate) held: Option<Delivery>,
 }
 
 pub(crate) struct Attempts {
@@ -71,10 +71,9 @@ struct Attempt {
     life: u64,
     stage: Stage,
     took: Option<Duration>,
-    held: Option<Box<Delivery>>,
+    held: Option<Delivery>,
 }
 
-#[allow(clippy::large_enum_variant)] // Most of them run.
 enum Stage {
     Runs(Running),
     Settles { likeness: u64 },
@@ -123,7 +122,7 @@ impl Attempts {
     /// same job, delivered again in another life, is not run beside itself. An id is a
     /// label, so several jobs may have it.
     pub(crate) fn hold(&mut self, delivery: Delivery) -> Option<Delivery> {
-        let (id, life) = (delivery.envelope.id, delivery.life());
+        let (id, life) = (delivery.envelope().id, delivery.life());
         if !self.lives.has_other(life) {
             return Some(delivery);
         }
@@ -133,7 +132,7 @@ impl Attempts {
         match self.in_hand.iter_mut().map(|(_, attempt)| attempt).find(itself) {
             Some(attempt) => {
                 // One that was held before is stale by now: there is but one delivery of a job.
-                attempt.held = Some(Box::new(delivery));
+                attempt.held = Some(delivery);
                 None
             }
             None => Some(delivery),
@@ -142,11 +141,7 @@ impl Attempts {
 
     /// Takes out what is held.
     pub(crate) fn take_held(&mut self) -> Vec<Delivery> {
-        self.in_hand
-            .iter_mut()
-            .filter_map(|(_, attempt)| attempt.held.take())
-            .map(|held| *held)
-            .collect()
+        self.in_hand.iter_mut().filter_map(|(_, attempt)| attempt.held.take()).collect()
     }
 
     /// Runs a delivery, or settles it if it is not to be run.
@@ -160,7 +155,7 @@ impl Attempts {
                     let limit = job.options.timeout.or(delivery.solo.map(|_| retry::ALONE));
                     let timeout = limit.map(|limit| (limit, self.timeouts.insert(run, limit)));
                     let (life, started) = (delivery.life(), Instant::now());
-                    let id = delivery.envelope.id;
+                    let id = delivery.envelope().id;
                     let running = Running { who, job, delivery, started, task, cancelled, timeout };
                     let (number, stage) = (run.number, Stage::Runs(running));
                     self.take_in(Attempt { number, id, life, stage, took: None, held: None });
@@ -177,7 +172,7 @@ impl Attempts {
     /// Settles a delivery by the outcome of a run that could not be settled any more; running
     /// it would be a duplicate.
     pub(crate) fn settle_again(&mut self, delivery: Delivery, settlement: Settlement) {
-        let name = delivery.envelope.name.clone().unwrap_or_default();
+        let name = delivery.envelope().name.clone().unwrap_or_default();
         let who = Who::of(&delivery, name, self.queue);
         self.begin_settling(who, delivery, settlement, None, None);
     }
@@ -234,17 +229,17 @@ impl Attempts {
         job: &Registered,
         delivery: &Delivery,
     ) -> Result<(AbortOnDropHandle<()>, Option<CancellationToken>), Verdict> {
+        let envelope = delivery.envelope();
         let scope = Scope {
-            envelope: &delivery.envelope,
+            envelope,
             attempt: delivery.attempt,
             max_attempts: job.options.max_attempts(),
             client: &self.shared.client,
             states: &self.shared.plan.states,
             cancelled: OnceCell::new(),
         };
-        let payload = &delivery.envelope.payload;
         // Reading the payload and making the call run the user's code, too.
-        match catch_unwind(AssertUnwindSafe(|| (job.start)(payload, &scope))) {
+        match catch_unwind(AssertUnwindSafe(|| (job.start)(&envelope.payload, &scope))) {
             Ok(Ok(call)) => {
                 let reporter = Reporter::new(run, Arc::clone(&self.reporting));
                 let task = task::spawn(&self.shared.runtime, call, who.span(), reporter);
@@ -310,7 +305,7 @@ impl Attempts {
     }
 
     /// Takes an attempt out of hand whose function runs, and the time that it took.
-    fn take_running(&mut self, run: Run) -> Option<(Running, Duration, Option<Box<Delivery>>)> {
+    fn take_running(&mut self, run: Run) -> Option<(Running, Duration, Option<Delivery>)> {
         let runs = |attempt: &&Attempt| {
             attempt.number == run.number && matches!(attempt.stage, Stage::Runs(_))
         };
@@ -333,10 +328,10 @@ impl Attempts {
         delivery: Delivery,
         settlement: Settlement,
         took: Option<Duration>,
-        held: Option<Box<Delivery>>,
+        held: Option<Delivery>,
     ) {
         let run = self.next_run();
-        let (id, life) = (delivery.envelope.id, delivery.life());
+        let (id, life) = (delivery.envelope().id, delivery.life());
         let stage = Stage::Settles { likeness: likeness(&delivery) };
         self.take_in(Attempt { number: run.number, id, life, stage, took, held });
         self.settling.push(Box::pin(async move {

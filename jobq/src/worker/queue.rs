@@ -214,9 +214,9 @@ impl Queue {
     /// should change.
     fn finished(&mut self, finished: Finished) -> Option<u16> {
         match (finished.held, finished.stale) {
-            (Some(again), Some(_)) => self.attempts.settle_again(*again, finished.settlement),
+            (Some(again), Some(_)) => self.attempts.settle_again(again, finished.settlement),
             // The run was settled, so this is another job after all.
-            (Some(another), None) => self.due.push_back(*another),
+            (Some(another), None) => self.due.push_back(another),
             (None, Some(likeness)) => {
                 self.remember(finished.id, likeness, finished.settlement);
             }
@@ -245,7 +245,7 @@ impl Queue {
             return None;
         }
         let (settlement, since) =
-            self.unrecorded.remove(&(delivery.envelope.id, likeness(delivery)))?;
+            self.unrecorded.remove(&(delivery.envelope().id, likeness(delivery)))?;
         (since.elapsed() < REMEMBERED).then_some(settlement)
     }
 

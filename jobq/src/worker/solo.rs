@@ -133,7 +133,7 @@ impl Loner<'_> {
     /// What is to become of a job that is not to be run.
     fn decided(&mut self, delivery: &Delivery) -> Option<Settlement> {
         let recorded = |(id, like, _): &(JobId, u64, Settlement)| {
-            *id == delivery.envelope.id && *like == likeness(delivery)
+            *id == delivery.envelope().id && *like == likeness(delivery)
         };
         if let Some((_, _, settlement)) = self.unrecorded.take().filter(recorded) {
             return Some(settlement);
@@ -160,7 +160,7 @@ impl Loner<'_> {
 
 /// Settles a delivery of a queue without running it; `true` if it was no longer this pool's.
 async fn settle_unrun(queue: &'static str, delivery: Delivery, settlement: Settlement) -> bool {
-    let name = delivery.envelope.name.clone().unwrap_or_default();
+    let name = delivery.envelope().name.clone().unwrap_or_default();
     let who = Who::of(&delivery, name, queue);
     who.decided(&settlement, "", Duration::ZERO);
     settle(&who, delivery, settlement).await

@@ -53,7 +53,7 @@ async fn work(engine: &dyn Engine) {
     let mut consumer = engine.consume("mail", 10).await.expect("consumes");
     while let Some(delivery) = consumer.next().await {
         let delivery = delivery.expect("a job");
-        let id = delivery.envelope.id;
+        let id = delivery.envelope().id;
         delivery.settle(Settlement::Complete).await.expect("settles");
         println!("completed {id}");
     }
@@ -67,7 +67,7 @@ async fn hold(engine: &dyn Engine) {
         match &*line {
             "next" => {
                 let delivery = consumer.next().await.expect("goes on").expect("a job");
-                println!("taken {} {}", delivery.envelope.id, delivery.attempt);
+                println!("taken {} {}", delivery.envelope().id, delivery.attempt);
                 held.push(delivery);
             }
             "retry" => {

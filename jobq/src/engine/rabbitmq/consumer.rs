@@ -357,9 +357,10 @@ impl Feed {
         let told = solo.as_ref().map(|desk| desk.solo);
         // What a message does not have yet, it gets by being published again.
         let wait = received.wait.filter(|_| received.has_id && !renamed && told.is_none());
-        let ticket = Ticket::new(origin, message.delivery_tag, message.properties, wait, solo);
+        let (tag, envelope) = (message.delivery_tag, received.envelope);
+        let ticket = Ticket::new(origin, tag, envelope, message.properties, wait, solo);
         let attempt = history.attempts.saturating_add(1);
-        let mut delivery = Delivery::new(received.envelope, attempt, Box::new(ticket));
+        let mut delivery = Delivery::new(attempt, Box::new(ticket));
         delivery.solo = told;
         delivery.crashed(history.crashes)
     }

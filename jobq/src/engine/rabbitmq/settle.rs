@@ -69,6 +69,7 @@ pub(crate) struct Origin {
 pub(crate) struct Ticket {
     origin: Arc<Origin>,
     tag: u64,
+    envelope: Envelope,
     properties: BasicProperties,
     /// The milliseconds of `jobq-wait`, where the broker may choose the tier by it.
     wait: Option<u64>,
@@ -82,12 +83,13 @@ impl Ticket {
     pub(crate) fn new(
         origin: &Arc<Origin>,
         tag: u64,
+        envelope: Envelope,
         properties: BasicProperties,
         wait: Option<u64>,
         solo: Option<Desk>,
     ) -> Self {
         origin.hand.take();
-        Self { origin: Arc::clone(origin), tag, properties, wait, solo, open: true }
+        Self { origin: Arc::clone(origin), tag, envelope, properties, wait, solo, open: true }
     }
 }
 
@@ -102,12 +104,11 @@ impl Drop for Ticket {
 
 #[async_trait]
 impl Receipt for Ticket {
-    async fn settle(
-        mut self: Box<Self>,
-        envelope: Envelope,
-        attempt: u32,
-        settlement: Settlement,
-    ) -> Result<()> {
+    fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    async fn settle(mut self: Box<Self>, attempt: u32, settlement: Settlement) -> Result<()> {
         if self.is_stale() {
             return Err(stale(self.origin.queue));
         }
@@ -119,34 +120,27 @@ impl Receipt for Ticket {
                 // That start was none.
                 Some(Desk { solo: Solo { starts, started: true }, .. }) => {
                     let changes = Changes::solo(used, starts.saturating_sub(1), None);
-                    Box::pin(self.to_solo(envelope, changes)).await
+                    Box::pin(self.to_solo(changes)).await
                 }
                 _ => self.reject(true).await,
             },
-            Settlement::Isolate => {
-                Box::pin(self.to_solo(envelope, Changes::solo(used, 0, None))).await
-            }
+            Settlement::Isolate => Box::pin(self.to_solo(Changes::solo(used, 0, None))).await,
             Settlement::Start => {
                 let Some(desk) = &self.solo else {
                     return Err(not_alone());
                 };
                 let start = desk.expect_start();
                 let starts = desk.solo.starts.saturating_add(1);
-                Box::pin(self.to_solo(envelope, Changes::solo(used, starts, Some(&start)))).await
+                Box::pin(self.to_solo(Changes::solo(used, starts, Some(&start)))).await
             }
             // Never a reject: 4.3 counts those as crashes.
             Settlement::Retry(wait) if self.broker_can_retry(wait) => self.reject(false).await,
-            Settlement::Retry(wait) => {
-                Box::pin(self.wait(envelope, attempt, period::millis(wait))).await
-            }
-            Settlement::Snooze(wait) => {
-                Box::pin(self.wait(envelope, used, period::millis(wait))).await
-            }
+            Settlement::Retry(wait) => Box::pin(self.wait(attempt, period::millis(wait))).await,
+            Settlement::Snooze(wait) => Box::pin(self.wait(used, period::millis(wait))).await,
             Settlement::Fail { reason, error, attempts } => {
                 let changes = Changes::failed(reason, &error, attempts);
                 let address = (self.origin.core.names.failed_jobs(), self.origin.queue.to_string());
-                let (id, payload) = (envelope.id, envelope.payload);
-                Box::pin(self.replace(id, payload, &address, changes, Ack::WithOthers)).await
+                Box::pin(self.replace(&address, changes, Ack::WithOthers)).await
             }
         }
     }
@@ -178,14 +172,14 @@ impl Ticket {
     }
 
     /// Publishes the job to where it is run alone.
-    async fn to_solo(self: Box<Self>, job: Envelope, changes: Changes) -> Result<()> {
+    async fn to_solo(self: Box<Self>, changes: Changes) -> Result<()> {
         let wanted = self.origin.core.declared.part(self.origin.queue).map(Wanted::with_solo);
         if let Some(wanted) = wanted {
             self.origin.core.declare(wanted).await?;
         }
         let address = (self.origin.core.names.jobs(), Names::solo_key(self.origin.queue));
         // It may take this process down in the next moment, and is to have one life.
-        self.replace(job.id, job.payload, &address, changes, Ack::AtOnce).await
+        self.replace(&address, changes, Ack::AtOnce).await
     }
 
     /// Has the broker delete the message. The next job that is run alone may take this
@@ -210,7 +204,7 @@ impl Ticket {
     }
 
     /// Publishes the job again, to be delivered after the wait.
-    async fn wait(self: Box<Self>, job: Envelope, attempts: u32, millis: u64) -> Result<()> {
+    async fn wait(self: Box<Self>, attempts: u32, millis: u64) -> Result<()> {
         let tiers = self.origin.core.declared.tiers(self.origin.queue).unwrap_or_default();
         // It must wait somewhere, so the longest wait takes the place of a longer one.
         let end = End::Queue(self.origin.queue);
@@ -227,15 +221,13 @@ impl Ticket {
         }
         let address = way.address(&self.origin.core.names, end);
         let changes = Changes::wait(attempts, way.wait());
-        self.replace(job.id, job.payload, &address, changes, Ack::WithOthers).await
+        self.replace(&address, changes, Ack::WithOthers).await
     }
 
     /// Publishes the message as another one, then acknowledges this one. Once begun it
     /// is carried through, whether or not anybody waits for it.
     async fn replace(
         mut self: Box<Self>,
-        id: JobId,
-        payload: Vec<u8>,
         (exchange, key): &(String, String),
         changes: Changes,
         ack: Ack,
@@ -243,8 +235,8 @@ impl Ticket {
         let message = Arc::new(Message {
             exchange: short(exchange)?,
             key: short(key)?,
-            properties: wire::again(&self.properties, id, changes),
-            payload,
+            properties: wire::again(&self.properties, self.envelope.id, changes),
+            payload: std::mem::take(&mut self.envelope.payload),
         });
         let replacing = background::spawn(async move {
             let alive = || self.origin.session.is_alive();

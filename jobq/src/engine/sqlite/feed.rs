@@ -74,8 +74,9 @@ impl Feed {
     pub(super) fn deliver(&mut self, inbox: &Inbox, owner: i64, job: Claimed) {
         let ticket = Ticket { seq: job.seq, owner, feed: self.id };
         let started = self.started.take() == Some(job.seq);
-        let receipt = FeedReceipt { ticket: Some(ticket), started, inbox: inbox.clone() };
-        let mut delivery = Delivery::new(job.envelope, job.attempt, Box::new(receipt));
+        let (envelope, inbox) = (job.envelope, inbox.clone());
+        let receipt = FeedReceipt { envelope, ticket: Some(ticket), started, inbox };
+        let mut delivery = Delivery::new(job.attempt, Box::new(receipt));
         delivery.crashes = job.crashes;
         delivery.solo = job.starts.map(|starts| Solo { starts, started });
         self.in_hand += 1;
@@ -123,6 +124,7 @@ impl Drop for FeedIntake {
 
 #[derive(Debug)]
 struct FeedReceipt {
+    envelope: Envelope,
     /// Taken out when it is settled.
     ticket: Option<Ticket>,
     /// Whether its start alone was recorded for this delivery.
@@ -132,12 +134,11 @@ struct FeedReceipt {
 
 #[async_trait]
 impl Receipt for FeedReceipt {
-    async fn settle(
-        mut self: Box<Self>,
-        _: Envelope,
-        _: u32,
-        settlement: Settlement,
-    ) -> Result<()> {
+    fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    async fn settle(mut self: Box<Self>, _: u32, settlement: Settlement) -> Result<()> {
         let Some(ticket) = self.ticket.take().filter(|ticket| ticket.owner == self.inbox.owner())
         else {
             return Err(stale());

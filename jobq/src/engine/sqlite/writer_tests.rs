@@ -91,7 +91,7 @@ async fn a_settlement_that_cannot_be_written_hands_the_job_back() {
     };
     inbox.call(free).await.unwrap();
     let delivery = consumer.next().await.unwrap().unwrap();
-    assert_eq!((delivery.envelope.payload.len(), delivery.attempt), (10, 1));
+    assert_eq!((delivery.envelope().payload.len(), delivery.attempt), (10, 1));
     let failed = inbox.call(|store| failed::list(store, "mail", 10)).await.unwrap();
     assert!(failed.is_empty());
     inbox.send(Command::Close(None)).unwrap();

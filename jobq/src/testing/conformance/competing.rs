@@ -29,7 +29,7 @@ async fn drain(consumers: Vec<Consumer>, count: usize) -> Vec<JobId> {
                         () = &mut stop => break,
                     };
                     let delivery = item.expect("consuming goes on").expect("a job");
-                    ids.push(delivery.envelope.id);
+                    ids.push(delivery.envelope().id);
                     settle(delivery, Settlement::Complete).await;
                     if taken.fetch_add(1, Ordering::SeqCst) + 1 >= count {
                         enough.notify_waiters();
@@ -66,7 +66,7 @@ pub async fn a_consumer_takes_one_queue_only(bench: &Bench) {
         bench.push(vec![two, one]).await;
         for (consumer, id) in [(&mut mail, expected.0), (&mut images, expected.1)] {
             let delivery = take(consumer).await;
-            assert_eq!(delivery.envelope.id, id);
+            assert_eq!(delivery.envelope().id, id);
             settle(delivery, Settlement::Complete).await;
         }
     }
@@ -92,7 +92,7 @@ pub async fn a_waiting_engine_gets_what_another_pushes(bench: &Bench) {
         let id = pushed.id;
         push(&*other, vec![pushed]).await;
         let delivery = take(&mut consumer).await;
-        assert_eq!(delivery.envelope.id, id);
+        assert_eq!(delivery.envelope().id, id);
         settle(delivery, Settlement::Complete).await;
     }
 }
@@ -121,7 +121,7 @@ pub async fn a_queue_is_known_to_every_engine(bench: &Bench) {
     let id = pushed.id;
     push(&*other, vec![pushed]).await;
     let mut consumer = consume(&*other, "mail", 1).await;
-    assert_eq!(take(&mut consumer).await.envelope.id, id);
+    assert_eq!(take(&mut consumer).await.envelope().id, id);
 }
 
 /// Attempts are the job's and not the engine's.
@@ -157,7 +157,7 @@ pub async fn failed_jobs_are_seen_by_every_engine(bench: &Bench) {
     .await;
     let answer = soon("a job to be put back", other.failed_retry("mail", Which::All)).await;
     assert_eq!(answer.expect("puts back"), 1);
-    assert_eq!(take(&mut consumer).await.envelope.id, pushed[0]);
+    assert_eq!(take(&mut consumer).await.envelope().id, pushed[0]);
     // Whoever has finished with them leaves them to the others.
     let answer = soon("the failed jobs", bench.engine().failed_list("mail", 10)).await;
     assert!(answer.expect("lists").is_empty());

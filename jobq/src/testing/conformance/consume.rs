@@ -25,7 +25,7 @@ pub async fn a_waiting_consumer_gets_what_is_pushed_later(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let waiting = tokio::spawn(async move {
         let delivery = take(&mut consumer).await;
-        let id = delivery.envelope.id;
+        let id = delivery.envelope().id;
         settle(delivery, Settlement::Complete).await;
         (id, consumer)
     });
@@ -33,7 +33,7 @@ pub async fn a_waiting_consumer_gets_what_is_pushed_later(bench: &Bench) {
     let (id, mut consumer) = waiting.await.expect("no panic");
     assert_eq!(id, first[0]);
     let second = bench.push_jobs("mail", 1).await;
-    assert_eq!(take(&mut consumer).await.envelope.id, second[0]);
+    assert_eq!(take(&mut consumer).await.envelope().id, second[0]);
 }
 
 /// A completed job is in no count and is never delivered again.
@@ -46,7 +46,7 @@ pub async fn a_completed_job_is_gone(bench: &Bench) {
 
     let mut consumer = consume(bench.engine(), "mail", 10).await;
     let later = bench.push_jobs("mail", 1).await;
-    assert_eq!(take(&mut consumer).await.envelope.id, later[0]);
+    assert_eq!(take(&mut consumer).await.envelope().id, later[0]);
     bench.counts("mail", 0, 0, 0).await;
 }
 
@@ -71,10 +71,10 @@ pub async fn settling_makes_room_for_the_next_job(bench: &Bench) {
     let ways = [Settlement::Complete, Settlement::Retry(long), Settlement::Snooze(long), fail];
     for (way, expected) in ways.into_iter().zip(&pushed) {
         let delivery = take(&mut consumer).await;
-        assert_eq!(delivery.envelope.id, *expected);
+        assert_eq!(delivery.envelope().id, *expected);
         settle(delivery, way).await;
     }
-    assert_eq!(take(&mut consumer).await.envelope.id, pushed[4]);
+    assert_eq!(take(&mut consumer).await.envelope().id, pushed[4]);
 }
 
 /// A higher prefetch brings more jobs while the first ones are still in hand.
@@ -108,7 +108,7 @@ pub async fn a_dropped_delivery_is_handed_back(bench: &Bench) {
     let pushed = bench.push_jobs("mail", 1).await;
     for _ in 0..3 {
         let delivery = take(&mut consumer).await;
-        assert_eq!((delivery.envelope.id, delivery.attempt), (pushed[0], 1));
+        assert_eq!((delivery.envelope().id, delivery.attempt), (pushed[0], 1));
         drop(delivery);
     }
 }
@@ -120,7 +120,7 @@ pub async fn a_released_job_comes_back_as_the_same_attempt(bench: &Bench) {
     for attempt in 1..=2 {
         for _ in 0..3 {
             let delivery = take(&mut consumer).await;
-            assert_eq!((delivery.envelope.id, delivery.attempt), (pushed[0], attempt));
+            assert_eq!((delivery.envelope().id, delivery.attempt), (pushed[0], attempt));
             settle(delivery, Settlement::Release).await;
         }
         settle(take(&mut consumer).await, Settlement::Retry(Duration::ZERO)).await;
@@ -160,7 +160,7 @@ pub async fn an_expired_job_is_delivered_all_the_same(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let past = clock::now() - Duration::from_secs(60);
     bench.push(vec![Envelope { expires_at: Some(past), ..job("mail") }]).await;
-    assert_eq!(take(&mut consumer).await.envelope.expires_at, Some(past));
+    assert_eq!(take(&mut consumer).await.envelope().expires_at, Some(past));
 }
 
 /// Jobs in hand are in no count, the others in the one that says why they do not run.

@@ -21,7 +21,7 @@ pub async fn a_delayed_job_does_not_come_before_its_time(bench: &Bench) {
     let delivery = take(&mut consumer).await;
     let waited = start.elapsed();
     assert!(waited + SLACK >= SHORT, "came after {waited:?} instead of {SHORT:?}");
-    assert_eq!((delivery.attempt, delivery.envelope.delay), (1, Duration::ZERO));
+    assert_eq!((delivery.attempt, delivery.envelope().delay), (1, Duration::ZERO));
     // It is as any other job from now on.
     settle(delivery, Settlement::Retry(Duration::ZERO)).await;
     assert_eq!(take(&mut consumer).await.attempt, 2);
@@ -41,9 +41,9 @@ pub async fn a_delayed_job_comes_as_it_was_pushed(bench: &Bench) {
         };
         bench.push(vec![pushed.clone()]).await;
         let delivery = take(&mut consumer).await;
-        let Envelope { enqueued_at, retry_wait, .. } = delivery.envelope;
+        let &Envelope { enqueued_at, retry_wait, .. } = delivery.envelope();
         let expected = Envelope { delay: Duration::ZERO, enqueued_at, retry_wait, ..pushed };
-        assert_eq!(delivery.envelope, expected, "{delay:?}");
+        assert_eq!(*delivery.envelope(), expected, "{delay:?}");
         settle(delivery, Settlement::Complete).await;
     }
 }
@@ -58,7 +58,7 @@ pub async fn a_delayed_job_holds_up_no_other(bench: &Bench) {
     bench.push(vec![late, soon, now]).await;
     for id in expected {
         let delivery = take(&mut consumer).await;
-        assert_eq!(delivery.envelope.id, id);
+        assert_eq!(delivery.envelope().id, id);
         settle(delivery, Settlement::Complete).await;
     }
 }

@@ -30,7 +30,7 @@ pub async fn a_job_comes_back_as_it_was_pushed(bench: &Bench) {
 
     let delivery = take(&mut consumer).await;
     assert_eq!(delivery.attempt, 1);
-    let found = &delivery.envelope;
+    let found = delivery.envelope();
     assert_eq!(seconds(found.enqueued_at), seconds(pushed.enqueued_at));
     assert_eq!(*found, Envelope { enqueued_at: found.enqueued_at, ..pushed });
     settle(delivery, Settlement::Complete).await;
@@ -43,7 +43,7 @@ pub async fn a_job_may_have_nothing_but_a_payload(bench: &Bench) {
     bench.push(vec![pushed.clone()]).await;
 
     let delivery = take(&mut consumer).await;
-    let found = &delivery.envelope;
+    let found = delivery.envelope();
     assert_eq!(*found, Envelope { enqueued_at: found.enqueued_at, ..pushed });
     settle(delivery, Settlement::Complete).await;
 }
@@ -58,7 +58,7 @@ pub async fn due_jobs_come_in_the_order_in_which_they_were_pushed(bench: &Bench)
     let mut consumer = consume(bench.engine(), "mail", 4).await;
     for expected in pushed {
         let delivery = take(&mut consumer).await;
-        assert_eq!(delivery.envelope.id, expected);
+        assert_eq!(delivery.envelope().id, expected);
         settle(delivery, Settlement::Complete).await;
     }
 }
@@ -70,7 +70,7 @@ pub async fn many_jobs_in_one_call_all_arrive_once(bench: &Bench) {
     let mut taken = Vec::new();
     while taken.len() < pushed.len() {
         let delivery = take(&mut consumer).await;
-        taken.push(delivery.envelope.id);
+        taken.push(delivery.envelope().id);
         settle(delivery, Settlement::Complete).await;
     }
     assert_eq!(sorted(taken), sorted(pushed));
@@ -93,10 +93,10 @@ pub async fn a_payload_of_a_mebibyte_arrives_unchanged(bench: &Bench) {
     bench.push(vec![Envelope { payload: payload.clone(), ..job("mail") }]).await;
 
     let delivery = take(&mut consumer).await;
-    assert!(delivery.envelope.payload == payload, "{} bytes", delivery.envelope.payload.len());
+    assert!(delivery.envelope().payload == payload, "{} bytes", delivery.envelope().payload.len());
     settle(delivery, Settlement::Retry(Duration::ZERO)).await;
     let delivery = take(&mut consumer).await;
-    assert!(delivery.envelope.payload == payload, "{} bytes", delivery.envelope.payload.len());
+    assert!(delivery.envelope().payload == payload, "{} bytes", delivery.envelope().payload.len());
 }
 
 /// An engine does not look into payloads.
@@ -105,7 +105,7 @@ pub async fn a_payload_may_be_any_bytes_or_none(bench: &Bench) {
     for payload in [vec![], vec![0], (0..=255).collect(), b"\xff\xfe no UTF-8".to_vec()] {
         bench.push(vec![Envelope { payload: payload.clone(), ..job("mail") }]).await;
         let delivery = take(&mut consumer).await;
-        assert_eq!(delivery.envelope.payload, payload);
+        assert_eq!(delivery.envelope().payload, payload);
         settle(delivery, Settlement::Complete).await;
     }
 }
@@ -119,7 +119,7 @@ pub async fn one_call_may_push_to_several_queues(bench: &Bench) {
     bench.push(jobs).await;
     assert_eq!(ids(&take_many(&mut mail, 2).await), [pushed[0], pushed[2]]);
     let image = take(&mut images).await;
-    assert_eq!((image.envelope.id, &*image.envelope.queue), (pushed[1], "images.resize-2_x"));
+    assert_eq!((image.envelope().id, &*image.envelope().queue), (pushed[1], "images.resize-2_x"));
 }
 
 /// An id is a label and no key.
@@ -148,7 +148,7 @@ pub async fn declaring_again_keeps_the_jobs(bench: &Bench) {
     let mut taken = take_many(&mut consumer, 2).await;
     assert_eq!(ids(&taken), pushed);
     settle(taken.remove(0), Settlement::Retry(short)).await;
-    assert_eq!(take(&mut consumer).await.envelope.id, pushed[0]);
+    assert_eq!(take(&mut consumer).await.envelope().id, pushed[0]);
 }
 
 /// Calls without queues or jobs succeed, and one call may declare several queues.

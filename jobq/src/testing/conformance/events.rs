@@ -41,7 +41,7 @@ pub async fn an_event_reaches_every_subscriber(bench: &Bench) {
     publish(bench, published.clone()).await;
     for queue in ["welcome", "audit"] {
         let delivery = take_from(bench, queue).await;
-        let job = &delivery.envelope;
+        let job = delivery.envelope();
         assert_eq!((job.id, &job.payload), (published.id, &published.payload));
         assert_eq!((job.topic.as_deref(), job.name.as_deref()), (Some("user.created"), None));
         assert_eq!((delivery.attempt, &*job.queue, job.expires_at), (1, queue, None));
@@ -81,7 +81,7 @@ pub async fn a_pattern_means_topics_as_in_amqp(bench: &Bench) {
         let mut consumer = consume(bench.engine(), queue, 10).await;
         let deliveries = take_many(&mut consumer, topics.len()).await;
         let found: Vec<_> =
-            deliveries.iter().filter_map(|delivery| delivery.envelope.topic.as_deref()).collect();
+            deliveries.iter().filter_map(|delivery| delivery.envelope().topic.as_deref()).collect();
         assert_eq!(found, topics, "{pattern}");
         bench.counts(queue, 0, 0, 0).await;
     }
@@ -97,15 +97,15 @@ pub async fn a_retry_of_an_event_is_its_subscribers_own(bench: &Bench) {
     let waits = [DECLARED, DECLARED, UNDECLARED, Duration::ZERO];
     for (attempt, wait) in (1..).zip(waits) {
         let delivery = take(&mut consumer).await;
-        assert_eq!((delivery.envelope.id, delivery.attempt), (id, attempt));
-        assert_eq!(delivery.envelope.topic.as_deref(), Some("user.created"), "attempt {attempt}");
+        assert_eq!((delivery.envelope().id, delivery.attempt), (id, attempt));
+        assert_eq!(delivery.envelope().topic.as_deref(), Some("user.created"), "attempt {attempt}");
         settle(delivery, Settlement::Retry(wait)).await;
     }
     let delivery = take(&mut consumer).await;
     assert_eq!(delivery.attempt, 5);
     settle(delivery, Settlement::Snooze(UNDECLARED)).await;
     let delivery = take(&mut consumer).await;
-    assert_eq!((delivery.attempt, delivery.envelope.topic.as_deref()), (5, Some("user.created")));
+    assert_eq!((delivery.attempt, delivery.envelope().topic.as_deref()), (5, Some("user.created")));
     settle(delivery, Settlement::Complete).await;
     bench.counts("welcome", 0, 0, 0).await;
     bench.counts("audit", 1, 0, 0).await;
@@ -127,10 +127,10 @@ pub async fn an_event_that_is_put_back_is_its_subscribers_own(bench: &Bench) {
     let back = bench.engine().failed_retry("welcome", Which::One(id));
     assert_eq!(soon("a put-back", back).await.expect("puts back"), 1);
     let delivery = take_from(bench, "welcome").await;
-    assert_eq!((delivery.envelope.id, delivery.attempt), (id, 1));
-    assert_eq!(delivery.envelope.topic.as_deref(), Some("user.created"));
+    assert_eq!((delivery.envelope().id, delivery.attempt), (id, 1));
+    assert_eq!(delivery.envelope().topic.as_deref(), Some("user.created"));
     let late = clock::now() + LONG * 1_000;
-    assert!(delivery.envelope.expires_at.is_none_or(|end| end > late), "it does not expire");
+    assert!(delivery.envelope().expires_at.is_none_or(|end| end > late), "it does not expire");
     settle(delivery, Settlement::Complete).await;
     bench.counts("welcome", 0, 0, 0).await;
     bench.counts("audit", 1, 0, 0).await;
@@ -160,7 +160,7 @@ pub async fn only_a_mandatory_event_needs_a_subscriber(bench: &Bench) {
     let heard = event("user.created");
     let id = heard.id;
     soon("an event", bench.engine().publish(heard, true)).await.expect("is heard");
-    assert_eq!(take_from(bench, "welcome").await.envelope.id, id);
+    assert_eq!(take_from(bench, "welcome").await.envelope().id, id);
 }
 
 /// Declaring adds subscriptions; one alone can be ended, and what it brought stays.
@@ -218,7 +218,7 @@ pub async fn a_subscriber_with_jobs_is_deleted_by_force_alone(bench: &Bench) {
     soon("a subscription", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
     let id = publish(bench, event("user.created")).await;
     let delivery = take_from(bench, "welcome").await;
-    assert_eq!(delivery.envelope.id, id);
+    assert_eq!(delivery.envelope().id, id);
     settle(delivery, Settlement::Complete).await;
     bench.counts("welcome", 0, 0, 0).await;
     assert_eq!(delete(false).await.expect("deletes"), 0);
@@ -241,12 +241,12 @@ pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &
         let delivery = take_from(bench, queue).await;
         // The engine's clock is another one than this suite's.
         assert!(start.elapsed() + Duration::from_millis(5) >= delay, "{queue}");
-        let job = &delivery.envelope;
+        let job = delivery.envelope();
         assert_eq!((job.id, job.topic.as_deref()), (id, Some("user.created")));
         assert_eq!((delivery.attempt, job.delay), (1, Duration::ZERO));
         settle(delivery, Settlement::Retry(DECLARED)).await;
         let again = take_from(bench, queue).await;
-        assert_eq!((again.attempt, again.envelope.topic.as_deref()), (2, Some("user.created")));
+        assert_eq!((again.attempt, again.envelope().topic.as_deref()), (2, Some("user.created")));
         settle(again, Settlement::Complete).await;
     }
     bench.counts("former", 0, 0, 0).await;
@@ -259,5 +259,5 @@ pub async fn a_delayed_event_may_find_no_subscriber(bench: &Bench) {
         |topic, millis| EventEnvelope { delay: Duration::from_millis(millis), ..event(topic) };
     publish(bench, waiting("user.renamed", 100)).await;
     let id = publish(bench, waiting("user.created", 300)).await;
-    assert_eq!(take_from(bench, "welcome").await.envelope.id, id);
+    assert_eq!(take_from(bench, "welcome").await.envelope().id, id);
 }

@@ -51,7 +51,7 @@ pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     bench.push(vec![pushed.clone()]).await;
     let before = SystemTime::now() - Duration::from_secs(1);
     let delivery = take(&mut consumer).await;
-    let enqueued_at = delivery.envelope.enqueued_at;
+    let enqueued_at = delivery.envelope().enqueued_at;
     let error = "no: \"quotes\", ünïcödé,\nand a second line".to_owned();
     let settlement =
         Settlement::Fail { reason: FailedReason::Aborted, error: error.clone(), attempts: 4 };
@@ -100,7 +100,7 @@ pub async fn a_failed_job_is_not_delivered_again(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     fail_job(bench, &mut consumer, job("mail"), "no").await;
     let later = bench.push_jobs("mail", 1).await;
-    assert_eq!(take(&mut consumer).await.envelope.id, later[0]);
+    assert_eq!(take(&mut consumer).await.envelope().id, later[0]);
     bench.counts("mail", 0, 0, 1).await;
 }
 
@@ -152,7 +152,7 @@ pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
     assert_eq!(retry(bench, Which::One(pushed.id)).await, 1);
     let delivery = take(&mut consumer).await;
     assert_eq!(delivery.attempt, 1);
-    let found = &delivery.envelope;
+    let found = delivery.envelope();
     let expected = Envelope {
         enqueued_at: found.enqueued_at,
         retry_wait: found.retry_wait,
@@ -257,7 +257,7 @@ pub async fn of_two_failed_jobs_with_one_id_the_oldest_is_meant(bench: &Bench) {
     assert_eq!(discard(bench, Which::One(twin.id)).await, 1);
     assert_eq!(find(bench, twin.id).await.expect("found").error(), "younger");
     assert_eq!(retry(bench, Which::One(twin.id)).await, 1);
-    assert_eq!(take(&mut consumer).await.envelope.id, twin.id);
+    assert_eq!(take(&mut consumer).await.envelope().id, twin.id);
     assert!(list(bench, 10).await.is_empty());
 }
 

@@ -22,12 +22,12 @@ async fn around(consumer: &mut Consumer, delivery: Delivery, settlement: Settlem
         Settlement::Retry(wait) | Settlement::Snooze(wait) => wait,
         _ => Duration::ZERO,
     };
-    let id = delivery.envelope.id;
+    let id = delivery.envelope().id;
     let start = Instant::now();
     settle(delivery, settlement).await;
     let again = take(consumer).await;
     let waited = start.elapsed();
-    assert_eq!(again.envelope.id, id);
+    assert_eq!(again.envelope().id, id);
     assert!(waited + SLACK >= wait, "came after {waited:?} instead of {wait:?}");
     again
 }
@@ -93,7 +93,7 @@ pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) 
     };
     bench.push(vec![pushed.clone()]).await;
     let mut delivery = take(&mut consumer).await;
-    let enqueued_at = delivery.envelope.enqueued_at;
+    let enqueued_at = delivery.envelope().enqueued_at;
     for settlement in [
         Settlement::Retry(SHORT),
         Settlement::Retry(OTHER),
@@ -102,9 +102,9 @@ pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) 
         Settlement::Release,
     ] {
         delivery = around(&mut consumer, delivery, settlement.clone()).await;
-        let retry_wait = delivery.envelope.retry_wait;
+        let retry_wait = delivery.envelope().retry_wait;
         let expected = Envelope { enqueued_at, retry_wait, ..pushed.clone() };
-        assert_eq!(delivery.envelope, expected, "after {settlement:?}");
+        assert_eq!(*delivery.envelope(), expected, "after {settlement:?}");
     }
 }
 
@@ -153,7 +153,7 @@ pub async fn attempts_are_counted_for_each_job_by_itself(bench: &Bench) {
     let mut attempts = [0, 0];
     for _ in 0..5 {
         let delivery = take(&mut consumer).await;
-        let which = usize::from(delivery.envelope.id == pushed[1]);
+        let which = usize::from(delivery.envelope().id == pushed[1]);
         attempts[which] += 1;
         assert_eq!(delivery.attempt, attempts[which]);
         let done = delivery.attempt == [2, 3][which];
@@ -169,7 +169,7 @@ async fn overtakes(bench: &Bench, consumer: &mut Consumer) {
     settle(take(consumer).await, Settlement::Retry(LONG)).await;
     let second = take(consumer).await;
     let second = around(consumer, second, Settlement::Retry(SHORT)).await;
-    assert_eq!(second.envelope.id, pushed[1]);
+    assert_eq!(second.envelope().id, pushed[1]);
     settle(second, Settlement::Complete).await;
 }
 

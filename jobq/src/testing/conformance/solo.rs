@@ -24,7 +24,7 @@ async fn isolate(bench: &Bench) -> JobId {
     bench.push(vec![pushed]).await;
     let mut consumer = consume(bench.engine(), "mail", 1).await;
     let delivery = take(&mut consumer).await;
-    assert_eq!((delivery.envelope.id, delivery.solo, delivery.crashes), (id, None, 0));
+    assert_eq!((delivery.envelope().id, delivery.solo, delivery.crashes), (id, None, 0));
     settle(delivery, Settlement::Isolate).await;
     soon("a consumer to stop", consumer.stop()).await;
     id
@@ -42,14 +42,14 @@ pub async fn an_isolated_job_is_started_alone(bench: &Bench) {
     bench.counts("mail", 1, 0, 0).await;
     let mut consumer = alone(bench).await;
     let delivery = take(&mut consumer).await;
-    assert_eq!((delivery.envelope.id, delivery.attempt, solo(&delivery)), (id, 1, (0, false)));
+    assert_eq!((delivery.envelope().id, delivery.attempt, solo(&delivery)), (id, 1, (0, false)));
     assert_eq!(
-        (&*delivery.envelope.queue, &delivery.envelope.payload),
+        (&*delivery.envelope().queue, &delivery.envelope().payload),
         ("mail", &job("x").payload)
     );
     settle(delivery, Settlement::Start).await;
     let delivery = take(&mut consumer).await;
-    assert_eq!((delivery.envelope.id, delivery.attempt, solo(&delivery)), (id, 1, (1, true)));
+    assert_eq!((delivery.envelope().id, delivery.attempt, solo(&delivery)), (id, 1, (1, true)));
     settle(delivery, Settlement::Complete).await;
     bench.counts("mail", 0, 0, 0).await;
 }
@@ -70,12 +70,12 @@ pub async fn several_isolated_jobs_are_started_one_by_one(bench: &Bench) {
             None => take(&mut consumer).await,
         };
         assert_eq!(solo(&next), (0, false));
-        let id = next.envelope.id;
+        let id = next.envelope().id;
         settle(next, Settlement::Start).await;
         loop {
             let delivery = take(&mut consumer).await;
             if solo(&delivery).1 {
-                assert_eq!((delivery.envelope.id, solo(&delivery)), (id, (1, true)));
+                assert_eq!((delivery.envelope().id, solo(&delivery)), (id, (1, true)));
                 settle(delivery, Settlement::Complete).await;
                 break;
             }
@@ -110,7 +110,7 @@ pub async fn a_job_that_ran_alone_is_retried_as_any_other(bench: &Bench) {
     settle(take(&mut lonely).await, Settlement::Retry(Duration::from_millis(100))).await;
     let mut consumer = consume(bench.engine(), "mail", 1).await;
     let delivery = take(&mut consumer).await;
-    assert_eq!((delivery.envelope.id, delivery.attempt), (id, 2));
+    assert_eq!((delivery.envelope().id, delivery.attempt), (id, 2));
     assert_eq!((delivery.solo, delivery.crashes), (None, 0));
     settle(delivery, Settlement::Isolate).await;
     let delivery = take(&mut lonely).await;
@@ -128,7 +128,7 @@ pub async fn a_start_without_an_end_counts(bench: &Bench) {
         let engine = bench.another().await;
         let mut consumer = soon("a consumer", engine.consume_solo("mail")).await.expect("consumes");
         let delivery = take(&mut consumer).await;
-        assert_eq!((delivery.envelope.id, solo(&delivery)), (id, (starts, false)));
+        assert_eq!((delivery.envelope().id, solo(&delivery)), (id, (starts, false)));
         settle(delivery, Settlement::Start).await;
         let delivery = take(&mut consumer).await;
         assert_eq!(solo(&delivery), (starts + 1, true));
@@ -144,7 +144,7 @@ pub async fn one_consumer_has_them_at_a_time(bench: &Bench) {
     let other = bench.another().await;
     let mut one = alone(bench).await;
     let delivery = take(&mut one).await;
-    assert_eq!(delivery.envelope.id, first);
+    assert_eq!(delivery.envelope().id, first);
     let mut two = soon("a consumer", other.consume_solo("mail")).await.expect("consumes");
     let early = tokio::time::timeout(Duration::from_millis(300), two.next()).await;
     assert!(early.is_err(), "{early:?}");
@@ -152,5 +152,5 @@ pub async fn one_consumer_has_them_at_a_time(bench: &Bench) {
     // Whoever gets it, once the first one lets go.
     soon("a consumer to stop", one.stop()).await;
     let delivery = take(&mut two).await;
-    assert_eq!((delivery.envelope.id, solo(&delivery)), (second, (0, false)));
+    assert_eq!((delivery.envelope().id, solo(&delivery)), (second, (0, false)));
 }
