@@ -5,21 +5,27 @@
 
 use std::collections::BTreeSet;
 
-/// The deliveries of one channel. The broker numbers them 1, 2, 3 and so on.
+/// The deliveries of one channel, each of which is settled once. The broker numbers them 1, 2,
+/// 3 and so on.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
-    /// All deliveries up to this one are settled, and the broker knows.
+    /// All deliveries up to this one are settled.
     settled: u64,
-    /// Finished ones beyond it that the broker has not been told of.
+    /// The last of these that the broker is to be told of, with all before it.
+    due: Option<u64>,
+    /// Finished ones beyond them that the broker has not been told of.
     finished: BTreeSet<u64>,
-    /// Settled ones beyond it: the broker knows.
+    /// Settled ones beyond them: the broker knows.
     told: BTreeSet<u64>,
 }
 
 impl Ledger {
     /// The delivery is finished and is to be acknowledged.
     pub(crate) fn finish(&mut self, tag: u64) {
-        if tag > self.settled && !self.told.contains(&tag) {
+        if tag == self.settled + 1 {
+            (self.settled, self.due) = (tag, Some(tag));
+            self.go_on();
+        } else if tag > self.settled && !self.told.contains(&tag) {
             self.finished.insert(tag);
         }
     }
@@ -27,23 +33,30 @@ impl Ledger {
     /// The broker was told of this delivery by another frame, which was sent before.
     pub(crate) fn tell(&mut self, tag: u64) {
         self.finished.remove(&tag);
-        if tag > self.settled {
+        if tag == self.settled + 1 {
+            self.settled = tag;
+            self.go_on();
+        } else if tag > self.settled {
             self.told.insert(tag);
+        }
+    }
+
+    /// Goes on to the first delivery that is not settled.
+    fn go_on(&mut self) {
+        loop {
+            let next = self.settled + 1;
+            if self.finished.remove(&next) {
+                self.due = Some(next);
+            } else if !self.told.remove(&next) {
+                return;
+            }
+            self.settled = next;
         }
     }
 
     /// The tag up to which one acknowledgement with `multiple` is right, if one is due.
     pub(crate) fn prefix(&mut self) -> Option<u64> {
-        let mut last = None;
-        loop {
-            let next = self.settled + 1;
-            if self.finished.remove(&next) {
-                last = Some(next);
-            } else if !self.told.remove(&next) {
-                return last;
-            }
-            self.settled = next;
-        }
+        self.due.take()
     }
 
     /// Whether there are finished deliveries that wait for one before them.

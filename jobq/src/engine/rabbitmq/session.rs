@@ -1,8 +1,8 @@
 //! The deliveries of one channel and what the broker is told of them.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -29,7 +29,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 const APPLIED: Duration = Duration::from_millis(100);
 /// How long a channel is left open for them after that.
 const LINGER: Duration = Duration::from_secs(5);
-/// How many settlements are looked at before acknowledgements are sent.
+/// How many settlements are told together.
 const BATCH: usize = 64;
 
 /// How many sessions there were.
@@ -41,19 +41,35 @@ pub(crate) struct Session {
     pub(crate) channel: Channel,
     /// Tells it from every other session of this process.
     pub(crate) life: u64,
-    settled: mpsc::UnboundedSender<Settled>,
+    finished: Arc<Finished>,
+    /// It is closed when nothing is told any more.
+    at_once: mpsc::UnboundedSender<AtOnce>,
     ended: AtomicBool,
     begun: Instant,
     /// The millisecond since then in which `lapin` said last that the channel is there.
     seen: AtomicU64,
 }
 
+/// The deliveries that are to be acknowledged, soon. Whoever finishes one writes that down by
+/// itself, which is less than a message for each.
+#[derive(Debug, Default)]
+struct Finished {
+    ledger: Mutex<Ledger>,
+    news: Notify,
+}
+
+impl Finished {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A delivery that the broker is to be told of at once.
 #[derive(Debug)]
-enum Settled {
-    /// To be acknowledged.
-    Finished(u64),
-    /// To be told at once.
-    AtOnce { tag: u64, how: How, sent: Option<oneshot::Sender<()>> },
+struct AtOnce {
+    tag: u64,
+    how: How,
+    sent: Option<oneshot::Sender<()>>,
 }
 
 /// What the broker is to do with a delivery.
@@ -75,11 +91,12 @@ impl Session {
         closing: CancellationToken,
         telling: TaskTrackerToken,
     ) -> Arc<Self> {
-        let (settled, received) = mpsc::unbounded_channel();
-        let (of_teller, over) = (channel.clone(), up.over.clone());
+        let (at_once, received) = mpsc::unbounded_channel();
+        let finished = Arc::<Finished>::default();
+        let (of_teller, over) = ((channel.clone(), Arc::clone(&finished)), up.over.clone());
         let teller = async move {
             let telling_all = async {
-                let last = tell(&of_teller, received, &closing).await;
+                let last = tell(&of_teller.0, &of_teller.1, received, &closing).await;
                 if let Some(last) = last {
                     tokio::time::sleep_until(last + APPLIED).await;
                 }
@@ -92,12 +109,12 @@ impl Session {
         background::spawn(tasks.track_future(teller));
         let life = LIVES.fetch_add(1, Ordering::Relaxed);
         let (ended, begun, seen) = (AtomicBool::new(false), Instant::now(), AtomicU64::new(0));
-        Arc::new(Self { channel, life, settled, ended, begun, seen })
+        Arc::new(Self { channel, life, finished, at_once, ended, begun, seen })
     }
 
     /// Whether its deliveries can be settled.
     pub(crate) fn is_alive(&self) -> bool {
-        !self.ended.load(Ordering::Acquire) && !self.settled.is_closed() && self.is_connected()
+        !self.ended.load(Ordering::Acquire) && !self.at_once.is_closed() && self.is_connected()
     }
 
     /// Whether the channel is there. `lapin` is asked once in a millisecond: its thread locks
@@ -131,12 +148,13 @@ impl Session {
 
     /// The delivery is to be acknowledged, alone or with others.
     pub(crate) fn finish(&self, tag: u64) {
-        let _ = self.settled.send(Settled::Finished(tag));
+        self.finished.ledger().finish(tag);
+        self.finished.news.notify_one();
     }
 
     /// The delivery goes back to its queue.
     pub(crate) fn give_back(&self, tag: u64) {
-        let _ = self.settled.send(Settled::AtOnce { tag, how: How::GiveBack, sent: None });
+        let _ = self.at_once.send(AtOnce { tag, how: How::GiveBack, sent: None });
     }
 
     /// Rejects a delivery, and says whether the broker was told.
@@ -153,19 +171,19 @@ impl Session {
 
     async fn at_once(&self, tag: u64, how: How) -> bool {
         let (sent, told) = oneshot::channel();
-        let settled = Settled::AtOnce { tag, how, sent: Some(sent) };
-        self.settled.send(settled).is_ok() && told.await.is_ok()
+        let settled = AtOnce { tag, how, sent: Some(sent) };
+        self.at_once.send(settled).is_ok() && told.await.is_ok()
     }
 }
 
 /// Tells the broker of what comes, and says when it was last told of something.
 async fn tell(
     channel: &Channel,
-    mut settled: mpsc::UnboundedReceiver<Settled>,
+    finished: &Finished,
+    mut at_once: mpsc::UnboundedReceiver<AtOnce>,
     closing: &CancellationToken,
 ) -> Option<Instant> {
     let mut last_told = None;
-    let mut ledger = Ledger::default();
     let mut batch = Vec::with_capacity(BATCH);
     let mut overdue = None;
     loop {
@@ -173,15 +191,20 @@ async fn tell(
         let mut last = false;
         tokio::select! {
             biased;
-            count = settled.recv_many(&mut batch, BATCH) => last = count == 0,
+            count = at_once.recv_many(&mut batch, BATCH) => last = count == 0,
+            () = finished.news.notified() => (),
             () = tokio::time::sleep_until(due), if overdue.is_some() => (),
             () = closing.cancelled() => last = true,
         }
         let mut tells = !batch.is_empty();
-        tell_at_once(channel, &mut ledger, &mut batch).await;
-        let prefix = ledger.prefix();
+        tell_at_once(channel, finished, &mut batch).await;
         let late = last || overdue.is_some_and(|due| Instant::now() >= due);
-        let single = if late { ledger.stragglers() } else { BTreeSet::default() };
+        let (prefix, single, has_stragglers) = {
+            let mut ledger = finished.ledger();
+            let prefix = ledger.prefix();
+            let single = if late { ledger.stragglers() } else { BTreeSet::default() };
+            (prefix, single, ledger.has_stragglers())
+        };
         tells |= prefix.is_some() || !single.is_empty();
         let acks = prefix
             .map(|tag| (tag, true))
@@ -193,7 +216,7 @@ async fn tell(
         if tells {
             last_told = Some(Instant::now());
         }
-        overdue = match (ledger.has_stragglers(), overdue) {
+        overdue = match (has_stragglers, overdue) {
             (false, _) => None,
             (true, Some(due)) if !late => Some(due),
             (true, _) => Some(Instant::now() + STRAGGLE),
@@ -210,26 +233,20 @@ async fn tell(
 
 /// What is told at once goes first and whole, since an acknowledgement of a prefix covers
 /// it too.
-async fn tell_at_once(channel: &Channel, ledger: &mut Ledger, batch: &mut Vec<Settled>) {
-    let mut telling = Vec::new();
-    for settled in batch.drain(..) {
-        match settled {
-            Settled::Finished(tag) => ledger.finish(tag),
-            Settled::AtOnce { tag, how, sent } => telling.push(async move {
-                let told = match how {
-                    How::Delete => channel.basic_ack(tag, BasicAckOptions::default()).await,
-                    How::GiveBack | How::DeadLetter => {
-                        let requeue = matches!(how, How::GiveBack);
-                        let options = BasicNackOptions { multiple: false, requeue };
-                        channel.basic_nack(tag, options).await
-                    }
-                };
-                (tag, sent.filter(|_| told.is_ok()))
-            }),
-        }
-    }
+async fn tell_at_once(channel: &Channel, finished: &Finished, batch: &mut Vec<AtOnce>) {
+    let telling = batch.drain(..).map(|AtOnce { tag, how, sent }| async move {
+        let told = match how {
+            How::Delete => channel.basic_ack(tag, BasicAckOptions::default()).await,
+            How::GiveBack | How::DeadLetter => {
+                let requeue = matches!(how, How::GiveBack);
+                let options = BasicNackOptions { multiple: false, requeue };
+                channel.basic_nack(tag, options).await
+            }
+        };
+        (tag, sent.filter(|_| told.is_ok()))
+    });
     for (tag, sent) in join_all(telling).await {
-        ledger.tell(tag);
+        finished.ledger().tell(tag);
         if let Some(sent) = sent {
             let _ = sent.send(());
         }
