@@ -33,9 +33,17 @@ impl History {
     /// What these headers tell. The name of the work queue is asked for only where something
     /// died, which most messages have not.
     pub(crate) fn of(headers: &FieldTable, work_queue: impl FnOnce() -> String) -> Self {
-        let number = |key| headers.inner().get(key).and_then(integer).map_or(0, sane);
-        let (said, returns) = (number(ATTEMPTS_HEADER), number("x-delivery-count"));
-        let Some(deaths) = headers.inner().get("x-death") else {
+        let number = |value| integer(value).map_or(0, sane);
+        let (mut said, mut returns, mut deaths) = (0, 0, None);
+        for (key, value) in headers.inner() {
+            match key.as_str() {
+                ATTEMPTS_HEADER => said = number(value),
+                "x-delivery-count" => returns = number(value),
+                "x-death" => deaths = Some(value),
+                _ => {}
+            }
+        }
+        let Some(deaths) = deaths else {
             return Self { attempts: said, crashes: returns, died: false, is_forged: false };
         };
         let rejections = rejections(deaths, &work_queue());

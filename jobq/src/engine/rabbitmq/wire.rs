@@ -204,12 +204,18 @@ pub(crate) fn decode(
 ) -> Received {
     let none = FieldTable::default();
     let headers = properties.headers().as_ref().unwrap_or(&none);
-    let header = |key: &str| headers.inner().get(key).and_then(text);
-    let number = |key: &str| header(key).and_then(decimal);
+    let (mut wait, mut expires_at, mut topic) = (None, None, None);
+    for (key, value) in headers.inner() {
+        match key.as_str() {
+            WAIT_HEADER => wait = text(value).and_then(decimal),
+            EXPIRES_AT => expires_at = text(value).and_then(decimal),
+            TOPIC => topic = text(value),
+            _ => {}
+        }
+    }
     let id = properties.message_id().as_ref().and_then(|id| id.as_str().parse().ok());
     let stated = |kind: &&ShortString| !kind.as_str().is_empty();
     let history = History::of(headers, || names.work(&queue));
-    let wait = number(WAIT_HEADER);
     let name = properties.kind().as_ref().filter(stated).map(ShortString::as_str);
     // A job that names no queue has one of its own name.
     let name = name.map(|name| if name == queue { queue.clone() } else { name.to_owned().into() });
@@ -222,8 +228,8 @@ pub(crate) fn decode(
         enqueued_at: enqueued_at.map_or_else(clock::now, clock::from_millis),
         delay: Duration::ZERO,
         retry_wait: wait.map(Duration::from_millis),
-        expires_at: number(EXPIRES_AT).map(clock::from_millis),
-        topic: header(TOPIC).map(str::to_owned),
+        expires_at: expires_at.map(clock::from_millis),
+        topic: topic.map(str::to_owned),
     };
     Received { envelope, wait: wait.filter(|_| !history.is_forged), has_id: id.is_some(), history }
 }
