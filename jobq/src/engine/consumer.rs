@@ -20,14 +20,18 @@ pub struct Interruption {
 /// Takes the jobs of one queue. Dropping it stops it without waiting.
 #[derive(Debug)]
 pub struct Consumer {
-    deliveries: mpsc::Receiver<Result<Delivery>>,
+    deliveries: mpsc::UnboundedReceiver<Result<Delivery>>,
     intake: Box<dyn Intake>,
 }
 
 impl Consumer {
-    /// A consumer whose jobs come through this channel and are controlled by `intake`.
+    /// A consumer whose jobs come through this channel and are controlled by `intake`. The
+    /// prefetch says how many there may be, so that the channel needs no bound.
     #[must_use]
-    pub fn new(deliveries: mpsc::Receiver<Result<Delivery>>, intake: Box<dyn Intake>) -> Self {
+    pub fn new(
+        deliveries: mpsc::UnboundedReceiver<Result<Delivery>>,
+        intake: Box<dyn Intake>,
+    ) -> Self {
         Self { deliveries, intake }
     }
 

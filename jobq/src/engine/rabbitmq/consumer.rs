@@ -24,8 +24,6 @@ use crate::background;
 use crate::engine::{Consumer, Delivery, Intake, Interruption, Solo};
 use crate::error::{Error, ErrorKind, Result};
 
-/// Deliveries that may wait between the channel and [`Consumer::next`].
-const BUFFER: usize = 1_024;
 /// How many deliveries are brought before orders are looked at again.
 const READY: usize = 64;
 
@@ -37,7 +35,7 @@ pub(crate) async fn consume(
     prefetch: u16,
     source: Source,
 ) -> Result<Consumer> {
-    let (jobs, deliveries) = mpsc::channel(BUFFER);
+    let (jobs, deliveries) = mpsc::unbounded_channel();
     let (controls, orders) = mpsc::unbounded_channel();
     let feed = Feed {
         core: Arc::clone(core),
@@ -113,7 +111,7 @@ struct Feed {
     alone: bool,
     queue: &'static str,
     source: Source,
-    jobs: mpsc::Sender<Result<Delivery>>,
+    jobs: mpsc::UnboundedSender<Result<Delivery>>,
     orders: mpsc::UnboundedReceiver<Order>,
     /// As many may be in it as the prefetch says.
     hand: Arc<Hand>,
@@ -160,7 +158,7 @@ impl Feed {
             if self.link.is_unreadable()
                 && let Err(error) = self.isolate().await
             {
-                return self.fail(error).await;
+                return self.fail(error);
             }
             let wait = self.waits.next().unwrap_or_default();
             let link = self.link.clone();
@@ -184,9 +182,7 @@ impl Feed {
                     interruption::log(self.queue, &error);
                     self.interruption.begin(&error);
                 }
-                Err(error) => {
-                    return self.fail(error).await;
-                }
+                Err(error) => return self.fail(error),
             }
         }
     }
@@ -219,10 +215,9 @@ impl Feed {
     }
 
     /// Tells the consumer why it ends.
-    async fn fail(&mut self, error: Error) {
-        let jobs = self.jobs.clone();
-        // Who stops the consumer does not ask any more.
-        self.unless_stopped(jobs.send(Err(error))).await;
+    fn fail(&self, error: Error) {
+        // Who has dropped the consumer does not ask any more.
+        let _ = self.jobs.send(Err(error));
     }
 
     /// What the future gives, or `None` if the consumer is stopped before.
@@ -306,13 +301,12 @@ impl Feed {
                     return End::Lost(None);
                 }
                 () = self.hand.freed(), if !free => (),
-                next = live.next_with_room(free, &self.jobs) => match next {
-                    Ok((room, message)) => {
-                        room.send(Ok(self.receive(&origin, message)));
+                next = live.next_if(free) => match next {
+                    Ok(message) => {
+                        self.hand_over(&origin, message);
                         self.bring_ready(&origin, &mut live);
                     }
-                    Err(None) => return self.stop(live, None).await,
-                    Err(Some(reason)) => {
+                    Err(reason) => {
                         tracing::warn!(queue = self.queue, reason, "the broker ended the consumer; consuming anew");
                         live.session.abandon().await;
                         return End::Lost(Some(ended(self.queue, &reason)));
@@ -328,14 +322,16 @@ impl Feed {
             if self.hand.is_full() {
                 return;
             }
-            let Ok(room) = self.jobs.try_reserve() else {
-                return;
-            };
             let Some(message) = live.ready() else {
                 return;
             };
-            room.send(Ok(self.receive(origin, message)));
+            self.hand_over(origin, message);
         }
+    }
+
+    /// Hands a message to the consumer. If that is gone, the delivery hands itself back.
+    fn hand_over(&self, origin: &Arc<Origin>, message: Message) {
+        let _ = self.jobs.send(Ok(self.receive(origin, message)));
     }
 
     /// A message as a delivery.

@@ -1,7 +1,7 @@
 //! One channel that is consumed on, by as many consumers as its prefetch needs.
 
 use std::collections::BTreeMap;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -10,7 +10,6 @@ use lapin::Channel;
 use lapin::message::Delivery as Message;
 use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
-use tokio::sync::mpsc;
 
 use super::cork::{Cork, CorkedTask};
 use super::failure::failure;
@@ -109,26 +108,10 @@ impl Live {
         }
     }
 
-    /// The next message, once there is room for it in hand and in `jobs`; or why there is none
-    /// any more, where it is not that nobody takes jobs. That is told without room as well.
-    pub(crate) async fn next_with_room<'j, T>(
-        &mut self,
-        in_hand: bool,
-        jobs: &'j mpsc::Sender<T>,
-    ) -> std::result::Result<(mpsc::Permit<'j, T>, Message), Option<String>> {
-        let room = async {
-            if !in_hand {
-                pending::<()>().await;
-            }
-            jobs.reserve().await
-        };
-        let room = tokio::select! {
-            biased;
-            room = room => room.map_err(|_| None)?,
-            reason = self.ended() => return Err(Some(reason)),
-        };
-        let message = self.next().await.map_err(Some)?;
-        Ok((room, message))
+    /// The next message, or why there is none any more. Where none is wanted now, only the end
+    /// is waited for.
+    pub(crate) async fn next_if(&mut self, wanted: bool) -> Item<Message> {
+        if wanted { self.next().await } else { Err(self.ended().await) }
     }
 
     /// Returns when a consumer has ended, and why; what comes meanwhile is kept for

@@ -10,10 +10,6 @@ use crate::engine::{Consumer, Delivery, Intake, Receipt, Settlement, Solo, close
 use crate::error::{Error, Result};
 use crate::job::Envelope;
 
-/// More than any prefetch, twice over: deliveries that became stale stay in a channel
-/// until somebody asks for the next one.
-const CHANNEL: usize = 4 * u16::MAX as usize;
-
 /// The most jobs that a feed takes within one transaction, so that others are not kept
 /// waiting. More are hardly faster (measured: docs/performance.md).
 const MOST: usize = 256;
@@ -26,7 +22,7 @@ pub(super) fn start(
     prefetch: u16,
     solo: bool,
 ) -> Result<Consumer> {
-    let (deliveries, receiver) = mpsc::channel(CHANNEL);
+    let (deliveries, receiver) = mpsc::unbounded_channel();
     let id = inbox.feed_number();
     let intake = FeedIntake { id, inbox: inbox.clone() };
     inbox.send(Command::Start(Feed {
@@ -58,7 +54,7 @@ pub(super) struct Feed {
     /// When the next job of the queue is due, as far as is known: the smallest number
     /// where it has to be looked up.
     pub(super) next_due: Option<i64>,
-    deliveries: mpsc::Sender<Result<Delivery>>,
+    deliveries: mpsc::UnboundedSender<Result<Delivery>>,
 }
 
 impl Feed {
@@ -80,12 +76,12 @@ impl Feed {
         delivery.crashes = job.crashes;
         delivery.solo = job.starts.map(|starts| Solo { starts, started });
         self.in_hand += 1;
-        let _ = self.deliveries.try_send(Ok(delivery));
+        let _ = self.deliveries.send(Ok(delivery));
     }
 
     /// Ends the consumer with an error.
     pub(super) fn fail(self, error: Error) {
-        let _ = self.deliveries.try_send(Err(error));
+        let _ = self.deliveries.send(Err(error));
     }
 }
 
