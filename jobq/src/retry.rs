@@ -37,7 +37,12 @@ pub(crate) enum Next {
 
 /// What comes after attempt number `attempt` (from 1) of a job with this policy ended
 /// like this. `random` is uniform in 0 to 1 and sets the jitter.
-pub(crate) fn after(options: &JobOptions, attempt: u32, ending: &Ending, random: f64) -> Next {
+pub(crate) fn after(
+    options: &JobOptions,
+    attempt: u32,
+    ending: &Ending,
+    random: impl FnOnce() -> f64,
+) -> Next {
     let retry = |wait| {
         if attempt < options.max_attempts() {
             Next::Retry(wait)
@@ -47,7 +52,7 @@ pub(crate) fn after(options: &JobOptions, attempt: u32, ending: &Ending, random:
     };
     match ending {
         Ending::Completed => Next::Complete,
-        Ending::Failed => retry(wait(&options.delay, attempt, random)),
+        Ending::Failed => retry(wait(&options.delay, attempt, random())),
         Ending::RetryIn(wait) => retry(*wait),
         Ending::Snoozed(wait) => Next::Snooze(*wait),
         Ending::Aborted => Next::Fail(FailedReason::Aborted),
@@ -164,7 +169,7 @@ mod tests {
         ];
         for (options, retries, last) in table {
             for (attempt, expected) in (1..).zip(retries.iter().chain([&last, &last])) {
-                let next = after(&options, attempt, &Ending::Failed, 0.0);
+                let next = after(&options, attempt, &Ending::Failed, || 0.0);
                 assert_eq!(next, *expected, "attempt {attempt} of {options:?}");
             }
         }
@@ -185,7 +190,7 @@ mod tests {
             (9, Ending::Failed, exhausted),
         ];
         for (attempt, ending, expected) in table {
-            assert_eq!(after(&options, attempt, &ending, 0.5), expected, "{attempt} {ending:?}");
+            assert_eq!(after(&options, attempt, &ending, || 0.5), expected, "{attempt} {ending:?}");
         }
     }
 

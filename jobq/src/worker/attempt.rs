@@ -62,7 +62,7 @@ impl Verdict {
 
     /// What comes after the job function ended so.
     pub(crate) fn after(job: &Registered, attempt: u32, outcome: Outcome) -> Self {
-        let next = retry::after(&job.options, attempt, &outcome.ending, fastrand::f64());
+        let next = retry::after(&job.options, attempt, &outcome.ending, fastrand::f64);
         Self::of(next, outcome.error, attempt)
     }
 
