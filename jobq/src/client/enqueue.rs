@@ -92,18 +92,15 @@ impl Enqueue {
         self
     }
 
-    /// Begins, for once.
-    fn push(&mut self, id: JobId) -> Pushing {
-        let payload = match self.payload.take() {
-            Ok(payload) => payload,
+    fn push(self, id: JobId) -> Pushing {
+        let Self { client, kind, payload, times, .. } = self;
+        let envelope = match payload.0 {
+            Ok(payload) => times.envelope(&kind, id, payload),
             Err(error) => return Box::pin(ready(Err(error))),
         };
-        let (client, kind) = (&self.client, self.kind);
-        let envelope = self.times.envelope(&kind, id, payload);
         if client.has_declared(&kind) {
             return client.engine().push(envelope);
         }
-        let client = client.clone();
         Box::pin(async move {
             client.declare_kind(&kind).await?;
             client.engine().push(envelope).await
@@ -116,31 +113,38 @@ impl IntoFuture for Enqueue {
     type IntoFuture = EnqueueFuture;
 
     fn into_future(self) -> EnqueueFuture {
-        EnqueueFuture { enqueue: self, pushing: None }
+        EnqueueFuture { new: Some(self), begun: None }
     }
 }
 
 /// The future of an [`Enqueue`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct EnqueueFuture {
-    enqueue: Enqueue,
-    pushing: Option<Pushing>,
+    /// It is gone when it begins, so that it begins once, whatever becomes of that.
+    new: Option<Enqueue>,
+    begun: Option<(JobId, Pushing)>,
 }
 
 impl Future for EnqueueFuture {
     type Output = Result<JobId>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<JobId>> {
-        let Self { enqueue, pushing } = &mut *self;
-        let id = *enqueue.id.get_or_insert_with(JobId::new);
-        let pushing = pushing.get_or_insert_with(|| enqueue.push(id));
-        pushing.as_mut().poll(cx).map_ok(|()| id)
+        if let Some(enqueue) = self.new.take() {
+            let id = enqueue.id.unwrap_or_else(JobId::new);
+            self.begun = Some((id, enqueue.push(id)));
+        }
+        match &mut self.begun {
+            Some((id, pushing)) => pushing.as_mut().poll(cx).map_ok(|()| *id),
+            None => Poll::Ready(Err(Error::invalid(
+                "an enqueue was polled again after it had panicked; enqueue the job anew",
+            ))),
+        }
     }
 }
 
 impl fmt::Debug for EnqueueFuture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnqueueFuture").field("enqueue", &self.enqueue).finish_non_exhaustive()
+        f.debug_struct("EnqueueFuture").field("new", &self.new).finish_non_exhaustive()
     }
 }
 
@@ -290,7 +294,16 @@ awaitable!(
 
 #[cfg(test)]
 mod tests {
+    use std::task::Waker;
+
     use super::*;
+
+    #[test]
+    fn what_panicked_as_it_began_does_not_begin_again() {
+        let mut lost = EnqueueFuture { new: None, begun: None };
+        let polled = Pin::new(&mut lost).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(polled, Poll::Ready(Err(error)) if error.is_invalid()));
+    }
 
     #[test]
     fn each_job_is_told_by_its_index() {

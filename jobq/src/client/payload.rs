@@ -17,11 +17,6 @@ impl Payload {
         Self(write(job, &format_args!("the payload of job `{}`", J::NAME)))
     }
 
-    /// What was written, which is here no more.
-    pub(super) fn take(&mut self) -> Result<Vec<u8>> {
-        std::mem::replace(&mut self.0, Ok(Vec::new()))
-    }
-
     pub(super) fn of_event<E: Serialize + ?Sized>(event: &E, topic: &str) -> Self {
         Self(write(event, &format_args!("the event `{topic}`")))
     }
