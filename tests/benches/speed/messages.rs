@@ -18,8 +18,15 @@ const SCENARIOS: [Scenario; 3] = [Scenario::Enqueue, Scenario::EnqueueAll, Scena
 #[derive(Debug)]
 pub(crate) struct Found {
     scenario: Scenario,
-    /// What each of the [`SIDES`] took, one right after the other.
-    rounds: Vec<Vec<Sample>>,
+    rounds: Vec<Round>,
+}
+
+/// What each side took, one right after the other.
+#[derive(Debug)]
+struct Round {
+    bare: Sample,
+    such: Sample,
+    jobq: Sample,
 }
 
 pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
@@ -45,8 +52,10 @@ pub(crate) async fn measure(extent: Extent) -> anyhow::Result<Vec<Found>> {
                 samples.push(store.run(case, Under::Nothing).await?);
             }
             samples.rotate_right(round % SIDES.len());
-            eprintln!("messages, {scenario}: {samples:?}");
-            rounds.push(samples);
+            let [bare, such, jobq] = samples.try_into().expect("one of each side");
+            let round = Round { bare, such, jobq };
+            eprintln!("messages, {scenario}: {round:?}");
+            rounds.push(round);
         }
         all.push(Found { scenario, rounds });
     }
@@ -55,24 +64,20 @@ pub(crate) async fn measure(extent: Extent) -> anyhow::Result<Vec<Found>> {
 
 impl Found {
     fn row(&self) -> String {
-        let all = |figure: &dyn Fn(&Vec<Sample>) -> f64, decimals| {
+        let all = |figure: &dyn Fn(&Round) -> f64, decimals| {
             spread(self.rounds.iter().map(figure).collect(), decimals)
         };
-        let speed = |place: usize| all(&|round| round[place].jobs_a_second(), 0);
-        let cpu = |place: usize| all(&|round| round[place].micros_a_job(), 1);
-        let ratio = |of: usize, to: usize| {
-            all(&|round| round[of].jobs_a_second() / round[to].jobs_a_second(), 2)
-        };
+        let ratio = |of: &Sample, to: &Sample| of.jobs_a_second() / to.jobs_a_second();
         row(&[
             self.scenario.to_string(),
-            speed(0),
-            speed(1),
-            speed(2),
-            ratio(1, 0),
-            ratio(2, 1),
-            cpu(0),
-            cpu(1),
-            cpu(2),
+            all(&|round| round.bare.jobs_a_second(), 0),
+            all(&|round| round.such.jobs_a_second(), 0),
+            all(&|round| round.jobq.jobs_a_second(), 0),
+            all(&|round| ratio(&round.such, &round.bare), 2),
+            all(&|round| ratio(&round.jobq, &round.such), 2),
+            all(&|round| round.bare.micros_a_job(), 1),
+            all(&|round| round.such.micros_a_job(), 1),
+            all(&|round| round.jobq.micros_a_job(), 1),
         ])
     }
 }
