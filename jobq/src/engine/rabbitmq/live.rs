@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::FutureExt;
 use lapin::Channel;
 use lapin::message::Delivery as Message;
 use lapin::options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions};
@@ -13,26 +13,27 @@ use lapin::types::{FieldTable, ShortString};
 
 use super::cork::{Cork, CorkedTask};
 use super::failure::failure;
-use super::merge::{Input, Item, Merge};
+use super::merge::{Merge, Tagged};
 use super::session::Session;
 use crate::error::Result;
 
 /// More consumers than this on one channel are replaced by one.
 const MOST_CONSUMERS: usize = 8;
 
-impl Input for lapin::Consumer {
-    type Message = Message;
+/// A message, or why there is none any more.
+type Item = std::result::Result<Message, String>;
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Item<Message>> {
-        self.poll_next_unpin(cx).map(|next| match next {
-            Some(Ok(message)) => Ok(message),
-            Some(Err(error)) => Err(error.to_string()),
-            None => Err("it was cancelled".to_owned()),
-        })
+impl Tagged for lapin::Result<Message> {
+    fn tag(&self) -> Option<u64> {
+        self.as_ref().ok().map(|message| message.delivery_tag)
     }
+}
 
-    fn tag(message: &Message) -> u64 {
-        message.delivery_tag
+/// Why a consumer has ended.
+fn reason(end: Option<lapin::Result<Message>>) -> String {
+    match end {
+        Some(Err(error)) => error.to_string(),
+        Some(Ok(_)) | None => "it was cancelled".to_owned(),
     }
 }
 
@@ -93,16 +94,16 @@ impl Live {
     }
 
     /// The next message, or why there is none any more.
-    async fn next(&mut self) -> Item<Message> {
+    async fn next(&mut self) -> Item {
         if let Some(reason) = self.over.take() {
             return Err(reason);
         }
         self.messages.turn();
         loop {
             match poll_fn(|cx| self.poll_corked(cx)).await {
-                Some((_, Ok(message))) => return Ok(message),
-                Some((id, Err(reason))) if self.consumers.contains_key(&id) => return Err(reason),
-                Some((_, Err(_))) => (),
+                Some((_, Some(Ok(message)))) => return Ok(message),
+                Some((id, end)) if self.consumers.contains_key(&id) => return Err(reason(end)),
+                Some(_) => (),
                 None => return Err("there is no consumer".to_owned()),
             }
         }
@@ -110,7 +111,7 @@ impl Live {
 
     /// The next message, or why there is none any more. Where none is wanted now, only the end
     /// is waited for.
-    pub(crate) async fn next_if(&mut self, wanted: bool) -> Item<Message> {
+    pub(crate) async fn next_if(&mut self, wanted: bool) -> Item {
         if wanted { self.next().await } else { Err(self.ended().await) }
     }
 
@@ -121,15 +122,18 @@ impl Live {
             return reason;
         }
         let Self { messages, consumers, task, .. } = self;
-        poll_fn(|cx| {
+        let end = poll_fn(|cx| {
             let cx = &mut Context::from_waker(task.waker(cx.waker()));
             messages.poll_end(cx, |id| consumers.contains_key(&id))
-        })
-        .await
+        });
+        reason(end.await)
     }
 
     /// For a task that is to be woken when all that was read is there.
-    fn poll_corked(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u32, Item<Message>)>> {
+    fn poll_corked(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<(u32, Option<lapin::Result<Message>>)>> {
         let waker = self.task.waker(cx.waker());
         self.messages.poll(&mut Context::from_waker(waker))
     }
@@ -137,10 +141,10 @@ impl Live {
     /// The next message, if it is there. An end is left for [`next`](Self::next).
     pub(crate) fn ready(&mut self) -> Option<Message> {
         match poll_fn(|cx| self.messages.poll(cx)).now_or_never()? {
-            Some((_, Ok(message))) => Some(message),
-            Some((id, Err(reason))) => {
+            Some((_, Some(Ok(message)))) => Some(message),
+            Some((id, end)) => {
                 if self.consumers.contains_key(&id) {
-                    self.over = Some(reason);
+                    self.over = Some(reason(end));
                 }
                 None
             }
@@ -153,7 +157,7 @@ impl Live {
         self.cancel().await?;
         // All that will come is there: the broker's answer came after it.
         while let Some(Some((_, item))) = poll_fn(|cx| self.messages.poll(cx)).now_or_never() {
-            if let Ok(message) = item {
+            if let Some(Ok(message)) = item {
                 self.session.give_back(message.delivery_tag);
             }
         }

@@ -4,45 +4,44 @@
 //! asking the other consumers, each of which `lapin` keeps behind a lock.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// A message, or why there is none any more.
-pub(crate) type Item<M> = Result<M, String>;
+use futures_util::Stream;
 
-/// What is sent to one consumer.
-pub(crate) trait Input {
-    type Message;
-
-    /// What is sent next.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Item<Self::Message>>;
-
-    fn tag(message: &Self::Message) -> u64;
+/// What is sent to a consumer.
+pub(crate) trait Tagged {
+    /// The tag of a message; what has none is the end of the consumer.
+    fn tag(&self) -> Option<u64>;
 }
 
-/// Inputs, each with a number.
-pub(crate) struct Merge<I: Input> {
-    inputs: Vec<Kept<I>>,
+/// Consumers, each with a number. A consumer that has ended gives nothing, or what has no tag.
+pub(crate) struct Merge<S: Stream> {
+    inputs: Vec<Kept<S>>,
     /// The tag of the last message.
     last: u64,
     /// The place of the input that is asked first.
     turn: usize,
 }
 
-struct Kept<I: Input> {
+struct Kept<S: Stream> {
     id: u32,
-    input: I,
+    input: S,
     /// The messages that are its next.
-    here: VecDeque<I::Message>,
+    here: VecDeque<S::Item>,
 }
 
-impl<I: Input> Default for Merge<I> {
+impl<S: Stream> Default for Merge<S> {
     fn default() -> Self {
         Self { inputs: Vec::new(), last: 0, turn: 0 }
     }
 }
 
-impl<I: Input> Merge<I> {
-    pub(crate) fn add(&mut self, id: u32, input: I) {
+impl<S> Merge<S>
+where
+    S: Stream<Item: Tagged> + Unpin,
+{
+    pub(crate) fn add(&mut self, id: u32, input: S) {
         self.inputs.push(Kept { id, input, here: VecDeque::new() });
     }
 
@@ -52,7 +51,8 @@ impl<I: Input> Merge<I> {
     }
 
     /// What any of the inputs has, and which one, as long as there is one.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u32, Item<I::Message>)>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u32, Option<S::Item>)>> {
+        let next = Some(self.last + 1);
         let mut came = true;
         // What was sent before a message that is there is there as well, but maybe only since
         // its input was asked.
@@ -61,52 +61,56 @@ impl<I: Input> Merge<I> {
             for step in 0..self.inputs.len() {
                 let place = (self.turn + step) % self.inputs.len();
                 let kept = &mut self.inputs[place];
-                let (is_new, item) = match kept.here.pop_front() {
-                    Some(message) => (false, Poll::Ready(Ok(message))),
-                    None => (true, kept.input.poll(cx)),
+                let front = kept.here.front().map(S::Item::tag);
+                let item = match front {
+                    Some(tag) if tag == next => kept.here.pop_front(),
+                    Some(_) => continue,
+                    None => match Pin::new(&mut kept.input).poll_next(cx) {
+                        Poll::Ready(item) => item,
+                        Poll::Pending => continue,
+                    },
                 };
-                match item {
-                    Poll::Pending => {}
-                    Poll::Ready(Ok(message)) if I::tag(&message) == self.last + 1 => {
-                        (self.last, self.turn) = (self.last + 1, place);
-                        return Poll::Ready(Some((kept.id, Ok(message))));
-                    }
-                    Poll::Ready(Ok(message)) => {
-                        kept.here.push_front(message);
-                        came |= is_new;
-                    }
-                    Poll::Ready(Err(reason)) => {
+                match item.as_ref().and_then(Tagged::tag) {
+                    None => {
                         let id = self.inputs.swap_remove(place).id;
-                        return Poll::Ready(Some((id, Err(reason))));
+                        return Poll::Ready(Some((id, item)));
+                    }
+                    tag if tag == next => {
+                        (self.last, self.turn) = (self.last + 1, place);
+                        return Poll::Ready(Some((kept.id, item)));
+                    }
+                    Some(_) => {
+                        kept.here.extend(item);
+                        came = true;
                     }
                 }
             }
         }
         // None is the next: tags are missing.
-        let tag = |kept: &&mut Kept<I>| kept.here.front().map(I::tag);
+        let tag = |kept: &&mut Kept<S>| kept.here.front().and_then(Tagged::tag);
         let there = self.inputs.iter_mut().filter(|kept| !kept.here.is_empty());
-        match there.min_by_key(tag).and_then(|kept| Some((kept.id, kept.here.pop_front()?))) {
+        match there.min_by_key(tag).map(|kept| (kept.id, kept.here.pop_front())) {
             Some((id, message)) => {
-                self.last = I::tag(&message);
-                Poll::Ready(Some((id, Ok(message))))
+                self.last = message.as_ref().and_then(Tagged::tag).unwrap_or(self.last);
+                Poll::Ready(Some((id, message)))
             }
             None if self.inputs.is_empty() => Poll::Ready(None),
             None => Poll::Pending,
         }
     }
 
-    /// Why one of these inputs has ended, once one has; what comes meanwhile is kept.
+    /// The end of one of these inputs, once there is one; what comes meanwhile is kept.
     pub(crate) fn poll_end(
         &mut self,
         cx: &mut Context<'_>,
         these: impl Fn(u32) -> bool,
-    ) -> Poll<String> {
+    ) -> Poll<Option<S::Item>> {
         for kept in self.inputs.iter_mut().filter(|kept| these(kept.id)) {
-            while let Poll::Ready(item) = kept.input.poll(cx) {
-                match item {
-                    Ok(message) => kept.here.push_back(message),
-                    Err(reason) => return Poll::Ready(reason),
+            while let Poll::Ready(item) = Pin::new(&mut kept.input).poll_next(cx) {
+                if item.as_ref().and_then(Tagged::tag).is_none() {
+                    return Poll::Ready(item);
                 }
+                kept.here.extend(item);
             }
         }
         Poll::Pending
@@ -126,23 +130,27 @@ mod tests {
     enum Step {
         Sent(u64),
         Nothing,
+        Broken,
         End,
     }
-    use Step::{End, Nothing, Sent};
+    use Step::{Broken, End, Nothing, Sent};
 
-    impl Input for Script {
-        type Message = u64;
+    impl Stream for Script {
+        type Item = Result<u64, ()>;
 
-        fn poll(&mut self, _: &mut Context<'_>) -> Poll<Item<u64>> {
+        fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Self::Item>> {
             match self.0.pop_front() {
-                Some(Sent(tag)) => Poll::Ready(Ok(tag)),
-                Some(End) => Poll::Ready(Err("over".to_owned())),
+                Some(Sent(tag)) => Poll::Ready(Some(Ok(tag))),
+                Some(Broken) => Poll::Ready(Some(Err(()))),
+                Some(End) => Poll::Ready(None),
                 Some(Nothing) | None => Poll::Pending,
             }
         }
+    }
 
-        fn tag(message: &u64) -> u64 {
-            *message
+    impl Tagged for Result<u64, ()> {
+        fn tag(&self) -> Option<u64> {
+            self.ok()
         }
     }
 
@@ -159,7 +167,7 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         let mut tags = Vec::new();
         while let Poll::Ready(Some((_, item))) = merge.poll(&mut cx) {
-            tags.push(item.unwrap_or_default());
+            tags.push(item.and_then(Result::ok).unwrap_or_default());
         }
         tags
     }
@@ -177,7 +185,7 @@ mod tests {
             (&[&[Sent(2), Sent(7)], &[Sent(4)]], &[2, 4, 7]),
             // The end of one is told in its turn, and the others go on.
             (&[&[Sent(1), End], &[Sent(2), Sent(3)]], &[1, 0, 2, 3]),
-            (&[&[Sent(2), End], &[Sent(1), End]], &[1, 0, 2, 0]),
+            (&[&[Sent(2), End], &[Sent(1), Broken]], &[1, 0, 2, 0]),
         ] {
             assert_eq!(all(&mut merged(scripts)), tags);
         }
@@ -187,7 +195,7 @@ mod tests {
     fn none_comes_without_an_input() {
         let mut cx = Context::from_waker(Waker::noop());
         let mut merge = merged(&[&[End]]);
-        assert!(matches!(merge.poll(&mut cx), Poll::Ready(Some((0, Err(_))))));
+        assert!(matches!(merge.poll(&mut cx), Poll::Ready(Some((0, None)))));
         assert!(matches!(merge.poll(&mut cx), Poll::Ready(None)));
     }
 
@@ -197,17 +205,17 @@ mod tests {
         for (turns, first) in [(0, 0), (1, 1), (2, 2), (3, 0)] {
             let mut merge = merged(&[&[End], &[End], &[End]]);
             (0..turns).for_each(|_| merge.turn());
-            assert!(matches!(merge.poll(&mut cx), Poll::Ready(Some((id, Err(_)))) if id == first));
+            assert!(matches!(merge.poll(&mut cx), Poll::Ready(Some((id, None))) if id == first));
         }
     }
 
     #[test]
     fn an_end_is_told_before_the_messages_that_are_kept() {
         let mut cx = Context::from_waker(Waker::noop());
-        let scripts: &[&[Step]] = &[&[Sent(2), Nothing, Sent(3)], &[Sent(1), End]];
+        let scripts: &[&[Step]] = &[&[Sent(2), Nothing, Sent(3)], &[Sent(1), Broken]];
         let mut merge = merged(scripts);
         assert!(merge.poll_end(&mut cx, |id| id == 0).is_pending());
-        assert_eq!(merge.poll_end(&mut cx, |id| id == 1), Poll::Ready("over".to_owned()));
+        assert_eq!(merge.poll_end(&mut cx, |id| id == 1), Poll::Ready(Some(Err(()))));
         assert_eq!(all(&mut merge), [1, 2, 3]);
     }
 }
