@@ -9,6 +9,7 @@ use backon::ExponentialBackoff;
 use lapin::BasicProperties;
 use lapin::message::Delivery as Message;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::coop::consume_budget;
 use tokio_util::task::TaskTracker;
 
 use super::declare::{apply, open};
@@ -305,6 +306,8 @@ impl Feed {
                     Ok(message) => {
                         self.hand_over(&origin, message);
                         self.bring_ready(&origin, &mut live);
+                        // Nothing else here makes the task pause while there are messages.
+                        consume_budget().await;
                     }
                     Err(reason) => {
                         tracing::warn!(queue = self.queue, reason, "the broker ended the consumer; consuming anew");

@@ -93,10 +93,10 @@ impl Session {
     ) -> Arc<Self> {
         let (at_once, received) = mpsc::unbounded_channel();
         let finished = Arc::<Finished>::default();
-        let (of_teller, over) = ((channel.clone(), Arc::clone(&finished)), up.over.clone());
+        let (of_teller, to_tell, over) = (channel.clone(), Arc::clone(&finished), up.over.clone());
         let teller = async move {
             let telling_all = async {
-                let last = tell(&of_teller.0, &of_teller.1, received, &closing).await;
+                let last = tell(&of_teller, &to_tell, received, &closing).await;
                 if let Some(last) = last {
                     tokio::time::sleep_until(last + APPLIED).await;
                 }
