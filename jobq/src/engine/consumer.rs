@@ -26,7 +26,8 @@ pub struct Consumer {
 
 impl Consumer {
     /// A consumer whose jobs come through this channel and are controlled by `intake`. The
-    /// prefetch says how many there may be, so that the channel needs no bound.
+    /// engine sends as many as the prefetch says; those that became stale stay in the channel
+    /// until somebody asks for the next one.
     #[must_use]
     pub fn new(
         deliveries: mpsc::UnboundedReceiver<Result<Delivery>>,
