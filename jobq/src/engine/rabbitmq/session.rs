@@ -196,6 +196,13 @@ async fn tell(
             () = tokio::time::sleep_until(due), if overdue.is_some() => (),
             () = closing.cancelled() => last = true,
         }
+        if last {
+            // Who settles from now on learns that nobody is told.
+            at_once.close();
+            while let Ok(settled) = at_once.try_recv() {
+                batch.push(settled);
+            }
+        }
         let mut tells = !batch.is_empty();
         tell_at_once(channel, finished, &mut batch).await;
         let late = last || overdue.is_some_and(|due| Instant::now() >= due);
