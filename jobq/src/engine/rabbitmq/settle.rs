@@ -155,7 +155,7 @@ impl Receipt for Ticket {
     }
 
     fn is_stale(&self) -> bool {
-        !self.origin.session.is_alive()
+        !self.open || !self.origin.session.is_alive()
     }
 
     fn life(&self) -> u64 {
