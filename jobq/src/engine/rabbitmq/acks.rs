@@ -17,17 +17,29 @@ pub(crate) struct Ledger {
     finished: BTreeSet<u64>,
     /// Settled ones beyond them: the broker knows.
     told: BTreeSet<u64>,
+    /// Whether the broker is told of nothing more.
+    closed: bool,
 }
 
 impl Ledger {
-    /// The delivery is finished and is to be acknowledged.
-    pub(crate) fn finish(&mut self, tag: u64) {
+    /// The delivery is finished and is to be acknowledged. Whether that is written down: not
+    /// in a closed ledger.
+    pub(crate) fn finish(&mut self, tag: u64) -> bool {
+        if self.closed {
+            return false;
+        }
         if tag == self.settled + 1 {
             (self.settled, self.due) = (tag, Some(tag));
             self.go_on();
         } else if tag > self.settled && !self.told.contains(&tag) {
             self.finished.insert(tag);
         }
+        true
+    }
+
+    /// Takes nothing more. What is finished is still to be told.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
     }
 
     /// The broker was told of this delivery by another frame, which was sent before.
@@ -94,7 +106,7 @@ mod tests {
     #[test]
     fn never_past_an_unfinished_one() {
         let mut ledger = Ledger::default();
-        (2..=10).for_each(|tag| ledger.finish(tag));
+        (2..=10).for_each(|tag| assert!(ledger.finish(tag)));
         assert_eq!(ledger.prefix(), None, "1 still runs");
         assert_eq!(ledger.stragglers(), (2..=10).collect());
         assert!(ledger.stragglers().is_empty(), "each only once");
@@ -134,6 +146,16 @@ mod tests {
     }
 
     #[test]
+    fn a_closed_ledger_takes_nothing_more() {
+        let mut ledger = Ledger::default();
+        assert!(ledger.finish(1) && ledger.finish(3));
+        ledger.close();
+        assert!(!ledger.finish(2));
+        assert_eq!(ledger.prefix(), Some(1), "what was finished before is told");
+        assert_eq!(ledger.stragglers(), [3].into());
+    }
+
+    #[test]
     fn in_any_order_each_is_acknowledged_once() {
         let mut random = fastrand::Rng::with_seed(7);
         let mut tags: Vec<u64> = (1..=500).collect();
@@ -148,7 +170,7 @@ mod tests {
                     ledger.tell(tag);
                     returned.insert(tag);
                 }
-                _ => ledger.finish(tag),
+                _ => assert!(ledger.finish(tag)),
             }
             if let Some(last) = ledger.prefix() {
                 let newly: BTreeSet<_> = (1..=last)

@@ -146,10 +146,12 @@ impl Session {
         let _ = tokio::time::timeout(FAREWELL, closing).await;
     }
 
-    /// The delivery is to be acknowledged, alone or with others.
-    pub(crate) fn finish(&self, tag: u64) {
-        self.finished.ledger().finish(tag);
+    /// The delivery is to be acknowledged, alone or with others. Whether the broker is told:
+    /// not after its last word.
+    pub(crate) fn finish(&self, tag: u64) -> bool {
+        let written = self.finished.ledger().finish(tag);
         self.finished.news.notify_one();
+        written
     }
 
     /// The delivery goes back to its queue.
@@ -208,6 +210,9 @@ async fn tell(
         let late = last || overdue.is_some_and(|due| Instant::now() >= due);
         let (prefix, single, has_stragglers) = {
             let mut ledger = finished.ledger();
+            if last {
+                ledger.close();
+            }
             let prefix = ledger.prefix();
             let single = if late { ledger.stragglers() } else { BTreeSet::default() };
             (prefix, single, ledger.has_stragglers())

@@ -150,7 +150,9 @@ impl Receipt for Ticket {
             return Err(stale(self.origin.queue));
         }
         self.open = false;
-        self.origin.session.finish(self.tag);
+        if !self.origin.session.finish(self.tag) {
+            return Err(stale(self.origin.queue));
+        }
         Ok(())
     }
 
@@ -186,12 +188,13 @@ impl Ticket {
     /// process down at once, and a start of this one would be counted that had its end.
     async fn acknowledge(&mut self, ack: Ack) -> Result<()> {
         self.open = false;
-        if self.solo.is_none() && matches!(ack, Ack::WithOthers) {
-            self.origin.session.finish(self.tag);
-        } else if !self.origin.session.acknowledge(self.tag).await {
-            return Err(stale(self.origin.queue));
-        }
-        Ok(())
+        let session = &self.origin.session;
+        let told = if self.solo.is_none() && matches!(ack, Ack::WithOthers) {
+            session.finish(self.tag)
+        } else {
+            session.acknowledge(self.tag).await
+        };
+        if told { Ok(()) } else { Err(stale(self.origin.queue)) }
     }
 
     async fn reject(mut self: Box<Self>, requeue: bool) -> Result<()> {
