@@ -1,6 +1,7 @@
 use std::net::TcpStream;
 
 use super::*;
+use crate::greeting::{greeting, version};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_keeps_its_data_and_leaves_nothing_behind() {

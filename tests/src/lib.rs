@@ -13,6 +13,7 @@ mod greeting;
 pub mod jobs;
 pub mod ledger;
 pub mod network;
+mod node;
 pub mod patient;
 mod place;
 pub mod port;
