@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use jobq::{JobId, RunningPool};
@@ -14,8 +13,6 @@ use lapin::options::{BasicConsumeOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 
 const TIMEOUT: u32 = 3_000;
-/// Between two looks at what was logged.
-const MOMENT: Duration = Duration::from_millis(100);
 const ENDED: [&str; 2] = ["the broker ended the consumer", "queue=\"scripted\""];
 /// The tests here read what both log.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
@@ -190,13 +187,12 @@ async fn goes_on_without_its_jobs(log: &Log, pool: RunningPool, stage: &mut Stag
         // Further jobs, since a queue of 4.3 that was busy and is quiet may look at the time
         // only when it is told of something: five of eight queues with 3,000 messages in
         // their last 4.5 s took nothing back in 20 s, and at once after one message more.
-        let taking_back = async {
-            while log.lines(&ENDED).len() < before + taken_back {
-                waiting.push(stage.enqueue([Step::Succeed]).await);
-                tokio::time::sleep(MOMENT).await;
-            }
-        };
-        soon("the broker to take the jobs back", taking_back).await;
+        until("the broker to take the jobs back", async || {
+            waiting.push(stage.enqueue([Step::Succeed]).await);
+            let ends = log.lines(&ENDED).len();
+            (ends >= before + taken_back).then_some(())
+        })
+        .await;
         until("the pool to consume", async || pool.health().is_consuming().then_some(())).await;
     }
     each_ends_once(stage, slow, waiting).await;

@@ -2,7 +2,6 @@
 //! says and tells the test what it did.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,7 +19,7 @@ use crate::files::Directory;
 /// # Panics
 ///
 /// If there is none in time.
-pub async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut() -> F) -> T {
+pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     soon(what, async {
         loop {
             if let Some(answer) = ask().await {

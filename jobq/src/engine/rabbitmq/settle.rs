@@ -150,10 +150,7 @@ impl Receipt for Ticket {
             return Err(stale(self.origin.queue));
         }
         self.open = false;
-        if !self.origin.session.finish(self.tag) {
-            return Err(stale(self.origin.queue));
-        }
-        Ok(())
+        self.recorded(self.origin.session.finish(self.tag))
     }
 
     fn is_stale(&self) -> bool {
@@ -194,16 +191,18 @@ impl Ticket {
         } else {
             session.acknowledge(self.tag).await
         };
-        if told { Ok(()) } else { Err(stale(self.origin.queue)) }
+        self.recorded(told)
     }
 
     async fn reject(mut self: Box<Self>, requeue: bool) -> Result<()> {
         self.open = false;
-        if self.origin.session.reject(self.tag, requeue).await {
-            Ok(())
-        } else {
-            Err(stale(self.origin.queue))
-        }
+        let told = self.origin.session.reject(self.tag, requeue).await;
+        self.recorded(told)
+    }
+
+    /// An error where the broker is not told of the settlement: it gives the job again.
+    fn recorded(&self, told: bool) -> Result<()> {
+        if told { Ok(()) } else { Err(stale(self.origin.queue)) }
     }
 
     /// Publishes the job again, to be delivered after the wait.
