@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jobq::{
-    BoxError, Client, FailedReason, JobContext, JobId, MAX_PAYLOAD, State, WorkerPool, job,
+    BoxError, Client, FailedJob, FailedReason, JobContext, JobId, MAX_PAYLOAD, State, WorkerPool,
+    job,
 };
 use jobq_tests::raw::{Raw, headers, text};
 use jobq_tests::stage::{Store, until};
@@ -50,6 +51,7 @@ enum End {
 
 struct Row {
     what: String,
+    key: String,
     properties: BasicProperties,
     body: Option<Vec<u8>>,
     end: End,
@@ -85,18 +87,42 @@ struct Rows(Vec<Row>);
 
 impl Rows {
     fn add(&mut self, what: impl Into<String>, properties: BasicProperties, end: End) {
-        self.0.push(Row { what: what.into(), properties, body: None, end });
+        self.0.push(Row { what: what.into(), key: "mail".to_owned(), properties, body: None, end });
+    }
+
+    /// A sound job by this key.
+    fn by_key(&mut self, key: String, properties: BasicProperties) {
+        let what = format!("key {key:?} {properties:?}");
+        self.0.push(Row { what, key, properties, body: None, end: End::Completes });
     }
 
     fn body(&mut self, what: &str, body: impl Into<Vec<u8>>, end: End) {
         let body = Some(body.into());
-        self.0.push(Row { what: what.to_owned(), properties: plain(), body, end });
+        let (what, key) = (what.to_owned(), "mail".to_owned());
+        self.0.push(Row { what, key, properties: plain(), body, end });
     }
 }
 
+/// Routing keys that belong to no queue: a path, and tiers that are none.
+const OF_NO_QUEUE: [&str; 14] = [
+    "../../etc/passwd",
+    "mail@",
+    "mail@-1",
+    "mail@+200",
+    "mail@ 200",
+    "mail@0200",
+    "mail@1e3",
+    "mail@0x10",
+    "mail@٣٠",
+    "mail@soon",
+    "mail@200.0",
+    "mail@99999999999999999999",
+    "mail@../..",
+    "mail@9\u{0}",
+];
+
 /// Every header that jobq or the broker reads.
-const READ: [&str; 13] = [
-    "jobq-wait",
+const READ: [&str; 12] = [
     "jobq-attempts",
     "jobq-expires-at",
     "jobq-topic",
@@ -181,27 +207,9 @@ fn of_names(rows: &mut Rows) {
 }
 
 fn of_hostile_headers(rows: &mut Rows, work: &str) {
-    let waits = [
-        "0",
-        "-1",
-        "+200",
-        " 200",
-        "0200",
-        "1e3",
-        "0x10",
-        "٣٠",
-        "soon",
-        "",
-        "200.0",
-        "199",
-        "18446744073709551615",
-        "99999999999999999999",
-        "../..",
-        "9\u{0}",
-    ];
-    for wait in waits {
-        let properties = with_id(with([("jobq-wait", text(wait))]));
-        rows.add(format!("jobq-wait {wait:?}"), properties, End::Completes);
+    // There is no such tier.
+    for wait in ["0", "199", "18446744073709551615"] {
+        rows.by_key(format!("mail@{wait}"), with_id(plain()));
     }
     for attempts in [i64::MIN, -1, 0] {
         let number = AMQPValue::LongLongInt(attempts);
@@ -235,8 +243,7 @@ fn of_hostile_headers(rows: &mut Rows, work: &str) {
         list(vec![death(Some(AMQPValue::LongLongInt(3)), work, text("expired"))]),
     ];
     for deaths in deaths {
-        let forged = [("jobq-wait", text("200")), ("x-death", deaths.clone())];
-        rows.add(format!("x-death {deaths:?}"), with_id(with(forged)), End::Completes);
+        rows.by_key("mail@200".to_owned(), with_id(with([("x-death", deaths)])));
     }
 }
 
@@ -292,13 +299,14 @@ async fn each_bad_message_runs_or_fails_with_its_reason_among_good_jobs() {
     let mut bodies = BTreeMap::new();
     for (number, row) in (0..).zip(&rows) {
         let body = row.body.clone().unwrap_or_else(|| format!("{{\"number\":{number}}}").into());
-        raw.publish(&store.namespace, "mail", row.properties.clone(), &body).await;
+        raw.publish(&store.namespace, &row.key, row.properties.clone(), &body).await;
         let good = Greet { number: GOOD + number, padding: String::new() };
         client.enqueue(good).await.unwrap();
         bodies.insert(number, body);
     }
-    // Its routing key is a path: it belongs to no queue.
-    raw.publish(&store.namespace, "../../etc/passwd", plain(), b"{}").await;
+    for key in OF_NO_QUEUE {
+        raw.publish(&store.namespace, key, plain(), b"{}").await;
+    }
 
     let completing = rows.iter().filter(|row| row.end == End::Completes).count();
     let found = collect(&mut seen, completing * 2 + rows.len()).await;
@@ -331,9 +339,14 @@ async fn each_bad_message_runs_or_fails_with_its_reason_among_good_jobs() {
         let job = job.unwrap_or_else(|| panic!("{} is not there", row.what));
         assert!(job.error().contains(said), "{}: {}", row.what, job.error());
     }
-    let stray =
-        until("the stray", || async { client.failed("orphan").list(1).await.ok()?.pop() }).await;
-    assert_eq!((stray.reason(), stray.queue()), (FailedReason::Unroutable, "../../etc/passwd"));
+    let strays = until("the strays", || async {
+        let strays = client.failed("orphan").list(50).await.ok()?;
+        (strays.len() == OF_NO_QUEUE.len()).then_some(strays)
+    })
+    .await;
+    assert!(strays.iter().all(|stray| stray.reason() == FailedReason::Unroutable), "{strays:?}");
+    let keys: BTreeSet<_> = strays.iter().map(FailedJob::queue).collect();
+    assert_eq!(keys, BTreeSet::from(OF_NO_QUEUE));
     running.shutdown().await.unwrap();
 }
 
@@ -373,7 +386,7 @@ async fn payloads_up_to_the_limit_run_and_larger_ones_are_refused_before_they_ar
     let around = serde_json::to_vec(&greet(0)).unwrap().len();
     let raw = Raw::connect(&store.url).await;
     // Nobody must see it: the alternate of jobq's exchange takes what has no queue.
-    let tap = raw.tap(&store.namespace, "mail").await;
+    let tap = raw.tap(&store.namespace, "mail@200").await;
 
     let large = greet(MAX_PAYLOAD - around + 1);
     let error = client.enqueue(large.clone()).await.unwrap_err();

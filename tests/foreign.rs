@@ -9,7 +9,7 @@ use jobq_tests::broker;
 use jobq_tests::jobs::{event, push};
 use jobq_tests::raw::{self, Raw, headers, text};
 use lapin::BasicProperties;
-use lapin::types::{AMQPValue, FieldArray, FieldTable, LongString};
+use lapin::types::{AMQPValue, FieldArray, LongString};
 
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -37,9 +37,6 @@ fn messages() -> Vec<BasicProperties> {
         plain().with_delivery_mode(1).with_priority(200),
         plain().with_user_id("guest".into()),
         plain().with_content_encoding("gzip".into()),
-        with(vec![("jobq-wait", AMQPValue::LongInt(200))]),
-        with(vec![("jobq-wait", text("soon"))]),
-        with(vec![("jobq-wait", AMQPValue::FieldTable(FieldTable::default()))]),
         with(vec![("jobq-attempts", text("many"))]),
         with(vec![("jobq-attempts", AMQPValue::LongLongInt(i64::MIN))]),
         with(vec![("jobq-expires-at", AMQPValue::Timestamp(1))]),
@@ -62,10 +59,18 @@ async fn every_message_is_a_job_that_can_be_retried_and_failed() {
     let mut consumer = engine.consume("mail", 4).await.expect("consumes");
     let mut other = engine.consume("other", 4).await.expect("consumes");
     let raw = Raw::connect(&url).await;
-    for (index, properties) in messages().into_iter().enumerate() {
+    // The second key says the tier, by which the broker could move the job at once.
+    let both =
+        |properties: BasicProperties| ["mail", "mail@200"].map(|key| (key, properties.clone()));
+    let with_ids = messages().into_iter().map(|message| match message.message_id() {
+        None => message.with_message_id(jobq::JobId::new().to_string().into()),
+        Some(_) => message,
+    });
+    let messages = messages().into_iter().chain(with_ids).flat_map(both);
+    for (index, (key, properties)) in messages.enumerate() {
         let copied = properties.headers().as_ref().is_some_and(|table| table.contains_key("CC"));
         let body = index.to_string().into_bytes();
-        raw.publish(&namespace, "mail", properties, &body).await;
+        raw.publish(&namespace, key, properties, &body).await;
         let first = take(&mut consumer).await;
         assert_eq!((first.attempt, &first.envelope().payload), (1, &body));
         let id = first.envelope().id;
@@ -162,7 +167,10 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
     let engine = jobq::testing::open(&url, &namespace).await.expect("opens");
     let spec = |name: &str| QueueSpec::new(name).waits([WAIT]).patterns(["user.#"]);
-    engine.declare(&[spec("welcome"), spec("audit")]).await.expect("declares");
+    engine
+        .declare(&[spec("welcome").patterns(["welcome@200"]), spec("audit")])
+        .await
+        .expect("declares");
     let mut consumer = engine.consume("welcome", 1).await.expect("consumes");
     let raw = Raw::connect(&url).await;
     let events = format!("{namespace}.events");
@@ -175,11 +183,7 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
         ("user.created", with(vec![("jobq-topic", text("order.paid"))])),
         ("user.created", with(vec![("jobq-topic", AMQPValue::Boolean(true))])),
         // As if the broker could retry it: it would forget the topic.
-        (
-            "user.created",
-            with(vec![("jobq-wait", text("200"))])
-                .with_message_id(jobq::JobId::new().to_string().as_str().into()),
-        ),
+        ("welcome@200", plain().with_message_id(jobq::JobId::new().to_string().into())),
     ];
     // The levels are made now.
     let nothing = EventEnvelope { delay: WAIT, ..event("nothing") };
@@ -211,7 +215,7 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
         assert_eq!((delivery.attempt, delivery.envelope().topic.as_deref()), (1, Some(topic)));
         delivery.settle(Settlement::Complete).await.expect("settles");
     }
-    eventually("the other subscriber's events", 12, async || {
+    eventually("the other subscriber's events", 10, async || {
         engine.counts("audit").await.expect("counts").ready
     })
     .await;

@@ -76,8 +76,7 @@ fn arguments(row: &Value) -> String {
         _ => Vec::new(),
     };
     pairs.sort();
-    let shown = pairs.iter().filter(|(key, _)| key != "x-match");
-    shown.fold(String::new(), |text, (key, value)| format!("{text} {key}={value}"))
+    pairs.iter().fold(String::new(), |text, (key, value)| format!("{text} {key}={value}"))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -188,20 +187,19 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
     let _consumer = engine.consume("mail", 1).await.expect("consumes");
     let raw = Raw::connect(&broker::shared().await).await;
     let none = BasicProperties::default;
-    let wait = |wait: AMQPValue| none().with_headers(headers([("jobq-wait", wait)]));
-    let retry = format!("{namespace}:mail@retry");
+    let retry = format!("{namespace}.retry");
     let strays = [
         (&namespace, "nowhere", none(), "nowhere"),
         (&namespace, "no such queue!", none(), "no such queue!"),
         (&namespace, "", none(), ""),
+        (&namespace, "mail@soon", none(), "mail@soon"),
         (&retry, "mail", none(), "mail"),
-        (&retry, "mail", wait(text("17")), "mail"),
-        (&retry, "mail", wait(AMQPValue::LongInt(200)), "mail"),
+        (&retry, "mail@17", none(), "mail"),
     ];
     for (exchange, key, properties, _) in strays.clone() {
         raw.publish(exchange, key, properties, b"{}").await;
     }
-    for (queue, count) in [("orphan", 3), ("mail", 3)] {
+    for (queue, count) in [("orphan", 4), ("mail", 2)] {
         eventually("strays among the failed jobs", count, || async {
             engine.counts(queue).await.expect("counts").failed
         })
@@ -239,7 +237,8 @@ async fn a_retry_whose_way_back_was_missing_for_a_moment_runs() {
     let (work, deliver) = (format!("{namespace}:mail"), format!("{namespace}.deliver"));
     let none = FieldTable::default;
     let (queue, exchange) = (work.as_str(), deliver.as_str());
-    let unbound = raw.channel.queue_unbind(queue.into(), exchange.into(), "mail".into(), none());
+    let key = "mail@200";
+    let unbound = raw.channel.queue_unbind(queue.into(), exchange.into(), key.into(), none());
     unbound.await.expect("it is unbound");
     let taken = raw.channel.basic_get(queue.into(), BasicGetOptions::default()).await;
     let failed = BasicNackOptions { requeue: false, ..BasicNackOptions::default() };
@@ -248,8 +247,7 @@ async fn a_retry_whose_way_back_was_missing_for_a_moment_runs() {
     eventually("the retry to be astray", true, async || raw.peek(&orphan).await.is_some()).await;
 
     let options = QueueBindOptions::default();
-    let bound =
-        raw.channel.queue_bind(queue.into(), exchange.into(), "mail".into(), options, none());
+    let bound = raw.channel.queue_bind(queue.into(), exchange.into(), key.into(), options, none());
     bound.await.expect("it is bound again");
     let mut consumer = engine.consume("mail", 1).await.expect("consumes");
     let delivery = take(&mut consumer).await;
@@ -260,6 +258,29 @@ async fn a_retry_whose_way_back_was_missing_for_a_moment_runs() {
     assert_eq!((delivery.envelope().id, delivery.attempt), (id, 3));
     delivery.settle(Settlement::Complete).await.expect("settles");
     assert_eq!(engine.counts("mail").await.expect("counts").failed, 0);
+}
+
+/// A client may know a tier that whoever made the queue did not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_names_a_tier_which_is_not_there_runs() {
+    let namespace = broker::namespace();
+    let engine = open(&namespace).await;
+    engine.declare(&[spec("mail")]).await.expect("declares");
+    let mut consumer = engine.consume("mail", 1).await.expect("consumes");
+    let raw = Raw::connect(&broker::shared().await).await;
+    raw.publish(&namespace, "mail@17", BasicProperties::default(), b"{}").await;
+    for attempt in 1..=3 {
+        let delivery = take(&mut consumer).await;
+        assert_eq!(
+            (delivery.attempt, delivery.envelope().payload.as_slice()),
+            (attempt, &b"{}"[..])
+        );
+        delivery.settle(Settlement::Retry(WAIT)).await.expect("settles");
+    }
+    take(&mut consumer).await.settle(Settlement::Complete).await.expect("settles");
+    for queue in ["mail", "orphan"] {
+        assert_eq!(engine.counts(queue).await.expect("counts").failed, 0, "{queue}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -36,7 +36,7 @@ async fn tap(raw: &Raw, namespace: &str) -> String {
     let declared =
         raw.channel.queue_declare(tap.as_str().into(), options, FieldTable::default()).await;
     declared.unwrap();
-    let keys = [("", "mail"), (".deliver", "mail")];
+    let keys = ["", ".deliver"].into_iter().flat_map(|to| [(to, "mail"), (to, "mail@100")]);
     for (exchange, key) in keys {
         let (exchange, options) = (format!("{namespace}{exchange}"), QueueBindOptions::default());
         let (tap, exchange, none) = (tap.as_str().into(), exchange.into(), FieldTable::default());

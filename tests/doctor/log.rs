@@ -26,7 +26,7 @@ async fn a_job_that_a_policy_took_out_of_its_queue_is_told_once() {
     let (name, pattern) = (format!("ttl-{space}"), format!("^{space}:scripted$"));
     let ttl = r#"{"message-ttl":50}"#;
     place.node.ctl(&["set_policy", &name, &pattern, ttl, "--apply-to", "queues"]).await;
-    // Without `jobq-wait` no tier takes what expires, and it is found among the failed.
+    // Without a tier in the key none takes what expires, and it is found among the failed.
     let raw = Raw::connect(&place.node.url()).await;
     let (key, orphans) = ("scripted", format!("{space}.orphan"));
     until("two messages to be taken out of the queue", async || {

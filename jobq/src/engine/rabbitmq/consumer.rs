@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use backon::ExponentialBackoff;
@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::declare::{apply, open};
 use super::interruption::{self, Interruptions, ended};
+use super::key;
 use super::link::{LASTING, Link, backoff};
 use super::live::Live;
 use super::session::{Hand, Session};
@@ -344,7 +345,9 @@ impl Feed {
         let topic = wire::topic_by_way(names, self.queue, way, &message.properties);
         let properties = &mut message.properties;
         let renamed = wire::keep_topic(properties, topic.as_deref());
-        let received = decode(names, Cow::Borrowed(self.queue), properties, message.data);
+        let mut received = decode(names, Cow::Borrowed(self.queue), properties, message.data);
+        let wait = key::wait_in(message.routing_key.as_str(), self.queue);
+        received.envelope.retry_wait = wait.map(Duration::from_millis);
         let history = received.history;
         if history.died {
             self.core.notice_policy(self.queue, properties);
@@ -355,7 +358,8 @@ impl Feed {
         };
         let told = solo.as_ref().map(|desk| desk.solo);
         // What a message does not have yet, it gets by being published again.
-        let wait = received.wait.filter(|_| received.has_id && !renamed && told.is_none());
+        let is_whole = received.has_id && !renamed && told.is_none();
+        let wait = wait.filter(|_| is_whole && received.is_movable);
         let (tag, envelope) = (message.delivery_tag, received.envelope);
         let ticket = Ticket::new(origin, tag, envelope, message.properties, wait, solo);
         let attempt = history.attempts.saturating_add(1);

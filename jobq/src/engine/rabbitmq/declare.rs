@@ -12,7 +12,7 @@ use lapin::{Channel, ErrorKind as Lapin, ExchangeKind, Queue};
 
 use super::failure::failure;
 use super::names::Names;
-use super::topology::{Argument, Arguments, By, Declaration, Topology, WAIT_HEADER};
+use super::topology::{Argument, Arguments, By, Declaration, Topology};
 use super::up::Up;
 use super::wanted::{Tiers, Wanted};
 use super::wire::short;
@@ -217,7 +217,6 @@ pub(crate) async fn declare(channel: &Channel, declaration: &Declaration) -> Res
         Declaration::Exchange { name, kind, alternate } => {
             let kind = match *kind {
                 "fanout" => ExchangeKind::Fanout,
-                "headers" => ExchangeKind::Headers,
                 "topic" => ExchangeKind::Topic,
                 _ => ExchangeKind::Direct,
             };
@@ -235,18 +234,13 @@ pub(crate) async fn declare(channel: &Channel, declaration: &Declaration) -> Res
             declared.map(|_| ())
         }
         Declaration::Binding { exchange, queue, by } => {
-            let (key, arguments) = match by {
-                By::All => (ShortString::default(), FieldTable::default()),
-                By::Key(key) => (short(key)?, FieldTable::default()),
-                By::Wait(wait) => {
-                    let mut arguments = FieldTable::default();
-                    arguments.insert(short("x-match")?, text("all"));
-                    arguments.insert(short(WAIT_HEADER)?, text(wait));
-                    (ShortString::default(), arguments)
-                }
+            let key = match by {
+                By::All => ShortString::default(),
+                By::Key(key) => short(key)?,
             };
             let (queue, exchange) = (short(queue)?, short(exchange)?);
-            channel.queue_bind(queue, exchange, key, QueueBindOptions::default(), arguments).await
+            let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+            channel.queue_bind(queue, exchange, key, options, none).await
         }
         Declaration::Passage { from, to, key } => {
             let (from, to, options) = (short(from)?, short(to)?, ExchangeBindOptions::default());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lapin::options::{BasicPublishOptions, ExchangeDeleteOptions, QueueDeleteOptions};
+use lapin::options::{BasicPublishOptions, QueueDeleteOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, Confirmation};
 use tokio::time::{Instant, timeout};
@@ -109,9 +109,6 @@ impl Core {
             let gone = channel.queue_delete(short(&name)?, options).await;
             deleted += u64::from(gone.map_err(|e| failure(&format!("deleting `{name}`"), e))?);
         }
-        let retry = self.names.retry(queue);
-        let gone = channel.exchange_delete(short(&retry)?, ExchangeDeleteOptions::default()).await;
-        gone.map_err(|error| failure(&format!("deleting exchange `{retry}`"), error))?;
         let _ = channel.close(200, "deleted".into()).await;
         Ok(deleted)
     }

@@ -1,6 +1,6 @@
 //! The engine for `amqp://` and `amqps://` URLs: RabbitMQ, through `lapin`.
 //!
-//! `wanted`, `names`, `topology`, `levels`, `way`, `wire`, `death`, `conflict`, `acks`, `merge`, `depth`, `address`,
+//! `wanted`, `names`, `key`, `topology`, `levels`, `way`, `wire`, `death`, `conflict`, `acks`, `merge`, `depth`, `address`,
 //! `tls` and `unconnected` are pure; the others do what those say. Each connection is a `link`, which comes back by itself.
 
 mod acks;
@@ -19,6 +19,7 @@ mod failed;
 mod failure;
 mod greeting;
 mod interruption;
+mod key;
 mod levels;
 mod link;
 mod live;

@@ -91,9 +91,9 @@ impl Names {
         format!("{}:{queue}", self.namespace)
     }
 
-    /// The exchange that leads to the tiers of a queue.
-    pub(crate) fn retry(&self, queue: &str) -> String {
-        format!("{}:{queue}@retry", self.namespace)
+    /// The exchange that leads to the tiers.
+    pub(crate) fn retry(&self) -> String {
+        format!("{}.retry", self.namespace)
     }
 
     /// The tier of a wait of whole milliseconds.

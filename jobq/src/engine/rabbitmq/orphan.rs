@@ -15,14 +15,14 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation};
 
 use super::Core;
-use super::death::{attempts_used, queues_of_death, text};
+use super::death::{attempts_used, queues_of_death};
 use super::declare::{apply, messages_in, open};
 use super::failure::{ACCESS_REFUSED, NOT_FOUND, code, failure};
+use super::key;
 use super::levels::End;
 use super::link::{LASTING, Link, backoff};
 use super::names::{Names, ORPHAN};
 use super::publisher::{Destination, open_confirming};
-use super::topology::WAIT_HEADER;
 use super::up::Up;
 use super::wanted::Wanted;
 use super::wire::{self, Changes, Message, short};
@@ -94,7 +94,8 @@ async fn take(core: &Core, up: &Up) -> Result<()> {
 /// The stray with the topic that its way alone says, which it goes on without.
 fn with_topic(names: &Names, mut stray: Stray) -> Stray {
     let way = (stray.exchange.as_str(), stray.routing_key.as_str());
-    let topic = wire::topic_by_way(names, way.1, way, &stray.properties).map(Cow::into_owned);
+    let queue = key_of(names, &stray);
+    let topic = wire::topic_by_way(names, queue, way, &stray.properties).map(Cow::into_owned);
     wire::keep_topic(&mut stray.properties, topic.as_deref());
     stray
 }
@@ -131,15 +132,21 @@ async fn goes_on(core: &Core, stray: &Stray) -> Result<bool> {
     went
 }
 
-/// The stray as it was, but that the attempts that it has used up are said.
+/// The stray as it was, but that the attempts that it has used up are said. On its way to a
+/// queue it does not say a tier any more: the queue may be there and that tier not, so that it
+/// does not know such a key.
 fn again(names: &Names, stray: &Stray) -> Message {
     let headers = stray.properties.headers().clone().unwrap_or_default();
-    let attempts = attempts_used(&headers, &names.work(key_of(names, stray)));
-    let received = wire::decode(names, Cow::Borrowed(ORPHAN), &stray.properties, Vec::new());
+    let queue = key_of(names, stray);
+    let attempts = attempts_used(&headers, &names.work(queue));
+    let received = decode(names, &stray.properties);
     let id = received.envelope.id;
+    let exchange = stray.exchange.as_str();
+    let to_queue = exchange == names.jobs() || exchange == names.deliver();
+    let plain = to_queue.then(|| ShortString::try_new(queue).ok()).flatten();
     Message {
         exchange: stray.exchange.clone(),
-        key: stray.routing_key.clone(),
+        key: plain.unwrap_or_else(|| stray.routing_key.clone()),
         properties: wire::again(&stray.properties, id, Changes::stray(attempts)),
         payload: stray.data.clone(),
     }
@@ -182,10 +189,14 @@ async fn place(core: &Core, up: &Up, stray: &Stray) -> Result<String> {
     Ok(ORPHAN.to_owned())
 }
 
-/// The routing key that a stray would have had on the direct way.
+/// The routing key that a stray would have had on the direct way, without a tier.
 pub(super) fn key_of<'s>(names: &Names, stray: &'s Stray) -> &'s str {
     let (exchange, key) = (stray.exchange.as_str(), stray.routing_key.as_str());
-    names.end_of_levels(exchange, key).map_or(key, End::text)
+    names.end_of_levels(exchange, key).map_or_else(|| key::read(key).0, End::text)
+}
+
+fn decode(names: &Names, properties: &BasicProperties) -> wire::Received {
+    wire::decode(names, Cow::Borrowed(ORPHAN), properties, Vec::new())
 }
 
 /// The queue that a stray names: by its routing key, else by where it died.
@@ -204,7 +215,7 @@ pub(super) fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message
     let key = key_of(names, &stray);
     let headers = stray.properties.headers().clone().unwrap_or_default();
     let attempts = attempts_used(&headers, &names.work(key));
-    let error = complaint(names, &stray, &headers);
+    let error = complaint(names, &stray);
     let mut changes = if wire::is_failed(&stray.properties) {
         // It says why already.
         Changes::default()
@@ -214,7 +225,7 @@ pub(super) fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message
     if key != place {
         changes = changes.sent_to(key);
     }
-    let received = wire::decode(names, Cow::Borrowed(ORPHAN), &stray.properties, Vec::new());
+    let received = decode(names, &stray.properties);
     Ok(Message {
         exchange: short(&names.failed_jobs())?,
         key: short(place)?,
@@ -224,16 +235,16 @@ pub(super) fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message
 }
 
 /// Why nothing took the stray.
-fn complaint(names: &Names, stray: &Stray, headers: &FieldTable) -> String {
+fn complaint(names: &Names, stray: &Stray) -> String {
     let (key, exchange) = (stray.routing_key.as_str(), stray.exchange.as_str());
-    if names.retry(key) != exchange {
-        return format!(
-            "nothing takes messages with the routing key `{key}` from exchange `{exchange}`"
-        );
-    }
-    match headers.inner().get(WAIT_HEADER).and_then(text) {
-        Some(wait) => format!("queue `{key}` has no tier for the header {WAIT_HEADER} = `{wait}`"),
-        None => format!("the header {WAIT_HEADER} is missing or no text: no tier of queue `{key}`"),
+    let nothing =
+        format!("nothing takes messages with the routing key `{key}` from exchange `{exchange}`");
+    match key::read(key) {
+        _ if exchange != names.retry() => nothing,
+        (queue, Some(wait)) => format!("{nothing}: queue `{queue}` has no tier of {wait} ms"),
+        (queue, None) => {
+            format!("{nothing}: a tier is named by `@` and milliseconds, as in `{queue}@30000`")
+        }
     }
 }
 
@@ -263,30 +274,41 @@ mod tests {
     #[test]
     fn a_stray_says_why_it_is_one() {
         let names = Names::new("jobq");
-        let mut headers = FieldTable::default();
-        headers.insert("jobq-wait".into(), AMQPValue::LongString("17".into()));
-        let waiting = BasicProperties::default().with_headers(headers);
-        let none = BasicProperties::default;
+        let nowhere = "nothing takes messages with the routing key `nowhere`";
         let table = [
-            ("jobq", "nowhere", none(), "nothing takes messages with the routing key `nowhere`"),
-            (
-                "jobq:mail@retry",
-                "mail",
-                waiting,
-                "queue `mail` has no tier for the header jobq-wait = `17`",
-            ),
-            ("jobq:mail@retry", "mail", none(), "the header jobq-wait is missing"),
-            ("jobq.level.4", LEVEL_KEY, none(), "with the routing key `0.0.0.1.0.0.0.0.q.mail`"),
-            ("jobq", LEVEL_KEY, none(), "with the routing key `0.0.0.1.0.0.0.0.q.mail`"),
+            ("jobq", "nowhere", nowhere, "nowhere"),
+            ("jobq", "nowhere@17", "with the routing key `nowhere@17`", "nowhere"),
+            ("jobq", "no@where", "with the routing key `no@where`", "no@where"),
+            ("jobq.retry", "mail@17", "queue `mail` has no tier of 17 ms", "mail"),
+            ("jobq.retry", "mail", "as in `mail@30000`", "mail"),
+            ("jobq.level.4", LEVEL_KEY, "with the routing key `0.0.0.1.0.0.0.0.q.mail`", "mail"),
+            ("jobq", LEVEL_KEY, "with the routing key `0.0.0.1.0.0.0.0.q.mail`", LEVEL_KEY),
         ];
-        for (exchange, key, properties, expected) in table {
-            let message = failed(&names, stray(exchange, key, properties), ORPHAN).unwrap();
+        for (exchange, key, expected, queue) in table {
+            let stray = stray(exchange, key, BasicProperties::default());
+            let message = failed(&names, stray, ORPHAN).unwrap();
             let properties = message.properties;
             let job = wire::decode_failed(&names, ORPHAN.into(), &properties, message.payload);
             assert!(job.error().contains(expected), "{}", job.error());
-            assert_eq!(job.reason(), FailedReason::Unroutable);
-            let expected = if exchange == "jobq.level.4" { "mail" } else { key };
-            assert_eq!(job.queue(), expected);
+            assert_eq!((job.reason(), job.queue()), (FailedReason::Unroutable, queue));
+        }
+    }
+
+    #[test]
+    fn a_stray_says_a_tier_again_only_where_it_waits_there() {
+        let names = Names::new("jobq");
+        let table = [
+            ("jobq", "mail@17", "mail"),
+            ("jobq.deliver", "mail@17", "mail"),
+            ("jobq.retry", "mail@17", "mail@17"),
+            ("jobq", "mail", "mail"),
+            ("jobq", "mail@solo", "mail@solo"),
+            ("jobq.events", "user@17", "user@17"),
+            ("jobq.level.4", LEVEL_KEY, LEVEL_KEY),
+        ];
+        for (exchange, key, expected) in table {
+            let message = again(&names, &stray(exchange, key, BasicProperties::default()));
+            assert_eq!((message.exchange.as_str(), message.key.as_str()), (exchange, expected));
         }
     }
 
@@ -304,6 +326,7 @@ mod tests {
         let died = BasicProperties::default().with_headers(headers);
         let table = [
             ("jobq.deliver", "mail", died.clone(), Some("user.created")),
+            ("jobq.deliver", "mail@30000", died.clone(), Some("user.created")),
             ("jobq.deliver", "other", died, None),
             ("jobq.deliver", "mail", BasicProperties::default(), None),
             ("jobq", "mail", BasicProperties::default(), None),
@@ -311,7 +334,7 @@ mod tests {
         for (exchange, key, properties, topic) in table {
             let stray = with_topic(&names, stray(exchange, key, properties));
             let message = again(&names, &stray);
-            let received = wire::decode(&names, key.into(), &message.properties, Vec::new());
+            let received = decode(&names, &message.properties);
             assert_eq!(received.envelope.topic.as_deref(), topic, "{exchange} {key}");
         }
     }

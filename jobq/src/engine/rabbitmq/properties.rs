@@ -11,6 +11,7 @@ use lapin::types::{FieldTable, ShortString};
 use super::address::Address;
 use super::conflict::conflict;
 use super::death::{queues_of_death, sane};
+use super::key;
 use super::levels::{self, End, HORIZON, UNIT};
 use super::names::{Names, ORPHAN};
 use super::orphan;
@@ -68,9 +69,6 @@ fn check_received(received: &Received, body: &[u8]) {
     assert!(received.history.attempts <= most && received.history.crashes <= most);
     assert!(received.history.attempts.checked_add(1).is_some(), "the next attempt has a number");
     assert_ne!(job.name.as_deref(), Some(""), "no name is none");
-    if let (Some(wait), Some(millis)) = (job.retry_wait, received.wait) {
-        assert_eq!(millis, period::millis(wait));
-    }
     // What is due to be looked at later can be reckoned with.
     for time in [Some(job.enqueued_at), job.expires_at].into_iter().flatten() {
         assert_eq!(clock::from_millis(clock::to_millis(time)), time);
@@ -80,13 +78,12 @@ fn check_received(received: &Received, body: &[u8]) {
 /// Whatever came, what is published again can be sent, read and counted.
 fn check_again(names: &Names, properties: &BasicProperties, received: &Received) {
     let (id, used) = (received.envelope.id, received.history.attempts);
-    let table: [(Changes, Option<u64>, u32); 4] = [
-        (Changes::wait(used, Some(30_000)), Some(30_000), 0),
-        (Changes::wait(used, None), None, 0),
-        (Changes::solo(used, 2, Some("start")), None, 2),
-        (Changes::solo(used, 0, None), None, 0),
+    let table = [
+        (Changes::next(used), 0),
+        (Changes::solo(used, 2, Some("start")), 2),
+        (Changes::solo(used, 0, None), 0),
     ];
-    for (changes, tier, starts) in table {
+    for (changes, starts) in table {
         let properties = again(properties, id, changes);
         check_sent(&properties, id);
         assert_eq!(wire::solo(&properties).0, starts);
@@ -94,12 +91,10 @@ fn check_again(names: &Names, properties: &BasicProperties, received: &Received)
         assert_eq!((next.history.attempts, next.history.crashes, next.has_id), (used, 0, true));
         assert_eq!(next.envelope.id, id);
         assert_eq!(next.envelope.name, received.envelope.name);
-        if tier.is_some() {
-            assert_eq!(next.wait, tier);
-        }
+        assert!(next.is_movable, "whatever the first one was");
         // Once more changes nothing any more.
-        let twice = again(&properties, id, Changes::wait(used, tier));
-        let thrice = again(&twice, id, Changes::wait(used, tier));
+        let twice = again(&properties, id, Changes::next(used));
+        let thrice = again(&twice, id, Changes::next(used));
         assert_eq!(written(&twice), written(&thrice));
     }
 }
@@ -137,7 +132,7 @@ fn check_failed(names: &Names, properties: &BasicProperties, received: &Received
 fn check_stray(names: &Names, properties: &BasicProperties, body: &[u8]) {
     let text: String = String::from_utf8_lossy(body).chars().take(80).collect();
     let key = ShortString::try_new(text.as_str()).unwrap_or_default();
-    let ways = [names.jobs(), names.events(), names.level(2), names.retry(&text), text.clone()];
+    let ways = [names.jobs(), names.events(), names.level(2), names.retry(), text.clone()];
     for exchange in ways.iter().filter_map(|way| ShortString::try_new(way.as_str()).ok()) {
         let mut stray = Stray::mock(1, exchange, key.clone(), false, body.to_vec());
         stray.properties = properties.clone();
@@ -193,13 +188,13 @@ pub(crate) fn envelope(data: &[u8]) {
         name: has(0).then(|| name.into()),
         payload: data.0.to_vec(),
         enqueued_at,
-        delay: Duration::ZERO,
+        delay: Duration::from_millis(wait),
         retry_wait: has(1).then(|| Duration::from_millis(tier)),
         expires_at: has(2).then(|| clock::from_millis(expires_at)),
         topic: has(3).then(|| topic.clone()),
     };
     let tiers = if has(4) { Tiers::from([tier, wait]) } else { Tiers::new() };
-    check_enqueued(&names, &job, wait, &tiers);
+    check_enqueued(&names, &job, &tiers);
     let event = EventEnvelope {
         id,
         topic,
@@ -211,8 +206,9 @@ pub(crate) fn envelope(data: &[u8]) {
     check_published(&names, &event, wait);
 }
 
-fn check_enqueued(names: &Names, job: &Envelope, wait: u64, tiers: &Tiers) {
-    let Ok(way) = Way::new(wait, End::Queue(&job.queue), tiers) else {
+fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
+    let wait = period::millis(job.delay);
+    let Ok(way) = Way::of(job, tiers) else {
         return assert!(wait > HORIZON && !tiers.contains(&wait), "{wait} can be waited");
     };
     let sound = check_name("queue", &job.queue).is_ok()
@@ -235,10 +231,8 @@ fn check_enqueued(names: &Names, job: &Envelope, wait: u64, tiers: &Tiers) {
     let since = job.enqueued_at.duration_since(back.enqueued_at);
     assert!(since.is_ok_and(|since| since < Duration::from_secs(1)));
     back.enqueued_at = job.enqueued_at;
-    let mut expected = job.clone();
-    if let Way::Tier(millis) = way {
-        expected.retry_wait = Some(Duration::from_millis(millis));
-    }
+    // The key says the one and has the other behind it.
+    let mut expected = Envelope { retry_wait: None, delay: Duration::ZERO, ..job.clone() };
     expected.name = expected.name.filter(|name| !name.is_empty());
     assert_eq!(back, expected);
 }
@@ -267,8 +261,14 @@ fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
 fn check_way(names: &Names, message: &Message, way: &Way, wait: u64, end: End<'_>) {
     let (exchange, key) = (message.exchange.as_str(), message.key.as_str());
     assert!(exchange.len() <= SHORT && key.len() <= SHORT);
+    let tier = match way {
+        Way::Levels(_) => None,
+        Way::Tier(millis) => Some(*millis),
+        Way::Now(retry) => *retry,
+    };
     let Way::Levels(entry) = way else {
-        return assert_eq!(key, end.text());
+        assert_eq!(key::wait_in(key, end.text()), tier);
+        return assert_eq!(key, key::write(end.text(), tier));
     };
     assert_eq!(names.end_of_levels(exchange, key), Some(end));
     assert!(!levels::is_over(key, entry.level));
@@ -291,7 +291,7 @@ pub(crate) fn name(text: &str) {
         Ok(()) => {
             assert!(words && text.len() <= 120);
             let queues = [names.work(text), names.failed(text), names.solo(text), names.due(text)];
-            let others = [names.tier(text, HORIZON), names.failed_lock(text), names.retry(text)];
+            let others = [names.tier(text, HORIZON), names.failed_lock(text)];
             for name in queues.into_iter().chain(others) {
                 assert!(name.len() <= SHORT);
                 assert_eq!(names.queue_of(&name), Some(text), "{name}");

@@ -22,7 +22,7 @@ const QUEUE: &str = "mail";
 /// The parts with their names.
 pub(crate) fn parts() -> Vec<(&'static str, Part)> {
     let names = Names::new("jobq");
-    let message = encode(&names, job(), &Way::Now).expect("it is a message");
+    let message = encode(&names, job(), &Way::Now(Some(60_000))).expect("it is a message");
     let (properties, payload) = (message.properties, message.payload);
     let retried = after_a_retry(properties.clone(), &names.work(QUEUE));
     let headers = retried.headers().clone().unwrap_or_default();
@@ -45,7 +45,10 @@ pub(crate) fn parts() -> Vec<(&'static str, Part)> {
     let ways = [way(0), way(60_000), way(12_345_600)];
     let [now, tier, levels] = ways;
     vec![
-        ("encode a job", Box::new(move || drop(black_box(encode(&names, job(), &Way::Now))))),
+        (
+            "encode a job",
+            Box::new(move || drop(black_box(encode(&names, job(), &Way::Now(Some(60_000)))))),
+        ),
         ("decode a first attempt", first),
         ("decode a retry", second),
         ("count attempts in x-death", {
@@ -81,7 +84,7 @@ fn after_a_retry(properties: BasicProperties, work: &str) -> BasicProperties {
         death.insert("exchange".into(), text("jobq"));
         death.insert("queue".into(), text(queue));
         death.insert("reason".into(), text(reason));
-        let keys = FieldArray::from(vec![text(QUEUE)]);
+        let keys = FieldArray::from(vec![text("mail@60000")]);
         death.insert("routing-keys".into(), AMQPValue::FieldArray(keys));
         death.insert("time".into(), AMQPValue::Timestamp(1_700_000_000));
         AMQPValue::FieldTable(death)

@@ -1,31 +1,25 @@
 //! Enqueueing: each job's way into its queue, and its message.
 
 use super::Core;
-use super::levels::End;
 use super::wanted::Wanted;
 use super::way::Way;
 use super::wire;
 use crate::engine::NotPushed;
 use crate::error::Result;
 use crate::job::Envelope;
-use crate::period;
 
 impl Core {
     /// Declares what this way leads through and may not be there yet.
     pub(super) async fn prepare(&self, way: &Way) -> Result<()> {
         match way {
             Way::Levels(_) => self.declare(Wanted::levels()).await,
-            Way::Now | Way::Tier(_) => Ok(()),
+            Way::Now(_) | Way::Tier(_) => Ok(()),
         }
     }
 
     /// The way of a job into its queue.
     fn way(&self, job: &Envelope) -> Result<Way> {
-        if job.delay.is_zero() {
-            return Ok(Way::Now);
-        }
-        let tiers = self.declared.tiers(&job.queue).unwrap_or_default();
-        Way::new(period::millis(job.delay), End::Queue(&job.queue), &tiers)
+        Way::of(job, &self.declared.tiers(&job.queue).unwrap_or_default())
     }
 
     /// Publishes a job, unless something is to be made first.

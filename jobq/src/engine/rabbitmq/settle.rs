@@ -71,7 +71,7 @@ pub(crate) struct Ticket {
     tag: u64,
     envelope: Envelope,
     properties: BasicProperties,
-    /// The milliseconds of `jobq-wait`, where the broker may choose the tier by it.
+    /// The tier that the message itself names, where the broker may choose by it.
     wait: Option<u64>,
     /// Set on a delivery of the queue of jobs that are run alone.
     solo: Option<Desk>,
@@ -222,8 +222,7 @@ impl Ticket {
             tracing::warn!(queue = self.origin.queue, %error, "a job cannot be made to wait yet");
         }
         let address = way.address(&self.origin.core.names, end);
-        let changes = Changes::wait(attempts, way.wait());
-        self.replace(&address, changes, Ack::WithOthers).await
+        self.replace(&address, Changes::next(attempts), Ack::WithOthers).await
     }
 
     /// Publishes the message as another one, then acknowledges this one. Once begun it

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use super::key;
 use super::levels::{self, End};
 use super::names::{Names, ORPHAN};
 use super::wanted::{Tiers, Wanted};
@@ -20,8 +21,6 @@ pub(crate) const CONSUMER_TIMEOUT: i64 = 86_400_000;
 /// milliseconds. With none the broker had more work (measured: docs/delays.md), probably
 /// since it passes on each by itself then.
 const DUE: u64 = 10;
-/// The header by which a job names the tier that it waits in: milliseconds as text.
-pub(crate) const WAIT_HEADER: &str = "jobq-wait";
 
 /// What a client or a pool declares on the broker, in the order in which it does. It
 /// prints as one line for each exchange, queue and binding.
@@ -61,8 +60,6 @@ pub(crate) enum By {
     All,
     /// The routing key.
     Key(String),
-    /// The header [`WAIT_HEADER`].
-    Wait(String),
 }
 
 impl Topology {
@@ -105,7 +102,7 @@ impl Topology {
         // The limit keeps 4.x from deleting what pools took 21 times and could not move.
         self.declare_queue(orphan.clone(), [limit()]);
         self.bind(orphan.clone(), orphan.clone(), By::All);
-        for name in [names.jobs(), names.deliver(), names.failed_jobs()] {
+        for name in [names.jobs(), names.retry(), names.deliver(), names.failed_jobs()] {
             self.exchange(name, "direct", Some(orphan.clone()));
         }
         self.exchange(names.level_deliver(), "topic", Some(orphan));
@@ -136,22 +133,24 @@ impl Topology {
     }
 
     fn queue(&mut self, names: &Names, queue: &str, tiers: &Tiers) {
-        let (work, retry) = (names.work(queue), names.retry(queue));
-        let by_name = || By::Key(queue.to_owned());
-        self.exchange(retry.clone(), "headers", Some(names.orphan()));
+        let work = names.work(queue);
         for millis in tiers {
             let tier = names.tier(queue, *millis);
             let arguments = dead_letters(names.deliver()).into_iter().chain([ttl(*millis)]);
             self.declare_queue(tier.clone(), arguments);
-            self.bind(retry.clone(), tier, By::Wait(millis.to_string()));
+            self.bind(names.retry(), tier, By::Key(key::write(queue, Some(*millis))));
         }
         if queue != ORPHAN {
             self.failed(names, queue);
         }
-        let own = [dead_key(queue), limit(), timeout()];
-        self.declare_queue(work.clone(), dead_letters(retry).into_iter().chain(own));
-        self.bind(names.jobs(), work.clone(), by_name());
-        self.bind(names.deliver(), work, by_name());
+        // A job dies with its own key, which says the tier.
+        let own = [limit(), timeout()];
+        self.declare_queue(work.clone(), dead_letters(names.retry()).into_iter().chain(own));
+        for wait in std::iter::once(None).chain(tiers.iter().copied().map(Some)) {
+            for exchange in [names.jobs(), names.deliver()] {
+                self.bind(exchange, work.clone(), By::Key(key::write(queue, wait)));
+            }
+        }
         let due = names.due(queue);
         let own = [dead_key(queue), ttl(DUE)];
         self.declare_queue(due.clone(), dead_letters(names.deliver()).into_iter().chain(own));
@@ -250,7 +249,6 @@ impl fmt::Display for Declaration {
                 match by {
                     By::All => Ok(()),
                     By::Key(key) => write!(f, " key={key}"),
-                    By::Wait(wait) => write!(f, " {WAIT_HEADER}={wait}"),
                 }
             }
             Self::Passage { from, to, key } => write!(f, "binding {from} -> {to} key={key}"),

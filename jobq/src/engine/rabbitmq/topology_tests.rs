@@ -15,22 +15,26 @@ exchange jobq.orphan fanout
 queue jobq.orphan x-delivery-limit=2147483647 x-queue-type=quorum
 binding jobq.orphan -> jobq.orphan
 exchange jobq direct alternate-exchange=jobq.orphan
+exchange jobq.retry direct alternate-exchange=jobq.orphan
 exchange jobq.deliver direct alternate-exchange=jobq.orphan
 exchange jobq.failed direct alternate-exchange=jobq.orphan
 exchange jobq.level.deliver topic alternate-exchange=jobq.orphan
 exchange jobq.events topic
 queue jobq:orphan@failed x-delivery-limit=2147483647 x-queue-type=quorum
 binding jobq.failed -> jobq:orphan@failed key=orphan
-exchange jobq:mail@retry headers alternate-exchange=jobq.orphan
 queue jobq:mail@wait.30s x-dead-letter-exchange=jobq.deliver x-dead-letter-strategy=at-least-once x-message-ttl=30000 x-overflow=reject-publish x-queue-type=quorum
-binding jobq:mail@retry -> jobq:mail@wait.30s jobq-wait=30000
+binding jobq.retry -> jobq:mail@wait.30s key=mail@30000
 queue jobq:mail@wait.10m x-dead-letter-exchange=jobq.deliver x-dead-letter-strategy=at-least-once x-message-ttl=600000 x-overflow=reject-publish x-queue-type=quorum
-binding jobq:mail@retry -> jobq:mail@wait.10m jobq-wait=600000
+binding jobq.retry -> jobq:mail@wait.10m key=mail@600000
 queue jobq:mail@failed x-delivery-limit=2147483647 x-queue-type=quorum
 binding jobq.failed -> jobq:mail@failed key=mail
-queue jobq:mail x-consumer-timeout=86400000 x-dead-letter-exchange=jobq:mail@retry x-dead-letter-routing-key=mail x-dead-letter-strategy=at-least-once x-delivery-limit=2147483647 x-overflow=reject-publish x-queue-type=quorum
+queue jobq:mail x-consumer-timeout=86400000 x-dead-letter-exchange=jobq.retry x-dead-letter-strategy=at-least-once x-delivery-limit=2147483647 x-overflow=reject-publish x-queue-type=quorum
 binding jobq -> jobq:mail key=mail
 binding jobq.deliver -> jobq:mail key=mail
+binding jobq -> jobq:mail key=mail@30000
+binding jobq.deliver -> jobq:mail key=mail@30000
+binding jobq -> jobq:mail key=mail@600000
+binding jobq.deliver -> jobq:mail key=mail@600000
 queue jobq:mail@due x-dead-letter-exchange=jobq.deliver x-dead-letter-routing-key=mail x-dead-letter-strategy=at-least-once x-message-ttl=10 x-overflow=reject-publish x-queue-type=quorum
 binding jobq.level.deliver -> jobq:mail@due key=*.*.*.*.*.*.*.*.q.mail
 queue jobq:mail@solo x-consumer-timeout=86400000 x-delivery-limit=2147483647 x-queue-type=quorum x-single-active-consumer=true

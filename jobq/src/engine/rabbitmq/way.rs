@@ -4,17 +4,19 @@
 
 use std::time::Duration;
 
+use super::key;
 use super::levels::{self, End, Entry, HORIZON};
 use super::names::Names;
 use super::wanted::Tiers;
 use crate::error::{Error, Result};
+use crate::job::Envelope;
 use crate::period;
 
 /// How a job gets into its queue, or an event to its subscribers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// At once.
-    Now,
+    /// At once; the tier of its first retry, if that has one.
+    Now(Option<u64>),
     /// Through the queue's tier of this wait, in milliseconds.
     Tier(u64),
     /// Through the levels.
@@ -29,7 +31,7 @@ impl Way {
     /// A wait that is longer than what the levels hold.
     pub(crate) fn new(millis: u64, end: End<'_>, tiers: &Tiers) -> Result<Self> {
         if millis == 0 {
-            return Ok(Self::Now);
+            return Ok(Self::Now(None));
         }
         if tiers.contains(&millis) {
             return Ok(Self::Tier(millis));
@@ -44,29 +46,36 @@ impl Way {
         })
     }
 
-    /// The exchange and the routing key.
-    pub(crate) fn address(&self, names: &Names, end: End<'_>) -> (String, String) {
-        let exchange = match (self, end) {
-            (Self::Levels(entry), _) => return (names.level(entry.level), entry.key.clone()),
-            (Self::Now, End::Queue(_)) => names.jobs(),
-            (Self::Now, End::Topic(_)) => names.events(),
-            (Self::Tier(_), end) => names.retry(end.text()),
-        };
-        (exchange, end.text().to_owned())
+    /// The way of a job into its queue, which has these tiers.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub(crate) fn of(job: &Envelope, tiers: &Tiers) -> Result<Self> {
+        let retry = || job.retry_wait.map(period::millis).filter(|millis| tiers.contains(millis));
+        match Self::new(period::millis(job.delay), End::Queue(&job.queue), tiers)? {
+            Self::Now(_) => Ok(Self::Now(retry())),
+            later => Ok(later),
+        }
     }
 
-    /// What the header `jobq-wait` must say on this way.
-    pub(crate) fn wait(&self) -> Option<u64> {
-        match self {
-            Self::Tier(millis) => Some(*millis),
-            Self::Now | Self::Levels(_) => None,
+    /// The exchange and the routing key. One that names a tier holds for the retries as well.
+    pub(crate) fn address(&self, names: &Names, end: End<'_>) -> (String, String) {
+        match (self, end) {
+            (Self::Levels(entry), _) => (names.level(entry.level), entry.key.clone()),
+            (Self::Now(retry), End::Queue(queue)) => (names.jobs(), key::write(queue, *retry)),
+            (Self::Now(_), End::Topic(topic)) => (names.events(), topic.to_owned()),
+            (Self::Tier(millis), end) => (names.retry(), key::write(end.text(), Some(*millis))),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
+    use crate::job::JobId;
 
     const MAIL: End<'_> = End::Queue("mail");
 
@@ -76,18 +85,46 @@ mod tests {
         let tiers: Tiers = [1_000, 30_000, HORIZON].into();
         let zeros = "0.0.0.0.0.0";
         let table = [
-            (0, "jobq", "mail".to_owned(), None),
-            (1, "jobq.level.0", format!("{zeros}.0.1.q.mail"), None),
-            (1_000, "jobq:mail@retry", "mail".to_owned(), Some(1_000)),
-            (1_601, "jobq.level.1", format!("{zeros}.1.1.q.mail"), None),
-            (30_000, "jobq:mail@retry", "mail".to_owned(), Some(30_000)),
-            (HORIZON - 1, "jobq.level.7", "11.11.15.8.1.14.0.0.q.mail".to_owned(), None),
-            (HORIZON, "jobq:mail@retry", "mail".to_owned(), Some(HORIZON)),
+            (0, "jobq", "mail".to_owned()),
+            (1, "jobq.level.0", format!("{zeros}.0.1.q.mail")),
+            (1_000, "jobq.retry", "mail@1000".to_owned()),
+            (1_601, "jobq.level.1", format!("{zeros}.1.1.q.mail")),
+            (30_000, "jobq.retry", "mail@30000".to_owned()),
+            (HORIZON - 1, "jobq.level.7", "11.11.15.8.1.14.0.0.q.mail".to_owned()),
+            (HORIZON, "jobq.retry", format!("mail@{HORIZON}")),
         ];
-        for (millis, exchange, key, wait) in table {
+        for (millis, exchange, key) in table {
             let way = Way::new(millis, MAIL, &tiers).unwrap();
             assert_eq!(way.address(&names, MAIL), (exchange.to_owned(), key));
-            assert_eq!(way.wait(), wait, "{millis}");
+        }
+    }
+
+    #[test]
+    fn a_job_names_the_tier_of_its_retry_where_there_is_one() {
+        let (names, tiers) = (Names::new("jobq"), [1_000, 30_000].into());
+        let ms = Duration::from_millis;
+        let table = [
+            (ms(0), Some(ms(30_000)), "mail@30000"),
+            (ms(0), Some(ms(17)), "mail"),
+            (ms(0), Some(ms(0)), "mail"),
+            (ms(0), None, "mail"),
+            (ms(1_000), Some(ms(30_000)), "mail@1000"),
+            (ms(100), Some(ms(30_000)), "0.0.0.0.0.0.0.1.q.mail"),
+        ];
+        for (delay, retry_wait, key) in table {
+            let job = Envelope {
+                id: JobId::new(),
+                queue: "mail".into(),
+                name: None,
+                payload: Vec::new(),
+                enqueued_at: SystemTime::UNIX_EPOCH,
+                delay,
+                retry_wait,
+                expires_at: None,
+                topic: None,
+            };
+            let way = Way::of(&job, &tiers).unwrap();
+            assert_eq!(way.address(&names, MAIL).1, key, "{delay:?} {retry_wait:?}");
         }
     }
 

@@ -12,17 +12,16 @@ use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
 pub(crate) use again::{Changes, again, fresh};
 
 use super::death::{History, integer, key_at_death, sane, text};
+use super::key::decimal;
 use super::levels::{self, End};
 use super::names::{Names, ORPHAN};
 use super::size::{MAX_HEADERS, size_of_table};
-use super::topology::WAIT_HEADER;
 use super::way::Way;
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::job::{
     Envelope, EventEnvelope, FailedJob, FailedReason, JobId, MAX_PAYLOAD, check_name, check_topic,
 };
-use crate::period;
 
 const TOPIC: &str = "jobq-topic";
 /// How often a job was started alone. Such a job has it, and no other.
@@ -75,10 +74,6 @@ fn long(text: impl Into<Vec<u8>>) -> AMQPValue {
 pub(crate) fn encode(names: &Names, job: Envelope, way: &Way) -> Result<Message> {
     check_name("queue", &job.queue)?;
     let mut headers = Headers::default();
-    // A tier goes by this header alone. The first retry has the worker set another wait.
-    if let Some(wait) = way.wait().or(job.retry_wait.map(period::millis)) {
-        headers.add(WAIT_HEADER, wait.to_string());
-    }
     headers.add_expiry(job.expires_at);
     if let Some(topic) = &job.topic {
         headers.add(TOPIC, topic.as_str());
@@ -121,12 +116,12 @@ impl Headers {
                 "the headers of job {id} are longer than {MAX_HEADERS} bytes"
             )));
         }
-        Ok(BasicProperties::default()
+        let properties = BasicProperties::default()
             .with_content_type(fits("application/json"))
             .with_delivery_mode(PERSISTENT)
             .with_message_id(fits(id.to_text()))
-            .with_timestamp(clock::to_millis(time) / 1_000)
-            .with_headers(self.0))
+            .with_timestamp(clock::to_millis(time) / 1_000);
+        Ok(if self.0.inner().is_empty() { properties } else { properties.with_headers(self.0) })
     }
 }
 
@@ -187,8 +182,8 @@ pub(crate) fn keep_topic(properties: &mut BasicProperties, topic: Option<&str>) 
 pub(crate) struct Received {
     pub(crate) envelope: Envelope,
     pub(crate) history: History,
-    /// The milliseconds of `jobq-wait`, unless the broker cannot move the message.
-    pub(crate) wait: Option<u64>,
+    /// Whether the broker can move it, and moves it to one place.
+    pub(crate) is_movable: bool,
     /// Whether it came with its id: one that was made up now is lost when the broker
     /// moves the message.
     pub(crate) has_id: bool,
@@ -204,12 +199,13 @@ pub(crate) fn decode(
 ) -> Received {
     let none = FieldTable::default();
     let headers = properties.headers().as_ref().unwrap_or(&none);
-    let (mut wait, mut expires_at, mut topic) = (None, None, None);
+    let (mut expires_at, mut topic, mut is_copied) = (None, None, false);
     for (key, value) in headers.inner() {
         match key.as_str() {
-            WAIT_HEADER => wait = text(value).and_then(decimal),
             EXPIRES_AT => expires_at = text(value).and_then(decimal),
             TOPIC => topic = text(value),
+            // The broker moves a message to all that it names.
+            "CC" => is_copied = true,
             _ => {}
         }
     }
@@ -227,17 +223,12 @@ pub(crate) fn decode(
         payload,
         enqueued_at: enqueued_at.map_or_else(clock::now, clock::from_millis),
         delay: Duration::ZERO,
-        retry_wait: wait.map(Duration::from_millis),
+        retry_wait: None,
         expires_at: expires_at.map(clock::from_millis),
         topic: topic.map(str::to_owned),
     };
-    Received { envelope, wait: wait.filter(|_| !history.is_forged), has_id: id.is_some(), history }
-}
-
-/// A whole number, written as jobq writes it.
-fn decimal(text: &str) -> Option<u64> {
-    let canonical = text == "0" || !text.starts_with(['0', '+']);
-    text.parse().ok().filter(|_| canonical)
+    let is_movable = !history.is_forged && !is_copied;
+    Received { envelope, is_movable, has_id: id.is_some(), history }
 }
 
 /// How often the job of this message was started alone, and which start was the last.

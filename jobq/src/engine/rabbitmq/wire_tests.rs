@@ -40,8 +40,8 @@ fn value<'p>(properties: &'p BasicProperties, key: &str) -> Option<&'p AMQPValue
 
 #[test]
 fn a_job_travels_as_documented() {
-    let message = encode(&names(), job(), &Way::Now).unwrap();
-    assert_eq!((message.exchange.as_str(), message.key.as_str()), ("jobq", "mail"));
+    let message = encode(&names(), job(), &Way::Now(Some(30_000))).unwrap();
+    assert_eq!((message.exchange.as_str(), message.key.as_str()), ("jobq", "mail@30000"));
     let properties = &message.properties;
     let text = |value: &Option<ShortString>| value.as_ref().map(ToString::to_string);
     assert_eq!(text(properties.content_type()).as_deref(), Some("application/json"));
@@ -50,42 +50,41 @@ fn a_job_travels_as_documented() {
     assert_eq!(*properties.timestamp(), Some(1_700_000_000));
     assert_eq!(*properties.delivery_mode(), Some(2));
     assert_eq!(*properties.expiration(), None);
-    assert_eq!(value(properties, "jobq-wait"), Some(&long("30000")));
     assert_eq!(value(properties, "jobq-expires-at"), Some(&long("1700003600123")));
     assert_eq!(value(properties, "jobq-topic"), Some(&long("user.created")));
     assert_eq!(message.payload, job().payload);
+    let plain = Envelope { expires_at: None, topic: None, ..job() };
+    let message = encode(&names(), plain, &Way::Now(None)).unwrap();
+    assert_eq!(message.key.as_str(), "mail");
+    assert_eq!(*message.properties.headers(), None, "most jobs need none");
 }
 
 #[test]
 fn a_delay_is_the_way_and_no_header() {
     let table = [
-        (Way::Tier(60_000), "jobq:mail@retry", "mail", "60000"),
+        (Way::Tier(60_000), "jobq.retry", "mail@60000"),
         (
             Way::new(60_000, End::Queue("mail"), &[].into()).unwrap(),
             "jobq.level.2",
             "0.0.0.0.0.2.5.8.q.mail",
-            "30000",
         ),
     ];
-    for (way, exchange, key, wait) in table {
+    for (way, exchange, key) in table {
         let message = encode(&names(), job(), &way).unwrap();
         assert_eq!((message.exchange.as_str(), message.key.as_str()), (exchange, key));
-        assert_eq!(value(&message.properties, "jobq-wait"), Some(&long(wait)));
-        assert_eq!(message.properties.headers().as_ref().unwrap().inner().len(), 3);
+        assert_eq!(message.properties.headers().as_ref().unwrap().inner().len(), 2);
     }
 }
 
 #[test]
 fn a_job_is_read_as_it_was_written() {
     let mut bare = job();
-    (bare.name, bare.retry_wait, bare.expires_at, bare.topic) = (None, None, None, None);
+    (bare.name, bare.expires_at, bare.topic) = (None, None, None);
     for job in [job(), bare] {
-        let message = encode(&names(), job.clone(), &Way::Now).unwrap();
+        let message = encode(&names(), job.clone(), &Way::Now(None)).unwrap();
         let read = decode(&names(), "mail".into(), &message.properties, message.payload);
-        assert_eq!(read.envelope, job);
-        assert_eq!((read.history.attempts, read.has_id), (0, true));
-        let wait = job.retry_wait.map(crate::period::millis);
-        assert_eq!(read.wait, wait);
+        assert_eq!(read.envelope, Envelope { retry_wait: None, ..job }, "the key says that");
+        assert_eq!((read.history.attempts, read.has_id, read.is_movable), (0, true, true));
     }
 }
 
@@ -94,7 +93,7 @@ fn a_foreign_message_is_a_job() {
     let before = clock::now();
     let read = decode(&names(), "mail".into(), &BasicProperties::default(), b"7".to_vec());
     assert!(!read.has_id && read.envelope.enqueued_at >= before);
-    assert_eq!((read.history.attempts, read.wait), (0, None));
+    assert_eq!((read.history.attempts, read.is_movable), (0, true));
     assert_eq!(read.envelope.name, None);
     assert_eq!(read.envelope.queue, "mail");
 }
@@ -103,14 +102,12 @@ fn a_foreign_message_is_a_job() {
 fn wrong_types_and_senseless_values_count_as_absent() {
     let number = |n| AMQPValue::LongLongInt(n);
     let table = [
-        ("jobq-wait", number(30_000)),
-        ("jobq-wait", long("30s")),
-        ("jobq-wait", long("-1")),
-        ("jobq-wait", long("+5")),
-        ("jobq-wait", long("007")),
-        ("jobq-wait", long("99999999999999999999999")),
         ("jobq-expires-at", number(5)),
         ("jobq-expires-at", long("soon")),
+        ("jobq-expires-at", long("-1")),
+        ("jobq-expires-at", long("+5")),
+        ("jobq-expires-at", long("007")),
+        ("jobq-expires-at", long("99999999999999999999999")),
         ("jobq-topic", AMQPValue::Boolean(true)),
         ("jobq-topic", AMQPValue::LongString(LongString::from(vec![0xff]))),
         ("jobq-attempts", long("3")),
@@ -122,7 +119,6 @@ fn wrong_types_and_senseless_values_count_as_absent() {
             .with_type(fits(""));
         let read = decode(&names(), "mail".into(), &properties, Vec::new());
         let envelope = &read.envelope;
-        assert_eq!(envelope.retry_wait, None, "{key} {wrong:?}");
         assert_eq!(envelope.expires_at, None, "{key} {wrong:?}");
         assert_eq!(envelope.topic, None, "{key} {wrong:?}");
         assert_eq!(envelope.name, None, "{key} {wrong:?}");
@@ -134,20 +130,20 @@ fn wrong_types_and_senseless_values_count_as_absent() {
 fn what_cannot_be_sent_is_refused_before_it_is() {
     let mut large = job();
     large.payload = vec![b' '; MAX_PAYLOAD + 1];
-    assert!(encode(&names(), large.clone(), &Way::Now).unwrap_err().is_invalid());
+    assert!(encode(&names(), large.clone(), &Way::Now(None)).unwrap_err().is_invalid());
     large.payload.pop();
-    assert!(encode(&names(), large, &Way::Now).is_ok());
+    assert!(encode(&names(), large, &Way::Now(None)).is_ok());
     for wrong in ["", "a b", "a@b", &"q".repeat(300)] {
         let mut job = job();
         job.queue = wrong.to_owned().into();
-        assert!(encode(&names(), job, &Way::Now).unwrap_err().is_invalid(), "{wrong}");
+        assert!(encode(&names(), job, &Way::Now(None)).unwrap_err().is_invalid(), "{wrong}");
     }
     let mut named = job();
     named.name = Some("n".repeat(256).into());
-    assert!(encode(&names(), named, &Way::Now).unwrap_err().is_invalid());
+    assert!(encode(&names(), named, &Way::Now(None)).unwrap_err().is_invalid());
     let mut wide = job();
     wide.topic = Some("t".repeat(70_000));
-    assert!(encode(&names(), wide, &Way::Now).unwrap_err().is_invalid());
+    assert!(encode(&names(), wide, &Way::Now(None)).unwrap_err().is_invalid());
 }
 
 #[test]
@@ -159,7 +155,6 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
         ("CC", long("elsewhere")),
         ("BCC", long("elsewhere")),
         ("trace", AMQPValue::Boolean(true)),
-        ("jobq-wait", long("1000")),
         ("jobq-topic", long("user.created")),
         ("jobq-attempts", AMQPValue::LongLongInt(1)),
     ])
@@ -172,11 +167,9 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
     .with_type(fits("send_welcome"))
     .with_delivery_mode(1);
     let id = JobId::new();
-    let moved = again(&original, id, Changes::wait(2, Some(30_000)));
-    let expected = ["X-Request-Id", "jobq-attempts", "jobq-topic", "jobq-wait", "trace"];
-    assert_eq!(keys(&moved), expected);
+    let moved = again(&original, id, Changes::next(2));
+    assert_eq!(keys(&moved), ["X-Request-Id", "jobq-attempts", "jobq-topic", "trace"]);
     assert_eq!(value(&moved, "jobq-attempts"), Some(&AMQPValue::LongLongInt(2)));
-    assert_eq!(value(&moved, "jobq-wait"), Some(&long("30000")));
     assert_eq!(moved.message_id().as_ref().unwrap().as_str(), id.to_string());
     assert_eq!((moved.expiration(), moved.user_id()), (&None, &None));
     assert_eq!(*moved.delivery_mode(), Some(2));
@@ -184,13 +177,16 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
     for value in [moved.correlation_id(), moved.reply_to(), moved.app_id(), moved.kind()] {
         assert!(value.is_some());
     }
-    let at_once = again(&original, id, Changes::wait(2, None));
-    assert_eq!(value(&at_once, "jobq-wait"), Some(&long("1000")), "the hint stays");
+    let copied = |properties: &BasicProperties| {
+        !decode(&names(), "mail".into(), properties, Vec::new()).is_movable
+    };
+    assert!(copied(&headers([("CC", long("elsewhere"))])), "the broker would move it there, too");
+    assert!(!copied(&moved));
 }
 
 #[test]
 fn a_failed_job_says_why_and_is_put_back_as_if_new() {
-    let message = encode(&names(), job(), &Way::Now).unwrap();
+    let message = encode(&names(), job(), &Way::Now(None)).unwrap();
     let changes = Changes::failed(FailedReason::Exhausted, "no route to host", 4);
     let properties = again(&message.properties, job().id, changes);
     assert!(is_failed(&properties) && !is_failed(&message.properties));
@@ -199,11 +195,11 @@ fn a_failed_job_says_why_and_is_put_back_as_if_new() {
     assert_eq!((failed.reason(), failed.error()), (FailedReason::Exhausted, "no route to host"));
     assert!(failed.failed_at() > UNIX_EPOCH);
     let back = fresh(&properties, job().id);
-    assert_eq!(keys(&back), ["jobq-expires-at", "jobq-topic", "jobq-wait"]);
+    assert_eq!(keys(&back), ["jobq-expires-at", "jobq-topic"]);
     let never = decode(&names(), "mail".into(), &back, Vec::new()).envelope.expires_at;
     assert!(never > Some(UNIX_EPOCH + Duration::from_secs(100_000_000_000)), "an event does not");
-    let no_event = encode(&names(), Envelope { topic: None, ..job() }, &Way::Now).unwrap();
-    assert_eq!(keys(&fresh(&no_event.properties, job().id)), ["jobq-wait"]);
+    let no_event = encode(&names(), Envelope { topic: None, ..job() }, &Way::Now(None)).unwrap();
+    assert!(keys(&fresh(&no_event.properties, job().id)).is_empty());
     assert_eq!(home(&properties, "mail").as_str(), "mail");
 }
 
@@ -226,9 +222,9 @@ fn foreign_headers_that_are_too_long_are_dropped_largest_first() {
         ("small", long("kept")),
         ("jobq-topic", long("kept")),
     ]);
-    let moved = again(&original, JobId::new(), Changes::wait(1, Some(1)));
-    assert_eq!(keys(&moved), ["jobq-attempts", "jobq-topic", "jobq-wait", "middle", "small"]);
+    let moved = again(&original, JobId::new(), Changes::next(1));
+    assert_eq!(keys(&moved), ["jobq-attempts", "jobq-topic", "middle", "small"]);
     let hostile = headers([("jobq-topic", long("x".repeat(90_000)))]);
-    let moved = again(&hostile, JobId::new(), Changes::wait(1, Some(1)));
-    assert_eq!(keys(&moved), ["jobq-attempts", "jobq-wait"]);
+    let moved = again(&hostile, JobId::new(), Changes::next(1));
+    assert_eq!(keys(&moved), ["jobq-attempts"]);
 }

@@ -1,11 +1,12 @@
 //! What plain `lapin` sends beside a payload, and to which exchange.
 
+use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use jobq::{Job as _, JobId};
 use jobq_tests::raw::{Raw, headers, text};
 use lapin::options::{ExchangeDeclareOptions, QueueBindOptions};
-use lapin::types::FieldTable;
+use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, ExchangeKind};
 
 use crate::jobs::Work;
@@ -13,6 +14,9 @@ use crate::scenario::{Side, WAIT_MILLIS};
 
 const EXCHANGE: &str = "raw";
 const ORPHANS: &str = "raw-orphan";
+
+/// The queue of the jobs.
+pub(super) const QUEUE: &str = "raw";
 
 /// The form of messages.
 #[derive(Debug, Clone, Copy)]
@@ -28,8 +32,8 @@ impl Form {
         if side == Side::Alike { Self::Job } else { Self::Bare }
     }
 
-    /// Declares the exchange, if it is not there as in every broker, for messages to this queue.
-    pub(super) async fn declare(self, raw: &Raw, queue: &str) -> lapin::Result<()> {
+    /// Declares the exchange, if it is not there as in every broker, for messages to the queue.
+    pub(super) async fn declare(self, raw: &Raw) -> lapin::Result<()> {
         if matches!(self, Self::Bare) {
             return Ok(());
         }
@@ -42,7 +46,16 @@ impl Form {
             raw.channel.exchange_declare(exchange.into(), kind, options, arguments).await?;
         }
         let (options, none) = (QueueBindOptions::default(), FieldTable::default());
-        raw.channel.queue_bind(queue.into(), EXCHANGE.into(), queue.into(), options, none).await
+        raw.channel.queue_bind(QUEUE.into(), EXCHANGE.into(), self.key(), options, none).await
+    }
+
+    /// The routing key. That of a job says how long it waits before its retry.
+    pub(super) fn key(self) -> ShortString {
+        static JOB: LazyLock<String> = LazyLock::new(|| format!("{QUEUE}@{WAIT_MILLIS}"));
+        match self {
+            Self::Bare => QUEUE.into(),
+            Self::Job => JOB.as_str().into(),
+        }
     }
 
     pub(super) fn exchange(self) -> &'static str {
@@ -53,18 +66,16 @@ impl Form {
     }
 
     pub(super) fn properties(self) -> BasicProperties {
-        let bare = BasicProperties::default()
-            .with_delivery_mode(2)
-            .with_content_type("application/json".into());
+        let persistent = BasicProperties::default().with_delivery_mode(2);
         match self {
-            Self::Bare => bare,
+            Self::Bare => persistent.with_content_type("application/json".into()),
             Self::Job => {
-                let wait = headers([("jobq-wait", text(&WAIT_MILLIS.to_string()))]);
                 let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-                bare.with_message_id(JobId::new().to_string().into())
+                persistent
+                    .with_content_type("application/json".into())
+                    .with_message_id(JobId::new().to_string().into())
                     .with_type(Work::NAME.into())
                     .with_timestamp(since.map_or(0, |since| since.as_secs()))
-                    .with_headers(wait)
             }
         }
     }

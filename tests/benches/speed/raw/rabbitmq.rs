@@ -23,13 +23,10 @@ use crate::jobs::{Done, Work, pace};
 use crate::sample::Sample;
 use crate::scenario::{CALLERS, Scenario, WAIT_MILLIS};
 
-use super::message::Form;
+use super::message::{Form, QUEUE};
 
 /// How many finished jobs are looked at before they are acknowledged.
 const BATCH: usize = 64;
-
-/// The queue of the jobs.
-const QUEUE: &str = "raw";
 
 pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
     let Case { scenario, jobs, .. } = *case;
@@ -37,7 +34,7 @@ pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
     let out = Raw::connect(url).await;
     declare(&out).await?;
     let form = Form::of(case.side);
-    form.declare(&out, QUEUE).await?;
+    form.declare(&out).await?;
     let publisher = Publisher { channel: Arc::new(out.channel.clone()), form };
     let done = Done::new(case);
     let measured = match scenario {
@@ -118,7 +115,8 @@ impl Publisher {
     async fn publish(&self, job: &Work) -> anyhow::Result<()> {
         let (exchange, properties) = (self.form.exchange().into(), self.form.properties());
         let (options, body) = (BasicPublishOptions::default(), serde_json::to_vec(job)?);
-        let sent = self.channel.basic_publish(exchange, QUEUE.into(), options, &body, properties);
+        let sent =
+            self.channel.basic_publish(exchange, self.form.key(), options, &body, properties);
         let confirm = sent.await?.await?;
         ensure!(confirm.is_ack(), "{confirm:?}");
         Ok(())

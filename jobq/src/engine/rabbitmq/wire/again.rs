@@ -7,7 +7,6 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::super::death::ATTEMPTS_HEADER;
 use super::super::size::shrink;
-use super::super::topology::WAIT_HEADER;
 use super::{
     ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC, fits, long,
 };
@@ -28,28 +27,23 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// The next attempt, through this tier if any.
-    pub(crate) fn wait(attempts: u32, tier: Option<u64>) -> Self {
+    /// The next attempt.
+    pub(crate) fn next(attempts: u32) -> Self {
         let mut changes = Self::default();
         changes.number(ATTEMPTS_HEADER, attempts);
-        if let Some(millis) = tier {
-            changes.text(WAIT_HEADER, &millis.to_string());
-        }
         changes
     }
 
     /// The same way again, which it had lost.
     pub(crate) fn stray(attempts: u32) -> Self {
-        let mut changes = Self::default();
-        changes.number(ATTEMPTS_HEADER, attempts);
+        let mut changes = Self::next(attempts);
         changes.number(STRAY, 1);
         changes
     }
 
     /// Its place among the jobs that are run alone; `start` tells this start from others.
     pub(crate) fn solo(attempts: u32, starts: u32, start: Option<&str>) -> Self {
-        let mut changes = Self::default();
-        changes.number(ATTEMPTS_HEADER, attempts);
+        let mut changes = Self::next(attempts);
         changes.number(SOLO, starts);
         if let Some(start) = start {
             changes.text(START, start);
@@ -59,8 +53,7 @@ impl Changes {
 
     /// Its place among the failed jobs.
     pub(crate) fn failed(reason: FailedReason, error: &str, attempts: u32) -> Self {
-        let mut changes = Self::default();
-        changes.number(ATTEMPTS_HEADER, attempts);
+        let mut changes = Self::next(attempts);
         changes.text(ERROR, cut(error, MAX_ERROR));
         changes.text(REASON, reason.as_str());
         changes.text(FAILED_AT, &clock::to_millis(clock::now()).to_string());

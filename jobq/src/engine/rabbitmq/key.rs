@@ -1,0 +1,76 @@
+//! The routing key of a job: its queue, and the tier that it waits in before its retry. Pure.
+//!
+//! The key is what the broker goes by, for a fraction of what a header costs whoever writes and
+//! reads it (docs/performance.md), and dead-lettering keeps it: a job that is rejected finds its
+//! tier by it, and from there its queue.
+
+/// The key of a job of this queue that waits in this tier before its retry, or in none that the
+/// broker could choose.
+pub(crate) fn write(queue: &str, wait: Option<u64>) -> String {
+    use std::fmt::Write as _;
+
+    let Some(millis) = wait else {
+        return queue.to_owned();
+    };
+    let mut key = String::with_capacity(queue.len() + 1 + LONGEST);
+    key.push_str(queue);
+    // A text takes all that is written.
+    let _ = write!(key, "@{millis}");
+    key
+}
+
+/// The digits of the longest wait.
+const LONGEST: usize = u64::MAX.ilog10() as usize + 1;
+
+/// The queue and the tier that a key says. What is no key of a job is taken for a queue's name.
+pub(crate) fn read(key: &str) -> (&str, Option<u64>) {
+    match key.rsplit_once('@').map(|(queue, wait)| (queue, decimal(wait))) {
+        Some((queue, wait @ Some(_))) => (queue, wait),
+        _ => (key, None),
+    }
+}
+
+/// The tier that a key says, if it is one of a job of this queue.
+pub(crate) fn wait_in(key: &str, queue: &str) -> Option<u64> {
+    decimal(key.strip_prefix(queue)?.strip_prefix('@')?)
+}
+
+/// A whole number, written as jobq writes it.
+pub(crate) fn decimal(text: &str) -> Option<u64> {
+    let canonical = text == "0" || !text.starts_with(['0', '+']);
+    text.parse().ok().filter(|_| canonical)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_read_as_it_was_written() {
+        let table = [
+            ("mail", None, "mail"),
+            ("mail.welcome", Some(30_000), "mail.welcome@30000"),
+            ("mail", Some(0), "mail@0"),
+            ("mail", Some(u64::MAX), "mail@18446744073709551615"),
+        ];
+        for (queue, wait, key) in table {
+            assert_eq!(write(queue, wait), key);
+            assert_eq!(read(key), (queue, wait));
+            assert_eq!(wait_in(key, queue), wait);
+            assert_eq!(wait_in(key, "mai"), None);
+            assert_eq!(wait_in(key, "other"), None);
+        }
+    }
+
+    #[test]
+    fn what_is_no_key_of_a_job_says_no_tier() {
+        let wrong =
+            ["", "@", "mail@", "mail@solo", "mail@-1", "mail@+5", "mail@007", "mail@1 ", "a@b@"];
+        for key in wrong.into_iter().chain(["mail@99999999999999999999", "mail@٣"]) {
+            assert_eq!(read(key), (key, None));
+            assert_eq!(wait_in(key, "mail"), None);
+        }
+        assert_eq!(read("@5"), ("", Some(5)));
+        assert_eq!(read("a@b@5"), ("a@b", Some(5)));
+    }
+}
