@@ -117,7 +117,6 @@ impl Headers {
             )));
         }
         let properties = BasicProperties::default()
-            .with_content_type(fits("application/json"))
             .with_delivery_mode(PERSISTENT)
             .with_message_id(fits(id.to_text()))
             .with_timestamp(clock::to_millis(time) / 1_000);

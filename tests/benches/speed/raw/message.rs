@@ -72,7 +72,6 @@ impl Form {
             Self::Job => {
                 let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
                 persistent
-                    .with_content_type("application/json".into())
                     .with_message_id(JobId::new().to_string().into())
                     .with_type(Work::NAME.into())
                     .with_timestamp(since.map_or(0, |since| since.as_secs()))
