@@ -101,7 +101,8 @@ pub fn format(period: Duration) -> String {
 
 /// A period in whole milliseconds, rounded up, so that a wait never ends early.
 pub(crate) fn millis(period: Duration) -> u64 {
-    u64::try_from(period.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    let part = period.subsec_nanos().div_ceil(1_000_000);
+    period.as_secs().saturating_mul(1_000).saturating_add(part.into())
 }
 
 /// Why a text is no period. Its message says what to write instead.
@@ -189,6 +190,22 @@ mod tests {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
             assert!(error.starts_with(&format!("`{text}` is no duration")), "{error}");
+        }
+    }
+
+    #[test]
+    fn part_of_a_millisecond_is_a_whole_one() {
+        let table = [
+            (Duration::ZERO, 0),
+            (Duration::from_nanos(1), 1),
+            (Duration::from_millis(1), 1),
+            (Duration::from_nanos(1_000_001), 2),
+            (Duration::from_nanos(1_999_999_999), 2_000),
+            (Duration::from_millis(u64::MAX), u64::MAX),
+            (Duration::MAX, u64::MAX),
+        ];
+        for (period, expected) in table {
+            assert_eq!(millis(period), expected, "{period:?}");
         }
     }
 

@@ -12,15 +12,13 @@ pub(crate) fn write(queue: &str, wait: Option<u64>) -> String {
     let Some(millis) = wait else {
         return queue.to_owned();
     };
-    let mut key = String::with_capacity(queue.len() + 1 + LONGEST);
+    let digits = millis.checked_ilog10().map_or(1, |log| log as usize + 1);
+    let mut key = String::with_capacity(queue.len() + 1 + digits);
     key.push_str(queue);
     // A text takes all that is written.
     let _ = write!(key, "@{millis}");
     key
 }
-
-/// The digits of the longest wait.
-const LONGEST: usize = u64::MAX.ilog10() as usize + 1;
 
 /// The queue and the tier that a key says. What is no key of a job is taken for a queue's name.
 pub(crate) fn read(key: &str) -> (&str, Option<u64>) {
@@ -54,7 +52,8 @@ mod tests {
             ("mail", Some(u64::MAX), "mail@18446744073709551615"),
         ];
         for (queue, wait, key) in table {
-            assert_eq!(write(queue, wait), key);
+            let written = write(queue, wait);
+            assert_eq!((written.as_str(), written.capacity()), (key, key.len()));
             assert_eq!(read(key), (queue, wait));
             assert_eq!(wait_in(key, queue), wait);
             assert_eq!(wait_in(key, "mai"), None);
