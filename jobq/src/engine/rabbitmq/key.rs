@@ -1,7 +1,7 @@
 //! The routing key of a job: its queue, and the tier that it waits in before its retry. Pure.
 //!
 //! The key is what the broker goes by, for a fraction of what a header costs whoever writes and
-//! reads it (docs/performance.md), and dead-lettering keeps it: a job that is rejected finds its
+//! reads it (docs/delays.md), and dead-lettering keeps it: a job that is rejected finds its
 //! tier by it, and from there its queue.
 
 /// The key of a job of this queue that waits in this tier before its retry, or in none that the
