@@ -19,7 +19,8 @@ pub(crate) fn check(name: &str) -> Result<(), NameError> {
     if name.is_empty() {
         return wrong(Problem::Empty);
     }
-    if let Some(c) = name.chars().find(|c| !(c.is_ascii_alphanumeric() || "_.-".contains(*c))) {
+    let is_right = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    if let Some(c) = name.chars().find(|c| !is_right(*c)) {
         return wrong(Problem::Character(c));
     }
     if name.len() > MAX_LENGTH {

@@ -14,13 +14,23 @@
 //! once, and if a version of it did not, wakes would wait until it next uses the socket.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Wake, Waker};
 
+/// In place of a number of turns.
+const OVER: u64 = u64::MAX;
+
 /// Holds back the wakes of one connection. Clones are the same one.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Cork(Arc<Mutex<State>>);
+pub(crate) struct Cork(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// How often the cork was pulled out, or [`OVER`].
+    turns: AtomicU64,
+}
 
 #[derive(Default)]
 struct State {
@@ -56,7 +66,7 @@ pub(crate) trait Work: Send + Sync {
 
 impl Cork {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Work and wakes wait from now on.
@@ -67,6 +77,7 @@ impl Cork {
     /// Does the work that has waited, and then wakes whoever was to be woken; who is to be
     /// woken later is, at once.
     pub(crate) fn pull_out(&self) {
+        self.0.turns.fetch_add(1, Ordering::Release);
         let mut state = self.state();
         while !state.work.now.is_empty() {
             let mut work = state.work.take();
@@ -83,6 +94,23 @@ impl Cork {
         drop(state);
         waiting.drain(..).for_each(Waker::wake);
         self.state().waiting.spare = waiting;
+    }
+
+    /// A number that is another one after anything that the connection has handled; none after
+    /// its end.
+    pub(crate) fn turn(&self) -> Option<u64> {
+        Some(self.0.turns.load(Ordering::Acquire)).filter(|turn| *turn != OVER)
+    }
+
+    /// The connection has a socket from now on, which pulls this cork out.
+    pub(crate) fn begin(&self) {
+        self.0.turns.store(0, Ordering::Release);
+    }
+
+    /// The connection is over: pulls the cork out for the last time.
+    pub(crate) fn end(&self) {
+        self.pull_out();
+        self.0.turns.store(OVER, Ordering::Release);
     }
 
     /// Has this work go on when the cork is pulled out. False where the cork is not in.
@@ -245,6 +273,20 @@ pub(crate) mod tests {
         cork.pull_out();
         assert_eq!((work.more.load(Ordering::SeqCst), count.get()), (usize::MAX, 3));
         assert!(!cork.hold(&work), "the cork is out again");
+    }
+
+    #[test]
+    fn each_turn_has_a_number_and_the_end_has_none() {
+        let cork = Cork::default();
+        let turns = [cork.turn(), {
+            cork.pull_out();
+            cork.turn()
+        }];
+        assert!(turns[0].is_some() && turns[1].is_some() && turns[0] != turns[1]);
+        cork.end();
+        assert_eq!(cork.turn(), None);
+        cork.begin();
+        assert!(cork.turn().is_some(), "another socket for the same connection");
     }
 
     #[test]

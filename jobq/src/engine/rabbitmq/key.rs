@@ -7,17 +7,10 @@
 /// The key of a job of this queue that waits in this tier before its retry, or in none that the
 /// broker could choose.
 pub(crate) fn write(queue: &str, wait: Option<u64>) -> String {
-    use std::fmt::Write as _;
-
-    let Some(millis) = wait else {
-        return queue.to_owned();
-    };
-    let digits = millis.checked_ilog10().map_or(1, |log| log as usize + 1);
-    let mut key = String::with_capacity(queue.len() + 1 + digits);
-    key.push_str(queue);
-    // A text takes all that is written.
-    let _ = write!(key, "@{millis}");
-    key
+    match wait {
+        Some(millis) => [queue, "@", itoa::Buffer::new().format(millis)].concat(),
+        None => queue.to_owned(),
+    }
 }
 
 /// The queue and the tier that a key says. What is no key of a job is taken for a queue's name.

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::acks::Ledger;
+use super::cork::Cork;
 use super::up::Up;
 use crate::background;
 
@@ -45,8 +46,8 @@ pub(crate) struct Session {
     /// It is closed when nothing is told any more.
     at_once: mpsc::UnboundedSender<AtOnce>,
     ended: AtomicBool,
-    begun: Instant,
-    /// The millisecond since then in which `lapin` said last that the channel is there.
+    cork: Cork,
+    /// The number of the turn after that in which `lapin` said last that the channel is there.
     seen: AtomicU64,
 }
 
@@ -108,8 +109,8 @@ impl Session {
         };
         background::spawn(tasks.track_future(teller));
         let life = LIVES.fetch_add(1, Ordering::Relaxed);
-        let (ended, begun, seen) = (AtomicBool::new(false), Instant::now(), AtomicU64::new(0));
-        Arc::new(Self { channel, life, finished, at_once, ended, begun, seen })
+        let (ended, cork, seen) = (AtomicBool::new(false), up.cork.clone(), AtomicU64::new(0));
+        Arc::new(Self { channel, life, finished, at_once, ended, cork, seen })
     }
 
     /// Whether its deliveries can be settled.
@@ -117,12 +118,13 @@ impl Session {
         !self.ended.load(Ordering::Acquire) && !self.at_once.is_closed() && self.is_connected()
     }
 
-    /// Whether the channel is there. `lapin` is asked once in a millisecond: its thread locks
-    /// the answer for each frame that it reads, and whoever is asked for each job stands there.
-    /// The end of a channel is told to whoever consumes on it as well, at once.
+    /// Whether the channel is there. `lapin` is asked once after all that its thread has read or
+    /// written at a time: that thread locks the answer for each frame, and whoever asks for each
+    /// job stands there. The end of a channel is told to whoever consumes on it as well, at once.
     fn is_connected(&self) -> bool {
-        let now = self.begun.elapsed().as_millis();
-        let now = u64::try_from(now).unwrap_or(u64::MAX).saturating_add(1);
+        let Some(now) = self.cork.turn().map(|turn| turn + 1) else {
+            return false;
+        };
         if self.seen.load(Ordering::Relaxed) == now {
             return true;
         }

@@ -56,6 +56,7 @@ pub(crate) struct Socket {
 
 impl Socket {
     fn new(stream: Plain, cork: Cork) -> Self {
+        cork.begin();
         Self { stream, shallow: Shallow::default(), cork, has_read: false }
     }
 
@@ -75,7 +76,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.handled();
+        self.cork.end();
     }
 }
 
