@@ -1,6 +1,6 @@
 //! Private RabbitMQ nodes: own name, ports, data and epmd, gone with the test process.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,6 +27,11 @@ impl Broker {
     /// Where RabbitMQ is not installed or does not start; with the tail of its log.
     pub async fn start() -> Self {
         blocking(|| Self::start_now(|_| Vec::new())).await
+    }
+
+    /// [`start`](Self::start) of the RabbitMQ that is installed under this root.
+    pub async fn start_in(root: PathBuf) -> Self {
+        blocking(|| Self::start_node(Place::default(), Some(root), |_| Vec::new())).await
     }
 
     /// A node for a test that kills it; `None`, said aloud, where the tests run on a
@@ -67,7 +72,15 @@ impl Broker {
         place: Place,
         files: impl FnOnce(&Path) -> Vec<(&'static str, String)>,
     ) -> Self {
-        let node = Node::new(&unique(), place);
+        Self::start_node(place, None, files)
+    }
+
+    fn start_node(
+        place: Place,
+        root: Option<PathBuf>,
+        files: impl FnOnce(&Path) -> Vec<(&'static str, String)>,
+    ) -> Self {
+        let node = Node::new(&unique(), place, root);
         let keeper = node.spawn_keeper(files(&node.dir));
         let broker = Self { node, keeper: Mutex::new(keeper) };
         let pid = broker.tell("start");

@@ -57,9 +57,11 @@ impl Drop for Keeper {
 }
 
 impl Node {
-    /// A node of this name, which no other has, at this place.
-    pub(crate) fn new(tag: &str, place: Place) -> Self {
-        let root = env::var_os("JOBQ_TEST_BROKER_ROOT").map(PathBuf::from).unwrap_or_default();
+    /// A node of this name, which no other has, at this place, of the RabbitMQ that is installed
+    /// under this root; without one, that of the tests.
+    pub(crate) fn new(tag: &str, place: Place, root: Option<PathBuf>) -> Self {
+        let of_tests = || env::var_os("JOBQ_TEST_BROKER_ROOT").map(PathBuf::from);
+        let root = root.or_else(of_tests).unwrap_or_default();
         let node = Self {
             root,
             dir: Path::new("/tmp").join(format!("jobq-broker-{tag}")),

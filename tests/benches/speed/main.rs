@@ -1,12 +1,12 @@
 //! What jobq costs beside `lapin` and SQLite themselves.
 //!
 //! ```sh
-//! cargo bench -p jobq-tests --bench speed -- pairs [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1]
+//! cargo bench -p jobq-tests --bench speed -- pairs [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1] [--root <of another RabbitMQ>]
 //! cargo bench -p jobq-tests --bench speed -- messages [--pairs 5] [--scale 1]
 //! cargo bench -p jobq-tests --bench speed -- instructions [--check]
 //! cargo bench -p jobq-tests --bench speed -- growth [--rounds 3] [--quick] [--plots .]
 //! cargo bench -p jobq-tests --bench speed -- defaults [--rounds 3] [--quick]
-//! cargo bench -p jobq-tests --bench speed -- report [--pairs 5] [--scale 1] [--rounds 3] [--quick] [--to docs]
+//! cargo bench -p jobq-tests --bench speed -- report [--pairs 5] [--scale 1] [--rounds 3] [--quick] [--to docs] [--newer <root>]
 //! cargo bench -p jobq-tests --bench speed -- one <engine> <scenario> <side> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0] [--prefetch 356] [--window 1000] [--connections 1] [--batch 256]
 //! ```
 //!
@@ -16,7 +16,7 @@
 //! with `--check` it fails where jobq takes more than it may. `growth` has jobq alone handle more
 //! and more types, waiting jobs, bytes and jobs at once, and draws what a job costs. `defaults`
 //! runs the raw side with other prefetches, windows, connections and transactions. `report`
-//! does all five and writes `docs/performance.md`; `--quick` is for trying. `one` is a process of these: it
+//! does all five, with the pairs on another RabbitMQ, too, where its root is stated, and writes `docs/performance.md`; `--quick` is for trying. `one` is a process of these: it
 //! prints what it measured as one line of JSON, and can be run under a profiler. The jobs that
 //! `drain` and `retry` run must be there: `one .. enqueue_all ..` puts them. The first four of its
 //! options are for jobq, the others for the raw side. Progress goes to
@@ -54,12 +54,12 @@ use self::sample::Sample;
 use self::scenario::{Engine, Side};
 
 const USAGE: &str = "cargo bench -p jobq-tests --bench speed -- <part> [options]
-  pairs  [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1]
+  pairs  [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1] [--root <of another RabbitMQ>]
   messages [--pairs 5] [--scale 1]
   instructions [--check]
   growth [--rounds 3] [--quick] [--plots .]
   defaults [--rounds 3] [--quick]
-  report [--pairs 5] [--scale 1] [--rounds 3] [--quick] [--to docs]
+  report [--pairs 5] [--scale 1] [--rounds 3] [--quick] [--to docs] [--newer <root>]
   one    <rabbitmq|sqlite> <scenario> <raw|alike|jobq> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0]
          [--prefetch 356] [--window 1000] [--connections 1] [--batch 256]";
 

@@ -2,6 +2,7 @@
 //! both, and the ratios of the neighbours.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use anyhow::ensure;
 
@@ -19,6 +20,8 @@ pub(crate) struct Plan {
     engines: Vec<Engine>,
     scenarios: Vec<Scenario>,
     pub(crate) extent: Extent,
+    /// Where another RabbitMQ is installed than that of the tests.
+    root: Option<PathBuf>,
 }
 
 /// How much is measured.
@@ -63,8 +66,20 @@ impl Plan {
                 one => one.parse().map(|scenario| vec![scenario]),
             })?,
             extent: Extent::take(options)?,
+            root: options.take("--root", "", root)?,
         })
     }
+
+    /// The same on the RabbitMQ that is installed under this root, and on nothing else.
+    pub(crate) fn on(&self, root: PathBuf) -> Self {
+        let (engines, root) = (vec![Engine::RabbitMq], Some(root));
+        Self { engines, scenarios: self.scenarios.clone(), extent: self.extent, root }
+    }
+}
+
+/// The root of a system, if it is stated.
+pub(crate) fn root(text: &str) -> anyhow::Result<Option<PathBuf>> {
+    Ok(if text.is_empty() { None } else { Some(std::path::absolute(text)?) })
 }
 
 impl Extent {
@@ -95,7 +110,7 @@ impl fmt::Display for Extent {
 pub(crate) async fn measure(plan: &Plan) -> anyhow::Result<Vec<Found>> {
     let mut all = Vec::new();
     for engine in plan.engines.iter().copied() {
-        let mut store = Store::start(engine).await;
+        let mut store = Store::start_in(engine, plan.root.clone()).await;
         eprintln!("{}", store.name().await);
         let has = |scenario: &&Scenario| has(engine, **scenario);
         for scenario in plan.scenarios.iter().filter(has).copied() {

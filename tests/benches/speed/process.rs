@@ -1,6 +1,6 @@
 //! Each run in a process of its own, on a store of its own.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context as _, ensure};
@@ -31,9 +31,17 @@ pub(crate) enum Under<'a> {
 
 impl Store {
     pub(crate) async fn start(engine: Engine) -> Self {
-        match engine {
-            Engine::RabbitMq => Self::Broker { broker: Broker::start().await, runs: 0 },
-            Engine::Sqlite => Self::File(Directory::new()),
+        Self::start_in(engine, None).await
+    }
+
+    /// [`start`](Self::start) with the RabbitMQ that is installed under this root.
+    pub(crate) async fn start_in(engine: Engine, root: Option<PathBuf>) -> Self {
+        match (engine, root) {
+            (Engine::RabbitMq, Some(root)) => {
+                Self::Broker { broker: Broker::start_in(root).await, runs: 0 }
+            }
+            (Engine::RabbitMq, None) => Self::Broker { broker: Broker::start().await, runs: 0 },
+            (Engine::Sqlite, _) => Self::File(Directory::new()),
         }
     }
 

@@ -20,6 +20,7 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let docs = repository.join("docs").display().to_string();
     let to = options.take("--to", &docs, str::parse::<PathBuf>)?;
+    let newer = options.take("--newer", "", pairs::root)?;
     let (pairs, growth) = (pairs::Plan::take(&mut options)?, growth::Plan::take(&mut options)?);
     options.finish()?;
     let conditions = conditions(&repository).await?;
@@ -27,6 +28,10 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
 
     let counted = instructions::measure(true).await?;
     let paired = pairs::measure(&pairs).await?;
+    let newer = match newer {
+        Some(root) => on_another(&pairs.on(root.clone()), root).await?,
+        None => "Not measured this time: `--newer <root>` names where one is installed.".to_owned(),
+    };
     let messages = messages::measure(pairs.extent).await?;
     let grown = growth::measure(&growth).await?;
     let tuned = defaults::measure(&growth).await?;
@@ -45,6 +50,7 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
         ("extent", &extent),
         ("goals", &goal::table(&goals)),
         ("pairs", &pairs::table(&paired)),
+        ("newer", &newer),
         ("messages", &messages::table(&messages)),
         ("instructions", &instructions::table(&counted)),
         ("allocations", &instructions::callers(&counted)),
@@ -54,6 +60,14 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
     fs::write(to.join("performance.md"), page)?;
     println!("{} is written", to.join("performance.md").display());
     Ok(())
+}
+
+/// The pairs on another RabbitMQ.
+async fn on_another(plan: &pairs::Plan, root: PathBuf) -> anyhow::Result<String> {
+    let name = Store::start_in(Engine::RabbitMq, Some(root)).await.name().await;
+    let found = pairs::measure(plan).await?;
+    let (goals, table) = (goal::table(&pairs::goals(&found)), pairs::table(&found));
+    Ok(format!("This is {name}.\n\n{goals}\n{table}"))
 }
 
 /// The template with what was measured.
