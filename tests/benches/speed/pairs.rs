@@ -47,7 +47,8 @@ pub(crate) struct Found {
 }
 
 pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
-    let plan = Plan::take(&mut options)?;
+    let root = options.take("--root", "", root)?;
+    let plan = Plan { root, ..Plan::take(&mut options)? };
     options.finish()?;
     let found = measure(&plan).await?;
     println!("{}\n{}", table(&found), goal::table(&goals(&found)));
@@ -66,7 +67,7 @@ impl Plan {
                 one => one.parse().map(|scenario| vec![scenario]),
             })?,
             extent: Extent::take(options)?,
-            root: options.take("--root", "", root)?,
+            root: None,
         })
     }
 
