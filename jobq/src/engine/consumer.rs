@@ -58,7 +58,8 @@ impl Consumer {
         }
     }
 
-    /// Changes how many unsettled jobs the consumer takes at most; 0 counts as 1.
+    /// Changes how many unsettled jobs the consumer takes at most; 0 counts as 1. Those that are
+    /// in hand may come on top until they are settled.
     pub async fn set_prefetch(&self, prefetch: u16) {
         self.intake.set_prefetch(prefetch.max(1)).await;
     }

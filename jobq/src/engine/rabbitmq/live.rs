@@ -1,6 +1,5 @@
-//! One channel that is consumed on, by as many consumers as its prefetch needs.
+//! One channel that is consumed on, by one consumer after the other.
 
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,9 +15,6 @@ use super::failure::failure;
 use super::merge::{Merge, Tagged};
 use super::session::Session;
 use crate::error::Result;
-
-/// More consumers than this on one channel are replaced by one.
-const MOST_CONSUMERS: usize = 8;
 
 /// A message, or why there is none any more.
 type Item = std::result::Result<Message, String>;
@@ -37,60 +33,63 @@ fn reason(end: Option<lapin::Result<Message>>) -> String {
     }
 }
 
-/// The broker counts the prefetch for each consumer, from the consumer's beginning. So
-/// a raised prefetch is one more consumer, and only a lowered one begins anew: then
-/// what is in hand comes on top until it is settled.
+/// The broker counts the prefetch for each consumer, from the consumer's beginning, so another
+/// prefetch is another consumer. What the one before it was sent comes on top until it is settled,
+/// which is for a moment where the prefetch is raised, since jobs are short then. Two consumers
+/// side by side, each with a part of the prefetch, would give the broker more to do for each job
+/// (measured: 4 in 100 of the rate, 3.10).
 pub(crate) struct Live {
     pub(crate) session: Arc<Session>,
     queue: ShortString,
     messages: Merge<lapin::Consumer>,
-    /// The consumers that were not cancelled, with their prefetch.
-    consumers: BTreeMap<u32, (ShortString, u16)>,
+    /// The consumer that was not cancelled.
+    consumer: Option<Current>,
     next: u32,
     /// An end that was met and not told yet.
     over: Option<String>,
     task: CorkedTask,
 }
 
+struct Current {
+    id: u32,
+    tag: ShortString,
+    prefetch: u16,
+}
+
 impl Live {
     pub(crate) fn new(session: Arc<Session>, queue: ShortString, cork: Cork) -> Self {
-        let (messages, consumers) = (Merge::default(), BTreeMap::new());
-        let task = CorkedTask::new(cork);
-        Self { session, queue, messages, consumers, next: 0, over: None, task }
+        let (messages, task) = (Merge::default(), CorkedTask::new(cork));
+        Self { session, queue, messages, consumer: None, next: 0, over: None, task }
     }
 
     /// Consumes with this prefetch from now on.
     pub(crate) async fn set_prefetch(&mut self, prefetch: u16) -> Result<()> {
-        let current: u16 = self.consumers.values().map(|(_, prefetch)| prefetch).sum();
-        if prefetch > current && self.consumers.len() < MOST_CONSUMERS {
-            return self.consume(prefetch - current).await;
+        if self.consumer.as_ref().is_some_and(|current| current.prefetch == prefetch) {
+            return Ok(());
         }
-        if prefetch != current {
-            self.cancel().await?;
-            self.consume(prefetch).await?;
-        }
-        Ok(())
-    }
-
-    async fn consume(&mut self, prefetch: u16) -> Result<()> {
-        let id = self.next;
+        self.cancel().await?;
+        let (id, tag) = (self.next, tag(self.next));
         self.next += 1;
-        let tag = tag(id);
         let (channel, queue) = (&self.session.channel, self.queue.clone());
         let consumer = consume(channel, queue, tag.clone(), prefetch).await?;
-        self.consumers.insert(id, (tag, prefetch));
+        self.consumer = Some(Current { id, tag, prefetch });
         self.messages.add(id, consumer);
         Ok(())
     }
 
-    /// Ends the consumers. What they were sent is still to come.
+    /// Ends the consumer. What it was sent is still to come.
     async fn cancel(&mut self) -> Result<()> {
-        while let Some((_, (tag, _))) = self.consumers.pop_first() {
+        if let Some(Current { tag, .. }) = self.consumer.take() {
             let options = BasicCancelOptions::default();
             let cancelled = self.session.channel.basic_cancel(tag, options).await;
             cancelled.map_err(|error| failure("cancelling a consumer", error))?;
         }
         Ok(())
+    }
+
+    /// Whether it is this one that was not cancelled.
+    fn is_current(&self, id: u32) -> bool {
+        self.consumer.as_ref().is_some_and(|current| current.id == id)
     }
 
     /// The next message, or why there is none any more.
@@ -102,7 +101,7 @@ impl Live {
         loop {
             match poll_fn(|cx| self.poll_corked(cx)).await {
                 Some((_, Some(Ok(message)))) => return Ok(message),
-                Some((id, end)) if self.consumers.contains_key(&id) => return Err(reason(end)),
+                Some((id, end)) if self.is_current(id) => return Err(reason(end)),
                 Some(_) => (),
                 None => return Err("there is no consumer".to_owned()),
             }
@@ -121,10 +120,11 @@ impl Live {
         if let Some(reason) = self.over.take() {
             return reason;
         }
-        let Self { messages, consumers, task, .. } = self;
+        let Self { messages, consumer, task, .. } = self;
+        let current = consumer.as_ref().map(|current| current.id);
         let end = poll_fn(|cx| {
             let cx = &mut Context::from_waker(task.waker(cx.waker()));
-            messages.poll_end(cx, |id| consumers.contains_key(&id))
+            messages.poll_end(cx, |id| Some(id) == current)
         });
         reason(end.await)
     }
@@ -143,7 +143,7 @@ impl Live {
         match poll_fn(|cx| self.messages.poll(cx)).now_or_never()? {
             Some((_, Some(Ok(message)))) => Some(message),
             Some((id, end)) => {
-                if self.consumers.contains_key(&id) {
+                if self.is_current(id) {
                     self.over = Some(reason(end));
                 }
                 None
@@ -152,7 +152,7 @@ impl Live {
         }
     }
 
-    /// Ends the consumers and gives back what they were sent.
+    /// Ends the consumer and gives back what it was sent.
     pub(crate) async fn stop(&mut self) -> Result<()> {
         self.cancel().await?;
         // All that will come is there: the broker's answer came after it.
