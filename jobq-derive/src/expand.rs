@@ -222,6 +222,12 @@ fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
         quote!(let #variable = <#ty as #private::Argument>::take(#scope);)
     });
     let call = call(job, &variables);
+    let is_plain = job.function.signature.asyncness.is_none();
+    let blocks = is_plain.then(|| {
+        quote!(
+            const BLOCKS: bool = true;
+        )
+    });
     quote! {
         #[automatically_derived]
         #(#attributes)*
@@ -230,6 +236,8 @@ fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
             // A payload that cannot be a `Job` is an error of that impl alone.
             for<'__jobq> Self: #private::Job,
         {
+            #blocks
+
             fn needs(#needs: &mut #private::Needs) {
                 #(#need)*
             }

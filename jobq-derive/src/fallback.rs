@@ -42,6 +42,8 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
         #[automatically_derived]
         #(#attributes)*
         impl #private::Run for #payload {
+            const BLOCKS: bool = true;
+
             fn needs(_: &mut #private::Needs) {}
 
             fn call(self, _: &#private::Scope<'_>) -> #private::Call {

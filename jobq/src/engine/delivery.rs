@@ -58,7 +58,8 @@ impl Delivery {
         self
     }
 
-    pub(super) fn is_stale(&self) -> bool {
+    /// Whether it is known already that it is no longer this worker's.
+    pub(crate) fn is_stale(&self) -> bool {
         self.receipt.is_stale()
     }
 

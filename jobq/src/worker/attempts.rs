@@ -1,375 +1,204 @@
-//! The attempts of one queue that are in hand, each from its delivery to its settlement.
+//! The attempts of one queue, seen from its task: what comes is given to the slots, and what
+//! they cannot do by themselves is done here.
 
-use std::cell::OnceCell;
+use std::collections::VecDeque;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use slab::Slab;
-use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
-use tokio_util::time::{DelayQueue, delay_queue};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::attempt::{Shared, Verdict, is_stale, likeness, look_up, settle};
-use super::lives::Lives;
-use super::registry::Registered;
-use super::run::Scope;
-use super::task::{self, Ran, Reporter, Reports, Run, panicked};
+use super::attempt::{Shared, Verdict, settle};
+use super::slots::{Abandoned, Finished, Slots, State, Unsettled, occupy};
 use crate::engine::{Delivery, Settlement};
-use crate::job::{JobId, Outcome};
+use crate::job::Outcome;
 use crate::period;
-use crate::retry;
 use crate::telemetry::Who;
 
 /// How long after its timeout a function may take to end. An `async fn` ends at its next
 /// `.await`.
 const ENDING: Duration = Duration::from_secs(1);
 
-type Settling = Pin<Box<dyn Future<Output = (Run, Settlement, bool)> + Send>>;
-
-/// What is left of an attempt when it is over.
-#[derive(Debug)]
-pub(crate) struct Finished {
-    pub(crate) id: JobId,
-    /// How it was to be settled.
-    pub(crate) settlement: Settlement,
-    /// Set if it was not: the delivery was no longer this pool's. It is the job's likeness.
-    pub(crate) stale: Option<u64>,
-    /// How long the function ran, if it did.
-    pub(crate) took: Option<Duration>,
-    /// The same job, delivered again meanwhile.
-    pub(crate) held: Option<Delivery>,
-}
+type Settling = Pin<Box<dyn Future<Output = (usize, Settlement, bool)> + Send>>;
 
 pub(crate) struct Attempts {
-    shared: Arc<Shared>,
-    queue: &'static str,
-    in_hand: Slab<Attempt>,
-    lives: Lives,
+    slots: Arc<Slots>,
     /// What cannot be settled in a moment.
     settling: FuturesUnordered<Settling>,
-    timeouts: DelayQueue<Run>,
-    reporting: Reports,
-    reports: mpsc::UnboundedReceiver<(Run, Ran)>,
-    /// How many functions run, those that outlived their timeout included.
-    busy: usize,
-    /// How many attempts there were.
-    count: u64,
+    /// The prefetch that the slots ask for.
+    prefetch: Option<u16>,
+    timeouts: Option<Pin<Box<Sleep>>>,
     halted: bool,
 }
 
-struct Attempt {
-    number: u64,
-    id: JobId,
-    /// The life of the connection or the lease that it was delivered in.
-    life: u64,
-    stage: Stage,
-    took: Option<Duration>,
-    held: Option<Delivery>,
-}
-
-enum Stage {
-    Runs(Running),
-    Settles { likeness: u64 },
-}
-
-struct Running {
-    who: Who,
-    job: Arc<Registered>,
-    delivery: Delivery,
-    started: Instant,
-    task: AbortOnDropHandle<()>,
-    /// Tells the function that it is cancelled, if it can ask.
-    cancelled: Option<CancellationToken>,
-    timeout: Option<(Duration, delay_queue::Key)>,
-}
-
 impl Attempts {
-    pub(crate) fn new(shared: Arc<Shared>, queue: &'static str) -> Self {
-        let (reporting, reports) = mpsc::unbounded_channel();
+    /// Attempts of this queue, so many at once.
+    pub(crate) fn new(shared: Arc<Shared>, queue: &'static str, most: usize) -> Self {
         Self {
-            shared,
-            queue,
-            in_hand: Slab::new(),
-            lives: Lives::default(),
+            slots: Slots::new(shared, queue, most),
             settling: FuturesUnordered::new(),
-            timeouts: DelayQueue::new(),
-            reporting: Arc::new(reporting),
-            reports,
-            busy: 0,
-            count: 0,
+            prefetch: None,
+            timeouts: None,
             halted: false,
         }
     }
 
     /// Whether none is in hand. Functions that outlived their timeout may still run.
     pub(crate) fn is_empty(&self) -> bool {
-        self.in_hand.is_empty()
+        self.slots.change(|state| state.is_idle())
     }
 
-    /// How many functions run, those that outlived their timeout included.
-    pub(crate) fn busy(&self) -> usize {
-        self.busy
+    /// Lets deliveries start, or has them wait.
+    pub(crate) fn set_open(&self, is_open: bool) {
+        self.slots.change(|state| state.set_open(is_open));
     }
 
-    /// Keeps a delivery until the end of the attempt whose job it is, if there is one: the
-    /// same job, delivered again in another life, is not run beside itself. An id is a
-    /// label, so several jobs may have it.
-    pub(crate) fn hold(&mut self, delivery: Delivery) -> Option<Delivery> {
-        let (id, life) = (delivery.envelope().id, delivery.life());
-        if !self.lives.has_other(life) {
-            return Some(delivery);
+    /// The prefetch as it was last asked for.
+    pub(crate) fn prefetch(&self) -> u16 {
+        self.slots.change(|state| state.prefetch())
+    }
+
+    /// The prefetch, if another one is asked for; once.
+    pub(crate) fn new_prefetch(&mut self) -> Option<u16> {
+        self.prefetch.take()
+    }
+
+    /// Runs a delivery, as soon as there is a free slot.
+    pub(crate) fn start(&self, delivery: Delivery) {
+        let placed = self.slots.change(|state| {
+            state.add(delivery);
+            state.place()
+        });
+        if let Some((place, delivery)) = placed {
+            occupy(&self.slots, place, delivery);
         }
-        let itself = |attempt: &&mut Attempt| {
-            attempt.id == id && attempt.life != life && attempt.is_of(&delivery)
-        };
-        match self.in_hand.iter_mut().map(|(_, attempt)| attempt).find(itself) {
-            Some(attempt) => {
-                // One that was held before is stale by now: there is but one delivery of a job.
-                attempt.held = Some(delivery);
-                None
-            }
-            None => Some(delivery),
-        }
     }
 
-    /// Takes out what is held.
-    pub(crate) fn take_held(&mut self) -> Vec<Delivery> {
-        self.in_hand.iter_mut().filter_map(|(_, attempt)| attempt.held.take()).collect()
+    /// Does what the end of an attempt asks for.
+    pub(crate) fn conclude(&self, finished: Finished) {
+        self.slots.change(|state| state.conclude(finished));
+        self.start_waiting();
     }
 
-    /// Runs a delivery, or settles it if it is not to be run.
-    pub(crate) fn start(&mut self, delivery: Delivery) {
-        let run = self.next_run();
-        let (who, found) = look_up(&self.shared, self.queue, &delivery);
-        let verdict = match found {
-            Ok(job) => match self.run(run, &who, &job, &delivery) {
-                Ok((task, cancelled)) => {
-                    self.busy += 1;
-                    let limit = job.options.timeout.or(delivery.solo.map(|_| retry::ALONE));
-                    let timeout = limit.map(|limit| (limit, self.timeouts.insert(run, limit)));
-                    let (life, started) = (delivery.life(), Instant::now());
-                    let id = delivery.envelope().id;
-                    let running = Running { who, job, delivery, started, task, cancelled, timeout };
-                    let (number, stage) = (run.number, Stage::Runs(running));
-                    self.take_in(Attempt { number, id, life, stage, took: None, held: None });
-                    return;
-                }
-                Err(verdict) => verdict,
-            },
-            Err(verdict) => verdict,
-        };
-        who.decided(&verdict.settlement, &verdict.error, Duration::ZERO);
-        self.begin_settling(who, delivery, verdict.settlement, None, None);
+    /// Takes out what waits for a slot.
+    pub(crate) fn take_waiting(&self) -> VecDeque<Delivery> {
+        self.slots.change(State::take_waiting)
     }
 
-    /// Settles a delivery by the outcome of a run that could not be settled any more; running
-    /// it would be a duplicate.
-    pub(crate) fn settle_again(&mut self, delivery: Delivery, settlement: Settlement) {
-        let name = delivery.envelope().name.clone().unwrap_or_default();
-        let who = Who::of(&delivery, name, self.queue);
-        self.begin_settling(who, delivery, settlement, None, None);
+    /// Takes out what is held until an attempt is over.
+    pub(crate) fn take_held(&self) -> Vec<Delivery> {
+        self.slots.change(State::take_held)
     }
 
-    /// Waits until something becomes of an attempt. Gives one that is over; none where only
-    /// its function has ended, and its slot is free.
+    /// Waits until something becomes of an attempt. Gives one that was settled here, or could
+    /// not be.
     pub(crate) async fn next(&mut self) -> Option<Finished> {
+        let timeouts = async {
+            match &mut self.timeouts {
+                Some(sleep) => sleep.await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
-            // There is a sender for as long as this lives.
-            Some((run, ran)) = self.reports.recv() => return self.reported(run, ran),
-            Some((run, settlement, stale)) = self.settling.next() => {
-                return self.settled(run, settlement, stale);
+            () = self.slots.told() => self.attend(),
+            Some((place, settlement, stale)) = self.settling.next() => {
+                return Some(self.slots.change(|state| state.settled(place, settlement, stale)));
             }
-            Some(expired) = self.timeouts.next() => self.timed_out(expired.into_inner()),
-            () = self.shared.halt.cancelled(), if !self.halted => self.halt(),
+            () = timeouts => self.time_out(),
+            () = self.slots.shared.halt.cancelled(), if !self.halted => self.halt(),
         }
         None
     }
 
-    /// The next attempt that is over, if there is one by now.
-    pub(crate) fn ready(&mut self) -> Option<Finished> {
-        while let Ok((run, ran)) = self.reports.try_recv() {
-            if let Some(finished) = self.reported(run, ran) {
-                return Some(finished);
-            }
+    /// Does what the slots ask for.
+    fn attend(&mut self) {
+        let (news, alarm) = self.slots.change(State::take_news);
+        for Unsettled { place, who, delivery, settlement } in news.unsettled {
+            let who = who.unwrap_or_else(|| {
+                let name = delivery.envelope().name.clone().unwrap_or_default();
+                Who::of(&delivery, name, self.slots.queue)
+            });
+            self.settling.push(Box::pin(async move {
+                let was_stale = settle(&who, delivery, settlement.clone()).await;
+                (place, settlement, was_stale)
+            }));
         }
-        None
+        if self.halted {
+            // One may have begun since.
+            self.abandon();
+        }
+        self.prefetch = news.prefetch.or(self.prefetch);
+        self.set_alarm(alarm);
+        self.start_waiting();
     }
 
-    /// The run of the attempt that is taken in next.
-    fn next_run(&mut self) -> Run {
-        self.count += 1;
-        Run { place: self.in_hand.vacant_key(), number: self.count }
-    }
-
-    fn take_in(&mut self, attempt: Attempt) {
-        self.lives.begin(attempt.life);
-        self.in_hand.insert(attempt);
-    }
-
-    fn take_out(&mut self, run: Run) -> Option<Attempt> {
-        self.in_hand.get(run.place).filter(|attempt| attempt.number == run.number)?;
-        let attempt = self.in_hand.remove(run.place);
-        self.lives.end(attempt.life);
-        Some(attempt)
-    }
-
-    /// Starts the job's function.
-    fn run(
-        &self,
-        run: Run,
-        who: &Who,
-        job: &Registered,
-        delivery: &Delivery,
-    ) -> Result<(AbortOnDropHandle<()>, Option<CancellationToken>), Verdict> {
-        let envelope = delivery.envelope();
-        let scope = Scope {
-            envelope,
-            attempt: delivery.attempt,
-            max_attempts: job.options.max_attempts(),
-            client: &self.shared.client,
-            states: &self.shared.plan.states,
-            cancelled: OnceCell::new(),
-        };
-        // Reading the payload and making the call run the user's code, too.
-        match catch_unwind(AssertUnwindSafe(|| (job.start)(&envelope.payload, &scope))) {
-            Ok(Ok(call)) => {
-                let reporter = Reporter::new(run, Arc::clone(&self.reporting));
-                let task = task::spawn(&self.shared.runtime, call, who.span(), reporter);
-                Ok((task, scope.cancelled.into_inner()))
-            }
-            Ok(Err(problem)) => Err(Verdict::unreadable(job, delivery.attempt, &problem)),
-            Err(panic) => Err(Verdict::after(job, delivery.attempt, panicked(&*panic))),
+    fn start_waiting(&self) {
+        while let Some((place, delivery)) = self.slots.change(State::place) {
+            occupy(&self.slots, place, delivery);
         }
     }
 
-    /// Goes on after the end of a function.
-    fn reported(&mut self, run: Run, ran: Ran) -> Option<Finished> {
-        self.busy -= 1;
-        let (running, took, held) = self.take_running(run)?;
-        let Running { who, job, mut delivery, .. } = running;
-        let Verdict { settlement, error } = match ran {
-            Ran::Ended(outcome) => Verdict::after(&job, delivery.attempt, outcome),
-            Ran::Cancelled => Verdict::plain(Settlement::Release),
-        };
-        who.decided(&settlement, &error, took);
-        let took = Some(took);
-        if settlement != Settlement::Complete || delivery.solo.is_some() {
-            self.begin_settling(who, delivery, settlement, took, held);
-            return None;
-        }
-        let stale = is_stale(&who, delivery.complete()).then(|| likeness(&delivery));
-        Some(Finished { id: who.id, settlement, stale, took, held })
-    }
-
-    /// Goes on without a function that has not ended in time.
-    fn timed_out(&mut self, run: Run) {
-        let Some((running, took, held)) = self.take_running(run) else {
+    fn set_alarm(&mut self, alarm: Option<Instant>) {
+        let Some(alarm) = alarm else {
+            self.timeouts = None;
             return;
         };
-        let Running { who, job, delivery, task, cancelled, timeout, .. } = running;
-        cancel(cancelled);
-        task.abort();
-        // One that runs alone has no slot of its queue.
-        if delivery.solo.is_none() {
-            tokio::spawn(await_end(Arc::clone(&self.shared), who.clone(), task.detach()));
+        match &mut self.timeouts {
+            Some(sleep) if sleep.deadline() == alarm => {}
+            Some(sleep) => sleep.as_mut().reset(alarm),
+            none => *none = Some(Box::pin(sleep_until(alarm))),
         }
-        let limit = timeout.map(|(limit, _)| period::format(limit)).unwrap_or_default();
-        let outcome = Outcome::failed(format!("it took longer than its timeout of {limit}"));
-        let Verdict { settlement, error } = Verdict::after(&job, delivery.attempt, outcome);
-        who.decided(&settlement, &error, took);
-        self.begin_settling(who, delivery, settlement, Some(took), held);
     }
 
-    /// Cancels all functions and hands their jobs back.
+    /// Goes on without functions that have not ended in time.
+    fn time_out(&mut self) {
+        let (expired, alarm) = self.slots.change(|state| state.expire(Instant::now()));
+        self.set_alarm(alarm);
+        for Abandoned { running, place, task } in expired {
+            let took = running.cancel(task);
+            // One that runs alone has no slot of its queue.
+            if running.delivery.solo.is_none() {
+                let (slots, who) = (Arc::clone(&self.slots), running.who.clone());
+                tokio::spawn(async move {
+                    sleep(ENDING).await;
+                    slots.overdue(place, &who);
+                });
+            }
+            let limit = running.limit.map(period::format).unwrap_or_default();
+            let outcome = Outcome::failed(format!("it took longer than its timeout of {limit}"));
+            let attempt = running.delivery.attempt;
+            let Verdict { settlement, error } = Verdict::after(&running.job, attempt, outcome);
+            running.who.decided(&settlement, &error, took);
+            self.slots.settle(running.who, running.delivery, settlement, running.held);
+        }
+    }
+
+    /// Cancels all functions, also those that begin later, and hands their jobs back.
     fn halt(&mut self) {
         self.halted = true;
-        let run = |(place, attempt): (usize, &Attempt)| Run { place, number: attempt.number };
-        let runs: Vec<_> = self.in_hand.iter().map(run).collect();
-        for run in runs {
-            let Some((running, took, held)) = self.take_running(run) else {
-                continue;
-            };
-            let Running { who, delivery, cancelled, .. } = running;
-            cancel(cancelled);
-            who.decided(&Settlement::Release, "", took);
-            self.begin_settling(who, delivery, Settlement::Release, Some(took), held);
-        }
+        self.abandon();
     }
 
-    /// Takes an attempt out of hand whose function runs, and the time that it took.
-    fn take_running(&mut self, run: Run) -> Option<(Running, Duration, Option<Delivery>)> {
-        let runs = |attempt: &&Attempt| {
-            attempt.number == run.number && matches!(attempt.stage, Stage::Runs(_))
-        };
-        self.in_hand.get(run.place).filter(runs)?;
-        let attempt = self.in_hand.remove(run.place);
-        self.lives.end(attempt.life);
-        let Stage::Runs(running) = attempt.stage else {
-            return None;
-        };
-        if let Some((_, key)) = &running.timeout {
-            self.timeouts.try_remove(key);
-        }
-        let took = running.started.elapsed();
-        Some((running, took, attempt.held))
-    }
-
-    fn begin_settling(
-        &mut self,
-        who: Who,
-        delivery: Delivery,
-        settlement: Settlement,
-        took: Option<Duration>,
-        held: Option<Delivery>,
-    ) {
-        let run = self.next_run();
-        let (id, life) = (delivery.envelope().id, delivery.life());
-        let stage = Stage::Settles { likeness: likeness(&delivery) };
-        self.take_in(Attempt { number: run.number, id, life, stage, took, held });
-        self.settling.push(Box::pin(async move {
-            let was_stale = settle(&who, delivery, settlement.clone()).await;
-            (run, settlement, was_stale)
-        }));
-    }
-
-    fn settled(&mut self, run: Run, settlement: Settlement, stale: bool) -> Option<Finished> {
-        let Attempt { id, stage, took, held, .. } = self.take_out(run)?;
-        let Stage::Settles { likeness } = stage else {
-            return None;
-        };
-        Some(Finished { id, settlement, stale: stale.then_some(likeness), took, held })
-    }
-}
-
-impl Attempt {
-    fn is_of(&self, delivery: &Delivery) -> bool {
-        match &self.stage {
-            Stage::Runs(running) => likeness(&running.delivery) == likeness(delivery),
-            Stage::Settles { likeness: own } => *own == likeness(delivery),
+    fn abandon(&self) {
+        for Abandoned { running, task, .. } in self.slots.change(State::abandon_all) {
+            let took = running.cancel(task);
+            running.who.decided(&Settlement::Release, "", took);
+            self.slots.settle(running.who, running.delivery, Settlement::Release, running.held);
         }
     }
 }
 
-fn cancel(cancelled: Option<CancellationToken>) {
-    cancelled.inspect(CancellationToken::cancel);
-}
-
-/// Tells of a function that does not end at its timeout, and of its end.
-async fn await_end(shared: Arc<Shared>, who: Who, mut task: JoinHandle<()>) {
-    if tokio::time::timeout(ENDING, &mut task).await.is_ok() {
-        return;
+impl Drop for Attempts {
+    fn drop(&mut self) {
+        // What is dropped unsettled is handed back.
+        self.slots.change(|state| state.set_open(false));
+        drop((self.take_waiting(), self.take_held()));
+        for Abandoned { running, task, .. } in self.slots.change(State::abandon_all) {
+            running.cancel(task);
+        }
+        drop(self.slots.change(State::take_news));
     }
-    let slots = shared.plan.queues[who.queue].concurrency;
-    who.lost_slot(shared.lost.lose(who.queue), slots);
-    // It failed already, so its outcome is nobody's.
-    let _ = task.await;
-    who.regained_slot(shared.lost.regain(who.queue), slots);
 }

@@ -15,9 +15,10 @@ mod registry;
 mod run;
 mod running;
 mod signal;
+mod slots;
 mod solo;
 mod state;
-mod task;
+mod unrecorded;
 
 pub use context::JobContext;
 pub use function::JobFunction;

@@ -22,13 +22,15 @@ pub(crate) struct Registered {
     pub(crate) name: &'static str,
     pub(crate) queue: &'static str,
     pub(crate) options: JobOptions,
+    /// Whether its function is a plain `fn`.
+    blocks: bool,
     pub(crate) start: Start,
     needs: Needs,
 }
 
 impl Registered {
-    fn new<J: Job>(start: Start, needs: Needs) -> Self {
-        Self { name: J::NAME, queue: queue_of::<J>(), options: J::OPTIONS, start, needs }
+    fn new<J: Job>(start: Start, blocks: bool, needs: Needs) -> Self {
+        Self { name: J::NAME, queue: queue_of::<J>(), options: J::OPTIONS, blocks, start, needs }
     }
 
     /// A job made by `#[job]` on a function.
@@ -38,7 +40,7 @@ impl Registered {
         let start = |payload: &[u8], scope: &Scope<'_>| {
             serde_json::from_slice::<J>(payload).map(|job| job.call(scope))
         };
-        Self::new::<J>(Box::new(start), needs)
+        Self::new::<J>(Box::new(start), J::BLOCKS, needs)
     }
 
     /// A job with a function of its own.
@@ -48,7 +50,7 @@ impl Registered {
         let start = move |payload: &[u8], scope: &Scope<'_>| {
             serde_json::from_slice(payload).map(|job| function.call(job, scope))
         };
-        Self::new::<F::Job>(Box::new(start), needs)
+        Self::new::<F::Job>(Box::new(start), false, needs)
     }
 }
 
@@ -85,6 +87,8 @@ pub(crate) struct QueuePlan {
     pub(crate) concurrency: u16,
     /// The job of a message that states none: the only one of the queue.
     pub(crate) only_job: Option<&'static str>,
+    /// Whether any of its jobs has a plain `fn`.
+    pub(crate) blocks: bool,
     waits: BTreeSet<Duration>,
     /// The topic patterns that its job subscribes to.
     patterns: BTreeSet<&'static str>,
@@ -141,6 +145,7 @@ impl Registry {
             queue.waits.extend(retry::waits(&job.options));
             queue.waits.insert(retry::UNKNOWN_JOB_WAIT);
             queue.patterns.extend(job.options.on);
+            queue.blocks |= job.blocks;
             let first = queue.concurrency == 0;
             queue.only_job = first.then_some(job.name);
             queue.concurrency = queue.concurrency.max(1);

@@ -23,6 +23,10 @@ use crate::job::{Envelope, Job, JobResult, Outcome};
             for a function with `#[job]` register the type that it makes: `.register::<SendWelcome>()`"
 )]
 pub trait Run: Job {
+    /// Whether it is a plain `fn`.
+    #[doc(hidden)]
+    const BLOCKS: bool = false;
+
     /// Names the states that the function's arguments need.
     #[doc(hidden)]
     fn needs(needs: &mut Needs);
@@ -90,9 +94,15 @@ pub struct Scope<'a> {
 pub struct Call(pub(crate) Kind);
 
 pub(crate) enum Kind {
-    Future(Pin<Box<dyn Future<Output = Outcome> + Send>>),
-    Blocking(Box<dyn FnOnce() -> Outcome + Send>),
+    Future(Awaiting),
+    Blocking(Function),
 }
+
+/// An `async fn` with its arguments.
+pub(crate) type Awaiting = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// A plain `fn` with its arguments.
+pub(crate) type Function = Box<dyn FnOnce() -> Outcome + Send>;
 
 impl Call {
     /// An `async fn`.

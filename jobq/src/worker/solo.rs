@@ -9,9 +9,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Shared, likeness, settle};
-use super::attempts::{Attempts, Finished};
+use super::attempts::Attempts;
 use super::gate::Closed;
 use super::health::Post;
+use super::slots::Finished;
 use crate::engine::{Consumer, Delivery, Settlement, closed};
 use crate::error::Result;
 use crate::job::{FailedReason, JobId};
@@ -32,7 +33,8 @@ pub(crate) async fn consume(
     post: Post,
     stop: CancellationToken,
 ) -> Result<()> {
-    let attempts = Attempts::new(Arc::clone(&shared), name);
+    // A function that outlived its timeout is in nobody's way.
+    let attempts = Attempts::new(Arc::clone(&shared), name, usize::MAX);
     let mut loner = Loner { shared: &shared, name, attempts, unrecorded: None };
     let ended = loner.run(&mut consumer, &stop).await;
     post.ended(&ended);
