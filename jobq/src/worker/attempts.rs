@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::attempt::{Shared, Verdict, settle};
-use super::slots::{Abandoned, Finished, Slots, State, Unsettled, occupy};
+use super::slots::{Abandoned, Finished, Running, Slots, State, Unsettled, occupy};
 use crate::engine::{Delivery, Settlement};
 use crate::job::Outcome;
 use crate::period;
@@ -157,7 +157,7 @@ impl Attempts {
     fn time_out(&mut self) {
         let (expired, alarm) = self.slots.change(|state| state.expire(Instant::now()));
         self.set_alarm(alarm);
-        for Abandoned { running, place, task } in expired {
+        for Abandoned { running, place, task, settling } in expired {
             let took = running.cancel(task);
             // One that runs alone has no slot of its queue.
             if running.delivery.solo.is_none() {
@@ -172,7 +172,7 @@ impl Attempts {
             let attempt = running.delivery.attempt;
             let Verdict { settlement, error } = Verdict::after(&running.job, attempt, outcome);
             running.who.decided(&settlement, &error, took);
-            self.slots.settle(running.who, running.delivery, settlement, running.held);
+            self.settle(settling, running, settlement);
         }
     }
 
@@ -183,11 +183,17 @@ impl Attempts {
     }
 
     fn abandon(&self) {
-        for Abandoned { running, task, .. } in self.slots.change(State::abandon_all) {
+        for Abandoned { running, task, settling, .. } in self.slots.change(State::abandon_all) {
             let took = running.cancel(task);
             running.who.decided(&Settlement::Release, "", took);
-            self.slots.settle(running.who, running.delivery, Settlement::Release, running.held);
+            self.settle(settling, running, Settlement::Release);
         }
+    }
+
+    fn settle(&self, place: usize, running: Running, settlement: Settlement) {
+        let Running { who, delivery, .. } = running;
+        let who = Some(who);
+        self.slots.change(|state| state.tell(Unsettled { place, delivery, settlement, who }));
     }
 }
 

@@ -31,7 +31,7 @@ impl Prefetch {
     }
 
     /// Counts one attempt, and gives the new prefetch where it should change. The buffer
-    /// changes by half or double only, since changing costs a round trip.
+    /// changes by half or double only, since changing costs round trips.
     pub(crate) fn measured(&mut self, took: Duration) -> Option<u16> {
         let took = took.as_secs_f64();
         let mean = self.mean.map_or(took, |mean| mean + WEIGHT * (took - mean));

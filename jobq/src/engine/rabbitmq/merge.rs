@@ -1,4 +1,4 @@
-//! The messages of several consumers of one channel, in the order in which they were sent.
+//! The messages of the consumers that a channel has had, in the order in which they were sent.
 //!
 //! Their tags count up over the whole channel, so that the next one is known as such without
 //! asking the other consumers, each of which `lapin` keeps behind a lock.

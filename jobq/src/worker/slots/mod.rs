@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
 
-pub(crate) use self::parts::{Abandoned, Finished, Unsettled};
+pub(crate) use self::parts::{Abandoned, Finished, Running, Unsettled};
 use self::parts::{Held, Place};
 pub(crate) use self::slot::occupy;
 pub(crate) use self::state::State;

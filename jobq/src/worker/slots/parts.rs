@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::{Delivery, Settlement};
 use crate::job::JobId;
 use crate::telemetry::Who;
+use crate::worker::attempt::likeness;
 use crate::worker::registry::Registered;
 
 /// A slot that is taken.
@@ -40,6 +41,21 @@ pub(super) enum Stage {
 impl Slot {
     pub(super) fn is_abandoned(&self) -> bool {
         matches!(self.stage, Stage::Abandoned | Stage::Lost(_))
+    }
+
+    /// Where the delivery of this id, life and likeness is held, if its job has this slot in
+    /// another life.
+    pub(super) fn held_for(&mut self, (id, life, own): (JobId, u64, u64)) -> Option<&mut Held> {
+        match &mut self.stage {
+            Stage::Runs(Running { who, delivery, held, .. }) => {
+                (who.id == id && delivery.life() != life && likeness(delivery) == own)
+                    .then_some(held)
+            }
+            Stage::Ends { id: other, life: others, held } => {
+                (*other == id && *others != life).then_some(held)
+            }
+            Stage::Between | Stage::Abandoned | Stage::Lost(_) => None,
+        }
     }
 }
 
@@ -81,6 +97,8 @@ pub(crate) struct Abandoned {
     pub(crate) running: Running,
     pub(crate) place: Place,
     pub(crate) task: Option<JoinHandle<()>>,
+    /// Its place among those that are being settled.
+    pub(crate) settling: usize,
 }
 
 /// An attempt that is being settled, which takes longer than a moment.
@@ -89,6 +107,14 @@ pub(super) struct Settling {
     pub(super) life: u64,
     pub(super) likeness: u64,
     pub(super) held: Held,
+}
+
+impl Settling {
+    /// Where the delivery of this id, life and likeness is held, if its job is this one in
+    /// another life.
+    pub(super) fn held_for(&mut self, (id, life, own): (JobId, u64, u64)) -> Option<&mut Held> {
+        (self.id == id && self.life != life && self.likeness == own).then_some(&mut self.held)
+    }
 }
 
 /// What is left of an attempt when it is over.

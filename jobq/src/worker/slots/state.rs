@@ -221,11 +221,13 @@ impl State {
         likeness: u64,
         held: Held,
     ) {
-        let (id, life) = (delivery.envelope().id, delivery.life());
-        self.lives.begin(life);
-        let settling = Settling { id, life, likeness, held };
-        let place = self.settling.insert(settling);
-        self.news.unsettled.push(Unsettled { place, delivery, settlement, who });
+        let place = self.begin_settling(&delivery, likeness, held);
+        self.tell(Unsettled { place, delivery, settlement, who });
+    }
+
+    /// The task of the queue is to settle what is counted as being settled already.
+    pub(crate) fn tell(&mut self, unsettled: Unsettled) {
+        self.news.unsettled.push(unsettled);
         self.is_new = true;
     }
 
@@ -313,14 +315,22 @@ impl State {
         Some(running)
     }
 
+    fn begin_settling(&mut self, delivery: &Delivery, likeness: u64, held: Held) -> usize {
+        let (id, life) = (delivery.envelope().id, delivery.life());
+        self.lives.begin(life);
+        self.settling.insert(Settling { id, life, likeness, held })
+    }
+
     fn abandon(&mut self, index: usize) -> Option<Abandoned> {
-        let running = self.take_running(index)?;
+        let mut running = self.take_running(index)?;
+        let held = running.held.take();
+        let settling = self.begin_settling(&running.delivery, likeness(&running.delivery), held);
         let slot = &mut self.slots[index];
         slot.stage = Stage::Abandoned;
         self.abandoned += 1;
         let place = Place { index, number: slot.number };
         let task = slot.task.take().map(|(_, task)| task);
-        Some(Abandoned { running, place, task })
+        Some(Abandoned { running, place, task, settling })
     }
 
     /// The next delivery that is to run.
@@ -346,22 +356,9 @@ impl State {
         if !self.lives.has_other(life) {
             return Some(delivery);
         }
-        let own = likeness(&delivery);
-        let running = self.slots.iter_mut().filter_map(|(_, slot)| match &mut slot.stage {
-            Stage::Runs(running) => {
-                let Running { who, delivery, held, .. } = running;
-                (who.id == id && delivery.life() != life && likeness(delivery) == own)
-                    .then_some(held)
-            }
-            Stage::Ends { id: other, life: others, held } => {
-                (*other == id && *others != life).then_some(held)
-            }
-            _ => None,
-        });
-        let settling = self.settling.iter_mut().filter_map(|(_, settling)| {
-            let Settling { id: other, life: others, likeness, held } = settling;
-            (*other == id && *others != life && *likeness == own).then_some(held)
-        });
+        let this = (id, life, likeness(&delivery));
+        let running = self.slots.iter_mut().filter_map(|(_, slot)| slot.held_for(this));
+        let settling = self.settling.iter_mut().filter_map(|(_, one)| one.held_for(this));
         match running.chain(settling).next() {
             Some(held) => {
                 // One that was held before is stale by now: there is but one delivery of a job.

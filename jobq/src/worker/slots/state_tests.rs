@@ -227,6 +227,19 @@ fn what_is_being_settled_is_still_in_hand() {
 }
 
 #[test]
+fn what_is_left_before_it_ends_is_being_settled_at_once() {
+    let (mut state, job) = (state(2), Sent::new("1"));
+    run(&mut state, job.in_life(1));
+    let [Abandoned { settling, .. }] = state.abandon_all()[..] else {
+        panic!("one attempt");
+    };
+    state.add(job.in_life(2));
+    assert!(state.place().is_none() && !state.is_idle(), "it is held, though a slot is free");
+    let finished = state.settled(settling, Settlement::Release, true);
+    assert!(finished.held.is_some() && state.is_idle());
+}
+
+#[test]
 fn timeouts_are_looked_at_when_the_first_is_up() {
     let mut state = state(3);
     let limits = [Some(30), None, Some(10)].map(|limit| limit.map(Duration::from_secs));
@@ -256,12 +269,13 @@ async fn a_function_that_goes_on_keeps_its_slot_until_it_ends() {
     let task = || tokio::spawn(std::future::pending());
     assert!(state.launched(place, 2, task()).is_none());
     assert!(state.launched(place, 1, task()).is_none(), "an older one, which is over");
-    let [Abandoned { running, task: Some(task), .. }] = &state.abandon_all()[..] else {
+    let [Abandoned { running, task: Some(task), settling, .. }] = &state.abandon_all()[..] else {
         panic!("one function with its task");
     };
     assert!(state.launched(place, 3, tokio::spawn(async {})).is_some(), "to be aborted");
     let _ = running.cancel(None);
     task.abort();
+    state.settled(*settling, Settlement::Release, false);
     assert!(state.is_idle(), "its attempt is over");
     state.add(Sent::new("2").in_life(1));
     assert!(state.place().is_none() && state.ended(place).is_none());
