@@ -10,6 +10,11 @@ use crate::error::{Error, Result};
 /// Seconds without a sign of life after which a connection is given up, where the URL
 /// does not state it.
 const HEARTBEAT: u16 = 20;
+/// The longest frame in bytes, where the URL does not state it: RabbitMQ's default. `lapin`
+/// makes its two buffers of 32 frames each when it connects. Where it learns the length only
+/// from the broker, it makes them again and writes to all of them, 8 MiB that the process then
+/// has resident; and a broker without a limit would have it ask for 128 GiB.
+const LONGEST_FRAME: u32 = 128 * 1024;
 /// What the part of a URL after its `?` may state.
 const PARAMETERS: [&str; 5] =
     ["heartbeat", "connection_timeout", "frame_max", "channel_max", "auth_mechanism"];
@@ -74,6 +79,7 @@ impl Address {
             }
             let query = &mut uri.query;
             query.heartbeat.get_or_insert(HEARTBEAT);
+            query.frame_max.get_or_insert(LONGEST_FRAME);
             let share = (timeout / count).as_millis().max(1);
             query.connection_timeout.get_or_insert(u64::try_from(share).unwrap_or(u64::MAX));
             if query.connection_timeout == Some(0) {

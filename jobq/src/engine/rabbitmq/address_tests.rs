@@ -46,17 +46,18 @@ fn nodes_take_turns() {
 }
 
 #[test]
-fn has_a_heartbeat_and_a_timeout() {
+fn has_a_heartbeat_a_timeout_and_a_longest_frame() {
     let table = [
-        ("amqp://localhost", Some(20), Some(1_000)),
-        ("amqp://a,b,c,d", Some(20), Some(250)),
-        ("amqp://localhost?heartbeat=7&connection_timeout=9", Some(7), Some(9)),
-        ("amqp://a,b/?connection_timeout=9", Some(20), Some(9)),
+        ("amqp://localhost", Some(20), Some(1_000), Some(131_072)),
+        ("amqp://a,b,c,d", Some(20), Some(250), Some(131_072)),
+        ("amqp://localhost?heartbeat=7&connection_timeout=9", Some(7), Some(9), Some(131_072)),
+        ("amqp://a,b/?connection_timeout=9&frame_max=5000", Some(20), Some(9), Some(5_000)),
     ];
-    for (url, heartbeat, timeout) in table {
+    for (url, heartbeat, timeout, frame) in table {
         for (_, node) in Address::parse(url, SECOND).unwrap().nodes_from(0) {
             let query = &node.query;
-            assert_eq!((query.heartbeat, query.connection_timeout), (heartbeat, timeout), "{url}");
+            let found = (query.heartbeat, query.connection_timeout, query.frame_max);
+            assert_eq!(found, (heartbeat, timeout, frame), "{url}");
         }
     }
 }

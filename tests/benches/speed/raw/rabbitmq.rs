@@ -31,7 +31,7 @@ const BATCH: usize = 64;
 pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
     let Case { scenario, jobs, .. } = *case;
     // One connection to publish, and one or more to consume.
-    let out = Raw::connect(url).await;
+    let out = connect(url).await;
     declare(&out).await?;
     let form = Form::of(case.side);
     form.declare(&out).await?;
@@ -78,6 +78,11 @@ pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
         }
     };
     Ok(measured)
+}
+
+/// A connection that states the longest frame, without which `lapin` has 8 MiB more resident.
+async fn connect(url: &str) -> Raw {
+    Raw::connect(&format!("{url}?frame_max=131072")).await
 }
 
 /// A quorum queue with a tier to wait in, as safe as those of jobq.
@@ -162,7 +167,7 @@ impl Worker {
     async fn start(url: &str, done: &Arc<Done>, case: &Case) -> anyhow::Result<Self> {
         let mut consumers = Vec::new();
         for _ in 0..case.tuning.connections {
-            let raw = Raw::connect(url).await;
+            let raw = connect(url).await;
             let task = work(&raw, done, case).await?;
             consumers.push((raw, task));
         }
