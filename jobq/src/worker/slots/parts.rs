@@ -17,6 +17,8 @@ use crate::worker::registry::Registered;
 pub(super) struct Slot {
     /// Tells it from those that have its place before or after it.
     pub(super) number: u64,
+    /// Whether its first task has begun.
+    pub(super) has_begun: bool,
     /// Its newest task, and which one that is.
     pub(super) task: Option<(u32, JoinHandle<()>)>,
     pub(super) stage: Stage,

@@ -25,6 +25,8 @@ pub(crate) struct State {
     is_open: bool,
     waiting: VecDeque<Delivery>,
     slots: Slab<Slot>,
+    /// How many slots have not begun.
+    to_begin: usize,
     /// How many slots have a function whose attempt is over.
     abandoned: usize,
     /// How many slots there were.
@@ -50,6 +52,7 @@ impl State {
             is_open: true,
             waiting: VecDeque::new(),
             slots: Slab::new(),
+            to_begin: 0,
             abandoned: 0,
             count: 0,
             timeouts: BTreeSet::new(),
@@ -101,14 +104,18 @@ impl State {
         self.waiting.push_back(delivery);
     }
 
-    /// The next delivery, and the free slot that it has from now on.
+    /// The next delivery, and the free slot that it has from now on. There are no more slots
+    /// that have not begun than others: those may be through with all that waits before.
     pub(crate) fn place(&mut self) -> Option<(Place, Delivery)> {
-        if self.slots.len() >= self.most {
+        let begun = self.slots.len() - self.to_begin;
+        if self.slots.len() >= self.most || self.to_begin >= begun.max(1) {
             return None;
         }
         let delivery = self.next()?;
         self.count += 1;
-        let slot = Slot { number: self.count, task: None, stage: Stage::Between };
+        self.to_begin += 1;
+        let (number, has_begun, task) = (self.count, false, None);
+        let slot = Slot { number, has_begun, task, stage: Stage::Between };
         Some((Place { index: self.slots.insert(slot), number: self.count }, delivery))
     }
 
@@ -132,6 +139,7 @@ impl State {
     /// A function is about to run in this slot. False if it is not to: the same job runs, and
     /// its delivery is held until that ends.
     pub(crate) fn run(&mut self, place: Place, running: Running) -> bool {
+        self.begin(place);
         let Running { delivery, .. } = running;
         let Some(delivery) = self.hold(delivery) else {
             return false;
@@ -177,6 +185,7 @@ impl State {
 
     /// The delivery with which a slot goes on. If there is none, it is free.
     pub(crate) fn go_on(&mut self, place: Place) -> Option<Delivery> {
+        self.begin(place);
         let next = self.next();
         if next.is_none() {
             self.slots.remove(place.index);
@@ -187,6 +196,7 @@ impl State {
 
     /// The task of a slot is gone, whatever it did.
     pub(crate) fn gone(&mut self, place: Place) -> Gone {
+        self.begin(place);
         let running = self.take_running(place.index);
         let gone = match (running, &self.slots[place.index].stage) {
             (Some(running), _) => Gone::Running(running),
@@ -313,6 +323,14 @@ impl State {
             self.timeouts.remove(&(running.started + limit, index));
         }
         Some(running)
+    }
+
+    /// A slot has begun. Others may have to, since this one has a delivery.
+    fn begin(&mut self, place: Place) {
+        if !std::mem::replace(&mut self.slots[place.index].has_begun, true) {
+            self.to_begin -= 1;
+            self.is_new |= !self.waiting.is_empty() && self.slots.len() < self.most;
+        }
     }
 
     fn begin_settling(&mut self, delivery: &Delivery, likeness: u64, held: Held) -> usize {

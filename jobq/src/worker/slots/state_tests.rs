@@ -128,6 +128,35 @@ fn what_finds_no_slot_waits_and_the_slot_that_is_free_goes_on_with_it() {
     assert!(state.is_idle());
 }
 
+/// Those that have begun may be through with what waits before more have.
+#[test]
+fn slots_begin_a_few_at_first_and_then_more() {
+    let mut state = state(9);
+    let job = Sent::new("1");
+    (0..20).for_each(|_| state.add(job.in_life(1)));
+    let mut all = Vec::new();
+    for expected in [1, 1, 2, 4, 1] {
+        let placed: Vec<_> = std::iter::from_fn(|| state.place()).collect();
+        assert_eq!(placed.len(), expected);
+        assert!(!state.tells_news());
+        for (place, delivery) in placed {
+            assert!(state.run(place, running(delivery, None)));
+            all.push(place);
+        }
+        assert_eq!(state.tells_news(), all.len() < 9, "what waits has slots");
+        state.take_news();
+    }
+    // One whose task is dropped before it begins is not waited for.
+    end(&mut state, all[0], Settlement::Complete, false);
+    state.take_waiting();
+    assert!(state.go_on(all[0]).is_none());
+    state.add(job.in_life(1));
+    let (place, _) = state.place().unwrap();
+    assert!(matches!(state.gone(place), Gone::Over));
+    state.add(job.in_life(1));
+    assert!(state.place().is_some());
+}
+
 #[test]
 fn nothing_starts_while_it_is_closed_and_the_last_one_to_end_is_told() {
     let mut state = state(1);
