@@ -2,7 +2,6 @@
 //!
 //! ```sh
 //! cargo bench -p jobq-tests --bench speed -- pairs [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1] [--root <of another RabbitMQ>]
-//! cargo bench -p jobq-tests --bench speed -- messages [--pairs 5] [--scale 1]
 //! cargo bench -p jobq-tests --bench speed -- instructions [--check]
 //! cargo bench -p jobq-tests --bench speed -- growth [--rounds 3] [--quick] [--plots .]
 //! cargo bench -p jobq-tests --bench speed -- defaults [--rounds 3] [--quick]
@@ -11,16 +10,17 @@
 //! ```
 //!
 //! `pairs` runs each scenario on both sides in turn, each time in a process of its own, and
-//! prints the ratios. `messages` has plain `lapin` send and take what jobq does, so that it shows
-//! what a job's message costs whoever sends it. `instructions` counts instructions and allocations a job under valgrind;
-//! with `--check` it fails where jobq takes more than it may. `growth` has jobq alone handle more
-//! and more types, waiting jobs, bytes and jobs at once, and draws what a job costs. `defaults`
-//! runs the raw side with other prefetches, windows, connections and transactions. `report`
-//! does all five, with the pairs on another RabbitMQ, too, where its root is stated, and writes `docs/performance.md`; `--quick` is for trying. `one` is a process of these: it
-//! prints what it measured as one line of JSON, and can be run under a profiler. The jobs that
-//! `drain` and `retry` run must be there: `one .. enqueue_all ..` puts them. The first four of its
-//! options are for jobq, the others for the raw side. Progress goes to
-//! standard error, tables in Markdown to standard output.
+//! prints the ratios; on RabbitMQ plain `lapin` sends and takes what jobq does, too, which shows
+//! what a job's message costs whoever sends it. `instructions` counts instructions and allocations
+//! a job under valgrind; with `--check` it fails where jobq takes more than it may. `growth` has
+//! jobq alone handle more and more types, waiting jobs, bytes and jobs at once, and draws what a
+//! job costs. `defaults` runs the raw side with other prefetches, windows, connections and
+//! transactions. `report` does all four, with the pairs on another RabbitMQ, too, where its root
+//! is stated, and writes `docs/performance.md`; `--quick` is for trying. `one` is a process of
+//! these: it prints what it measured as one line of JSON, and can be run under a profiler. The
+//! jobs that `drain` and `retry` run must be there: `one .. enqueue_all ..` puts them. The first
+//! four of its options are for jobq, the others for the raw side. Progress goes to standard
+//! error, tables in Markdown to standard output.
 
 mod callgrind;
 mod case;
@@ -31,7 +31,6 @@ mod growth;
 mod instructions;
 mod jobs;
 mod kinds;
-mod messages;
 mod own;
 mod pairs;
 mod plot;
@@ -55,7 +54,6 @@ use self::scenario::{Engine, Side};
 
 const USAGE: &str = "cargo bench -p jobq-tests --bench speed -- <part> [options]
   pairs  [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1] [--root <of another RabbitMQ>]
-  messages [--pairs 5] [--scale 1]
   instructions [--check]
   growth [--rounds 3] [--quick] [--plots .]
   defaults [--rounds 3] [--quick]
@@ -76,7 +74,6 @@ fn main() -> anyhow::Result<()> {
     let part = words.remove(0);
     match part.as_str() {
         "pairs" => runtime.block_on(pairs::run(Options::parse(words)?)),
-        "messages" => runtime.block_on(messages::run(Options::parse(words)?)),
         "instructions" => runtime.block_on(instructions::run(Options::parse(words)?)),
         "growth" => runtime.block_on(growth::run(Options::parse(words)?)),
         "defaults" => runtime.block_on(defaults::run(Options::parse(words)?)),

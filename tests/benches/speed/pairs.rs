@@ -1,5 +1,5 @@
-//! Each scenario on both sides in turn, so that what else happens on the machine happens to
-//! both, and the ratios of the neighbours.
+//! Each scenario on all sides in turn, so that what else happens on the machine happens to
+//! all, and the ratios of the neighbours.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -35,6 +35,8 @@ pub(crate) struct Extent {
 #[derive(Debug)]
 struct Pair {
     raw: Sample,
+    /// That of plain `lapin` with messages like jobq's.
+    such: Option<Sample>,
     jobq: Sample,
 }
 
@@ -51,7 +53,8 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
     let plan = Plan { root, ..Plan::take(&mut options)? };
     options.finish()?;
     let found = measure(&plan).await?;
-    println!("{}\n{}", table(&found), goal::table(&goals(&found)));
+    let (table, messages, goals) = (table(&found), message_table(&found), goals(&found));
+    println!("{table}\n{messages}\n{}", goal::table(&goals));
     Ok(())
 }
 
@@ -118,17 +121,7 @@ pub(crate) async fn measure(plan: &Plan) -> anyhow::Result<Vec<Found>> {
             let jobs = plan.extent.jobs(engine, scenario);
             let mut found = Found { engine, scenario, pairs: Vec::new() };
             for round in 0..plan.extent.pairs {
-                let mut one = async |side| {
-                    store.run(Case::usual(engine, scenario, side, jobs), Under::Nothing).await
-                };
-                // Neither is always the first.
-                let pair = if round % 2 == 0 {
-                    let raw = one(Side::Raw).await?;
-                    Pair { raw, jobq: one(Side::Jobq).await? }
-                } else {
-                    let own = one(Side::Jobq).await?;
-                    Pair { raw: one(Side::Raw).await?, jobq: own }
-                };
+                let pair = pair(&mut store, engine, scenario, jobs, round).await?;
                 eprintln!("{}: {pair:?}", found.name());
                 found.pairs.push(pair);
             }
@@ -137,6 +130,36 @@ pub(crate) async fn measure(plan: &Plan) -> anyhow::Result<Vec<Found>> {
         }
     }
     Ok(all)
+}
+
+async fn pair(
+    store: &mut Store,
+    engine: Engine,
+    scenario: Scenario,
+    jobs: u32,
+    round: usize,
+) -> anyhow::Result<Pair> {
+    let (sides, mut samples) = (sides(engine), Vec::new());
+    // None is always the first.
+    let turn = round % sides.len();
+    for side in sides.iter().cycle().skip(turn).take(sides.len()).copied() {
+        let case = Case::usual(engine, scenario, side, jobs);
+        samples.push(store.run(case, Under::Nothing).await?);
+    }
+    samples.rotate_right(turn);
+    let mut samples = samples.into_iter();
+    let (Some(raw), Some(own)) = (samples.next(), samples.next_back()) else {
+        unreachable!("there are two sides or more");
+    };
+    Ok(Pair { raw, such: samples.next(), jobq: own })
+}
+
+fn sides(engine: Engine) -> &'static [Side] {
+    match engine {
+        Engine::RabbitMq => &[Side::Raw, Side::Alike, Side::Jobq],
+        // It has no messages.
+        Engine::Sqlite => &[Side::Raw, Side::Jobq],
+    }
 }
 
 /// SQLite alone has nothing that is a retry.
@@ -153,8 +176,13 @@ fn speed(sample: &Sample) -> f64 {
     }
 }
 
+/// That of one as a part of another one's.
+fn part(one: &Sample, of: &Sample) -> f64 {
+    speed(one) / speed(of)
+}
+
 fn speeds(pair: &Pair) -> f64 {
-    speed(&pair.jobq) / speed(&pair.raw)
+    part(&pair.jobq, &pair.raw)
 }
 
 fn cpus(pair: &Pair) -> f64 {
@@ -188,6 +216,25 @@ impl Found {
             spread(self.all(|pair| pair.raw.megabytes()), 1),
             spread(self.all(|pair| pair.jobq.megabytes()), 1),
         ])
+    }
+
+    /// What jobq's messages cost, if there are any.
+    fn message_row(&self) -> Option<String> {
+        let such: Option<Vec<_>> = self.pairs.iter().map(|pair| pair.such.as_ref()).collect();
+        let such = such?;
+        let all = |figure: &dyn Fn(&Sample, &Pair) -> f64, decimals| {
+            let pairs = such.iter().zip(&self.pairs);
+            spread(pairs.map(|(such, pair)| figure(such, pair)).collect(), decimals)
+        };
+        Some(row(&[
+            self.name(),
+            all(&|such, _| speed(such), 0),
+            all(&|such, pair| part(such, &pair.raw), 2),
+            all(&|such, pair| part(&pair.jobq, such), 2),
+            all(&|such, _| such.micros_a_job(), 1),
+            all(&|such, pair| such.micros_a_job() / pair.raw.micros_a_job(), 2),
+            all(&|such, pair| pair.jobq.micros_a_job() / such.micros_a_job(), 2),
+        ]))
     }
 
     fn goals(&self) -> Vec<Goal> {
@@ -245,5 +292,20 @@ pub(crate) fn table(found: &[Found]) -> String {
         "jobq",
     ])];
     lines.extend(found.iter().map(Found::row));
+    lines.join("\n") + "\n"
+}
+
+/// What jobq's messages cost, whoever sends and takes them.
+pub(crate) fn message_table(found: &[Found]) -> String {
+    let mut lines = vec![head(&[
+        "",
+        "jobs a second: such",
+        "such / raw",
+        "jobq / such",
+        "CPU a job, µs: such",
+        "such / raw",
+        "jobq / such",
+    ])];
+    lines.extend(found.iter().filter_map(Found::message_row));
     lines.join("\n") + "\n"
 }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 use crate::options::Options;
 use crate::process::Store;
 use crate::scenario::Engine;
-use crate::{defaults, goal, growth, instructions, messages, pairs};
+use crate::{defaults, goal, growth, instructions, pairs};
 
 /// What stays; `{{word}}` stands for what is measured.
 const TEMPLATE: &str = include_str!("report.md");
@@ -32,7 +32,6 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
         Some(root) => on_another(&pairs.on(root.clone()), root).await?,
         None => "Not measured this time: `--newer <root>` names where one is installed.".to_owned(),
     };
-    let messages = messages::measure(pairs.extent).await?;
     let grown = growth::measure(&growth).await?;
     let tuned = defaults::measure(&growth).await?;
 
@@ -51,7 +50,7 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
         ("goals", &goal::table(&goals)),
         ("pairs", &pairs::table(&paired)),
         ("newer", &newer),
-        ("messages", &messages::table(&messages)),
+        ("messages", &pairs::message_table(&paired)),
         ("instructions", &instructions::table(&counted)),
         ("allocations", &instructions::callers(&counted)),
         ("growth", &growths),
@@ -67,7 +66,8 @@ async fn on_another(plan: &pairs::Plan, root: PathBuf) -> anyhow::Result<String>
     let name = Store::start_in(Engine::RabbitMq, Some(root)).await.name().await;
     let found = pairs::measure(plan).await?;
     let (goals, table) = (goal::table(&pairs::goals(&found)), pairs::table(&found));
-    Ok(format!("This is {name}.\n\n{goals}\n{table}"))
+    let messages = pairs::message_table(&found);
+    Ok(format!("This is {name}.\n\n{goals}\n{table}\n{messages}"))
 }
 
 /// The template with what was measured.

@@ -5,14 +5,17 @@ use std::time::SystemTime;
 
 use jobq::{Job as _, JobId};
 use jobq_tests::raw::{Raw, headers, text};
-use lapin::options::{ExchangeDeclareOptions, QueueBindOptions};
-use lapin::types::{FieldTable, ShortString};
+use lapin::options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, ExchangeKind};
 
 use crate::jobs::Work;
 use crate::scenario::{Side, WAIT_MILLIS};
 
 const EXCHANGE: &str = "raw";
+/// Where a job goes that has failed, and where when it has waited.
+const RETRY: &str = "raw-retry";
+const DELIVER: &str = "raw-deliver";
 const ORPHANS: &str = "raw-orphan";
 
 /// The queue of the jobs.
@@ -32,21 +35,48 @@ impl Form {
         if side == Side::Alike { Self::Job } else { Self::Bare }
     }
 
-    /// Declares the exchange, if it is not there as in every broker, for messages to the queue.
+    /// Declares the queue of the jobs and the tier in which they wait for their retry, as safe
+    /// as those of jobq, and the ways there.
     pub(super) async fn declare(self, raw: &Raw) -> lapin::Result<()> {
-        if matches!(self, Self::Bare) {
-            return Ok(());
+        if matches!(self, Self::Job) {
+            declare_exchanges(raw).await?;
         }
-        let orphans = headers([("alternate-exchange", text(ORPHANS))]);
-        for (exchange, kind, arguments) in [
-            (ORPHANS, ExchangeKind::Fanout, FieldTable::default()),
-            (EXCHANGE, ExchangeKind::Direct, orphans),
+        let tier = format!("{QUEUE}-wait");
+        let limit = ("x-delivery-limit", AMQPValue::LongLongInt(i64::from(i32::MAX)));
+        let wait = ("x-message-ttl", AMQPValue::LongUInt(WAIT_MILLIS));
+        for (queue, own, (exchange, next), ways) in [
+            (QUEUE, limit, (RETRY, &*tier), &[EXCHANGE, DELIVER][..]),
+            (&tier, wait, (DELIVER, QUEUE), &[RETRY]),
         ] {
-            let options = ExchangeDeclareOptions { durable: true, ..Default::default() };
-            raw.channel.exchange_declare(exchange.into(), kind, options, arguments).await?;
+            let options = QueueDeclareOptions { durable: true, ..Default::default() };
+            let dead = self.dead_letters(exchange, next).into_iter();
+            let arguments = headers(dead.chain([own, ("x-queue-type", text("quorum"))]));
+            raw.channel.queue_declare(queue.into(), options, arguments).await?;
+            let ways = if matches!(self, Self::Job) { ways } else { &[] };
+            for exchange in ways {
+                let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+                let (queue, exchange) = (queue.into(), (*exchange).into());
+                raw.channel.queue_bind(queue, exchange, self.key(), options, none).await?;
+            }
         }
-        let (options, none) = (QueueBindOptions::default(), FieldTable::default());
-        raw.channel.queue_bind(QUEUE.into(), EXCHANGE.into(), self.key(), options, none).await
+        Ok(())
+    }
+
+    /// Has a queue's dead letters moved at least once: by this exchange under the key that they
+    /// have, or straight to the next queue.
+    fn dead_letters(self, exchange: &str, next: &str) -> Vec<(&'static str, AMQPValue)> {
+        let mut arguments = vec![
+            ("x-dead-letter-strategy", text("at-least-once")),
+            ("x-overflow", text("reject-publish")),
+        ];
+        match self {
+            Self::Bare => arguments.extend([
+                ("x-dead-letter-exchange", text("")),
+                ("x-dead-letter-routing-key", text(next)),
+            ]),
+            Self::Job => arguments.push(("x-dead-letter-exchange", text(exchange))),
+        }
+        arguments
     }
 
     /// The routing key. That of a job says how long it waits before its retry.
@@ -78,4 +108,20 @@ impl Form {
             }
         }
     }
+}
+
+/// Exchanges that pass on what has no queue, so that none is lost.
+async fn declare_exchanges(raw: &Raw) -> lapin::Result<()> {
+    let orphans = headers([("alternate-exchange", text(ORPHANS))]);
+    let direct = |name| (name, ExchangeKind::Direct, orphans.clone());
+    for (exchange, kind, arguments) in [
+        (ORPHANS, ExchangeKind::Fanout, FieldTable::default()),
+        direct(EXCHANGE),
+        direct(RETRY),
+        direct(DELIVER),
+    ] {
+        let options = ExchangeDeclareOptions { durable: true, ..Default::default() };
+        raw.channel.exchange_declare(exchange.into(), kind, options, arguments).await?;
+    }
+    Ok(())
 }

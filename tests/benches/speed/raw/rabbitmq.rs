@@ -7,13 +7,12 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use jobq_tests::raw::{Raw, headers, text};
+use jobq_tests::raw::Raw;
 use lapin::Channel;
 use lapin::options::{
     BasicAckOptions, BasicConsumeOptions, BasicNackOptions, BasicPublishOptions, BasicQosOptions,
-    QueueDeclareOptions,
 };
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::types::FieldTable;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -21,7 +20,7 @@ use crate::case::Case;
 use crate::gauge::Gauge;
 use crate::jobs::{Done, Work, pace};
 use crate::sample::Sample;
-use crate::scenario::{CALLERS, Scenario, WAIT_MILLIS};
+use crate::scenario::{CALLERS, Scenario};
 
 use super::message::{Form, QUEUE};
 
@@ -32,7 +31,6 @@ pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
     let Case { scenario, jobs, .. } = *case;
     // One connection to publish, and one or more to consume.
     let out = connect(url).await;
-    declare(&out).await?;
     let form = Form::of(case.side);
     form.declare(&out).await?;
     let publisher = Publisher { channel: Arc::new(out.channel.clone()), form };
@@ -83,30 +81,6 @@ pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
 /// A connection that states the longest frame, without which `lapin` has 8 MiB more resident.
 async fn connect(url: &str) -> Raw {
     Raw::connect(&format!("{url}?frame_max=131072")).await
-}
-
-/// A quorum queue with a tier to wait in, as safe as those of jobq.
-async fn declare(raw: &Raw) -> anyhow::Result<()> {
-    let tier = format!("{QUEUE}-wait");
-    let to = |queue: &str| {
-        [
-            ("x-queue-type", text("quorum")),
-            ("x-dead-letter-exchange", text("")),
-            ("x-dead-letter-routing-key", text(queue)),
-            ("x-dead-letter-strategy", text("at-least-once")),
-            ("x-overflow", text("reject-publish")),
-        ]
-    };
-    let limit = ("x-delivery-limit", AMQPValue::LongLongInt(i64::from(i32::MAX)));
-    let wait = ("x-message-ttl", AMQPValue::LongUInt(WAIT_MILLIS));
-    for (queue, arguments) in [
-        (QUEUE, headers(to(&tier).into_iter().chain([limit]))),
-        (&tier, headers(to(QUEUE).into_iter().chain([wait]))),
-    ] {
-        let options = QueueDeclareOptions { durable: true, ..Default::default() };
-        raw.channel.queue_declare(queue.into(), options, arguments).await?;
-    }
-    Ok(())
 }
 
 #[derive(Debug, Clone)]
