@@ -226,6 +226,7 @@ impl Found {
             let pairs = such.iter().zip(&self.pairs);
             spread(pairs.map(|(such, pair)| figure(such, pair)).collect(), decimals)
         };
+        let broker = |sample: &Sample| sample.broker_micros_a_job().unwrap_or(f64::NAN);
         Some(row(&[
             self.name(),
             all(&|such, _| speed(such), 0),
@@ -234,6 +235,9 @@ impl Found {
             all(&|such, _| such.micros_a_job(), 1),
             all(&|such, pair| such.micros_a_job() / pair.raw.micros_a_job(), 2),
             all(&|such, pair| pair.jobq.micros_a_job() / such.micros_a_job(), 2),
+            all(&|_, pair| broker(&pair.raw), 1),
+            all(&|such, _| broker(such), 1),
+            all(&|_, pair| broker(&pair.jobq), 1),
         ]))
     }
 
@@ -305,6 +309,9 @@ pub(crate) fn message_table(found: &[Found]) -> String {
         "CPU a job, µs: such",
         "such / raw",
         "jobq / such",
+        "the broker's, µs: raw",
+        "such",
+        "jobq",
     ])];
     lines.extend(found.iter().filter_map(Found::message_row));
     lines.join("\n") + "\n"

@@ -9,6 +9,7 @@ use jobq_tests::files::Directory;
 use tokio::process::Command;
 
 use crate::case::Case;
+use crate::gauge::BROKER;
 use crate::sample::Sample;
 use crate::scenario::Engine;
 
@@ -16,7 +17,7 @@ use crate::scenario::Engine;
 #[derive(Debug)]
 pub(crate) enum Store {
     /// A private broker, with a virtual host for each run.
-    Broker { broker: Broker, runs: u32 },
+    Broker { broker: Broker, process: u32, runs: u32 },
     /// A file for each run.
     File(Directory),
 }
@@ -36,13 +37,14 @@ impl Store {
 
     /// [`start`](Self::start) with the RabbitMQ that is installed under this root.
     pub(crate) async fn start_in(engine: Engine, root: Option<PathBuf>) -> Self {
-        match (engine, root) {
-            (Engine::RabbitMq, Some(root)) => {
-                Self::Broker { broker: Broker::start_in(root).await, runs: 0 }
-            }
-            (Engine::RabbitMq, None) => Self::Broker { broker: Broker::start().await, runs: 0 },
-            (Engine::Sqlite, _) => Self::File(Directory::new()),
-        }
+        let broker = match (engine, root) {
+            (Engine::RabbitMq, Some(root)) => Broker::start_in(root).await,
+            (Engine::RabbitMq, None) => Broker::start().await,
+            (Engine::Sqlite, _) => return Self::File(Directory::new()),
+        };
+        let process = broker.ctl(&["eval", "list_to_integer(os:getpid())."]).await;
+        let process = process.trim().parse().expect("the number of a process");
+        Self::Broker { broker, process, runs: 0 }
     }
 
     /// What keeps the jobs, with its version.
@@ -58,7 +60,7 @@ impl Store {
     /// The URL of an empty place. What the run before has left would cost this one.
     async fn fresh(&mut self) -> String {
         match self {
-            Self::Broker { broker, runs } => {
+            Self::Broker { broker, runs, .. } => {
                 if *runs > 0 {
                     broker.ctl(&["delete_vhost", &format!("run{runs}")]).await;
                 }
@@ -79,31 +81,34 @@ impl Store {
     pub(crate) async fn run(&mut self, case: Case, under: Under<'_>) -> anyhow::Result<Sample> {
         let url = self.fresh().await;
         if let Some(before) = case.before() {
-            process(before, &url, Under::Nothing).await?;
+            self.process(before, &url, Under::Nothing).await?;
         }
-        process(case, &url, under).await
+        self.process(case, &url, under).await
     }
-}
 
-async fn process(case: Case, url: &str, under: Under<'_>) -> anyhow::Result<Sample> {
-    let program = std::env::current_exe()?;
-    let mut command = match under {
-        Under::Nothing => Command::new(program),
-        Under::Callgrind(file) => {
-            let mut command = Command::new("valgrind");
-            command.args(["--tool=callgrind", "--quiet", "--fair-sched=yes"]);
-            command.arg(format!("--callgrind-out-file={}", file.display())).arg(program);
-            command
+    async fn process(&self, case: Case, url: &str, under: Under<'_>) -> anyhow::Result<Sample> {
+        let program = std::env::current_exe()?;
+        let mut command = match under {
+            Under::Nothing => Command::new(program),
+            Under::Callgrind(file) => {
+                let mut command = Command::new("valgrind");
+                command.args(["--tool=callgrind", "--quiet", "--fair-sched=yes"]);
+                command.arg(format!("--callgrind-out-file={}", file.display())).arg(program);
+                command
+            }
+        };
+        command.args(["--bench", "one"]).args(case.words(url));
+        command.stderr(Stdio::inherit()).kill_on_drop(true);
+        if let Self::Broker { process, .. } = self {
+            command.env(BROKER, process.to_string());
         }
-    };
-    command.args(["--bench", "one"]).args(case.words(url));
-    command.stderr(Stdio::inherit()).kill_on_drop(true);
-    let name = command.as_std().get_program().to_string_lossy().into_owned();
-    let output = command.output().await.with_context(|| {
-        format!("`{name}` cannot be run; `./tests/run --instructions` installs what is missing")
-    })?;
-    ensure!(output.status.success(), "{case:?} in `{name}`: {}", output.status);
-    let text = String::from_utf8(output.stdout)?;
-    let line = text.lines().last().context("a run prints what it measured")?;
-    Ok(serde_json::from_str(line)?)
+        let name = command.as_std().get_program().to_string_lossy().into_owned();
+        let output = command.output().await.with_context(|| {
+            format!("`{name}` cannot be run; `./tests/run --instructions` installs what is missing")
+        })?;
+        ensure!(output.status.success(), "{case:?} in `{name}`: {}", output.status);
+        let text = String::from_utf8(output.stdout)?;
+        let line = text.lines().last().context("a run prints what it measured")?;
+        Ok(serde_json::from_str(line)?)
+    }
 }

@@ -9,6 +9,8 @@ pub(crate) struct Sample {
     pub(crate) seconds: f64,
     /// The time of processors that this process used meanwhile, user and system.
     pub(crate) cpu_micros: u64,
+    /// And that of the broker, where there is one.
+    pub(crate) broker_micros: Option<u64>,
     /// The most memory that it had.
     pub(crate) resident_kb: u64,
     /// From the call that enqueues a job to its start, in microseconds, where that is
@@ -24,6 +26,11 @@ impl Sample {
     #[allow(clippy::cast_precision_loss)] // no run takes so long
     pub(crate) fn micros_a_job(&self) -> f64 {
         self.cpu_micros as f64 / f64::from(self.jobs)
+    }
+
+    #[allow(clippy::cast_precision_loss)] // no run takes so long
+    pub(crate) fn broker_micros_a_job(&self) -> Option<f64> {
+        Some(self.broker_micros? as f64 / f64::from(self.jobs))
     }
 
     #[allow(clippy::cast_precision_loss)] // no machine has so much
