@@ -9,6 +9,7 @@
 mod parts;
 mod slot;
 mod state;
+mod timeouts;
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -84,6 +84,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// When its timeout is up.
+    pub(super) fn end(&self) -> Option<Instant> {
+        self.limit.map(|limit| self.started + limit)
+    }
+
     /// Tells the function that it is cancelled, and drops it if it awaits something. Gives
     /// the time that it took.
     pub(crate) fn cancel(&self, task: Option<JoinHandle<()>>) -> Duration {

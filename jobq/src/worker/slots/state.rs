@@ -1,7 +1,7 @@
 //! Which deliveries have a slot, which wait for one, and which are being settled. Pure, but for
 //! the clock.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use slab::Slab;
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::parts::{
     Abandoned, Finished, Gone, Held, News, Place, Running, Settling, Slot, Stage, Unsettled,
 };
+use super::timeouts::Timeouts;
 use crate::engine::{Delivery, Settlement};
 use crate::telemetry::Who;
 use crate::worker::attempt::likeness;
@@ -31,10 +32,7 @@ pub(crate) struct State {
     abandoned: usize,
     /// How many slots there were.
     count: u64,
-    /// The slots whose functions have a timeout, by when it is up.
-    timeouts: BTreeSet<(Instant, usize)>,
-    /// When timeouts are looked at next.
-    alarm: Option<Instant>,
+    timeouts: Timeouts,
     settling: Slab<Settling>,
     lives: Lives,
     unrecorded: Unrecorded,
@@ -55,8 +53,7 @@ impl State {
             to_begin: 0,
             abandoned: 0,
             count: 0,
-            timeouts: BTreeSet::new(),
-            alarm: None,
+            timeouts: Timeouts::default(),
             settling: Slab::new(),
             lives: Lives::default(),
             unrecorded: Unrecorded::default(),
@@ -77,7 +74,7 @@ impl State {
     /// The news, and when timeouts are to be looked at.
     pub(crate) fn take_news(&mut self) -> (News, Option<Instant>) {
         (self.is_new, self.is_told) = (false, false);
-        (std::mem::take(&mut self.news), self.alarm)
+        (std::mem::take(&mut self.news), self.timeouts.alarm())
     }
 
     /// Lets what waits start, or not.
@@ -140,6 +137,7 @@ impl State {
     /// its delivery is held until that ends.
     pub(crate) fn run(&mut self, place: Place, running: Running) -> bool {
         self.begin(place);
+        let end = running.end();
         let Running { delivery, .. } = running;
         let Some(delivery) = self.hold(delivery) else {
             return false;
@@ -147,12 +145,8 @@ impl State {
         self.lives.begin(delivery.life());
         // Whoever halts the attempts may have done so before.
         self.is_new |= !self.is_open;
-        if let Some(limit) = running.limit {
-            let end = running.started + limit;
-            self.timeouts.insert((end, place.index));
-            if self.alarm.is_none_or(|alarm| end < alarm) {
-                (self.alarm, self.is_new) = (Some(end), true);
-            }
+        if let Some(end) = end {
+            self.is_new |= self.timeouts.add(end, place.index);
         }
         self.slots[place.index].stage = Stage::Runs(Running { delivery, ..running });
         true
@@ -275,12 +269,10 @@ impl State {
     /// Takes out the attempts that have reached their timeout, and says when to look again.
     pub(crate) fn expire(&mut self, now: Instant) -> (Vec<Abandoned>, Option<Instant>) {
         let mut expired = Vec::new();
-        while let Some((_, index)) = self.timeouts.first().filter(|(end, _)| *end <= now) {
-            let index = *index;
+        while let Some(index) = self.timeouts.up(now) {
             expired.extend(self.abandon(index));
         }
-        self.alarm = self.timeouts.first().map(|(end, _)| *end);
-        (expired, self.alarm)
+        (expired, self.timeouts.alarm())
     }
 
     /// Takes out all attempts whose functions run.
@@ -319,8 +311,8 @@ impl State {
             }
         };
         self.lives.end(running.delivery.life());
-        if let Some(limit) = running.limit {
-            self.timeouts.remove(&(running.started + limit, index));
+        if let Some(end) = running.end() {
+            self.timeouts.remove(end, index);
         }
         Some(running)
     }
