@@ -42,6 +42,12 @@ async fn go_on(books: &mut Books, or: &str) {
     assert!(tokio::time::timeout(LONG, progress).await.is_ok(), "{or}");
 }
 
+/// Waits until a node has so many connections. Each look takes a moment by itself.
+async fn connected(cluster: &Cluster, node: usize, count: usize, or: &str) {
+    let looking = async { while connections(cluster, node).await < count {} };
+    assert!(tokio::time::timeout(LONG, looking).await.is_ok(), "{or}");
+}
+
 /// How many connections this node has.
 async fn connections(cluster: &Cluster, node: usize) -> usize {
     let list = cluster.nodes()[node].ctl(&["list_connections", "pid", "--silent"]).await;
