@@ -19,10 +19,10 @@ use super::{Books, rounds};
 /// Long after a cluster that has lost one node should serve its clients again.
 const LONG: Duration = Duration::from_secs(240);
 
-/// Waits until every queue that errands need is there, and has been for a while: one whose
-/// nodes are killed in the first moments of its life may not come back, and nothing tells
-/// when they are over.
-async fn ready(books: &mut Books, client: &Client, ledger: &Ledger) {
+/// Waits until every queue that errands need is there with all its copies, without which two
+/// nodes may be too few, and has been for a while: one whose nodes are killed in the first
+/// moments of its life may not come back, and nothing tells when they are over.
+async fn ready(cluster: &Cluster, books: &mut Books, client: &Client, ledger: &Ledger) {
     let plan = Plan { failures: 1, failure: Failure::RetryIn(100), takes: 0 };
     // To make a hundred queues on three nodes may take longer than the client waits, on a
     // small machine. Each try goes on from where the last one ended.
@@ -32,6 +32,7 @@ async fn ready(books: &mut Books, client: &Client, ledger: &Ledger) {
     };
     assert!(tokio::time::timeout(LONG, first).await.is_ok(), "the queues cannot be made");
     books.until("the first job does not end", |account| account.progress() >= (1, 1)).await;
+    cluster.whole(0).await;
     tokio::time::sleep(Duration::from_secs(3)).await;
 }
 

@@ -39,7 +39,7 @@ async fn the_clients_that_one_node_has_lost_go_on_at_another() {
     let mut books = Books::open();
     let ledger = Ledger::open(&books.path, "pool").unwrap();
     let running = errand::pool(&workers, &ledger).spawn().await.unwrap();
-    ready(&mut books, &client, &ledger).await;
+    ready(&cluster, &mut books, &client, &ledger).await;
 
     let cuts = rounds(2, 6);
     let load = Load::start(&client, &ledger, 10);

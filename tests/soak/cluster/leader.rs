@@ -22,7 +22,7 @@ async fn nothing_is_lost_when_the_leader_of_a_busy_queue_dies() {
     let mut books = Books::open();
     let ledger = Ledger::open(&books.path, "pool").unwrap();
     let running = errand::pool(&workers, &ledger).spawn().await.unwrap();
-    ready(&mut books, &client, &ledger).await;
+    ready(&cluster, &mut books, &client, &ledger).await;
 
     let (kills, queue) = (rounds(2, 10), format!("{}:errand", store.namespace));
     let load = Load::start(&client, &ledger, 10);

@@ -51,7 +51,7 @@ async fn part(test: &str, handling: &str) {
     let mut books = Books::open();
     let ledger = Ledger::open(&books.path, "pool").unwrap();
     let running = errand::pool(&workers, &ledger).spawn().await.unwrap();
-    ready(&mut books, &client, &ledger).await;
+    ready(&cluster, &mut books, &client, &ledger).await;
     for node in others {
         network.join_clients(node);
     }
