@@ -11,7 +11,7 @@ use backon::{BackoffBuilder as _, ExponentialBuilder};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use percent_encoding::percent_decode_str;
-use rustls::crypto::aws_lc_rs;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
@@ -222,10 +222,13 @@ fn tls(certificates: &Certificates) -> Result<TlsConfig> {
             Some(ClientCert::new_with_certs(&chain(&client.chain)?, key))
         }
     };
+    // As for the broker's own connections: the program's choice, where it made one.
+    let provider = CryptoProvider::get_default().cloned();
+    let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
     Ok(TlsConfig::builder()
         .root_certs(RootCerts::new_with_certs(&roots))
         .client_cert(client)
-        .unversioned_rustls_crypto_provider(Arc::new(aws_lc_rs::default_provider()))
+        .unversioned_rustls_crypto_provider(provider)
         .build())
 }
 
