@@ -50,7 +50,7 @@ async fn push(engine: &dyn Engine, job: Envelope) {
 }
 
 /// Each row of `rabbitmqctl`, as an object.
-async fn rows(broker: &broker::Broker, arguments: &[&str]) -> Vec<Value> {
+async fn rows(broker: &broker::Node, arguments: &[&str]) -> Vec<Value> {
     let arguments = [arguments, &["--formatter", "json"]].concat();
     serde_json::from_str(&broker.ctl(&arguments).await).expect("JSON")
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jobq::{BoxError, Client, ErrorKind, RunningPool, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::broker::{self, Broker};
+use jobq_tests::broker::{self, Node};
 use jobq_tests::stage::{Store, soon, until};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -154,7 +154,7 @@ async fn a_pool_ends_with_the_runtime_of_its_jobs() {
 }
 
 /// The connections of the program whose job blocks.
-async fn connections(node: &Broker, name: &str) -> String {
+async fn connections(node: &Node, name: &str) -> String {
     let columns = ["list_connections", "pid", "client_properties", "--silent"];
     let all = node.ctl(&columns).await;
     let mut lines: Vec<_> = all.lines().filter(|line| line.contains(name)).collect();

@@ -2,13 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs, process};
 
 use tokio::sync::OnceCell;
 
-use crate::node::{ADVANCED, Keeper, Node, SCRIPTS};
+pub use crate::node::Node;
+use crate::node::{ADVANCED, Keeper};
 use crate::place::Place;
 use crate::port::free_port;
 
@@ -88,14 +89,19 @@ impl Broker {
         broker
     }
 
+    /// The node itself, as long as the broker lives.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
     /// Where clients connect to.
     pub fn url(&self) -> String {
-        format!("amqp://{}", self.host())
+        self.node.url()
     }
 
     /// The host and the port that clients connect to.
     pub fn host(&self) -> String {
-        format!("{}:{}", self.node.place.clients, self.node.port)
+        self.node.host()
     }
 
     /// What the other nodes of its cluster call it.
@@ -133,13 +139,7 @@ impl Broker {
 
     /// Runs `rabbitmqctl` on this broker and gives what it printed.
     pub async fn ctl(&self, arguments: &[&str]) -> String {
-        let mut command = self.node.command(&format!("{SCRIPTS}/rabbitmqctl"));
-        command.args(["-q", "-n", &self.node.name]).args(arguments);
-        let output = blocking(move || command.output()).await.expect("rabbitmqctl can be run");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "rabbitmqctl {arguments:?} failed: {text}{complaint}");
-        text
+        self.node.ctl(arguments).await
     }
 
     fn tell(&self, command: &str) -> String {
@@ -153,8 +153,11 @@ pub(crate) fn setting(key: &str, number: u32) -> String {
     format!("[{{rabbit, [{{{key}, {number}}}]}}].")
 }
 
-/// The URL of the broker that all tests of this process share: the one that
-/// `JOBQ_TEST_AMQP_URL` names, else a private node.
+/// The variable with the node that the test processes of one run share, as `with_broker` sets it.
+pub const SHARED: &str = "JOBQ_TEST_SHARED_BROKER";
+
+/// The URL of the broker that the tests share: the one that `JOBQ_TEST_AMQP_URL` names, else a
+/// private node.
 pub async fn shared() -> String {
     match given_url() {
         Some(url) => url,
@@ -162,9 +165,9 @@ pub async fn shared() -> String {
     }
 }
 
-/// The private node that all tests of this process share, for a test that asks
-/// `rabbitmqctl`; `None`, said aloud, where the tests run on another broker.
-pub async fn shared_with_ctl(test: &str) -> Option<&'static Broker> {
+/// The private node that the tests share, for a test that asks `rabbitmqctl`; `None`, said
+/// aloud, where the tests run on another broker.
+pub async fn shared_with_ctl(test: &str) -> Option<&'static Node> {
     if given_url().is_none() {
         return Some(shared_node().await);
     }
@@ -172,9 +175,17 @@ pub async fn shared_with_ctl(test: &str) -> Option<&'static Broker> {
     None
 }
 
-async fn shared_node() -> &'static Broker {
-    static SHARED: OnceCell<Broker> = OnceCell::const_new();
-    SHARED.get_or_init(Broker::start).await
+/// The node that [`SHARED`] describes, else one of this process.
+async fn shared_node() -> &'static Node {
+    static OF_RUN: LazyLock<Option<Node>> = LazyLock::new(|| {
+        let text = env::var(SHARED).ok()?;
+        Some(serde_json::from_str(&text).expect("with_broker describes a node"))
+    });
+    static OF_PROCESS: OnceCell<Broker> = OnceCell::const_new();
+    match &*OF_RUN {
+        Some(node) => node,
+        None => OF_PROCESS.get_or_init(Broker::start).await.node(),
+    }
 }
 
 fn skipped(test: &str) {

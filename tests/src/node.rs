@@ -10,6 +10,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{env, fs, thread};
 
+use serde::{Deserialize, Serialize};
+
+use crate::broker::blocking;
 use crate::greeting::{greeting, version};
 use crate::place::Place;
 use crate::port::free_port;
@@ -20,9 +23,9 @@ const KEEPER: &str = include_str!("keeper.sh");
 pub(crate) const SCRIPTS: &str = "/usr/lib/rabbitmq/bin";
 pub(crate) const ADVANCED: &str = "advanced.config";
 
-/// What a node keeps over its restarts.
-#[derive(Debug, Clone)]
-pub(crate) struct Node {
+/// A private node: what it keeps over its restarts.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Node {
     /// Another system in which the broker runs; the empty path for this one.
     root: PathBuf,
     /// The folder with the node's data, as the broker sees it.
@@ -76,6 +79,33 @@ impl Node {
              tests need, or set JOBQ_TEST_AMQP_URL to the URL of a broker for tests"
         );
         node
+    }
+
+    /// Where clients connect to.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("amqp://{}", self.host())
+    }
+
+    /// The host and the port that clients connect to.
+    #[must_use]
+    pub fn host(&self) -> String {
+        format!("{}:{}", self.place.clients, self.port)
+    }
+
+    /// Runs `rabbitmqctl` on this node and gives what it printed.
+    ///
+    /// # Panics
+    ///
+    /// If the command fails.
+    pub async fn ctl(&self, arguments: &[&str]) -> String {
+        let mut command = self.command(&format!("{SCRIPTS}/rabbitmqctl"));
+        command.args(["-q", "-n", &self.name]).args(arguments);
+        let output = blocking(move || command.output()).await.expect("rabbitmqctl can be run");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "rabbitmqctl {arguments:?} failed: {text}{complaint}");
+        text
     }
 
     /// A path of the broker as this process sees it.

@@ -3,10 +3,12 @@
 use std::net::Ipv4Addr;
 use std::process::Command;
 
+use serde::{Deserialize, Serialize};
+
 use crate::port::free_port;
 
 /// The place of one node.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// What follows the `@` in its name.
     pub(crate) host: String,
