@@ -13,6 +13,7 @@ use jobq_tests::jobs::{job, push, ready};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+mod doctor;
 mod full;
 mod places;
 

@@ -6,6 +6,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use std::{env, fs, process};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::OnceCell;
 
 pub use crate::node::Node;
@@ -56,12 +57,19 @@ impl Broker {
 
     /// [`to_kill`](Self::to_kill) with the management API, and its URL.
     pub async fn with_management(test: &str) -> Option<(Self, String)> {
+        if given_url().is_none() {
+            return Some(blocking(Self::start_with_management).await);
+        }
+        skipped(test);
+        None
+    }
+
+    fn start_with_management() -> (Self, String) {
         let port = free_port();
         let plugins = ("plugins", "[rabbitmq_management].".to_owned());
         let listens = format!("management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n");
-        let files = move |_: &Path| vec![plugins, ("rabbitmq.conf", listens)];
-        let node = Self::with_files(test, files).await?;
-        Some((node, format!("http://127.0.0.1:{port}")))
+        let node = Self::start_now(|_| vec![plugins, ("rabbitmq.conf", listens)]);
+        (node, format!("http://127.0.0.1:{port}"))
     }
 
     fn start_now(files: impl FnOnce(&Path) -> Vec<(&'static str, String)>) -> Self {
@@ -153,8 +161,54 @@ pub(crate) fn setting(key: &str, number: u32) -> String {
     format!("[{{rabbit, [{{{key}, {number}}}]}}].")
 }
 
-/// The variable with the node that the test processes of one run share, as `with_broker` sets it.
-pub const SHARED: &str = "JOBQ_TEST_SHARED_BROKER";
+/// The variable that describes the nodes of a run.
+const SHARED: &str = "JOBQ_TEST_SHARED_BROKERS";
+
+/// The nodes that tests share: those of one process, or of all that `with_brokers` runs.
+#[derive(Debug)]
+pub struct SharedBrokers {
+    plain: Broker,
+    managed: Broker,
+    management: String,
+}
+
+/// [`SharedBrokers`] as other processes see them.
+#[derive(Debug, Serialize, Deserialize)]
+struct SharedNodes {
+    plain: Node,
+    managed: Node,
+    management: String,
+}
+
+impl SharedBrokers {
+    /// Starts them side by side.
+    pub async fn start() -> Self {
+        let plain = Broker::start();
+        let managed = blocking(Broker::start_with_management);
+        let (plain, (managed, management)) = tokio::join!(plain, managed);
+        Self { plain, managed, management }
+    }
+
+    /// The variable by which the processes that are started with it find these nodes.
+    ///
+    /// # Panics
+    ///
+    /// Never: the description of a node is JSON.
+    #[must_use]
+    pub fn variable(&self) -> (&'static str, String) {
+        let nodes = SharedNodes {
+            plain: self.plain.node.clone(),
+            managed: self.managed.node.clone(),
+            management: self.management.clone(),
+        };
+        (SHARED, serde_json::to_string(&nodes).expect("the description of a node is JSON"))
+    }
+}
+
+static OF_RUN: LazyLock<Option<SharedNodes>> = LazyLock::new(|| {
+    let text = env::var(SHARED).ok()?;
+    Some(serde_json::from_str(&text).expect("with_brokers describes its nodes"))
+});
 
 /// The URL of the broker that the tests share: the one that `JOBQ_TEST_AMQP_URL` names, else a
 /// private node.
@@ -175,15 +229,26 @@ pub async fn shared_with_ctl(test: &str) -> Option<&'static Node> {
     None
 }
 
-/// The node that [`SHARED`] describes, else one of this process.
+/// The private node with the management API that the tests share, and its URL; `None`, said
+/// aloud, where the tests run on another broker.
+pub async fn shared_with_management(test: &str) -> Option<(&'static Node, &'static str)> {
+    static OF_PROCESS: OnceCell<(Broker, String)> = OnceCell::const_new();
+    if given_url().is_some() {
+        skipped(test);
+        return None;
+    }
+    if let Some(nodes) = &*OF_RUN {
+        return Some((&nodes.managed, &nodes.management));
+    }
+    let start = || blocking(Broker::start_with_management);
+    let (broker, management) = OF_PROCESS.get_or_init(start).await;
+    Some((broker.node(), management))
+}
+
 async fn shared_node() -> &'static Node {
-    static OF_RUN: LazyLock<Option<Node>> = LazyLock::new(|| {
-        let text = env::var(SHARED).ok()?;
-        Some(serde_json::from_str(&text).expect("with_broker describes a node"))
-    });
     static OF_PROCESS: OnceCell<Broker> = OnceCell::const_new();
     match &*OF_RUN {
-        Some(node) => node,
+        Some(nodes) => &nodes.plain,
         None => OF_PROCESS.get_or_init(Broker::start).await.node(),
     }
 }

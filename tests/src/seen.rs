@@ -2,7 +2,7 @@
 
 use std::fmt::{Debug, Display};
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use crate::stage::until;
 
@@ -23,6 +23,29 @@ impl Write for Seen {
 }
 
 impl Seen {
+    /// What this process logs from its first call on, at `INFO` and above.
+    ///
+    /// # Panics
+    ///
+    /// If the process has another subscriber already.
+    #[must_use]
+    pub fn log() -> &'static Self {
+        static LOG: LazyLock<Seen> = LazyLock::new(|| {
+            let seen = Seen::default();
+            let writer = seen.clone();
+            tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).init();
+            seen
+        });
+        &LOG
+    }
+
+    /// The lines with all of these words.
+    #[must_use]
+    pub fn lines(&self, words: &[&str]) -> Vec<String> {
+        let has_all = |line: &&str| words.iter().all(|word| line.contains(word));
+        self.text().lines().filter(has_all).map(str::to_owned).collect()
+    }
+
     /// All of it.
     #[must_use]
     pub fn text(&self) -> String {

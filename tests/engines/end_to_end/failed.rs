@@ -1,0 +1,144 @@
+//! Jobs that failed for good, and those that never could run.
+
+use std::time::{Duration, SystemTime};
+
+use jobq::{FailedReason, Job, JobId};
+use jobq_tests::both_engines;
+use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
+use serde::{Deserialize, Serialize};
+
+use super::nothing_is_left;
+
+both_engines!(
+    a_job_without_attempts_left_is_kept_and_can_be_put_back,
+    failed_jobs_are_shown_discarded_and_purged,
+    unreadable_payloads_fail_and_the_pool_goes_on,
+    unknown_jobs_fail_after_their_retries,
+    a_message_without_a_name_is_the_only_job_of_its_queue,
+);
+
+async fn a_job_without_attempts_left_is_kept_and_can_be_put_back(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    let fail = || Step::Fail("the bank is busy".into());
+    let steps = [fail(), fail(), fail(), fail(), fail(), Step::Succeed];
+    let before = SystemTime::now() - Duration::from_secs(1);
+    let id = stage.enqueue(steps.clone()).await;
+    let job = stage.failed("scripted").await;
+    assert_eq!((job.id(), job.name(), job.queue()), (id, "scripted", "scripted"));
+    assert_eq!((job.attempts(), job.reason()), (4, FailedReason::Exhausted));
+    assert_eq!(job.error(), "the bank is busy");
+    assert_eq!(job.payload(), serde_json::json!({ "steps": steps }));
+    assert!(job.failed_at() >= before && job.failed_at() <= SystemTime::now());
+    for attempt in 1..=4 {
+        assert_eq!(stage.run().await.attempt, attempt);
+    }
+    stage.client.failed("scripted").retry(id).await.unwrap();
+    for attempt in 1..=2 {
+        let run = stage.run().await;
+        assert_eq!((run.id, run.attempt), (id, attempt), "it has fresh attempts");
+    }
+    assert_eq!(stage.end().await, id);
+    running.shutdown().await.unwrap();
+    nothing_is_left(&stage.client, "scripted").await;
+}
+
+async fn failed_jobs_are_shown_discarded_and_purged(store: Store) {
+    let stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    let mut ids = Vec::new();
+    for number in 0..4 {
+        ids.push(stage.enqueue([Step::Abort(format!("number {number}"))]).await);
+    }
+    let failed = stage.client.failed("scripted");
+    until("all to fail", || async { (failed.list(9).await.ok()?.len() == 4).then_some(()) }).await;
+    assert_eq!(failed.show(ids[2]).await.unwrap().error(), "number 2");
+    failed.discard(ids[2]).await.unwrap();
+    assert!(failed.show(ids[2]).await.unwrap_err().is_not_found());
+    assert!(failed.discard(ids[2]).await.unwrap_err().is_not_found());
+    assert!(failed.retry(ids[2]).await.unwrap_err().is_not_found());
+    assert_eq!(failed.list(2).await.unwrap().len(), 2);
+    assert_eq!(failed.purge().await.unwrap(), 3);
+    assert_eq!(failed.list(9).await.unwrap().len(), 0);
+    assert_eq!(failed.retry_all().await.unwrap(), 0);
+    running.shutdown().await.unwrap();
+}
+
+/// What an older version of a program sent.
+#[derive(Serialize, Deserialize, Job)]
+#[job(name = "scripted")]
+struct OldScripted {
+    instructions: String,
+}
+
+async fn unreadable_payloads_fail_and_the_pool_goes_on(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let running = stage.pool().concurrency(1).spawn().await.unwrap();
+    let old = OldScripted { instructions: "succeed".into() };
+    let id = stage.client.enqueue(old).await.unwrap();
+    let good = stage.enqueue([Step::Succeed]).await;
+    assert_eq!(stage.end().await, good);
+    let job = stage.failed("scripted").await;
+    assert_eq!((job.id(), job.reason()), (id, FailedReason::UnreadablePayload));
+    assert!(job.error().contains("missing field `steps`"), "{}", job.error());
+    assert_eq!(job.payload(), serde_json::json!({ "instructions": "succeed" }));
+    running.shutdown().await.unwrap();
+}
+
+#[derive(Serialize, Deserialize, Job)]
+#[job(name = "not.deployed.yet", queue = "scripted", delay = "0s")]
+struct NotDeployed {}
+
+async fn unknown_jobs_fail_after_their_retries(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let id = stage.client.enqueue(NotDeployed {}).await.unwrap();
+    // Twenty workers tried already.
+    let engine = jobq::testing::open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let mut consumer = engine.consume("scripted", 1).await.unwrap();
+    for _ in 0..20 {
+        let delivery = soon("the job", consumer.next()).await.unwrap().unwrap();
+        let retry = jobq::engine::Settlement::Retry(Duration::ZERO);
+        delivery.settle(retry).await.unwrap();
+    }
+    consumer.stop().await;
+    engine.close().await;
+    let running = stage.pool().spawn().await.unwrap();
+    let good = stage.enqueue([Step::Succeed]).await;
+    assert_eq!(stage.end().await, good);
+    let job = stage.failed("scripted").await;
+    assert_eq!((job.id(), job.reason()), (id, FailedReason::UnknownJob));
+    assert!(job.error().contains("`not.deployed.yet`"), "{}", job.error());
+    // One that is met for the first time waits for a deploy.
+    stage.client.failed("scripted").purge().await.unwrap();
+    stage.client.enqueue(NotDeployed {}).await.unwrap();
+    until("the job to wait", || async {
+        (stage.client.counts("scripted").await.unwrap().waiting == 1).then_some(())
+    })
+    .await;
+    assert_eq!(stage.client.failed("scripted").list(1).await.unwrap().len(), 0);
+    running.shutdown().await.unwrap();
+}
+
+async fn a_message_without_a_name_is_the_only_job_of_its_queue(store: Store) {
+    let mut stage = Stage::on(store).await;
+    stage.client.declare::<Scripted>().await.unwrap();
+    let engine = jobq::testing::open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let id = JobId::new();
+    let envelope = jobq::Envelope {
+        id,
+        queue: "scripted".into(),
+        name: None,
+        payload: br#"{"steps": ["Succeed"]}"#.to_vec(),
+        enqueued_at: SystemTime::now(),
+        delay: Duration::ZERO,
+        retry_wait: None,
+        expires_at: None,
+        topic: None,
+    };
+    engine.declare(&[jobq::engine::QueueSpec::new("scripted")]).await.unwrap();
+    engine.push(envelope).await.unwrap();
+    engine.close().await;
+    let running = stage.pool().spawn().await.unwrap();
+    assert_eq!(stage.end().await, id);
+    running.shutdown().await.unwrap();
+}

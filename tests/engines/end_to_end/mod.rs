@@ -1,0 +1,21 @@
+//! jobq through its public API alone, on both engines.
+
+mod attempts;
+mod controls;
+mod enqueue;
+mod events;
+mod expiry;
+mod failed;
+mod mixes;
+mod pools;
+
+use jobq::Client;
+use jobq_tests::stage::until;
+
+async fn nothing_is_left(client: &Client, queue: &str) {
+    until("an empty queue", || async {
+        let counts = client.counts(queue).await.unwrap();
+        (counts.ready + counts.waiting + counts.failed == 0).then_some(())
+    })
+    .await;
+}

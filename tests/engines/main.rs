@@ -1,0 +1,12 @@
+//! What holds on every engine, and programs that run on both.
+// What fails to unwrap fails its test.
+#![allow(clippy::unwrap_used)]
+
+mod blocking;
+mod conformance;
+mod design;
+mod end_to_end;
+mod many;
+mod order;
+mod poison;
+mod waits;

@@ -1,0 +1,9 @@
+//! What the project says of itself: its layers, its examples, its fuzz targets, its benchmarks.
+// What fails to unwrap fails its test.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../benches/speed/callgrind_tests.rs"]
+mod callgrind;
+mod corpora;
+mod examples;
+mod layers;

@@ -1,0 +1,123 @@
+use jobq::{Client, ErrorKind, FindingKind, Report, Severity};
+use jobq_tests::stage::{Stage, Store, until};
+
+use super::Place;
+
+/// The stage of a client that is told of the management API.
+async fn stage(place: &Place) -> Stage {
+    let mut stage = Stage::on(Store::on_broker(place.node.url())).await;
+    stage.client = place.client_in(&stage.store.namespace).await;
+    stage
+}
+
+/// The first report with a policy in it. Brokers apply one a moment after they took it.
+async fn report(client: &Client) -> Report {
+    until("the policy", async || {
+        let report = client.doctor().await.expect("it can be examined");
+        let policy = |found: &jobq::Finding| found.kind() == FindingKind::Policy;
+        report.findings().iter().any(policy).then_some(report)
+    })
+    .await
+}
+
+async fn refuses_to_start(of_operator: bool, key: &str, value: &str, test: &str) {
+    let Some(place) = Place::shared(test).await else {
+        return;
+    };
+    let stage = stage(&place).await;
+    let space = &stage.store.namespace;
+    let pool = stage.pool().spawn().await.expect("it starts");
+    pool.shutdown().await.expect("it ends");
+
+    let name = format!("limit-{space}");
+    let (pattern, definition) = (format!("^{space}:scripted$"), format!(r#"{{"{key}":{value}}}"#));
+    let what = if of_operator { "set_operator_policy" } else { "set_policy" };
+    place.node.ctl(&[what, &name, &pattern, &definition, "--apply-to", "queues"]).await;
+    let report = report(&stage.client).await;
+    let errors: Vec<_> = report.errors().collect();
+    assert_eq!(errors.len(), 1, "{report}");
+    assert_eq!(errors[0].kind(), FindingKind::Policy);
+    let clear = what.replace("set", "clear");
+    let said = [
+        &format!("queue `{space}:scripted`"),
+        &format!("policy `{name}` sets `{key}` to {value}"),
+        &format!("`rabbitmqctl {clear} -p / {name}`"),
+    ];
+    for said in said {
+        assert!(errors[0].to_string().contains(said), "{said}: {report}");
+    }
+
+    let error = stage.pool().spawn().await.expect_err("its jobs would be lost or stuck");
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
+    for said in said {
+        assert!(error.to_string().contains(said), "{said}: {error}");
+    }
+    // Who cannot know of it starts, and the doctor says what it could not see.
+    let plain = place.plain_client_in(space).await;
+    let running = stage.pool_of(&plain).spawn().await.expect("it starts");
+    running.shutdown().await.expect("it ends");
+
+    place.node.ctl(&[&clear, &name]).await;
+    let running = until("a pool to start", async || stage.pool().spawn().await.ok()).await;
+    running.shutdown().await.expect("it ends");
+    let report = stage.client.doctor().await.expect("it can be examined");
+    assert!(report.is_sound(), "{report}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_does_not_start_on_a_queue_with_a_length_limit() {
+    let test = "a_pool_does_not_start_on_a_queue_with_a_length_limit";
+    refuses_to_start(false, "max-length", "5", test).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_does_not_start_on_a_queue_with_a_ttl_of_an_operator() {
+    let test = "a_pool_does_not_start_on_a_queue_with_a_ttl_of_an_operator";
+    refuses_to_start(true, "message-ttl", "60000", test).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_deletes_failed_jobs_alone_is_a_warning() {
+    let test = "what_deletes_failed_jobs_alone_is_a_warning";
+    let Some(place) = Place::shared(test).await else {
+        return;
+    };
+    let stage = stage(&place).await;
+    let space = &stage.store.namespace;
+    let name = format!("tidy-{space}");
+    let (pattern, month) = (format!("^{space}:.*@failed$"), r#"{"message-ttl":2592000000}"#);
+    stage.pool().spawn().await.expect("it starts").shutdown().await.expect("it ends");
+    place.node.ctl(&["set_policy", &name, &pattern, month, "--apply-to", "queues"]).await;
+    let report = report(&stage.client).await;
+    let policies: Vec<_> =
+        report.findings().iter().filter(|found| found.kind() == FindingKind::Policy).collect();
+    assert!(report.is_sound(), "{report}");
+    // One for the three queues of failed jobs that the pool has.
+    assert_eq!(policies.len(), 1, "{report}");
+    assert_eq!(policies[0].severity(), Severity::Warning);
+    assert!(policies[0].why().contains("failed jobs are deleted after 30d"), "{report}");
+    stage.pool().spawn().await.expect("it starts").shutdown().await.expect("it ends");
+    place.node.ctl(&["clear_policy", &name]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_on_another_programs_queue_is_not_this_pools_matter() {
+    let test = "a_policy_on_another_programs_queue_is_not_this_pools_matter";
+    let Some(place) = Place::shared(test).await else {
+        return;
+    };
+    let stage = stage(&place).await;
+    let space = &stage.store.namespace;
+    let other = jobq::Client::builder(place.node.url()).namespace(space).connect().await;
+    let other = other.expect("connects");
+    other.declare::<Other>().await.expect("declares");
+    let (name, pattern) = (format!("other-{space}"), format!("^{space}:other$"));
+    let limit = r#"{"max-length":1}"#;
+    place.node.ctl(&["set_policy", &name, &pattern, limit, "--apply-to", "queues"]).await;
+    assert!(!report(&stage.client).await.is_sound());
+    stage.pool().spawn().await.expect("it starts").shutdown().await.expect("it ends");
+    place.node.ctl(&["clear_policy", &name]).await;
+}
+
+#[derive(serde::Serialize, serde::Deserialize, jobq::Job)]
+struct Other {}

@@ -1,0 +1,20 @@
+//! jobq on real RabbitMQ nodes: what it declares, what comes over the wire, and nodes and
+//! connections that fail.
+// What fails to unwrap fails its test.
+#![allow(clippy::unwrap_used)]
+
+mod bad_input;
+mod connections;
+mod delays;
+mod doctor;
+mod foreign;
+mod full;
+mod long_job;
+mod nodes;
+mod reconnect;
+mod redelivery;
+mod timeouts;
+mod tls;
+mod topics;
+mod topology;
+mod traps;
