@@ -1,6 +1,6 @@
 //! What the macros refuse, with the errors that users see, and what they accept.
 //!
-//! After a change of a text, `TRYBUILD=overwrite cargo test -p jobq-tests --test ui`
+//! After a change of a text, `TRYBUILD=overwrite cargo test -p jobq-macro-tests --test ui`
 //! writes the new ones; review them like code.
 
 use std::process::Command;
@@ -14,7 +14,9 @@ fn each_mistake_is_an_error_that_says_what_to_write() {
     let version = Command::new(rustc).arg("--version").output().unwrap().stdout;
     let version = String::from_utf8_lossy(&version);
     if !version.starts_with(COMPILER) {
-        eprintln!("skipped: the errors are those of {COMPILER}x, this is {version}");
+        eprintln!(
+            "SKIPPED: the ui cases need {COMPILER}x, whose errors they show; this is {version}"
+        );
         return;
     }
     let cases = trybuild::TestCases::new();

@@ -1,5 +1,6 @@
 //! The examples show what the README says that they show, on both engines.
 
+use std::env;
 use std::path::Path;
 use std::process::Command;
 
@@ -13,6 +14,11 @@ fn run(example: &str, url: Option<&str>) -> Vec<String> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["run", "--quiet", "--locked", "--example", example, "--manifest-path"]);
     command.arg(manifest).current_dir(folder.path()).env_remove("JOBQ_URL");
+    // `ring` is built anew, and all that uses it, where Cargo finds variables of another package.
+    for (name, _) in env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {
+        command.env_remove(name);
+    }
+    command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_LINKS");
     if let Some(url) = url {
         command.env("JOBQ_URL", url);
     }

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 #[path = "../benches/speed/callgrind_tests.rs"]
-mod callgrind;
+mod callgrind_tests;
 mod corpora;
 mod examples;
 mod layers;

@@ -1,7 +1,8 @@
 //! Nothing is lost, whatever dies: things are killed at random moments under load, and at
 //! the end a ledger that is none of jobq's is compared with what jobq has.
 //!
-//! `JOBQ_SOAK=full`, or `./tests/run --soak`, kills many times; else each scenario is short.
+//! `JOBQ_SOAK=full`, or `./tests/run --soak`, kills many times; else, in `./tests/run --all`, each
+//! scenario is short.
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
