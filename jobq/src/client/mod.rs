@@ -5,6 +5,7 @@ pub(crate) mod builder;
 mod doctor;
 mod enqueue;
 mod environment;
+mod faithful;
 pub(crate) mod open;
 mod payload;
 mod publish;

@@ -2,6 +2,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::faithful;
 use crate::error::{Error, Result};
 use crate::job::{Job, MAX_PAYLOAD};
 
@@ -14,18 +15,27 @@ pub(super) struct Payload(pub(super) Result<Vec<u8>>);
 
 impl Payload {
     pub(super) fn of_job<J: Job>(job: &J) -> Self {
-        Self(write(job, &format_args!("the payload of job `{}`", J::NAME)))
+        let what = format_args!("the payload of job `{}`", J::NAME);
+        Self(write(job, &what).and_then(|(payload, is_wide)| {
+            if is_wide {
+                serde_json::from_slice::<J>(&payload).map_err(|source| {
+                    let problem = "has an integer of more than 64 bits that its type cannot read";
+                    Error::invalid(format!("{what} {problem}; make it a string")).because(source)
+                })?;
+            }
+            Ok(payload)
+        }))
     }
 
     pub(super) fn of_event<E: Serialize + ?Sized>(event: &E, topic: &str) -> Self {
-        Self(write(event, &format_args!("the event `{topic}`")))
+        Self(write(event, &format_args!("the event `{topic}`")).map(|(payload, _)| payload))
     }
 }
 
-fn write<T: Serialize + ?Sized>(value: &T, what: &fmt::Arguments<'_>) -> Result<Vec<u8>> {
-    let payload = serde_json::to_vec(value).map_err(|source| {
-        Error::invalid(format!("{what} cannot be written as JSON")).because(source)
-    })?;
+/// The JSON, and whether it has an integer of more than 64 bits.
+fn write<T: Serialize + ?Sized>(value: &T, what: &fmt::Arguments<'_>) -> Result<(Vec<u8>, bool)> {
+    let (payload, is_wide) = faithful::to_vec(value)
+        .map_err(|source| Error::invalid(format!("{what} cannot be written as JSON: {source}")))?;
     if payload.len() > MAX_PAYLOAD {
         return Err(Error::invalid(format!(
             "{what} has {} bytes, more than the {MAX_PAYLOAD} allowed; store the data elsewhere \
@@ -33,7 +43,7 @@ fn write<T: Serialize + ?Sized>(value: &T, what: &fmt::Arguments<'_>) -> Result<
             payload.len()
         )));
     }
-    Ok(payload)
+    Ok((payload, is_wide))
 }
 
 impl fmt::Debug for Payload {

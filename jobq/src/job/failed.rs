@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use super::{Envelope, JobId};
+use super::{Envelope, JobId, exact};
 
 /// Why a job was moved to the failed jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -109,12 +109,14 @@ impl FailedJob {
         self.envelope.topic.as_deref()
     }
 
-    /// The payload. One that is no JSON is given as a string, with what is no UTF-8
-    /// replaced; [`payload_bytes`](Self::payload_bytes) has it unchanged.
+    /// The payload. A number that a `Value` cannot hold, an integer of more than 64 bits or
+    /// one beyond the range of `f64`, is given as a string of its digits. A payload that is no
+    /// JSON is a string, with what is no UTF-8 replaced;
+    /// [`payload_bytes`](Self::payload_bytes) has it unchanged.
     #[must_use]
     pub fn payload(&self) -> serde_json::Value {
-        serde_json::from_slice(&self.envelope.payload)
-            .unwrap_or_else(|_| String::from_utf8_lossy(&self.envelope.payload).into())
+        exact::value(&self.envelope.payload)
+            .unwrap_or_else(|| String::from_utf8_lossy(&self.envelope.payload).into())
     }
 
     /// The payload as it was sent.

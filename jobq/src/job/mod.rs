@@ -1,6 +1,7 @@
 //! The model: what a job is, how it travels and how its attempts end.
 
 mod envelope;
+mod exact;
 mod failed;
 mod id;
 mod name;

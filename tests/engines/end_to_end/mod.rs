@@ -7,6 +7,7 @@ mod events;
 mod expiry;
 mod failed;
 mod mixes;
+mod payloads;
 mod pools;
 
 use jobq::Client;

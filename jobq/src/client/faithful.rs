@@ -1,0 +1,427 @@
+//! Refuses what JSON would change on the way to the worker.
+//!
+//! `serde_json` writes a NaN, an infinity, `Some(None)` and `Some(())` all as `null`, and writes
+//! nesting that it does not read. What passes here is read as it was written.
+
+use std::cell::Cell;
+
+use serde::ser::{
+    Error as _, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
+    SerializeTuple, SerializeTupleStruct, SerializeTupleVariant, Serializer,
+};
+
+/// How deep `serde_json` reads arrays and objects in one another.
+const DEPTH: u8 = 127;
+
+/// Writes a value as JSON, and tells whether it holds an integer of more than 64 bits, which not
+/// every type reads that writes it.
+pub(super) fn to_vec<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<(Vec<u8>, bool)> {
+    let mut json = Vec::with_capacity(128);
+    let is_wide = Cell::new(false);
+    let inner = &mut serde_json::Serializer::new(&mut json);
+    value.serialize(Faithful { inner, depth: 0, in_some: false, is_wide: &is_wide })?;
+    Ok((json, is_wide.get()))
+}
+
+/// A serializer, or a part of one, with the place in the value that it writes.
+struct Faithful<'w, S> {
+    inner: S,
+    depth: u8,
+    /// Whether what is written next is what a `Some` holds.
+    in_some: bool,
+    is_wide: &'w Cell<bool>,
+}
+
+/// A value inside of another one.
+struct Inside<'w, 'v, T: ?Sized> {
+    value: &'v T,
+    depth: u8,
+    in_some: bool,
+    is_wide: &'w Cell<bool>,
+}
+
+impl<T: Serialize + ?Sized> Serialize for Inside<'_, '_, T> {
+    fn serialize<S: Serializer>(&self, inner: S) -> Result<S::Ok, S::Error> {
+        let Self { value, depth, in_some, is_wide } = *self;
+        value.serialize(Faithful { inner, depth, in_some, is_wide })
+    }
+}
+
+impl<'w, S> Faithful<'w, S> {
+    fn inside<'v, T: ?Sized>(&self, value: &'v T, in_some: bool) -> Inside<'w, 'v, T> {
+        Inside { value, depth: self.depth, in_some, is_wide: self.is_wide }
+    }
+}
+
+impl<'w, S: Serializer> Faithful<'w, S> {
+    fn number(self, is_finite: bool) -> Result<S, S::Error> {
+        if is_finite {
+            return Ok(self.inner);
+        }
+        Err(S::Error::custom("JSON has no number that is not finite (NaN or an infinity)"))
+    }
+
+    fn null(self) -> Result<S, S::Error> {
+        if !self.in_some {
+            return Ok(self.inner);
+        }
+        Err(S::Error::custom(
+            "JSON cannot tell `Some` of an empty value from `None`: both are `null`",
+        ))
+    }
+
+    fn integer(self, fits: bool) -> S {
+        self.is_wide.set(self.is_wide.get() || !fits);
+        self.inner
+    }
+
+    /// The same, so many arrays and objects deeper.
+    fn deeper(self, levels: u8) -> Result<Self, S::Error> {
+        let depth = self.depth + levels;
+        if depth <= DEPTH {
+            return Ok(Self { depth, in_some: false, ..self });
+        }
+        Err(S::Error::custom(format_args!(
+            "arrays and objects are nested more than {DEPTH} deep, which is not read"
+        )))
+    }
+
+    /// What writes the values of an array or an object.
+    fn part<P>(
+        self,
+        open: impl FnOnce(S) -> Result<P, S::Error>,
+    ) -> Result<Faithful<'w, P>, S::Error> {
+        let Self { inner, depth, in_some, is_wide } = self;
+        Ok(Faithful { inner: open(inner)?, depth, in_some, is_wide })
+    }
+}
+
+macro_rules! as_it_is {
+    ($($method:ident($value:ty)),* $(,)?) => {
+        $(fn $method(self, value: $value) -> Result<S::Ok, S::Error> {
+            self.inner.$method(value)
+        })*
+    };
+}
+
+impl<'w, S: Serializer> Serializer for Faithful<'w, S> {
+    type Ok = S::Ok;
+    type Error = S::Error;
+    type SerializeSeq = Faithful<'w, S::SerializeSeq>;
+    type SerializeTuple = Faithful<'w, S::SerializeTuple>;
+    type SerializeTupleStruct = Faithful<'w, S::SerializeTupleStruct>;
+    type SerializeTupleVariant = Faithful<'w, S::SerializeTupleVariant>;
+    type SerializeMap = Faithful<'w, S::SerializeMap>;
+    type SerializeStruct = Faithful<'w, S::SerializeStruct>;
+    type SerializeStructVariant = Faithful<'w, S::SerializeStructVariant>;
+
+    as_it_is!(
+        serialize_bool(bool),
+        serialize_i8(i8),
+        serialize_i16(i16),
+        serialize_i32(i32),
+        serialize_i64(i64),
+        serialize_u8(u8),
+        serialize_u16(u16),
+        serialize_u32(u32),
+        serialize_u64(u64),
+        serialize_char(char),
+        serialize_str(&str),
+        serialize_bytes(&[u8]),
+    );
+
+    fn serialize_i128(self, value: i128) -> Result<S::Ok, S::Error> {
+        let fits = i64::try_from(value).is_ok() || u64::try_from(value).is_ok();
+        self.integer(fits).serialize_i128(value)
+    }
+
+    fn serialize_u128(self, value: u128) -> Result<S::Ok, S::Error> {
+        self.integer(u64::try_from(value).is_ok()).serialize_u128(value)
+    }
+
+    fn serialize_f32(self, value: f32) -> Result<S::Ok, S::Error> {
+        self.number(value.is_finite())?.serialize_f32(value)
+    }
+
+    fn serialize_f64(self, value: f64) -> Result<S::Ok, S::Error> {
+        self.number(value.is_finite())?.serialize_f64(value)
+    }
+
+    fn serialize_none(self) -> Result<S::Ok, S::Error> {
+        self.null()?.serialize_none()
+    }
+
+    fn serialize_unit(self) -> Result<S::Ok, S::Error> {
+        self.null()?.serialize_unit()
+    }
+
+    fn serialize_unit_struct(self, name: &'static str) -> Result<S::Ok, S::Error> {
+        self.null()?.serialize_unit_struct(name)
+    }
+
+    fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<S::Ok, S::Error> {
+        let value = self.inside(value, true);
+        self.inner.serialize_some(&value)
+    }
+
+    fn serialize_unit_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+    ) -> Result<S::Ok, S::Error> {
+        self.inner.serialize_unit_variant(name, index, variant)
+    }
+
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<S::Ok, S::Error> {
+        let value = self.inside(value, self.in_some);
+        self.inner.serialize_newtype_struct(name, &value)
+    }
+
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        value: &T,
+    ) -> Result<S::Ok, S::Error> {
+        let this = self.deeper(1)?;
+        let value = this.inside(value, false);
+        this.inner.serialize_newtype_variant(name, index, variant, &value)
+    }
+
+    fn serialize_seq(self, length: Option<usize>) -> Result<Self::SerializeSeq, S::Error> {
+        self.deeper(1)?.part(|inner| inner.serialize_seq(length))
+    }
+
+    fn serialize_tuple(self, length: usize) -> Result<Self::SerializeTuple, S::Error> {
+        self.deeper(1)?.part(|inner| inner.serialize_tuple(length))
+    }
+
+    fn serialize_tuple_struct(
+        self,
+        name: &'static str,
+        length: usize,
+    ) -> Result<Self::SerializeTupleStruct, S::Error> {
+        self.deeper(1)?.part(|inner| inner.serialize_tuple_struct(name, length))
+    }
+
+    fn serialize_tuple_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Self::SerializeTupleVariant, S::Error> {
+        // The variant's name is the key of an object, in which the array is.
+        let this = self.deeper(2)?;
+        this.part(|inner| inner.serialize_tuple_variant(name, index, variant, length))
+    }
+
+    fn serialize_map(self, length: Option<usize>) -> Result<Self::SerializeMap, S::Error> {
+        self.deeper(1)?.part(|inner| inner.serialize_map(length))
+    }
+
+    fn serialize_struct(
+        self,
+        name: &'static str,
+        length: usize,
+    ) -> Result<Self::SerializeStruct, S::Error> {
+        self.deeper(1)?.part(|inner| inner.serialize_struct(name, length))
+    }
+
+    fn serialize_struct_variant(
+        self,
+        name: &'static str,
+        index: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<Self::SerializeStructVariant, S::Error> {
+        let this = self.deeper(2)?;
+        this.part(|inner| inner.serialize_struct_variant(name, index, variant, length))
+    }
+
+    fn collect_str<T: std::fmt::Display + ?Sized>(self, value: &T) -> Result<S::Ok, S::Error> {
+        self.inner.collect_str(value)
+    }
+
+    fn is_human_readable(&self) -> bool {
+        self.inner.is_human_readable()
+    }
+}
+
+macro_rules! part {
+    ($part:ident, $method:ident($($key:ident: $type:ty)?)) => {
+        impl<P: $part> $part for Faithful<'_, P> {
+            type Ok = P::Ok;
+            type Error = P::Error;
+
+            fn $method<T: Serialize + ?Sized>(
+                &mut self,
+                $($key: $type,)?
+                value: &T,
+            ) -> Result<(), P::Error> {
+                let value = self.inside(value, false);
+                self.inner.$method($($key,)? &value)
+            }
+
+            fn end(self) -> Result<P::Ok, P::Error> {
+                self.inner.end()
+            }
+        }
+    };
+}
+
+part!(SerializeSeq, serialize_element());
+part!(SerializeTuple, serialize_element());
+part!(SerializeTupleStruct, serialize_field());
+part!(SerializeTupleVariant, serialize_field());
+part!(SerializeStruct, serialize_field(key: &'static str));
+part!(SerializeStructVariant, serialize_field(key: &'static str));
+
+impl<P: SerializeMap> SerializeMap for Faithful<'_, P> {
+    type Ok = P::Ok;
+    type Error = P::Error;
+
+    // A key is a string, or is refused by `serde_json` itself.
+    fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), P::Error> {
+        self.inner.serialize_key(key)
+    }
+
+    fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), P::Error> {
+        let value = self.inside(value, false);
+        self.inner.serialize_value(&value)
+    }
+
+    fn end(self) -> Result<P::Ok, P::Error> {
+        self.inner.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, HashMap};
+
+    use serde::de::DeserializeOwned;
+    use serde::{Deserialize, Serialize};
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is read of what was written.
+    fn through<T: Serialize + DeserializeOwned>(value: &T) -> T {
+        serde_json::from_slice(&to_vec(value).unwrap().0).unwrap()
+    }
+
+    fn refused(value: &impl Serialize) -> String {
+        to_vec(value).unwrap_err().to_string()
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    enum Shape {
+        Nothing,
+        One(f32),
+        Two(u8, Option<f64>),
+        Named { side: i128 },
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Unit;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Wrapped<T>(T);
+
+    #[test]
+    fn what_passes_is_written_as_serde_json_does_and_read_as_it_was() {
+        let value = json!({"a": [1, -2.5, "x", null, true], "b": {"c": u64::MAX, "d": i64::MIN}});
+        assert_eq!(to_vec(&value).unwrap().0, serde_json::to_vec(&value).unwrap());
+        assert_eq!(through(&value), value);
+        let shapes =
+            [Shape::Nothing, Shape::One(0.1), Shape::Two(1, None), Shape::Named { side: -1 }];
+        assert_eq!(to_vec(&shapes).unwrap().0, serde_json::to_vec(&shapes).unwrap());
+        assert_eq!(through(&Vec::from(shapes)).len(), 4);
+        let map = HashMap::from([(7_u32, Wrapped(Some('x')))]);
+        assert_eq!(through(&map), map);
+        assert_eq!(through(&(Unit, Wrapped(()), "text".to_owned())).2, "text");
+    }
+
+    #[test]
+    fn numbers_are_bit_for_bit_the_same() {
+        let fixed = [90.333_333_333_333_33, -0.0, 5e-324, f64::MAX, f64::MIN_POSITIVE, 1e23, 0.1];
+        let mut random = fastrand::Rng::with_seed(1);
+        let random = std::iter::repeat_with(|| f64::from_bits(random.u64(..)));
+        for number in fixed.into_iter().chain(random.filter(|f| f.is_finite()).take(20_000)) {
+            assert_eq!(through(&number).to_bits(), number.to_bits(), "{number:e}");
+            #[allow(clippy::cast_possible_truncation)]
+            let short = number as f32;
+            if short.is_finite() {
+                assert_eq!(through(&short).to_bits(), short.to_bits(), "{short:e}");
+            }
+        }
+        for number in [i128::MIN, i128::MAX] {
+            assert_eq!(through(&number), number);
+        }
+        assert_eq!(through(&u128::MAX), u128::MAX);
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_are_refused() {
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert!(refused(&number).contains("not finite"));
+            assert!(refused(&vec![Some(number)]).contains("not finite"));
+            assert!(refused(&Shape::Two(1, Some(number))).contains("not finite"));
+        }
+        assert!(refused(&BTreeMap::from([("a", Shape::One(f32::NAN))])).contains("not finite"));
+    }
+
+    #[test]
+    fn some_of_what_is_written_as_null_is_refused() {
+        for value in [Some(None::<u8>), Some(Some(1)), None] {
+            assert_eq!(to_vec(&value).is_err(), value == Some(None), "{value:?}");
+        }
+        assert!(refused(&[Some(())]).contains("`null`"));
+        assert!(refused(&(Some(Unit),)).contains("`null`"));
+        assert!(refused(&Some(Wrapped(None::<u8>))).contains("`null`"));
+        assert_eq!(through(&Some(vec![None::<u8>])), Some(vec![None]));
+    }
+
+    #[test]
+    fn nothing_is_nested_deeper_than_it_is_read() {
+        #[derive(Serialize, Deserialize)]
+        enum Deep {
+            End,
+            New(Box<Deep>),
+            Tuple(Box<Deep>, ()),
+            Struct { next: Box<Deep> },
+            List(Vec<Deep>),
+        }
+        let links: [fn(Deep) -> Deep; 4] = [
+            |deep| Deep::New(Box::new(deep)),
+            |deep| Deep::Tuple(Box::new(deep), ()),
+            |deep| Deep::Struct { next: Box::new(deep) },
+            |deep| Deep::List(vec![deep]),
+        ];
+        for link in links {
+            let mut deep = Deep::End;
+            for _ in 0..140 {
+                deep = link(deep);
+                let written = to_vec(&deep);
+                let read = serde_json::from_slice::<Deep>(&serde_json::to_vec(&deep).unwrap());
+                assert_eq!(written.is_ok(), read.is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn integers_of_more_than_64_bits_are_told() {
+        let wide = |value: i128| to_vec(&[value]).unwrap().1;
+        let table = [i128::from(i64::MIN), -1, i128::from(u64::MAX)];
+        assert!(table.iter().all(|value| !wide(*value)));
+        assert!(wide(i128::from(i64::MIN) - 1) && wide(i128::from(u64::MAX) + 1));
+        assert!(to_vec(&u128::MAX).unwrap().1);
+    }
+}
