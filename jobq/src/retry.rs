@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use crate::job::{Delay, Ending, Envelope, Exponential, FailedReason, JobOptions};
+use crate::period;
 
 /// The wait between two attempts to find a job's code: a rolling deploy may bring it.
 pub(crate) const UNKNOWN_JOB_WAIT: Duration = Duration::from_secs(30);
@@ -36,7 +37,7 @@ pub(crate) enum Next {
 }
 
 /// What comes after attempt number `attempt` (from 1) of a job with this policy ended
-/// like this. `random` is uniform in 0 to 1 and sets the jitter.
+/// like this. No wait is longer than [`period::MAX`]. `random` is uniform in 0 to 1 and sets the jitter.
 pub(crate) fn after(
     options: &JobOptions,
     attempt: u32,
@@ -53,8 +54,8 @@ pub(crate) fn after(
     match ending {
         Ending::Completed => Next::Complete,
         Ending::Failed => retry(wait(&options.delay, attempt, random())),
-        Ending::RetryIn(wait) => retry(*wait),
-        Ending::Snoozed(wait) => Next::Snooze(*wait),
+        Ending::RetryIn(wait) => retry(longest(*wait)),
+        Ending::Snoozed(wait) => Next::Snooze(longest(*wait)),
         Ending::Aborted => Next::Fail(FailedReason::Aborted),
     }
 }
@@ -99,7 +100,7 @@ pub(crate) fn is_expired(
 /// The wait after failed attempt number `attempt`.
 fn wait(delay: &Delay, attempt: u32, random: f64) -> Duration {
     let retry = attempt.max(1) - 1;
-    match delay {
+    let wait = match delay {
         Delay::Constant(wait) => *wait,
         Delay::List(waits) => {
             let last = waits.len().saturating_sub(1);
@@ -108,9 +109,17 @@ fn wait(delay: &Delay, attempt: u32, random: f64) -> Duration {
         }
         Delay::Exponential(growth) => {
             let shortened = share(growth.jitter) * share(random);
-            grown(growth, retry).mul_f64(1.0 - shortened)
+            #[allow(clippy::disallowed_methods)] // at most `period::MAX`, and made shorter
+            let shorter = grown(growth, retry).mul_f64(1.0 - shortened);
+            shorter
         }
-    }
+    };
+    longest(wait)
+}
+
+/// This wait, or the longest one that every engine can wait.
+fn longest(wait: Duration) -> Duration {
+    wait.min(period::MAX)
 }
 
 /// A number from 0 to 1, whatever was given.
@@ -123,7 +132,8 @@ fn grown(growth: &Exponential, retry: u32) -> Duration {
     // `max` takes the place of a factor that is no number.
     let factor = growth.factor.max(1.0).powf(f64::from(retry));
     let seconds = growth.first.as_secs_f64() * factor;
-    Duration::try_from_secs_f64(seconds).map_or(growth.max, |wait| wait.min(growth.max))
+    let max = longest(growth.max);
+    Duration::try_from_secs_f64(seconds).map_or(max, |wait| wait.min(max))
 }
 
 /// The wait after a first failed attempt, where it is certain.
@@ -136,8 +146,8 @@ pub(crate) fn first_wait(options: &JobOptions) -> Duration {
 pub(crate) fn waits(options: &JobOptions) -> BTreeSet<Duration> {
     let retries = usize::try_from(options.max_attempts() - 1).unwrap_or(usize::MAX);
     match &options.delay {
-        Delay::Constant(wait) => std::iter::once(*wait).take(retries).collect(),
-        Delay::List(waits) => waits.iter().copied().take(retries).collect(),
+        Delay::Constant(wait) => std::iter::once(longest(*wait)).take(retries).collect(),
+        Delay::List(waits) => waits.iter().copied().map(longest).take(retries).collect(),
         Delay::Exponential(_) => BTreeSet::new(),
     }
 }
@@ -219,6 +229,32 @@ mod tests {
             assert!(wait <= secs(50), "{growth:?} gave {wait:?}");
         }
         assert_eq!(wait(&Delay::list(&[]), 3, 0.0), Duration::ZERO);
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_what_can_be_waited() {
+        let growing = |first| {
+            let growth = Exponential::new(first).max(Duration::MAX).factor(f64::MAX);
+            JobOptions::new().delay(Delay::Exponential(growth))
+        };
+        let constant = JobOptions::new().delay(Delay::constant(Duration::MAX));
+        let list = JobOptions::new().delay(Delay::list(&[Duration::MAX, Duration::ZERO]));
+        for options in [constant, list, growing(Duration::MAX), growing(secs(1))] {
+            for attempt in [1, 3, u32::MAX - 1] {
+                let Next::Retry(wait) =
+                    after(&options.retries(u32::MAX), attempt, &Ending::Failed, || 0.3)
+                else {
+                    panic!("{options:?} has attempts left");
+                };
+                assert!(wait <= period::MAX, "{options:?} waits {wait:?}");
+            }
+            assert!(waits(&options).iter().all(|wait| *wait <= period::MAX));
+            assert!(first_wait(&options) <= period::MAX);
+        }
+        for ending in [Ending::RetryIn(Duration::MAX), Ending::Snoozed(Duration::MAX)] {
+            let next = after(&JobOptions::new(), 1, &ending, || 0.0);
+            assert!(matches!(next, Next::Retry(period::MAX) | Next::Snooze(period::MAX)));
+        }
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl ClientBuilder {
 
     /// How long a call waits for the broker's answer, or for other processes to let go
     /// of the file, before it fails with a [timeout](crate::ErrorKind::Timeout).
-    /// Defaults to 30 seconds.
+    /// Defaults to 30 seconds. More than 24 days count as 24 days.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
         self

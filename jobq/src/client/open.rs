@@ -1,12 +1,17 @@
 //! From a URL to its engine.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
 
+/// No call waits longer, whatever its timeout: SQLite counts milliseconds in 31 bits.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 24 * 60 * 60);
+
 /// Opens the engine that the URL's scheme names.
-pub(crate) async fn open(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
+pub(crate) async fn open(url: &str, mut options: EngineOptions) -> Result<Arc<dyn Engine>> {
+    options.timeout = options.timeout.min(LONGEST_TIMEOUT);
     match url.split(':').next() {
         Some("amqp" | "amqps") => rabbitmq(url, options).await,
         Some("sqlite") => sqlite(url, options).await,

@@ -64,7 +64,8 @@ impl JobOptions {
         self
     }
 
-    /// The wait before each retry. Defaults to 30 seconds.
+    /// The wait before each retry. Defaults to 30 seconds. More than 3,650 days count as 3,650
+    /// days.
     #[must_use]
     pub const fn delay(mut self, delay: Delay) -> Self {
         self.delay = delay;
@@ -72,7 +73,8 @@ impl JobOptions {
     }
 
     /// How long an attempt may take before it has failed. Defaults to no limit, and to 10
-    /// minutes for a job that is run alone because workers may have died of it.
+    /// minutes for a job that is run alone because workers may have died of it. A pool does not
+    /// start with a timeout of zero.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -87,7 +89,7 @@ impl JobOptions {
     }
 
     /// How long after it is enqueued, plus its initial delay, an attempt may still
-    /// start. Defaults to no limit.
+    /// start. Defaults to no limit. A pool does not start with an expiry of zero.
     #[must_use]
     pub const fn expires(mut self, expires: Duration) -> Self {
         self.expires = Some(expires);

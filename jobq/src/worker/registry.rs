@@ -213,6 +213,13 @@ fn check_job(job: &Registered, states: &States) -> Result<()> {
             job.name
         )));
     }
+    let limits = [("timeout", job.options.timeout), ("expires", job.options.expires)];
+    if let Some((what, _)) = limits.iter().find(|(_, limit)| *limit == Some(Duration::ZERO)) {
+        return Err(Error::invalid(format!(
+            "job `{}` has a `{what}` of zero, and every attempt would fail; leave it out for no limit",
+            job.name
+        )));
+    }
     match job.needs.0.iter().find(|(state, _)| !states.contains(*state)) {
         None => Ok(()),
         Some((_, missing)) => Err(Error::invalid(format!(
@@ -253,6 +260,8 @@ mod tests {
     );
     job!(Parcel, "parcel", JobOptions::new().queue("post").concurrency(4));
     job!(Never, "never", JobOptions::new().concurrency(0));
+    job!(Hasty, "hasty", JobOptions::new().timeout(Duration::ZERO));
+    job!(Stale, "stale", JobOptions::new().expires(Duration::ZERO));
 
     async fn run<J: Job>(_: J) -> Result<(), BoxError> {
         Ok(())
@@ -268,7 +277,7 @@ mod tests {
 
     #[test]
     fn what_cannot_run_is_refused_with_a_remedy() {
-        let table: [(Vec<Registered>, &[&str]); 6] = [
+        let table: [(Vec<Registered>, &[&str]); 8] = [
             (vec![], &["the pool has no jobs"]),
             (
                 vec![Registered::of_function(run::<Plain>), Registered::of_function(run::<Twin>)],
@@ -280,6 +289,8 @@ mod tests {
                 &["`post`", "3 from job `mail`", "4 from job `parcel`"],
             ),
             (vec![Registered::of_function(run::<Never>)], &["`never`", "concurrency 0"]),
+            (vec![Registered::of_function(run::<Hasty>)], &["`hasty`", "`timeout`", "zero"]),
+            (vec![Registered::of_function(run::<Stale>)], &["`stale`", "`expires`", "zero"]),
             (vec![Registered::of_function(with_state)], &["`plain`", "`alloc::string::String`"]),
         ];
         for (jobs, expected) in table {

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod controls;
+mod durations;
 mod enqueue;
 mod events;
 mod expiry;

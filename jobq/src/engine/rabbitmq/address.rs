@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 /// Seconds without a sign of life after which a connection is given up, where the URL
 /// does not state it.
 const HEARTBEAT: u16 = 20;
+/// In milliseconds; a day is no limit for one try.
+const LONGEST_CONNECTION_TIMEOUT: u64 = 24 * 60 * 60 * 1_000;
 /// The longest frame in bytes, where the URL does not state it: RabbitMQ's default. `lapin`
 /// makes its two buffers of 32 frames each when it connects. Where it learns the length only
 /// from the broker, it makes them again and writes to all of them, 8 MiB that the process then
@@ -81,7 +83,9 @@ impl Address {
             query.heartbeat.get_or_insert(HEARTBEAT);
             query.frame_max.get_or_insert(LONGEST_FRAME);
             let share = (timeout / count).as_millis().max(1);
-            query.connection_timeout.get_or_insert(u64::try_from(share).unwrap_or(u64::MAX));
+            let share = u64::try_from(share).unwrap_or(u64::MAX);
+            let stated = query.connection_timeout.get_or_insert(share);
+            *stated = (*stated).min(LONGEST_CONNECTION_TIMEOUT);
             if query.connection_timeout == Some(0) {
                 return Err(invalid("has a connection_timeout of zero: every try would fail"));
             }

@@ -84,9 +84,9 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// When its timeout is up.
+    /// When its timeout is up; never where the clock cannot hold that.
     pub(super) fn end(&self) -> Option<Instant> {
-        self.limit.map(|limit| self.started + limit)
+        self.limit.and_then(|limit| self.started.checked_add(limit))
     }
 
     /// Tells the function that it is cancelled, and drops it if it awaits something. Gives
