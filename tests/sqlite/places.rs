@@ -168,3 +168,54 @@ async fn a_pool_goes_on_by_itself_when_a_lock_is_over() {
     assert!(!stage.has_run());
     running.shutdown().await.unwrap();
 }
+
+/// A file that is not where it was opened.
+async fn tell_of_a_lost_file(lose: fn(&Path)) {
+    let store = Store::sqlite().await;
+    let path = store.url.trim_start_matches("sqlite://").to_owned();
+    let mut stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    stage.enqueue([Step::Succeed]).await;
+    stage.end().await;
+
+    lose(Path::new(&path));
+    let told = soon("the end of the pool", running.wait()).await.unwrap_err();
+    assert_says(&told, ErrorKind::Refused, &[&path, "removed or replaced", "start the program"]);
+    for _ in 0..2 {
+        let job = Scripted { steps: vec![Step::Succeed] };
+        let error = stage.client.enqueue(job).await.unwrap_err();
+        assert_says(&error, ErrorKind::Refused, &[&path, "removed or replaced"]);
+        assert!(!error.maybe_enqueued(), "nobody finds it");
+    }
+    assert!(stage.client.counts("scripted").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_removed_is_told() {
+    tell_of_a_lost_file(|path| std::fs::remove_file(path).unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_replaced_is_told() {
+    tell_of_a_lost_file(|path| {
+        let copy = path.with_extension("copy");
+        std::fs::copy(path, &copy).unwrap();
+        std::fs::rename(copy, path).unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_that_is_moved_away_and_back_is_used_again() {
+    let store = Store::sqlite().await;
+    let path = store.url.trim_start_matches("sqlite://").to_owned();
+    let client = store.client().await;
+    let job = || Scripted { steps: vec![Step::Succeed] };
+    client.enqueue(job()).await.unwrap();
+    let away = format!("{path}.away");
+    std::fs::rename(&path, &away).unwrap();
+    assert!(!client.enqueue(job()).await.unwrap_err().maybe_enqueued());
+    std::fs::rename(&away, &path).unwrap();
+    client.enqueue(job()).await.unwrap();
+    assert_eq!(client.counts("scripted").await.unwrap().ready, 2);
+}

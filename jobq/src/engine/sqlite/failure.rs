@@ -14,6 +14,8 @@ pub(super) enum Failure {
     Closed,
     /// The thread ended in the middle of it.
     Lost,
+    /// The file is no longer where it was opened.
+    Gone { place: Place, maybe_done: bool },
     /// SQLite refused.
     Sqlite { kind: ErrorKind, message: Arc<str>, source: Arc<rusqlite::Error>, maybe_done: bool },
 }
@@ -70,7 +72,7 @@ impl Failure {
     /// Whether trying again cannot help, whatever others do.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            Self::Closed | Self::Lost => true,
+            Self::Closed | Self::Lost | Self::Gone { .. } => true,
             Self::Sqlite { source, .. } => matches!(
                 source.sqlite_error_code(),
                 Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
@@ -84,6 +86,15 @@ impl Failure {
         match self {
             Self::Closed => closed(),
             Self::Lost => closed().but_maybe_enqueued(),
+            Self::Gone { place, maybe_done } => {
+                let message = format!(
+                    "{place} is not the one that was opened any more: it was removed or replaced \
+                     while this program had it open, and what is written now would be lost; put \
+                     it back, or start the program anew with the file that is there"
+                );
+                let error = Error::new(ErrorKind::Refused, message);
+                if *maybe_done { error.but_maybe_enqueued() } else { error }
+            }
             Self::Sqlite { kind, message, source, maybe_done } => {
                 let error = Error::new(*kind, &**message).because(Arc::clone(source));
                 if *maybe_done { error.but_maybe_enqueued() } else { error }

@@ -89,6 +89,11 @@ impl Lease {
         self.held = Some(Held { owner, until, renew_at });
     }
 
+    /// Ends the lease without a word to the file.
+    pub(super) fn forget(&mut self) {
+        self.held = None;
+    }
+
     /// Hands back what is in hand and ends the lease, within a transaction.
     pub(super) fn give_back(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         match self.held.take() {

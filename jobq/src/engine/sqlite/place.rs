@@ -57,6 +57,29 @@ impl Place {
     }
 }
 
+/// Tells a file from another one that takes its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Place {
+    /// The file that is there now; `None` where there is none, or where the system does not tell.
+    #[cfg(unix)]
+    pub(super) fn identity(&self) -> Option<Identity> {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let file = std::fs::metadata(self.file()?).ok()?;
+        Some(Identity { device: file.dev(), inode: file.ino() })
+    }
+
+    #[cfg(not(unix))]
+    pub(super) fn identity(&self) -> Option<Identity> {
+        None
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -15,6 +15,7 @@ use super::events;
 use super::feed::Feed;
 use super::inbox::{Call, Command, Inbox};
 use super::lease::Lease;
+use super::place::Identity;
 use super::push;
 use super::queues::{Prepared, Store};
 use super::settle::{self, Settling};
@@ -43,6 +44,7 @@ pub(super) fn run(
     let mut writer = Writer {
         connection,
         disk: Disk::new(),
+        opened: place.identity(),
         place,
         namespace,
         inbox,
@@ -67,6 +69,8 @@ struct Writer {
     connection: Connection,
     disk: Disk,
     place: Place,
+    /// The file that was opened.
+    opened: Option<Identity>,
     namespace: String,
     inbox: Inbox,
     lease: Lease,
@@ -259,6 +263,9 @@ impl Writer {
             }
         }
         if failure.is_final() {
+            // Nothing is left to try, nor to hold.
+            self.carried.clear();
+            self.lease.forget();
             for feed in self.feeds.drain(..) {
                 feed.fail(failure.error());
             }
@@ -267,6 +274,7 @@ impl Writer {
 
     /// One transaction: all of it, or nothing.
     fn transaction(&mut self, work: &mut [Work]) -> Result<Vec<Option<Look>>, Failure> {
+        self.is_there(false)?;
         let somebody_waits = self.closing.is_some() || work.iter().any(Work::is_waited_for);
         let result = self
             .disk
@@ -275,7 +283,8 @@ impl Writer {
             .and_then(|()| self.within(work))
             .map_err(|source| Failure::new(&self.place, source))
             .and_then(|looks| match self.execute("COMMIT") {
-                Ok(()) => Ok(looks),
+                // Answered is only what is found where others look for it.
+                Ok(()) => self.is_there(true).map(|()| looks),
                 Err(source) => Err(Failure::of_commit(&self.place, source)),
             });
         if result.is_err() && !self.connection.is_autocommit() {
@@ -283,6 +292,14 @@ impl Writer {
             let _ = self.execute("ROLLBACK");
         }
         result
+    }
+
+    /// Whether the file is the one that was opened.
+    fn is_there(&self, maybe_done: bool) -> Result<(), Failure> {
+        if self.place.identity() == self.opened {
+            return Ok(());
+        }
+        Err(Failure::Gone { place: self.place.clone(), maybe_done })
     }
 
     fn execute(&self, sql: &str) -> rusqlite::Result<()> {
