@@ -74,7 +74,7 @@ impl Store {
     /// If it cannot connect.
     pub async fn client(&self) -> Client {
         let builder = Client::builder(&self.url).namespace(&self.namespace);
-        builder.connect().await.expect("the store of a test can be reached")
+        builder.timeout(DEADLINE).connect().await.expect("the store of a test can be reached")
     }
 }
 

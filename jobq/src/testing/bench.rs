@@ -8,7 +8,7 @@ use crate::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
 use crate::job::{Envelope, EventEnvelope, JobId};
 
 /// How long a case waits for an event that must come, before it fails.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Waits for what must happen; fails where it does not within the [`DEADLINE`].
 pub async fn soon<F: Future>(what: &str, event: F) -> F::Output {

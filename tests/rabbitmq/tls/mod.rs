@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 /// Longer than any answer about certificates takes, and much shorter than the timeout.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const AT_ONCE: Duration = Duration::from_secs(15);
 /// Beside it the broker asks for no certificate of the client.
 const ASKS_FOR_NONE: &str = "ssl_options.verify = verify_none\n";
 const DEMANDS_ONE: &str =
