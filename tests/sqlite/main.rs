@@ -15,6 +15,7 @@ use jobq_tests::jobs::{job, push, ready};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
+mod clocks;
 mod doctor;
 mod full;
 mod places;

@@ -38,14 +38,14 @@ pub(super) struct Look {
     pub(super) next_due: Option<i64>,
 }
 
-/// Takes at most `room` jobs that are due, for this owner.
+/// Takes at most `room` jobs that are due now, for this owner.
 pub(super) fn claim(
     connection: &Connection,
     (queue, name): (i64, &'static str),
     owner: i64,
     room: usize,
+    now: i64,
 ) -> rusqlite::Result<Look> {
-    let now = columns::now();
     let mut look = Look::default();
     {
         let mut select = connection.prepare_cached(SELECT)?;

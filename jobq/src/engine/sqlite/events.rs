@@ -31,7 +31,7 @@ pub(super) fn subscribe(
     let Some(queue) = store.queue(queue)?.filter(|_| !patterns.is_empty()) else {
         return Ok(());
     };
-    release(store.connection, store.namespace)?;
+    release(store.connection, store.namespace, store.clock.now())?;
     let sql = "INSERT OR IGNORE INTO subscriptions (queue, pattern) VALUES (?1, ?2)";
     let mut statement = store.connection.prepare_cached(sql)?;
     patterns.iter().try_for_each(|pattern| statement.execute((queue, pattern)).map(drop))
@@ -46,7 +46,7 @@ pub(super) fn unsubscribe(
     let Some(queue) = store.queue(queue)? else {
         return Ok(());
     };
-    release(store.connection, store.namespace)?;
+    release(store.connection, store.namespace, store.clock.now())?;
     let sql = "DELETE FROM subscriptions WHERE queue = ?1 AND pattern = ?2";
     store.connection.prepare_cached(sql)?.execute((queue, pattern)).map(drop)
 }
@@ -59,7 +59,7 @@ pub(super) fn publish(
 ) -> rusqlite::Result<Result<()>> {
     let row = Row {
         id: event.id.as_bytes(),
-        due: columns::due_after(event.delay),
+        due: store.clock.due_after(event.delay),
         published_at: columns::of_time(event.published_at),
         expires_at: event.expires_at.map(columns::of_time),
         topic: &event.topic,
@@ -105,8 +105,11 @@ fn hand_out(connection: &Connection, namespace: &str, event: &Row<'_>) -> rusqli
 /// Hands out the events that are due, within a transaction, and says when the next one
 /// is. It is done before who subscribes changes, so that an event reaches those who did
 /// when it was due.
-pub(super) fn release(connection: &Connection, namespace: &str) -> rusqlite::Result<Option<i64>> {
-    let now = columns::now();
+pub(super) fn release(
+    connection: &Connection,
+    namespace: &str,
+    now: i64,
+) -> rusqlite::Result<Option<i64>> {
     let first = next_due(connection, namespace)?;
     if first.is_none_or(|due| due > now) {
         return Ok(first);

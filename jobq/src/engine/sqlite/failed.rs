@@ -70,7 +70,7 @@ pub(super) fn retry(store: &mut Store<'_>, name: &str, which: Which) -> rusqlite
                 name, topic, payload
             FROM failed WHERE queue = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq";
         let mut statement = store.connection.prepare_cached(sql)?;
-        statement.execute((queue, first, last, columns::now(), columns::NEVER))?;
+        statement.execute((queue, first, last, store.clock.now(), columns::NEVER))?;
         delete(store, queue, first, last)
     })
 }

@@ -1,16 +1,15 @@
-//! Who has jobs in hand, and for how long nobody doubts it.
+//! Ownership leases of claimed jobs.
 //!
-//! An engine that takes jobs has a row among the owners with the time until which it
-//! vouches for them. It moves that time on three times a lease. An owner whose time
-//! has passed is dead, or as good as: whoever notices first hands back its jobs and
-//! deletes its row. One that was merely held up finds its row gone, treats all that it
-//! had in hand as lost, and starts anew under another number.
+//! An engine that takes jobs has a row among the owners, and changes it three times a lease. An
+//! owner whose row does not change is dead ([`others`](super::others)): whoever notices first hands
+//! back its jobs and deletes its row. One that was merely held up finds its row gone, treats all
+//! that it had in hand as lost, and starts anew under another number.
 
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::columns;
+use super::{columns, process};
 
 /// Hands back all jobs of an owner, each at its place in its queue; the second parameter
 /// says how many crashes that was.
@@ -27,8 +26,6 @@ pub(super) struct Lease {
 #[derive(Debug, Clone)]
 struct Held {
     owner: i64,
-    /// Until when it was promised last, by the time of day.
-    until: i64,
     renew_at: Instant,
 }
 
@@ -48,22 +45,16 @@ impl Lease {
     }
 
     /// Makes sure, within a transaction, that there is a lease and that it is fresh.
-    /// Hands back the jobs of dead owners on that occasion.
     pub(super) fn hold(&mut self, connection: &Connection) -> rusqlite::Result<i64> {
         if let Some(held) = &self.held {
+            let owner = held.owner;
             if Instant::now() < held.renew_at {
-                return Ok(held.owner);
+                return Ok(owner);
             }
-            let (owner, was_until) = (held.owner, held.until);
-            let until = self.until();
-            let sql = "UPDATE owners SET until = ?2 WHERE id = ?1";
-            if connection.prepare_cached(sql)?.execute((owner, until))? > 0 {
-                self.set(owner, until);
-                // An engine that is late itself, as after the machine has slept, cannot
-                // blame the others for being so: they get until the next time.
-                if was_until > columns::now() {
-                    sweep(connection)?;
-                }
+            // Another value each time, whatever the clock says.
+            let sql = "UPDATE owners SET until = max(until + 1, ?2) WHERE id = ?1";
+            if connection.prepare_cached(sql)?.execute((owner, self.until()))? > 0 {
+                self.set(owner);
                 return Ok(owner);
             }
             tracing::warn!(
@@ -72,21 +63,21 @@ impl Lease {
                 self.length
             );
         }
-        let until = self.until();
-        connection.prepare_cached("INSERT INTO owners (until) VALUES (?1)")?.execute([until])?;
+        let sql = "INSERT INTO owners (until, process) VALUES (?1, ?2)";
+        connection.prepare_cached(sql)?.execute((self.until(), process::own()))?;
         let owner = connection.last_insert_rowid();
-        self.set(owner, until);
-        sweep(connection)?;
+        self.set(owner);
         Ok(owner)
     }
 
+    /// Until when it is promised, by the time of day: what earlier versions of jobq go by.
     fn until(&self) -> i64 {
         columns::due_after(self.length)
     }
 
-    fn set(&mut self, owner: i64, until: i64) {
+    fn set(&mut self, owner: i64) {
         let renew_at = Instant::now() + self.length / 3;
-        self.held = Some(Held { owner, until, renew_at });
+        self.held = Some(Held { owner, renew_at });
     }
 
     /// Ends the lease without a word to the file.
@@ -103,16 +94,10 @@ impl Lease {
     }
 }
 
-/// Hands back the jobs of the owners whose time has passed.
-fn sweep(connection: &Connection) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare_cached("SELECT id FROM owners WHERE until < ?1")?;
-    let dead: Vec<i64> =
-        statement.query_map([columns::now()], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    for owner in dead {
-        tracing::info!(owner, "handing back the jobs of a worker process that ended or hangs");
-        free(connection, owner, 1)?;
-    }
-    Ok(())
+/// Hands back the jobs of an owner that is dead.
+pub(super) fn take_over(connection: &Connection, dead: i64) -> rusqlite::Result<()> {
+    tracing::info!(owner = dead, "handing back the jobs of a worker process that ended or hangs");
+    free(connection, dead, 1)
 }
 
 fn free(connection: &Connection, owner: i64, crashes: i64) -> rusqlite::Result<()> {
@@ -133,43 +118,33 @@ mod tests {
 
     const LENGTH: Duration = Duration::from_secs(60);
 
-    /// As if its time had passed.
-    fn end(lease: &mut Lease, connection: &Connection) {
-        let held = lease.held.as_mut().unwrap();
-        (held.until, held.renew_at) = (0, Instant::now());
-        connection.execute("UPDATE owners SET until = 0 WHERE id = ?1", [held.owner]).unwrap();
-    }
-
     #[test]
-    fn a_dead_owner_is_swept_and_its_number_is_not_given_again() {
+    fn whose_row_is_gone_starts_anew_and_no_number_is_given_again() {
         let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
-        let mut dead = Lease::new(LENGTH);
-        let first = dead.hold(&file).unwrap();
-        end(&mut dead, &file);
-
-        let mut alive = Lease::new(LENGTH);
-        let second = alive.hold(&file).unwrap();
-        assert_eq!(owners(&file), [second]);
-        assert_eq!(alive.hold(&file).unwrap(), second, "held on to");
-
-        // The dead one was only held up, and starts anew.
-        let third = dead.hold(&file).unwrap();
+        let (mut one, mut other) = (Lease::new(LENGTH), Lease::new(LENGTH));
+        let (first, second) = (one.hold(&file).unwrap(), other.hold(&file).unwrap());
+        assert_eq!(one.hold(&file).unwrap(), first, "held on to");
+        take_over(&file, first).unwrap();
+        one.held.as_mut().unwrap().renew_at = Instant::now();
+        let third = one.hold(&file).unwrap();
         assert!(first != third && second != third);
-        alive.give_back(&file).unwrap();
+        other.give_back(&file).unwrap();
         assert_eq!(owners(&file), [third]);
     }
 
     #[test]
-    fn who_is_late_does_not_blame_others() {
+    fn each_renewal_changes_the_row_also_when_the_clock_goes_back() {
         let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
-        let mut one = Lease::new(LENGTH);
-        let mut other = Lease::new(LENGTH);
-        let first = one.hold(&file).unwrap();
-        let second = other.hold(&file).unwrap();
-        // As after the machine has slept: both are over their time.
-        end(&mut one, &file);
-        end(&mut other, &file);
-        assert_eq!(one.hold(&file).unwrap(), first);
-        assert_eq!(owners(&file), [first, second]);
+        let mut lease = Lease::new(LENGTH);
+        let owner = lease.hold(&file).unwrap();
+        let far = columns::due_after(LENGTH * 1_000);
+        file.execute("UPDATE owners SET until = ?1", [far]).unwrap();
+        for renewals in 1..4 {
+            lease.held.as_mut().unwrap().renew_at = Instant::now();
+            assert_eq!(lease.hold(&file).unwrap(), owner);
+            let until: i64 =
+                file.query_row("SELECT until FROM owners", [], |row| row.get(0)).unwrap();
+            assert_eq!(until, far + renewals);
+        }
     }
 }

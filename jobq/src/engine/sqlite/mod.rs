@@ -19,7 +19,10 @@ mod failure;
 mod feed;
 mod inbox;
 mod lease;
+mod machine_clock;
+mod others;
 mod place;
+mod process;
 mod push;
 mod queues;
 mod schema;
@@ -91,10 +94,10 @@ pub(crate) async fn open_with_lease(
     let for_receipts = inbox.clone();
     let (examined, timeout) = (place.clone(), options.timeout);
     let thread = std::thread::Builder::new().name("jobq-sqlite".to_owned());
-    let spawned = thread.spawn(move || match schema::open(&place, options.timeout) {
-        Ok(connection) => {
+    let spawned = thread.spawn(move || match schema::open_with_clock(&place, options.timeout) {
+        Ok(opened) => {
             let _ = answer.send(Ok(()));
-            writer::run(connection, place, options.namespace, lease, for_receipts, commands);
+            writer::run(opened, place, options.namespace, lease, for_receipts, commands);
         }
         Err(error) => drop(answer.send(Err(error))),
     });

@@ -25,7 +25,7 @@ pub(super) fn insert(store: &mut Store<'_>, job: &Envelope) -> rusqlite::Result<
     };
     store.insert.of(store.connection)?.execute((
         queue,
-        columns::due_after(job.delay),
+        store.clock.due_after(job.delay),
         job.id.as_bytes(),
         columns::of_time(job.enqueued_at),
         job.retry_wait.map(columns::of_wait),

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
-use super::columns;
 use super::events;
+use super::machine_clock::MachineClock;
 use crate::engine::Counts;
 use crate::error::{Error, ErrorKind};
 
@@ -34,6 +34,7 @@ impl<'a> Prepared<'a> {
 /// What an operation works on, within a transaction.
 pub(super) struct Store<'a> {
     pub(super) connection: &'a Connection,
+    pub(super) clock: MachineClock,
     pub(super) insert: Prepared<'a>,
     pub(super) delete: Prepared<'a>,
     pub(super) namespace: &'a str,
@@ -72,12 +73,13 @@ pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Coun
     let Some(queue) = store.queue(name)? else {
         return Ok(Counts::default());
     };
-    events::release(store.connection, store.namespace)?;
+    let now = store.clock.now();
+    events::release(store.connection, store.namespace, now)?;
     let sql = "SELECT
         (SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND due <= ?2),
         (SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND due > ?2),
         (SELECT count(*) FROM failed WHERE queue = ?1)";
-    store.connection.prepare_cached(sql)?.query_row((queue, columns::now()), |row| {
+    store.connection.prepare_cached(sql)?.query_row((queue, now), |row| {
         let count = |index| row.get(index).map(|count: i64| u64::try_from(count).unwrap_or(0));
         Ok(Counts::new(count(0)?, count(1)?, count(2)?))
     })

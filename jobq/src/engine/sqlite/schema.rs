@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, Transaction, TransactionBehavior};
 
+use super::machine_clock::MachineClock;
 use super::{Failure, Place};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -18,7 +19,19 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
     include_str!("migrations/3.sql"),
+    include_str!("migrations/4.sql"),
 ];
+
+/// [`open`], and the clock of the file.
+pub(super) fn open_with_clock(
+    place: &Place,
+    timeout: Duration,
+) -> Result<(Connection, MachineClock)> {
+    let mut connection = open(place, timeout)?;
+    let clock = MachineClock::of(&mut connection);
+    let clock = clock.map_err(|source| Failure::new(place, source).error())?;
+    Ok((connection, clock))
+}
 
 /// Opens a place and brings its schema up to date.
 pub(super) fn open(place: &Place, timeout: Duration) -> Result<Connection> {

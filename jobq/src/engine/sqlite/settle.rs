@@ -1,5 +1,7 @@
 //! Recording what became of a delivery.
 
+use std::time::{Duration, Instant};
+
 use tokio::sync::oneshot;
 
 use super::Failure;
@@ -26,14 +28,15 @@ pub(super) struct Ticket {
     pub(super) feed: u64,
 }
 
-/// A settlement as it is written, with its times fixed when it was asked for.
+/// A settlement as it is written.
 #[derive(Debug)]
 pub(super) enum Act {
     Complete,
     Release,
-    /// As if it had not been suspected.
+    /// As if it had not been suspected, after a wait that began when that was asked for.
     Again {
-        due: i64,
+        wait: Duration,
+        since: Instant,
         attempts: i64,
     },
     /// To be run alone.
@@ -57,8 +60,8 @@ impl From<Settlement> for Act {
             Settlement::Release => Self::Release,
             Settlement::Isolate => Self::Isolate,
             Settlement::Start => Self::Start { starts: 1 },
-            Settlement::Retry(wait) => Self::Again { due: columns::due_after(wait), attempts: 1 },
-            Settlement::Snooze(wait) => Self::Again { due: columns::due_after(wait), attempts: 0 },
+            Settlement::Retry(wait) => Self::Again { wait, since: Instant::now(), attempts: 1 },
+            Settlement::Snooze(wait) => Self::Again { wait, since: Instant::now(), attempts: 0 },
             Settlement::Fail { reason, mut error, attempts } => {
                 cut(&mut error);
                 Self::Fail { reason, error, attempts, at: columns::now() }
@@ -105,7 +108,8 @@ impl Settling {
                 let sql = "UPDATE jobs SET owner = NULL WHERE seq = ?1 AND owner = ?2";
                 connection.prepare_cached(sql)?.execute((seq, owner))?
             }
-            Act::Again { due, attempts } => {
+            Act::Again { wait, since, attempts } => {
+                let due = store.clock.due_after(wait.saturating_sub(since.elapsed()));
                 let sql = "UPDATE jobs SET owner = NULL, due = ?3, attempts = attempts + ?4,
                     crashes = 0, solo = NULL WHERE seq = ?1 AND owner = ?2";
                 connection.prepare_cached(sql)?.execute((seq, owner, due, attempts))?

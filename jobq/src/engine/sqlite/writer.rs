@@ -14,7 +14,9 @@ use super::disk::Disk;
 use super::events;
 use super::feed::Feed;
 use super::inbox::{Call, Command, Inbox};
-use super::lease::Lease;
+use super::lease::{self, Lease};
+use super::machine_clock::MachineClock;
+use super::others::Others;
 use super::place::Identity;
 use super::push;
 use super::queues::{Prepared, Store};
@@ -29,12 +31,15 @@ const POLL: Duration = Duration::from_millis(50);
 /// The most commands of one transaction.
 const MOST: usize = 4_096;
 
+/// How often the time of the clock is kept.
+const KEPT: Duration = Duration::from_secs(1);
+
 /// How long the writer leaves the file alone after a failure, unless somebody asks.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Does what comes through the inbox until it is told to close.
 pub(super) fn run(
-    connection: Connection,
+    (connection, clock): (Connection, MachineClock),
     place: Place,
     namespace: String,
     lease: Duration,
@@ -43,12 +48,15 @@ pub(super) fn run(
 ) {
     let mut writer = Writer {
         connection,
+        clock,
+        kept: None,
         disk: Disk::new(),
         opened: place.identity(),
         place,
         namespace,
         inbox,
         lease: Lease::new(lease),
+        others: Others::new(lease),
         feeds: Vec::new(),
         known: HashMap::new(),
         carried: Vec::new(),
@@ -67,6 +75,9 @@ pub(super) fn run(
 
 struct Writer {
     connection: Connection,
+    clock: MachineClock,
+    /// When the clock was kept.
+    kept: Option<Instant>,
     disk: Disk,
     place: Place,
     /// The file that was opened.
@@ -74,6 +85,7 @@ struct Writer {
     namespace: String,
     inbox: Inbox,
     lease: Lease,
+    others: Others,
     feeds: Vec<Feed>,
     known: HashMap<String, i64>,
     /// Settlements that could not be recorded and are tried again.
@@ -160,7 +172,7 @@ impl Writer {
             // Also without other processes: the clock may be set.
             at_most(POLL);
             if let Some(due) = feed.next_due {
-                at_most(columns::to_wait(due.saturating_sub(columns::now())));
+                at_most(columns::to_wait(due.saturating_sub(self.clock.now())));
             }
         }
         patience
@@ -180,13 +192,23 @@ impl Writer {
             Some(at) => at <= now,
             None => !self.feeds.is_empty(),
         };
-        lease_is_due || !self.carried.is_empty() || self.sees_due_jobs()
+        lease_is_due
+            || !self.carried.is_empty()
+            || self.sees_due_jobs()
+            || self.sees_dead_owners(now)
+    }
+
+    /// Whether there is an owner to take jobs over from, found out by reading alone, too.
+    fn sees_dead_owners(&mut self, now: Instant) -> bool {
+        // What cannot be read is for the transaction to report.
+        self.feeds.iter().any(|feed| feed.room() > 0)
+            && self.others.look(&self.connection, self.lease.owner(), now).unwrap_or(true)
     }
 
     /// Whether a consumer could get a job, found out by reading alone: taking the file's
     /// one write lock for nothing would hold up other processes.
     fn sees_due_jobs(&mut self) -> bool {
-        let now = columns::now();
+        let now = self.clock.now();
         let mut hungry = self.feeds.iter_mut().filter(|feed| feed.room() > 0).peekable();
         if hungry.peek().is_none() {
             return false;
@@ -307,15 +329,24 @@ impl Writer {
     }
 
     fn within(&mut self, work: &mut [Work]) -> rusqlite::Result<Vec<Option<Look>>> {
+        if self.kept.is_none_or(|kept| kept.elapsed() >= KEPT) {
+            self.clock.keep(&self.connection)?;
+            self.kept = Some(Instant::now());
+        }
         let before = self.lease.owner();
         if before.is_some() || !self.feeds.is_empty() {
             let owner = self.lease.hold(&self.connection)?;
+            self.others.look(&self.connection, Some(owner), Instant::now())?;
+            for dead in self.others.take_dead() {
+                lease::take_over(&self.connection, dead)?;
+            }
             if before != Some(owner) {
                 self.feeds.iter_mut().for_each(|feed| feed.in_hand = 0);
             }
         }
         let mut store = Store {
             connection: &self.connection,
+            clock: self.clock,
             insert: Prepared::new(push::INSERT),
             delete: Prepared::new(settle::DELETE),
             namespace: &self.namespace,
@@ -349,14 +380,15 @@ impl Writer {
         if self.feeds.is_empty() {
             return Ok(Vec::new());
         }
-        let event = events::release(&self.connection, &self.namespace)?;
+        let now = self.clock.now();
+        let event = events::release(&self.connection, &self.namespace, now)?;
         let look = |feed: &Feed| match (self.lease.owner(), feed.room()) {
             (Some(owner), room @ 1..) => {
                 let queue = (feed.queue, feed.name);
                 let mut look = if feed.solo {
                     claim::claim_solo(&self.connection, queue, owner)?
                 } else {
-                    claim::claim(&self.connection, queue, owner, room)?
+                    claim::claim(&self.connection, queue, owner, room, now)?
                 };
                 look.next_due = earlier(look.next_due, event);
                 Ok(Some(look))

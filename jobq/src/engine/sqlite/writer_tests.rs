@@ -6,14 +6,14 @@ use crate::job::{Envelope, FailedReason, JobId};
 
 /// An engine on a disk that has room for so many pages.
 fn small_disk(more: i64) -> Inbox {
-    let connection = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+    let (connection, clock) = schema::open_with_clock(&Place::Memory, Duration::ZERO).unwrap();
     let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     connection.pragma_update_and_check(None, "max_page_count", pages + more, |_| Ok(())).unwrap();
     let (inbox, commands) = Inbox::new();
     let own = inbox.clone();
     std::thread::spawn(move || {
         let lease = Duration::from_secs(30);
-        run(connection, Place::Memory, "jobq".to_owned(), lease, own, commands);
+        run((connection, clock), Place::Memory, "jobq".to_owned(), lease, own, commands);
     });
     inbox
 }

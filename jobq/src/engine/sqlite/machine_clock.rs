@@ -1,0 +1,159 @@
+//! The clock by which jobs become due: it runs on evenly, whatever the time of day is set to.
+//!
+//! It counts milliseconds since the start of the machine, from a beginning that all processes on a
+//! file share: the time of day at which the file was first opened since then. So it is the time of
+//! day, as long as nobody sets that, and one clock for all of these processes. After a restart of
+//! the machine it goes on from the time of day, and never from before where it was.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+use super::columns;
+use crate::period;
+
+/// The clock of one file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MachineClock {
+    /// From the start of the machine to this clock; `None` where the system does not say when it
+    /// started, and the time of day has to do.
+    ahead: Option<i64>,
+}
+
+impl MachineClock {
+    /// The clock of this file.
+    pub(super) fn of(connection: &mut Connection) -> rusqlite::Result<Self> {
+        let (Some(boot), Some(since)) = (boot(), since_boot()) else {
+            return Ok(Self { ahead: None });
+        };
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let sql = "SELECT boot, ahead, last FROM clock";
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        let known: Option<(String, i64, i64)> = transaction.query_row(sql, [], row).optional()?;
+        if let Some((_, ahead, _)) = known.as_ref().filter(|(known, ..)| *known == boot) {
+            return Ok(Self { ahead: Some(*ahead) });
+        }
+        let last = known.map_or(0, |(.., last)| last);
+        let now = columns::now().max(last);
+        let ahead = now.saturating_sub(whole_millis(since));
+        let sql = "REPLACE INTO clock (id, boot, ahead, last) VALUES (1, ?1, ?2, ?3)";
+        transaction.execute(sql, (boot, ahead, now))?;
+        transaction.commit()?;
+        Ok(Self { ahead: Some(ahead) })
+    }
+
+    /// The time now. A job is due when its time is not after it.
+    pub(super) fn now(self) -> i64 {
+        match (self.ahead, since_boot()) {
+            (Some(ahead), Some(since)) => ahead.saturating_add(whole_millis(since)),
+            _ => columns::now(),
+        }
+    }
+
+    /// When a wait that begins now is over: now where there is none, else rounded up, so that
+    /// nothing comes early.
+    pub(super) fn due_after(self, wait: Duration) -> i64 {
+        match (self.ahead, since_boot()) {
+            _ if wait.is_zero() => self.now(),
+            (Some(ahead), Some(since)) => {
+                let end = period::millis(since.saturating_add(wait));
+                ahead.saturating_add(i64::try_from(end).unwrap_or(i64::MAX))
+            }
+            _ => columns::due_after(wait),
+        }
+    }
+
+    /// Keeps the time now, so that the clock does not go back when the machine starts again.
+    pub(super) fn keep(self, connection: &Connection) -> rusqlite::Result<()> {
+        let sql = "UPDATE clock SET last = max(last, ?1)";
+        connection.prepare_cached(sql)?.execute([self.now()]).map(drop)
+    }
+}
+
+fn whole_millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// How long the machine runs, the time that it slept included.
+#[cfg(target_os = "linux")]
+fn since_boot() -> Option<Duration> {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::try_from(time).ok()
+}
+
+/// Which start of the machine it was.
+#[cfg(target_os = "linux")]
+fn boot() -> Option<String> {
+    Some(std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn since_boot() -> Option<Duration> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn boot() -> Option<String> {
+    None
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::super::{Place, schema};
+    use super::*;
+
+    fn row(file: &Connection) -> (String, i64, i64) {
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+        file.query_row("SELECT boot, ahead, last FROM clock", [], row).expect("it has a clock")
+    }
+
+    #[test]
+    fn it_begins_with_the_time_of_day_and_is_the_same_for_all() {
+        let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let before = columns::now();
+        let clock = MachineClock::of(&mut file).unwrap();
+        assert!((before..=before + 60_000).contains(&clock.now()));
+        // As if the time of day had been set back by an hour since the file was opened first.
+        let ahead = clock.ahead.unwrap() + 3_600_000;
+        file.execute("UPDATE clock SET ahead = ?1", [ahead]).unwrap();
+        let other = MachineClock::of(&mut file).unwrap();
+        assert_eq!(other.ahead, Some(ahead));
+        assert!(other.now() >= before + 3_600_000);
+    }
+
+    #[test]
+    fn no_wait_is_shorter_or_too_long() {
+        let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let clock = MachineClock::of(&mut file).unwrap();
+        for micros in [1, 999, 1_000, 1_001, 86_400_000_000] {
+            let wait = Duration::from_micros(micros);
+            let before = since_boot().unwrap();
+            let due = clock.due_after(wait);
+            let end = before.as_micros() + wait.as_micros();
+            assert!(i128::from(due - clock.ahead.unwrap()) * 1_000 >= i128::try_from(end).unwrap());
+        }
+        let now = clock.now();
+        assert!((now..now + 60_000).contains(&clock.due_after(Duration::ZERO)));
+        assert_eq!(clock.due_after(Duration::MAX), i64::MAX);
+    }
+
+    #[test]
+    fn after_a_restart_of_the_machine_it_goes_on_and_not_back() {
+        let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let clock = MachineClock::of(&mut file).unwrap();
+        clock.keep(&file).unwrap();
+        let hour_ahead = clock.now() + 3_600_000;
+        file.execute("UPDATE clock SET boot = 'before', last = ?1", [hour_ahead]).unwrap();
+        let next = MachineClock::of(&mut file).unwrap();
+        assert!(
+            (hour_ahead..hour_ahead + 60_000).contains(&next.now()),
+            "the time of day is behind"
+        );
+
+        file.execute("UPDATE clock SET boot = 'before', last = 5", []).unwrap();
+        let next = MachineClock::of(&mut file).unwrap();
+        let now = columns::now();
+        assert!((now - 60_000..=now).contains(&next.now()), "the machine was off for years");
+        assert_ne!(row(&file).0, "before");
+    }
+}

@@ -1,0 +1,118 @@
+//! Whether another process on this machine has ended: asked of the system, where it can tell.
+//!
+//! A process id alone says little: it is given again, and in another container it is another
+//! process's. With it stand the start of the machine, the namespace of the ids and the start of
+//! the process; where one of the first two is another's, nothing is known.
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::fs;
+    use std::io::ErrorKind;
+
+    use rustix::io::Errno;
+    use rustix::process::{Pid, test_kill_process};
+
+    /// This process, in a form that [`has_ended`] reads.
+    pub(in super::super) fn own() -> Option<String> {
+        let pid = std::process::id();
+        Some(format!("{} {pid} {}", place()?, started(pid).ok()??.at))
+    }
+
+    /// The start of the machine and the namespace of process ids.
+    fn place() -> Option<String> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
+        Some(format!("{} {}", boot.trim(), namespace.display()))
+    }
+
+    /// Whether the process that this text describes has certainly ended.
+    pub(in super::super) fn has_ended(text: &str) -> bool {
+        let mut words = text.rsplitn(3, ' ');
+        let (Some(at), Some(pid), Some(there)) = (words.next(), words.next(), words.next()) else {
+            return false;
+        };
+        let Ok(pid) = pid.parse::<u32>() else {
+            return false;
+        };
+        if place().is_none_or(|here| here != there) {
+            return false;
+        }
+        match started(pid) {
+            Ok(Some(found)) => found.at != at || found.is_zombie,
+            // Processes of other users may be hidden there.
+            Err(ErrorKind::NotFound) => is_unknown(pid),
+            Ok(None) | Err(_) => false,
+        }
+    }
+
+    fn is_unknown(pid: u32) -> bool {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+    }
+
+    struct Started {
+        /// In clock ticks since the start of the machine.
+        at: String,
+        /// Ended, and its parent has not asked.
+        is_zombie: bool,
+    }
+
+    /// `None` where the system says it in another form.
+    fn started(pid: u32) -> Result<Option<Started>, ErrorKind> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|error| error.kind())?;
+        // The name of the program is in parentheses, and may have some itself.
+        let Some((_, rest)) = stat.rsplit_once(") ") else {
+            return Ok(None);
+        };
+        let words: Vec<_> = rest.split(' ').collect();
+        // The third field of `proc_pid_stat(5)` is the first here, and the 22nd is the start.
+        Ok(words.get(19).map(|at| Started { at: (*at).to_owned(), is_zombie: words[0] == "Z" }))
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use std::process::{Command, Stdio};
+
+        use super::*;
+
+        #[test]
+        fn a_process_that_ended_is_told_from_others() {
+            let own = own().expect("Linux tells");
+            assert!(!has_ended(&own));
+            let (start, _) = own.rsplit_once(' ').unwrap();
+            assert!(has_ended(&format!("{start} 1")), "its id was given again");
+
+            let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+            let at = started(child.id()).unwrap().unwrap().at;
+            let text = format!("{} {} {at}", place().unwrap(), child.id());
+            assert!(!has_ended(&text));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(has_ended(&text));
+            for elsewhere in [text.replacen(' ', "x ", 1), text.replace("pid:[", "pid:[1")] {
+                assert!(!has_ended(&elsewhere), "nothing is known of it");
+            }
+        }
+
+        #[test]
+        fn no_text_is_too_strange() {
+            for text in ["", " ", "a b", "a b c", "a b -1 1", "a b 99999999999 1", "ü 0 0"] {
+                assert!(!has_ended(text), "{text}");
+            }
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::{has_ended, own};
+
+/// No other system is asked.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn own() -> Option<String> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn has_ended(_: &str) -> bool {
+    false
+}
