@@ -1,4 +1,4 @@
-//! Refuses what JSON would change on the way to the worker.
+//! Serialization of payloads that refuses every value that JSON would change.
 //!
 //! `serde_json` writes a NaN, an infinity, `Some(None)` and `Some(())` all as `null`, and writes
 //! nesting that it does not read. What passes here is read as it was written.
@@ -27,7 +27,7 @@ pub(super) fn to_vec<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<(Ve
 struct Faithful<'w, S> {
     inner: S,
     depth: u8,
-    /// Whether what is written next is what a `Some` holds.
+    /// Whether the next value is the content of a `Some`.
     in_some: bool,
     is_wide: &'w Cell<bool>,
 }
@@ -86,7 +86,7 @@ impl<'w, S: Serializer> Faithful<'w, S> {
         )))
     }
 
-    /// What writes the values of an array or an object.
+    /// A serializer of the values of an array or an object.
     fn part<P>(
         self,
         open: impl FnOnce(S) -> Result<P, S::Error>,
@@ -303,125 +303,5 @@ impl<P: SerializeMap> SerializeMap for Faithful<'_, P> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, HashMap};
-
-    use serde::de::DeserializeOwned;
-    use serde::{Deserialize, Serialize};
-    use serde_json::json;
-
-    use super::*;
-
-    /// What is read of what was written.
-    fn through<T: Serialize + DeserializeOwned>(value: &T) -> T {
-        serde_json::from_slice(&to_vec(value).unwrap().0).unwrap()
-    }
-
-    fn refused(value: &impl Serialize) -> String {
-        to_vec(value).unwrap_err().to_string()
-    }
-
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    enum Shape {
-        Nothing,
-        One(f32),
-        Two(u8, Option<f64>),
-        Named { side: i128 },
-    }
-
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Unit;
-
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Wrapped<T>(T);
-
-    #[test]
-    fn what_passes_is_written_as_serde_json_does_and_read_as_it_was() {
-        let value = json!({"a": [1, -2.5, "x", null, true], "b": {"c": u64::MAX, "d": i64::MIN}});
-        assert_eq!(to_vec(&value).unwrap().0, serde_json::to_vec(&value).unwrap());
-        assert_eq!(through(&value), value);
-        let shapes =
-            [Shape::Nothing, Shape::One(0.1), Shape::Two(1, None), Shape::Named { side: -1 }];
-        assert_eq!(to_vec(&shapes).unwrap().0, serde_json::to_vec(&shapes).unwrap());
-        assert_eq!(through(&Vec::from(shapes)).len(), 4);
-        let map = HashMap::from([(7_u32, Wrapped(Some('x')))]);
-        assert_eq!(through(&map), map);
-        assert_eq!(through(&(Unit, Wrapped(()), "text".to_owned())).2, "text");
-    }
-
-    #[test]
-    fn numbers_are_bit_for_bit_the_same() {
-        let fixed = [90.333_333_333_333_33, -0.0, 5e-324, f64::MAX, f64::MIN_POSITIVE, 1e23, 0.1];
-        let mut random = fastrand::Rng::with_seed(1);
-        let random = std::iter::repeat_with(|| f64::from_bits(random.u64(..)));
-        for number in fixed.into_iter().chain(random.filter(|f| f.is_finite()).take(20_000)) {
-            assert_eq!(through(&number).to_bits(), number.to_bits(), "{number:e}");
-            #[allow(clippy::cast_possible_truncation)]
-            let short = number as f32;
-            if short.is_finite() {
-                assert_eq!(through(&short).to_bits(), short.to_bits(), "{short:e}");
-            }
-        }
-        for number in [i128::MIN, i128::MAX] {
-            assert_eq!(through(&number), number);
-        }
-        assert_eq!(through(&u128::MAX), u128::MAX);
-    }
-
-    #[test]
-    fn numbers_that_are_not_finite_are_refused() {
-        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            assert!(refused(&number).contains("not finite"));
-            assert!(refused(&vec![Some(number)]).contains("not finite"));
-            assert!(refused(&Shape::Two(1, Some(number))).contains("not finite"));
-        }
-        assert!(refused(&BTreeMap::from([("a", Shape::One(f32::NAN))])).contains("not finite"));
-    }
-
-    #[test]
-    fn some_of_what_is_written_as_null_is_refused() {
-        for value in [Some(None::<u8>), Some(Some(1)), None] {
-            assert_eq!(to_vec(&value).is_err(), value == Some(None), "{value:?}");
-        }
-        assert!(refused(&[Some(())]).contains("`null`"));
-        assert!(refused(&(Some(Unit),)).contains("`null`"));
-        assert!(refused(&Some(Wrapped(None::<u8>))).contains("`null`"));
-        assert_eq!(through(&Some(vec![None::<u8>])), Some(vec![None]));
-    }
-
-    #[test]
-    fn nothing_is_nested_deeper_than_it_is_read() {
-        #[derive(Serialize, Deserialize)]
-        enum Deep {
-            End,
-            New(Box<Deep>),
-            Tuple(Box<Deep>, ()),
-            Struct { next: Box<Deep> },
-            List(Vec<Deep>),
-        }
-        let links: [fn(Deep) -> Deep; 4] = [
-            |deep| Deep::New(Box::new(deep)),
-            |deep| Deep::Tuple(Box::new(deep), ()),
-            |deep| Deep::Struct { next: Box::new(deep) },
-            |deep| Deep::List(vec![deep]),
-        ];
-        for link in links {
-            let mut deep = Deep::End;
-            for _ in 0..140 {
-                deep = link(deep);
-                let written = to_vec(&deep);
-                let read = serde_json::from_slice::<Deep>(&serde_json::to_vec(&deep).unwrap());
-                assert_eq!(written.is_ok(), read.is_ok());
-            }
-        }
-    }
-
-    #[test]
-    fn integers_of_more_than_64_bits_are_told() {
-        let wide = |value: i128| to_vec(&[value]).unwrap().1;
-        let table = [i128::from(i64::MIN), -1, i128::from(u64::MAX)];
-        assert!(table.iter().all(|value| !wide(*value)));
-        assert!(wide(i128::from(i64::MIN) - 1) && wide(i128::from(u64::MAX) + 1));
-        assert!(to_vec(&u128::MAX).unwrap().1);
-    }
-}
+#[path = "faithful_tests.rs"]
+mod tests;

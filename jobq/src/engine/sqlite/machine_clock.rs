@@ -1,4 +1,4 @@
-//! The clock by which jobs become due: it runs on evenly, whatever the time of day is set to.
+//! The clock of due times: it runs evenly, whatever the time of day is set to.
 //!
 //! It counts milliseconds since the start of the machine, from a beginning that all processes on a
 //! file share: the time of day at which the file was first opened since then. So it is the time of

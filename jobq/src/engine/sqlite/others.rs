@@ -1,4 +1,4 @@
-//! Which of the other owners are dead.
+//! Detection of dead owners.
 //!
 //! An owner that lives changes its row three times a lease. One whose row stays as it is for a
 //! whole lease, by the monotonic clock of whoever looks, is dead or as good as, and so is one
@@ -14,12 +14,12 @@ use super::process;
 /// The longest time between two looks.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What was seen of the other owners.
+/// The rows of the other owners, as this engine saw them.
 #[derive(Debug)]
 pub(super) struct Others {
     lease: Duration,
     looked: Option<Instant>,
-    /// What was in the row of each, and since when.
+    /// The content of each row, and since when it is that.
     seen: HashMap<i64, (i64, Instant)>,
     /// Those that were dead at the last look.
     dead: Vec<i64>,
@@ -73,7 +73,7 @@ impl Others {
     }
 
     fn judge(&mut self, owners: &[Owner], now: Instant) -> Vec<i64> {
-        // Who did not look for long, as after the machine has slept, cannot blame others for
+        // After a pause of its own, as when the machine has slept, an engine cannot blame others for
         // their silence.
         let since = |looked| now.saturating_duration_since(looked);
         if self.looked.is_some_and(|looked| since(looked) > self.lease / 2) {
