@@ -1,10 +1,11 @@
 use std::borrow::Cow;
+use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::JobId;
 
 /// A job on its way: what a client hands to an engine and an engine to a worker.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Envelope {
     /// The job's id. Engines make one for a message that has none.
     pub id: JobId,
@@ -31,7 +32,7 @@ pub struct Envelope {
 
 /// An event on its way: what a client hands to an engine. Each queue that subscribes to
 /// its topic gets a job of its own, with this id and payload and without a job name.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct EventEnvelope {
     /// The id of each job that is made of the event.
     pub id: JobId,
@@ -48,7 +49,70 @@ pub struct EventEnvelope {
     pub expires_at: Option<SystemTime>,
 }
 
+/// A payload as text, in one line, cut where it is long.
+struct Text<'p>(&'p [u8]);
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const MOST: usize = 1_024;
+        let (shown, rest) = self.0.split_at(self.0.len().min(MOST));
+        for c in String::from_utf8_lossy(shown).chars() {
+            if c.is_control() { write!(f, "{}", c.escape_default())? } else { write!(f, "{c}")? }
+        }
+        if rest.is_empty() { Ok(()) } else { write!(f, "… and {} bytes more", rest.len()) }
+    }
+}
+
+impl fmt::Debug for Envelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Envelope")
+            .field("id", &self.id)
+            .field("queue", &self.queue)
+            .field("name", &self.name)
+            .field("payload", &Text(&self.payload))
+            .field("enqueued_at", &self.enqueued_at)
+            .field("delay", &self.delay)
+            .field("retry_wait", &self.retry_wait)
+            .field("expires_at", &self.expires_at)
+            .field("topic", &self.topic)
+            .finish()
+    }
+}
+
+impl fmt::Debug for EventEnvelope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventEnvelope")
+            .field("id", &self.id)
+            .field("topic", &self.topic)
+            .field("payload", &Text(&self.payload))
+            .field("published_at", &self.published_at)
+            .field("delay", &self.delay)
+            .field("expires_at", &self.expires_at)
+            .finish()
+    }
+}
+
 /// The largest payload that jobq sends: 16 MiB, the message size that RabbitMQ 4
 /// accepts by default (`max_message_size`). The embedded engine keeps to it too, so
 /// that a program that works on a file works on a broker.
 pub const MAX_PAYLOAD: usize = 16 * 1024 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_is_shown_as_text_in_one_line() {
+        let long = "x".repeat(2_000);
+        let table: [(&[u8], &str); 4] = [
+            (br#"{"user": 7}"#, r#"{"user": 7}"#),
+            (b"a\nb", "a\\nb"),
+            (b"\xff", "\u{fffd}"),
+            (long.as_bytes(), "x… and 976 bytes more"),
+        ];
+        for (payload, shown) in table {
+            let text = format!("{:#?}", Text(payload));
+            assert!(text.ends_with(shown) && !text.contains('\n'), "{text}");
+        }
+    }
+}

@@ -122,6 +122,54 @@ impl Control {
     fn new(ending: Ending, cause: Option<BoxError>) -> Self {
         Self { marker: Marker { ending, cause } }
     }
+
+    /// The request that an error carries, wherever in its chain of sources: what a worker does
+    /// about it. `None` for an error that is retried as the job's policy says.
+    ///
+    /// ```
+    /// use jobq::Control;
+    /// use std::time::Duration;
+    ///
+    /// fn call() -> Result<(), jobq::BoxError> {
+    ///     Err(jobq::retry_in(Duration::from_secs(90), "the service is busy"))?
+    /// }
+    ///
+    /// let error = call().unwrap_err();
+    /// let control = Control::of(&*error).expect("it asks for a retry");
+    /// assert_eq!(control.retry_after(), Some(Duration::from_secs(90)));
+    /// assert!(!control.is_abort());
+    /// ```
+    #[must_use]
+    pub fn of(error: &(dyn StdError + 'static)) -> Option<Self> {
+        match Outcome::of_error(error).ending {
+            Ending::Completed | Ending::Failed => None,
+            ending => Some(Self::new(ending, None)),
+        }
+    }
+
+    /// Whether the job is to fail at once: [`abort`].
+    #[must_use]
+    pub fn is_abort(&self) -> bool {
+        self.marker.ending == Ending::Aborted
+    }
+
+    /// The wait before the next attempt, which uses one up: [`retry_in`].
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.marker.ending {
+            Ending::RetryIn(wait) => Some(wait),
+            _ => None,
+        }
+    }
+
+    /// The wait before the job runs again without using up an attempt: [`snooze`].
+    #[must_use]
+    pub fn snooze_for(&self) -> Option<Duration> {
+        match self.marker.ending {
+            Ending::Snoozed(wait) => Some(wait),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Control {
@@ -293,5 +341,22 @@ mod tests {
             }
         }
         assert_eq!(outcome(Endless).error, "again");
+    }
+
+    #[test]
+    fn a_test_can_ask_what_an_error_means() {
+        let asked = |make: fn() -> Control| {
+            let wrapped: BoxError = Wrapped::Deep(Box::new(Wrapped::Source(make()))).into();
+            let of_wrapped = Control::of(&*wrapped).expect("it is found");
+            let questions = |control: &Control| {
+                (control.is_abort(), control.retry_after(), control.snooze_for())
+            };
+            assert_eq!(questions(&of_wrapped), questions(&make()));
+            questions(&of_wrapped)
+        };
+        assert_eq!(asked(|| abort("no")), (true, None, None));
+        assert_eq!(asked(|| retry_in(WAIT, "later")), (false, Some(WAIT), None));
+        assert_eq!(asked(|| snooze(WAIT)), (false, None, Some(WAIT)));
+        assert!(Control::of(&std::io::Error::other("plain")).is_none());
     }
 }
