@@ -65,8 +65,8 @@ impl JobContext {
     }
 
     /// A context for calling a job function in a test: the first and only attempt of a
-    /// job with a new id in the queue `test`. Its client fails every call; see
-    /// [`with_client`](Self::with_client).
+    /// job with a new id in the queue `test`; see [`with_attempt`](Self::with_attempt). Its client
+    /// fails every call; see [`with_client`](Self::with_client).
     #[must_use]
     pub fn for_test() -> Self {
         let facts = Facts {
@@ -85,6 +85,21 @@ impl JobContext {
     #[must_use]
     pub fn with_client(mut self, client: Client) -> Self {
         self.client = client;
+        self
+    }
+
+    /// The same context for this attempt, from 1, of so many.
+    ///
+    /// ```
+    /// use jobq::JobContext;
+    ///
+    /// let context = JobContext::for_test().with_attempt(3, 4);
+    /// assert_eq!((context.attempt(), context.max_attempts()), (3, 4));
+    /// ```
+    #[must_use]
+    pub fn with_attempt(mut self, attempt: u32, max_attempts: u32) -> Self {
+        let facts = Arc::make_mut(&mut self.facts);
+        (facts.attempt, facts.max_attempts) = (attempt, max_attempts);
         self
     }
 

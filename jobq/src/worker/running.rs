@@ -138,8 +138,9 @@ impl RunningPool {
         self.wait().await
     }
 
-    /// Begins the shutdown.
-    pub(crate) fn stop(&self) {
+    /// Begins the [shutdown](Self::shutdown) and returns at once: for the shutdown hook of a web
+    /// server, which has the pool behind a shared reference. [`wait`](Self::wait) tells of its end.
+    pub fn stop(&self) {
         self.stop.cancel();
     }
 
