@@ -125,6 +125,11 @@ struct Events;
 #[doc = include_str!("../../docs/doctor.md")]
 struct DoctorPage;
 
+/// Those in the page on deploying, too.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/deploying.md")]
+struct Deploying;
+
 /// What the generated code of the macros names. Not for use by hand: it may change in
 /// any version.
 #[doc(hidden)]
