@@ -20,20 +20,39 @@ pub(super) struct MachineClock {
     ahead: Option<i64>,
 }
 
+/// The row of the clock.
+struct Known {
+    boot: String,
+    ahead: i64,
+    last: i64,
+}
+
+impl Known {
+    fn read(connection: &Connection) -> rusqlite::Result<Option<Self>> {
+        let row = |row: &rusqlite::Row<'_>| {
+            Ok(Self { boot: row.get(0)?, ahead: row.get(1)?, last: row.get(2)? })
+        };
+        connection.query_row("SELECT boot, ahead, last FROM clock", [], row).optional()
+    }
+}
+
 impl MachineClock {
     /// The clock of this file.
     pub(super) fn of(connection: &mut Connection) -> rusqlite::Result<Self> {
         let (Some(boot), Some(since)) = (boot(), since_boot()) else {
             return Ok(Self { ahead: None });
         };
-        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let sql = "SELECT boot, ahead, last FROM clock";
-        let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        let known: Option<(String, i64, i64)> = transaction.query_row(sql, [], row).optional()?;
-        if let Some((_, ahead, _)) = known.as_ref().filter(|(known, ..)| *known == boot) {
-            return Ok(Self { ahead: Some(*ahead) });
+        // Without the file's write lock, which another process may hold for long.
+        if let Some(known) = Known::read(connection)?.filter(|known| known.boot == boot) {
+            return Ok(Self { ahead: Some(known.ahead) });
         }
-        let last = known.map_or(0, |(.., last)| last);
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        // Another process may have been faster.
+        let known = Known::read(&transaction)?;
+        if let Some(known) = known.as_ref().filter(|known| known.boot == boot) {
+            return Ok(Self { ahead: Some(known.ahead) });
+        }
+        let last = known.map_or(0, |known| known.last);
         let now = columns::now().max(last);
         let ahead = now.saturating_sub(whole_millis(since));
         let sql = "REPLACE INTO clock (id, boot, ahead, last) VALUES (1, ?1, ?2, ?3)";
