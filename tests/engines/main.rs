@@ -1,4 +1,4 @@
-//! What holds on every engine, and programs that run on both.
+//! The conformance suite of the engines, and programs that run on both.
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 

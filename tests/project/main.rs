@@ -1,4 +1,4 @@
-//! What the project says of itself: its layers, its examples, its fuzz targets, its benchmarks.
+//! Checks of the project itself: its layers, examples, fuzz targets and benchmarks.
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 

@@ -49,7 +49,7 @@ fn numbers_are_bit_for_bit_the_same() {
     let random = std::iter::repeat_with(|| f64::from_bits(random.u64(..)));
     for number in fixed.into_iter().chain(random.filter(|f| f.is_finite()).take(20_000)) {
         assert_eq!(through(&number).to_bits(), number.to_bits(), "{number:e}");
-        #[allow(clippy::cast_possible_truncation)]
+        #[allow(clippy::cast_possible_truncation)] // also a `f32` with all its digits
         let short = number as f32;
         if short.is_finite() {
             assert_eq!(through(&short).to_bits(), short.to_bits(), "{short:e}");

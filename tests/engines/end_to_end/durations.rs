@@ -19,7 +19,7 @@ both_engines!(
 
 const THIRTY_DAYS: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Who runs, and the attempt.
+/// The name of the job that runs, and the attempt.
 type Runs = mpsc::UnboundedSender<(&'static str, u32)>;
 
 macro_rules! job {
@@ -46,7 +46,7 @@ trait Acts: Job {
     fn ending(&self) -> Ending;
 }
 
-/// What the first attempt does; all later ones succeed.
+/// The end of the first attempt; all later ones succeed.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 enum Ending {
     Succeed,

@@ -26,8 +26,7 @@ async fn measure(
     if reading.to_bits() == FAILS.to_bits() { Err("it is too hot".into()) } else { Ok(()) }
 }
 
-/// Nobody should send it, and somebody will.
-#[allow(clippy::option_option)]
+#[allow(clippy::option_option)] // a user may write it, and JSON cannot carry it
 type Text = Option<Option<String>>;
 
 #[job]

@@ -3,7 +3,7 @@
 //! An engine that takes jobs has a row among the owners, and changes it three times a lease. An
 //! owner whose row does not change is dead ([`others`](super::others)): whoever notices first hands
 //! back its jobs and deletes its row. One that was merely held up finds its row gone, treats all
-//! that it had in hand as lost, and starts anew under another number.
+//! its claimed jobs as lost, and starts anew under another number.
 
 use std::time::{Duration, Instant};
 

@@ -200,7 +200,7 @@ impl Writer {
 
     /// Whether there is an owner to take jobs over from, found out by reading alone, too.
     fn sees_dead_owners(&mut self, now: Instant) -> bool {
-        // What cannot be read is for the transaction to report.
+        // The transaction reports a file that cannot be read.
         self.feeds.iter().any(|feed| feed.room() > 0)
             && self.others.look(&self.connection, self.lease.owner(), now).unwrap_or(true)
     }
