@@ -7,13 +7,13 @@ use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Topology, 
 use jobq::testing::{eventually, soon};
 use jobq::{Envelope, EventEnvelope, FailedReason, JobId};
 use jobq_tests::broker;
+use jobq_tests::declared::declared_in;
 use jobq_tests::jobs::event;
 use jobq_tests::raw::{Raw, header, headers, text};
 use jobq_tests::stage::until;
 use lapin::BasicProperties;
 use lapin::options::{BasicGetOptions, BasicNackOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
-use serde_json::Value;
 
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -49,36 +49,6 @@ async fn push(engine: &dyn Engine, job: Envelope) {
     engine.push(job).await.expect("it is accepted");
 }
 
-/// Each row of `rabbitmqctl`, as an object.
-async fn rows(broker: &broker::Node, arguments: &[&str]) -> Vec<Value> {
-    let arguments = [arguments, &["--formatter", "json"]].concat();
-    serde_json::from_str(&broker.ctl(&arguments).await).expect("JSON")
-}
-
-/// An argument as `Topology` prints it.
-fn argument(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// ` key=value` for each argument, in their order.
-fn arguments(row: &Value) -> String {
-    // rabbitmqctl writes [key, type, value] triples or an object, by its version.
-    let mut pairs: Vec<_> = match &row["arguments"] {
-        Value::Object(object) => {
-            object.iter().map(|(key, value)| (key.clone(), argument(value))).collect()
-        }
-        Value::Array(triples) => {
-            triples.iter().map(|triple| (argument(&triple[0]), argument(&triple[2]))).collect()
-        }
-        _ => Vec::new(),
-    };
-    pairs.sort();
-    pairs.iter().fold(String::new(), |text, (key, value)| format!("{text} {key}={value}"))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn the_broker_has_what_was_printed() {
     let test = "the_broker_has_what_was_printed";
@@ -92,30 +62,7 @@ async fn the_broker_has_what_was_printed() {
     // The levels are declared when the first job waits there.
     push(&*engine, Envelope { delay: Duration::from_secs(1), ..job("mail", None) }).await;
 
-    let column = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
-    let mut found = Vec::new();
-    for row in rows(node, &["list_exchanges", "name", "type", "durable", "arguments"]).await {
-        assert!(row["durable"] == true || row["durable"] == "true", "{row}");
-        let (name, kind) = (column(&row, "name"), column(&row, "type"));
-        found.push(format!("exchange {name} {kind}{}", arguments(&row)));
-    }
-    for row in rows(node, &["list_queues", "name", "arguments"]).await {
-        found.push(format!("queue {}{}", column(&row, "name"), arguments(&row)));
-    }
-    let columns = ["source_name", "destination_name", "routing_key", "arguments"];
-    for row in rows(node, &[&["list_bindings"][..], &columns].concat()).await {
-        let (source, queue) = (column(&row, "source_name"), column(&row, "destination_name"));
-        let key = column(&row, "routing_key");
-        let key = if key.is_empty() { key } else { format!(" key={key}") };
-        found.push(format!("binding {source} -> {queue}{key}{}", arguments(&row)));
-    }
-    let of_test = |line: &String| {
-        let name = line.split(' ').nth(1).unwrap_or_default();
-        name.strip_prefix(&namespace)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ':']))
-    };
-    found.retain(of_test);
-    found.sort();
+    let found = declared_in(node, &namespace).await;
     let printed = Topology::of(&namespace, &queues).to_string();
     let mut printed: Vec<_> = printed.lines().map(str::to_owned).collect();
     printed.sort();

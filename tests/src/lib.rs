@@ -5,6 +5,7 @@ pub mod account;
 pub mod backwards;
 pub mod broker;
 pub mod cluster;
+pub mod declared;
 pub mod errand;
 pub mod files;
 pub mod flaky;

@@ -1,0 +1,74 @@
+//! What is declared on a broker, in the words of `jobq::engine::Topology`.
+
+use serde_json::Value;
+
+use crate::broker::Node;
+
+/// Each exchange, queue and binding of a namespace, in order.
+///
+/// # Panics
+///
+/// Where the broker does not tell, or an exchange is not durable.
+pub async fn declared_in(node: &Node, namespace: &str) -> Vec<String> {
+    let column = |row: &Value, key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    // Other tests have theirs on the same broker.
+    let is_ours = |name: &str| {
+        let rest = name.strip_prefix(namespace);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ':']))
+    };
+    let mut found = Vec::new();
+    for row in rows(node, &["list_exchanges", "name", "type", "durable", "arguments"]).await {
+        let (name, kind) = (column(&row, "name"), column(&row, "type"));
+        if is_ours(&name) {
+            assert!(row["durable"] == true || row["durable"] == "true", "{row}");
+            found.push(format!("exchange {name} {kind}{}", arguments(&row)));
+        }
+    }
+    for row in rows(node, &["list_queues", "name", "arguments"]).await {
+        let name = column(&row, "name");
+        if is_ours(&name) {
+            found.push(format!("queue {name}{}", arguments(&row)));
+        }
+    }
+    let columns = ["source_name", "destination_name", "routing_key", "arguments"];
+    for row in rows(node, &[&["list_bindings"][..], &columns].concat()).await {
+        let (source, queue) = (column(&row, "source_name"), column(&row, "destination_name"));
+        if is_ours(&source) {
+            let key = column(&row, "routing_key");
+            let key = if key.is_empty() { key } else { format!(" key={key}") };
+            found.push(format!("binding {source} -> {queue}{key}{}", arguments(&row)));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Each row of `rabbitmqctl`, as an object.
+async fn rows(node: &Node, arguments: &[&str]) -> Vec<Value> {
+    let arguments = [arguments, &["--formatter", "json"]].concat();
+    serde_json::from_str(&node.ctl(&arguments).await).expect("JSON")
+}
+
+/// An argument as `Topology` prints it.
+fn argument(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// ` key=value` for each argument, in their order.
+fn arguments(row: &Value) -> String {
+    // rabbitmqctl writes [key, type, value] triples or an object, by its version.
+    let mut pairs: Vec<_> = match &row["arguments"] {
+        Value::Object(object) => {
+            object.iter().map(|(key, value)| (key.clone(), argument(value))).collect()
+        }
+        Value::Array(triples) => {
+            triples.iter().map(|triple| (argument(&triple[0]), argument(&triple[2]))).collect()
+        }
+        _ => Vec::new(),
+    };
+    pairs.sort();
+    pairs.iter().fold(String::new(), |text, (key, value)| format!("{text} {key}={value}"))
+}
