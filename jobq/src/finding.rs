@@ -92,6 +92,8 @@ pub enum FindingKind {
     Policy,
     /// A queue is not there, or not in order.
     Queue,
+    /// An exchange or a binding is not there: jobs do not find their way.
+    Routing,
     /// The broker is one node, or a queue is on too few of them.
     Replicas,
     /// A node is down or cut off.

@@ -75,7 +75,7 @@
 //! |---|---|---|
 //! | `rabbitmq` | yes | `amqp://` and `amqps://` |
 //! | `sqlite` | yes | `sqlite:` |
-//! | `management` | yes | asking RabbitMQ's management API for policies and nodes, where its URL is given |
+//! | `management` | yes | asking RabbitMQ's management API for policies, bindings and nodes, where its URL is given |
 //! | `testing` | no | the conformance suite for engines |
 
 mod admin;

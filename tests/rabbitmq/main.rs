@@ -6,11 +6,13 @@
 mod bad_input;
 mod connections;
 mod delays;
+mod deleted;
 mod doctor;
 mod foreign;
 mod full;
 mod long_job;
 mod nodes;
+mod permissions;
 mod reconnect;
 mod redelivery;
 mod timeouts;

@@ -18,6 +18,7 @@ use jobq_tests::stage::Store;
 
 mod broker;
 mod cluster;
+mod deleted;
 mod file;
 mod workers;
 

@@ -54,6 +54,17 @@ impl Store {
         Self { url, namespace: broker::namespace(), folder: None }
     }
 
+    /// A client of this store as another user of the broker.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot connect.
+    pub async fn client_as(&self, user: &str, password: &str) -> Client {
+        let url = self.url.replace("amqp://", &format!("amqp://{user}:{password}@"));
+        let builder = Client::builder(url).namespace(&self.namespace);
+        builder.timeout(DEADLINE).connect().await.expect("the store of a test can be reached")
+    }
+
     /// A file of its own.
     #[allow(clippy::unused_async)] // so that both engines are called alike
     pub async fn sqlite() -> Self {

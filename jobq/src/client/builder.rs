@@ -146,7 +146,7 @@ impl ClientBuilder {
 
     /// Has the broker's management API asked for what AMQP does not show, at this URL, such
     /// as `http://localhost:15672` (with TLS `https://...:15671`): the policies of the queues,
-    /// when a pool starts and by the [`doctor`](Client::doctor), and the nodes.
+    /// when a pool starts and by the [`doctor`](Client::doctor), and bindings and nodes by that.
     ///
     /// A policy is set on the broker, from outside of the program. One that limits the length
     /// of a work queue or the time that its jobs last loses jobs or stalls them: with this

@@ -311,8 +311,8 @@ impl Client {
 
     /// Looks for settings of the broker or the file that weaken what jobq promises: versions,
     /// timeouts, queues that are not jobq's, alarms, disks; and through the management API,
-    /// where its URL was given ([`ClientBuilder::management`]), policies and nodes. Nothing is
-    /// changed. Await the result; what it is to look at comes before that:
+    /// where its URL was given ([`ClientBuilder::management`]), policies, bindings and nodes.
+    /// Nothing is changed. Await the result; what it is to look at comes before that:
     ///
     /// ```
     /// # use jobq::{Client, job};

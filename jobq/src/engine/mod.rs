@@ -122,6 +122,12 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// What the store has lost of what this engine declared and may not declare again, once
+    /// that was noticed. Jobs may wait for it.
+    fn missing(&self) -> Option<Error> {
+        None
+    }
+
     /// How many jobs are in a queue. An engine without such a queue has none there.
     ///
     /// # Errors

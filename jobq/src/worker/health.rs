@@ -14,6 +14,12 @@ use crate::error::{Error, Result};
 pub struct PoolHealth {
     /// Its queues, in the order of their names.
     pub queues: Vec<QueueHealth>,
+    /// What somebody deleted on the broker that this pool needs: exchanges and queues, by their
+    /// names. Jobs may wait for them, retries above all, though the queues are consumed. `None`
+    /// where all is there. A pool looks for it every 30 to 50 seconds and declares it again, so
+    /// this is an error only where the pool's user may not, and until somebody else has. It is
+    /// `None` on SQLite, where nothing can be deleted alone.
+    pub missing: Option<Error>,
 }
 
 impl PoolHealth {
@@ -155,7 +161,8 @@ mod tests {
     }
 
     fn health(state: QueueState) -> PoolHealth {
-        PoolHealth { queues: vec![QueueHealth { queue: "mail".into(), state, lost_slots: 0 }] }
+        let queues = vec![QueueHealth { queue: "mail".into(), state, lost_slots: 0 }];
+        PoolHealth { queues, missing: None }
     }
 
     #[test]

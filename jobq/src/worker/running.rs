@@ -110,7 +110,10 @@ impl RunningPool {
             state: both(together.state(), alone.state()),
             lost_slots: self.shared.lost.of(name),
         };
-        PoolHealth { queues: self.posts.iter().map(queue).collect() }
+        PoolHealth {
+            queues: self.posts.iter().map(queue).collect(),
+            missing: self.shared.client.engine().missing(),
+        }
     }
 
     /// Waits until the pool has ended: after a shutdown, or because none of its queues

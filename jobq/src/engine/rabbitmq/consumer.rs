@@ -12,7 +12,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::coop::consume_budget;
 use tokio_util::task::TaskTracker;
 
-use super::declare::{apply, open};
+use super::channel::open;
+use super::ensure::apply;
 use super::interruption::{self, Interruptions, ended};
 use super::key;
 use super::link::{LASTING, Link, backoff};

@@ -7,7 +7,8 @@ use lapin::Channel;
 use tokio::time::Instant;
 
 use super::Core;
-use super::declare::{messages_in, open};
+use super::channel::open;
+use super::presence::messages_in;
 use super::up::Up;
 use crate::engine::Counts;
 use crate::error::Result;

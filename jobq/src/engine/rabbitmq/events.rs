@@ -8,10 +8,12 @@ use lapin::{Channel, Confirmation};
 use tokio::time::{Instant, timeout};
 
 use super::Core;
+use super::channel::open;
 use super::counts::BUSY;
-use super::declare::{apply, inspect, open};
+use super::ensure::apply;
 use super::failure::{NOT_FOUND, code, failure};
 use super::levels::End;
+use super::presence::inspect;
 use super::publisher::{Destination, open_confirming};
 use super::up::Up;
 use super::wanted::{Tiers, Wanted};

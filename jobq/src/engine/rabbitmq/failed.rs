@@ -17,9 +17,10 @@ use lapin::types::{AMQPValue, FieldTable};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::Core;
-use super::declare::{messages_in, open};
+use super::channel::open;
 use super::failure::{RESOURCE_LOCKED, code, failure};
 use super::link::backoff;
+use super::presence::messages_in;
 use super::up::Up;
 use super::wire::{Message, decode, decode_failed, failed_at, fresh, home, short};
 use crate::background;

@@ -1,19 +1,22 @@
 //! The engine for `amqp://` and `amqps://` URLs: RabbitMQ, through `lapin`.
 //!
-//! `wanted`, `names`, `key`, `topology`, `levels`, `way`, `wire`, `death`, `conflict`, `acks`, `merge`, `depth`, `address`,
+//! `wanted`, `names`, `key`, `topology`, `rotation`, `levels`, `way`, `wire`, `death`, `conflict`, `acks`, `merge`, `depth`, `address`,
 //! `tls` and `unconnected` are pure; the others do what those say. Each connection is a `link`, which comes back by itself.
 
 mod acks;
 mod address;
 mod alert;
+mod channel;
 mod conflict;
 mod consumer;
 mod cork;
 mod counts;
 mod death;
 mod declare;
+mod declared;
 mod depth;
 mod doctor;
+mod ensure;
 mod events;
 mod failed;
 mod failure;
@@ -26,6 +29,7 @@ mod live;
 mod merge;
 mod names;
 mod orphan;
+mod presence;
 #[cfg(all(feature = "testing", feature = "sqlite"))]
 pub(crate) mod properties;
 mod publisher;
@@ -33,6 +37,7 @@ mod pulse;
 #[cfg(all(feature = "testing", feature = "sqlite"))]
 pub(crate) mod pure;
 mod push;
+mod rotation;
 mod session;
 mod settle;
 mod size;
@@ -41,6 +46,7 @@ mod tls;
 pub(crate) mod topology;
 mod unconnected;
 mod up;
+mod upkeep;
 mod wanted;
 mod way;
 mod wire;
@@ -58,9 +64,10 @@ use tokio_util::task::TaskTracker;
 
 use self::address::Address;
 use self::consumer::Source;
-use self::declare::{Declared, FIRST_MOMENTS, apply};
+use self::declared::Declared;
 #[cfg(feature = "management")]
 use self::doctor::Management;
+use self::ensure::{FIRST_MOMENTS, apply};
 use self::failed::{Failed, carried_through};
 use self::failure::timed_out;
 use self::link::{Link, Target};
@@ -73,7 +80,7 @@ use super::{
     Consumer, Counts, Engine, EngineOptions, Hold, NotPushed, Pushing, QueueSpec, Which, closed,
 };
 use crate::background;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId, check_name, check_pattern};
 
@@ -214,7 +221,8 @@ impl Core {
         }
     }
 
-    /// The connection for consuming. Whoever opens it also begins to move strays.
+    /// The connection for consuming. Whoever opens it also begins to move
+    /// strays, and to look for what is missing.
     async fn consuming(self: &Arc<Self>) -> Result<Link> {
         let opening = async {
             let name = format!("{} (consuming)", self.options.connection_name);
@@ -222,6 +230,7 @@ impl Core {
             pulse::watch(&link, &self.target, self.names.orphan());
             let strays = orphan::run(Arc::clone(self), link.clone());
             background::spawn(self.tasks.track_future(strays));
+            background::spawn(self.tasks.track_future(upkeep::run(Arc::clone(self))));
             Ok(link)
         };
         self.consuming.get_or_try_init(|| opening).await.cloned()
@@ -313,6 +322,10 @@ impl Engine for Rabbit {
 
     async fn hold(&self) -> Option<Hold> {
         greeting::hold(&self.0.target).await
+    }
+
+    fn missing(&self) -> Option<Error> {
+        self.0.declared.missing()
     }
 
     async fn counts(&self, queue: &str) -> Result<Counts> {

@@ -15,15 +15,18 @@ use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Confirmation};
 
 use super::Core;
+use super::channel::open;
 use super::death::{attempts_used, queues_of_death};
-use super::declare::{apply, messages_in, open};
+use super::ensure::apply;
 use super::failure::{ACCESS_REFUSED, NOT_FOUND, code, failure};
 use super::key;
 use super::levels::End;
 use super::link::{LASTING, Link, backoff};
 use super::names::{Names, ORPHAN};
+use super::presence::messages_in;
 use super::publisher::{Destination, open_confirming};
 use super::up::Up;
+use super::upkeep::Restored;
 use super::wanted::Wanted;
 use super::wire::{self, Changes, Message, short};
 use crate::error::Result;
@@ -70,11 +73,12 @@ async fn take(core: &Core, up: &Up) -> Result<()> {
     };
     let doing = "consuming the orphan queue";
     let mut strays = consuming.await.map_err(|error| failure(doing, error))?;
+    let mut restored = Restored::default();
     while let Some(stray) = strays.next().await {
         let stray = stray.map_err(|error| failure(doing, error))?;
         let stray = with_topic(&core.names, stray);
         let tag = stray.delivery_tag;
-        if goes_on(core, &stray).await? {
+        if goes_on(core, up, &stray, &mut restored).await? {
             acknowledge(&channel, tag).await?;
             continue;
         }
@@ -101,7 +105,7 @@ fn with_topic(names: &Names, mut stray: Stray) -> Stray {
 }
 
 /// Sends a stray on its way again, unless it comes from there, and says whether there is one.
-async fn goes_on(core: &Core, stray: &Stray) -> Result<bool> {
+async fn goes_on(core: &Core, up: &Up, stray: &Stray, restored: &mut Restored) -> Result<bool> {
     if wire::is_failed(&stray.properties) || wire::is_stray_again(&stray.properties) {
         return Ok(false);
     }
@@ -110,6 +114,9 @@ async fn goes_on(core: &Core, stray: &Stray) -> Result<bool> {
         // What the message says of that stays behind.
         core.notice_policy(queue, &stray.properties);
     }
+    let way = (stray.exchange.as_str(), stray.routing_key.as_str());
+    let of_levels = core.names.end_of_levels(way.0, way.1).is_some();
+    restored.restore(core, up, key_of(&core.names, stray), of_levels).await;
     let message = again(&core.names, stray);
     let (exchange, key) = (message.exchange.as_str(), message.key.as_str());
     tracing::warn!(exchange, key, "nothing took a message; it is sent on its way once more");

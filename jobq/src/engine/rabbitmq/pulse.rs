@@ -11,7 +11,7 @@ use lapin::options::BasicGetOptions;
 use lapin::types::ShortString;
 use tokio::time::{sleep, timeout};
 
-use super::declare::open;
+use super::channel::open;
 use super::failure::{ACCESS_REFUSED, NOT_FOUND, code};
 use super::link::{Link, Target};
 use super::up::Up;

@@ -90,8 +90,24 @@ impl Topology {
         Self::new(&Names::new(namespace), &wanted)
     }
 
+    /// What one level needs.
+    pub(crate) fn of_level(names: &Names, level: u32) -> Self {
+        let mut topology = Self { declarations: Vec::new() };
+        topology.level(names, level);
+        topology
+    }
+
+    pub(crate) fn into_declarations(self) -> impl Iterator<Item = Declaration> {
+        self.declarations.into_iter()
+    }
+
     pub(crate) fn declarations(&self) -> &[Declaration] {
         &self.declarations
+    }
+
+    /// The exchanges and queues.
+    pub(crate) fn places(&self) -> Vec<&Declaration> {
+        self.declarations.iter().filter(|declaration| declaration.is_place()).collect()
     }
 
     /// What all queues of the namespace share. The orphan queue comes first, so that
@@ -114,21 +130,25 @@ impl Topology {
     /// The lowest level comes first, so that none has anything to pass on to a level that
     /// is not there.
     fn levels(&mut self, names: &Names) {
-        let mut next = names.level_deliver();
-        for level in 0..levels::LEVELS {
-            let exchange = names.level(level);
-            self.exchange(exchange.clone(), "topic", Some(names.orphan()));
-            let key = levels::pattern(level, 0);
-            let passage = Declaration::Passage { from: exchange.clone(), to: next.clone(), key };
-            self.declarations.push(passage);
-            for digit in levels::digits(level) {
-                let queue = names.level_queue(level, digit);
-                let waits = ttl(levels::ttl(level, digit));
-                let arguments = dead_letters(next.clone()).into_iter().chain([waits]);
-                self.declare_queue(queue.clone(), arguments);
-                self.bind(exchange.clone(), queue, By::Key(levels::pattern(level, digit)));
-            }
-            next = exchange;
+        (0..levels::LEVELS).for_each(|level| self.level(names, level));
+    }
+
+    fn level(&mut self, names: &Names, level: u32) {
+        let next = match level.checked_sub(1) {
+            Some(lower) => names.level(lower),
+            None => names.level_deliver(),
+        };
+        let exchange = names.level(level);
+        self.exchange(exchange.clone(), "topic", Some(names.orphan()));
+        let key = levels::pattern(level, 0);
+        let passage = Declaration::Passage { from: exchange.clone(), to: next.clone(), key };
+        self.declarations.push(passage);
+        for digit in levels::digits(level) {
+            let queue = names.level_queue(level, digit);
+            let waits = ttl(levels::ttl(level, digit));
+            let arguments = dead_letters(next.clone()).into_iter().chain([waits]);
+            self.declare_queue(queue.clone(), arguments);
+            self.bind(exchange.clone(), queue, By::Key(levels::pattern(level, digit)));
         }
     }
 
@@ -222,6 +242,32 @@ fn dead_letters(exchange: String) -> [(&'static str, Argument); 3] {
         ("x-dead-letter-strategy", text("at-least-once")),
         ("x-overflow", text("reject-publish")),
     ]
+}
+
+impl Declaration {
+    /// Whether it is an exchange or a queue, and not a way between them.
+    pub(crate) fn is_place(&self) -> bool {
+        matches!(self, Self::Exchange { .. } | Self::Queue { .. })
+    }
+
+    /// The name of the exchange or queue, or of where the way leads.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Exchange { name, .. } | Self::Queue { name, .. } => name,
+            Self::Binding { queue: to, .. } | Self::Passage { to, .. } => to,
+        }
+    }
+
+    /// What it is and its name, for a person.
+    pub(crate) fn title(&self) -> String {
+        match self {
+            Self::Exchange { name, .. } => format!("exchange `{name}`"),
+            Self::Queue { name, .. } => format!("queue `{name}`"),
+            Self::Binding { exchange: from, queue: to, .. } | Self::Passage { from, to, .. } => {
+                format!("the binding of `{to}` to exchange `{from}`")
+            }
+        }
+    }
 }
 
 impl fmt::Display for Topology {

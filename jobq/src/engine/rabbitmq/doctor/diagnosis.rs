@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use super::facts::{Facts, Management, Node, Publishing, Queue};
 use super::policy::{Effect, effects, longest_run};
-use super::role::{Role, role};
+use super::presence;
+use super::role::role;
 use crate::engine::rabbitmq::greeting::{WITH_TIMEOUTS_OF_QUEUES, number};
 use crate::engine::rabbitmq::link::ALARM_ADVICE;
-use crate::engine::rabbitmq::names::{Names, ORPHAN};
+use crate::engine::rabbitmq::names::Names;
 use crate::engine::rabbitmq::topology::{Argument, Arguments, Declaration, Topology};
 use crate::finding::{Finding, FindingKind as Kind, Severity};
 
@@ -24,13 +25,21 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
     let mut findings = version(facts.version.as_deref());
     findings.extend(heartbeat(facts.heartbeat));
     findings.extend(publishing(&facts.publishing));
-    findings.extend(missing(names, &facts.missing));
-    findings.extend(
-        facts.refused.iter().map(|(about, error)| different(about.clone(), error.to_string())),
-    );
+    findings.extend(presence::missing(facts, names));
+    findings.extend(presence::not_compared(facts));
     match &facts.management {
         Management::NotGiven => findings.push(not_given()),
-        Management::Asked { queues, nodes } => {
+        Management::Asked { queues, nodes, bindings } => {
+            match bindings {
+                Ok(bindings) => {
+                    findings.extend(presence::missing_bindings(bindings, facts, names, topology));
+                }
+                // Where the queues are not shown either, that is told once.
+                Err(why) if queues.is_ok() => {
+                    findings.push(not_shown("the bindings of the queues", why));
+                }
+                Err(_) => {}
+            }
             match nodes {
                 Ok(nodes) => findings.extend(cluster(nodes)),
                 Err(why) => findings.push(not_shown("the broker's nodes", why)),
@@ -42,19 +51,17 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
                 Ok(queues) => {
                     findings.extend(policies(queues, names, &facts.vhost));
                     let refused = |name: &str| {
-                        facts.refused.iter().any(|(about, _)| *about == queue_named(name))
+                        facts.refused.iter().any(|(about, _)| *about == presence::queue_named(name))
                     };
                     findings.extend(arguments(queues, topology, refused));
                 }
-                Err(why) => findings.push(not_shown("the policies of the queues", why)),
+                Err(why) => {
+                    findings.push(not_shown("the policies and bindings of the queues", why));
+                }
             }
         }
     }
     findings
-}
-
-fn queue_named(name: &str) -> String {
-    format!("queue `{name}`")
 }
 
 fn version(version: Option<&str>) -> Vec<Finding> {
@@ -131,48 +138,12 @@ fn publishing(publishing: &Publishing) -> Option<Finding> {
     }
 }
 
-/// The queues that are not there; what belongs to a queue that is not there itself is not
-/// expected.
-fn missing(names: &Names, missing: &[String]) -> Vec<Finding> {
-    let finding = |name: &String| {
-        let finding = |severity| {
-            Finding::new(Kind::Queue, severity, queue_named(name)).found("it is not declared")
-        };
-        let home = match names.queue_of(name)? {
-            ORPHAN => names.orphan(),
-            queue => names.work(queue),
-        };
-        match role(names, name)? {
-            Role::Work => Some(
-                finding(Severity::Note)
-                    .matters("what other clients publish for it fails as `unroutable`")
-                    .remedy("start a pool, or call `Client::declare` when the program is deployed"),
-            ),
-            _ if !missing.contains(&home) => Some(
-                finding(Severity::Warning)
-                    .matters("somebody deleted it, and what it held")
-                    .remedy("start a pool: it declares what is missing"),
-            ),
-            _ => None,
-        }
-    };
-    missing.iter().filter_map(finding).collect()
-}
-
-/// A queue or an exchange is not as jobq declares it.
-fn different(about: String, found: String) -> Finding {
-    Finding::new(Kind::Arguments, Severity::Error, about)
-        .found(found)
-        .matters("jobq does not start on it; jobs that it holds may be lost or never retried")
-        .remedy("delete it once it is empty and unused, or give this program another namespace")
-}
-
 fn not_given() -> Finding {
-    Finding::new(Kind::Unchecked, Severity::Warning, "policies and nodes")
+    Finding::new(Kind::Unchecked, Severity::Warning, "policies, nodes and bindings")
         .found("they were not looked at: AMQP does not show them, the management API does")
         .matters(
             "a policy that limits a queue or the time that its jobs last loses or stalls them \
-             without a word",
+             without a word, and so does a binding that somebody deleted",
         )
         .remedy(
             "enable the plugin (`rabbitmq-plugins enable rabbitmq_management`) and give the client \
@@ -360,8 +331,9 @@ fn arguments(
         .collect();
     let finding = |queue: &Queue| {
         let differences = differences(expected.get(queue.name.as_str())?, queue);
-        (!differences.is_empty() && !refused(&queue.name))
-            .then(|| different(queue_named(&queue.name), differences.join("; ")))
+        (!differences.is_empty() && !refused(&queue.name)).then(|| {
+            presence::different(presence::queue_named(&queue.name), differences.join("; "))
+        })
     };
     queues.iter().filter_map(finding).collect()
 }

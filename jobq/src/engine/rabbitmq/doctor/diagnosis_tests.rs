@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::engine::QueueSpec;
+use crate::engine::rabbitmq::doctor::presence::tests::bindings;
 use crate::error::ErrorKind;
 
 fn names() -> Names {
@@ -56,6 +57,7 @@ fn healthy() -> Facts {
         management: Management::Asked {
             queues: Ok(sound(&nodes)),
             nodes: Ok(nodes.map(node).into()),
+            bindings: Ok(bindings(&topology())),
         },
         ..Facts::default()
     }
@@ -71,7 +73,7 @@ fn found(facts: &Facts) -> Vec<(Kind, Severity)> {
 
 fn of_cluster(facts: &mut Facts) -> (&mut Vec<Queue>, &mut Vec<Node>) {
     match &mut facts.management {
-        Management::Asked { queues: Ok(queues), nodes: Ok(nodes) } => (queues, nodes),
+        Management::Asked { queues: Ok(queues), nodes: Ok(nodes), .. } => (queues, nodes),
         other => panic!("{other:?}"),
     }
 }
@@ -111,9 +113,9 @@ fn each_fact_has_its_finding() {
             |facts| facts.missing = vec!["jobq:mail".into(), "jobq:mail@failed".into()],
             &[(Kind::Queue, Note)],
         ),
-        (|facts| facts.missing = vec!["jobq:mail@failed".into()], &[(Kind::Queue, Warning)]),
-        (|facts| facts.missing = vec!["jobq.orphan".into(), "jobq:orphan@failed".into()], &[]),
-        (|facts| facts.missing = vec!["jobq:orphan@failed".into()], &[(Kind::Queue, Warning)]),
+        (|facts| facts.missing = vec!["jobq:mail@failed".into()], &[(Kind::Queue, Error)]),
+        (|facts| facts.uncompared = vec!["queue `jobq:mail`".into()], &[]),
+        (|facts| facts.hidden = vec!["queue `jobq:mail`".into()], &[(Kind::Unchecked, Note)]),
         (
             |facts| {
                 let error = crate::error::Error::new(ErrorKind::Conflict, "it differs");
@@ -124,10 +126,10 @@ fn each_fact_has_its_finding() {
         (|facts| facts.management = Management::NotGiven, &[(Kind::Unchecked, Warning)]),
         (
             |facts| {
-                facts.management =
-                    Management::Asked { queues: Err("no".into()), nodes: Err("no".into()) };
+                let (queues, nodes) = (Err("no".into()), Err("no".into()));
+                facts.management = Management::Asked { queues, nodes, bindings: Err("no".into()) };
             },
-            &[(Kind::Unchecked, Warning), (Kind::Unchecked, Warning)],
+            &[(Kind::Unchecked, Warning); 2],
         ),
         (
             |facts| of_cluster(facts).1[0].running = false,
@@ -156,7 +158,8 @@ fn each_fact_has_its_finding() {
         (
             |facts| {
                 let queues = Ok(of_cluster(facts).0.clone());
-                facts.management = Management::Asked { queues, nodes: Err("no".into()) };
+                let bindings = Ok(bindings(&topology()));
+                facts.management = Management::Asked { queues, nodes: Err("no".into()), bindings };
             },
             &[(Kind::Unchecked, Warning)],
         ),
@@ -187,7 +190,8 @@ fn each_fact_has_its_finding() {
 #[test]
 fn a_single_node_is_one_finding_whatever_is_on_it() {
     let mut facts = healthy();
-    facts.management = Management::Asked { queues: Ok(sound(&["a"])), nodes: Ok(vec![node("a")]) };
+    *of_cluster(&mut facts).0 = sound(&["a"]);
+    *of_cluster(&mut facts).1 = vec![node("a")];
     let findings = findings(&facts);
     assert_eq!(findings.len(), 1, "{findings:#?}");
     assert!(findings[0].what().contains("single node"));

@@ -17,8 +17,17 @@ pub(crate) struct Facts {
     pub(crate) publishing: Publishing,
     /// The queues that were asked after and are not there, by the broker's names.
     pub(crate) missing: Vec<String>,
+    /// The exchanges that were, too.
+    pub(crate) missing_exchanges: Vec<String>,
     /// The declarations that the broker refused: the thing, and the refusal.
     pub(crate) refused: Vec<(String, Error)>,
+    /// The queues and exchanges that are there and may not be declared by this user, so that
+    /// nobody said whether they are as they should be.
+    pub(crate) uncompared: Vec<String>,
+    /// Those that this user may not even ask for.
+    pub(crate) hidden: Vec<String>,
+    /// The one that the broker did not answer for. No other was asked for after it.
+    pub(crate) unanswered: Option<String>,
     pub(crate) management: Management,
 }
 
@@ -46,6 +55,8 @@ pub(crate) enum Management {
         queues: Result<Vec<Queue>, String>,
         /// The nodes, or why they were not shown.
         nodes: Result<Vec<Node>, String>,
+        /// The bindings of the vhost, or why they were not shown.
+        bindings: Result<Vec<Binding>, String>,
     },
 }
 
@@ -64,6 +75,17 @@ pub(crate) struct Queue {
     pub(crate) effective: Value,
     /// The nodes that have it.
     pub(crate) members: Option<Vec<String>>,
+}
+
+/// A binding as the management API shows it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(default)]
+pub(crate) struct Binding {
+    pub(crate) source: String,
+    pub(crate) destination: String,
+    /// `queue` or `exchange`.
+    pub(crate) destination_type: String,
+    pub(crate) routing_key: String,
 }
 
 /// A node as the management API shows it.

@@ -20,7 +20,7 @@ use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use url::Url;
 
-use super::facts::{Node, Queue};
+use super::facts::{Binding, Node, Queue};
 use crate::engine::rabbitmq::address::Address;
 use crate::engine::{Certificates, EngineOptions, ManagementUrl};
 use crate::error::{Error, Result};
@@ -138,6 +138,12 @@ impl Management {
     pub(crate) async fn nodes(&self) -> Result<Vec<Node>, String> {
         let columns = "name,running,mem_alarm,disk_free_alarm,partitions";
         self.get(&["nodes"], &[("columns", columns)]).await
+    }
+
+    /// The bindings of the vhost, or why they are not shown.
+    pub(crate) async fn bindings(&self) -> Result<Vec<Binding>, String> {
+        let columns = "source,destination,destination_type,routing_key";
+        self.get(&["bindings", &self.vhost], &[("columns", columns)]).await
     }
 
     async fn get<T: DeserializeOwned + Send + 'static>(

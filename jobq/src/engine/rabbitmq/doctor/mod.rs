@@ -1,6 +1,6 @@
 //! Looking for what weakens the promises of jobq: what is seen, and what it means.
 //!
-//! `diagnosis`, `policy` and `role` are pure; `examine` and `management` look.
+//! `diagnosis`, `policy`, `presence` and `role` are pure; `examine` and `management` look.
 
 mod diagnosis;
 mod examine;
@@ -8,6 +8,7 @@ mod facts;
 #[cfg(feature = "management")]
 mod management;
 mod policy;
+mod presence;
 mod role;
 mod sign;
 

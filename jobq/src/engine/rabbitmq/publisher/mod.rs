@@ -30,7 +30,7 @@ pub(crate) use self::destination::Destination;
 use self::gate::Gate;
 use self::publication::{Pending, Request};
 pub(crate) use self::task::open_confirming;
-use super::declare::Declared;
+use super::declared::Declared;
 use super::link::{Link, backoff};
 use super::size::size_of_table;
 use super::wire::Message;

@@ -1,0 +1,178 @@
+//! Somebody deletes what jobq declared, under a pool that runs.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use jobq::{BoxError, FailedReason, job};
+use jobq_tests::broker::{self, Node};
+use jobq_tests::declared::declared_in;
+use jobq_tests::raw::Raw;
+use jobq_tests::stage::{Scripted, Stage, Step, Store, until};
+use lapin::ExchangeKind;
+use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions};
+use lapin::types::FieldTable;
+
+#[job(on = "user.*")]
+async fn welcome(_user: u64) -> Result<(), BoxError> {
+    Ok(())
+}
+
+/// A pool's stage on the node that the tests share, with all that can be declared.
+async fn stage(node: &'static Node) -> (Stage, jobq::RunningPool, BTreeSet<String>) {
+    let stage = Stage::on(Store::on_broker(node.url())).await;
+    let pool = stage.pool().register::<Welcome>().spawn().await.expect("it starts");
+    // With a delay, so that the levels are declared, too.
+    let later = Scripted { steps: vec![Step::Succeed] };
+    stage.client.enqueue(later).delay(Duration::from_millis(1)).await.expect("it is accepted");
+    let all = declared_in(node, &stage.store.namespace).await.into_iter().collect();
+    (stage, pool, all)
+}
+
+/// The second word of each line that begins with this one.
+fn names<'l>(lines: &'l BTreeSet<String>, what: &str) -> Vec<&'l str> {
+    let name = |line: &'l String| line.strip_prefix(what)?.trim_start().split(' ').next();
+    lines.iter().filter_map(name).collect()
+}
+
+/// Waits until all is declared again.
+async fn restored(node: &Node, namespace: &str, all: &BTreeSet<String>) {
+    until("what was deleted", async || {
+        let found = declared_in(node, namespace).await.into_iter().collect();
+        all.is_subset(&found).then_some(())
+    })
+    .await;
+}
+
+/// A job that fails once is retried, one that fails each time is a failed one, an event comes,
+/// and a delayed job as well.
+async fn all_ways_lead_somewhere(stage: &mut Stage) {
+    let fail = || Step::Fail("no".to_owned());
+    let retried = stage.enqueue([fail(), Step::Succeed]).await;
+    until("the retry", async || (stage.end().await == retried).then_some(())).await;
+    let failed = stage.enqueue([Step::Abort("no".to_owned())]).await;
+    assert_eq!(stage.failed("scripted").await.id(), failed);
+    let later = Scripted { steps: vec![Step::Succeed] };
+    let later = stage.client.enqueue(later).delay(Duration::from_millis(200)).await;
+    let later = later.expect("it is accepted");
+    until("the delayed job", async || (stage.end().await == later).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn everything_but_the_work_queues_is_declared_again() {
+    let test = "everything_but_the_work_queues_is_declared_again";
+    let Some(node) = broker::shared_with_ctl(test).await else {
+        return;
+    };
+    let (mut stage, pool, all) = stage(node).await;
+    stage.end().await;
+    let raw = Raw::connect(&node.url()).await;
+    for exchange in names(&all, "exchange") {
+        let options = ExchangeDeleteOptions::default();
+        raw.channel.exchange_delete(exchange.into(), options).await.expect("it is deleted");
+    }
+    for queue in names(&all, "queue") {
+        if queue.contains('@') || queue.contains(".level.") || queue.contains(".orphan") {
+            raw.delete(queue).await;
+        }
+    }
+    restored(node, &stage.store.namespace, &all).await;
+    all_ways_lead_somewhere(&mut stage).await;
+    assert!(pool.health().missing.is_none());
+    pool.shutdown().await.expect("it ends");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bindings_are_made_again() {
+    let Some(node) = broker::shared_with_ctl("bindings_are_made_again").await else {
+        return;
+    };
+    let (mut stage, pool, all) = stage(node).await;
+    stage.end().await;
+    let raw = Raw::connect(&node.url()).await;
+    for line in &all {
+        let words: Vec<_> = line.split([' ', '=']).collect();
+        // Those of the levels take turns, one level a look.
+        let ["binding", from, "->", queue, rest @ ..] = &words[..] else {
+            continue;
+        };
+        if queue.contains(".level.") {
+            continue;
+        }
+        let key = rest.get(1).copied().unwrap_or_default();
+        let (queue, from) = ((*queue).into(), (*from).into());
+        raw.channel
+            .queue_unbind(queue, from, key.into(), FieldTable::default())
+            .await
+            .expect("it is unbound");
+    }
+    restored(node, &stage.store.namespace, &all).await;
+    all_ways_lead_somewhere(&mut stage).await;
+    pool.shutdown().await.expect("it ends");
+}
+
+/// Without waiting for the next look: the retry itself tells that its way is gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_that_finds_no_way_makes_it_anew() {
+    let Some(node) = broker::shared_with_ctl("a_retry_that_finds_no_way_makes_it_anew").await
+    else {
+        return;
+    };
+    let (mut stage, pool, all) = stage(node).await;
+    stage.end().await;
+    let raw = Raw::connect(&node.url()).await;
+    for queue in names(&all, "queue") {
+        if queue.contains("@wait.") || queue.contains("@due") {
+            raw.delete(queue).await;
+        }
+    }
+    all_ways_lead_somewhere(&mut stage).await;
+    let failed = stage.client.failed("scripted").list(10).await.expect("they are listed");
+    assert!(failed.iter().all(|job| job.reason() == FailedReason::Aborted), "{failed:?}");
+    pool.shutdown().await.expect("it ends");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_may_not_declare_says_what_is_missing() {
+    let test = "a_pool_that_may_not_declare_says_what_is_missing";
+    let Some(node) = broker::shared_with_ctl(test).await else {
+        return;
+    };
+    let (mut stage, admin, _) = stage(node).await;
+    stage.end().await;
+    admin.shutdown().await.expect("it ends");
+    // It would declare again what is missing.
+    stage.client.close().await;
+    let name = &stage.store.namespace;
+    node.ctl(&["add_user", name, "secret"]).await;
+    node.ctl(&["set_permissions", name, "^$", ".*", ".*"]).await;
+    let user = stage.store.client_as(name, "secret").await;
+    let pool = stage.pool_of(&user).spawn().await.expect("all that it needs is there");
+    assert!(pool.health().missing.is_none());
+
+    let raw = Raw::connect(&node.url()).await;
+    let retry = format!("{name}.retry");
+    let options = ExchangeDeleteOptions::default();
+    raw.channel.exchange_delete(retry.as_str().into(), options).await.expect("it is deleted");
+    let missing = until("what is missing", async || pool.health().missing).await;
+    assert!(missing.to_string().contains(&format!("exchange `{retry}`")), "{missing}");
+    assert!(missing.to_string().contains("set_permissions"), "{missing}");
+    assert!(pool.health().is_consuming(), "{:?}", pool.health());
+
+    // As an administrator declares it.
+    let topology = stage.pool().topology().expect("it can be told").to_string();
+    let of_retry = format!("exchange {retry} direct alternate-exchange={name}.orphan");
+    assert!(topology.contains(&of_retry), "{topology}");
+    let mut arguments = FieldTable::default();
+    let orphan = jobq_tests::raw::text(&format!("{name}.orphan"));
+    arguments.insert("alternate-exchange".into(), orphan);
+    let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+    let kind = ExchangeKind::Direct;
+    let declared = raw.channel.exchange_declare(retry.as_str().into(), kind, options, arguments);
+    declared.await.expect("it is declared");
+    until("all is there", async || pool.health().missing.is_none().then_some(())).await;
+    // Its bindings are made again without the permission to configure.
+    let steps = vec![Step::Fail("no".to_owned()), Step::Succeed];
+    let retried = user.enqueue(Scripted { steps }).await.expect("it is accepted");
+    until("the retry", async || (stage.end().await == retried).then_some(())).await;
+    pool.shutdown().await.expect("it ends");
+}
