@@ -13,7 +13,7 @@ use tokio::task::coop::consume_budget;
 use tokio_util::task::TaskTracker;
 
 use super::channel::open;
-use super::ensure::apply;
+use super::ensure::apply_again;
 use super::interruption::{self, Interruptions, ended};
 use super::key;
 use super::link::{LASTING, Link, backoff};
@@ -245,7 +245,7 @@ impl Feed {
         match self.consume(up).await {
             Err(error) if error.is_not_found() => match self.core.declared.part(self.queue) {
                 Some(wanted) => {
-                    apply(up, &self.core.declared.topology(&wanted)).await?;
+                    apply_again(up, &self.core.declared.topology(&wanted)).await?;
                     self.consume(up).await
                 }
                 None => Err(Error::new(

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::Core;
 use super::channel::open;
 use super::declare::declare;
-use super::ensure::{FIRST_MOMENTS, apply, is_forbidden};
+use super::ensure::{FIRST_MOMENTS, apply_again, is_forbidden};
 use super::link::Link;
 use super::presence::{Seen, look};
 use super::rotation::{Part, Rotation};
@@ -89,7 +89,7 @@ async fn keep(core: &Core, link: &Link, rotation: &mut Rotation) -> Result<()> {
     let _turn = core.declaring.lock().await;
     let topology = core.declared.topology(&core.declared.all());
     if missing.is_some() || core.declared.missing().is_some() {
-        let created = up.answer("declaring again", apply(&up, &topology)).await?;
+        let created = up.answer("declaring again", apply_again(&up, &topology)).await?;
         if let (true, Some(missing)) = (created, missing) {
             tracing::warn!(missing, "something was deleted on the broker; it was declared again");
         }
@@ -147,7 +147,7 @@ impl Restored {
             return;
         };
         wanted.levels = of_levels && core.declared.all().levels;
-        match apply(up, &core.declared.topology(&wanted)).await {
+        match apply_again(up, &core.declared.topology(&wanted)).await {
             Ok(true) => {
                 tracing::warn!(
                     queue,
