@@ -12,6 +12,7 @@ mod foreign;
 mod full;
 mod long_job;
 mod nodes;
+mod oversize;
 mod permissions;
 mod reconnect;
 mod redelivery;

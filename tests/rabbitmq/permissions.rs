@@ -102,6 +102,7 @@ async fn what_is_missing_is_named_to_who_may_not_declare_it() {
         let error = user.enqueue(Scripted { steps: Vec::new() }).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
         assert!(!error.maybe_enqueued(), "{error}");
+        assert!(!error.maybe_enqueued(), "{error}");
         let said = error.to_string();
         assert!(said.contains("set_permissions"), "{said}");
         assert!(said.contains(&format!("`{}", store.namespace)), "{said}");

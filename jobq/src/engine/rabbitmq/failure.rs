@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) const ACCESS_REFUSED: u16 = 403;
 pub(crate) const NOT_FOUND: u16 = 404;
 pub(crate) const RESOURCE_LOCKED: u16 = 405;
-const PRECONDITION_FAILED: u16 = 406;
+pub(crate) const PRECONDITION_FAILED: u16 = 406;
 pub(crate) const NOT_ALLOWED: u16 = 530;
 const INTERNAL_ERROR: u16 = 541;
 
@@ -21,6 +21,14 @@ const WITHOUT_MAJORITY: [&str; 4] = ["nodedown", "cluster_not_formed", "timed ou
 pub(crate) fn code(error: &lapin::Error) -> Option<u16> {
     match error.kind() {
         Lapin::ProtocolError(error) => Some(error.get_id()),
+        _ => None,
+    }
+}
+
+/// The code and the text by which the broker refused, if it did.
+pub(crate) fn refused(error: &lapin::Error) -> Option<(u16, &str)> {
+    match error.kind() {
+        Lapin::ProtocolError(error) => Some((error.get_id(), error.get_message().as_str())),
         _ => None,
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::engine::rabbitmq::failure::timed_out;
+use super::offence::Offence;
+use crate::engine::rabbitmq::failure::{self, timed_out};
 use crate::engine::rabbitmq::wire::Message;
 use crate::error::{Error, ErrorKind};
 
@@ -35,6 +36,24 @@ impl Destination {
     pub(crate) fn lost(&self) -> Error {
         let text = format!("{self}: the connection was lost before the answer came");
         Error::new(ErrorKind::Connection, text).but_maybe_enqueued()
+    }
+
+    /// The broker has closed the channel for this message, which had so many bytes.
+    pub(crate) fn offended(&self, error: lapin::Error, size: usize) -> Error {
+        let offence = failure::refused(&error).and_then(|(code, text)| Offence::read(code, text));
+        match offence {
+            Some(Offence::Size { limit }) => self.too_large(size, limit).because(error),
+            _ => failure::failure(&self.to_string(), error),
+        }
+    }
+
+    /// The broker takes no message of so many bytes.
+    pub(crate) fn too_large(&self, size: usize, limit: usize) -> Error {
+        let text = format!(
+            "{self}: the payload has {size} bytes, and the broker takes {limit}; keep what is so \
+             large elsewhere and enqueue where it is, or raise `max_message_size` in rabbitmq.conf"
+        );
+        Error::new(ErrorKind::Refused, text)
     }
 
     pub(crate) fn unconfirmed(&self) -> Error {

@@ -45,14 +45,16 @@ impl Gate {
     pub(super) fn pass(
         &self,
         requests: &mpsc::UnboundedSender<Request>,
-        message: Message,
+        message: Arc<Message>,
         room: OwnedSemaphorePermit,
     ) -> Arc<Publication> {
         let publication = Publication::new(room);
         let mut state = self.state();
         let may_pass = state.unsent == 0 && !self.link.is_blocked();
         let open = state.open.as_ref().filter(|open| may_pass && open.is_alive());
-        if let Some((open, place)) = open.and_then(|open| Some((open, open.place(&publication)?))) {
+        if let Some((open, place)) =
+            open.and_then(|open| Some((open, open.place(&publication, &message)?)))
+        {
             publication.send(open, place, message);
             return publication;
         }
@@ -69,12 +71,16 @@ impl Gate {
     pub(super) fn send(&self, open: &Arc<Open>, request: &Request) -> bool {
         let mut state = self.state();
         let Request(publication) = request;
-        let Some(place) = open.place(publication) else {
+        let Some(message) = publication.unsent() else {
+            state.unsent -= 1;
+            return true;
+        };
+        let Some(place) = open.place(publication, &message) else {
             return false;
         };
         state.unsent -= 1;
         match publication.take() {
-            Some(message) => publication.send(open, place, *message),
+            Some(message) => publication.send(open, place, message),
             None => open.answered(place, None),
         }
         true

@@ -9,8 +9,11 @@ use lapin::{Channel, PublisherConfirm};
 use slab::Slab;
 use tokio_util::sync::ReusableBoxFuture;
 
+use super::largest::Largest;
+use super::offence::Offence;
 use super::publication::{Answer, Publication};
 use crate::engine::rabbitmq::cork::Cork;
+use crate::engine::rabbitmq::failure::refused;
 use crate::engine::rabbitmq::wire::Message;
 
 /// How many publishes may be unconfirmed: a confirm of many walks them all. More are hardly
@@ -33,12 +36,25 @@ pub(super) struct Open {
     pub(super) cork: Cork,
     unconfirmed: Mutex<Unconfirmed>,
     spare: Spare,
+    largest: Arc<Largest>,
+}
+
+/// A message that was sent on a channel.
+struct Sent {
+    publication: Arc<Publication>,
+    message: Arc<Message>,
+    /// The broker looks at them in the order of their numbers.
+    number: u64,
 }
 
 /// What was sent on a channel and not answered yet.
 #[derive(Default)]
 pub(super) struct Unconfirmed {
-    publications: Slab<Arc<Publication>>,
+    sent: Slab<Sent>,
+    /// How many were ever sent on it.
+    count: u64,
+    /// The number of the one for which the broker has closed the channel, once it has.
+    offender: Option<u64>,
     pub(super) ended: Option<Ended>,
     /// What the task waits for.
     awaited: Option<(Waker, Condition)>,
@@ -49,7 +65,7 @@ type Condition = fn(&Unconfirmed) -> bool;
 
 impl Unconfirmed {
     fn has_place(&self) -> bool {
-        self.publications.len() < WINDOW
+        self.sent.len() < WINDOW
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -61,8 +77,18 @@ impl Unconfirmed {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.publications.is_empty()
+        self.sent.is_empty()
     }
+}
+
+/// What became of a message on a channel that has ended.
+pub(super) enum Fate {
+    /// The broker has closed the channel for it: it is certainly not stored.
+    Offender,
+    /// The broker has never looked at it.
+    Unseen,
+    /// It may be stored.
+    Unknown,
 }
 
 /// A message's way to the socket. It is large, some 1.5 KB, and over long before the broker has
@@ -80,8 +106,8 @@ impl Spare {
 }
 
 impl Open {
-    pub(super) fn new(channel: Channel, cork: Cork, spare: Spare) -> Self {
-        Self { channel, cork, unconfirmed: Mutex::default(), spare }
+    pub(super) fn new(channel: Channel, cork: Cork, spare: Spare, largest: Arc<Largest>) -> Self {
+        Self { channel, cork, unconfirmed: Mutex::default(), spare, largest }
     }
 
     pub(super) fn unconfirmed(&self) -> MutexGuard<'_, Unconfirmed> {
@@ -94,14 +120,52 @@ impl Open {
     }
 
     /// The place of this one in the window, if there is room for it.
-    pub(super) fn place(&self, publication: &Arc<Publication>) -> Option<usize> {
+    pub(super) fn place(
+        &self,
+        publication: &Arc<Publication>,
+        message: &Arc<Message>,
+    ) -> Option<usize> {
         let mut unconfirmed = self.unconfirmed();
-        let is_free = unconfirmed.has_place() && !unconfirmed.has_ended();
-        is_free.then(|| unconfirmed.publications.insert(Arc::clone(publication)))
+        if !unconfirmed.has_place() || unconfirmed.has_ended() {
+            return None;
+        }
+        let number = unconfirmed.count;
+        unconfirmed.count += 1;
+        let (publication, message) = (Arc::clone(publication), Arc::clone(message));
+        Some(unconfirmed.sent.insert(Sent { publication, message, number }))
+    }
+
+    /// What became of the one with this place, for which `lapin` has given this error. The
+    /// broker does not say for which one it has closed the channel: it is the first that can
+    /// be.
+    pub(super) fn fate(&self, place: usize, error: &lapin::Error) -> Fate {
+        if matches!(error.kind(), lapin::ErrorKind::InvalidChannelState(..)) {
+            return Fate::Unseen;
+        }
+        let Some(offence) = refused(error).and_then(|(code, text)| Offence::read(code, text))
+        else {
+            return Fate::Unknown;
+        };
+        let mut unconfirmed = self.unconfirmed();
+        if unconfirmed.offender.is_none() {
+            let sent = unconfirmed.sent.iter().map(|(_, sent)| sent);
+            let mut offenders = sent.filter(|sent| offence.is_of(&sent.message));
+            let first = offenders.by_ref().map(|sent| sent.number).min();
+            unconfirmed.offender = first;
+            if let Offence::Size { limit } = offence {
+                self.largest.learn(limit);
+            }
+        }
+        let number = unconfirmed.sent.get(place).map(|sent| sent.number);
+        match (number, unconfirmed.offender) {
+            (Some(number), Some(offender)) if number == offender => Fate::Offender,
+            (Some(number), Some(offender)) if number > offender => Fate::Unseen,
+            _ => Fate::Unknown,
+        }
     }
 
     /// The write of this message.
-    pub(super) fn write(self: &Arc<Self>, message: Message) -> Write {
+    pub(super) fn write(self: &Arc<Self>, message: Arc<Message>) -> Write {
         let spare = self.spare.writes().pop();
         let Some(mut write) = spare else {
             return ReusableBoxFuture::new(write(Arc::clone(self), message));
@@ -118,7 +182,7 @@ impl Open {
     /// The one with this place is answered; the answer may say that the channel has ended.
     pub(super) fn answered(&self, place: usize, ended: Option<Ended>) {
         let mut unconfirmed = self.unconfirmed();
-        let answered = unconfirmed.publications.try_remove(place);
+        let answered = unconfirmed.sent.try_remove(place);
         if unconfirmed.ended != Some(Ended::Missing) {
             unconfirmed.ended = ended.or(unconfirmed.ended);
         }
@@ -152,14 +216,15 @@ impl Open {
     /// Tells all who still wait for an answer that there is none.
     pub(super) fn give_up(&self) {
         let mut unconfirmed = self.unconfirmed();
-        let publications = std::mem::take(&mut unconfirmed.publications);
+        let sent = std::mem::take(&mut unconfirmed.sent);
         drop(unconfirmed);
-        publications.into_iter().for_each(|(_, publication)| publication.end(Answer::Lost));
+        sent.into_iter().for_each(|(_, sent)| sent.publication.end(Answer::Lost));
     }
 }
 
-async fn write(open: Arc<Open>, message: Message) -> lapin::Result<PublisherConfirm> {
-    let Message { exchange, key, properties, payload } = message;
+async fn write(open: Arc<Open>, message: Arc<Message>) -> lapin::Result<PublisherConfirm> {
+    let Message { exchange, key, properties, payload } = &*message;
+    let (exchange, key, properties) = (exchange.clone(), key.clone(), properties.clone());
     let options = BasicPublishOptions::default();
-    open.channel.basic_publish(exchange, key, options, &payload, properties).await
+    open.channel.basic_publish(exchange, key, options, payload, properties).await
 }

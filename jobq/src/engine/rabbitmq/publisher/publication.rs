@@ -9,11 +9,11 @@ use lapin::{Confirmation, PublisherConfirm};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::destination::Destination;
-use super::open::{Ended, Open, Write};
+use super::open::{Ended, Fate, Open, Write};
 use crate::background;
 use crate::engine::closed;
 use crate::engine::rabbitmq::cork::Work;
-use crate::engine::rabbitmq::failure::{ACCESS_REFUSED, NOT_FOUND, code, failure};
+use crate::engine::rabbitmq::failure::{NOT_FOUND, code};
 use crate::engine::rabbitmq::wire::Message;
 use crate::error::Result;
 
@@ -24,8 +24,12 @@ pub(super) enum Answer {
     Refused,
     /// Nothing: the channel does not confirm.
     Nothing,
-    /// The channel has ended.
+    /// The channel has ended, and whether it is stored is not known.
     Failed(lapin::Error),
+    /// The broker has closed the channel for this message.
+    Offended(lapin::Error, Arc<Message>),
+    /// The channel has ended, and the broker has never looked at it.
+    Unseen(Arc<Message>),
     /// The channel has ended, and it was not told of.
     Lost,
     /// It was not sent, and never is.
@@ -42,6 +46,8 @@ pub(super) struct Publication {
 
 struct State {
     stage: Stage,
+    /// What was sent, until the answer.
+    message: Option<Arc<Message>>,
     /// Its place among the unconfirmed ones of its channel.
     place: usize,
     /// Given up with the answer.
@@ -51,7 +57,7 @@ struct State {
 
 enum Stage {
     /// Not sent, for as long as nobody takes the message to send it, or to take it back.
-    Unsent(Option<Box<Message>>),
+    Unsent(Option<Arc<Message>>),
     Writes(Write),
     Waits(PublisherConfirm),
     Answered(Answer),
@@ -63,7 +69,8 @@ impl Publication {
     /// A message that takes so much room, before it is [sent](Self::send) or [kept](Self::keep).
     pub(super) fn new(room: OwnedSemaphorePermit) -> Arc<Self> {
         let unsent = Stage::Unsent(None);
-        let state = State { stage: unsent, place: 0, room: Some(room), caller: None };
+        let state =
+            State { stage: unsent, message: None, place: 0, room: Some(room), caller: None };
         Arc::new(Self { open: OnceLock::new(), state: Mutex::new(state) })
     }
 
@@ -72,12 +79,20 @@ impl Publication {
     }
 
     /// Keeps the message of this until it can be sent.
-    pub(super) fn keep(&self, message: Message) {
-        self.state().stage = Stage::Unsent(Some(Box::new(message)));
+    pub(super) fn keep(&self, message: Arc<Message>) {
+        self.state().stage = Stage::Unsent(Some(message));
+    }
+
+    /// The message, if it was not sent.
+    pub(super) fn unsent(&self) -> Option<Arc<Message>> {
+        match &self.state().stage {
+            Stage::Unsent(message) => message.clone(),
+            _ => None,
+        }
     }
 
     /// The message, if it was not sent. Who takes it sends it, or it never is.
-    pub(super) fn take(&self) -> Option<Box<Message>> {
+    pub(super) fn take(&self) -> Option<Arc<Message>> {
         match &mut self.state().stage {
             Stage::Unsent(message) => message.take(),
             _ => None,
@@ -85,9 +100,10 @@ impl Publication {
     }
 
     /// Queues the frames of the message of this on a channel on which it has a place.
-    pub(super) fn send(self: &Arc<Self>, open: &Arc<Open>, place: usize, message: Message) {
+    pub(super) fn send(self: &Arc<Self>, open: &Arc<Open>, place: usize, message: Arc<Message>) {
         let mut state = self.state();
-        (state.stage, state.place) = (Stage::Writes(open.write(message)), place);
+        (state.stage, state.place) = (Stage::Writes(open.write(Arc::clone(&message))), place);
+        state.message = Some(message);
         drop(state);
         // This is the first time, since it is sent once.
         let _ = self.open.set(Arc::clone(open));
@@ -113,6 +129,7 @@ impl State {
     /// Keeps the answer for the caller, who is to be woken, and gives up the room.
     fn answer(&mut self, answer: Answer) -> (Option<Waker>, Option<OwnedSemaphorePermit>) {
         self.stage = Stage::Answered(answer);
+        self.message = None;
         (self.caller.take(), self.room.take())
     }
 
@@ -147,10 +164,17 @@ impl Work for Publication {
             Ok(Confirmation::Ack(_)) => (Answer::Stored, None),
             Ok(Confirmation::Nack(_)) => (Answer::Refused, None),
             Ok(Confirmation::NotRequested) => (Answer::Nothing, Some(Ended::Lost)),
-            Err(error) if code(&error) == Some(NOT_FOUND) => {
-                (Answer::Failed(error), Some(Ended::Missing))
+            Err(error) => {
+                let is_missing = code(&error) == Some(NOT_FOUND);
+                let ended = if is_missing { Ended::Missing } else { Ended::Lost };
+                let fate = open.fate(state.place, &error);
+                let answer = match (fate, state.message.take()) {
+                    (Fate::Offender, Some(message)) => Answer::Offended(error, message),
+                    (Fate::Unseen, Some(message)) => Answer::Unseen(message),
+                    _ => Answer::Failed(error),
+                };
+                (answer, Some(ended))
             }
-            Err(error) => (Answer::Failed(error), Some(Ended::Lost)),
         };
         let ((caller, room), place) = (state.answer(answer), state.place);
         drop(state);
@@ -192,28 +216,47 @@ impl Drop for Request {
 pub(super) struct Pending {
     pub(super) destination: Destination,
     publication: Arc<Publication>,
+    /// Whether its exchange was missing before.
+    again: bool,
+}
+
+/// A message that the broker has certainly not stored, and that is to be sent again.
+pub(super) struct Again {
+    pub(super) message: Arc<Message>,
+    /// Whether that is so because its exchange was missing.
+    pub(super) was_missing: bool,
 }
 
 impl Pending {
     pub(super) fn new(destination: Destination, publication: Arc<Publication>) -> Self {
-        Self { destination, publication }
+        Self { destination, publication, again: false }
     }
 
-    /// What this answer says to the caller.
-    pub(super) fn told(&self, answer: Answer) -> Result<()> {
+    /// The answer to a message that is sent again.
+    pub(super) fn after(mut self, again: &Again) -> Self {
+        self.again = again.was_missing;
+        self
+    }
+
+    /// What this answer says to the caller, or the message that is to be sent again.
+    pub(super) fn told(&self, answer: Answer) -> std::result::Result<Result<()>, Again> {
         let destination = &self.destination;
-        Err(match answer {
-            Answer::Stored => return Ok(()),
+        Ok(Err(match answer {
+            Answer::Stored => return Ok(Ok(())),
             Answer::Refused => destination.refused(),
             Answer::Nothing => destination.unconfirmed(),
-            // The channel has ended with it, and another message may have been meant.
-            Answer::Failed(error) if code(&error) == Some(ACCESS_REFUSED) => {
-                failure(&destination.to_string(), error).but_maybe_enqueued()
+            Answer::Unseen(message) => {
+                return Err(Again { message, was_missing: self.again });
             }
+            // It is declared again before anything else is sent.
+            Answer::Offended(error, message) if code(&error) == Some(NOT_FOUND) && !self.again => {
+                return Err(Again { message, was_missing: true });
+            }
+            Answer::Offended(error, message) => destination.offended(error, message.payload.len()),
             Answer::Failed(error) => destination.lost().because(error),
             Answer::Lost => destination.lost(),
             Answer::Closed => closed(),
-        })
+        }))
     }
 
     /// Whether the message was not sent. It never is then.

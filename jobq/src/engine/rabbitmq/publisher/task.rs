@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::gate::Gate;
+use super::largest::Largest;
 use super::open::{Ended, Open, Spare, Unconfirmed, WINDOW};
 use super::publication::Request;
 use crate::engine::rabbitmq::channel::open;
@@ -27,10 +28,11 @@ pub(super) async fn run(
     link: Link,
     declared: Arc<Declared>,
     gate: Arc<Gate>,
+    largest: Arc<Largest>,
     requests: mpsc::UnboundedReceiver<Request>,
 ) {
     let (unsent, spare) = (VecDeque::new(), Spare::default());
-    let mut task = Task { link: link.clone(), gate, requests, unsent, spare };
+    let mut task = Task { link: link.clone(), gate, requests, unsent, spare, largest };
     let mut waits = backoff();
     let mut restored = None;
     while let Ok(up) = link.up().await {
@@ -53,7 +55,12 @@ pub(super) async fn run(
                 continue;
             }
         };
-        match task.serve(&up, channel).await {
+        let ended = task.serve(&up, channel).await;
+        if !up.connection.status().connected() {
+            // The next one may lead to another node, or to settings that were changed.
+            task.largest.forget();
+        }
+        match ended {
             Ended::Done => return,
             Ended::Lost => (),
             // The broker lost an exchange, or somebody deleted it.
@@ -86,12 +93,18 @@ struct Task {
     /// What can still be taken back.
     unsent: VecDeque<Request>,
     spare: Spare,
+    largest: Arc<Largest>,
 }
 
 impl Task {
     /// Publishes on a channel until it ends.
     async fn serve(&mut self, up: &Up, channel: Channel) -> Ended {
-        let open = Arc::new(Open::new(channel, up.cork.clone(), self.spare.clone()));
+        let open = Arc::new(Open::new(
+            channel,
+            up.cork.clone(),
+            self.spare.clone(),
+            Arc::clone(&self.largest),
+        ));
         self.gate.open(Arc::clone(&open));
         let ended = self.work(up, &open).await;
         self.gate.close();

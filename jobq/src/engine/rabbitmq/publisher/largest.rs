@@ -1,0 +1,143 @@
+//! How large a message the broker takes, as far as is known (`max_message_size`).
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long a limit is taken for granted: somebody may raise it.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
+/// Every broker is taken to take so many bytes. Below its limit nothing is tried first.
+const SMALL: usize = 64 * 1024;
+
+/// What the broker has taken and refused.
+#[derive(Debug)]
+pub(crate) struct Largest {
+    /// The largest payload that it takes for certain.
+    taken: AtomicUsize,
+    refused: Mutex<Option<Refused>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Refused {
+    /// The broker takes none above this many bytes.
+    limit: usize,
+    /// When a message above it is tried again.
+    again: Instant,
+}
+
+impl Default for Largest {
+    fn default() -> Self {
+        Self { taken: AtomicUsize::new(SMALL), refused: Mutex::default() }
+    }
+}
+
+/// What is to become of a message of some size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// The broker takes it.
+    Fits,
+    /// Nobody knows: it is to be tried alone, since the broker ends the channel on which it
+    /// refuses a message, and with it whatever else is on its way there.
+    Try,
+    /// The broker takes none above this many bytes.
+    TooLarge(usize),
+}
+
+impl Largest {
+    /// The broker has refused a message for being larger than this.
+    pub(crate) fn learn(&self, limit: usize) {
+        *self.refused() = Some(Refused { limit, again: Instant::now() + KNOWN_FOR });
+        self.taken.fetch_min(limit, Ordering::Relaxed);
+    }
+
+    /// The broker has taken a message of this size.
+    pub(crate) fn took(&self, size: usize) {
+        self.taken.fetch_max(size, Ordering::Relaxed);
+        self.refused().take_if(|refused| size > refused.limit);
+    }
+
+    /// Nothing is known of the broker.
+    pub(crate) fn forget(&self) {
+        *self.refused() = None;
+        self.taken.store(SMALL, Ordering::Relaxed);
+    }
+
+    /// Whether the broker certainly takes a payload of this size.
+    pub(crate) fn is_taken(&self, size: usize) -> bool {
+        size <= self.taken.load(Ordering::Relaxed)
+    }
+
+    /// What is known of a payload of this size.
+    pub(crate) fn fit(&self, size: usize) -> Fit {
+        if self.is_taken(size) { Fit::Fits } else { self.above(size, Instant::now()) }
+    }
+
+    fn above(&self, size: usize, now: Instant) -> Fit {
+        match &mut *self.refused() {
+            Some(Refused { limit, again }) if size > *limit => {
+                if now < *again {
+                    return Fit::TooLarge(*limit);
+                }
+                // One at a time.
+                *again = now + KNOWN_FOR;
+                Fit::Try
+            }
+            _ => Fit::Try,
+        }
+    }
+
+    /// Whether the broker has refused messages of this size.
+    pub(crate) fn is_refused(&self, size: usize) -> bool {
+        self.refused().is_some_and(|refused| size > refused.limit)
+    }
+
+    /// Returns when the limit is to be tried again.
+    pub(crate) async fn may_have_changed(&self) {
+        let again = self.refused().map(|refused| refused.again);
+        tokio::time::sleep_until(again.unwrap_or_else(Instant::now)).await;
+    }
+
+    fn refused(&self) -> MutexGuard<'_, Option<Refused>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_taken_is_taken_again() {
+        let largest = Largest::default();
+        assert_eq!((largest.fit(SMALL), largest.fit(SMALL + 1)), (Fit::Fits, Fit::Try));
+        largest.took(200_000);
+        assert_eq!((largest.fit(200_000), largest.fit(200_001)), (Fit::Fits, Fit::Try));
+        largest.took(100_000);
+        assert_eq!(largest.fit(200_000), Fit::Fits);
+    }
+
+    #[test]
+    fn a_limit_is_tried_again_by_one_after_a_while() {
+        let largest = Largest::default();
+        largest.took(500_000);
+        largest.learn(100_000);
+        assert_eq!(largest.fit(100_000), Fit::Fits);
+        assert_eq!(largest.fit(100_001), Fit::TooLarge(100_000));
+        assert!(largest.is_refused(100_001) && !largest.is_refused(100_000));
+        let later = Instant::now() + KNOWN_FOR;
+        assert_eq!(largest.above(100_001, later), Fit::Try);
+        assert_eq!(largest.above(100_001, later), Fit::TooLarge(100_000));
+        largest.took(100_001);
+        assert_eq!((largest.fit(100_001), largest.fit(100_002)), (Fit::Fits, Fit::Try));
+        assert!(!largest.is_refused(500_000));
+    }
+
+    #[test]
+    fn a_limit_below_the_least_is_learned_too() {
+        let largest = Largest::default();
+        largest.learn(100);
+        assert_eq!((largest.fit(100), largest.fit(101)), (Fit::Fits, Fit::TooLarge(100)));
+    }
+}
