@@ -10,6 +10,7 @@ mod deleted;
 mod doctor;
 mod foreign;
 mod full;
+mod limits;
 mod long_job;
 mod nodes;
 mod oversize;

@@ -16,7 +16,13 @@ const LONGEST_CONNECTION_TIMEOUT: u64 = 24 * 60 * 60 * 1_000;
 /// makes its two buffers of 32 frames each when it connects. Where it learns the length only
 /// from the broker, it makes them again and writes to all of them, 8 MiB that the process then
 /// has resident; and a broker without a limit would have it ask for 128 GiB.
-const LONGEST_FRAME: u32 = 128 * 1024;
+pub(crate) const LONGEST_FRAME: u32 = 128 * 1024;
+/// The longest frame that a URL may ask for: more would be memory that nobody uses, 64 times
+/// as much on each connection.
+const LARGEST_FRAME: u32 = 1024 * 1024;
+/// The fewest channels on a connection: a client that only enqueues has one to publish on, and
+/// up to four for what may be refused; others are opened for a question.
+pub(crate) const FEWEST_CHANNELS: u16 = 16;
 /// What the part of a URL after its `?` may state.
 const PARAMETERS: [&str; 5] =
     ["heartbeat", "connection_timeout", "frame_max", "channel_max", "auth_mechanism"];
@@ -81,7 +87,17 @@ impl Address {
             }
             let query = &mut uri.query;
             query.heartbeat.get_or_insert(HEARTBEAT);
-            query.frame_max.get_or_insert(LONGEST_FRAME);
+            match query.frame_max {
+                // None, or none that the client asks for.
+                None | Some(0) => query.frame_max = Some(LONGEST_FRAME),
+                Some(LONGEST_FRAME..=LARGEST_FRAME) => {}
+                Some(_) => return Err(invalid(&frame_range())),
+            }
+            if matches!(query.channel_max, Some(1..FEWEST_CHANNELS)) {
+                return Err(invalid(&format!(
+                    "has a channel_max below {FEWEST_CHANNELS}: {CHANNELS}"
+                )));
+            }
             let share = (timeout / count).as_millis().max(1);
             let share = u64::try_from(share).unwrap_or(u64::MAX);
             let stated = query.connection_timeout.get_or_insert(share);
@@ -122,6 +138,17 @@ impl Address {
     pub(crate) fn user(&self) -> &str {
         &self.nodes[0].authority.userinfo.username
     }
+}
+
+/// How many channels jobq needs.
+pub(crate) const CHANNELS: &str = "a client that enqueues needs 16 channels, and one with a pool \
+                                   two more for each queue of the pool";
+
+fn frame_range() -> String {
+    format!(
+        "has a frame_max outside of {LONGEST_FRAME} to {LARGEST_FRAME}: the headers of a job must \
+         fit in a frame, and each connection has 64 buffers of that size"
+    )
 }
 
 /// What is wrong with a host and its port.

@@ -51,7 +51,10 @@ fn has_a_heartbeat_a_timeout_and_a_longest_frame() {
         ("amqp://localhost", Some(20), Some(1_000), Some(131_072)),
         ("amqp://a,b,c,d", Some(20), Some(250), Some(131_072)),
         ("amqp://localhost?heartbeat=7&connection_timeout=9", Some(7), Some(9), Some(131_072)),
-        ("amqp://a,b/?connection_timeout=9&frame_max=5000", Some(20), Some(9), Some(5_000)),
+        ("amqp://a,b/?connection_timeout=9&frame_max=1048576", Some(20), Some(9), Some(1_048_576)),
+        ("amqp://localhost?frame_max=0", Some(20), Some(1_000), Some(131_072)),
+        ("amqp://localhost?channel_max=0", Some(20), Some(1_000), Some(131_072)),
+        ("amqp://localhost?channel_max=16", Some(20), Some(1_000), Some(131_072)),
     ];
     for (url, heartbeat, timeout, frame) in table {
         for (_, node) in Address::parse(url, SECOND).unwrap().nodes_from(0) {
@@ -93,6 +96,14 @@ fn what_cannot_be_read_is_said_and_not_shown() {
         ("amqp://ann:7?geheim@host", "%3F"),
         ("amqp://h?heartbeat=geheim", "cannot be read"),
         ("amqp://h?connection_timeout=0", "of zero"),
+        ("amqp://h?frame_max=131071", "a frame_max outside of 131072 to 1048576"),
+        ("amqp://h?frame_max=1048577", "a frame_max outside of 131072 to 1048576"),
+        ("amqp://h?frame_max=1073741824", "a frame_max outside of 131072 to 1048576"),
+        ("amqp://h?frame_max=4294967295", "a frame_max outside of 131072 to 1048576"),
+        ("amqp://h?frame_max=4294967296", "cannot be read"),
+        ("amqp://h?channel_max=1", "a channel_max below 16"),
+        ("amqp://h?channel_max=15", "two more for each queue of the pool"),
+        ("amqp://h?channel_max=65536", "cannot be read"),
         ("amqps://h?heartbeat=7&cacertfile=geheim", "builder"),
         ("amqps://h/v?verify=geheim", "builder"),
         (&long, "255 bytes"),

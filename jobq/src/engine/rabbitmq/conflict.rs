@@ -5,6 +5,17 @@ use crate::error::{Error, ErrorKind};
 
 /// The error for a declaration that the broker refused with 406.
 pub(crate) fn conflict(text: &str) -> Error {
+    if let Some((_, limit)) = text.split_once("limit in ") {
+        return Error::new(
+            ErrorKind::Refused,
+            format!(
+                "the broker refused a declaration: the limit in {limit}; jobq needs two queues for \
+                 what all share, three for each queue and one more for each delay of its retries, \
+                 pools one more, and 116 where jobs have other delays: raise the limit \
+                 (`rabbitmqctl set_vhost_limits`) or delete queues that are not used any more"
+            ),
+        );
+    }
     let message = if let Some(found) = Inequivalent::parse(text) {
         let Inequivalent { argument, kind, name, vhost, wanted, current } = found;
         format!(
@@ -52,6 +63,19 @@ impl<'t> Inequivalent<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_limit_of_queues_is_no_conflict() {
+        for text in [
+            "PRECONDITION_FAILED - cannot declare queue 'b': queue limit in vhost 'lim' (1) is reached",
+            "PRECONDITION_FAILED - cannot declare queue 'b': queue limit in cluster (1) is reached",
+        ] {
+            let error = conflict(text);
+            assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+            let said = error.to_string();
+            assert!(said.contains("(1) is reached") && said.contains("set_vhost_limits"), "{said}");
+        }
+    }
 
     #[test]
     fn says_what_was_found_and_what_was_wanted() {

@@ -61,6 +61,10 @@ pub(crate) fn failure(doing: &str, error: lapin::Error) -> Error {
             "; give the user the permissions to configure, write and read what has the \
              namespace's name (`rabbitmqctl set_permissions`)"
         }
+        Some(NOT_ALLOWED) if text.contains("maximum allowed user limit") => {
+            "; a client that enqueues needs 16 channels, and one with a pool two more for each \
+             queue of the pool: raise the limit (`rabbitmqctl set_user_limits`)"
+        }
         Some(NOT_FOUND) if kind == ErrorKind::Refused => {
             "; the broker's log says why it is down (`rabbitmq-queues quorum_status` shows its \
              nodes): start the nodes that have it"

@@ -314,7 +314,15 @@ impl Supervisor {
             Ok(Err(error)) if address.is_tls() => {
                 Err(because(alert::after_a_reset(error, node, tls).await))
             }
-            Ok(result) => result.map(|connection| (connection, cork)).map_err(because),
+            Ok(Ok(connection)) => match Unconnected::too_narrow(node, &connection) {
+                None => Ok((connection, cork)),
+                Some(narrow) => {
+                    let _ = tokio::time::timeout(FAREWELL, connection.close(200, "closed".into()))
+                        .await;
+                    Err(narrow)
+                }
+            },
+            Ok(Err(error)) => Err(because(error)),
             Err(_) => Err(Unconnected::silent(host_and_port(node), limit)),
         }
     }

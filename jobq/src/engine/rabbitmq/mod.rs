@@ -62,7 +62,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use self::address::Address;
+use self::address::{Address, CHANNELS, FEWEST_CHANNELS};
 use self::consumer::Source;
 use self::declared::Declared;
 #[cfg(feature = "management")]
@@ -80,7 +80,7 @@ use super::{
     Consumer, Counts, Engine, EngineOptions, Hold, NotPushed, Pushing, QueueSpec, Which, closed,
 };
 use crate::background;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Finding, Report};
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId, check_name, check_pattern};
 
@@ -192,6 +192,7 @@ impl Core {
                 return Ok(None);
             }
             self.missing.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.check_channels(&wanted).await?;
             let topology = self.declared.topology(&wanted);
             Ok(Some((turn, self.apply_surely(&topology).await?)))
         });
@@ -203,6 +204,24 @@ impl Core {
         }
         self.declared.add(wanted);
         Ok(())
+    }
+
+    /// An error where a connection has too few channels for the queues that pools consume:
+    /// without it, they would take turns with losing theirs.
+    async fn check_channels(&self, wanted: &Wanted) -> Result<()> {
+        let mut all = self.declared.all();
+        all.add(wanted.clone());
+        let needed = usize::from(FEWEST_CHANNELS) + 2 * all.solo.len();
+        let allowed = self.publishing.up().await?.connection.configuration().channel_max();
+        if needed <= usize::from(allowed) {
+            return Ok(());
+        }
+        let text = format!(
+            "a connection has at most {allowed} channels, and this client needs {needed} of them; \
+             {CHANNELS}: raise `channel_max`, in the URL or in rabbitmq.conf, or divide the queues \
+             among several clients"
+        );
+        Err(Error::new(ErrorKind::Refused, text))
     }
 
     /// [`apply`], on the next connection too.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapin::ErrorKind as Lapin;
 use lapin::uri::AMQPUri;
 
-use super::address::{Address, host_and_port};
+use super::address::{Address, CHANNELS, FEWEST_CHANNELS, LONGEST_FRAME, host_and_port};
 use super::failure::{ACCESS_REFUSED, NOT_ALLOWED, code};
 use super::tls::{self, Tls};
 use crate::error::{Error, ErrorKind};
@@ -41,6 +41,14 @@ impl Unconnected {
         Self { node: host_and_port(node), kind, reason, source: Some(error), everywhere }
     }
 
+    /// It took the connection, with limits that jobq cannot work with.
+    pub(crate) fn too_narrow(node: &AMQPUri, connection: &lapin::Connection) -> Option<Self> {
+        let agreed = connection.configuration();
+        let reason = narrow(agreed.frame_max(), agreed.channel_max())?;
+        let (node, kind) = (host_and_port(node), ErrorKind::Refused);
+        Some(Self { node, kind, reason, source: None, everywhere: false })
+    }
+
     /// It did not answer.
     pub(crate) fn silent(node: String, limit: Duration) -> Self {
         let reason = format!(
@@ -50,6 +58,23 @@ impl Unconnected {
         );
         Self { node, kind: ErrorKind::Timeout, reason, source: None, everywhere: false }
     }
+}
+
+/// What is too little of what was agreed on.
+fn narrow(frame_max: u32, channel_max: u16) -> Option<String> {
+    if frame_max < LONGEST_FRAME {
+        return Some(format!(
+            "the broker takes frames of {frame_max} bytes, and jobq needs {LONGEST_FRAME}, since \
+             the headers of a job must fit in one: set `frame_max = {LONGEST_FRAME}` in \
+             rabbitmq.conf (the default) or more"
+        ));
+    }
+    (channel_max < FEWEST_CHANNELS).then(|| {
+        format!(
+            "the broker allows {channel_max} channels on a connection; {CHANNELS}: raise \
+             `channel_max` in rabbitmq.conf (the default is 2047)"
+        )
+    })
 }
 
 /// What to look at where TLS is not the cause.
@@ -62,6 +87,13 @@ fn advice(address: &Address, error: &lapin::Error) -> (ErrorKind, String) {
                 "the broker refuses the user `{user}`: check the name and the password (`guest` \
                  may connect from the broker's own machine only)"
             ),
+        ),
+        (_, Some(NOT_ALLOWED)) if error.to_string().contains("limit (") => (
+            ErrorKind::Refused,
+            "a client takes one connection, one with a pool two, and the doctor one more for a \
+             moment; close others, or raise the limit (`rabbitmqctl set_vhost_limits`, \
+             `set_user_limits`, or `connection_max` in rabbitmq.conf)"
+                .into(),
         ),
         (_, Some(NOT_ALLOWED)) => (
             ErrorKind::Refused,
@@ -140,6 +172,20 @@ mod tests {
 
     fn failure(node: &str, kind: ErrorKind, everywhere: bool) -> Unconnected {
         Unconnected { node: node.into(), kind, reason: "why".into(), source: None, everywhere }
+    }
+
+    #[test]
+    fn what_is_too_little_is_said_with_what_is_needed() {
+        assert_eq!(narrow(LONGEST_FRAME, FEWEST_CHANNELS), None);
+        assert_eq!(narrow(u32::MAX, u16::MAX), None);
+        let table = [
+            (LONGEST_FRAME - 1, 2_047, "frames of 131071 bytes, and jobq needs 131072"),
+            (LONGEST_FRAME, 15, "allows 15 channels"),
+        ];
+        for (frame_max, channel_max, said) in table {
+            let narrow = narrow(frame_max, channel_max).unwrap();
+            assert!(narrow.contains(said) && narrow.contains("rabbitmq.conf"), "{narrow}");
+        }
     }
 
     #[test]
