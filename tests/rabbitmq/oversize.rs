@@ -102,7 +102,7 @@ async fn of_many_only_those_that_are_too_large_are_refused() {
     let client = client(&broker).await;
     let is_large = |number: usize| number % 500 == 250;
     let letters = (0..2_000).map(|number| {
-        let text = "x".repeat(if is_large(number) { LIMIT } else { 400 });
+        let text = "x".repeat(if is_large(number) { 2 * LIMIT } else { 400 });
         Letter { text }
     });
     let report = client.enqueue_all(letters).await.unwrap_err();
@@ -115,7 +115,7 @@ async fn of_many_only_those_that_are_too_large_are_refused() {
     only_these_run(&client, stored).await;
 }
 
-/// Below 64 KiB nothing is tried alone: then those before the offender on the channel may be
+/// Below 128 KiB nothing is tried alone: then those before the offender on the channel may be
 /// stored, and those after it are sent again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_that_nobody_expects_leaves_only_honest_doubts() {

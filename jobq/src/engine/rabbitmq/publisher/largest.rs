@@ -9,7 +9,7 @@ use tokio::time::Instant;
 /// How long a limit is taken for granted: somebody may raise it.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 /// Every broker is taken to take so many bytes. Below its limit nothing is tried first.
-const SMALL: usize = 64 * 1024;
+const SMALL: usize = 128 * 1024;
 
 /// What the broker has taken and refused.
 #[derive(Debug)]
