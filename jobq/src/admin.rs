@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::background;
 use crate::engine::{Engine, Which};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId, check_name};
@@ -43,7 +44,7 @@ impl FailedJobs {
     /// An invalid queue name; an engine that cannot be reached or refuses.
     pub async fn list(&self, limit: usize) -> Result<Vec<FailedJob>> {
         check_name("queue", &self.queue)?;
-        self.engine.failed_list(&self.queue, limit).await
+        background::call(self.engine.failed_list(&self.queue, limit)).await
     }
 
     /// The failed job with this id; the oldest, where several have it.
@@ -54,7 +55,7 @@ impl FailedJobs {
     /// [`list`](Self::list).
     pub async fn show(&self, id: JobId) -> Result<FailedJob> {
         check_name("queue", &self.queue)?;
-        let found = self.engine.failed_find(&self.queue, id).await?;
+        let found = background::call(self.engine.failed_find(&self.queue, id)).await?;
         found.ok_or_else(|| self.not_found(id))
     }
 
@@ -67,7 +68,7 @@ impl FailedJobs {
     /// failed, or both.
     pub async fn retry(&self, id: JobId) -> Result<()> {
         check_name("queue", &self.queue)?;
-        match self.engine.failed_retry(&self.queue, Which::One(id)).await? {
+        match background::call(self.engine.failed_retry(&self.queue, Which::One(id))).await? {
             0 => Err(self.not_found(id)),
             _ => Ok(()),
         }
@@ -81,7 +82,7 @@ impl FailedJobs {
     /// As [`list`](Self::list). What was put back until then stays so.
     pub async fn retry_all(&self) -> Result<u64> {
         check_name("queue", &self.queue)?;
-        self.engine.failed_retry(&self.queue, Which::All).await
+        background::call(self.engine.failed_retry(&self.queue, Which::All)).await
     }
 
     /// Deletes the failed job with this id.
@@ -91,7 +92,7 @@ impl FailedJobs {
     /// As [`show`](Self::show).
     pub async fn discard(&self, id: JobId) -> Result<()> {
         check_name("queue", &self.queue)?;
-        match self.engine.failed_discard(&self.queue, Which::One(id)).await? {
+        match background::call(self.engine.failed_discard(&self.queue, Which::One(id))).await? {
             0 => Err(self.not_found(id)),
             _ => Ok(()),
         }
@@ -104,7 +105,7 @@ impl FailedJobs {
     /// As [`list`](Self::list).
     pub async fn purge(&self) -> Result<u64> {
         check_name("queue", &self.queue)?;
-        self.engine.failed_discard(&self.queue, Which::All).await
+        background::call(self.engine.failed_discard(&self.queue, Which::All)).await
     }
 
     fn not_found(&self, id: JobId) -> Error {

@@ -4,13 +4,14 @@
 //!
 //! There is one for the whole process, made when it is first needed.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::num::NonZero;
+use std::pin::pin;
 use std::sync::LazyLock;
 use std::thread::available_parallelism;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -18,10 +19,18 @@ use crate::error::{Error, ErrorKind, Result};
 /// What runs here is short, so more threads would be idle.
 const MOST_THREADS: usize = 4;
 
-static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
+static RUNTIME: LazyLock<io::Result<Background>> = LazyLock::new(|| {
     let threads = available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
-    Builder::new_multi_thread().worker_threads(threads).thread_name("jobq").enable_all().build()
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(threads).thread_name("jobq").enable_all();
+    Ok(Background { runtime: builder.build()?, process: std::process::id() })
 });
+
+struct Background {
+    runtime: Runtime,
+    /// Where its threads are: a process that was forked from this one has none of them.
+    process: u32,
+}
 
 /// The runtime.
 ///
@@ -29,12 +38,54 @@ static RUNTIME: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
 ///
 /// A system that gives no threads.
 pub(crate) fn handle() -> Result<&'static Handle> {
-    RUNTIME.as_ref().map(Runtime::handle).map_err(|error| {
+    background().map(|background| background.runtime.handle())
+}
+
+fn background() -> Result<&'static Background> {
+    RUNTIME.as_ref().map_err(|error| {
         Error::new(
             ErrorKind::Refused,
             format!("jobq's threads cannot be started: {error}; look at the limit of processes"),
         )
     })
+}
+
+/// Makes it the runtime of this thread until the guard is dropped, for calls from a thread
+/// without one, or with one that has no timers.
+///
+/// # Errors
+///
+/// A system that gives no threads; a process that was forked from the one with the threads.
+pub(crate) fn enter() -> Result<EnterGuard<'static>> {
+    let Background { runtime, process } = background()?;
+    let this = std::process::id();
+    if this == *process {
+        return Ok(runtime.enter());
+    }
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        format!(
+            "process {this} was forked from process {process}, which has jobq's threads and \
+             connections; fork before the first client is made, and connect in each process"
+        ),
+    ))
+}
+
+/// Awaits a call of an engine, which works on any thread then: with the runtime of the program,
+/// with one that has no timers, or with none.
+///
+/// # Errors
+///
+/// As [`enter`], and those of the call.
+pub(crate) async fn call<T, E: From<Error>>(
+    call: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let mut call = pin!(call);
+    poll_fn(|cx| {
+        let _entered = enter()?;
+        call.as_mut().poll(cx)
+    })
+    .await
 }
 
 /// Runs it there.

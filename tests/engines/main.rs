@@ -9,4 +9,5 @@ mod end_to_end;
 mod many;
 mod order;
 mod poison;
+mod runtimes;
 mod waits;

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::{Client, environment};
+use crate::background;
 #[cfg(feature = "management")]
 use crate::engine::ManagementUrl;
 use crate::engine::{Certificates, ClientCertificate, EngineOptions};
@@ -189,7 +190,7 @@ impl ClientBuilder {
             return Err(Error::invalid("the client's timeout is zero; every call would fail"));
         }
         let namespace = self.options.namespace.clone();
-        let engine = super::open::open(&self.url, self.options).await?;
+        let engine = background::call(super::open::open(&self.url, self.options)).await?;
         Ok(Client::on_engine(engine, namespace))
     }
 }

@@ -1,5 +1,6 @@
 use super::awaitable::awaitable;
 use super::{Client, JobKind};
+use crate::background;
 use crate::engine::QueueSpec;
 use crate::error::Result;
 use crate::finding::Report;
@@ -68,7 +69,7 @@ impl Doctor {
 
     async fn examine(self) -> Result<Report> {
         self.queues.iter().try_for_each(|queue| check_name("queue", &queue.name))?;
-        self.client.engine().examine(&self.queues).await
+        background::call(self.client.engine().examine(&self.queues)).await
     }
 }
 

@@ -4,10 +4,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
+use tokio::runtime::Handle;
+
 use super::awaitable::awaitable;
 use super::payload::Payload;
 use super::times::{Start, Times};
 use super::{Client, JobKind};
+use crate::background;
 use crate::engine::{NotPushed, Pushing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, Job, JobId};
@@ -129,6 +132,7 @@ impl Future for EnqueueFuture {
     type Output = Result<JobId>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<JobId>> {
+        let _entered = background::enter()?;
         if let Some(enqueue) = self.new.take() {
             let id = enqueue.id.unwrap_or_else(JobId::new);
             self.begun = Some((id, enqueue.push(id)));
@@ -185,7 +189,17 @@ impl<'j> EnqueueAll<'j> {
             Some(times.envelope(&kind, id, payload))
         });
         let not_pushed = match client.declare_kind(&kind).await {
-            Ok(()) => client.engine().push_all(&mut jobs).await,
+            Ok(()) => {
+                // The program's iterator runs in the program's runtime all the same.
+                let program = Handle::try_current().ok();
+                let mut jobs = std::iter::from_fn(|| {
+                    let _entered = program.as_ref().map(Handle::enter);
+                    jobs.next()
+                });
+                let pushing = async { Ok(client.engine().push_all(&mut jobs).await) };
+                let pushed: Result<_> = background::call(pushing).await;
+                pushed.unwrap_or_else(|error| jobs.map(|_| error.clone()).enumerate().collect())
+            }
             Err(error) => jobs.map(|_| error.clone()).enumerate().collect(),
         };
         if unwritten.is_empty() && not_pushed.is_empty() {

@@ -25,8 +25,9 @@ pub use publish::{Publish, PublishFuture};
 pub use subscriber::{DeleteSubscriber, DeleteSubscriberFuture};
 
 use crate::admin::FailedJobs;
+use crate::background;
 use crate::engine::{Counts, Engine, QueueSpec};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::{Event, Job, JobOptions, check_name, check_pattern, queue_of};
 use crate::retry;
 
@@ -230,7 +231,7 @@ impl Client {
         check_pattern(pattern)?;
         let kind = JobKind::of::<J>();
         kind.check()?;
-        self.engine().unsubscribe(kind.queue, pattern).await?;
+        background::call(self.engine().unsubscribe(kind.queue, pattern)).await?;
         self.forget(&kind);
         Ok(())
     }
@@ -274,7 +275,7 @@ impl Client {
         }
         kind.check()?;
         // Several callers may do so at once, each with a time limit of its own.
-        self.engine().declare(&[kind.spec()]).await?;
+        background::call(self.engine().declare(&[kind.spec()])).await?;
         self.declared().insert((kind.name, kind.queue));
         Ok(())
     }
@@ -306,7 +307,7 @@ impl Client {
     /// An invalid name; an engine that cannot be reached or refuses.
     pub async fn counts(&self, queue: &str) -> Result<Counts> {
         check_name("queue", queue)?;
-        self.engine().counts(queue).await
+        background::call(self.engine().counts(queue)).await
     }
 
     /// Looks for settings of the broker or the file that weaken what jobq promises: versions,
@@ -341,7 +342,12 @@ impl Client {
     /// Ends the connection. Pools on this client end too; what they had in hand is
     /// handed back. Every later call of this client or a clone fails as closed.
     pub async fn close(&self) {
-        self.engine().close().await;
+        let closing = async {
+            self.engine().close().await;
+            Ok::<_, Error>(())
+        };
+        // A process that was forked has nothing to close.
+        let _ = background::call(closing).await;
     }
 
     #[cfg(feature = "rabbitmq")]

@@ -6,6 +6,7 @@ use super::Client;
 use super::awaitable::awaitable;
 use super::payload::Payload;
 use super::times::{Start, Times};
+use crate::background;
 use crate::error::{Error, Result};
 use crate::job::{EventEnvelope, JobId, check_topic};
 
@@ -88,7 +89,7 @@ impl Publish {
             delay: moments.delay,
             expires_at: moments.expires_at,
         };
-        self.client.engine().publish(event, self.mandatory).await?;
+        background::call(self.client.engine().publish(event, self.mandatory)).await?;
         Ok(id)
     }
 }

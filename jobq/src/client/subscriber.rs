@@ -1,5 +1,6 @@
 use super::awaitable::awaitable;
 use super::{Client, JobKind};
+use crate::background;
 use crate::error::Result;
 
 /// A subscriber to be deleted, made by [`Client::delete_subscriber`]. Await it: it gives
@@ -25,7 +26,8 @@ impl DeleteSubscriber {
 
     async fn delete(self) -> Result<u64> {
         self.kind.check()?;
-        let deleted = self.client.engine().delete(&self.kind.spec(), self.force).await?;
+        let deleted =
+            background::call(self.client.engine().delete(&self.kind.spec(), self.force)).await?;
         self.client.forget(&self.kind);
         Ok(deleted)
     }

@@ -176,7 +176,10 @@ impl WorkerPool {
     ///
     /// As [`spawn`](Self::spawn) and [`RunningPool::wait`].
     pub async fn run(self) -> Result<()> {
-        let mut signals = Signals::listen()?;
+        let mut signals = {
+            let _entered = background::enter()?;
+            Signals::listen()?
+        };
         let running = tokio::select! {
             started = self.spawn() => started?,
             // What was taken until now is handed back.
@@ -217,8 +220,19 @@ impl WorkerPool {
     /// missing state, an invalid name; an engine that cannot be reached or refuses;
     /// [`Conflict`](crate::ErrorKind::Conflict) where something of a queue's name exists
     /// that is no queue of jobq, or where a policy loses or stalls its jobs (which only the
-    /// [management API](crate::ClientBuilder::management) shows).
+    /// [management API](crate::ClientBuilder::management) shows);
+    /// [`Invalid`](crate::ErrorKind::Invalid) outside of a tokio runtime.
     pub async fn spawn(self) -> Result<RunningPool> {
+        let runtime = Handle::try_current().map_err(|_| {
+            Error::invalid(
+                "a pool runs its job functions in the tokio runtime in which it is spawned, and \
+                 there is none here; spawn it from `#[tokio::main]` or `Runtime::block_on`",
+            )
+        })?;
+        background::call(self.start(runtime)).await
+    }
+
+    async fn start(self, runtime: Handle) -> Result<RunningPool> {
         let queues = self.registry.check(self.concurrency)?;
         let background = background::handle()?;
         let engine = self.client.engine();
@@ -236,7 +250,7 @@ impl WorkerPool {
         }
         let shared = Shared {
             client: self.client,
-            runtime: Handle::current(),
+            runtime,
             plan: self.registry.into_plan(queues),
             gate: Gate::new(),
             lost: LostSlots::default(),
