@@ -22,6 +22,10 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 const KEEPER: &str = include_str!("keeper.sh");
 pub(crate) const SCRIPTS: &str = "/usr/lib/rabbitmq/bin";
 pub(crate) const ADVANCED: &str = "advanced.config";
+/// 3.10 sets three files aside for each quorum queue, whether or not it opens them, and takes no
+/// connection any more when they are more than the process may open: some 6,600 queues here, and
+/// the tests that share a node have more. It opens some dozens.
+const MANY_QUEUES: &str = "[{rabbit, [{file_handles_high_watermark, 1000000}]}].";
 
 /// A private node: what it keeps over its restarts.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -121,7 +125,8 @@ impl Node {
         let dir = self.outside(&self.dir);
         fs::create_dir_all(&dir).expect("a folder for the broker can be made");
         let cookie = dir.join(".erlang.cookie");
-        let advanced = if extra.iter().any(|(name, _)| *name == ADVANCED) { "" } else { "[]." };
+        let advanced = extra.iter().any(|(name, _)| *name == ADVANCED);
+        let advanced = if advanced { "" } else { MANY_QUEUES };
         let files = [
             (cookie.clone(), "JOBQTESTS"),
             (dir.join("plugins"), "[]."),
