@@ -93,5 +93,5 @@ async fn every_job_ends_exactly_where_it_should(store: Store) {
         assert_eq!(job.payload()["failures"], 4);
     }
     let counts = client.counts("flaky").await.unwrap();
-    assert_eq!((counts.ready, counts.waiting), (0, 0));
+    assert_eq!((counts.ready, counts.waiting.unwrap()), (0, 0));
 }

@@ -71,7 +71,7 @@ async fn no_wait_is_too_long_for_the_broker_but_one_that_no_attribute_could_say(
     assert!(run.id == id && run.at >= due);
     // Nothing of it came out anywhere.
     for queue in ["timed", "orphan"] {
-        assert_eq!(client.counts(queue).await.unwrap(), jobq::engine::Counts::default());
+        assert_eq!(client.counts(queue).await.unwrap(), jobq::engine::Counts::new(0, 0, 0));
     }
     running.shutdown().await.unwrap();
 }

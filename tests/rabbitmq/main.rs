@@ -8,6 +8,7 @@ mod connections;
 mod delays;
 mod deleted;
 mod doctor;
+mod failed;
 mod foreign;
 mod full;
 mod limits;

@@ -75,7 +75,7 @@ async fn what_a_full_disk_refuses_is_told_and_all_else_goes_on_when_there_is_spa
     take(&mut consumer).await.settle(Settlement::Complete).await.unwrap();
     eventually("jobs", (0, 0), || async {
         let counts = engine.counts("mail").await.unwrap();
-        (counts.ready, counts.waiting)
+        (counts.ready, counts.waiting.unwrap())
     })
     .await;
     engine.close().await;

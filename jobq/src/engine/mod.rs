@@ -271,7 +271,7 @@ pub enum Which {
 pub type NotPushed = (usize, Error);
 
 /// How many jobs are in a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
     /// Jobs that could start now and are in no worker's hands.
@@ -279,9 +279,11 @@ pub struct Counts {
     /// Jobs that wait for their time. On RabbitMQ these are the jobs in the tiers that
     /// this client or its pools declared: those that wait for as long as a job's `delay`
     /// says. Jobs with any other wait are in the delay levels, which the queues of a
-    /// namespace share, and are not counted.
-    pub waiting: u64,
-    /// Failed jobs.
+    /// namespace share, and are not counted. `None` where a client that has declared no job
+    /// of the queue asks: it does not know which tiers there are.
+    pub waiting: Option<u64>,
+    /// Failed jobs. On RabbitMQ those that somebody looks at are not counted by the broker,
+    /// so that the end of that is waited for.
     pub failed: u64,
 }
 
@@ -289,7 +291,13 @@ impl Counts {
     /// These numbers of jobs.
     #[must_use]
     pub fn new(ready: u64, waiting: u64, failed: u64) -> Self {
-        Self { ready, waiting, failed }
+        Self { ready, waiting: Some(waiting), failed }
+    }
+
+    /// Whether there certainly are no jobs.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::new(0, 0, 0)
     }
 }
 

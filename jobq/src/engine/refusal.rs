@@ -17,10 +17,11 @@ pub(crate) fn nobody_subscribes(topic: &str) -> Error {
 /// Refuses to delete a queue that is still of use: that has jobs, or `takers`.
 pub(crate) fn must_be_unused(queue: &str, jobs: Counts, takers: (u64, &str)) -> Result<()> {
     let (count, what) = takers;
-    if jobs == Counts::default() && count == 0 {
+    if jobs.is_empty() && count == 0 {
         return Ok(());
     }
     let Counts { ready, waiting, failed } = jobs;
+    let waiting = waiting.unwrap_or(0);
     Err(Error::new(
         ErrorKind::Refused,
         format!(

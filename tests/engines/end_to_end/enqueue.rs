@@ -141,7 +141,7 @@ async fn names_are_checked(store: Store) {
         assert!(client.counts(queue).await.unwrap_err().is_invalid(), "{queue}");
     }
     assert!(client.failed("no.such.queue").list(1).await.unwrap().is_empty());
-    assert_eq!(client.counts("no.such.queue").await.unwrap(), jobq::engine::Counts::default());
+    assert_eq!(client.counts("no.such.queue").await.unwrap(), jobq::engine::Counts::new(0, 0, 0));
     let builder = Client::builder(&store.url).namespace("No Namespace");
     assert!(builder.connect().await.unwrap_err().is_invalid());
 }

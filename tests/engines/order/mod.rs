@@ -127,7 +127,7 @@ async fn in_order(client: &Client, runs: &mut Runs, round: usize) -> bool {
     }
     for queue in ["timed", "beside"] {
         until("all to be done with", || async {
-            (client.counts(queue).await.unwrap() == Counts::default()).then_some(())
+            (client.counts(queue).await.unwrap() == Counts::new(0, 0, 0)).then_some(())
         })
         .await;
     }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use lapin::Channel;
 use tokio::time::Instant;
 
-use super::Core;
 use super::channel::open;
 use super::presence::messages_in;
 use super::up::Up;
+use super::{Core, pass};
 use crate::engine::Counts;
 use crate::error::Result;
 
@@ -52,23 +52,36 @@ impl Core {
         }
     }
 
+    /// How many failed jobs there are. Those that somebody looks at are not counted by the
+    /// broker, so the end of that is waited for.
+    async fn count_failed(&self, up: &Up, channel: &mut Channel, queue: &str) -> Result<u64> {
+        match self.look(up, channel, queue).await? {
+            Some(_) => Ok(pass::count(up, channel, queue).await?.unwrap_or(0)),
+            None => Ok(0),
+        }
+    }
+
     pub(super) async fn counts(&self, queue: &str) -> Result<Counts> {
         let up = self.publishing.up().await?;
         let mut channel = open(&up).await?;
         let names = &self.names;
         let mut waiting = 0;
-        if let Some(tiers) = self.declared.tiers(queue) {
+        let tiers = self.declared.tiers(queue);
+        if let Some(tiers) = &tiers {
             let tiers = tiers.iter().map(|millis| names.tier(queue, *millis));
             for place in tiers.chain([names.due(queue)]) {
                 waiting += self.look(&up, &mut channel, &place).await?.unwrap_or(0);
             }
         }
-        let mut ready = self.look(&up, &mut channel, &names.work(queue)).await?.unwrap_or(0);
+        let work = self.look(&up, &mut channel, &names.work(queue)).await?;
+        let mut ready = work.unwrap_or(0);
         // Only pools declare it, and looking for what does not exist has its price.
         if self.declared.part(queue).is_some_and(|wanted| wanted.solo.contains(queue)) {
             ready += self.look(&up, &mut channel, &names.solo(queue)).await?.unwrap_or(0);
         }
-        let failed = self.look(&up, &mut channel, &names.failed(queue)).await?;
-        Ok(Counts::new(ready, waiting, failed.unwrap_or(0)))
+        // Of a queue that is not there nothing waits.
+        let is_known = tiers.is_some() || work.is_none();
+        let failed = self.count_failed(&up, &mut channel, &names.failed(queue)).await?;
+        Ok(Counts { waiting: is_known.then_some(waiting), ..Counts::new(ready, 0, failed) })
     }
 }

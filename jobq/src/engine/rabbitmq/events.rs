@@ -13,6 +13,7 @@ use super::counts::BUSY;
 use super::ensure::apply;
 use super::failure::{NOT_FOUND, code, failure};
 use super::levels::End;
+use super::pass;
 use super::presence::inspect;
 use super::publisher::{Destination, open_confirming};
 use super::up::Up;
@@ -131,7 +132,7 @@ impl Core {
         loop {
             let (jobs, consumers) = self.left(up, wanted, queue).await?;
             looks -= 1;
-            if consumers == 0 || jobs != Counts::default() || looks == 0 {
+            if consumers == 0 || !jobs.is_empty() || looks == 0 {
                 return must_be_unused(queue, jobs, (consumers.into(), "consumers"));
             }
             tokio::time::sleep(BETWEEN_LOOKS).await;
@@ -140,22 +141,25 @@ impl Core {
 
     async fn left(&self, up: &Up, wanted: &Wanted, queue: &str) -> Result<(Counts, u32)> {
         let mut channel = open(up).await?;
-        let (mut jobs, mut consumers) = (Counts::default(), 0);
+        let (mut jobs, mut waiting, mut consumers) = (Counts::new(0, 0, 0), 0, 0);
         let (work, failed) = (self.names.work(queue), self.names.failed(queue));
         let solo = self.names.solo(queue);
         for name in self.queues_of(wanted, queue) {
+            if name == failed {
+                jobs.failed = pass::count(up, &mut channel, &name).await?.unwrap_or(0);
+                continue;
+            }
             let (count, taking) = certainly(up, &mut channel, &name).await?;
             match () {
                 () if name == work || name == solo => {
                     jobs.ready += count;
                     consumers += taking;
                 }
-                () if name == failed => jobs.failed = count,
-                () => jobs.waiting += count,
+                () => waiting += count,
             }
         }
         let _ = channel.close(200, "counted".into()).await;
-        Ok((jobs, consumers))
+        Ok((Counts { waiting: Some(waiting), ..jobs }, consumers))
     }
 }
 

@@ -1,18 +1,16 @@
 //! Looking at failed jobs, putting them back and deleting them.
 //!
-//! AMQP has no way to look into a queue: its messages are taken, unacknowledged, and
-//! given back. Only one at a time may do so, in any process, or two would see a part
-//! each; the right to it is an exclusive queue, which ends with its connection.
+//! Only one may do so at a time, in any process, or two would see a part each; the right to it
+//! is an exclusive queue, which ends with its connection. Each takes one [`Pass`], so that
+//! nobody waits for longer than that.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::Channel;
-use lapin::message::BasicGetMessage;
-use lapin::options::{
-    BasicAckOptions, BasicGetOptions, BasicNackOptions, QueueDeclareOptions, QueueDeleteOptions,
-};
+use lapin::message::Delivery;
+use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -20,21 +18,13 @@ use super::Core;
 use super::channel::open;
 use super::failure::{RESOURCE_LOCKED, code, failure};
 use super::link::backoff;
-use super::presence::messages_in;
+use super::pass::{FIRST, Pass};
 use super::up::Up;
-use super::wire::{Message, decode, decode_failed, failed_at, fresh, home, short};
+use super::wire::{Message, decode, decode_failed, fresh, home, short};
 use crate::background;
 use crate::engine::{Which, closed};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{ErrorKind, Result};
 use crate::job::{FailedJob, JobId};
-
-/// How many jobs are looked at to find the oldest ones, and how many bytes of them. 3.10
-/// puts what is given back at the end of the queue: only if all are taken and given
-/// back does their order stay.
-const SURVEY: usize = 1_000;
-const SURVEY_SIZE: usize = 64 * 1024 * 1024;
-/// How many jobs are put back or deleted together.
-const CHUNK: usize = 100;
 
 /// Those of this client take turns, since the broker tells connections apart only.
 #[derive(Debug, Default)]
@@ -43,19 +33,15 @@ pub(crate) struct Failed {
 }
 
 /// The sole access to the failed jobs of one queue.
-struct Desk<'c> {
+struct Access<'c> {
     core: &'c Core,
     queue: Cow<'static, str>,
     /// The name of the queue with the failed jobs.
     name: String,
     lock: String,
     up: Arc<Up>,
+    /// For the lock.
     channel: Channel,
-    /// How many of the failed jobs that there were at the start are left to take; known
-    /// when the first one was taken. What a passive declare counts cannot be relied on:
-    /// it is 0 where the broker is too busy to answer itself within 250 ms
-    /// (`rabbit_quorum_queue:stat/1`).
-    left: Option<u64>,
     _turn: MutexGuard<'c, ()>,
 }
 
@@ -69,36 +55,43 @@ enum Fate {
 impl Core {
     pub(super) async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
         let doing = format!("listing the failed jobs of queue `{queue}`");
-        let Some(mut desk) = self.desk(queue).await? else {
+        let Some(access) = self.access(queue).await? else {
             return Ok(Vec::new());
         };
         let listed = self.within(&doing, async {
-            let (mut jobs, mut size) = (Vec::new(), 0);
-            while jobs.len() < limit || jobs.len() < SURVEY && size < SURVEY_SIZE {
-                let Some(found) = desk.take().await? else {
-                    break;
-                };
-                size += found.delivery.data.len();
-                jobs.push(desk.read(found));
+            let mut jobs = Vec::new();
+            let mut pass = Pass::begin(&access.up, &access.name).await?;
+            while (jobs.len() < limit || pass.keeps_order())
+                && let Some(found) = pass.next(usize::MAX).await?
+            {
+                if jobs.len() < limit {
+                    jobs.push(access.read(found));
+                }
             }
+            pass.end().await?;
             Ok(jobs)
         });
         let listed = listed.await;
-        desk.leave().await;
+        access.leave().await;
         let mut jobs = listed?;
+        // Pools that publish at the same time may have passed each other.
         jobs.sort_by_key(FailedJob::failed_at);
-        jobs.truncate(limit);
         Ok(jobs)
     }
 
     pub(super) async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
         let doing = format!("looking for the failed job {id} of queue `{queue}`");
-        let Some(mut desk) = self.desk(queue).await? else {
+        let Some(access) = self.access(queue).await? else {
             return Ok(None);
         };
-        let found = self.within(&doing, desk.find(id)).await;
-        let found = found.map(|found| found.map(|found| desk.read(found)));
-        desk.leave().await;
+        let found = self.within(&doing, async {
+            let mut pass = Pass::begin(&access.up, &access.name).await?;
+            let found = access.find(&mut pass, id).await?;
+            pass.end().await?;
+            Ok(found)
+        });
+        let found = found.await.map(|found| found.map(|found| access.read(found)));
+        access.leave().await;
         found
     }
 
@@ -111,19 +104,19 @@ impl Core {
     }
 
     async fn failed_settle(&self, queue: &str, which: Which, fate: Fate) -> Result<u64> {
-        let Some(mut desk) = self.desk(queue).await? else {
+        let Some(access) = self.access(queue).await? else {
             return Ok(0);
         };
         let done = match which {
-            Which::One(id) => desk.settle_one(id, fate).await,
-            Which::All => desk.settle_all(fate).await,
+            Which::One(id) => access.settle_one(id, fate).await,
+            Which::All => access.settle_all(fate).await,
         };
-        desk.leave().await;
+        access.leave().await;
         done
     }
 
     /// Gets the sole access; `None` where no such queue has ever had failed jobs.
-    async fn desk(&self, queue: &str) -> Result<Option<Desk<'_>>> {
+    async fn access(&self, queue: &str) -> Result<Option<Access<'_>>> {
         let (name, lock) = (self.names.failed(queue), self.names.failed_lock(queue));
         let turn = self.failed.turn.lock().await;
         let opening = async {
@@ -142,16 +135,10 @@ impl Core {
         };
         let doing = format!("taking the failed jobs of queue `{queue}` in hand");
         let opened = self.within(&doing, opening).await?;
-        Ok(opened.map(|(up, channel)| Desk {
-            core: self,
-            queue: Cow::Owned(queue.to_owned()),
-            name,
-            lock,
-            up,
-            channel,
-            left: None,
-            _turn: turn,
-        }))
+        let queue = Cow::Owned(queue.to_owned());
+        let access =
+            |(up, channel)| Access { core: self, queue, name, lock, up, channel, _turn: turn };
+        Ok(opened.map(access))
     }
 }
 
@@ -171,90 +158,83 @@ async fn locked(channel: &Channel, lock: &str) -> Result<bool> {
     }
 }
 
-impl Desk<'_> {
-    /// The next of the jobs that there were at the start.
-    async fn take(&mut self) -> Result<Option<BasicGetMessage>> {
-        if self.left == Some(0) {
-            return Ok(None);
-        }
-        let taken = self.channel.basic_get(short(&self.name)?, BasicGetOptions::default()).await;
-        let taken = taken.map_err(|error| failure("taking a failed job", error))?;
-        self.left = Some(match (&taken, self.left) {
-            (Some(first), None) => first.message_count.into(),
-            (Some(_), Some(left)) => left - 1,
-            (None, _) => 0,
-        });
-        Ok(taken)
-    }
-
-    fn read(&self, found: BasicGetMessage) -> FailedJob {
-        let delivery = found.delivery;
-        decode_failed(&self.core.names, self.queue.clone(), &delivery.properties, delivery.data)
+impl Access<'_> {
+    fn read(&self, found: Delivery) -> FailedJob {
+        decode_failed(&self.core.names, self.queue.clone(), &found.properties, found.data)
     }
 
     /// The oldest job with this id.
-    async fn find(&mut self, id: JobId) -> Result<Option<BasicGetMessage>> {
-        let mut found: Option<(_, BasicGetMessage)> = None;
-        let (mut taken, mut size) = (0, 0);
-        while found.is_none() || taken < SURVEY && size < SURVEY_SIZE {
-            let Some(message) = self.take().await? else {
-                break;
-            };
-            taken += 1;
-            size += message.delivery.data.len();
-            if self.id(&message) == Some(id) {
-                let failed_at = failed_at(&message.delivery.properties);
-                if found.as_ref().is_none_or(|(oldest, _)| failed_at < *oldest) {
-                    found = Some((failed_at, message));
-                }
+    async fn find(&self, pass: &mut Pass<'_>, id: JobId) -> Result<Option<Delivery>> {
+        let mut found = None;
+        while (found.is_none() || pass.keeps_order())
+            && let Some(message) = pass.next(usize::MAX).await?
+        {
+            if found.is_none() && self.id(&message) == Some(id) {
+                found = Some(message);
             }
         }
-        Ok(found.map(|(_, message)| message))
+        Ok(found)
     }
 
-    fn id(&self, message: &BasicGetMessage) -> Option<JobId> {
-        let properties = &message.delivery.properties;
-        let read = decode(&self.core.names, self.queue.clone(), properties, Vec::new());
+    fn id(&self, message: &Delivery) -> Option<JobId> {
+        let read = decode(&self.core.names, self.queue.clone(), &message.properties, Vec::new());
         read.has_id.then_some(read.envelope.id)
     }
 
-    async fn settle_one(&mut self, id: JobId, fate: Fate) -> Result<u64> {
+    async fn settle_one(&self, id: JobId, fate: Fate) -> Result<u64> {
         let doing = format!("looking for the failed job {id} of queue `{}`", self.queue);
-        let core = self.core;
-        match core.within(&doing, self.find(id)).await? {
-            Some(found) => self.settle(vec![found], fate).await,
+        let looking = self.core.within(&doing, async {
+            let mut pass = Pass::begin(&self.up, &self.name).await?;
+            let found = self.find(&mut pass, id).await?;
+            Ok((pass, found))
+        });
+        let (mut pass, found) = looking.await?;
+        let settled = match found {
+            Some(found) => self.settle(&mut pass, vec![found], false, fate).await,
             None => Ok(0),
-        }
+        };
+        pass.end().await?;
+        settled
     }
 
-    async fn settle_all(&mut self, fate: Fate) -> Result<u64> {
+    async fn settle_all(&self, fate: Fate) -> Result<u64> {
         let core = self.core;
         let doing = format!("taking the failed jobs of queue `{}`", self.queue);
+        let mut pass = core.within(&doing, Pass::begin(&self.up, &self.name)).await?;
         let mut done = 0;
-        loop {
-            let chunk = core.within(&doing, async {
+        let result = loop {
+            let taking = core.within(&doing, async {
                 let mut chunk = Vec::new();
-                while chunk.len() < CHUNK
-                    && let Some(message) = self.take().await?
-                {
+                while let Some(message) = pass.next(FIRST - chunk.len()).await? {
                     chunk.push(message);
                 }
                 Ok(chunk)
             });
-            let chunk = chunk.await?;
-            if chunk.is_empty() {
-                return Ok(done);
+            let settled = match taking.await {
+                Ok(chunk) if chunk.is_empty() => break Ok(()),
+                Ok(chunk) => self.settle(&mut pass, chunk, true, fate).await,
+                Err(error) => Err(error),
+            };
+            match settled {
+                Ok(settled) => done += settled,
+                Err(error) => break Err(error),
             }
-            done += self.settle(chunk, fate).await?;
-        }
+        };
+        pass.end().await?;
+        result.map(|()| done)
     }
 
-    /// Puts jobs back or deletes them. A job that could not be put back stays failed.
-    async fn settle(&mut self, jobs: Vec<BasicGetMessage>, fate: Fate) -> Result<u64> {
-        let mut settled = 0;
-        let mut failed = None;
-        let tags: Vec<_> = jobs.iter().map(|job| job.delivery_tag).collect();
-        let mut stay = match fate {
+    /// Puts jobs back or deletes them. A job that could not be put back stays failed. `all`
+    /// where all that were taken before are gone.
+    async fn settle(
+        &self,
+        pass: &mut Pass<'_>,
+        jobs: Vec<Delivery>,
+        all: bool,
+        fate: Fate,
+    ) -> Result<u64> {
+        let mut tags: Vec<_> = jobs.iter().map(|job| job.delivery_tag).collect();
+        let stay = match fate {
             Fate::Gone => Vec::new(),
             Fate::Back => {
                 let mut batch = self.core.publisher.batch();
@@ -263,24 +243,19 @@ impl Desk<'_> {
                 }
                 batch.finish().await
             }
+        };
+        for (place, _) in stay.iter().rev() {
+            tags.remove(*place);
         }
-        .into_iter()
-        .peekable();
-        for (place, tag) in tags.into_iter().enumerate() {
-            if let Some((_, error)) = stay.next_if(|(stays, _)| *stays == place) {
-                failed = Some(error);
-                continue;
-            }
-            let acknowledged = self.channel.basic_ack(tag, BasicAckOptions::default());
-            acknowledged.await.map_err(|error| failure("removing a failed job", error))?;
-            settled += 1;
+        pass.remove(&tags, all && stay.is_empty()).await?;
+        match stay.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(tags.len() as u64),
         }
-        failed.map_or(Ok(settled), Err)
     }
 
     /// The message that puts a job back.
-    fn back(&self, job: BasicGetMessage) -> Result<Message> {
-        let delivery = job.delivery;
+    fn back(&self, delivery: Delivery) -> Result<Message> {
         let names = &self.core.names;
         let read = decode(names, self.queue.clone(), &delivery.properties, Vec::new());
         Ok(Message {
@@ -291,26 +266,19 @@ impl Desk<'_> {
         })
     }
 
-    /// Gives back what was taken and not settled, and the access. What fails here ends
-    /// with the channel or the connection, which gives back as well.
-    async fn leave(mut self) {
-        let leaving = async {
-            // Tag 0 is all that was taken and not settled, even if that is nothing.
-            let options = BasicNackOptions { multiple: true, requeue: true };
-            let given = self.channel.basic_nack(0, options).await;
-            given.map_err(|error| failure("giving failed jobs back", error))?;
-            // The answer comes after the jobs were given back.
-            messages_in(&self.up, &mut self.channel, &self.name).await?;
-            let unlocked =
-                self.channel.queue_delete(short(&self.lock)?, QueueDeleteOptions::default()).await;
-            unlocked.map_err(|error| failure("giving up the lock", error))?;
-            Ok::<_, Error>(())
+    /// Gives up the access. What fails here ends with the connection, which gives it up as
+    /// well.
+    async fn leave(self) {
+        let unlocking = async {
+            let options = QueueDeleteOptions::default();
+            let unlocked = self.channel.queue_delete(short(&self.lock)?, options).await;
+            unlocked.map_err(|error| failure("giving up the lock", error))
         };
-        let left = tokio::time::timeout(self.core.options.timeout, leaving).await;
+        let left = tokio::time::timeout(self.core.options.timeout, unlocking).await;
         if let Ok(Err(error)) = left
             && error.kind() != ErrorKind::NotFound
         {
-            tracing::warn!(%error, queue = &*self.queue, "the failed jobs were not left in order");
+            tracing::warn!(%error, queue = &*self.queue, "the lock of the failed jobs was not given up");
         }
         let closing = self.channel.close(200, "done".into());
         let _ = tokio::time::timeout(self.core.options.timeout, closing).await;

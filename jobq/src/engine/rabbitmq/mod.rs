@@ -29,6 +29,7 @@ mod live;
 mod merge;
 mod names;
 mod orphan;
+mod pass;
 mod presence;
 #[cfg(all(feature = "testing", feature = "sqlite"))]
 pub(crate) mod properties;

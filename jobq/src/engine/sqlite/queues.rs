@@ -71,7 +71,7 @@ pub(super) fn declare(store: &mut Store<'_>, name: &str) -> rusqlite::Result<()>
 
 pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Counts> {
     let Some(queue) = store.queue(name)? else {
-        return Ok(Counts::default());
+        return Ok(Counts::new(0, 0, 0));
     };
     let now = store.clock.now();
     events::release(store.connection, store.namespace, now)?;
