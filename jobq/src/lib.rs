@@ -85,6 +85,7 @@ mod clock;
 pub mod engine;
 mod error;
 mod finding;
+mod guard;
 mod job;
 pub mod period;
 mod retry;

@@ -8,6 +8,7 @@ mod design;
 mod end_to_end;
 mod many;
 mod order;
+mod panics;
 mod poison;
 mod runtimes;
 mod waits;

@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
 
+use crate::guard;
+
 /// Any error, boxed.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
@@ -88,7 +90,13 @@ impl<T, E: Into<BoxError>> JobResult for Result<T, E> {
     fn into_outcome(self) -> Outcome {
         match self {
             Ok(_) => Outcome::completed(),
-            Err(error) => Outcome::of_error(&*error.into()),
+            Err(error) => {
+                let error = error.into();
+                // Its texts and its `Drop` are the user's, and two panics at once would abort.
+                let outcome = guard::guarded(|| Outcome::of_error(&*error));
+                guard::dispose(error);
+                outcome.unwrap_or_else(|panic| Outcome::failed(guard::text(panic)))
+            }
         }
     }
 }

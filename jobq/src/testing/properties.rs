@@ -106,7 +106,7 @@ pub fn payload(data: &[u8]) {
         cancelled: OnceCell::new(),
     };
     let read = serde_json::from_slice::<Letter>(data);
-    match ((run.start)(data, &scope), read) {
+    match (run.start.get()(data, &scope), read) {
         (Ok(_), Ok(letter)) => {
             let written = serde_json::to_vec(&letter).expect("what was read can be written");
             let again: Letter = serde_json::from_slice(&written).expect("and read again");

@@ -11,6 +11,7 @@ use super::run::{Call, Needs, Run, Scope};
 use super::state::States;
 use crate::engine::QueueSpec;
 use crate::error::{Error, Result};
+use crate::guard::Guarded;
 use crate::job::{Job, JobOptions, check_name, check_pattern, queue_of};
 use crate::retry;
 
@@ -24,12 +25,13 @@ pub(crate) struct Registered {
     pub(crate) options: JobOptions,
     /// Whether its function is a plain `fn`.
     blocks: bool,
-    pub(crate) start: Start,
+    pub(crate) start: Guarded<Start>,
     needs: Needs,
 }
 
 impl Registered {
     fn new<J: Job>(start: Start, blocks: bool, needs: Needs) -> Self {
+        let start = Guarded::new(start);
         Self { name: J::NAME, queue: queue_of::<J>(), options: J::OPTIONS, blocks, start, needs }
     }
 

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::context::JobContext;
 use super::state::{State, States};
 use crate::client::Client;
+use crate::guard::Guarded;
 use crate::job::{Envelope, Job, JobResult, Outcome};
 
 /// A [`Job`] that knows the function that runs it. Only `#[job]` on a function makes
@@ -94,8 +95,8 @@ pub struct Scope<'a> {
 pub struct Call(pub(crate) Kind);
 
 pub(crate) enum Kind {
-    Future(Awaiting),
-    Blocking(Function),
+    Future(Guarded<Awaiting>),
+    Blocking(Guarded<Function>),
 }
 
 /// An `async fn` with its arguments.
@@ -111,7 +112,8 @@ impl Call {
         F: Future + Send + 'static,
         F::Output: JobResult,
     {
-        Self(Kind::Future(Box::pin(async { future.await.into_outcome() })))
+        let future: Awaiting = Box::pin(async { future.await.into_outcome() });
+        Self(Kind::Future(Guarded::new(future)))
     }
 
     /// A plain `fn`, to be run where it may block.
@@ -120,7 +122,8 @@ impl Call {
         F: FnOnce() -> R + Send + 'static,
         R: JobResult,
     {
-        Self(Kind::Blocking(Box::new(|| function().into_outcome())))
+        let function: Function = Box::new(|| function().into_outcome());
+        Self(Kind::Blocking(Guarded::new(function)))
     }
 }
 

@@ -14,6 +14,10 @@ use super::solo;
 use crate::engine::Consumer;
 use crate::error::{Error, ErrorKind, Result};
 
+/// How long the queues may take to end after the grace period: nobody waits for ever for what
+/// an attempt or an engine keeps.
+const LAST_RESORT: Duration = Duration::from_secs(60);
+
 /// A pool that runs in the background, made by
 /// [`WorkerPool::spawn`](crate::WorkerPool::spawn). Dropping the handle leaves the pool
 /// running.
@@ -66,12 +70,12 @@ impl RunningPool {
                 stopping.cancelled().await;
                 tokio::time::sleep(grace).await;
                 halting.cancel();
-                std::future::pending::<()>().await;
+                tokio::time::sleep(LAST_RESORT).await;
             };
             let mut all_ended = std::pin::pin!(all_ended);
             let result = tokio::select! {
                 result = &mut all_ended => result,
-                () = patience => Ok(()),
+                () = patience => Err(unended()),
                 _ = host => {
                     stopping.cancel();
                     halting.cancel();
@@ -151,6 +155,18 @@ impl RunningPool {
     pub(crate) fn halt(&self) {
         self.shared.halt.cancel();
     }
+}
+
+/// The error of a pool whose queues did not end.
+fn unended() -> Error {
+    let limit = crate::period::format(LAST_RESORT);
+    Error::new(
+        ErrorKind::Timeout,
+        format!(
+            "the pool did not end within {limit} of its grace period's end; what it has in hand is \
+             delivered again when the process ends"
+        ),
+    )
 }
 
 /// The error of a pool whose job functions cannot be run any more.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::guard::Guarded;
+
 /// An argument of a job function that is no payload: a value shared by all attempts,
 /// given to the pool by [`WorkerPool::state`](crate::WorkerPool::state). It derefs to
 /// the value; cloning it is cheap.
@@ -63,12 +65,12 @@ impl<T: fmt::Debug + ?Sized> fmt::Debug for State<T> {
 
 /// The states of a pool, by their type.
 #[derive(Default)]
-pub(crate) struct States(BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>);
+pub(crate) struct States(BTreeMap<TypeId, Guarded<Arc<dyn Any + Send + Sync>>>);
 
 impl States {
     /// Adds a state; `false` if there is one of its type already.
     pub(crate) fn insert<T: Send + Sync + 'static>(&mut self, value: T) -> bool {
-        self.0.insert(TypeId::of::<T>(), Arc::new(value)).is_none()
+        self.0.insert(TypeId::of::<T>(), Guarded::new(Arc::new(value))).is_none()
     }
 
     pub(crate) fn contains(&self, state: TypeId) -> bool {
@@ -76,7 +78,7 @@ impl States {
     }
 
     pub(crate) fn get<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
-        let value = Arc::clone(self.0.get(&TypeId::of::<T>())?);
+        let value = Arc::clone(self.0.get(&TypeId::of::<T>())?.get());
         Some(State { value: value.downcast().ok()? })
     }
 }

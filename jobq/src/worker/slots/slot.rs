@@ -1,9 +1,8 @@
 //! What runs in a slot: one delivery after the other, each function so that neither its panic
 //! nor its endless loop is the pool's.
 
-use std::any::Any;
 use std::cell::OnceCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use super::Slots;
 use super::parts::{Finished, Gone, Place, Running};
 use super::state::State;
 use crate::engine::{Delivery, Settlement};
+use crate::guard::{self, Guarded, guarded};
 use crate::job::Outcome;
 use crate::retry;
 use crate::telemetry::Who;
@@ -78,9 +78,18 @@ impl Slot {
         }
     }
 
-    async fn run(mut self, mut future: Awaiting, mut span: Span) {
+    async fn run(mut self, mut future: Guarded<Awaiting>, mut span: Span) {
         loop {
-            let ended = AssertUnwindSafe(future).catch_unwind().instrument(span).await;
+            let running = AssertUnwindSafe(future.get_mut().as_mut()).catch_unwind();
+            let ended = running.instrument(span).await;
+            // What it holds to its end is the user's, too.
+            let ended = match guarded(|| drop(future.into_inner())) {
+                Ok(()) => ended,
+                Err(panic) => {
+                    guard::dispose(ended);
+                    Err(panic)
+                }
+            };
             let next = self.ended(ended);
             (future, span) = match self.call(next) {
                 Some((Call(Kind::Future(future)), span)) => (future, span),
@@ -92,9 +101,9 @@ impl Slot {
         }
     }
 
-    fn run_blocking(mut self, mut function: Function, mut span: Span) {
+    fn run_blocking(mut self, mut function: Guarded<Function>, mut span: Span) {
         loop {
-            let ended = span.in_scope(|| catch_unwind(AssertUnwindSafe(function)));
+            let ended = span.in_scope(|| guarded(function.into_inner()));
             let next = self.ended(ended);
             (function, span) = match self.call(next) {
                 Some((Call(Kind::Blocking(function)), span)) => (function, span),
@@ -131,10 +140,13 @@ impl Slot {
                 cancelled: OnceCell::new(),
             };
             // Reading the payload and making the call run the user's code, too.
-            match catch_unwind(AssertUnwindSafe(|| (job.start)(&envelope.payload, &scope))) {
+            match guarded(|| job.start.get()(&envelope.payload, &scope)) {
                 Ok(Ok(call)) => Ok((call, scope.cancelled.into_inner(), job)),
                 Ok(Err(problem)) => Err(Verdict::unreadable(&job, delivery.attempt, &problem)),
-                Err(panic) => Err(Verdict::after(&job, delivery.attempt, panicked(&*panic))),
+                Err(panic) => {
+                    let outcome = Outcome::failed(guard::text(panic));
+                    Err(Verdict::after(&job, delivery.attempt, outcome))
+                }
             }
         });
         match called {
@@ -161,7 +173,7 @@ impl Slot {
         // Where the attempt is over, so is this slot.
         let (running, took) = self.slots.change(|state| state.ended(self.place))?;
         let Running { who, job, mut delivery, .. } = running;
-        let outcome = ended.unwrap_or_else(|panic| panicked(&*panic));
+        let outcome = ended.unwrap_or_else(|panic| Outcome::failed(guard::text(panic)));
         let Verdict { settlement, error } = Verdict::after(&job, delivery.attempt, outcome);
         who.decided(&settlement, &error, took);
         if settlement != Settlement::Complete || delivery.solo.is_some() {
@@ -215,17 +227,5 @@ impl Drop for Slot {
                 self.slots.settle(who, delivery, Settlement::Release, held);
             }
         }
-    }
-}
-
-/// The outcome of a panic.
-fn panicked(panic: &(dyn Any + Send)) -> Outcome {
-    let text = panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    match text {
-        Some(text) => Outcome::failed(format!("it panicked: {text}")),
-        None => Outcome::failed("it panicked"),
     }
 }
