@@ -122,8 +122,8 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// What the store has lost of what this engine declared and may not declare again, once
-    /// that was noticed. Jobs may wait for it.
+    /// The error of a part of what this engine declared that the store has lost and that it may
+    /// not declare again, once that was noticed. Jobs may wait for it.
     fn missing(&self) -> Option<Error> {
         None
     }

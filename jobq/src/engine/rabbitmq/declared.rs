@@ -1,4 +1,4 @@
-//! What was declared: to declare it again where it is gone.
+//! The topology that was declared: to declare it again where it is gone.
 
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -9,7 +9,7 @@ use super::up::Up;
 use super::wanted::{Tiers, Wanted};
 use crate::error::{Error, Result};
 
-/// What was declared, to declare it again on the next connection.
+/// All that was declared, to declare it again on the next connection.
 #[derive(Debug)]
 pub(crate) struct Declared {
     names: Names,
@@ -65,7 +65,7 @@ impl Declared {
         self.change().remove(queue);
     }
 
-    /// What of it is missing on the broker and could not be declared again.
+    /// The error of a part that is missing on the broker and could not be declared again.
     pub(crate) fn missing(&self) -> Option<Error> {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

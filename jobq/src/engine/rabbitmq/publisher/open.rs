@@ -84,9 +84,9 @@ impl Unconfirmed {
 /// What became of a message on a channel that has ended.
 pub(super) enum Fate {
     /// The broker has closed the channel for it: it is certainly not stored.
-    Offender,
+    Offender(Arc<Message>),
     /// The broker has never looked at it.
-    Unseen,
+    Unseen(Arc<Message>),
     /// It may be stored.
     Unknown,
 }
@@ -139,27 +139,29 @@ impl Open {
     /// broker does not say for which one it has closed the channel: it is the first that can
     /// be.
     pub(super) fn fate(&self, place: usize, error: &lapin::Error) -> Fate {
-        if matches!(error.kind(), lapin::ErrorKind::InvalidChannelState(..)) {
-            return Fate::Unseen;
-        }
-        let Some(offence) = refused(error).and_then(|(code, text)| Offence::read(code, text))
-        else {
-            return Fate::Unknown;
-        };
         let mut unconfirmed = self.unconfirmed();
-        if unconfirmed.offender.is_none() {
+        if let Some((code, text)) = refused(error)
+            && unconfirmed.offender.is_none()
+            && let Some(offence) = Offence::read(code, text)
+        {
             let sent = unconfirmed.sent.iter().map(|(_, sent)| sent);
-            let mut offenders = sent.filter(|sent| offence.is_of(&sent.message));
-            let first = offenders.by_ref().map(|sent| sent.number).min();
-            unconfirmed.offender = first;
+            let offenders = sent.filter(|sent| offence.is_of(&sent.message));
+            unconfirmed.offender = offenders.map(|sent| sent.number).min();
             if let Offence::Size { limit } = offence {
                 self.largest.learn(limit);
             }
         }
-        let number = unconfirmed.sent.get(place).map(|sent| sent.number);
-        match (number, unconfirmed.offender) {
-            (Some(number), Some(offender)) if number == offender => Fate::Offender,
-            (Some(number), Some(offender)) if number > offender => Fate::Unseen,
+        let Some(sent) = unconfirmed.sent.get(place) else {
+            return Fate::Unknown;
+        };
+        let message = || Arc::clone(&sent.message);
+        match unconfirmed.offender {
+            // It was not even sent.
+            _ if matches!(error.kind(), lapin::ErrorKind::InvalidChannelState(..)) => {
+                Fate::Unseen(message())
+            }
+            Some(offender) if sent.number == offender => Fate::Offender(message()),
+            Some(offender) if sent.number > offender => Fate::Unseen(message()),
             _ => Fate::Unknown,
         }
     }

@@ -46,8 +46,6 @@ pub(super) struct Publication {
 
 struct State {
     stage: Stage,
-    /// What was sent, until the answer.
-    message: Option<Arc<Message>>,
     /// Its place among the unconfirmed ones of its channel.
     place: usize,
     /// Given up with the answer.
@@ -69,8 +67,7 @@ impl Publication {
     /// A message that takes so much room, before it is [sent](Self::send) or [kept](Self::keep).
     pub(super) fn new(room: OwnedSemaphorePermit) -> Arc<Self> {
         let unsent = Stage::Unsent(None);
-        let state =
-            State { stage: unsent, message: None, place: 0, room: Some(room), caller: None };
+        let state = State { stage: unsent, place: 0, room: Some(room), caller: None };
         Arc::new(Self { open: OnceLock::new(), state: Mutex::new(state) })
     }
 
@@ -102,8 +99,7 @@ impl Publication {
     /// Queues the frames of the message of this on a channel on which it has a place.
     pub(super) fn send(self: &Arc<Self>, open: &Arc<Open>, place: usize, message: Arc<Message>) {
         let mut state = self.state();
-        (state.stage, state.place) = (Stage::Writes(open.write(Arc::clone(&message))), place);
-        state.message = Some(message);
+        (state.stage, state.place) = (Stage::Writes(open.write(message)), place);
         drop(state);
         // This is the first time, since it is sent once.
         let _ = self.open.set(Arc::clone(open));
@@ -129,7 +125,6 @@ impl State {
     /// Keeps the answer for the caller, who is to be woken, and gives up the room.
     fn answer(&mut self, answer: Answer) -> (Option<Waker>, Option<OwnedSemaphorePermit>) {
         self.stage = Stage::Answered(answer);
-        self.message = None;
         (self.caller.take(), self.room.take())
     }
 
@@ -167,11 +162,10 @@ impl Work for Publication {
             Err(error) => {
                 let is_missing = code(&error) == Some(NOT_FOUND);
                 let ended = if is_missing { Ended::Missing } else { Ended::Lost };
-                let fate = open.fate(state.place, &error);
-                let answer = match (fate, state.message.take()) {
-                    (Fate::Offender, Some(message)) => Answer::Offended(error, message),
-                    (Fate::Unseen, Some(message)) => Answer::Unseen(message),
-                    _ => Answer::Failed(error),
+                let answer = match open.fate(state.place, &error) {
+                    Fate::Offender(message) => Answer::Offended(error, message),
+                    Fate::Unseen(message) => Answer::Unseen(message),
+                    Fate::Unknown => Answer::Failed(error),
                 };
                 (answer, Some(ended))
             }
