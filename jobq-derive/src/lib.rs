@@ -71,10 +71,16 @@ use signature::Function;
 ///
 /// # The function
 ///
-/// An `async fn`, or a plain `fn`, which then runs on threads that may block. It returns
-/// a `Result` whose error converts into a boxed error: `Ok` completes the job, `Err`
-/// leads to the next attempt. `jobq::abort`, `jobq::retry_in` and `jobq::snooze` make
-/// errors that say something else.
+/// An `async fn`, or a plain `fn`, which may block. It returns a `Result` whose error
+/// converts into a boxed error: `Ok` completes the job, `Err` leads to the next attempt.
+/// `jobq::abort`, `jobq::retry_in` and `jobq::snooze` make errors that say something else.
+///
+/// Each plain `fn` that runs has a thread of jobq's: as many run at once as their queues have
+/// slots, whatever the program's runtime has for `spawn_blocking`. The program's runtime is
+/// entered there, so that `Handle::current().block_on(..)` and `tokio::spawn` work as
+/// everywhere in the program. Neither that runtime's end nor another job waits for one that
+/// does not return. An `async fn` that blocks or never reaches an `.await` holds up both: make
+/// it a plain `fn`, or have it call `tokio::task::yield_now().await` now and then.
 ///
 /// Its arguments are owned, have plain names, and are of two kinds:
 ///

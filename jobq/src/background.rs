@@ -1,20 +1,23 @@
-//! A runtime of jobq's own, for what must go on while job functions block the threads of the
-//! program's: connections with their heartbeats, acknowledgements, timeouts. No job function
-//! runs here.
+//! Two runtimes of jobq's own. One is for what must go on while job functions block the threads
+//! of the program's: connections with their heartbeats, acknowledgements, timeouts. No job
+//! function runs there. The other one gives each plain `fn` a thread.
 //!
-//! There is one for the whole process, made when it is first needed.
+//! There is one of each for the whole process, made when it is first needed and never ended: a
+//! function that does not return holds up neither the end of the program's runtime nor, in a
+//! pool of threads that has only so many, another function.
 
 use std::future::{Future, poll_fn};
 use std::io;
 use std::num::NonZero;
 use std::pin::pin;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::guard::{self, guarded};
 
 /// What runs here is short, so more threads would be idle.
 const MOST_THREADS: usize = 4;
@@ -24,6 +27,15 @@ static RUNTIME: LazyLock<io::Result<Background>> = LazyLock::new(|| {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(threads).thread_name("jobq").enable_all();
     Ok(Background { runtime: builder.build()?, process: std::process::id() })
+});
+
+/// More than there are slots in any process. What bounds the threads are the slots.
+const MOST_FUNCTIONS: usize = 1 << 24;
+
+/// No task runs in it, so that it needs no thread but those of the functions.
+static FUNCTIONS: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
+    let mut builder = Builder::new_current_thread();
+    builder.max_blocking_threads(MOST_FUNCTIONS).thread_name("jobq-fn").build()
 });
 
 struct Background {
@@ -101,4 +113,25 @@ where
     F::Output: Send + 'static,
 {
     handle().expect("the threads were there before").spawn(future)
+}
+
+/// Runs what may block on a thread of its own, or one that has become idle.
+///
+/// # Errors
+///
+/// Gives back what it was given where the system gives no thread.
+pub(crate) fn spawn_blocking<T: Send + 'static>(
+    given: T,
+    run: fn(T),
+) -> std::result::Result<JoinHandle<()>, T> {
+    let kept = Arc::new(Mutex::new(Some(given)));
+    let take = |kept: &Mutex<Option<T>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let its = Arc::clone(&kept);
+    let started = FUNCTIONS.as_ref().ok().and_then(|functions| {
+        // tokio panics where there is neither another thread nor one to wait for.
+        guarded(|| functions.spawn_blocking(move || take(&its).into_iter().for_each(run)))
+            .map_err(guard::dispose)
+            .ok()
+    });
+    started.ok_or_else(|| take(&kept).expect("nothing has started"))
 }

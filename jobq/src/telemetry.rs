@@ -12,6 +12,7 @@
 //! | the job is run alone | info | `job`, `id`, `queue`, `attempt` |
 //! | the job was handed back | info | `job`, `id`, `queue`, `attempt` |
 //! | an outcome could not be recorded | warn | `job`, `id`, `queue`, `attempt`, `error` |
+//! | the system gives no thread for a plain `fn` | error | `job`, `id`, `queue`, `attempt`, `wait` |
 //! | a function does not end at its timeout | warn | `job`, `id`, `queue`, `attempt`, `lost`, `slots` |
 //! | it has ended, and its slot is free again | info | the same |
 //! | jobs may run for longer than the engine lets a worker hold them (when a pool starts) | warn | `jobs`, `limit`, `remedy` |
@@ -80,6 +81,16 @@ impl Who {
                 tracing::info!(%job, %id, %queue, attempt, "the job was handed back");
             }
         }
+    }
+
+    /// The system gives no thread for the function, and the job waits for one.
+    pub(crate) fn no_thread(&self, wait: Duration) {
+        let Self { job, id, queue, attempt } = self;
+        let wait = period::format(wait);
+        tracing::error!(
+            %job, %id, %queue, attempt, wait,
+            "the system gives no thread for a plain `fn`, and its job waits; look at the limit of processes"
+        );
     }
 
     /// The function keeps its slot beyond its timeout, as so many of this queue do.

@@ -2,6 +2,7 @@
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
+mod ahead;
 mod blocking;
 mod conformance;
 mod design;
@@ -9,6 +10,7 @@ mod end_to_end;
 mod many;
 mod order;
 mod panics;
+mod plain;
 mod poison;
 mod runtimes;
 mod waits;

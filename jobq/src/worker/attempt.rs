@@ -32,6 +32,16 @@ pub(crate) struct Shared {
     pub(crate) halt: CancellationToken,
 }
 
+impl Shared {
+    /// Whether the runtime runs no task any more. A job function may have failed for that.
+    pub(crate) fn has_runtime_ended(&self) -> bool {
+        let task = self.runtime.spawn(std::future::pending::<()>());
+        let has_ended = task.is_finished();
+        task.abort();
+        has_ended
+    }
+}
+
 /// A settlement, with the error that led to it, for a person.
 #[derive(Debug)]
 pub(crate) struct Verdict {
@@ -73,19 +83,27 @@ impl Verdict {
     }
 }
 
+/// The name of the job that a delivery is for, and the job if the pool has it.
+pub(crate) fn find<'d>(
+    shared: &'d Shared,
+    queue: &'static str,
+    delivery: &'d Delivery,
+) -> (&'d str, Option<&'d Arc<Registered>>) {
+    let (envelope, only_job) = (delivery.envelope(), shared.plan.queues[queue].only_job);
+    // Whoever published an event knows nothing of the jobs that it becomes.
+    let unsaid = envelope.topic.is_some() && only_job.is_some();
+    let said = envelope.name.as_deref().filter(|_| !unsaid);
+    let name = said.or(only_job).unwrap_or_default();
+    (name, shared.plan.jobs.get(name))
+}
+
 /// The job that a delivery is for, which is to run now, or what is to become of it instead.
 pub(crate) fn look_up(
     shared: &Shared,
     queue: &'static str,
     delivery: &Delivery,
 ) -> (Who, Result<Arc<Registered>, Verdict>) {
-    let envelope = delivery.envelope();
-    let queue_plan = &shared.plan.queues[queue];
-    // Whoever published an event knows nothing of the jobs that it becomes.
-    let unsaid = envelope.topic.is_some() && queue_plan.only_job.is_some();
-    let said = envelope.name.as_deref().filter(|_| !unsaid);
-    let name = said.or(queue_plan.only_job).unwrap_or_default();
-    let job = shared.plan.jobs.get(name);
+    let (name, job) = find(shared, queue, delivery);
     let known = job.map_or_else(|| Cow::Owned(name.to_owned()), |job| Cow::Borrowed(job.name));
     let who = Who::of(delivery, known, queue);
     let attempt = delivery.attempt;
@@ -94,10 +112,10 @@ pub(crate) fn look_up(
             Err(Verdict::plain(Settlement::Isolate))
         }
         None => {
-            let error = unknown(&who, queue_plan);
+            let error = unknown(&who, &shared.plan.queues[queue]);
             Err(Verdict::of(retry::after_unknown(attempt), error, attempt))
         }
-        Some(job) if retry::is_expired(&job.options, envelope, SystemTime::now) => {
+        Some(job) if retry::is_expired(&job.options, delivery.envelope(), SystemTime::now) => {
             let error = "its time ran out before this attempt could start".to_owned();
             Err(Verdict::failed(FailedReason::Expired, error, attempt.saturating_sub(1)))
         }

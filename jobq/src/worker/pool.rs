@@ -109,6 +109,11 @@ impl WorkerPool {
 
     /// How many attempts of each queue run at once, where its jobs state no
     /// `concurrency` of their own. 0 is an error when the pool starts. Defaults to 10.
+    ///
+    /// A pool takes more jobs than run, so that no slot waits for the next one: of each queue at
+    /// most a second's work, at most 256 jobs, and fewer where payloads are large, as many as fit
+    /// into 64 MiB if all are as large as the largest recent one. Large jobs that follow small
+    /// ones may exceed that once, by as many as the pool took before.
     pub fn concurrency(mut self, concurrency: u16) -> Self {
         self.concurrency = concurrency;
         self

@@ -6,28 +6,48 @@ use std::time::Duration;
 /// bring little speed (measured: docs/performance.md), and a crash runs each of them again.
 const MAX_BUFFER: f64 = 256.0;
 
+/// The most memory that the payloads of those jobs take, in bytes, if they are all as large as the
+/// largest of the newest ones.
+const MAX_BYTES: usize = 64 << 20;
+
+/// How many of the newest jobs say what is large: so many to twice as many.
+const NEWEST: u32 = 256;
+
 /// How much the newest duration counts in the mean.
 const WEIGHT: f64 = 0.1;
 
-/// Measures how long attempts take, and says how many jobs to prefetch: the concurrency
-/// and a buffer worth at most about a second of work. A larger one would starve idle
-/// pools, and on a broker the time to acknowledge a job runs from its delivery.
+/// Measures how long attempts take and how large payloads are, and says how many jobs to
+/// prefetch: the concurrency and a buffer worth at most about a second of work. A larger one
+/// would starve idle pools, and on a broker the time to acknowledge a job runs from its delivery.
 #[derive(Debug)]
 pub(crate) struct Prefetch {
     concurrency: u16,
     current: u16,
     mean: Option<f64>,
+    payloads: Payloads,
 }
 
 impl Prefetch {
     /// No buffer until something was measured.
     pub(crate) fn new(concurrency: u16) -> Self {
-        Self { concurrency, current: concurrency, mean: None }
+        Self { concurrency, current: concurrency, mean: None, payloads: Payloads::default() }
     }
 
     /// The prefetch as it was last given.
     pub(crate) fn current(&self) -> u16 {
         self.current
+    }
+
+    /// Counts one payload of this many bytes, and gives the new prefetch where there is no memory
+    /// for the current one.
+    pub(crate) fn arrived(&mut self, bytes: usize) -> Option<u16> {
+        self.payloads.count(bytes);
+        let most = self.concurrency.saturating_add(self.payloads.most());
+        if self.current <= most {
+            return None;
+        }
+        self.current = most;
+        Some(most)
     }
 
     /// Counts one attempt, and gives the new prefetch where it should change. The buffer
@@ -36,7 +56,8 @@ impl Prefetch {
         let took = took.as_secs_f64();
         let mean = self.mean.map_or(took, |mean| mean + WEIGHT * (took - mean));
         self.mean = Some(mean);
-        let wanted = target(self.concurrency, mean);
+        let most = self.concurrency.saturating_add(self.payloads.most());
+        let wanted = target(self.concurrency, mean).min(most);
         let buffer = |prefetch: u16| u32::from(prefetch - self.concurrency);
         let (wants, has) = (buffer(wanted), buffer(self.current));
         if wanted != self.current && (wants >= 2 * has.max(1) || 2 * wants <= has) {
@@ -53,6 +74,31 @@ fn target(concurrency: u16, mean: f64) -> u16 {
     let buffer = if a_second_of_work < 1.0 { 0.0 } else { a_second_of_work.min(MAX_BUFFER) };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // 0 to MAX_BUFFER
     concurrency.saturating_add(buffer as u16)
+}
+
+/// The largest of the newest payloads, in bytes.
+#[derive(Debug, Default)]
+struct Payloads {
+    largest: usize,
+    count: u32,
+    /// The largest of those that were counted before.
+    before: usize,
+}
+
+impl Payloads {
+    fn count(&mut self, bytes: usize) {
+        if self.count == NEWEST {
+            *self = Self { before: self.largest, ..Self::default() };
+        }
+        self.count += 1;
+        self.largest = self.largest.max(bytes);
+    }
+
+    /// How many payloads of such a size there is memory for.
+    fn most(&self) -> u16 {
+        let largest = self.largest.max(self.before).max(1);
+        u16::try_from(MAX_BYTES / largest).unwrap_or(u16::MAX)
+    }
 }
 
 #[cfg(test)]
@@ -81,5 +127,48 @@ mod tests {
         assert_eq!(slow, Some(10), "long jobs are not hoarded");
         let mut wide = Prefetch::new(1_000);
         assert_eq!(wide.measured(Duration::from_millis(1)), Some(1_256));
+    }
+
+    #[test]
+    fn the_buffer_of_large_payloads_is_small() {
+        let mib = |count: usize| count << 20;
+        let table = [
+            (0, 266),
+            (1_000, 266),
+            (MAX_BYTES / 256, 266),
+            (mib(1), 74),
+            (mib(4), 26),
+            (mib(32), 12),
+            (mib(65), 10),
+            (usize::MAX, 10),
+        ];
+        for (bytes, expected) in table {
+            let mut prefetch = Prefetch::new(10);
+            assert_eq!(prefetch.arrived(bytes), None, "there is no buffer yet");
+            prefetch.measured(Duration::from_millis(1));
+            assert_eq!(prefetch.current(), expected, "{bytes} first");
+            let mut prefetch = Prefetch::new(10);
+            prefetch.measured(Duration::from_millis(1));
+            let changed = (expected < 266).then_some(expected);
+            assert_eq!(prefetch.arrived(bytes), changed, "{bytes} later");
+            assert_eq!((prefetch.arrived(bytes), prefetch.current()), (None, expected));
+        }
+    }
+
+    #[test]
+    fn a_large_payload_is_forgotten_after_many_small_ones() {
+        let mut prefetch = Prefetch::new(10);
+        prefetch.arrived(8 << 20);
+        let mut small = 0;
+        loop {
+            prefetch.measured(Duration::from_millis(1));
+            if prefetch.current() == 266 {
+                break;
+            }
+            assert_eq!(prefetch.current(), 18, "after {small}");
+            prefetch.arrived(1_000);
+            small += 1;
+        }
+        assert!((NEWEST..=2 * NEWEST).contains(&small), "{small}");
     }
 }

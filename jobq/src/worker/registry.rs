@@ -24,7 +24,7 @@ pub(crate) struct Registered {
     pub(crate) queue: &'static str,
     pub(crate) options: JobOptions,
     /// Whether its function is a plain `fn`.
-    blocks: bool,
+    pub(crate) blocks: bool,
     pub(crate) start: Guarded<Start>,
     needs: Needs,
 }

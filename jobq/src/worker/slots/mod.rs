@@ -1,9 +1,9 @@
 //! The slots of one queue. What is decided of them is in [`state`], pure; what runs in one is in
 //! [`slot`].
 //!
-//! A slot is a task in the program's runtime for as long as there are deliveries: when a
-//! function has ended, its slot goes on with the next delivery that waits, without asking
-//! anybody. The task of the queue, in jobq's runtime, brings deliveries, and learns only of what
+//! A slot is a task in the program's runtime, or a thread where plain functions run, for as long
+//! as there are deliveries: when a function has ended, its slot goes on with the next delivery
+//! that waits, without asking anybody. The task of the queue, in jobq's runtime, brings deliveries, and learns only of what
 //! takes longer than a moment or of what no slot can do.
 
 mod parts;

@@ -8,8 +8,6 @@ use std::thread;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 use tokio::task::coop::consume_budget;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
@@ -17,23 +15,21 @@ use tracing::{Instrument as _, Span};
 use super::Slots;
 use super::parts::{Finished, Gone, Place, Running};
 use super::state::State;
+use crate::background;
 use crate::engine::{Delivery, Settlement};
 use crate::guard::{self, Guarded, guarded};
-use crate::job::Outcome;
+use crate::job::{Ending, Outcome};
 use crate::retry;
 use crate::telemetry::Who;
-use crate::worker::attempt::{Verdict, is_stale, likeness, look_up};
+use crate::worker::attempt::{Verdict, find, is_stale, likeness, look_up};
 use crate::worker::run::{Awaiting, Call, Function, Kind, Scope};
+
+/// How long a job waits for a thread, where the system gives none.
+const NO_THREAD: Duration = Duration::from_secs(1);
 
 /// Runs the delivery in its slot, and those that wait after it.
 pub(crate) fn occupy(slots: &Arc<Slots>, place: Place, first: Delivery) {
-    let mut slot = Slot { slots: Arc::clone(slots), place, is_taken: true, tasks: 0 };
-    if !slots.blocks {
-        slot.spawn(|slot, runtime| runtime.spawn(slot.work(first)));
-    } else if let Some(called) = slot.call(Some(first)) {
-        // A plain `fn` goes on while others block all threads that are for what awaits.
-        slot.launch(called);
-    }
+    Slot { slots: Arc::clone(slots), place, is_taken: true, tasks: 0 }.work_on(first);
 }
 
 /// A job function that is ready to run.
@@ -49,79 +45,80 @@ struct Slot {
 }
 
 impl Slot {
-    /// Goes on in another task of the program's runtime.
-    fn spawn(mut self, start: impl FnOnce(Self, &Handle) -> JoinHandle<()>) {
+    /// Goes on with this delivery in another task, where its function belongs.
+    fn work_on(mut self, first: Delivery) {
         let (slots, place) = (Arc::clone(&self.slots), self.place);
-        self.tasks += 1;
-        let number = self.tasks;
-        let task = start(self, &slots.shared.runtime);
-        if let Some(task) = slots.change(|state| state.launched(place, number, task)) {
-            task.abort();
-        }
-    }
-
-    /// Runs the function where it belongs.
-    fn launch(self, (Call(kind), span): Called) {
-        self.spawn(|slot, runtime| match kind {
-            Kind::Future(future) => runtime.spawn(slot.run(future, span)),
-            Kind::Blocking(function) => {
-                runtime.spawn_blocking(move || slot.run_blocking(function, span))
-            }
-        });
-    }
-
-    async fn work(mut self, first: Delivery) {
-        match self.call(Some(first)) {
-            Some((Call(Kind::Future(future)), span)) => self.run(future, span).await,
-            Some(blocking) => self.launch(blocking),
-            None => {}
-        }
-    }
-
-    async fn run(mut self, mut future: Guarded<Awaiting>, mut span: Span) {
-        loop {
-            let running = AssertUnwindSafe(future.get_mut().as_mut()).catch_unwind();
-            let ended = running.instrument(span).await;
-            // What it holds to its end is the user's, too.
-            let ended = match guarded(|| drop(future.into_inner())) {
-                Ok(()) => ended,
-                Err(panic) => {
-                    guard::dispose(ended);
-                    Err(panic)
+        let mut next = Some(first);
+        while let Some(delivery) = next {
+            self.tasks += 1;
+            let number = self.tasks;
+            let task = if self.blocks(&delivery) {
+                let work = |(slot, delivery): (Self, Delivery)| slot.work_blocking(delivery);
+                match background::spawn_blocking((self, delivery), work) {
+                    Ok(task) => task,
+                    Err((slot, delivery)) => {
+                        self = slot;
+                        next = self.put_off(delivery);
+                        continue;
+                    }
                 }
+            } else {
+                slots.shared.runtime.spawn(self.work(delivery))
             };
-            let next = self.ended(ended);
-            (future, span) = match self.call(next) {
-                Some((Call(Kind::Future(future)), span)) => (future, span),
-                Some(blocking) => return self.launch(blocking),
-                None => return,
+            if let Some(task) = slots.change(|state| state.launched(place, number, task)) {
+                task.abort();
+            }
+            return;
+        }
+    }
+
+    /// Whether the delivery is for a plain `fn`.
+    fn blocks(&self, delivery: &Delivery) -> bool {
+        let Slots { shared, queue, blocks, .. } = &*self.slots;
+        *blocks && find(shared, queue, delivery).1.is_some_and(|job| job.blocks)
+    }
+
+    /// In the program's runtime.
+    async fn work(mut self, first: Delivery) {
+        let mut next = Some(first);
+        while let Some(delivery) = next {
+            if self.blocks(&delivery) {
+                return self.work_on(delivery);
+            }
+            next = match self.start(delivery) {
+                Ok((Call(Kind::Future(future)), span)) => self.ended(finish(future, span).await),
+                Ok((Call(Kind::Blocking(function)), span)) => self.ended(run(function, &span)),
+                Err(next) => next,
             };
             // Functions that await nothing would leave no turn to others.
             consume_budget().await;
         }
     }
 
-    fn run_blocking(mut self, mut function: Guarded<Function>, mut span: Span) {
-        loop {
-            let ended = span.in_scope(|| guarded(function.into_inner()));
-            let next = self.ended(ended);
-            (function, span) = match self.call(next) {
-                Some((Call(Kind::Blocking(function)), span)) => (function, span),
-                Some(awaiting) => return self.launch(awaiting),
-                None => return,
+    /// On a thread that others need not wait for.
+    fn work_blocking(mut self, first: Delivery) {
+        let runtime = self.slots.shared.runtime.clone();
+        let _entered = runtime.enter();
+        let mut next = Some(first);
+        while let Some(delivery) = next {
+            if !self.blocks(&delivery) {
+                return self.work_on(delivery);
+            }
+            next = match self.start(delivery) {
+                Ok((Call(Kind::Future(future)), span)) => {
+                    self.ended(runtime.block_on(finish(future, span)))
+                }
+                Ok((Call(Kind::Blocking(function)), span)) => self.ended(run(function, &span)),
+                Err(next) => next,
             };
         }
     }
 
-    /// Calls the function of the first delivery that is to be run, this one or one that waits.
-    fn call(&mut self, mut next: Option<Delivery>) -> Option<Called> {
-        while let Some(delivery) = next {
-            match self.start(delivery) {
-                Ok(called) => return Some(called),
-                Err(after) => next = after,
-            }
-        }
-        None
+    /// There is no thread for the function of this job, which waits for one. That is no attempt.
+    fn put_off(&mut self, delivery: Delivery) -> Option<Delivery> {
+        let (who, _) = look_up(&self.slots.shared, self.slots.queue, &delivery);
+        who.no_thread(NO_THREAD);
+        self.settle(who, delivery, Settlement::Snooze(NO_THREAD))
     }
 
     /// Calls the job's function. If the delivery is not to be run, it is settled or held, and
@@ -170,10 +167,14 @@ impl Slot {
 
     /// Settles what is settled in a moment, and gives the delivery to go on with.
     fn ended(&mut self, ended: thread::Result<Outcome>) -> Option<Delivery> {
+        let outcome = ended.unwrap_or_else(|panic| Outcome::failed(guard::text(panic)));
+        if outcome.ending != Ending::Completed && self.slots.shared.has_runtime_ended() {
+            // It failed for that, maybe, and is handed back when the slot is dropped.
+            return None;
+        }
         // Where the attempt is over, so is this slot.
         let (running, took) = self.slots.change(|state| state.ended(self.place))?;
         let Running { who, job, mut delivery, .. } = running;
-        let outcome = ended.unwrap_or_else(|panic| Outcome::failed(guard::text(panic)));
         let Verdict { settlement, error } = Verdict::after(&job, delivery.attempt, outcome);
         who.decided(&settlement, &error, took);
         if settlement != Settlement::Complete || delivery.solo.is_some() {
@@ -207,6 +208,25 @@ impl Slot {
     }
 }
 
+/// Lets an `async fn` run to its end.
+async fn finish(mut future: Guarded<Awaiting>, span: Span) -> thread::Result<Outcome> {
+    let running = AssertUnwindSafe(future.get_mut().as_mut()).catch_unwind();
+    let ended = running.instrument(span).await;
+    // What it holds to its end is the user's, too.
+    match guarded(|| drop(future.into_inner())) {
+        Ok(()) => ended,
+        Err(panic) => {
+            guard::dispose(ended);
+            Err(panic)
+        }
+    }
+}
+
+/// Runs a plain `fn`.
+fn run(function: Guarded<Function>, span: &Span) -> thread::Result<Outcome> {
+    span.in_scope(|| guarded(function.into_inner()))
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
         if !self.is_taken {
@@ -221,7 +241,7 @@ impl Drop for Slot {
         match gone {
             Gone::Over => {}
             Gone::Lost(who) => who.regained_slot(lost, shared.plan.queues[*queue].concurrency),
-            // The function was dropped, with the runtime.
+            // The function was dropped with the runtime, or failed with it.
             Gone::Running(Running { who, delivery, started, held, .. }) => {
                 who.decided(&Settlement::Release, "", started.elapsed());
                 self.slots.settle(who, delivery, Settlement::Release, held);

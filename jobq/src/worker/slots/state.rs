@@ -98,6 +98,9 @@ impl State {
         while self.waiting.front().is_some_and(Delivery::is_stale) {
             self.waiting.pop_front();
         }
+        if let Some(prefetch) = self.prefetch.arrived(delivery.envelope().payload.len()) {
+            (self.news.prefetch, self.is_new) = (Some(prefetch), true);
+        }
         self.waiting.push_back(delivery);
     }
 
