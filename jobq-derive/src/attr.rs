@@ -156,6 +156,12 @@ fn is_payload_of_struct(tokens: &[proc_macro2::TokenTree], place: Place) -> bool
 fn unknown(key: &Ident, keys: &[(&str, &str)]) -> String {
     let words: Vec<&str> = keys.iter().map(|(word, _)| *word).collect();
     let word = key.unraw().to_string();
+    if ["cron", "schedule", "every"].contains(&word.as_str()) {
+        return format!(
+            "there is no key `{word}`: jobq starts no jobs by a schedule; enqueue the job from a \
+             timer of your program, with `.at(..)` or `.delay(..)` where it is to wait"
+        );
+    }
     match words::nearest(&word, &words) {
         Some(nearest) => format!("there is no key `{word}`; did you mean `{nearest}`?"),
         None => format!("there is no key `{word}`; use {}", words::list(&words)),

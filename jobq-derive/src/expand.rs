@@ -102,9 +102,11 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
     let transparent = job.policy.subscribes().then(|| quote!(, transparent));
     let fields = fields(job);
     let declared = fields.iter().map(|field| declare(field, visibility));
+    let travel = fields.iter().map(|field| travels(field, &private));
     let clone = clone_impl(job, name, &fields);
     let debug = debug_impl(job, name, &fields);
     quote! {
+        #(#travel)*
         #documentation
         #(#attributes)*
         #[derive(#serialize, #deserialize)]
@@ -116,6 +118,17 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
         }
         #clone
         #debug
+    }
+}
+
+/// The first error about a type that cannot travel, which says more than serde's do.
+fn travels(field: &Field<'_>, private: &TokenStream) -> TokenStream {
+    let ty = &field.argument.ty;
+    quote_spanned! {ty.span()=>
+        const _: fn() = || {
+            fn travels<T: #private::Travels>() {}
+            travels::<#ty>();
+        };
     }
 }
 

@@ -45,6 +45,10 @@ pub fn parse(text: &str) -> Result<Duration, PeriodError> {
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         let (number, tail) = rest.split_at(digits);
+        let fraction = tail.strip_prefix('.').unwrap_or_default();
+        if fraction.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(fail(Problem::Fraction));
+        }
         let letters = tail.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(tail.len());
         let (unit, tail) = tail.split_at(letters);
         if number.is_empty() {
@@ -117,6 +121,7 @@ enum Problem {
     Empty,
     NoNumber(String),
     NoUnit(String),
+    Fraction,
     UnknownUnit(String),
     Order(String),
     TooLong,
@@ -133,6 +138,9 @@ impl fmt::Display for PeriodError {
             Problem::NoUnit(number) => {
                 write!(f, "`{number}` has no unit; write for example \"{number}s\"")
             }
+            Problem::Fraction => f.write_str(
+                "its numbers are whole; write for example \"1s 500ms\" in place of \"1.5s\"",
+            ),
             Problem::UnknownUnit(unit) => write!(f, "there is no unit `{unit}`"),
             Problem::Order(unit) => {
                 write!(f, "`{unit}` comes twice or after a shorter unit; write the longest first")
@@ -176,7 +184,9 @@ mod tests {
             ("30", "`30` has no unit; write for example \"30s\""),
             ("soon", "expected a whole number before `soon`"),
             ("-5s", "expected a whole number before `-5s`"),
-            ("1.5s", "`1` has no unit"),
+            ("1.5s", "its numbers are whole; write for example \"1s 500ms\""),
+            ("1h 0.5m", "its numbers are whole"),
+            ("1.s", "`1` has no unit"),
             ("10 m", "`10` has no unit"),
             ("5min", "there is no unit `min`"),
             ("5M", "there is no unit `M`"),

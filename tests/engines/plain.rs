@@ -5,9 +5,10 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc as std_mpsc};
 use std::thread;
 use std::time::Duration;
 
-use jobq::{BoxError, Client, JobContext, State, WorkerPool, job};
+use jobq::{BoxError, Client, Job, JobContext, State, WorkerPool, job};
 use jobq_tests::both_engines;
 use jobq_tests::stage::{DEADLINE, Store, soon, until};
+use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 
@@ -15,6 +16,7 @@ both_engines!(
     as_many_run_at_once_as_there_are_slots,
     the_runtime_of_the_program_is_entered,
     a_queue_may_have_both_kinds,
+    a_plain_function_handles_jobs_of_a_declared_type,
     a_stuck_one_is_in_nobodys_way,
     the_end_of_the_runtime_costs_no_attempt,
 );
@@ -73,7 +75,7 @@ fn meet(
 async fn as_many_run_at_once_as_there_are_slots(store: Store) {
     let (url, namespace) = (store.url.clone(), store.namespace.clone());
     in_each_runtime(move || {
-        let builder = Client::builder(&url).namespace(&namespace);
+        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
         async {
             let client = builder.connect().await?;
             let (met, mut meetings) = mpsc::unbounded_channel::<bool>();
@@ -117,7 +119,7 @@ async fn async_kind(seen: State<mpsc::UnboundedSender<Seen>>) -> Result<(), BoxE
 async fn the_runtime_of_the_program_is_entered(store: Store) {
     let (url, namespace) = (store.url.clone(), store.namespace.clone());
     in_each_runtime(move || {
-        let builder = Client::builder(&url).namespace(&namespace);
+        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
         async {
             let client = builder.connect().await?;
             let (seen, mut kinds) = mpsc::unbounded_channel::<Seen>();
@@ -135,7 +137,7 @@ async fn the_runtime_of_the_program_is_entered(store: Store) {
 async fn a_queue_may_have_both_kinds(store: Store) {
     let (url, namespace) = (store.url.clone(), store.namespace.clone());
     in_each_runtime(move || {
-        let builder = Client::builder(&url).namespace(&namespace);
+        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
         async {
             let client = builder.connect().await?;
             let (seen, mut kinds) = mpsc::unbounded_channel::<Seen>();
@@ -152,6 +154,42 @@ async fn a_queue_may_have_both_kinds(store: Store) {
                 count[usize::from(kind == "async")] += 1;
             }
             assert_eq!(count, [20, 20]);
+            pool.shutdown().await
+        }
+    })
+    .await;
+}
+
+#[derive(Serialize, Deserialize, Job)]
+#[job(retries = 1, delay = "100ms")]
+struct Resize {
+    image: u64,
+}
+
+#[allow(clippy::needless_pass_by_value)] // as the pool gives them
+fn resize(
+    ctx: JobContext,
+    job: Resize,
+    seen: State<mpsc::UnboundedSender<(u64, u32, String)>>,
+) -> Result<(), BoxError> {
+    seen.send((job.image, ctx.attempt(), this_thread()))?;
+    if ctx.attempt() == 1 { Err("again".into()) } else { Ok(()) }
+}
+
+async fn a_plain_function_handles_jobs_of_a_declared_type(store: Store) {
+    let (url, namespace) = (store.url.clone(), store.namespace.clone());
+    in_each_runtime(move || {
+        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
+        async {
+            let client = builder.connect().await?;
+            let (seen, mut images) = mpsc::unbounded_channel::<(u64, u32, String)>();
+            let pool = WorkerPool::new(&client).state(seen).handle(resize).spawn().await?;
+            client.enqueue(Resize { image: 7 }).await?;
+            for attempt in 1..=2 {
+                let (image, of, thread) = images.recv().await.expect("the pool runs");
+                assert_eq!((image, of), (7, attempt));
+                assert_ne!(thread, PROGRAM, "it blocks a thread of its own");
+            }
             pool.shutdown().await
         }
     })
@@ -182,7 +220,7 @@ async fn a_stuck_one_is_in_nobodys_way(store: Store) {
     let (go, lock) = std_mpsc::channel();
     let lock = Arc::new(Mutex::new(lock));
     in_each_runtime(move || {
-        let builder = Client::builder(&url).namespace(&namespace);
+        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
         let go = Arc::clone(&lock);
         async {
             let client = builder.connect().await?;
@@ -226,7 +264,7 @@ fn outlast(
 async fn the_end_of_the_runtime_costs_no_attempt(store: Store) {
     let (url, namespace) = (store.url.clone(), store.namespace.clone());
     in_each_runtime(move || {
-        let builder = Client::builder(&url).namespace(&namespace);
+        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
         async {
             let client = builder.connect().await?;
             let (began, mut begins) = mpsc::unbounded_channel::<u32>();

@@ -1,26 +1,31 @@
 //! The functions that [`WorkerPool::handle`](crate::WorkerPool::handle) takes.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use super::run::{Argument, Call, Needs, Scope};
 use crate::job::{Job, JobResult};
 
-/// An `async fn` that runs jobs: one argument is the [`Job`], up to six others are
-/// [`State<T>`](struct@crate::State) and [`JobContext`](crate::JobContext) in any order, and
-/// it returns a `Result`.
+/// An `async fn` or a plain `fn` that runs jobs: one argument is the [`Job`], up to six others
+/// are [`State<T>`](struct@crate::State) and [`JobContext`](crate::JobContext) in any order,
+/// and it returns a `Result`. A plain `fn` may block: it has a thread of its own.
 ///
 /// It is implemented for all such functions; `Arguments` tells their shapes apart.
 #[diagnostic::on_unimplemented(
     message = "this function cannot handle jobs",
-    label = "not an `async fn` of a job that returns a `Result`",
+    label = "not a function of a job that returns a `Result`",
     note = "write for example `async fn resize(job: Resize, ctx: JobContext) -> \
             Result<(), jobq::BoxError>`, where `Resize` has `#[derive(Job)]`; further arguments \
-            may be `State<T>`; it must be `async`, take its arguments by value and return a `Result`",
+            may be `State<T>`; it must take its arguments by value and return a `Result`",
     note = "a function with `#[job]` is given by its type: `.register::<SendWelcome>()`"
 )]
 pub trait JobFunction<Arguments>: Send + Sync + 'static {
     /// The job that the function runs.
     type Job: Job;
+
+    /// Whether it is a plain `fn`.
+    #[doc(hidden)]
+    const BLOCKS: bool;
 
     /// Names the states that the arguments need.
     #[doc(hidden)]
@@ -28,8 +33,12 @@ pub trait JobFunction<Arguments>: Send + Sync + 'static {
 
     /// Calls the function.
     #[doc(hidden)]
-    fn call(&self, job: Self::Job, scope: &Scope<'_>) -> Call;
+    fn call(this: &Arc<Self>, job: Self::Job, scope: &Scope<'_>) -> Call;
 }
+
+/// Tells the arguments of a plain `fn` from those of an `async fn`.
+#[derive(Debug)]
+pub struct Plain;
 
 /// Implements it for functions whose payload comes after `$before` and before `$after`.
 macro_rules! job_function {
@@ -46,13 +55,42 @@ macro_rules! job_function {
         {
             type Job = P;
 
+            const BLOCKS: bool = false;
+
             fn needs(needs: &mut Needs) {
                 $($before::need(needs);)*
                 $($after::need(needs);)*
             }
 
-            fn call(&self, job: P, scope: &Scope<'_>) -> Call {
-                Call::future(self($($before::take(scope),)* job, $($after::take(scope),)*))
+            fn call(this: &Arc<Self>, job: P, scope: &Scope<'_>) -> Call {
+                Call::future(this($($before::take(scope),)* job, $($after::take(scope),)*))
+            }
+        }
+
+        #[allow(non_snake_case, unused_variables)]
+        impl<F, R, P, $($before,)* $($after,)*>
+            JobFunction<(Plain, ($($before,)*), P, ($($after,)*))> for F
+        where
+            F: Fn($($before,)* P, $($after,)*) -> R + Send + Sync + 'static,
+            R: JobResult,
+            P: Job,
+            $($before: Argument,)*
+            $($after: Argument,)*
+        {
+            type Job = P;
+
+            const BLOCKS: bool = true;
+
+            fn needs(needs: &mut Needs) {
+                $($before::need(needs);)*
+                $($after::need(needs);)*
+            }
+
+            fn call(this: &Arc<Self>, job: P, scope: &Scope<'_>) -> Call {
+                let this = Arc::clone(this);
+                $(let $before = $before::take(scope);)*
+                $(let $after = $after::take(scope);)*
+                Call::blocking(move || this($($before,)* job, $($after,)*))
             }
         }
     };

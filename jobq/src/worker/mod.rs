@@ -26,7 +26,7 @@ pub use health::{PoolHealth, QueueHealth, QueueState};
 pub use pool::WorkerPool;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use registry::Registered;
-pub use run::{Argument, Call, Needs, Run, Scope};
+pub use run::{Argument, Call, Needs, Run, Scope, Travels};
 pub use running::RunningPool;
 pub use state::State;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]

@@ -72,8 +72,8 @@ impl WorkerPool {
         self
     }
 
-    /// Adds a job with the function that runs it: an `async fn` with an argument that is
-    /// a [`Job`](crate::Job), any others of [`State<T>`](struct@crate::State) and
+    /// Adds a job with the function that runs it: an `async fn`, or a plain `fn`
+    /// that may block, with an argument that is a [`Job`](crate::Job), any others of [`State<T>`](struct@crate::State) and
     /// [`JobContext`](crate::JobContext), in any order.
     ///
     /// ```

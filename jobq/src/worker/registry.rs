@@ -49,10 +49,11 @@ impl Registered {
     pub(crate) fn of_function<F: JobFunction<A>, A>(function: F) -> Self {
         let mut needs = Needs::default();
         F::needs(&mut needs);
+        let function = Arc::new(function);
         let start = move |payload: &[u8], scope: &Scope<'_>| {
-            serde_json::from_slice(payload).map(|job| function.call(job, scope))
+            serde_json::from_slice(payload).map(|job| F::call(&function, job, scope))
         };
-        Self::new::<F::Job>(Box::new(start), false, needs)
+        Self::new::<F::Job>(Box::new(start), F::BLOCKS, needs)
     }
 }
 

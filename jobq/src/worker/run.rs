@@ -37,6 +37,20 @@ pub trait Run: Job {
     fn call(self, scope: &Scope<'_>) -> Call;
 }
 
+/// A type that can travel as a part of a payload. `#[job]` asks for it at each argument, so that
+/// the first error of one that cannot says what it may be meant for.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument that the client gives",
+    label = "needs `State<..>`, or `Serialize` and `Deserialize`",
+    note = "if the worker pool is to give it, write `State<T>` and give the pool a `T` by `.state(..)`",
+    note = "if the client is to give it, it travels as JSON, for which it needs \
+            `#[derive(serde::Serialize, serde::Deserialize)]`"
+)]
+pub trait Travels {}
+
+#[diagnostic::do_not_recommend]
+impl<T: serde::Serialize + serde::de::DeserializeOwned> Travels for T {}
+
 /// An argument of a job function that is no payload: [`State<T>`](struct@State) or [`JobContext`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no argument that a job function can have beside its payload",
@@ -44,7 +58,7 @@ pub trait Run: Job {
     note = "a job function's arguments are its payload, `State<T>` with a `T: Send + Sync`, \
             and `JobContext`"
 )]
-pub trait Argument: Sized {
+pub trait Argument: Sized + Send + 'static {
     /// Names the state that the argument needs.
     #[doc(hidden)]
     fn need(needs: &mut Needs);
