@@ -97,7 +97,8 @@ mod worker;
 pub use admin::FailedJobs;
 pub use client::{
     Client, ClientBuilder, DeleteSubscriber, DeleteSubscriberFuture, Doctor, DoctorFuture, Enqueue,
-    EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, Publish, PublishFuture, doctor,
+    EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, IntoPeriod, Publish,
+    PublishFuture, doctor,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, FindingKind, Report, Severity};

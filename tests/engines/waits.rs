@@ -9,7 +9,7 @@ use jobq_tests::stage::{Scripted, Stage, Step, Store};
 use jobq_tests::timed::{ONCE, enqueue, millis, next, timed_pool};
 use tokio::sync::mpsc;
 
-both_engines!(no_kind_of_wait_ends_early);
+both_engines!(no_kind_of_wait_ends_early, a_wait_may_be_a_text);
 
 /// Grows, at random.
 #[job(retries = 3, delay = exponential("300ms", factor = 2, jitter = 0.5))]
@@ -52,6 +52,34 @@ async fn no_kind_of_wait_ends_early(store: Store) {
         before = run;
     }
     running.shutdown().await.unwrap();
+}
+
+async fn a_wait_may_be_a_text(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let client = stage.client.clone();
+    client.declare_delays().await.unwrap();
+    let running = stage.pool().spawn().await.unwrap();
+    let job = || Scripted { steps: vec![Step::Succeed] };
+    let enqueued = Instant::now();
+    client.enqueue(job()).delay("1s 200ms").expires_in("1h").await.unwrap();
+    client.enqueue_all([job()]).delay("1s 200ms").expires_in("1h").await.unwrap();
+    client.publish("nobody.listens", &()).delay("10ms").expires_in("1h").await.unwrap();
+    for _ in 0..2 {
+        assert!(stage.run().await.at - enqueued >= millis(1_200));
+    }
+
+    let problems = [
+        client.enqueue(job()).delay("1.5s").await.unwrap_err(),
+        client.enqueue(job()).expires_in("1.5s").delay("1s").await.unwrap_err(),
+        client.enqueue_all([job()]).delay("1.5s").await.unwrap_err().into(),
+        client.publish("nobody.listens", &()).delay("1.5s").await.unwrap_err(),
+    ];
+    for problem in problems {
+        assert!(problem.is_invalid() && !problem.maybe_enqueued(), "{problem:?}");
+        assert!(problem.to_string().contains("`1.5s` is no duration"), "{problem}");
+    }
+    running.shutdown().await.unwrap();
+    assert_eq!(client.counts("scripted").await.unwrap().ready, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,6 +11,7 @@ mod doctor;
 mod failed;
 mod foreign;
 mod full;
+mod lazy;
 mod limits;
 mod long_job;
 mod nodes;

@@ -34,6 +34,7 @@ impl ClientBuilder {
             timeout: Duration::from_secs(30),
             certificates: Certificates::default(),
             management: None,
+            is_lazy: false,
         };
         Self { url: url.to_owned(), options }
     }
@@ -185,6 +186,39 @@ impl ClientBuilder {
     /// cannot be read, or for a URL that has no use for them; a URL of the management API
     /// that is none.
     pub async fn connect(self) -> Result<Client> {
+        self.open().await
+    }
+
+    /// A client that waits for no broker, for a web service that is to start while its broker is
+    /// down. jobq goes on trying to connect, and each call waits for the connection until its
+    /// [`timeout`](Self::timeout). A file is opened as by [`connect`](Self::connect), and a pool
+    /// that starts needs its broker.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # use std::time::Duration;
+    /// let client = jobq::Client::builder("amqp://localhost:1")
+    ///     .timeout(Duration::from_millis(200))
+    ///     .connect_lazy()
+    ///     .await?;
+    /// // Nothing listens there.
+    /// let error = client.counts("mail").await.unwrap_err();
+    /// assert_eq!(error.kind(), jobq::ErrorKind::Timeout);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), but for a broker that cannot be reached or refuses: its
+    /// reason is logged and in the errors of the calls.
+    pub async fn connect_lazy(mut self) -> Result<Client> {
+        self.options.is_lazy = true;
+        self.open().await
+    }
+
+    async fn open(self) -> Result<Client> {
         check_namespace(&self.options.namespace)?;
         if self.options.timeout.is_zero() {
             return Err(Error::invalid("the client's timeout is zero; every call would fail"));

@@ -2,13 +2,13 @@ use std::fmt;
 use std::future::ready;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tokio::runtime::Handle;
 
 use super::awaitable::awaitable;
 use super::payload::Payload;
-use super::times::{Start, Times};
+use super::times::{IntoPeriod, Times};
 use super::{Client, JobKind};
 use crate::background;
 use crate::engine::{NotPushed, Pushing};
@@ -21,7 +21,7 @@ const MOST_PROMISED: usize = 100_000;
 
 impl Times {
     /// A job on its way, starting from now.
-    fn envelope(self, kind: &JobKind, id: JobId, payload: Vec<u8>) -> Envelope {
+    fn envelope(&self, kind: &JobKind, id: JobId, payload: Vec<u8>) -> Envelope {
         let moments = self.moments(kind.options.expires);
         Envelope {
             id,
@@ -39,11 +39,12 @@ impl Times {
 
 macro_rules! time_options {
     () => {
-        /// Starts the first attempt not before this wait has passed. The last of `delay`
-        /// and `at` counts. Defaults to no wait. On RabbitMQ a wait of more than 3,650
-        /// days is an [invalid](crate::ErrorKind::Invalid) argument.
-        pub fn delay(mut self, delay: Duration) -> Self {
-            self.times.start = Start::In(delay);
+        /// Starts the first attempt not before this wait has passed: a `Duration`, or its
+        /// text, such as `"10m"`. The last of `delay` and `at` counts. Defaults to no wait. A
+        /// text that is no duration, and on RabbitMQ a wait of more than 3,650 days, are
+        /// [invalid](crate::ErrorKind::Invalid) arguments.
+        pub fn delay(mut self, delay: impl IntoPeriod) -> Self {
+            self.times.delay(delay);
             self
         }
 
@@ -51,15 +52,15 @@ macro_rules! time_options {
         /// time that has passed is now. The last of `delay` and `at` counts. On RabbitMQ,
         /// no further away than [`delay`](Self::delay) may be.
         pub fn at(mut self, time: SystemTime) -> Self {
-            self.times.start = Start::At(time);
+            self.times.at(time);
             self
         }
 
         /// Starts no attempt later than this long after the first one is due, in place of
         /// the job's `expires`: the job is then failed as
         /// [`Expired`](crate::FailedReason::Expired). Defaults to the job's `expires`.
-        pub fn expires_in(mut self, limit: Duration) -> Self {
-            self.times.expires_in = Some(limit);
+        pub fn expires_in(mut self, limit: impl IntoPeriod) -> Self {
+            self.times.expires_in(limit);
             self
         }
     };
@@ -97,7 +98,7 @@ impl Enqueue {
 
     fn push(self, id: JobId) -> Pushing {
         let Self { client, kind, payload, times, .. } = self;
-        let envelope = match payload.0 {
+        let envelope = match times.check().and(payload.0) {
             Ok(payload) => times.envelope(&kind, id, payload),
             Err(error) => return Box::pin(ready(Err(error))),
         };
@@ -188,7 +189,11 @@ impl<'j> EnqueueAll<'j> {
             let payload = payload.0.map_err(|error| unwritten.push((index, error))).ok()?;
             Some(times.envelope(&kind, id, payload))
         });
-        let not_pushed = match client.declare_kind(&kind).await {
+        let ready = match times.check() {
+            Ok(()) => client.declare_kind(&kind).await,
+            invalid => invalid,
+        };
+        let not_pushed = match ready {
             Ok(()) => {
                 // The program's iterator runs in the program's runtime all the same.
                 let program = Handle::try_current().ok();

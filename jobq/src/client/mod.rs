@@ -23,6 +23,7 @@ pub use doctor::{Doctor, DoctorFuture, doctor};
 pub use enqueue::{Enqueue, EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture};
 pub use publish::{Publish, PublishFuture};
 pub use subscriber::{DeleteSubscriber, DeleteSubscriberFuture};
+pub use times::IntoPeriod;
 
 use crate::admin::FailedJobs;
 use crate::background;
@@ -267,6 +268,18 @@ impl Client {
     /// exists that is no queue of jobq.
     pub async fn declare<J: Job>(&self) -> Result<()> {
         self.declare_kind(&JobKind::of::<J>()).await
+    }
+
+    /// Makes ready what jobs with a [delay](Enqueue::delay) wait in, and retries whose wait
+    /// grows or is stated at run time. The first such job does it otherwise: on RabbitMQ that
+    /// takes a second or two, since there are more than a hundred queues. A namespace needs it
+    /// once; calling it again changes nothing. On SQLite there is nothing to do.
+    ///
+    /// # Errors
+    ///
+    /// As [`declare`](Self::declare).
+    pub async fn declare_delays(&self) -> Result<()> {
+        background::call(self.engine().declare_delays()).await
     }
 
     async fn declare_kind(&self, kind: &JobKind) -> Result<()> {

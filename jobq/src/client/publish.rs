@@ -1,11 +1,11 @@
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use serde::Serialize;
 
 use super::Client;
 use super::awaitable::awaitable;
 use super::payload::Payload;
-use super::times::{Start, Times};
+use super::times::{IntoPeriod, Times};
 use crate::background;
 use crate::error::{Error, Result};
 use crate::job::{EventEnvelope, JobId, check_topic};
@@ -29,12 +29,12 @@ impl Publish {
         Self { client, topic, payload, id: None, times: Times::default(), mandatory: false }
     }
 
-    /// Hands the event to its subscribers not before this wait has passed: to those that
-    /// there are then. The last of `delay` and `at` counts. Defaults to no wait. On
-    /// RabbitMQ a wait of more than 3,650 days is an
-    /// [invalid](crate::ErrorKind::Invalid) argument.
-    pub fn delay(mut self, delay: Duration) -> Self {
-        self.times.start = Start::In(delay);
+    /// Hands the event to its subscribers not before this wait has passed, a `Duration` or
+    /// its text, such as `"10m"`: to those that there are then. The last of `delay` and `at`
+    /// counts. Defaults to no wait. A text that is no duration, and on RabbitMQ a wait of
+    /// more than 3,650 days, are [invalid](crate::ErrorKind::Invalid) arguments.
+    pub fn delay(mut self, delay: impl IntoPeriod) -> Self {
+        self.times.delay(delay);
         self
     }
 
@@ -42,15 +42,15 @@ impl Publish {
     /// process; a time that has passed is now. The last of `delay` and `at` counts. On
     /// RabbitMQ, no further away than [`delay`](Self::delay) may be.
     pub fn at(mut self, time: SystemTime) -> Self {
-        self.times.start = Start::At(time);
+        self.times.at(time);
         self
     }
 
     /// Starts no attempt of any subscriber later than this long after the event reaches
     /// it, in place of the `expires` of the subscribers: the job is then failed as
     /// [`Expired`](crate::FailedReason::Expired). Defaults to the `expires` of each.
-    pub fn expires_in(mut self, limit: Duration) -> Self {
-        self.times.expires_in = Some(limit);
+    pub fn expires_in(mut self, limit: impl IntoPeriod) -> Self {
+        self.times.expires_in(limit);
         self
     }
 
@@ -71,8 +71,9 @@ impl Publish {
 
     async fn publish(self) -> Result<JobId> {
         check_topic(&self.topic)?;
+        self.times.check()?;
         let payload = self.payload.0?;
-        if self.mandatory && !matches!(self.times.start, Start::Now) {
+        if self.mandatory && !self.times.is_now() {
             return Err(Error::invalid(format!(
                 "event `{}` is mandatory and has a delay: who subscribes when that is over is not \
                  known before; leave one of them out",

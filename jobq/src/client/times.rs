@@ -1,16 +1,53 @@
 use std::time::{Duration, SystemTime};
 
 use crate::clock;
+use crate::error::{Error, Result};
+use crate::period::{self, PeriodError};
+
+/// A [`Duration`], or its text as the attributes have it: `"10s"`, `"1h 30m"`.
+///
+/// ```
+/// # use jobq::{Client, job};
+/// # use std::time::Duration;
+/// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+/// # async fn example(client: Client) -> jobq::Result<()> {
+/// client.enqueue(Remind { user_id: 7 }).delay("10m").await?;
+/// client.enqueue(Remind { user_id: 7 }).delay(Duration::from_secs(600)).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub trait IntoPeriod {
+    /// The duration.
+    ///
+    /// # Errors
+    ///
+    /// A text that is none.
+    fn into_period(self) -> std::result::Result<Duration, PeriodError>;
+}
+
+impl IntoPeriod for Duration {
+    fn into_period(self) -> std::result::Result<Duration, PeriodError> {
+        Ok(self)
+    }
+}
+
+impl IntoPeriod for &str {
+    fn into_period(self) -> std::result::Result<Duration, PeriodError> {
+        period::parse(self)
+    }
+}
 
 /// When a job is due, and until when.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Times {
-    pub(super) start: Start,
-    pub(super) expires_in: Option<Duration>,
+    start: Start,
+    expires_in: Option<Duration>,
+    /// The first text that was no duration.
+    problem: Option<PeriodError>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) enum Start {
+enum Start {
     #[default]
     Now,
     In(Duration),
@@ -25,8 +62,41 @@ pub(super) struct Moments {
 }
 
 impl Times {
+    pub(super) fn delay(&mut self, delay: impl IntoPeriod) {
+        if let Some(delay) = self.read(delay) {
+            self.start = Start::In(delay);
+        }
+    }
+
+    pub(super) fn at(&mut self, time: SystemTime) {
+        self.start = Start::At(time);
+    }
+
+    pub(super) fn expires_in(&mut self, limit: impl IntoPeriod) {
+        self.expires_in = self.read(limit).or(self.expires_in);
+    }
+
+    fn read(&mut self, period: impl IntoPeriod) -> Option<Duration> {
+        match period.into_period() {
+            Ok(period) => Some(period),
+            Err(problem) => {
+                self.problem.get_or_insert(problem);
+                None
+            }
+        }
+    }
+
+    /// An error if one of them was a text that is no duration.
+    pub(super) fn check(&self) -> Result<()> {
+        self.problem.as_ref().map_or(Ok(()), |problem| Err(Error::invalid(problem.to_string())))
+    }
+
+    pub(super) fn is_now(&self) -> bool {
+        matches!(self.start, Start::Now)
+    }
+
     /// What they mean now; without a limit of their own, this one counts.
-    pub(super) fn moments(self, limit: Option<Duration>) -> Moments {
+    pub(super) fn moments(&self, limit: Option<Duration>) -> Moments {
         let now = clock::now();
         let delay = match self.start {
             Start::Now => Duration::ZERO,

@@ -51,6 +51,16 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// that is no such queue; an engine that cannot be reached or refuses.
     async fn declare(&self, queues: &[QueueSpec]) -> Result<()>;
 
+    /// Makes ready what jobs wait in whose wait no queue's [`waits`](QueueSpec::waits) name, where
+    /// an engine needs that.
+    ///
+    /// # Errors
+    ///
+    /// As [`declare`](Self::declare).
+    async fn declare_delays(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Stores a job in its queue, which must have been declared. It is durable when the
     /// [`Pushing`] gives `Ok`. That may begin when this is called, and does not end where the
     /// answer is not waited for.
@@ -316,6 +326,8 @@ pub struct EngineOptions {
     /// Where the broker's management API is, if it may be asked. An engine that has none
     /// refuses it.
     pub management: Option<ManagementUrl>,
+    /// Whether opening the engine waits for no server: calls wait for it then.
+    pub is_lazy: bool,
 }
 
 /// The error of every call after [`Engine::close`].

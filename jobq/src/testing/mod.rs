@@ -100,5 +100,6 @@ fn options(namespace: &str) -> EngineOptions {
         timeout: DEADLINE,
         certificates: Certificates::default(),
         management: None,
+        is_lazy: false,
     }
 }

@@ -84,18 +84,7 @@ impl Link {
     /// Connects, to any of the nodes first, so that clients spread over them. Only the
     /// first connection's error is returned; later ones are waited out.
     pub(crate) async fn open(target: Arc<Target>, name: String) -> Result<Self> {
-        let closing = CancellationToken::new();
-        let (sender, state) = watch::channel(State::Closed);
-        let unreadable = Arc::new(AtomicBool::new(false));
-        let mut supervisor = Supervisor {
-            next: fastrand::usize(..target.address.count()),
-            node: String::new(),
-            target,
-            name,
-            state: sender,
-            unreadable: Arc::clone(&unreadable),
-            closing: closing.clone(),
-        };
+        let (link, mut supervisor) = Self::supervised(target, name);
         // Its socket and its heartbeats live where it is opened.
         let opening = background::spawn(async move {
             let connection = supervisor.connect().await?;
@@ -106,7 +95,43 @@ impl Link {
         let opened = AbortOnDropHandle::new(opening).await;
         let (supervisor, first) = opened.unwrap_or_else(|_| Err(closed()))?;
         background::spawn(supervisor.run(first));
-        Ok(Self { state, unreadable, closing })
+        Ok(link)
+    }
+
+    /// [`open`](Self::open), without waiting: the first connection is made as one that was lost
+    /// is made again.
+    pub(crate) fn open_lazily(target: Arc<Target>, name: String) -> Self {
+        let (link, mut supervisor) = Self::supervised(target, name);
+        let text = format!("there is no connection to {} yet", supervisor.target.address);
+        supervisor.state.send_replace(State::Down(Error::new(ErrorKind::Connection, text)));
+        background::spawn(async move {
+            let closing = supervisor.closing.clone();
+            let mut waits = backoff();
+            let connection = tokio::select! {
+                () = closing.cancelled() => return,
+                connection = supervisor.connect_again(&mut waits) => connection,
+            };
+            let first = Arc::new(Up::new(connection, 0));
+            supervisor.state.send_replace(State::Up(Arc::clone(&first)));
+            supervisor.run(first).await;
+        });
+        link
+    }
+
+    fn supervised(target: Arc<Target>, name: String) -> (Self, Supervisor) {
+        let closing = CancellationToken::new();
+        let (sender, state) = watch::channel(State::Closed);
+        let unreadable = Arc::new(AtomicBool::new(false));
+        let supervisor = Supervisor {
+            next: fastrand::usize(..target.address.count()),
+            node: String::new(),
+            target,
+            name,
+            state: sender,
+            unreadable: Arc::clone(&unreadable),
+            closing: closing.clone(),
+        };
+        (Self { state, unreadable, closing }, supervisor)
     }
 
     /// The connection, as soon as there is one that the broker reads from. What is sent on

@@ -108,7 +108,11 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         None => None,
     };
     let name = format!("{} (publishing)", options.connection_name);
-    let publishing = Link::open(Arc::clone(&target), name).await?;
+    let publishing = if options.is_lazy {
+        Link::open_lazily(Arc::clone(&target), name)
+    } else {
+        Link::open(Arc::clone(&target), name).await?
+    };
     let names = Names::new(options.namespace.clone());
     let declared = Arc::new(Declared::new(names.clone()));
     pulse::watch(&publishing, &target, names.orphan());
@@ -278,6 +282,10 @@ impl Engine for Rabbit {
             queue.patterns.iter().try_for_each(|pattern| check_pattern(pattern))?;
         }
         self.0.declare(Wanted::queues(queues)).await
+    }
+
+    async fn declare_delays(&self) -> Result<()> {
+        self.0.declare(Wanted::levels()).await
     }
 
     fn push(&self, job: Envelope) -> Pushing {

@@ -251,6 +251,7 @@ mod tests {
             timeout,
             certificates: Certificates::default(),
             management: None,
+            is_lazy: false,
         };
         Management::new(&ManagementUrl(url.to_owned()), &address, &options)
     }
