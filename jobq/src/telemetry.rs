@@ -3,11 +3,13 @@
 //!
 //! | event | level | fields |
 //! |---|---|---|
+//! | a pool takes jobs | info | `engine`, `namespace`, `queues` (each with its concurrency) |
+//! | a pool has ended | info | `completed`, `retried`, `failed` (attempts since its start) |
 //! | an attempt (span `attempt` around the job function) | info | `job`, `id`, `queue`, `attempt` |
 //! | the job completed | debug | `job`, `id`, `queue`, `attempt`, `millis` |
-//! | the attempt failed and is repeated | warn | the same, `error`, `wait` |
+//! | the attempt failed and is repeated | warn | the same, `of` (attempts at most), `error`, `wait` |
 //! | the job was snoozed | debug | the same, `wait` |
-//! | the job failed for good | error | the same, `error`, `reason` |
+//! | the job failed for good | error | the same, `of`, `error`, `reason` |
 //! | the job is suspected of killing its workers | warn | `job`, `id`, `queue`, `attempt` |
 //! | the job is run alone | info | `job`, `id`, `queue`, `attempt` |
 //! | the job was handed back | info | `job`, `id`, `queue`, `attempt` |
@@ -37,24 +39,26 @@ pub(crate) struct Who {
     pub(crate) id: JobId,
     pub(crate) queue: &'static str,
     pub(crate) attempt: u32,
+    /// None where the pool does not know the job.
+    pub(crate) max_attempts: Option<u32>,
 }
 
 impl Who {
     /// The delivery of the job of this name.
     pub(crate) fn of(delivery: &Delivery, job: Cow<'static, str>, queue: &'static str) -> Self {
         let (id, attempt) = (delivery.envelope().id, delivery.attempt);
-        Self { job, id, queue, attempt }
+        Self { job, id, queue, attempt, max_attempts: None }
     }
 
     /// The span around the job function.
     pub(crate) fn span(&self) -> Span {
-        let Self { job, id, queue, attempt } = self;
+        let Self { job, id, queue, attempt, .. } = self;
         tracing::info_span!("attempt", %job, %id, %queue, attempt)
     }
 
     /// What the worker decided.
     pub(crate) fn decided(&self, settlement: &Settlement, error: &str, took: Duration) {
-        let Self { job, id, queue, attempt } = self;
+        let Self { job, id, queue, attempt, max_attempts: of } = self;
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         match settlement {
             Settlement::Complete => {
@@ -62,14 +66,14 @@ impl Who {
             }
             Settlement::Retry(wait) => {
                 let wait = period::format(*wait);
-                tracing::warn!(%job, %id, %queue, attempt, millis, error, wait, "the attempt failed and is repeated");
+                tracing::warn!(%job, %id, %queue, attempt, of, millis, error, wait, "the attempt failed and is repeated");
             }
             Settlement::Snooze(wait) => {
                 let wait = period::format(*wait);
                 tracing::debug!(%job, %id, %queue, attempt, millis, wait, "the job was snoozed");
             }
             Settlement::Fail { reason, error, .. } => {
-                tracing::error!(%job, %id, %queue, attempt, millis, error, %reason, "the job failed for good");
+                tracing::error!(%job, %id, %queue, attempt, of, millis, error, %reason, "the job failed for good");
             }
             Settlement::Isolate => {
                 tracing::warn!(%job, %id, %queue, attempt, "workers that had the job in hand died; it is run alone");
@@ -85,7 +89,7 @@ impl Who {
 
     /// The system gives no thread for the function, and the job waits for one.
     pub(crate) fn no_thread(&self, wait: Duration) {
-        let Self { job, id, queue, attempt } = self;
+        let Self { job, id, queue, attempt, .. } = self;
         let wait = period::format(wait);
         tracing::error!(
             %job, %id, %queue, attempt, wait,
@@ -95,7 +99,7 @@ impl Who {
 
     /// The function keeps its slot beyond its timeout, as so many of this queue do.
     pub(crate) fn lost_slot(&self, lost: usize, slots: u16) {
-        let Self { job, id, queue, attempt } = self;
+        let Self { job, id, queue, attempt, .. } = self;
         tracing::warn!(
             %job, %id, %queue, attempt, lost, slots,
             "the function did not end at its timeout and keeps its slot: that one is lost until it ends; look at `JobContext::is_cancelled` in long loops"
@@ -104,15 +108,32 @@ impl Who {
 
     /// The function has ended after all.
     pub(crate) fn regained_slot(&self, lost: usize, slots: u16) {
-        let Self { job, id, queue, attempt } = self;
+        let Self { job, id, queue, attempt, .. } = self;
         tracing::info!(%job, %id, %queue, attempt, lost, slots, "the function has ended, and its slot is free again");
     }
 
     /// The engine did not record what the worker decided.
     pub(crate) fn not_recorded(&self, error: &Error) {
-        let Self { job, id, queue, attempt } = self;
+        let Self { job, id, queue, attempt, .. } = self;
         tracing::warn!(%job, %id, %queue, attempt, ?error, "an outcome could not be recorded; the job is delivered again");
     }
+}
+
+/// A pool takes jobs of these queues, so many of each at once.
+pub(crate) fn pool_started(
+    engine: &str,
+    namespace: &str,
+    queues: impl Iterator<Item = (&'static str, u16)>,
+) {
+    let queues: Vec<_> =
+        queues.map(|(name, concurrency)| format!("{name}={concurrency}")).collect();
+    let queues = queues.join(" ");
+    tracing::info!(engine, namespace, queues, "the pool takes jobs");
+}
+
+/// A pool has ended, after so many attempts.
+pub(crate) fn pool_stopped([completed, retried, failed]: [u64; 3]) {
+    tracing::info!(completed, retried, failed, "the pool has ended");
 }
 
 /// The engine may take jobs of these names back while they still run.

@@ -9,6 +9,7 @@ use jobq::{Envelope, JobId};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::jobs::event;
 use jobq_tests::raw::Raw;
+use jobq_tests::seen::Seen;
 
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -94,12 +95,14 @@ async fn connections_that_are_closed_come_back() {
     let engine = jobq::testing::open(&node.url(), "jobq").await.expect("opens");
     engine.declare(&[spec("mail")]).await.expect("declares");
     let mut consumer = engine.consume("mail", 3).await.expect("consumes");
+    let log = Seen::log();
     for _ in 0..3 {
         node.ctl(&["close_all_connections", "an operator's reasons"]).await;
         let pushed = soon("the jobs to be accepted", push_surely(&*engine)).await;
         complete_all(&mut consumer, pushed).await;
     }
     engine.close().await;
+    assert!(!log.lines(&["ERROR", "lapin", "CONNECTION_FORCED"]).is_empty(), "{}", log.text());
 }
 
 /// Pushes jobs until all are accepted: a connection may be lost under one.

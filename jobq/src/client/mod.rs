@@ -363,7 +363,6 @@ impl Client {
         let _ = background::call(closing).await;
     }
 
-    #[cfg(feature = "rabbitmq")]
     pub(crate) fn namespace(&self) -> &str {
         &self.shared.namespace
     }

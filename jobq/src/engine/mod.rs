@@ -126,10 +126,10 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// [`solo`](QueueSpec::solo).
     async fn consume_solo(&self, queue: &'static str) -> Result<Consumer>;
 
-    /// How long a worker may have a job in hand. An engine that takes jobs back from workers
-    /// that are still running them says so here.
-    async fn hold(&self) -> Option<Hold> {
-        None
+    /// What the engine is, and how long a worker may have a job in hand, as far as it can be
+    /// asked.
+    async fn about(&self) -> About {
+        About::new(std::any::type_name_of_val(self))
     }
 
     /// The error of a part of what this engine declared that the store has lost and that it may
@@ -247,6 +247,24 @@ impl QueueSpec {
     pub fn patterns<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
         self.patterns.extend(patterns.into_iter().map(Into::into));
         self
+    }
+}
+
+/// What an engine says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct About {
+    /// Its name and version, for a person, without secrets.
+    pub name: String,
+    /// Set if it takes jobs back from workers that are still running them.
+    pub hold: Option<Hold>,
+}
+
+impl About {
+    /// An engine of this name and version, which takes no job back from a worker that runs it.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), hold: None }
     }
 }
 

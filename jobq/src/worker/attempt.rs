@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::gate::Gate;
 use super::lost::LostSlots;
 use super::registry::{Plan, QueuePlan, Registered};
+use super::tally::Tally;
 use crate::client::Client;
 use crate::engine::{Delivery, Settlement};
 use crate::job::{FailedReason, Outcome};
@@ -28,11 +29,18 @@ pub(crate) struct Shared {
     /// Before all its queues.
     pub(crate) gate: Arc<Gate>,
     pub(crate) lost: LostSlots,
+    pub(crate) tally: Tally,
     /// Cancelled when the grace period is over.
     pub(crate) halt: CancellationToken,
 }
 
 impl Shared {
+    /// Tells what was decided, and counts it.
+    pub(crate) fn decided(&self, who: &Who, settlement: &Settlement, error: &str, took: Duration) {
+        who.decided(settlement, error, took);
+        self.tally.count(settlement);
+    }
+
     /// Whether the runtime runs no task any more. A job function may have failed for that.
     pub(crate) fn has_runtime_ended(&self) -> bool {
         let task = self.runtime.spawn(std::future::pending::<()>());
@@ -105,7 +113,8 @@ pub(crate) fn look_up(
 ) -> (Who, Result<Arc<Registered>, Verdict>) {
     let (name, job) = find(shared, queue, delivery);
     let known = job.map_or_else(|| Cow::Owned(name.to_owned()), |job| Cow::Borrowed(job.name));
-    let who = Who::of(delivery, known, queue);
+    let mut who = Who::of(delivery, known, queue);
+    who.max_attempts = job.map(|job| job.options.max_attempts());
     let attempt = delivery.attempt;
     let found = match job {
         _ if delivery.solo.is_none() && retry::is_suspected(delivery.crashes) => {

@@ -171,7 +171,7 @@ impl Attempts {
             let outcome = Outcome::failed(format!("it took longer than its timeout of {limit}"));
             let attempt = running.delivery.attempt;
             let Verdict { settlement, error } = Verdict::after(&running.job, attempt, outcome);
-            running.who.decided(&settlement, &error, took);
+            self.slots.shared.decided(&running.who, &settlement, &error, took);
             self.settle(settling, running, settlement);
         }
     }
@@ -185,7 +185,7 @@ impl Attempts {
     fn abandon(&self) {
         for Abandoned { running, task, settling, .. } in self.slots.change(State::abandon_all) {
             let took = running.cancel(task);
-            running.who.decided(&Settlement::Release, "", took);
+            self.slots.shared.decided(&running.who, &Settlement::Release, "", took);
             self.settle(settling, running, Settlement::Release);
         }
     }

@@ -18,6 +18,7 @@ mod signal;
 mod slots;
 mod solo;
 mod state;
+mod tally;
 mod unrecorded;
 
 pub use context::JobContext;

@@ -13,6 +13,7 @@ use super::registry::{self, Registered, Registry};
 use super::run::Run;
 use super::running::RunningPool;
 use super::signal::Signals;
+use super::tally::Tally;
 use crate::background;
 use crate::client::{Client, Doctor};
 #[cfg(feature = "rabbitmq")]
@@ -249,7 +250,10 @@ impl WorkerPool {
             let alone = engine.consume_solo(name).await?;
             consumers.push((*name, engine.consume(name, queue.concurrency).await?, alone));
         }
-        if let Some(hold) = engine.hold().await {
+        let about = engine.about().await;
+        let told = queues.iter().map(|(name, queue)| (*name, queue.concurrency));
+        telemetry::pool_started(&about.name, self.client.namespace(), told);
+        if let Some(hold) = about.hold {
             let limits = self.registry.jobs.iter().map(|job| (job.name, job.options.timeout));
             telemetry::may_be_taken_back(&registry::may_outlast(limits, hold.limit), &hold);
         }
@@ -259,6 +263,7 @@ impl WorkerPool {
             plan: self.registry.into_plan(queues),
             gate: Gate::new(),
             lost: LostSlots::default(),
+            tally: Tally::default(),
             halt: CancellationToken::new(),
         };
         Ok(RunningPool::start(&Arc::new(shared), consumers, self.grace, background))

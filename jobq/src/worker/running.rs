@@ -13,6 +13,7 @@ use super::queue;
 use super::solo;
 use crate::engine::Consumer;
 use crate::error::{Error, ErrorKind, Result};
+use crate::telemetry;
 
 /// How long the queues may take to end after the grace period: nobody waits for ever for what
 /// an attempt or an engine keeps.
@@ -52,7 +53,7 @@ impl RunningPool {
             queues.spawn_on(together, background);
             queues.spawn_on(solo::consume(pool, name, alone, post_alone, stop), background);
         }
-        let (stopping, halting) = (stop.clone(), shared.halt.clone());
+        let (stopping, halting, told) = (stop.clone(), shared.halt.clone(), Arc::clone(shared));
         // The job functions cannot run any more when their runtime has ended.
         let host = AbortOnDropHandle::new(shared.runtime.spawn(std::future::pending::<()>()));
         background.spawn(async move {
@@ -83,6 +84,7 @@ impl RunningPool {
                     Err(gone())
                 }
             };
+            telemetry::pool_stopped(told.tally.read());
             report.send_replace(Some(result));
         });
         Self { stop, shared: Arc::clone(shared), ended, posts }

@@ -84,7 +84,7 @@ impl Loner<'_> {
                 },
             };
             if let Some(settlement) = self.decided(&next) {
-                settle_unrun(self.name, next, settlement).await;
+                self.settle_unrun(next, settlement).await;
                 continue;
             }
             if alone.is_none() {
@@ -100,7 +100,7 @@ impl Loner<'_> {
             };
             if stop.is_cancelled() {
                 // Not only dropped: that start was none.
-                settle_unrun(self.name, delivery, Settlement::Release).await;
+                self.settle_unrun(delivery, Settlement::Release).await;
                 return Ok(());
             }
             self.attempt(delivery).await;
@@ -118,7 +118,7 @@ impl Loner<'_> {
         if is_started(&delivery) {
             return Ok(Some(delivery));
         }
-        if settle_unrun(self.name, delivery, Settlement::Start).await {
+        if self.settle_unrun(delivery, Settlement::Start).await {
             return Ok(None);
         }
         let deadline = Instant::now() + STARTED;
@@ -148,6 +148,14 @@ impl Loner<'_> {
         })
     }
 
+    /// Settles a delivery without running it; `true` if it was no longer this pool's.
+    async fn settle_unrun(&mut self, delivery: Delivery, settlement: Settlement) -> bool {
+        let name = delivery.envelope().name.clone().unwrap_or_default();
+        let who = Who::of(&delivery, name, self.name);
+        self.shared.decided(&who, &settlement, "", Duration::ZERO);
+        settle(&who, delivery, settlement).await
+    }
+
     async fn attempt(&mut self, delivery: Delivery) {
         self.attempts.start(delivery);
         // A function that outlived its timeout may still end.
@@ -158,14 +166,6 @@ impl Loner<'_> {
         };
         self.unrecorded = stale.map(|likeness| (id, likeness, settlement));
     }
-}
-
-/// Settles a delivery of a queue without running it; `true` if it was no longer this pool's.
-async fn settle_unrun(queue: &'static str, delivery: Delivery, settlement: Settlement) -> bool {
-    let name = delivery.envelope().name.clone().unwrap_or_default();
-    let who = Who::of(&delivery, name, queue);
-    who.decided(&settlement, "", Duration::ZERO);
-    settle(&who, delivery, settlement).await
 }
 
 fn is_started(delivery: &Delivery) -> bool {

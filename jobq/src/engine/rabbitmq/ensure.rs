@@ -41,7 +41,7 @@ const NAMED: usize = 8;
 /// A conflict with what exists, a refusal, a lost connection.
 pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
     let mut channel = open(up).await?;
-    let created = match look(&channel, &topology.places()).await? {
+    let created = match look(up, &channel, &topology.places()).await? {
         Seen::All => false,
         Seen::Missing(_) => true,
         Seen::Forbidden(_) => return add_missing(up, topology).await,
@@ -49,6 +49,7 @@ pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
     if created {
         channel = open(up).await?;
     }
+    let _question = up.questions.ask(channel.id());
     match declare_all(&channel, topology).await {
         Err(error) if is_forbidden(&error) => add_missing(up, topology).await,
         declared => declared.map(|()| created),
@@ -58,7 +59,7 @@ pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
 /// [`apply`], for what was there and may have been deleted a moment ago.
 pub(crate) async fn apply_again(up: &Up, topology: &Topology) -> Result<bool> {
     let channel = open(up).await?;
-    match look(&channel, &topology.places()).await? {
+    match look(up, &channel, &topology.places()).await? {
         Seen::Missing(_) => tokio::time::sleep(DELETED).await,
         Seen::All | Seen::Forbidden(_) => {}
     }
@@ -114,13 +115,13 @@ impl<'t> Missing<'t> {
         let mut refusal = None;
         // Each one that is missing costs a channel number.
         while self.refused.len() < NAMED {
-            let place = match look(&self.channel, places).await? {
+            let place = match look(self.up, &self.channel, places).await? {
                 Seen::All => break,
                 Seen::Forbidden(place) => place,
                 Seen::Missing(place) => {
                     self.channel = open(self.up).await?;
                     let missing = places[place];
-                    match declare(&self.channel, missing).await {
+                    match self.declare(missing).await {
                         Ok(()) => self.made.push(missing.name()),
                         Err(error) if is_forbidden(&error) => {
                             self.refused.push(missing);
@@ -139,6 +140,11 @@ impl<'t> Missing<'t> {
         refusal.map_or(Ok(()), |refusal| Err(cannot_declare(&self.refused).because(refusal)))
     }
 
+    async fn declare(&self, declaration: &Declaration) -> Result<()> {
+        let _question = self.up.questions.ask(self.channel.id());
+        declare(&self.channel, declaration).await
+    }
+
     /// A binding of what was there is made too, where this user may: it takes no permission to
     /// configure, and changes nothing where it is there.
     async fn bindings(&mut self, topology: &'t Topology) -> Result<()> {
@@ -153,7 +159,7 @@ impl<'t> Missing<'t> {
             if !is_needed && !may_bind {
                 continue;
             }
-            match declare(&self.channel, binding).await {
+            match self.declare(binding).await {
                 Err(error) if is_forbidden(&error) && !is_needed => {
                     may_bind = false;
                     self.channel = open(self.up).await?;

@@ -93,11 +93,7 @@ fn version_in(content: &[u8]) -> Option<String> {
 
 /// How long a broker lets a worker hold a job, where jobq cannot set that; from the version
 /// on that lets it, the queues that it declares state a day.
-pub(crate) async fn hold(target: &Arc<Target>) -> Option<Hold> {
-    hold_of(version(target).await.as_deref())
-}
-
-fn hold_of(version: Option<&str>) -> Option<Hold> {
+pub(crate) fn hold(version: Option<&str>) -> Option<Hold> {
     let version = version?;
     (number(version)? < WITH_TIMEOUTS_OF_QUEUES).then(|| {
         let remedy = format!(
@@ -136,13 +132,13 @@ mod tests {
     #[test]
     fn old_brokers_take_jobs_back() {
         for old in ["3.10.8", "3.9.0-rc.1", "3.11"] {
-            let hold = hold_of(Some(old)).unwrap();
-            assert_eq!(hold.limit, DEFAULT_HOLD);
-            assert!(hold.remedy.contains("consumer_timeout"), "{}", hold.remedy);
+            let held = hold(Some(old)).unwrap();
+            assert_eq!(held.limit, DEFAULT_HOLD);
+            assert!(held.remedy.contains("consumer_timeout"), "{}", held.remedy);
         }
         for other in ["3.12.0", "4.0.5", "4.3.6", "10.1.0", "", "x", "4"] {
-            assert_eq!(hold_of(Some(other)), None, "{other}");
+            assert_eq!(hold(Some(other)), None, "{other}");
         }
-        assert_eq!(hold_of(None), None);
+        assert_eq!(hold(None), None);
     }
 }

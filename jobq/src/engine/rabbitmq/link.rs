@@ -19,10 +19,11 @@ use tokio_util::task::AbortOnDropHandle;
 use super::address::{Address, host_and_port};
 use super::alert;
 use super::cork::Cork;
+use super::lapin_log::{LogFilter, Questions};
 use super::socket;
 use super::tls::Tls;
 use super::unconnected::{Unconnected, cannot_connect};
-use super::up::Up;
+use super::up::{Made, Up};
 use crate::background;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
@@ -257,6 +258,7 @@ impl Supervisor {
             up = Arc::new(Up::new(connection, generation));
             self.state.send_replace(State::Up(Arc::clone(&up)));
         }
+        up.questions.end();
         let goodbye = up.connection.close(200, "closed".into());
         let _ = tokio::time::timeout(FAREWELL, goodbye).await;
         up.over.cancel();
@@ -275,7 +277,7 @@ impl Supervisor {
         self.state.send_replace(state);
     }
 
-    async fn connect_again(&mut self, waits: &mut ExponentialBackoff) -> (Connection, Cork) {
+    async fn connect_again(&mut self, waits: &mut ExponentialBackoff) -> Made {
         loop {
             tokio::time::sleep(waits.next().unwrap_or(LONGEST_WAIT)).await;
             match self.connect().await {
@@ -295,7 +297,7 @@ impl Supervisor {
 
     /// Tries each node once, the one after the last that took a connection first: so the
     /// clients of a node that died go on at once.
-    async fn connect(&mut self) -> Result<(Connection, Cork)> {
+    async fn connect(&mut self) -> Result<Made> {
         let target = Arc::clone(&self.target);
         let mut failures = Vec::new();
         for (number, node) in target.address.nodes_from(self.next) {
@@ -318,7 +320,7 @@ impl Supervisor {
         Err(cannot_connect(&target.address, failures))
     }
 
-    async fn connect_to(&self, node: &AMQPUri) -> Result<(Connection, Cork), Unconnected> {
+    async fn connect_to(&self, node: &AMQPUri) -> Result<Made, Unconnected> {
         let Target { address, tls, timeout } = &*self.target;
         let stated = node.query.connection_timeout.map(Duration::from_millis);
         let limit = stated.unwrap_or(*timeout).min(*timeout);
@@ -328,19 +330,23 @@ impl Supervisor {
         // `lapin` opens the socket on a thread of its own, which would go on for minutes
         // where nobody answers, whether or not anybody still waits for it.
         let (target, cork) = (Arc::clone(&self.target), Cork::default());
-        let of_socket = cork.clone();
+        let (of_socket, questions) = (cork.clone(), Questions::default());
+        let filter = LogFilter::new(questions.clone());
+        let of_thread = filter.clone();
         let open = async move |node: AMQPUri, _| {
+            of_thread.filter_this_thread();
             let opening = socket::open(&node, &target.tls, of_socket.clone());
             let opened = tokio::time::timeout(limit, opening).await;
             Ok(opened.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
         };
-        let connecting = Connection::connector(node.clone(), socket::runtime(), open, properties);
+        let connecting =
+            Connection::connector(node.clone(), socket::runtime(filter), open, properties);
         match tokio::time::timeout(limit, connecting).await {
             Ok(Err(error)) if address.is_tls() => {
                 Err(because(alert::after_a_reset(error, node, tls).await))
             }
             Ok(Ok(connection)) => match Unconnected::too_narrow(node, &connection) {
-                None => Ok((connection, cork)),
+                None => Ok(Made { connection, cork, questions }),
                 Some(narrow) => {
                     let _ = tokio::time::timeout(FAREWELL, connection.close(200, "closed".into()))
                         .await;

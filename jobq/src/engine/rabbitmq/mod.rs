@@ -23,6 +23,7 @@ mod failure;
 mod greeting;
 mod interruption;
 mod key;
+mod lapin_log;
 mod levels;
 mod link;
 mod live;
@@ -78,7 +79,7 @@ use self::tls::Tls;
 use self::topology::Topology;
 use self::wanted::Wanted;
 use super::{
-    Consumer, Counts, Engine, EngineOptions, Hold, NotPushed, Pushing, QueueSpec, Which, closed,
+    About, Consumer, Counts, Engine, EngineOptions, NotPushed, Pushing, QueueSpec, Which, closed,
 };
 use crate::background;
 use crate::error::{Error, ErrorKind, Result};
@@ -348,8 +349,11 @@ impl Engine for Rabbit {
         self.0.within(&doing, starting).await
     }
 
-    async fn hold(&self) -> Option<Hold> {
-        greeting::hold(&self.0.target).await
+    async fn about(&self) -> About {
+        let version = greeting::version(&self.0.target).await;
+        let mut about = About::new(format!("RabbitMQ {}", version.as_deref().unwrap_or("?")));
+        about.hold = greeting::hold(version.as_deref());
+        about
     }
 
     fn missing(&self) -> Option<Error> {

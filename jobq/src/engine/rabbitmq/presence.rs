@@ -28,7 +28,8 @@ pub(crate) enum Seen {
 }
 
 /// Whether these queues and exchanges are there.
-pub(crate) async fn look(channel: &Channel, places: &[&Declaration]) -> Result<Seen> {
+pub(crate) async fn look(up: &Up, channel: &Channel, places: &[&Declaration]) -> Result<Seen> {
+    let _question = up.questions.ask(channel.id());
     let mut sent = FuturesOrdered::new();
     let mut answered = 0;
     for place in places {
@@ -99,7 +100,10 @@ pub(crate) async fn inspect(
     channel: &mut Channel,
     queue: &str,
 ) -> Result<Option<(u64, u32)>> {
-    match look_for_queue(channel, queue).await {
+    let question = up.questions.ask(channel.id());
+    let found = look_for_queue(channel, queue).await;
+    drop(question);
+    match found {
         Ok(queue) => Ok(Some((queue.message_count().into(), queue.consumer_count()))),
         Err(error) if error.is_not_found() => {
             *channel = open(up).await?;

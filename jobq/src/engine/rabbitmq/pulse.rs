@@ -114,6 +114,7 @@ async fn ask(up: &Up, queue: ShortString) -> Pulse {
     let Ok(channel) = open(up).await else {
         return Pulse::Lost;
     };
+    let _question = up.questions.ask(channel.id());
     let pulse = match channel.basic_get(queue, BasicGetOptions::default()).await {
         Ok(_) => Pulse::Beats,
         Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => Pulse::Refused,

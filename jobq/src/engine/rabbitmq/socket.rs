@@ -19,18 +19,20 @@ use lapin::uri::AMQPUri;
 
 use super::cork::Cork;
 use super::depth::Shallow;
+use super::lapin_log::{FilteredTasks, LogFilter};
 use super::tls::Tls;
 
 /// Tokio's, encrypted or not.
 type Plain = AsyncTcpStream<<Tokio as Reactor>::TcpStream>;
 
 /// Tokio, with a [`Socket`] for its own. `lapin` asks for the one that its runtime has.
-pub(crate) type Kit = RuntimeParts<Tokio, Sockets>;
+pub(crate) type Kit = RuntimeParts<FilteredTasks, Sockets>;
 
-/// The runtime of connections.
-pub(crate) fn runtime() -> Runtime<Kit> {
+/// The runtime of a connection, whose tasks log through this filter.
+pub(crate) fn runtime(filter: LogFilter) -> Runtime<Kit> {
     let tokio = Tokio::current();
-    Runtime::new(RuntimeParts::new(tokio.clone(), Sockets(tokio)))
+    let tasks = FilteredTasks { tokio: tokio.clone(), filter };
+    Runtime::new(RuntimeParts::new(tasks, Sockets(tokio)))
 }
 
 /// Opens the socket of a node.

@@ -4,7 +4,15 @@ use lapin::Connection;
 use tokio_util::sync::CancellationToken;
 
 use super::cork::Cork;
+use super::lapin_log::Questions;
 use crate::error::{Error, ErrorKind, Result};
+
+/// A connection that was made.
+pub(crate) struct Made {
+    pub(crate) connection: Connection,
+    pub(crate) cork: Cork,
+    pub(crate) questions: Questions,
+}
 
 /// One life of the connection.
 #[derive(Debug)]
@@ -16,11 +24,14 @@ pub(crate) struct Up {
     pub(crate) over: CancellationToken,
     /// For the wakes of those who wait for what it reads and writes.
     pub(crate) cork: Cork,
+    /// What is asked on its channels.
+    pub(crate) questions: Questions,
 }
 
 impl Up {
-    pub(crate) fn new((connection, cork): (Connection, Cork), generation: u64) -> Self {
-        Self { connection, generation, over: CancellationToken::new(), cork }
+    pub(crate) fn new(made: Made, generation: u64) -> Self {
+        let Made { connection, cork, questions } = made;
+        Self { connection, generation, over: CancellationToken::new(), cork, questions }
     }
 
     /// The answer to what is asked on this connection. One that has just ended may take a

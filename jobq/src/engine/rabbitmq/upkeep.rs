@@ -102,7 +102,7 @@ async fn keep(core: &Core, link: &Link, rotation: &mut Rotation) -> Result<()> {
 async fn first_missing(up: &Up, part: &Part) -> Result<Option<String>> {
     let channel = open(up).await?;
     let places: Vec<_> = part.places.iter().collect();
-    let seen = look(&channel, &places).await?;
+    let seen = look(up, &channel, &places).await?;
     if seen == Seen::All {
         let _ = channel.close(200, "looked".into()).await;
     }
@@ -117,6 +117,7 @@ async fn first_missing(up: &Up, part: &Part) -> Result<Option<String>> {
 /// there. It takes no permission to configure.
 async fn bind<'b>(up: &Up, bindings: impl Iterator<Item = &'b Declaration>) -> Result<()> {
     let channel = open(up).await?;
+    let _question = up.questions.ask(channel.id());
     for binding in bindings {
         match declare(&channel, binding).await {
             // Who may not bind relies on who may.

@@ -37,7 +37,7 @@ use async_trait::async_trait;
 use tokio::sync::oneshot;
 
 use super::{
-    Consumer, Counts, Engine, EngineOptions, NotPushed, Pushing, QueueSpec, Which, closed,
+    About, Consumer, Counts, Engine, EngineOptions, NotPushed, Pushing, QueueSpec, Which, closed,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Report;
@@ -165,6 +165,10 @@ impl Engine for Sqlite {
 
     async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed> {
         push::insert_all(&self.inbox, jobs).await
+    }
+
+    async fn about(&self) -> About {
+        About::new(format!("SQLite {}, {}", rusqlite::version(), self.place))
     }
 
     async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer> {

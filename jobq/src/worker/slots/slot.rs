@@ -159,7 +159,7 @@ impl Slot {
                 }
             }
             Err(Verdict { settlement, error }) => {
-                who.decided(&settlement, &error, Duration::ZERO);
+                self.slots.shared.decided(&who, &settlement, &error, Duration::ZERO);
                 Err(self.settle(who, delivery, settlement))
             }
         }
@@ -176,7 +176,7 @@ impl Slot {
         let (running, took) = self.slots.change(|state| state.ended(self.place))?;
         let Running { who, job, mut delivery, .. } = running;
         let Verdict { settlement, error } = Verdict::after(&job, delivery.attempt, outcome);
-        who.decided(&settlement, &error, took);
+        self.slots.shared.decided(&who, &settlement, &error, took);
         if settlement != Settlement::Complete || delivery.solo.is_some() {
             return self.settle(who, delivery, settlement);
         }
@@ -243,7 +243,7 @@ impl Drop for Slot {
             Gone::Lost(who) => who.regained_slot(lost, shared.plan.queues[*queue].concurrency),
             // The function was dropped with the runtime, or failed with it.
             Gone::Running(Running { who, delivery, started, held, .. }) => {
-                who.decided(&Settlement::Release, "", started.elapsed());
+                shared.decided(&who, &Settlement::Release, "", started.elapsed());
                 self.slots.settle(who, delivery, Settlement::Release, held);
             }
         }

@@ -130,7 +130,7 @@ async fn look_at(up: &Up, topology: &Topology, facts: &mut Facts) -> Result<()> 
     let mut may_declare = true;
     for place in topology.places() {
         let name = place.title();
-        let asked = timeout(ANSWER, look(&channel, &[place])).await;
+        let asked = timeout(ANSWER, look(up, &channel, &[place])).await;
         let Ok(seen) = asked else {
             facts.unanswered = Some(name);
             return Ok(());

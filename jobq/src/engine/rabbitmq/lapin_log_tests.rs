@@ -1,0 +1,131 @@
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+/// A program's subscriber, which hears of events at `INFO` and above. It panics where it was asked
+/// for its interest in an event and does not get it, as those of `tracing-subscriber` may.
+struct Heard {
+    lines: Mutex<Sender<String>>,
+    expects: Mutex<HashSet<thread::ThreadId>>,
+}
+
+impl Heard {
+    fn expects(&self) -> MutexGuard<'_, HashSet<thread::ThreadId>> {
+        self.expects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Default)]
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+impl Subscriber for Heard {
+    fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
+        Interest::sometimes()
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let is_enabled = *metadata.level() <= Level::INFO && metadata.is_event();
+        if is_enabled {
+            let is_new = self.expects().insert(thread::current().id());
+            assert!(is_new, "the event before was not told");
+        }
+        is_enabled
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        self.expects().remove(&thread::current().id());
+        let mut line = Line::default();
+        event.record(&mut line);
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = lines.send(line.0);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+/// As `lapin` tells that a channel was closed.
+fn closed(channel: u16, reply_code: u16, text: &'static str) {
+    #[derive(Debug)]
+    #[allow(dead_code)] // it is shown
+    struct Close {
+        reply_code: u16,
+    }
+    let method = Close { reply_code };
+    tracing::error!(target: "lapin::channel", %channel, ?method, "{text}");
+}
+
+/// As `lapin` tells that it could not do something on a connection that is closed.
+fn too_late(text: &'static str) {
+    let error = "invalid channel state: Closing (channel.close)";
+    tracing::error!(target: "lapin::channels", %error, "{text}");
+}
+
+/// What was told before this last line.
+fn lines_to(last: &str, lines: &Receiver<String>) -> Vec<String> {
+    let next = || lines.recv_timeout(Duration::from_secs(60)).expect("the last line is told");
+    std::iter::repeat_with(next).take_while(|line| line != last).collect()
+}
+
+#[test]
+fn answers_are_dropped_and_all_else_is_told_to_a_subscriber_that_comes_later() {
+    let questions = Questions::default();
+    let (filter, (go, gone)) = (LogFilter::new(questions.clone()), channel::<()>());
+    let (ready, steps) = channel();
+    let connection = thread::spawn(move || {
+        filter.filter_this_thread();
+        tracing::error!("nobody hears");
+        let _ = ready.send(());
+        // The subscriber is found a moment after it was installed.
+        while gone.try_recv().is_err() {
+            tracing::error!("is heard");
+        }
+        closed(7, 404, "an answer");
+        closed(7, 403, "an answer, too");
+        closed(7, 504, "another reason");
+        closed(8, 404, "another channel");
+        too_late("closed by somebody else");
+        tracing::info!("no error");
+        tracing::debug!("too little");
+        tracing::error!("the last");
+        let _ = ready.send(());
+        let _ = gone.recv();
+        closed(7, 404, "the question is over");
+        too_late("closed by jobq");
+        tracing::error!(target: "lapin::channels", error = %"a broken pipe", "news");
+        tracing::error!("the last");
+    });
+    steps.recv().unwrap();
+    let (heard, lines) = channel();
+    let subscriber = Heard { lines: Mutex::new(heard), expects: Mutex::default() };
+    dispatcher::set_global_default(Dispatch::new(subscriber)).expect("there is none");
+    tracing::warn!("of another thread");
+    assert_eq!(lines_to("is heard", &lines), ["of another thread"]);
+    let question = questions.ask(7);
+    go.send(()).unwrap();
+    let mut told = lines_to("the last", &lines);
+    told.retain(|line| line != "is heard");
+    assert_eq!(told, ["another reason", "another channel", "closed by somebody else", "no error"]);
+    drop(question);
+    questions.end();
+    steps.recv().unwrap();
+    go.send(()).unwrap();
+    assert_eq!(lines_to("the last", &lines), ["the question is over", "news"]);
+    connection.join().unwrap();
+}
