@@ -73,9 +73,9 @@ impl WorkerPool {
         self
     }
 
-    /// Adds a job with the function that runs it: an `async fn`, or a plain `fn`
-    /// that may block, with an argument that is a [`Job`](crate::Job), any others of [`State<T>`](struct@crate::State) and
-    /// [`JobContext`](crate::JobContext), in any order.
+    /// Adds a job with the function that runs it: an `async fn`, or a plain `fn`, which may
+    /// block, with an argument that is a [`Job`](crate::Job) and any others of
+    /// [`State<T>`](struct@crate::State) and [`JobContext`](crate::JobContext), in any order.
     ///
     /// ```
     /// use jobq::{Job, JobContext, WorkerPool};
