@@ -6,14 +6,14 @@ mod expand;
 mod fallback;
 mod mistakes;
 mod model;
-#[path = "../../jobq/src/job/name.rs"]
+#[path = "../../jobq-names/src/name.rs"]
 mod name;
 // `pub` is for the other crate that this file is compiled into.
 #[allow(unreachable_pub)]
-#[path = "../../jobq/src/period.rs"]
+#[path = "../../jobq-names/src/period.rs"]
 mod period;
 mod signature;
-#[path = "../../jobq/src/job/topic.rs"]
+#[path = "../../jobq-names/src/topic.rs"]
 mod topic;
 mod valid;
 mod words;

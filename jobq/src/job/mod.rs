@@ -4,9 +4,11 @@ mod envelope;
 mod exact;
 mod failed;
 mod id;
+#[path = "../../../jobq-names/src/name.rs"]
 mod name;
 mod options;
 mod outcome;
+#[path = "../../../jobq-names/src/topic.rs"]
 mod topic;
 
 use serde::Serialize;
