@@ -3,6 +3,7 @@
 //! Generated code names what it needs by its full path below `jobq::__private`, and
 //! its own variables are `mixed_site`: whatever the user calls things, nothing clashes.
 
+use jobq_names::period;
 use proc_macro2::{Literal, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::ext::IdentExt;
@@ -12,7 +13,6 @@ use syn::{Attribute, Ident, Path, ReturnType, Signature, Visibility};
 use crate::attr::Wait;
 use crate::copies;
 use crate::model::{EventType, FunctionJob, Policy, StructJob};
-use crate::period;
 use crate::signature::{Argument, Role};
 use crate::words;
 

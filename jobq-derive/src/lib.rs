@@ -6,15 +6,7 @@ mod expand;
 mod fallback;
 mod mistakes;
 mod model;
-#[path = "../../jobq-names/src/name.rs"]
-mod name;
-// `pub` is for the other crate that this file is compiled into.
-#[allow(unreachable_pub)]
-#[path = "../../jobq-names/src/period.rs"]
-mod period;
 mod signature;
-#[path = "../../jobq-names/src/topic.rs"]
-mod topic;
 mod valid;
 mod words;
 

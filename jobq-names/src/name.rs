@@ -1,12 +1,9 @@
 //! The rule for the names of jobs and queues.
-//!
-//! This file is compiled into both crates: the macros check names when the
-//! program compiles, and the runtime checks those that it meets later.
 
 use std::fmt;
 
 /// The longest name of a job or a queue, in bytes.
-pub(crate) const MAX_LENGTH: usize = 120;
+pub const MAX_LENGTH: usize = 120;
 
 /// Checks the name of a job or of a queue: `[A-Za-z0-9_.-]{1,120}`, and no word
 /// between the dots is empty.
@@ -14,7 +11,15 @@ pub(crate) const MAX_LENGTH: usize = 120;
 /// # Errors
 ///
 /// A name that breaks the rule, with the part that does.
-pub(crate) fn check(name: &str) -> Result<(), NameError> {
+///
+/// ```
+/// use jobq_names::name;
+///
+/// assert!(name::check("mail.welcome").is_ok());
+/// let error = name::check("send welcome").unwrap_err().to_string();
+/// assert!(error.starts_with("`send welcome` is no valid name: it contains ' '"));
+/// ```
+pub fn check(name: &str) -> Result<(), NameError> {
     let wrong = |problem| Err(NameError { name: name.chars().take(200).collect(), problem });
     if name.is_empty() {
         return wrong(Problem::Empty);
@@ -34,7 +39,7 @@ pub(crate) fn check(name: &str) -> Result<(), NameError> {
 
 /// Why a text is no name of a job or queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct NameError {
+pub struct NameError {
     name: String,
     problem: Problem,
 }

@@ -1,8 +1,4 @@
 //! The text form of a duration: `"250ms"`, `"30s"`, `"10m"`, `"1h 30m"`, `"2d"`.
-//!
-//! This file is compiled into both crates: the macros use it to check the
-//! durations of attributes, and the runtime to name the tiers of a queue. So the
-//! two cannot disagree about what a duration is.
 
 use std::fmt;
 use std::time::Duration;
@@ -104,7 +100,14 @@ pub fn format(period: Duration) -> String {
 }
 
 /// A period in whole milliseconds, rounded up, so that a wait never ends early.
-pub(crate) fn millis(period: Duration) -> u64 {
+///
+/// ```
+/// use std::time::Duration;
+///
+/// assert_eq!(jobq_names::period::millis(Duration::from_micros(1_500)), 2);
+/// ```
+#[must_use]
+pub fn millis(period: Duration) -> u64 {
     let part = period.subsec_nanos().div_ceil(1_000_000);
     period.as_secs().saturating_mul(1_000).saturating_add(part.into())
 }

@@ -1,13 +1,10 @@
 //! The rule for the topics of events and the patterns of subscribers.
-//!
-//! This file is compiled into both crates: the macros check topics when the program
-//! compiles, and the runtime checks those that it meets later.
 
 use std::fmt;
 
 /// The longest topic or pattern, in bytes. A routing key has at most 255, and the one of
 /// an event that waits begins with the digits of its wait.
-pub(crate) const MAX_LENGTH: usize = 200;
+pub const MAX_LENGTH: usize = 200;
 
 /// The most `#` in one pattern: what `RabbitMQ` 4.3 takes ("uses 3 '#' wildcards, at most 2
 /// are allowed").
@@ -19,7 +16,14 @@ const MOST_HASHES: usize = 2;
 /// # Errors
 ///
 /// A topic that breaks the rule, with the part that does.
-pub(crate) fn check(topic: &str) -> Result<(), TopicError> {
+///
+/// ```
+/// use jobq_names::topic;
+///
+/// assert!(topic::check("user.created").is_ok());
+/// assert!(topic::check("user.*").is_err());
+/// ```
+pub fn check(topic: &str) -> Result<(), TopicError> {
     examine(topic, Kind::Topic)
 }
 
@@ -29,7 +33,14 @@ pub(crate) fn check(topic: &str) -> Result<(), TopicError> {
 /// # Errors
 ///
 /// A pattern that breaks the rule, with the part that does.
-pub(crate) fn check_pattern(pattern: &str) -> Result<(), TopicError> {
+///
+/// ```
+/// use jobq_names::topic;
+///
+/// assert!(topic::check_pattern("user.*").is_ok());
+/// assert!(topic::check_pattern("user.cre*").is_err());
+/// ```
+pub fn check_pattern(pattern: &str) -> Result<(), TopicError> {
     examine(pattern, Kind::Pattern)
 }
 
@@ -52,7 +63,7 @@ fn examine(text: &str, kind: Kind) -> Result<(), TopicError> {
 
 /// Why a text is no topic or no pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TopicError {
+pub struct TopicError {
     text: String,
     kind: Kind,
     problem: Problem,

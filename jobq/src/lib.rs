@@ -87,7 +87,6 @@ mod error;
 mod finding;
 mod guard;
 mod job;
-#[path = "../../jobq-names/src/period.rs"]
 pub mod period;
 mod retry;
 mod telemetry;

@@ -1,3 +1,4 @@
+use jobq_names::period;
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::fmt::Display;
 use std::str::FromStr;
@@ -6,7 +7,6 @@ use syn::{Error, Ident, Lit, LitStr, Path, Result};
 
 use super::entry::{self, Entry};
 use crate::mistakes::Mistakes;
-use crate::period;
 
 /// A number and the literal that says it.
 pub(crate) struct Number<T> {

@@ -1,9 +1,9 @@
+use jobq_names::topic;
 use syn::visit::{self, Visit};
 use syn::{Attribute, Data, DeriveInput};
 
 use crate::mistakes::Mistakes;
 use crate::model::EventType;
-use crate::topic;
 
 /// The rules for an event.
 pub(crate) fn check(event: &EventType, mistakes: &mut Mistakes) {

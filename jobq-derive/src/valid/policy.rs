@@ -1,3 +1,4 @@
+use jobq_names::{name, period, topic};
 use quote::ToTokens;
 use std::collections::HashSet;
 use std::time::Duration;
@@ -5,7 +6,6 @@ use std::time::Duration;
 use crate::attr::{Growth, Options, Patterns, Period, Wait};
 use crate::mistakes::Mistakes;
 use crate::model::Policy;
-use crate::{name, period, topic};
 
 /// The rules for what the keys say.
 pub(super) fn check(policy: &Policy, mistakes: &mut Mistakes) {

@@ -4,13 +4,10 @@ mod envelope;
 mod exact;
 mod failed;
 mod id;
-#[path = "../../../jobq-names/src/name.rs"]
-mod name;
 mod options;
 mod outcome;
-#[path = "../../../jobq-names/src/topic.rs"]
-mod topic;
 
+use jobq_names::{name, topic};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -1,0 +1,8 @@
+//! The rules that the macros of jobq check when a program compiles and its runtime checks again:
+//! the [names](name) of jobs and queues, the [topics](topic) of events, and [periods](period).
+//!
+//! Programs use them through the `jobq` crate.
+
+pub mod name;
+pub mod period;
+pub mod topic;
