@@ -243,8 +243,11 @@ impl Account {
             }
             report.duplicates += 1;
             if !self.explains(life, *line) {
-                let what =
-                    format!("attempt {attempt} of {id} began again at line {line}: {life:?}");
+                let kills = &self.kills;
+                let what = format!(
+                    "attempt {attempt} of {id} began again at line {line}: {life:?}, kills at the \
+                     lines {kills:?}"
+                );
                 report.unexplained.push(what);
             }
         }
