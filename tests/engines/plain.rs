@@ -23,20 +23,25 @@ both_engines!(
 
 const PROGRAM: &str = "the program";
 
-/// Runs on a thread of its own, in each kind of runtime, and ends when the runtime has.
+/// Runs on a thread of its own, in each kind of runtime, with a client, and ends when the
+/// runtime has.
 async fn in_each_runtime<F: Future<Output = jobq::Result<()>>>(
-    main: impl Fn() -> F + Clone + Send + 'static,
+    store: &Store,
+    main: impl Fn(Client) -> F + Clone + Send + 'static,
 ) {
     let kinds: [fn() -> Builder; 2] = [Builder::new_multi_thread, Builder::new_current_thread];
     for kind in kinds {
-        let main = main.clone();
+        let (url, namespace, main) = (store.url.clone(), store.namespace.clone(), main.clone());
         let named = thread::Builder::new().name(PROGRAM.into());
         let program = named.spawn(move || {
             let mut builder = kind();
             // The threads for what blocks are scarce.
             builder.worker_threads(1).max_blocking_threads(1).thread_name(PROGRAM).enable_all();
             let runtime: Runtime = builder.build().unwrap();
-            runtime.block_on(main())
+            runtime.block_on(async {
+                let builder = Client::builder(url).namespace(namespace).timeout(DEADLINE);
+                main(builder.connect().await?).await
+            })
         });
         let joining = tokio::task::spawn_blocking(move || program.unwrap().join());
         soon("the program to end", joining).await.unwrap().expect("no panic").unwrap();
@@ -73,20 +78,15 @@ fn meet(
 }
 
 async fn as_many_run_at_once_as_there_are_slots(store: Store) {
-    let (url, namespace) = (store.url.clone(), store.namespace.clone());
-    in_each_runtime(move || {
-        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
-        async {
-            let client = builder.connect().await?;
-            let (met, mut meetings) = mpsc::unbounded_channel::<bool>();
-            let pool = WorkerPool::new(&client).state(met).state(Meeting::of(10));
-            let pool = pool.register::<Meet>().spawn().await?;
-            client.enqueue_all((0..10).map(|_| Meet {})).await.expect("all are accepted");
-            for _ in 0..10 {
-                assert_eq!(meetings.recv().await, Some(true), "one waited for a thread");
-            }
-            pool.shutdown().await
+    in_each_runtime(&store, |client| async move {
+        let (met, mut meetings) = mpsc::unbounded_channel::<bool>();
+        let pool = WorkerPool::new(&client).state(met).state(Meeting::of(10));
+        let pool = pool.register::<Meet>().spawn().await?;
+        client.enqueue_all((0..10).map(|_| Meet {})).await.expect("all are accepted");
+        for _ in 0..10 {
+            assert_eq!(meetings.recv().await, Some(true), "one waited for a thread");
         }
+        pool.shutdown().await
     })
     .await;
 }
@@ -117,45 +117,35 @@ async fn async_kind(seen: State<mpsc::UnboundedSender<Seen>>) -> Result<(), BoxE
 }
 
 async fn the_runtime_of_the_program_is_entered(store: Store) {
-    let (url, namespace) = (store.url.clone(), store.namespace.clone());
-    in_each_runtime(move || {
-        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
-        async {
-            let client = builder.connect().await?;
-            let (seen, mut kinds) = mpsc::unbounded_channel::<Seen>();
-            let pool = WorkerPool::new(&client).state(seen).register::<PlainKind>().spawn().await?;
-            client.enqueue(PlainKind {}).await?;
-            let (_, thread, tasks) = kinds.recv().await.expect("the pool runs");
-            assert_ne!(thread, PROGRAM, "it blocks a thread of its own");
-            assert_eq!(tasks, PROGRAM);
-            pool.shutdown().await
-        }
+    in_each_runtime(&store, |client| async move {
+        let (seen, mut kinds) = mpsc::unbounded_channel::<Seen>();
+        let pool = WorkerPool::new(&client).state(seen).register::<PlainKind>().spawn().await?;
+        client.enqueue(PlainKind {}).await?;
+        let (_, thread, tasks) = kinds.recv().await.expect("the pool runs");
+        assert_ne!(thread, PROGRAM, "it blocks a thread of its own");
+        assert_eq!(tasks, PROGRAM);
+        pool.shutdown().await
     })
     .await;
 }
 
 async fn a_queue_may_have_both_kinds(store: Store) {
-    let (url, namespace) = (store.url.clone(), store.namespace.clone());
-    in_each_runtime(move || {
-        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
-        async {
-            let client = builder.connect().await?;
-            let (seen, mut kinds) = mpsc::unbounded_channel::<Seen>();
-            let pool = WorkerPool::new(&client).state(seen).concurrency(3);
-            let pool = pool.register::<PlainKind>().register::<AsyncKind>().spawn().await?;
-            for _ in 0..20 {
-                client.enqueue(PlainKind {}).await?;
-                client.enqueue(AsyncKind {}).await?;
-            }
-            let mut count = [0, 0];
-            for _ in 0..40 {
-                let (kind, thread, tasks) = kinds.recv().await.expect("the pool runs");
-                assert_eq!((kind == "async", &*tasks), (thread == PROGRAM, PROGRAM));
-                count[usize::from(kind == "async")] += 1;
-            }
-            assert_eq!(count, [20, 20]);
-            pool.shutdown().await
+    in_each_runtime(&store, |client| async move {
+        let (seen, mut kinds) = mpsc::unbounded_channel::<Seen>();
+        let pool = WorkerPool::new(&client).state(seen).concurrency(3);
+        let pool = pool.register::<PlainKind>().register::<AsyncKind>().spawn().await?;
+        for _ in 0..20 {
+            client.enqueue(PlainKind {}).await?;
+            client.enqueue(AsyncKind {}).await?;
         }
+        let mut count = [0, 0];
+        for _ in 0..40 {
+            let (kind, thread, tasks) = kinds.recv().await.expect("the pool runs");
+            assert_eq!((kind == "async", &*tasks), (thread == PROGRAM, PROGRAM));
+            count[usize::from(kind == "async")] += 1;
+        }
+        assert_eq!(count, [20, 20]);
+        pool.shutdown().await
     })
     .await;
 }
@@ -177,21 +167,16 @@ fn resize(
 }
 
 async fn a_plain_function_handles_jobs_of_a_declared_type(store: Store) {
-    let (url, namespace) = (store.url.clone(), store.namespace.clone());
-    in_each_runtime(move || {
-        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
-        async {
-            let client = builder.connect().await?;
-            let (seen, mut images) = mpsc::unbounded_channel::<(u64, u32, String)>();
-            let pool = WorkerPool::new(&client).state(seen).handle(resize).spawn().await?;
-            client.enqueue(Resize { image: 7 }).await?;
-            for attempt in 1..=2 {
-                let (image, of, thread) = images.recv().await.expect("the pool runs");
-                assert_eq!((image, of), (7, attempt));
-                assert_ne!(thread, PROGRAM, "it blocks a thread of its own");
-            }
-            pool.shutdown().await
+    in_each_runtime(&store, |client| async move {
+        let (seen, mut images) = mpsc::unbounded_channel::<(u64, u32, String)>();
+        let pool = WorkerPool::new(&client).state(seen).handle(resize).spawn().await?;
+        client.enqueue(Resize { image: 7 }).await?;
+        for attempt in 1..=2 {
+            let (image, of, thread) = images.recv().await.expect("the pool runs");
+            assert_eq!((image, of), (7, attempt));
+            assert_ne!(thread, PROGRAM, "it blocks a thread of its own");
         }
+        pool.shutdown().await
     })
     .await;
 }
@@ -215,15 +200,12 @@ fn quick(lock: State<Lock>) -> Result<(), BoxError> {
 }
 
 async fn a_stuck_one_is_in_nobodys_way(store: Store) {
-    let (url, namespace) = (store.url.clone(), store.namespace.clone());
     // Those that are stuck stay so to the end of the test.
     let (go, lock) = std_mpsc::channel();
     let lock = Arc::new(Mutex::new(lock));
-    in_each_runtime(move || {
-        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
+    in_each_runtime(&store, move |client| {
         let go = Arc::clone(&lock);
-        async {
-            let client = builder.connect().await?;
+        async move {
             let (tell, mut told) = mpsc::unbounded_channel();
             let pool = WorkerPool::new(&client).state(Lock { tell, go }).concurrency(2);
             let pool = pool.register::<Stuck>().register::<Quick>().spawn().await?;
@@ -262,18 +244,13 @@ fn outlast(
 }
 
 async fn the_end_of_the_runtime_costs_no_attempt(store: Store) {
-    let (url, namespace) = (store.url.clone(), store.namespace.clone());
-    in_each_runtime(move || {
-        let builder = Client::builder(&url).namespace(&namespace).timeout(DEADLINE);
-        async {
-            let client = builder.connect().await?;
-            let (began, mut begins) = mpsc::unbounded_channel::<u32>();
-            let pool = WorkerPool::new(&client).state(began).state(true);
-            let _running = pool.register::<Outlast>().spawn().await?;
-            client.enqueue(Outlast {}).await?;
-            assert_eq!(begins.recv().await, Some(1));
-            Ok(())
-        }
+    in_each_runtime(&store, |client| async move {
+        let (began, mut begins) = mpsc::unbounded_channel::<u32>();
+        let pool = WorkerPool::new(&client).state(began).state(true);
+        let _running = pool.register::<Outlast>().spawn().await?;
+        client.enqueue(Outlast {}).await?;
+        assert_eq!(begins.recv().await, Some(1));
+        Ok(())
     })
     .await;
     let client = store.client().await;
