@@ -126,8 +126,8 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// [`solo`](QueueSpec::solo).
     async fn consume_solo(&self, queue: &'static str) -> Result<Consumer>;
 
-    /// What the engine is, and how long a worker may have a job in hand, as far as it can be
-    /// asked.
+    /// The engine's name and version, and how long a worker may keep a job unsettled, as far as
+    /// the store tells.
     async fn about(&self) -> About {
         About::new(std::any::type_name_of_val(self))
     }
@@ -250,7 +250,7 @@ impl QueueSpec {
     }
 }
 
-/// What an engine says of itself.
+/// The description of an engine: its name, its version and its limit on unsettled jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct About {

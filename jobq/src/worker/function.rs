@@ -43,6 +43,7 @@ pub struct Plain;
 /// Implements it for functions whose payload comes after `$before` and before `$after`.
 macro_rules! job_function {
     ([$($before:ident)*] [$($after:ident)*]) => {
+        // The types' names are those of the variables, and a function may have no others.
         #[allow(non_snake_case, unused_variables)]
         impl<F, R, P, $($before,)* $($after,)*> JobFunction<(($($before,)*), P, ($($after,)*))> for F
         where

@@ -1,6 +1,6 @@
-//! What `lapin` logs. It tells every channel that a broker closes as an error, also one on which
+//! The log lines of `lapin`. It logs every channel that a broker closes as an error, also one on which
 //! jobq only asked whether something is there or may be declared: a broker answers no to that
-//! question by closing the channel. It tells as an error as well what was still to be done on a
+//! question by closing the channel. It logs as an error as well whatever was still to be done on a
 //! connection that was closed in good order. Those lines are dropped, and all others go where the
 //! program's go.
 //!
@@ -31,7 +31,7 @@ use crate::background;
 /// before it is the program's.
 const INSTALLED: Duration = Duration::from_secs(1);
 
-/// What is asked on the channels of a connection that may be answered by no.
+/// The questions on the channels of a connection that the broker may answer by no.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Questions {
     channels: Arc<Mutex<HashSet<u16>>>,
@@ -173,7 +173,7 @@ fn is_of_channels(metadata: &Metadata<'_>) -> bool {
         && ["lapin::channel", "lapin::channels"].contains(&metadata.target())
 }
 
-/// What `lapin` tells of a channel that the broker has closed, and of a connection.
+/// The fields of the lines about a channel that the broker has closed, and about a connection.
 #[derive(Default)]
 struct Told {
     /// Whether something was not done since the channel or the connection is closed.

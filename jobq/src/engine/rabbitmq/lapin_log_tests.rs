@@ -77,7 +77,7 @@ fn too_late(text: &'static str) {
     tracing::error!(target: "lapin::channels", %error, "{text}");
 }
 
-/// What was told before this last line.
+/// The lines before this last one.
 fn lines_to(last: &str, lines: &Receiver<String>) -> Vec<String> {
     let next = || lines.recv_timeout(Duration::from_secs(60)).expect("the last line is told");
     std::iter::repeat_with(next).take_while(|line| line != last).collect()

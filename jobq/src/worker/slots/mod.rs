@@ -3,8 +3,8 @@
 //!
 //! A slot is a task in the program's runtime, or a thread where plain functions run, for as long
 //! as there are deliveries: when a function has ended, its slot goes on with the next delivery
-//! that waits, without asking anybody. The task of the queue, in jobq's runtime, brings deliveries, and learns only of what
-//! takes longer than a moment or of what no slot can do.
+//! that waits, without asking anybody. The task of the queue, in jobq's runtime, brings
+//! deliveries, and learns only of what takes longer than a moment or of what no slot can do.
 
 mod parts;
 mod slot;
