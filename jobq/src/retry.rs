@@ -267,15 +267,10 @@ mod tests {
     fn an_event_expires_as_its_subscriber_wants() {
         let start = SystemTime::UNIX_EPOCH + secs(1_000);
         let job = |topic: Option<&str>, expires: Option<u64>| Envelope {
-            id: crate::job::JobId::new(),
-            queue: "mail".into(),
-            name: None,
-            payload: Vec::new(),
             enqueued_at: start,
-            delay: Duration::ZERO,
-            retry_wait: None,
             expires_at: expires.map(|seconds| start + secs(seconds)),
             topic: topic.map(str::to_owned),
+            ..Envelope::new("mail", Vec::new())
         };
         let (policy, none) = (JobOptions::new().expires(secs(60)), JobOptions::new());
         let event = Some("user.created");

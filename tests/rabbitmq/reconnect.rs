@@ -19,15 +19,10 @@ fn spec(queue: &str) -> QueueSpec {
 
 fn jobs(count: usize) -> Vec<Envelope> {
     let job = |_| Envelope {
-        id: JobId::new(),
-        queue: "mail".into(),
         name: Some("greet".into()),
-        payload: b"{}".to_vec(),
         enqueued_at: std::time::UNIX_EPOCH,
-        delay: Duration::ZERO,
         retry_wait: Some(WAIT),
-        expires_at: None,
-        topic: None,
+        ..Envelope::new("mail", b"{}".to_vec())
     };
     (0..count).map(job).collect()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Topology, Which};
 use jobq::testing::{eventually, soon};
-use jobq::{Envelope, EventEnvelope, FailedReason, JobId};
+use jobq::{Envelope, EventEnvelope, FailedReason};
 use jobq_tests::broker;
 use jobq_tests::declared::declared_in;
 use jobq_tests::jobs::event;
@@ -28,15 +28,10 @@ fn spec(queue: &str) -> QueueSpec {
 
 fn job(queue: &str, retry_wait: Option<Duration>) -> Envelope {
     Envelope {
-        id: JobId::new(),
-        queue: queue.to_owned().into(),
         name: Some("greet".into()),
-        payload: b"{}".to_vec(),
         enqueued_at: std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
-        delay: Duration::ZERO,
         retry_wait,
-        expires_at: None,
-        topic: None,
+        ..Envelope::new(queue.to_owned(), b"{}".to_vec())
     }
 }
 

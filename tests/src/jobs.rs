@@ -1,6 +1,6 @@
 //! Jobs and queues at the level of engines.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use jobq::engine::{Engine, QueueSpec};
 use jobq::{Envelope, EventEnvelope, JobId};
@@ -8,17 +8,7 @@ use jobq::{Envelope, EventEnvelope, JobId};
 /// A job with the least in it.
 #[must_use]
 pub fn job(queue: &str) -> Envelope {
-    Envelope {
-        id: JobId::new(),
-        queue: queue.to_owned().into(),
-        name: Some("greet".into()),
-        payload: b"{}".to_vec(),
-        enqueued_at: SystemTime::now(),
-        delay: Duration::ZERO,
-        retry_wait: None,
-        expires_at: None,
-        topic: None,
-    }
+    Envelope { name: Some("greet".into()), ..Envelope::new(queue.to_owned(), b"{}".to_vec()) }
 }
 
 /// Declares a queue.
@@ -48,11 +38,7 @@ pub async fn push(engine: &dyn Engine, queue: &str, count: usize) -> Vec<JobId> 
 #[must_use]
 pub fn event(topic: &str) -> EventEnvelope {
     EventEnvelope {
-        id: JobId::new(),
-        topic: topic.to_owned(),
-        payload: b"{}".to_vec(),
         published_at: SystemTime::UNIX_EPOCH,
-        delay: Duration::ZERO,
-        expires_at: None,
+        ..EventEnvelope::new(topic, b"{}".to_vec())
     }
 }

@@ -3,6 +3,7 @@ use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use super::JobId;
+use crate::clock;
 
 /// A job on its way: what a client hands to an engine and an engine to a worker.
 #[derive(Clone, PartialEq)]
@@ -30,6 +31,35 @@ pub struct Envelope {
     pub topic: Option<String>,
 }
 
+impl Envelope {
+    /// A job with a new id that is enqueued now, to start at once: without a name, an expiry and
+    /// a topic.
+    ///
+    /// ```
+    /// use jobq::Envelope;
+    ///
+    /// let job = Envelope {
+    ///     name: Some("mail.welcome".into()),
+    ///     ..Envelope::new("mail", br#"{"user_id": 7}"#.to_vec())
+    /// };
+    /// assert_eq!(job.queue, "mail");
+    /// ```
+    #[must_use]
+    pub fn new(queue: impl Into<Cow<'static, str>>, payload: Vec<u8>) -> Self {
+        Self {
+            id: JobId::new(),
+            queue: queue.into(),
+            name: None,
+            payload,
+            enqueued_at: clock::now(),
+            delay: Duration::ZERO,
+            retry_wait: None,
+            expires_at: None,
+            topic: None,
+        }
+    }
+}
+
 /// An event on its way: what a client hands to an engine. Each queue that subscribes to
 /// its topic gets a job of its own, with this id and payload and without a job name.
 #[derive(Clone, PartialEq)]
@@ -47,6 +77,22 @@ pub struct EventEnvelope {
     pub delay: Duration,
     /// When it is too late to start an attempt. Engines keep whole milliseconds of it.
     pub expires_at: Option<SystemTime>,
+}
+
+impl EventEnvelope {
+    /// An event with a new id that is published now and reaches its subscribers at once, without
+    /// an expiry.
+    #[must_use]
+    pub fn new(topic: impl Into<String>, payload: Vec<u8>) -> Self {
+        Self {
+            id: JobId::new(),
+            topic: topic.into(),
+            payload,
+            published_at: clock::now(),
+            delay: Duration::ZERO,
+            expires_at: None,
+        }
+    }
 }
 
 /// A payload as text, in one line, cut where it is long.

@@ -3,7 +3,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::Store;
-use crate::clock;
 use crate::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
 use crate::job::{Envelope, EventEnvelope, JobId};
 
@@ -122,28 +121,14 @@ impl Bench {
 /// A job with the least in it.
 pub(super) fn job(queue: &str) -> Envelope {
     Envelope {
-        id: JobId::new(),
-        queue: queue.to_owned().into(),
         name: Some("greet".into()),
-        payload: br#"{"to":"ann"}"#.to_vec(),
-        enqueued_at: clock::now(),
-        delay: Duration::ZERO,
-        retry_wait: None,
-        expires_at: None,
-        topic: None,
+        ..Envelope::new(queue.to_owned(), br#"{"to":"ann"}"#.to_vec())
     }
 }
 
 /// An event with the least in it.
 pub(super) fn event(topic: &str) -> EventEnvelope {
-    EventEnvelope {
-        id: JobId::new(),
-        topic: topic.to_owned(),
-        payload: br#"{"user":7}"#.to_vec(),
-        published_at: clock::now(),
-        delay: Duration::ZERO,
-        expires_at: None,
-    }
+    EventEnvelope::new(topic, br#"{"user":7}"#.to_vec())
 }
 
 pub(super) async fn push(engine: &dyn Engine, jobs: Vec<Envelope>) {

@@ -86,14 +86,8 @@ impl Job for Letter {
 pub fn payload(data: &[u8]) {
     let envelope = Envelope {
         id: JobId::from_bytes([7; 16]),
-        queue: Letter::NAME.into(),
-        name: None,
-        payload: data.to_vec(),
         enqueued_at: UNIX_EPOCH,
-        delay: Duration::ZERO,
-        retry_wait: None,
-        expires_at: None,
-        topic: None,
+        ..Envelope::new(Letter::NAME, data.to_vec())
     };
     let run = Registered::of_function(|_: Letter| async { Ok::<(), BoxError>(()) });
     let context = JobContext::for_test();

@@ -1,11 +1,10 @@
 //! A thousand types of jobs, which share one queue.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use anyhow::ensure;
 use jobq::engine::QueueSpec;
-use jobq::{BoxError, Envelope, Job, JobId, JobOptions, State, WorkerPool};
+use jobq::{BoxError, Envelope, Job, JobOptions, State, WorkerPool};
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::{Done, Work};
@@ -96,14 +95,7 @@ pub(crate) async fn fill(url: &str, done: &Done, jobs: u32, types: u16) -> anyho
 
 fn envelope(done: &Done, kind: u32) -> Envelope {
     Envelope {
-        id: JobId::new(),
-        queue: QUEUE.into(),
         name: Some(format!("kind{kind:03}").into()),
-        payload: serde_json::to_vec(&done.job()).expect("a job is JSON"),
-        enqueued_at: SystemTime::now(),
-        delay: Duration::ZERO,
-        retry_wait: None,
-        expires_at: None,
-        topic: None,
+        ..Envelope::new(QUEUE, serde_json::to_vec(&done.job()).expect("a job is JSON"))
     }
 }

@@ -126,14 +126,7 @@ async fn a_message_without_a_name_is_the_only_job_of_its_queue(store: Store) {
     let id = JobId::new();
     let envelope = jobq::Envelope {
         id,
-        queue: "scripted".into(),
-        name: None,
-        payload: br#"{"steps": ["Succeed"]}"#.to_vec(),
-        enqueued_at: SystemTime::now(),
-        delay: Duration::ZERO,
-        retry_wait: None,
-        expires_at: None,
-        topic: None,
+        ..jobq::Envelope::new("scripted", br#"{"steps": ["Succeed"]}"#.to_vec())
     };
     engine.declare(&[jobq::engine::QueueSpec::new("scripted")]).await.unwrap();
     engine.push(envelope).await.unwrap();

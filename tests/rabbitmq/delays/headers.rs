@@ -1,11 +1,11 @@
 //! What a job carries with it while it waits again and again.
 
 use std::collections::HashMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use jobq::Envelope;
 use jobq::engine::{QueueSpec, Settlement};
 use jobq::testing::soon;
-use jobq::{Envelope, JobId};
 use jobq_tests::broker;
 use jobq_tests::raw::{Raw, header};
 use jobq_tests::stage::until;
@@ -63,15 +63,10 @@ async fn taken(raw: &Raw, tap: &str, count: usize) -> HashMap<String, Vec<(usize
 
 fn job(delay: Duration) -> Envelope {
     Envelope {
-        id: JobId::new(),
-        queue: "mail".into(),
         name: Some("greet".into()),
-        payload: b"{}".to_vec(),
-        enqueued_at: SystemTime::now(),
         delay,
         retry_wait: Some(TIER),
-        expires_at: None,
-        topic: None,
+        ..Envelope::new("mail", b"{}".to_vec())
     }
 }
 

@@ -64,14 +64,10 @@ pub(crate) fn parts() -> Vec<(&'static str, Part)> {
 fn job() -> Envelope {
     Envelope {
         id: JobId::from_bytes([7; 16]),
-        queue: QUEUE.into(),
         name: Some("welcome".into()),
-        payload: vec![b'x'; 100],
         enqueued_at: UNIX_EPOCH,
-        delay: Duration::ZERO,
         retry_wait: Some(Duration::from_secs(60)),
-        expires_at: None,
-        topic: None,
+        ..Envelope::new(QUEUE, vec![b'x'; 100])
     }
 }
 

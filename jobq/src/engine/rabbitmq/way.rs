@@ -75,7 +75,6 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::job::JobId;
 
     const MAIL: End<'_> = End::Queue("mail");
 
@@ -113,15 +112,10 @@ mod tests {
         ];
         for (delay, retry_wait, key) in table {
             let job = Envelope {
-                id: JobId::new(),
-                queue: "mail".into(),
-                name: None,
-                payload: Vec::new(),
                 enqueued_at: SystemTime::UNIX_EPOCH,
                 delay,
                 retry_wait,
-                expires_at: None,
-                topic: None,
+                ..Envelope::new("mail", Vec::new())
             };
             let way = Way::of(&job, &tiers).unwrap();
             assert_eq!(way.address(&names, MAIL).1, key, "{delay:?} {retry_wait:?}");

@@ -7,14 +7,12 @@ fn names() -> Names {
 fn job() -> Envelope {
     Envelope {
         id: "0190b6d6-7d6c-7a3a-8a4e-0123456789ab".parse().unwrap(),
-        queue: "mail".into(),
         name: Some("send_welcome".into()),
-        payload: br#"{"user_id":7}"#.to_vec(),
         enqueued_at: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
-        delay: Duration::ZERO,
         retry_wait: Some(Duration::from_secs(30)),
         expires_at: Some(UNIX_EPOCH + Duration::from_millis(1_700_003_600_123)),
         topic: Some("user.created".to_owned()),
+        ..Envelope::new("mail", br#"{"user_id":7}"#.to_vec())
     }
 }
 

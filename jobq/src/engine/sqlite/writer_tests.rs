@@ -2,7 +2,7 @@ use super::super::{failed, feed, push, queues, schema};
 use super::*;
 use crate::engine::Settlement;
 use crate::error::ErrorKind;
-use crate::job::{Envelope, FailedReason, JobId};
+use crate::job::{Envelope, FailedReason};
 
 /// An engine on a disk that has room for so many pages.
 fn small_disk(more: i64) -> Inbox {
@@ -19,17 +19,7 @@ fn small_disk(more: i64) -> Inbox {
 }
 
 fn job(bytes: usize) -> Envelope {
-    Envelope {
-        id: JobId::new(),
-        queue: "mail".into(),
-        name: None,
-        payload: vec![b'x'; bytes],
-        enqueued_at: std::time::SystemTime::now(),
-        delay: Duration::ZERO,
-        retry_wait: None,
-        expires_at: None,
-        topic: None,
-    }
+    Envelope::new("mail", vec![b'x'; bytes])
 }
 
 async fn push(inbox: &Inbox, bytes: usize) -> crate::Result<()> {

@@ -67,14 +67,9 @@ impl Sent {
     fn in_life(&self, life: u64) -> Delivery {
         let envelope = Envelope {
             id: self.id,
-            queue: "mail".into(),
             name: Some("mail".into()),
-            payload: self.payload.into(),
             enqueued_at: std::time::SystemTime::UNIX_EPOCH,
-            delay: Duration::ZERO,
-            retry_wait: None,
-            expires_at: None,
-            topic: None,
+            ..Envelope::new("mail", self.payload.into())
         };
         let is_stale = Arc::clone(&self.is_stale);
         Delivery::new(1, Box::new(Slip { envelope, life, is_stale }))
