@@ -10,6 +10,7 @@ mod end_to_end;
 mod log;
 mod many;
 mod order;
+mod origin;
 mod panics;
 mod plain;
 mod poison;

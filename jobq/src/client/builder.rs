@@ -6,6 +6,7 @@ use crate::background;
 use crate::engine::ManagementUrl;
 use crate::engine::{Certificates, ClientCertificate, EngineOptions};
 use crate::error::{Error, Result};
+use crate::job::{is_program, to_program};
 
 /// The settings of a [`Client`].
 ///
@@ -20,6 +21,7 @@ use crate::error::{Error, Result};
 #[must_use = "call `.connect().await`"]
 pub struct ClientBuilder {
     url: String,
+    program: String,
     options: EngineOptions,
 }
 
@@ -28,15 +30,16 @@ const DEFAULT_FILE: &str = "jobq.db";
 
 impl ClientBuilder {
     pub(super) fn new(url: &str) -> Self {
+        let program = program();
         let options = EngineOptions {
             namespace: "jobq".to_owned(),
-            connection_name: program(),
+            connection_name: format!("{program} {}", std::process::id()),
             timeout: Duration::from_secs(30),
             certificates: Certificates::default(),
             management: None,
             is_lazy: false,
         };
-        Self { url: url.to_owned(), options }
+        Self { url: url.to_owned(), program, options }
     }
 
     /// A builder for the URL in the environment variable `JOBQ_URL`, or, if it is not
@@ -91,6 +94,16 @@ impl ClientBuilder {
     /// the program and its process id. The embedded engine has no use for it.
     pub fn connection_name(mut self, name: impl Into<String>) -> Self {
         self.options.connection_name = name.into();
+        self
+    }
+
+    /// The name of this program, which its jobs and events carry to those who look at them
+    /// ([`JobContext::enqueued_by`](crate::JobContext::enqueued_by),
+    /// [`FailedJob::enqueued_by`](crate::FailedJob::enqueued_by), on RabbitMQ the property
+    /// `app_id`): 1 to 60 characters without control characters and parentheses. Defaults to
+    /// the name of the executable.
+    pub fn program(mut self, name: impl Into<String>) -> Self {
+        self.program = name.into();
         self
     }
 
@@ -182,7 +195,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`]; an invalid namespace; a timeout of zero; certificates that
+    /// As [`Client::connect`]; an invalid namespace; an invalid name of the program; a timeout of zero; certificates that
     /// cannot be read, or for a URL that has no use for them; a URL of the management API
     /// that is none.
     pub async fn connect(self) -> Result<Client> {
@@ -220,12 +233,13 @@ impl ClientBuilder {
 
     async fn open(self) -> Result<Client> {
         check_namespace(&self.options.namespace)?;
+        check_program(&self.program)?;
         if self.options.timeout.is_zero() {
             return Err(Error::invalid("the client's timeout is zero; every call would fail"));
         }
         let namespace = self.options.namespace.clone();
         let engine = background::call(super::open::open(&self.url, self.options)).await?;
-        Ok(Client::on_engine(engine, namespace))
+        Ok(Client::new(engine, namespace, &self.program))
     }
 }
 
@@ -236,11 +250,22 @@ impl std::fmt::Debug for ClientBuilder {
     }
 }
 
-/// The name of the running program and its process id.
-fn program() -> String {
+/// The name of the executable.
+pub(super) fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
-    format!("{} {}", name.unwrap_or("jobq"), std::process::id())
+    to_program(name.unwrap_or_default())
+}
+
+fn check_program(name: &str) -> Result<()> {
+    if is_program(name) {
+        return Ok(());
+    }
+    let shown: String = name.escape_debug().take(64).collect();
+    Err(Error::invalid(format!(
+        "`{shown}` is no name of a program; use 1 to 60 characters without control characters and \
+         parentheses"
+    )))
 }
 
 pub(crate) fn check_namespace(namespace: &str) -> Result<()> {

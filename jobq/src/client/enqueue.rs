@@ -33,6 +33,7 @@ impl Times {
             retry_wait: Some(retry::first_wait(kind.options)),
             expires_at: moments.expires_at,
             topic: None,
+            enqueued_by: None,
         }
     }
 }
@@ -98,15 +99,16 @@ impl Enqueue {
 
     fn push(self, id: JobId) -> Pushing {
         let Self { client, kind, payload, times, .. } = self;
-        let envelope = match times.check().and(payload.0) {
+        let mut envelope = match times.check().and(payload.0) {
             Ok(payload) => times.envelope(&kind, id, payload),
             Err(error) => return Box::pin(ready(Err(error))),
         };
-        if client.has_declared(&kind) {
+        envelope.enqueued_by = client.origin(&kind);
+        if envelope.enqueued_by.is_some() {
             return client.engine().push(envelope);
         }
         Box::pin(async move {
-            client.declare_kind(&kind).await?;
+            envelope.enqueued_by = Some(client.declare_kind(&kind).await?);
             client.engine().push(envelope).await
         })
     }
@@ -183,18 +185,20 @@ impl<'j> EnqueueAll<'j> {
         // An iterator may promise more than there is.
         let mut ids = Vec::with_capacity(payloads.size_hint().0.min(MOST_PROMISED));
         let mut unwritten = Vec::new();
+        let ready = match times.check() {
+            Ok(()) => client.declare_kind(&kind).await,
+            Err(error) => Err(error),
+        };
+        let enqueued_by = ready.as_ref().ok();
         let mut jobs = payloads.enumerate().filter_map(|(index, payload)| {
             let id = JobId::new();
             ids.push(id);
             let payload = payload.0.map_err(|error| unwritten.push((index, error))).ok()?;
-            Some(times.envelope(&kind, id, payload))
+            let enqueued_by = enqueued_by.cloned();
+            Some(Envelope { enqueued_by, ..times.envelope(&kind, id, payload) })
         });
-        let ready = match times.check() {
-            Ok(()) => client.declare_kind(&kind).await,
-            invalid => invalid,
-        };
-        let not_pushed = match ready {
-            Ok(()) => {
+        let not_pushed = match &ready {
+            Ok(_) => {
                 // The program's iterator runs in the program's runtime all the same.
                 let program = Handle::try_current().ok();
                 let mut jobs = std::iter::from_fn(|| {

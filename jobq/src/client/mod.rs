@@ -12,7 +12,8 @@ mod publish;
 mod subscriber;
 mod times;
 
-use std::collections::BTreeSet;
+use std::any::{TypeId, type_name};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,7 +30,7 @@ use crate::admin::FailedJobs;
 use crate::background;
 use crate::engine::{Counts, Engine, QueueSpec};
 use crate::error::{Error, Result};
-use crate::job::{Event, Job, JobOptions, check_name, check_pattern, queue_of};
+use crate::job::{Event, Job, JobOptions, check_name, check_pattern, origin, queue_of};
 use crate::retry;
 
 /// A connection to a RabbitMQ broker or to an embedded file, to enqueue jobs through
@@ -62,11 +63,14 @@ pub struct Client {
 struct Shared {
     engine: Arc<dyn Engine>,
     namespace: String,
+    /// The name of this program.
+    program: Arc<str>,
     declared: Mutex<Declared>,
 }
 
-/// The job types that were met, by name and queue, so that each is declared once.
-type Declared = BTreeSet<(&'static str, &'static str)>;
+/// The job types whose queue was declared, so that it is declared once: the queue of each, and the
+/// origin of its jobs.
+type Declared = BTreeMap<TypeId, (&'static str, Arc<str>)>;
 
 impl Client {
     /// Connects to the engine that the URL names, with the default settings:
@@ -115,8 +119,12 @@ impl Client {
     /// A client on an engine of your own. Unstable, as [`Engine`] is.
     #[must_use]
     pub fn on_engine(engine: Arc<dyn Engine>, namespace: impl Into<String>) -> Self {
-        let declared = Mutex::default();
-        Self { shared: Arc::new(Shared { engine, namespace: namespace.into(), declared }) }
+        Self::new(engine, namespace.into(), &builder::program())
+    }
+
+    fn new(engine: Arc<dyn Engine>, namespace: String, program: &str) -> Self {
+        let (program, declared) = (program.into(), Mutex::default());
+        Self { shared: Arc::new(Shared { engine, namespace, program, declared }) }
     }
 
     /// Enqueues a job. Await the result; its options come before that:
@@ -267,7 +275,7 @@ impl Client {
     /// [`Conflict`](crate::ErrorKind::Conflict) where something of the queue's name
     /// exists that is no queue of jobq.
     pub async fn declare<J: Job>(&self) -> Result<()> {
-        self.declare_kind(&JobKind::of::<J>()).await
+        self.declare_kind(&JobKind::of::<J>()).await.map(drop)
     }
 
     /// Makes ready what jobs with a [delay](Enqueue::delay) wait in, and retries whose wait
@@ -282,28 +290,31 @@ impl Client {
         background::call(self.engine().declare_delays()).await
     }
 
-    async fn declare_kind(&self, kind: &JobKind) -> Result<()> {
-        if self.has_declared(kind) {
-            return Ok(());
+    /// Declares the queue of a job type if this client has not, and gives the origin of its jobs.
+    async fn declare_kind(&self, kind: &JobKind) -> Result<Arc<str>> {
+        if let Some(origin) = self.origin(kind) {
+            return Ok(origin);
         }
         kind.check()?;
         // Several callers may do so at once, each with a time limit of its own.
         background::call(self.engine().declare(&[kind.spec()])).await?;
-        self.declared().insert((kind.name, kind.queue));
-        Ok(())
+        let origin = origin(self.program(), kind.type_name);
+        self.declared().insert(kind.type_id, (kind.queue, Arc::clone(&origin)));
+        Ok(origin)
     }
 
-    fn has_declared(&self, kind: &JobKind) -> bool {
-        self.declared().contains(&(kind.name, kind.queue))
+    /// The origin of the jobs of a type whose queue this client has declared.
+    fn origin(&self, kind: &JobKind) -> Option<Arc<str>> {
+        self.declared().get(&kind.type_id).map(|(_, origin)| Arc::clone(origin))
     }
 
     fn declared(&self) -> MutexGuard<'_, Declared> {
         self.shared.declared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next job of this type has its queue declared again.
+    /// The next job in the queue of this type has it declared again.
     fn forget(&self, kind: &JobKind) {
-        self.declared().remove(&(kind.name, kind.queue));
+        self.declared().retain(|_, (queue, _)| *queue != kind.queue);
     }
 
     /// The failed jobs of a queue. A job that names no queue of its own is in the queue
@@ -367,6 +378,10 @@ impl Client {
         &self.shared.namespace
     }
 
+    fn program(&self) -> &Arc<str> {
+        &self.shared.program
+    }
+
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         &self.shared.engine
     }
@@ -378,11 +393,20 @@ struct JobKind {
     name: &'static str,
     queue: &'static str,
     options: &'static JobOptions,
+    /// The type of the payload, and its name with its path.
+    type_id: TypeId,
+    type_name: &'static str,
 }
 
 impl JobKind {
     fn of<J: Job>() -> Self {
-        Self { name: J::NAME, queue: queue_of::<J>(), options: &J::OPTIONS }
+        Self {
+            name: J::NAME,
+            queue: queue_of::<J>(),
+            options: &J::OPTIONS,
+            type_id: TypeId::of::<J>(),
+            type_name: type_name::<J>(),
+        }
     }
 
     fn check(&self) -> Result<()> {

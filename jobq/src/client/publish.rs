@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -89,6 +90,7 @@ impl Publish {
             published_at: moments.now.checked_add(moments.delay).unwrap_or(moments.now),
             delay: moments.delay,
             expires_at: moments.expires_at,
+            enqueued_by: Some(Arc::clone(self.client.program())),
         };
         background::call(self.client.engine().publish(event, self.mandatory)).await?;
         Ok(id)

@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::JobId;
@@ -29,6 +30,9 @@ pub struct Envelope {
     pub expires_at: Option<SystemTime>,
     /// The topic of the event that the job was made from, if it was.
     pub topic: Option<String>,
+    /// The program that enqueued it and the crate of its payload type, such as
+    /// `shop-web (shop_jobs)`: of at most 255 bytes, for people and for warnings.
+    pub enqueued_by: Option<Arc<str>>,
 }
 
 impl Envelope {
@@ -56,6 +60,7 @@ impl Envelope {
             retry_wait: None,
             expires_at: None,
             topic: None,
+            enqueued_by: None,
         }
     }
 }
@@ -77,6 +82,8 @@ pub struct EventEnvelope {
     pub delay: Duration,
     /// When it is too late to start an attempt. Engines keep whole milliseconds of it.
     pub expires_at: Option<SystemTime>,
+    /// The program that published it, of at most 255 bytes: for people.
+    pub enqueued_by: Option<Arc<str>>,
 }
 
 impl EventEnvelope {
@@ -91,6 +98,7 @@ impl EventEnvelope {
             published_at: clock::now(),
             delay: Duration::ZERO,
             expires_at: None,
+            enqueued_by: None,
         }
     }
 }
@@ -121,6 +129,7 @@ impl fmt::Debug for Envelope {
             .field("retry_wait", &self.retry_wait)
             .field("expires_at", &self.expires_at)
             .field("topic", &self.topic)
+            .field("enqueued_by", &self.enqueued_by)
             .finish()
     }
 }
@@ -134,6 +143,7 @@ impl fmt::Debug for EventEnvelope {
             .field("published_at", &self.published_at)
             .field("delay", &self.delay)
             .field("expires_at", &self.expires_at)
+            .field("enqueued_by", &self.enqueued_by)
             .finish()
     }
 }

@@ -149,6 +149,14 @@ impl FailedJob {
         self.failed_at
     }
 
+    /// The program that enqueued it and the crate of its payload type, such as
+    /// `shop-web (shop_jobs)`; of an event the program that published it. Other clients may
+    /// write anything there, or nothing.
+    #[must_use]
+    pub fn enqueued_by(&self) -> Option<&str> {
+        self.envelope.enqueued_by.as_deref()
+    }
+
     /// When it was enqueued first, by the clock of the client that did.
     #[must_use]
     pub fn enqueued_at(&self) -> SystemTime {

@@ -5,6 +5,7 @@ mod exact;
 mod failed;
 mod id;
 mod options;
+mod origin;
 mod outcome;
 
 use jobq_names::{name, topic};
@@ -17,6 +18,7 @@ pub use envelope::{Envelope, EventEnvelope, MAX_PAYLOAD};
 pub use failed::{FailedJob, FailedReason};
 pub use id::JobId;
 pub use options::{Delay, Exponential, JobOptions};
+pub(crate) use origin::{crate_of, is_program, origin, to_program};
 pub use outcome::{BoxError, Control, JobResult, abort, retry_in, snooze};
 pub(crate) use outcome::{Ending, Outcome};
 

@@ -115,6 +115,9 @@ pub(crate) fn look_up(
     let known = job.map_or_else(|| Cow::Owned(name.to_owned()), |job| Cow::Borrowed(job.name));
     let mut who = Who::of(delivery, known, queue);
     who.max_attempts = job.map(|job| job.options.max_attempts());
+    if let Some(job) = job {
+        job.origins.check(job.name, delivery.envelope());
+    }
     let attempt = delivery.attempt;
     let found = match job {
         _ if delivery.solo.is_none() && retry::is_suspected(delivery.crashes) => {

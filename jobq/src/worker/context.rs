@@ -43,6 +43,7 @@ struct Facts {
     max_attempts: u32,
     enqueued_at: SystemTime,
     topic: Option<String>,
+    enqueued_by: Option<Arc<str>>,
 }
 
 impl JobContext {
@@ -60,6 +61,7 @@ impl JobContext {
             max_attempts,
             enqueued_at: envelope.enqueued_at,
             topic: envelope.topic.clone(),
+            enqueued_by: envelope.enqueued_by.clone(),
         };
         Self { facts: Arc::new(facts), client, cancelled }
     }
@@ -76,6 +78,7 @@ impl JobContext {
             max_attempts: 1,
             enqueued_at: clock::now(),
             topic: None,
+            enqueued_by: None,
         };
         let client = Client::on_engine(Arc::new(Detached), "test");
         Self { facts: Arc::new(facts), client, cancelled: CancellationToken::new() }
@@ -147,6 +150,14 @@ impl JobContext {
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         self.facts.topic.as_deref()
+    }
+
+    /// The program that enqueued the job and the crate of its payload type, such as
+    /// `shop-web (shop_jobs)`; of an event the program that published it. Other clients may
+    /// write anything there, or nothing.
+    #[must_use]
+    pub fn enqueued_by(&self) -> Option<&str> {
+        self.facts.enqueued_by.as_deref()
     }
 
     /// The client that the pool was built on, for enqueueing further jobs.

@@ -8,6 +8,7 @@ mod gate;
 mod health;
 mod lives;
 mod lost;
+mod origins;
 mod pool;
 mod prefetch;
 mod queue;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::function::JobFunction;
+use super::origins::Origins;
 use super::run::{Call, Needs, Run, Scope};
 use super::state::States;
 use crate::engine::QueueSpec;
@@ -26,13 +27,21 @@ pub(crate) struct Registered {
     /// Whether its function is a plain `fn`.
     pub(crate) blocks: bool,
     pub(crate) start: Guarded<Start>,
+    pub(crate) origins: Origins,
     needs: Needs,
 }
 
 impl Registered {
     fn new<J: Job>(start: Start, blocks: bool, needs: Needs) -> Self {
-        let start = Guarded::new(start);
-        Self { name: J::NAME, queue: queue_of::<J>(), options: J::OPTIONS, blocks, start, needs }
+        Self {
+            name: J::NAME,
+            queue: queue_of::<J>(),
+            options: J::OPTIONS,
+            blocks,
+            start: Guarded::new(start),
+            origins: Origins::default(),
+            needs,
+        }
     }
 
     /// A job made by `#[job]` on a function.

@@ -185,13 +185,14 @@ pub(crate) fn envelope(data: &[u8]) {
     let job = Envelope {
         id,
         queue: queue.into(),
-        name: has(0).then(|| name.into()),
+        name: has(0).then(|| name.clone().into()),
         payload: data.0.to_vec(),
         enqueued_at,
         delay: Duration::from_millis(wait),
         retry_wait: has(1).then(|| Duration::from_millis(tier)),
         expires_at: has(2).then(|| clock::from_millis(expires_at)),
         topic: has(3).then(|| topic.clone()),
+        enqueued_by: has(5).then(|| name.into()),
     };
     let tiers = if has(4) { Tiers::from([tier, wait]) } else { Tiers::new() };
     check_enqueued(&names, &job, &tiers);
@@ -202,6 +203,7 @@ pub(crate) fn envelope(data: &[u8]) {
         published_at: enqueued_at,
         delay: Duration::ZERO,
         expires_at: job.expires_at,
+        enqueued_by: job.enqueued_by,
     };
     check_published(&names, &event, wait);
 }
@@ -213,7 +215,8 @@ fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
     };
     let sound = check_name("queue", &job.queue).is_ok()
         && job.payload.len() <= MAX_PAYLOAD
-        && job.name.as_ref().is_none_or(|name| name.len() <= SHORT);
+        && job.name.as_ref().is_none_or(|name| name.len() <= SHORT)
+        && job.enqueued_by.as_ref().is_none_or(|origin| origin.len() <= SHORT);
     let message = match wire::encode(names, job.clone(), &way) {
         Ok(message) => message,
         Err(error) => return assert!(error.is_invalid() && !sound, "{error}"),
@@ -234,6 +237,7 @@ fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
     // The key says the one and has the other behind it.
     let mut expected = Envelope { retry_wait: None, delay: Duration::ZERO, ..job.clone() };
     expected.name = expected.name.filter(|name| !name.is_empty());
+    expected.enqueued_by = expected.enqueued_by.filter(|origin| !origin.is_empty());
     assert_eq!(back, expected);
 }
 
@@ -241,7 +245,9 @@ fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
     let Ok(way) = Way::new(wait, End::Topic(&event.topic), &Tiers::new()) else {
         return assert!(wait > HORIZON);
     };
-    let sound = check_topic(&event.topic).is_ok() && event.payload.len() <= MAX_PAYLOAD;
+    let sound = check_topic(&event.topic).is_ok()
+        && event.payload.len() <= MAX_PAYLOAD
+        && event.enqueued_by.as_ref().is_none_or(|program| program.len() <= SHORT);
     let message = match wire::encode_event(names, event.clone(), &way) {
         Ok(message) => message,
         Err(error) => return assert!(error.is_invalid() && !sound, "{error}"),

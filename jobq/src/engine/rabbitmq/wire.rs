@@ -4,6 +4,7 @@
 mod again;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lapin::BasicProperties;
@@ -82,6 +83,9 @@ pub(crate) fn encode(names: &Names, job: Envelope, way: &Way) -> Result<Message>
     if let Some(name) = &job.name {
         properties = properties.with_type(short(name)?);
     }
+    if let Some(origin) = &job.enqueued_by {
+        properties = properties.with_app_id(short(origin)?);
+    }
     message(way.address(names, End::Queue(&job.queue)), job.id, properties, job.payload)
 }
 
@@ -91,7 +95,10 @@ pub(crate) fn encode_event(names: &Names, event: EventEnvelope, way: &Way) -> Re
     let mut headers = Headers::default();
     headers.add_expiry(event.expires_at);
     headers.add(TOPIC, event.topic.as_str());
-    let properties = headers.into_properties(event.id, event.published_at)?;
+    let mut properties = headers.into_properties(event.id, event.published_at)?;
+    if let Some(program) = &event.enqueued_by {
+        properties = properties.with_app_id(short(program)?);
+    }
     message(way.address(names, End::Topic(&event.topic)), event.id, properties, event.payload)
 }
 
@@ -209,9 +216,8 @@ pub(crate) fn decode(
         }
     }
     let id = properties.message_id().as_ref().and_then(|id| id.as_str().parse().ok());
-    let stated = |kind: &&ShortString| !kind.as_str().is_empty();
     let history = History::of(headers, || names.work(&queue));
-    let name = properties.kind().as_ref().filter(stated).map(ShortString::as_str);
+    let name = stated(properties.kind().as_ref());
     // A job that names no queue has one of its own name.
     let name = name.map(|name| if name == queue { queue.clone() } else { name.to_owned().into() });
     let enqueued_at = properties.timestamp().map(|seconds| seconds.saturating_mul(1_000));
@@ -225,9 +231,15 @@ pub(crate) fn decode(
         retry_wait: None,
         expires_at: expires_at.map(clock::from_millis),
         topic: topic.map(str::to_owned),
+        enqueued_by: stated(properties.app_id().as_ref()).map(Arc::from),
     };
     let is_movable = !history.is_forged && !is_copied;
     Received { envelope, is_movable, has_id: id.is_some(), history }
+}
+
+/// What a property states: nothing where it is empty.
+fn stated(property: Option<&ShortString>) -> Option<&str> {
+    property.map(ShortString::as_str).filter(|text| !text.is_empty())
 }
 
 /// How often the job of this message was started alone, and which start was the last.

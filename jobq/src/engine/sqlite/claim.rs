@@ -11,12 +11,12 @@ use crate::job::{Envelope, JobId};
 /// The jobs of a queue that nobody has in hand, those that are due first, oldest first.
 /// The index is the order, so that as much is read as is taken.
 pub(super) const SELECT: &str = "SELECT seq, due, attempts, job_id, enqueued_at, retry_wait,
-    expires_at, name, topic, payload, crashes, solo FROM jobs
+    expires_at, name, topic, payload, crashes, solo, enqueued_by FROM jobs
     WHERE queue = ?1 AND owner IS NULL AND solo IS NULL ORDER BY due, seq";
 
 /// As [`SELECT`], of the jobs that are run alone, those in hand among them.
 pub(super) const SELECT_SOLO: &str = "SELECT seq, due, attempts, job_id, enqueued_at,
-    retry_wait, expires_at, name, topic, payload, crashes, solo, owner FROM jobs
+    retry_wait, expires_at, name, topic, payload, crashes, solo, enqueued_by, owner FROM jobs
     WHERE queue = ?1 AND solo IS NOT NULL ORDER BY due, seq";
 
 /// A job that was taken in hand.
@@ -108,6 +108,7 @@ fn read(row: &Row<'_>, queue: &'static str) -> rusqlite::Result<Claimed> {
             name: row.get::<_, Option<String>>(7)?.map(Cow::Owned),
             topic: row.get(8)?,
             payload: row.get(9)?,
+            enqueued_by: row.get(12)?,
         },
     })
 }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::job::EventEnvelope;
 
 const INSERT_JOB: &str = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, expires_at,
-    topic, payload) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7)";
+    topic, enqueued_by, payload) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, ?8)";
 
 /// An event as the columns have it.
 struct Row<'e> {
@@ -19,6 +19,7 @@ struct Row<'e> {
     published_at: i64,
     expires_at: Option<i64>,
     topic: &'e str,
+    enqueued_by: Option<&'e str>,
     payload: &'e [u8],
 }
 
@@ -63,6 +64,7 @@ pub(super) fn publish(
         published_at: columns::of_time(event.published_at),
         expires_at: event.expires_at.map(columns::of_time),
         topic: &event.topic,
+        enqueued_by: event.enqueued_by.as_deref(),
         payload: &event.payload,
     };
     if event.delay.is_zero() {
@@ -70,11 +72,10 @@ pub(super) fn publish(
         let unheard = mandatory && subscribers == 0;
         return Ok(if unheard { Err(nobody_subscribes(row.topic)) } else { Ok(()) });
     }
-    let sql =
-        "INSERT INTO events (namespace, due, job_id, published_at, expires_at, topic, payload)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-    let Row { id, due, published_at, expires_at, topic, payload } = row;
-    let row = (store.namespace, due, id, published_at, expires_at, topic, payload);
+    let sql = "INSERT INTO events (namespace, due, job_id, published_at, expires_at, topic,
+        enqueued_by, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+    let Row { id, due, published_at, expires_at, topic, enqueued_by, payload } = row;
+    let row = (store.namespace, due, id, published_at, expires_at, topic, enqueued_by, payload);
     store.connection.prepare_cached(sql)?.execute(row)?;
     Ok(Ok(()))
 }
@@ -96,8 +97,8 @@ fn hand_out(connection: &Connection, namespace: &str, event: &Row<'_>) -> rusqli
     }
     let mut insert = connection.prepare_cached(INSERT_JOB)?;
     for queue in &queues {
-        let Row { id, due, published_at, expires_at, topic, payload } = *event;
-        insert.execute((queue, due, id, published_at, expires_at, topic, payload))?;
+        let Row { id, due, published_at, expires_at, topic, enqueued_by, payload } = *event;
+        insert.execute((queue, due, id, published_at, expires_at, topic, enqueued_by, payload))?;
     }
     Ok(queues.len())
 }
@@ -114,7 +115,8 @@ pub(super) fn release(
     if first.is_none_or(|due| due > now) {
         return Ok(first);
     }
-    let sql = "SELECT job_id, due, published_at, expires_at, topic, payload FROM events
+    let sql =
+        "SELECT job_id, due, published_at, expires_at, topic, payload, enqueued_by FROM events
         WHERE namespace = ?1 AND due <= ?2 ORDER BY due, seq";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query((namespace, now))?;
@@ -126,6 +128,7 @@ pub(super) fn release(
             expires_at: row.get(3)?,
             topic: row.get_ref(4)?.as_str()?,
             payload: row.get_ref(5)?.as_blob()?,
+            enqueued_by: row.get_ref(6)?.as_str_or_null()?,
         };
         hand_out(connection, namespace, &event)?;
     }

@@ -20,7 +20,7 @@ pub(super) fn list(
         return Ok(Vec::new());
     };
     let sql = "SELECT failed_at, attempts, reason, error, job_id, enqueued_at, retry_wait, name,
-        topic, payload FROM failed WHERE queue = ?1 ORDER BY seq LIMIT ?2";
+        topic, payload, enqueued_by FROM failed WHERE queue = ?1 ORDER BY seq LIMIT ?2";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = store.connection.prepare_cached(sql)?;
     statement.query_map((queue, limit), |row| read(row, name))?.collect()
@@ -36,7 +36,7 @@ pub(super) fn find(
         return Ok(None);
     };
     let sql = "SELECT failed_at, attempts, reason, error, job_id, enqueued_at, retry_wait, name,
-        topic, payload FROM failed WHERE queue = ?1 AND job_id = ?2 ORDER BY seq LIMIT 1";
+        topic, payload, enqueued_by FROM failed WHERE queue = ?1 AND job_id = ?2 ORDER BY seq LIMIT 1";
     let mut statement = store.connection.prepare_cached(sql)?;
     statement.query_row((queue, id.as_bytes()), |row| read(row, name)).optional()
 }
@@ -52,6 +52,7 @@ fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
         retry_wait: row.get::<_, Option<_>>(6)?.map(columns::to_wait),
         expires_at: None,
         topic: row.get(8)?,
+        enqueued_by: row.get(10)?,
     };
     let attempts = columns::to_attempts(row.get(1)?);
     // A reason that this version does not know was written by a newer one.
@@ -65,9 +66,9 @@ pub(super) fn retry(store: &mut Store<'_>, name: &str, which: Which) -> rusqlite
     on_each(store, name, which, |store, queue, first, last| {
         // An event has no expiry by saying so: else it has that of its subscriber.
         let sql = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
-                expires_at, name, topic, payload)
+                expires_at, name, topic, enqueued_by, payload)
             SELECT queue, ?4, 0, job_id, enqueued_at, retry_wait, iif(topic IS NULL, NULL, ?5),
-                name, topic, payload
+                name, topic, enqueued_by, payload
             FROM failed WHERE queue = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq";
         let mut statement = store.connection.prepare_cached(sql)?;
         statement.execute((queue, first, last, store.clock.now(), columns::NEVER))?;

@@ -10,7 +10,8 @@ use crate::job::Envelope;
 
 pub(super) const INSERT: &str =
     "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
-    expires_at, name, topic, payload) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+    expires_at, name, topic, enqueued_by, payload) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
+    ?10)";
 
 /// The most jobs that are one thing for the writer to do, so that others are not kept waiting,
 /// and those of a large `push_all` need not be in memory at once.
@@ -32,6 +33,7 @@ pub(super) fn insert(store: &mut Store<'_>, job: &Envelope) -> rusqlite::Result<
         job.expires_at.map(columns::of_time),
         job.name.as_deref(),
         job.topic.as_deref(),
+        job.enqueued_by.as_deref(),
         &job.payload,
     ))?;
     Ok(Ok(()))

@@ -24,6 +24,7 @@ pub async fn a_job_comes_back_as_it_was_pushed(bench: &Bench) {
         retry_wait: Some(wait),
         expires_at: Some(clock::now() + Duration::from_millis(3_600_007)),
         topic: Some("user.created".to_owned()),
+        enqueued_by: Some("shop-web (shop_jobs)".into()),
         ..job("mail")
     };
     bench.push(vec![pushed.clone()]).await;

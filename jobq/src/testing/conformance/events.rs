@@ -37,7 +37,7 @@ pub async fn an_event_reaches_every_subscriber(bench: &Bench) {
     subscribe(bench, "welcome", &["user.created"]).await;
     subscribe(bench, "audit", &["#"]).await;
     subscribe(bench, "invoice", &["order.*"]).await;
-    let published = event("user.created");
+    let published = EventEnvelope { enqueued_by: Some("shop-web".into()), ..event("user.created") };
     publish(bench, published.clone()).await;
     for queue in ["welcome", "audit"] {
         let delivery = take_from(bench, queue).await;
@@ -45,6 +45,7 @@ pub async fn an_event_reaches_every_subscriber(bench: &Bench) {
         assert_eq!((job.id, &job.payload), (published.id, &published.payload));
         assert_eq!((job.topic.as_deref(), job.name.as_deref()), (Some("user.created"), None));
         assert_eq!((delivery.attempt, &*job.queue, job.expires_at), (1, queue, None));
+        assert_eq!(job.enqueued_by, published.enqueued_by);
         settle(delivery, Settlement::Complete).await;
         bench.counts(queue, 0, 0, 0).await;
     }
@@ -231,7 +232,9 @@ pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &
     subscribe(bench, "newcomer", &["order.*"]).await;
     let delay = Duration::from_secs(5);
     let start = std::time::Instant::now();
-    let id = publish(bench, EventEnvelope { delay, ..event("user.created") }).await;
+    let enqueued_by = Some("shop-web".into());
+    let event = EventEnvelope { delay, enqueued_by, ..event("user.created") };
+    let id = publish(bench, event.clone()).await;
     let published = std::time::Instant::now();
     subscribe(bench, "newcomer", &["user.*"]).await;
     let ended = bench.engine().unsubscribe("former", "user.*");
@@ -244,6 +247,7 @@ pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &
         let job = delivery.envelope();
         assert_eq!((job.id, job.topic.as_deref()), (id, Some("user.created")));
         assert_eq!((delivery.attempt, job.delay), (1, Duration::ZERO));
+        assert_eq!(job.enqueued_by, event.enqueued_by);
         settle(delivery, Settlement::Retry(DECLARED)).await;
         let again = take_from(bench, queue).await;
         assert_eq!((again.attempt, again.envelope().topic.as_deref()), (2, Some("user.created")));

@@ -47,7 +47,11 @@ fn errors(jobs: &[FailedJob]) -> Vec<&str> {
 /// A failed job tells what it was, what was tried, why and when it failed.
 pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
-    let pushed = Envelope { payload: "{\"n\":7}".into(), ..job("mail") };
+    let pushed = Envelope {
+        payload: "{\"n\":7}".into(),
+        enqueued_by: Some("shop-web (shop_jobs)".into()),
+        ..job("mail")
+    };
     bench.push(vec![pushed.clone()]).await;
     let before = SystemTime::now() - Duration::from_secs(1);
     let delivery = take(&mut consumer).await;
@@ -70,6 +74,7 @@ pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     assert_eq!(failed.error(), error);
     assert_eq!(failed.reason(), FailedReason::Aborted);
     assert_eq!(failed.enqueued_at(), enqueued_at);
+    assert_eq!(failed.enqueued_by(), Some("shop-web (shop_jobs)"));
     let after = SystemTime::now() + Duration::from_secs(1);
     assert!((before..=after).contains(&failed.failed_at()), "{:?}", failed.failed_at());
 }
@@ -140,6 +145,7 @@ pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
     let pushed = Envelope {
         expires_at: Some(clock::now() + Duration::from_secs(600)),
         payload: b"[1]".to_vec(),
+        enqueued_by: Some("shop-web (shop_jobs)".into()),
         ..job("mail")
     };
     bench.push(vec![pushed.clone()]).await;

@@ -89,6 +89,7 @@ pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) 
         retry_wait: Some(SHORT),
         expires_at: Some(clock::now() + LONG),
         topic: Some("user.created".to_owned()),
+        enqueued_by: Some("shop-web (shop_jobs)".into()),
         ..job("mail")
     };
     bench.push(vec![pushed.clone()]).await;
