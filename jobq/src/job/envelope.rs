@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::JobId;
-use crate::clock;
 
 /// A job on its way: what a client hands to an engine and an engine to a worker.
 #[derive(Clone, PartialEq)]
@@ -55,7 +54,7 @@ impl Envelope {
             queue: queue.into(),
             name: None,
             payload,
-            enqueued_at: clock::now(),
+            enqueued_at: SystemTime::now(),
             delay: Duration::ZERO,
             retry_wait: None,
             expires_at: None,
@@ -95,7 +94,7 @@ impl EventEnvelope {
             id: JobId::new(),
             topic: topic.into(),
             payload,
-            published_at: clock::now(),
+            published_at: SystemTime::now(),
             delay: Duration::ZERO,
             expires_at: None,
             enqueued_by: None,
