@@ -18,10 +18,11 @@ use super::interruption::{self, Interruptions, ended};
 use super::key;
 use super::link::{LASTING, Link, backoff};
 use super::live::Live;
+use super::route::short;
 use super::session::{Hand, Session};
 use super::settle::{Desk, Origin, Ticket};
 use super::up::Up;
-use super::wire::{self, decode, short};
+use super::wire::{self, decode};
 use super::{Core, pulse};
 use crate::background;
 use crate::engine::{Consumer, Delivery, Intake, Interruption, Solo};
@@ -260,7 +261,7 @@ impl Feed {
 
     async fn consume(&self, up: &Up) -> Result<Live> {
         let channel = open(up).await?;
-        let queue = short(&self.name())?;
+        let queue = short(self.name())?;
         let last_word = self.core.last_word.clone();
         let telling = self.sessions.token();
         let session = Session::spawn(channel, up, &self.core.tellers, last_word, telling);

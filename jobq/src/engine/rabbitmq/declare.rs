@@ -7,8 +7,8 @@ use lapin::types::{AMQPValue, FieldTable, LongInt, ShortString};
 use lapin::{Channel, ExchangeKind};
 
 use super::failure::failure;
+use super::route::short;
 use super::topology::{Argument, Arguments, By, Declaration};
-use super::wire::short;
 use crate::error::Result;
 
 pub(crate) async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
@@ -59,7 +59,7 @@ fn table(arguments: &Arguments) -> Result<FieldTable> {
             Argument::Number(number) => LongInt::try_from(*number)
                 .map_or(AMQPValue::LongLongInt(*number), AMQPValue::LongInt),
         };
-        table.insert(short(key)?, value);
+        table.insert(short(*key)?, value);
     }
     Ok(table)
 }

@@ -1,5 +1,6 @@
 //! Events: publishing them, and ending what subscribes to them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::options::{BasicPublishOptions, QueueDeleteOptions};
@@ -16,10 +17,11 @@ use super::levels::End;
 use super::pass;
 use super::presence::inspect;
 use super::publisher::{Destination, open_confirming};
+use super::route::{Route, short};
 use super::up::Up;
 use super::wanted::{Tiers, Wanted};
 use super::way::Way;
-use super::wire::{self, Message, short};
+use super::wire::{self, Message};
 use crate::engine::{Counts, QueueSpec, must_be_unused, nobody_subscribes};
 use crate::error::Result;
 use crate::job::EventEnvelope;
@@ -35,7 +37,8 @@ impl Core {
         let millis = period::millis(event.delay);
         let way = Way::new(millis, End::Topic(&event.topic), &Tiers::new())?;
         self.prepare(&way).await?;
-        let message = wire::encode_event(&self.names, event, &way)?;
+        let route = way.route(&self.names, End::Topic(&event.topic))?;
+        let message = wire::encode_event(event, Arc::new(route))?;
         if mandatory {
             return self.publish_mandatory(message).await;
         }
@@ -67,7 +70,7 @@ impl Core {
     async fn unbind(&self, up: &Up, queue: &str, pattern: &str) -> Result<()> {
         for (exchange, bound, key) in self.names.subscription(queue, pattern) {
             let channel = open(up).await?;
-            let (exchange, bound, key) = (short(&exchange)?, short(&bound)?, short(&key)?);
+            let (exchange, bound, key) = (short(exchange)?, short(bound)?, short(key)?);
             let unbound = channel.queue_unbind(bound, exchange, key, FieldTable::default()).await;
             match unbound {
                 Ok(()) => drop(channel.close(200, "unbound".into()).await),
@@ -177,7 +180,7 @@ async fn certainly(up: &Up, channel: &mut Channel, queue: &str) -> Result<(u64, 
 
 async fn send_mandatory(channel: &Channel, message: &Message) -> Result<()> {
     let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-    let (exchange, key) = (message.exchange.clone(), message.key.clone());
+    let Route { exchange, key } = (*message.route).clone();
     let properties = message.properties.clone();
     let sent = channel.basic_publish(exchange, key, options, &message.payload, properties).await;
     let confirmed = match sent {
@@ -186,7 +189,7 @@ async fn send_mandatory(channel: &Channel, message: &Message) -> Result<()> {
     };
     match confirmed.map_err(|error| Destination::of(message).lost().because(error))? {
         Confirmation::Ack(None) => Ok(()),
-        Confirmation::Ack(Some(_)) => Err(nobody_subscribes(message.key.as_str())),
+        Confirmation::Ack(Some(_)) => Err(nobody_subscribes(message.route.key.as_str())),
         Confirmation::Nack(_) => Err(Destination::of(message).refused()),
         Confirmation::NotRequested => Err(Destination::of(message).lost()),
     }

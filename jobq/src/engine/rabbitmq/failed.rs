@@ -19,8 +19,9 @@ use super::channel::open;
 use super::failure::{RESOURCE_LOCKED, code, failure};
 use super::link::backoff;
 use super::pass::{FIRST, Pass};
+use super::route::{Route, short};
 use super::up::Up;
-use super::wire::{Message, decode, decode_failed, fresh, home, short};
+use super::wire::{Message, decode, decode_failed, fresh, home};
 use crate::background;
 use crate::engine::{Which, closed};
 use crate::error::{ErrorKind, Result};
@@ -259,8 +260,10 @@ impl Access<'_> {
         let names = &self.core.names;
         let read = decode(names, self.queue.clone(), &delivery.properties, Vec::new());
         Ok(Message {
-            exchange: short(&names.jobs())?,
-            key: home(&delivery.properties, &self.queue),
+            route: Arc::new(Route {
+                exchange: short(names.jobs())?,
+                key: home(&delivery.properties, &self.queue),
+            }),
             properties: fresh(&delivery.properties, read.envelope.id),
             payload: delivery.data,
         })

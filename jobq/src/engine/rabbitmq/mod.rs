@@ -1,6 +1,6 @@
 //! The engine for `amqp://` and `amqps://` URLs: RabbitMQ, through `lapin`.
 //!
-//! `wanted`, `names`, `key`, `topology`, `rotation`, `levels`, `way`, `wire`, `death`, `conflict`, `acks`, `merge`, `depth`, `address`,
+//! `wanted`, `names`, `key`, `topology`, `rotation`, `levels`, `route`, `way`, `wire`, `death`, `conflict`, `acks`, `merge`, `depth`, `address`,
 //! `tls` and `unconnected` are pure; the others do what those say. Each connection is a `link`, which comes back by itself.
 
 mod acks;
@@ -40,6 +40,7 @@ mod pulse;
 pub(crate) mod pure;
 mod push;
 mod rotation;
+mod route;
 mod session;
 mod settle;
 mod size;

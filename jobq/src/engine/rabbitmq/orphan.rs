@@ -25,10 +25,11 @@ use super::link::{LASTING, Link, backoff};
 use super::names::{Names, ORPHAN};
 use super::presence::messages_in;
 use super::publisher::{Destination, open_confirming};
+use super::route::Route;
 use super::up::Up;
 use super::upkeep::Restored;
 use super::wanted::Wanted;
-use super::wire::{self, Changes, Message, short};
+use super::wire::{self, Changes, Message};
 use crate::error::Result;
 use crate::job::{FailedReason, check_name};
 
@@ -118,11 +119,15 @@ async fn goes_on(core: &Core, up: &Up, stray: &Stray, restored: &mut Restored) -
     let of_levels = core.names.end_of_levels(way.0, way.1).is_some();
     restored.restore(core, up, key_of(&core.names, stray), of_levels).await;
     let message = again(&core.names, stray);
-    let (exchange, key) = (message.exchange.as_str(), message.key.as_str());
-    tracing::warn!(exchange, key, "nothing took a message; it is sent on its way once more");
+    let Route { exchange, key } = (*message.route).clone();
+    let (to, by) = (exchange.as_str(), key.as_str());
+    tracing::warn!(
+        exchange = to,
+        key = by,
+        "nothing took a message; it is sent on its way once more"
+    );
     // A channel of its own, which ends where the exchange is gone.
     let channel = open_confirming(&*core.publishing.up().await?).await?;
-    let (exchange, key) = (message.exchange.clone(), message.key.clone());
     let (options, properties) = (BasicPublishOptions::default(), message.properties.clone());
     let sent = channel.basic_publish(exchange, key, options, &message.payload, properties).await;
     let answer = match sent {
@@ -151,9 +156,9 @@ fn again(names: &Names, stray: &Stray) -> Message {
     let exchange = stray.exchange.as_str();
     let to_queue = exchange == names.jobs() || exchange == names.deliver();
     let plain = to_queue.then(|| ShortString::try_new(queue).ok()).flatten();
+    let key = plain.unwrap_or_else(|| stray.routing_key.clone());
     Message {
-        exchange: stray.exchange.clone(),
-        key: plain.unwrap_or_else(|| stray.routing_key.clone()),
+        route: Arc::new(Route { exchange: stray.exchange.clone(), key }),
         properties: wire::again(&stray.properties, id, Changes::stray(attempts)),
         payload: stray.data.clone(),
     }
@@ -234,8 +239,7 @@ pub(super) fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message
     }
     let received = decode(names, &stray.properties);
     Ok(Message {
-        exchange: short(&names.failed_jobs())?,
-        key: short(place)?,
+        route: Arc::new(Route::new(names.failed_jobs(), place.to_owned())?),
         properties: wire::again(&stray.properties, received.envelope.id, changes),
         payload: stray.data,
     })
@@ -315,7 +319,10 @@ mod tests {
         ];
         for (exchange, key, expected) in table {
             let message = again(&names, &stray(exchange, key, BasicProperties::default()));
-            assert_eq!((message.exchange.as_str(), message.key.as_str()), (exchange, expected));
+            assert_eq!(
+                (message.route.exchange.as_str(), message.route.key.as_str()),
+                (exchange, expected)
+            );
         }
     }
 

@@ -18,8 +18,8 @@ use super::channel::open;
 use super::counts::BUSY;
 use super::failure::failure;
 use super::presence::inspect;
+use super::route::short;
 use super::up::Up;
-use super::wire::short;
 use crate::error::{Error, ErrorKind, Result};
 
 /// How many bytes may be on their way here.
@@ -119,7 +119,7 @@ impl<'u> Pass<'u> {
         let doing = |error| failure("taking failed jobs", error);
         let qos = self.channel.basic_qos(window, BasicQosOptions::default()).await;
         qos.map_err(doing)?;
-        let tag = short(&self.consumers.len().to_string())?;
+        let tag = short(self.consumers.len().to_string())?;
         let (queue, options) = (self.queue.clone(), BasicConsumeOptions::default());
         let consumer = self.channel.basic_consume(queue, tag, options, FieldTable::default()).await;
         self.consumers.push(consumer.map_err(doing)?);

@@ -7,9 +7,9 @@ use lapin::{Channel, ExchangeKind, Queue};
 
 use super::channel::open;
 use super::failure::{ACCESS_REFUSED, failure, refusal};
+use super::route::short;
 use super::topology::Declaration;
 use super::up::Up;
-use super::wire::short;
 use crate::error::Result;
 
 /// How many questions are sent before the first of them is answered.

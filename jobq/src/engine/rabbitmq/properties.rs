@@ -1,6 +1,7 @@
 //! What must hold of whatever the wire or a user brings: for fuzzing, and for the tests
 //! that run its finds again (`fuzz/` and the feature `testing`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::BasicProperties;
@@ -141,7 +142,7 @@ fn check_stray(names: &Names, properties: &BasicProperties, body: &[u8]) {
         let _ = orphan::is_unheard(names, &stray);
         let place = queue.unwrap_or(ORPHAN).to_owned();
         let sent = orphan::failed(names, stray, &place).expect("there is always a way");
-        assert_eq!((sent.key.as_str(), &*sent.payload), (&*place, body));
+        assert_eq!((sent.route.key.as_str(), &*sent.payload), (&*place, body));
         check_sendable(&sent.properties);
         assert!(wire::is_failed(&sent.properties));
     }
@@ -217,7 +218,8 @@ fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
         && job.payload.len() <= MAX_PAYLOAD
         && job.name.as_ref().is_none_or(|name| name.len() <= SHORT)
         && job.enqueued_by.as_ref().is_none_or(|origin| origin.len() <= SHORT);
-    let message = match wire::encode(names, job.clone(), &way) {
+    let route = way.route(names, End::Queue(&job.queue));
+    let message = match route.and_then(|route| wire::encode(job.clone(), Arc::new(route))) {
         Ok(message) => message,
         Err(error) => return assert!(error.is_invalid() && !sound, "{error}"),
     };
@@ -248,14 +250,15 @@ fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
     let sound = check_topic(&event.topic).is_ok()
         && event.payload.len() <= MAX_PAYLOAD
         && event.enqueued_by.as_ref().is_none_or(|program| program.len() <= SHORT);
-    let message = match wire::encode_event(names, event.clone(), &way) {
+    let route = way.route(names, End::Topic(&event.topic));
+    let message = match route.and_then(|route| wire::encode_event(event.clone(), Arc::new(route))) {
         Ok(message) => message,
         Err(error) => return assert!(error.is_invalid() && !sound, "{error}"),
     };
     assert!(sound, "{event:?}");
     check_sent(&message.properties, event.id);
     check_way(names, &message, &way, wait, End::Topic(&event.topic));
-    let topic = names.topic_of(message.exchange.as_str(), message.key.as_str());
+    let topic = names.topic_of(message.route.exchange.as_str(), message.route.key.as_str());
     assert_eq!(topic, Some(&*event.topic));
     let job = decode(names, QUEUE.into(), &message.properties, message.payload).envelope;
     assert_eq!((job.id, job.topic.as_deref()), (event.id, topic));
@@ -265,7 +268,7 @@ fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
 
 /// It waits for as long as it should, and ends where it should.
 fn check_way(names: &Names, message: &Message, way: &Way, wait: u64, end: End<'_>) {
-    let (exchange, key) = (message.exchange.as_str(), message.key.as_str());
+    let (exchange, key) = (message.route.exchange.as_str(), message.route.key.as_str());
     assert!(exchange.len() <= SHORT && key.len() <= SHORT);
     let tier = match way {
         Way::Levels(_) => None,

@@ -1,6 +1,7 @@
 //! What every job passes through on RabbitMQ, for benchmarks (feature `testing`).
 
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use lapin::BasicProperties;
@@ -22,7 +23,9 @@ const QUEUE: &str = "mail";
 /// The parts with their names.
 pub(crate) fn parts() -> Vec<(&'static str, Part)> {
     let names = Names::new("jobq");
-    let message = encode(&names, job(), &Way::Now(Some(60_000))).expect("it is a message");
+    let at_once = Way::Now(Some(60_000)).route(&names, End::Queue(QUEUE));
+    let route = Arc::new(at_once.expect("it is a route"));
+    let message = encode(job(), Arc::clone(&route)).expect("it is a message");
     let (properties, payload) = (message.properties, message.payload);
     let retried = after_a_retry(properties.clone(), &names.work(QUEUE));
     let headers = retried.headers().clone().unwrap_or_default();
@@ -38,17 +41,14 @@ pub(crate) fn parts() -> Vec<(&'static str, Part)> {
         let (names, tiers) = (names.clone(), tiers.clone());
         Box::new(move || {
             let way = Way::new(black_box(millis), End::Queue(QUEUE), &tiers);
-            black_box(way.expect("it is in reach").address(&names, End::Queue(QUEUE)));
+            black_box(way.expect("it is in reach").route(&names, End::Queue(QUEUE)).ok());
         })
     };
     let (first, second) = (read(properties), read(retried));
     let ways = [way(0), way(60_000), way(12_345_600)];
     let [now, tier, levels] = ways;
     vec![
-        (
-            "encode a job",
-            Box::new(move || drop(black_box(encode(&names, job(), &Way::Now(Some(60_000)))))),
-        ),
+        ("encode a job", Box::new(move || drop(black_box(encode(job(), Arc::clone(&route)))))),
         ("decode a first attempt", first),
         ("decode a retry", second),
         ("count attempts in x-death", {

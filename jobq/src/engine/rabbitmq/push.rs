@@ -1,6 +1,10 @@
-//! Enqueueing: each job's way into its queue, and its message.
+//! Enqueueing: the route of each job into its queue, and its message.
+
+use std::sync::Arc;
 
 use super::Core;
+use super::levels::End;
+use super::route::Route;
 use super::wanted::Wanted;
 use super::way::Way;
 use super::wire;
@@ -17,9 +21,16 @@ impl Core {
         }
     }
 
-    /// The way of a job into its queue.
-    fn way(&self, job: &Envelope) -> Result<Way> {
-        Way::of(job, &self.declared.tiers(&job.queue).unwrap_or_default())
+    /// The route of a job into its queue, and whether it leads through the levels.
+    fn route(&self, job: &Envelope) -> Result<(Arc<Route>, bool)> {
+        if job.delay.is_zero()
+            && let Some(route) = self.declared.route(&job.queue, job.retry_wait)
+        {
+            return Ok((route, false));
+        }
+        let way = Way::of(job, &self.declared.tiers(&job.queue).unwrap_or_default())?;
+        let route = way.route(&self.names, End::Queue(&job.queue))?;
+        Ok((Arc::new(route), matches!(way, Way::Levels(_))))
     }
 
     /// Publishes a job, unless something is to be made first.
@@ -27,9 +38,9 @@ impl Core {
         &self,
         job: Envelope,
     ) -> std::result::Result<impl Future<Output = Result<()>> + Send + use<>, Box<Envelope>> {
-        let message = match self.way(&job) {
-            Ok(Way::Levels(_)) => return Err(Box::new(job)),
-            Ok(way) => wire::encode(&self.names, job, &way),
+        let message = match self.route(&job) {
+            Ok((_, true)) => return Err(Box::new(job)),
+            Ok((route, false)) => wire::encode(job, route),
             Err(error) => Err(error),
         };
         Ok(self.publisher.publish(message))
@@ -37,9 +48,9 @@ impl Core {
 
     /// Publishes a job through the levels.
     pub(super) async fn push_later(&self, job: Box<Envelope>) -> Result<()> {
-        let way = self.way(&job)?;
-        self.prepare(&way).await?;
-        self.publisher.publish(wire::encode(&self.names, *job, &way)).await
+        let (route, _) = self.route(&job)?;
+        self.declare(Wanted::levels()).await?;
+        self.publisher.publish(wire::encode(*job, route)).await
     }
 
     /// Publishes jobs, each made a message when it can be sent.
@@ -50,15 +61,15 @@ impl Core {
         let mut batch = self.publisher.batch();
         let mut levels = None;
         for job in jobs {
-            let message = match self.way(&job) {
-                Ok(way @ Way::Levels(_)) => {
+            let message = match self.route(&job) {
+                Ok((route, true)) => {
                     if levels.is_none() {
-                        levels = Some(self.prepare(&way).await);
+                        levels = Some(self.declare(Wanted::levels()).await);
                     }
                     let prepared = levels.clone().unwrap_or(Ok(()));
-                    prepared.and_then(|()| wire::encode(&self.names, job, &way))
+                    prepared.and_then(|()| wire::encode(job, route))
                 }
-                Ok(way) => wire::encode(&self.names, job, &way),
+                Ok((route, false)) => wire::encode(job, route),
                 Err(error) => Err(error),
             };
             batch.send(message).await;

@@ -11,10 +11,11 @@ use super::Core;
 use super::failure::stale;
 use super::levels::{End, HORIZON};
 use super::names::Names;
+use super::route::Route;
 use super::session::{Hand, Session};
 use super::wanted::Wanted;
 use super::way::Way;
-use super::wire::{self, Changes, Message, short};
+use super::wire::{self, Changes, Message};
 use crate::background;
 use crate::engine::{Receipt, Settlement, Solo};
 use crate::error::{Error, ErrorKind, Result};
@@ -139,8 +140,9 @@ impl Receipt for Ticket {
             Settlement::Snooze(wait) => Box::pin(self.wait(used, period::millis(wait))).await,
             Settlement::Fail { reason, error, attempts } => {
                 let changes = Changes::failed(reason, &error, attempts);
-                let address = (self.origin.core.names.failed_jobs(), self.origin.queue.to_string());
-                Box::pin(self.replace(&address, changes, Ack::WithOthers)).await
+                let exchange = self.origin.core.names.failed_jobs();
+                let route = Route::new(exchange, self.origin.queue.to_string())?;
+                Box::pin(self.replace(route, changes, Ack::WithOthers)).await
             }
         }
     }
@@ -176,9 +178,10 @@ impl Ticket {
         if let Some(wanted) = wanted {
             self.origin.core.declare(wanted).await?;
         }
-        let address = (self.origin.core.names.jobs(), Names::solo_key(self.origin.queue));
+        let exchange = self.origin.core.names.jobs();
+        let route = Route::new(exchange, Names::solo_key(self.origin.queue))?;
         // It may take this process down in the next moment, and is to have one life.
-        self.replace(&address, changes, Ack::AtOnce).await
+        self.replace(route, changes, Ack::AtOnce).await
     }
 
     /// Has the broker delete the message. The next job that is run alone may take this
@@ -221,21 +224,15 @@ impl Ticket {
             }
             tracing::warn!(queue = self.origin.queue, %error, "a job cannot be made to wait yet");
         }
-        let address = way.address(&self.origin.core.names, end);
-        self.replace(&address, Changes::next(attempts), Ack::WithOthers).await
+        let route = way.route(&self.origin.core.names, end)?;
+        self.replace(route, Changes::next(attempts), Ack::WithOthers).await
     }
 
     /// Publishes the message as another one, then acknowledges this one. Once begun it
     /// is carried through, whether or not anybody waits for it.
-    async fn replace(
-        mut self: Box<Self>,
-        (exchange, key): &(String, String),
-        changes: Changes,
-        ack: Ack,
-    ) -> Result<()> {
+    async fn replace(mut self: Box<Self>, route: Route, changes: Changes, ack: Ack) -> Result<()> {
         let message = Arc::new(Message {
-            exchange: short(exchange)?,
-            key: short(key)?,
+            route: Arc::new(route),
             properties: wire::again(&self.properties, self.envelope.id, changes),
             payload: std::mem::take(&mut self.envelope.payload),
         });

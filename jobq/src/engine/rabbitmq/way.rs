@@ -7,9 +7,10 @@ use std::time::Duration;
 use super::key;
 use super::levels::{self, End, Entry, HORIZON};
 use super::names::Names;
+use super::route::Route;
 use super::wanted::Tiers;
 use crate::error::{Error, Result};
-use crate::job::Envelope;
+use crate::job::{Envelope, check_name, check_topic};
 use crate::period;
 
 /// How a job gets into its queue, or an event to its subscribers.
@@ -59,8 +60,21 @@ impl Way {
         }
     }
 
-    /// The exchange and the routing key. One that names a tier holds for the retries as well.
-    pub(crate) fn address(&self, names: &Names, end: End<'_>) -> (String, String) {
+    /// The route to this end. A key that names a tier holds for the retries as well.
+    ///
+    /// # Errors
+    ///
+    /// A name of a queue or a topic that is none.
+    pub(crate) fn route(&self, names: &Names, end: End<'_>) -> Result<Route> {
+        match end {
+            End::Queue(queue) => check_name("queue", queue)?,
+            End::Topic(topic) => check_topic(topic)?,
+        }
+        let (exchange, key) = self.address(names, end);
+        Route::new(exchange, key)
+    }
+
+    fn address(&self, names: &Names, end: End<'_>) -> (String, String) {
         match (self, end) {
             (Self::Levels(entry), _) => (names.level(entry.level), entry.key.clone()),
             (Self::Now(retry), End::Queue(queue)) => (names.jobs(), key::write(queue, *retry)),

@@ -16,13 +16,11 @@ use super::death::{History, integer, key_at_death, sane, text};
 use super::key::decimal;
 use super::levels::{self, End};
 use super::names::{Names, ORPHAN};
+use super::route::{Route, short};
 use super::size::{MAX_HEADERS, size_of_table};
-use super::way::Way;
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::job::{
-    Envelope, EventEnvelope, FailedJob, FailedReason, JobId, MAX_PAYLOAD, check_name, check_topic,
-};
+use crate::job::{Envelope, EventEnvelope, FailedJob, FailedReason, JobId, MAX_PAYLOAD};
 
 const TOPIC: &str = "jobq-topic";
 /// How often a job was started alone. Such a job has it, and no other.
@@ -42,24 +40,9 @@ const PERSISTENT: u8 = 2;
 /// A message on its way to the broker.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Message {
-    pub(crate) exchange: ShortString,
-    pub(crate) key: ShortString,
+    pub(crate) route: Arc<Route>,
     pub(crate) properties: BasicProperties,
     pub(crate) payload: Vec<u8>,
-}
-
-/// A name on the wire: at most 255 bytes.
-pub(crate) fn short(text: &str) -> Result<ShortString> {
-    short_of(text.to_owned())
-}
-
-fn short_of(text: String) -> Result<ShortString> {
-    let is_long = text.len() > usize::from(u8::MAX);
-    let start: Option<String> = is_long.then(|| text.chars().take(40).collect());
-    ShortString::try_new(text).map_err(|source| {
-        let start = start.unwrap_or_default();
-        Error::invalid(format!("`{start}...` is too long for AMQP")).because(source)
-    })
 }
 
 /// A text of this module or of jobq's own names, which always fits.
@@ -71,9 +54,8 @@ fn long(text: impl Into<Vec<u8>>) -> AMQPValue {
     AMQPValue::LongString(LongString::from(text))
 }
 
-/// The message that enqueues a job, on the way that its delay asks for.
-pub(crate) fn encode(names: &Names, job: Envelope, way: &Way) -> Result<Message> {
-    check_name("queue", &job.queue)?;
+/// The message that enqueues a job by this route.
+pub(crate) fn encode(job: Envelope, route: Arc<Route>) -> Result<Message> {
     let mut headers = Headers::default();
     headers.add_expiry(job.expires_at);
     if let Some(topic) = &job.topic {
@@ -81,25 +63,24 @@ pub(crate) fn encode(names: &Names, job: Envelope, way: &Way) -> Result<Message>
     }
     let mut properties = headers.into_properties(job.id, job.enqueued_at)?;
     if let Some(name) = &job.name {
-        properties = properties.with_type(short(name)?);
+        properties = properties.with_type(short(&**name)?);
     }
     if let Some(origin) = &job.enqueued_by {
-        properties = properties.with_app_id(short(origin)?);
+        properties = properties.with_app_id(short(&**origin)?);
     }
-    message(way.address(names, End::Queue(&job.queue)), job.id, properties, job.payload)
+    message(route, job.id, properties, job.payload)
 }
 
-/// The message that publishes an event. It states no job: who subscribes, knows.
-pub(crate) fn encode_event(names: &Names, event: EventEnvelope, way: &Way) -> Result<Message> {
-    check_topic(&event.topic)?;
+/// The message that publishes an event by this route. It states no job: who subscribes, knows.
+pub(crate) fn encode_event(event: EventEnvelope, route: Arc<Route>) -> Result<Message> {
     let mut headers = Headers::default();
     headers.add_expiry(event.expires_at);
     headers.add(TOPIC, event.topic.as_str());
     let mut properties = headers.into_properties(event.id, event.published_at)?;
     if let Some(program) = &event.enqueued_by {
-        properties = properties.with_app_id(short(program)?);
+        properties = properties.with_app_id(short(&**program)?);
     }
-    message(way.address(names, End::Topic(&event.topic)), event.id, properties, event.payload)
+    message(route, event.id, properties, event.payload)
 }
 
 /// The headers of a new message.
@@ -132,7 +113,7 @@ impl Headers {
 }
 
 fn message(
-    (exchange, key): (String, String),
+    route: Arc<Route>,
     id: JobId,
     properties: BasicProperties,
     payload: Vec<u8>,
@@ -144,7 +125,7 @@ fn message(
             payload.len()
         )));
     }
-    Ok(Message { exchange: short_of(exchange)?, key: short_of(key)?, properties, payload })
+    Ok(Message { route, properties, payload })
 }
 
 /// The topic of an event that came to this queue by this way, at once or out of the levels.

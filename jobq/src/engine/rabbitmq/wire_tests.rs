@@ -1,7 +1,14 @@
+use super::super::levels::End;
+use super::super::way::Way;
 use super::*;
 
 fn names() -> Names {
     Names::new("jobq")
+}
+
+fn encode(names: &Names, job: Envelope, way: &Way) -> Result<Message> {
+    let route = way.route(names, End::Queue(&job.queue))?;
+    super::encode(job, Arc::new(route))
 }
 
 fn job() -> Envelope {
@@ -40,7 +47,10 @@ fn value<'p>(properties: &'p BasicProperties, key: &str) -> Option<&'p AMQPValue
 #[test]
 fn a_job_travels_as_documented() {
     let message = encode(&names(), job(), &Way::Now(Some(30_000))).unwrap();
-    assert_eq!((message.exchange.as_str(), message.key.as_str()), ("jobq", "mail@30000"));
+    assert_eq!(
+        (message.route.exchange.as_str(), message.route.key.as_str()),
+        ("jobq", "mail@30000")
+    );
     let properties = &message.properties;
     let text = |value: &Option<ShortString>| value.as_ref().map(ToString::to_string);
     assert_eq!(*properties.content_type(), None, "JSON is what is meant where nothing is said");
@@ -55,7 +65,7 @@ fn a_job_travels_as_documented() {
     assert_eq!(message.payload, job().payload);
     let plain = Envelope { expires_at: None, topic: None, ..job() };
     let message = encode(&names(), plain, &Way::Now(None)).unwrap();
-    assert_eq!(message.key.as_str(), "mail");
+    assert_eq!(message.route.key.as_str(), "mail");
     assert_eq!(*message.properties.headers(), None, "most jobs need none");
 }
 
@@ -71,7 +81,7 @@ fn a_delay_is_the_way_and_no_header() {
     ];
     for (way, exchange, key) in table {
         let message = encode(&names(), job(), &way).unwrap();
-        assert_eq!((message.exchange.as_str(), message.key.as_str()), (exchange, key));
+        assert_eq!((message.route.exchange.as_str(), message.route.key.as_str()), (exchange, key));
         assert_eq!(message.properties.headers().as_ref().unwrap().inner().len(), 2);
     }
 }

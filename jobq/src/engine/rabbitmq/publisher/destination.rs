@@ -1,26 +1,22 @@
 //! Where a message goes, and what may be said of it afterwards.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::offence::Offence;
 use crate::engine::rabbitmq::failure::{self, timed_out};
+use crate::engine::rabbitmq::route::Route;
 use crate::engine::rabbitmq::wire::Message;
 use crate::error::{Error, ErrorKind};
 
 /// What is known of a message after it was sent.
 #[derive(Debug)]
-pub(crate) struct Destination {
-    /// The exchange and the key in one text, since every message has its destination kept.
-    both: Box<str>,
-    /// Where the key begins.
-    key: usize,
-}
+pub(crate) struct Destination(Arc<Route>);
 
 impl Destination {
     pub(crate) fn of(message: &Message) -> Self {
-        let both = [message.exchange.as_str(), message.key.as_str()].concat();
-        Self { both: both.into(), key: message.exchange.as_str().len() }
+        Self(Arc::clone(&message.route))
     }
 
     /// The broker did not answer in time, and the message may be there if it was sent.
@@ -72,7 +68,6 @@ impl Destination {
 
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (exchange, key) = self.both.split_at(self.key);
-        write!(f, "publishing to exchange `{exchange}` with the key `{key}`")
+        write!(f, "publishing to {}", self.0)
     }
 }

@@ -39,6 +39,7 @@ pub(crate) use self::task::open_confirming;
 use super::declared::Declared;
 use super::failure::refused;
 use super::link::{Link, backoff};
+use super::route::Route;
 use super::size::size_of_table;
 use super::wire::Message;
 use crate::background;
@@ -210,8 +211,8 @@ impl Publisher {
     async fn publish_alone(&self, message: &Message, sent: &mut bool) -> Result<()> {
         let destination = Destination::of(message);
         let channel = open_confirming(&*self.link.up().await?).await?;
-        let Message { exchange, key, properties, payload } = message;
-        let (exchange, key, properties) = (exchange.clone(), key.clone(), properties.clone());
+        let Message { route, properties, payload } = message;
+        let (Route { exchange, key }, properties) = ((**route).clone(), properties.clone());
         let options = BasicPublishOptions::default();
         *sent = true;
         let published = channel.basic_publish(exchange, key, options, payload, properties).await;

@@ -38,7 +38,7 @@ impl Offence {
     pub(crate) fn is_of(&self, message: &Message) -> bool {
         match self {
             Self::Size { limit } => message.payload.len() > *limit,
-            Self::Exchange { name } => message.exchange.as_str() == name,
+            Self::Exchange { name } => message.route.exchange.as_str() == name,
         }
     }
 }
@@ -46,6 +46,7 @@ impl Offence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::rabbitmq::route::Route;
 
     #[test]
     fn each_refusal_of_a_message_tells_which() {
@@ -88,8 +89,7 @@ mod tests {
     #[test]
     fn only_a_message_that_it_is_about_can_be_the_one() {
         let message = |exchange: &str, size| Message {
-            exchange: exchange.into(),
-            key: "k".into(),
+            route: Route::new(exchange.into(), "k".into()).unwrap().into(),
             properties: lapin::BasicProperties::default(),
             payload: vec![0; size],
         };

@@ -14,6 +14,7 @@ use super::offence::Offence;
 use super::publication::{Answer, Publication};
 use crate::engine::rabbitmq::cork::Cork;
 use crate::engine::rabbitmq::failure::refused;
+use crate::engine::rabbitmq::route::Route;
 use crate::engine::rabbitmq::wire::Message;
 
 /// How many publishes may be unconfirmed: a confirm of many walks them all. More are hardly
@@ -225,8 +226,8 @@ impl Open {
 }
 
 async fn write(open: Arc<Open>, message: Arc<Message>) -> lapin::Result<PublisherConfirm> {
-    let Message { exchange, key, properties, payload } = &*message;
-    let (exchange, key, properties) = (exchange.clone(), key.clone(), properties.clone());
+    let Message { route, properties, payload } = &*message;
+    let (Route { exchange, key }, properties) = ((**route).clone(), properties.clone());
     let options = BasicPublishOptions::default();
     open.channel.basic_publish(exchange, key, options, payload, properties).await
 }
