@@ -88,7 +88,11 @@ mod finding;
 mod guard;
 mod job;
 pub mod period;
+#[cfg(feature = "rabbitmq")]
+pub mod rabbitmq;
 mod retry;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Topology, Which};
+use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Which};
+use jobq::rabbitmq::Topology;
 use jobq::testing::{eventually, soon};
 use jobq::{Envelope, EventEnvelope, FailedReason};
 use jobq_tests::broker;

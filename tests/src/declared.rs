@@ -1,4 +1,4 @@
-//! What is declared on a broker, in the words of `jobq::engine::Topology`.
+//! What is declared on a broker, in the words of `jobq::rabbitmq::Topology`.
 
 use serde_json::Value;
 

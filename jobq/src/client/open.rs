@@ -25,7 +25,7 @@ pub(crate) async fn open(url: &str, mut options: EngineOptions) -> Result<Arc<dy
 
 #[cfg(feature = "rabbitmq")]
 async fn rabbitmq(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
-    crate::engine::rabbitmq::connect(url, options).await
+    crate::rabbitmq::connect(url, options).await
 }
 
 #[cfg(not(feature = "rabbitmq"))]
@@ -36,7 +36,7 @@ async fn rabbitmq(_: &str, _: EngineOptions) -> Result<Arc<dyn Engine>> {
 
 #[cfg(feature = "sqlite")]
 async fn sqlite(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
-    crate::engine::sqlite::open(url, options).await
+    crate::sqlite::open(url, options).await
 }
 
 #[cfg(not(feature = "sqlite"))]

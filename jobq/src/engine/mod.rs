@@ -12,12 +12,8 @@ mod certificates;
 mod consumer;
 mod delivery;
 mod detached;
-#[cfg(feature = "rabbitmq")]
-pub(crate) mod rabbitmq;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
 mod refusal;
-#[cfg(feature = "sqlite")]
-pub(crate) mod sqlite;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -30,8 +26,6 @@ pub use certificates::{Certificates, ClientCertificate, ManagementUrl};
 pub use consumer::{Consumer, Intake, Interruption};
 pub use delivery::{Delivery, Receipt, Settlement, Solo};
 pub(crate) use detached::Detached;
-#[cfg(feature = "rabbitmq")]
-pub use rabbitmq::topology::Topology;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
 

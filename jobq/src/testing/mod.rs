@@ -89,7 +89,7 @@ pub async fn open_with_lease(
     namespace: &str,
     lease: std::time::Duration,
 ) -> Result<Arc<dyn Engine>> {
-    crate::engine::sqlite::open_with_lease(url, options(namespace), lease).await
+    crate::sqlite::open_with_lease(url, options(namespace), lease).await
 }
 
 fn options(namespace: &str) -> EngineOptions {

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::engine::{rabbitmq, sqlite};
 use crate::error::Error;
 use crate::job::{BoxError, Envelope, FailedJob, FailedReason, Job, JobId};
 use crate::period;
 use crate::worker::{JobContext, Registered, Scope, States};
+use crate::{rabbitmq, sqlite};
 
 /// A property of any bytes.
 pub type Property = fn(&[u8]);
@@ -33,23 +33,23 @@ pub const ALL: [(&str, Property); 7] = [
 /// A message of anybody, properties and body: it is a job that can be run, retried, run
 /// alone, failed and put back.
 pub fn message(data: &[u8]) {
-    rabbitmq::properties::message(data);
+    rabbitmq::invariants::message(data);
 }
 
 /// A job or an event of a caller: it comes as it was sent, or is refused.
 pub fn envelope(data: &[u8]) {
-    rabbitmq::properties::envelope(data);
+    rabbitmq::invariants::envelope(data);
 }
 
 /// The broker's refusal of a declaration.
 pub fn refusal(data: &[u8]) {
-    rabbitmq::properties::refusal(&String::from_utf8_lossy(data));
+    rabbitmq::invariants::refusal(&String::from_utf8_lossy(data));
 }
 
 /// Names of jobs, queues and namespaces, topics, patterns, routing keys, ids.
 pub fn name(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    rabbitmq::properties::name(&text);
+    rabbitmq::invariants::name(&text);
     let allowed = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     let good = (1..=32).contains(&text.len()) && text.chars().all(allowed);
     assert_eq!(crate::client::builder::check_namespace(&text).is_ok(), good);
@@ -173,7 +173,7 @@ pub fn url(data: &[u8]) {
     const SECRET: &str = "geheim-7Xq";
     let text = String::from_utf8_lossy(data);
     check_file(&text);
-    rabbitmq::properties::url(&text, SECRET);
+    rabbitmq::invariants::url(&text, SECRET);
     // The same text around a password: user, start and end of the password, rest.
     let mut parts = text.splitn(4, '\n');
     let mut part = || parts.next().unwrap_or_default();
@@ -181,7 +181,7 @@ pub fn url(data: &[u8]) {
     for scheme in ["amqp", "amqps"] {
         let user: String = user.chars().filter(|c| !":@/?#".contains(*c)).collect();
         let url = format!("{scheme}://{user}:{start}{SECRET}{end}@{rest}");
-        rabbitmq::properties::url(&url, SECRET);
+        rabbitmq::invariants::url(&url, SECRET);
     }
 }
 

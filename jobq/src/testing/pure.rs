@@ -4,9 +4,9 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use crate::engine::{rabbitmq, sqlite};
 use crate::job::{Delay, Ending, JobOptions, check_topic};
 use crate::{period, retry};
+use crate::{rabbitmq, sqlite};
 
 /// One call of a part.
 pub type Part = Box<dyn Fn()>;

@@ -16,10 +16,10 @@ use super::signal::Signals;
 use super::tally::Tally;
 use crate::background;
 use crate::client::{Client, Doctor};
-#[cfg(feature = "rabbitmq")]
-use crate::engine::Topology;
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Finding, Severity};
+#[cfg(feature = "rabbitmq")]
+use crate::rabbitmq::Topology;
 use crate::telemetry;
 
 /// Takes jobs from their queues and runs them.

@@ -1,0 +1,29 @@
+//! Opening a channel.
+
+use lapin::{Channel, ErrorKind as Lapin};
+
+use super::epoch::Up;
+use crate::error::Result;
+use crate::rabbitmq::errors::failure;
+
+/// A new channel.
+///
+/// `lapin` keeps the number of a channel that the broker has closed unusable for as long
+/// as the connection lives, and gives the old error when it comes round to it. There are
+/// some two thousand numbers, so the next one is tried, and when none is left the
+/// connection is replaced.
+pub(crate) async fn open(up: &Up) -> Result<Channel> {
+    let doing = "opening a channel";
+    let opening = async {
+        let mut opened = up.connection.create_channel().await;
+        while matches!(&opened, Err(error) if error.is_amqp_soft_error()) {
+            opened = up.connection.create_channel().await;
+        }
+        if matches!(&opened, Err(error) if matches!(error.kind(), Lapin::ChannelsLimitReached)) {
+            tracing::warn!("no channel is left on the connection; it is replaced");
+            let _ = up.connection.close(200, "out of channels".into()).await;
+        }
+        opened.map_err(|error| failure(doing, error))
+    };
+    up.answer(doing, opening).await
+}

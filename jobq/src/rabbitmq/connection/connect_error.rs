@@ -1,0 +1,225 @@
+//! Why a connection could not be made, and what to look at.
+
+use std::time::Duration;
+
+use lapin::ErrorKind as Lapin;
+use lapin::uri::AMQPUri;
+
+use super::address::{Address, CHANNELS, FEWEST_CHANNELS, LONGEST_FRAME, host_and_port};
+use super::tls::{self, Tls};
+use crate::error::{Error, ErrorKind};
+use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_ALLOWED, code};
+
+/// Why one node did not take the connection.
+#[derive(Debug)]
+pub(crate) struct Unconnected {
+    pub(crate) node: String,
+    pub(crate) kind: ErrorKind,
+    /// What was found and what to do, for a person.
+    pub(crate) reason: String,
+    pub(crate) source: Option<lapin::Error>,
+    /// Whether every other node would say the same.
+    pub(crate) everywhere: bool,
+}
+
+impl Unconnected {
+    /// What `lapin` met.
+    pub(crate) fn because(
+        address: &Address,
+        tls: &Tls,
+        node: &AMQPUri,
+        error: lapin::Error,
+    ) -> Self {
+        let (kind, advice) = match tls::cause(&error) {
+            Some(cause) => tls::explain(cause, &node.authority.host, tls.has_client_certificate()),
+            None => advice(address, &error),
+        };
+        // Every node has the same users. A vhost may be down on one of them alone, and each
+        // has a certificate of its own.
+        let everywhere = code(&error) == Some(ACCESS_REFUSED) || kind == ErrorKind::Invalid;
+        let reason = format!("{error}; {advice}");
+        Self { node: host_and_port(node), kind, reason, source: Some(error), everywhere }
+    }
+
+    /// It took the connection, with limits that jobq cannot work with.
+    pub(crate) fn too_narrow(node: &AMQPUri, connection: &lapin::Connection) -> Option<Self> {
+        let agreed = connection.configuration();
+        let reason = narrow(agreed.frame_max(), agreed.channel_max())?;
+        let (node, kind) = (host_and_port(node), ErrorKind::Refused);
+        Some(Self { node, kind, reason, source: None, everywhere: false })
+    }
+
+    /// It did not answer.
+    pub(crate) fn silent(node: String, limit: Duration) -> Self {
+        let reason = format!(
+            "no answer in {}; check the host and the port, and whether the broker is overloaded \
+             or a firewall drops what is sent to it",
+            crate::period::format(limit)
+        );
+        Self { node, kind: ErrorKind::Timeout, reason, source: None, everywhere: false }
+    }
+}
+
+/// What is too little of what was agreed on.
+fn narrow(frame_max: u32, channel_max: u16) -> Option<String> {
+    if frame_max < LONGEST_FRAME {
+        return Some(format!(
+            "the broker takes frames of {frame_max} bytes, and jobq needs {LONGEST_FRAME}, since \
+             the headers of a job must fit in one: set `frame_max = {LONGEST_FRAME}` in \
+             rabbitmq.conf (the default) or more"
+        ));
+    }
+    (channel_max < FEWEST_CHANNELS).then(|| {
+        format!(
+            "the broker allows {channel_max} channels on a connection; {CHANNELS}: raise \
+             `channel_max` in rabbitmq.conf (the default is 2047)"
+        )
+    })
+}
+
+/// What to look at where TLS is not the cause.
+fn advice(address: &Address, error: &lapin::Error) -> (ErrorKind, String) {
+    let (user, vhost) = (address.user(), address.vhost());
+    match (error.kind(), code(error)) {
+        (_, Some(ACCESS_REFUSED)) => (
+            ErrorKind::Refused,
+            format!(
+                "the broker refuses the user `{user}`: check the name and the password (`guest` \
+                 may connect from the broker's own machine only)"
+            ),
+        ),
+        (_, Some(NOT_ALLOWED)) if error.to_string().contains("limit (") => (
+            ErrorKind::Refused,
+            "a client takes one connection, one with a pool two, and the doctor one more for a \
+             moment; close others, or raise the limit (`rabbitmqctl set_vhost_limits`, \
+             `set_user_limits`, or `connection_max` in rabbitmq.conf)"
+                .into(),
+        ),
+        (_, Some(NOT_ALLOWED)) => (
+            ErrorKind::Refused,
+            format!(
+                "the vhost `{vhost}` does not exist or is not open to the user `{user}`: check the \
+                 URL's path (none means `/`, a lone slash the vhost without a name)"
+            ),
+        ),
+        // What a TLS port does with a client that does not speak TLS.
+        (Lapin::IOError(io), _) if !address.is_tls() && has_ended(io.kind()) => (
+            ErrorKind::Connection,
+            "it took the connection and ended it: check that the port speaks AMQP 0.9.1 without \
+             TLS; a TLS port (5671, unless it was set otherwise) needs an `amqps://` URL"
+                .into(),
+        ),
+        (Lapin::IOError(io), _) if has_ended(io.kind()) => (
+            ErrorKind::Connection,
+            "it ended the connection without saying why: look into the broker's log, it may \
+             demand or refuse a client certificate (`.client_certificate(chain, key)`)"
+                .into(),
+        ),
+        (Lapin::IOError(_), _) => (
+            ErrorKind::Connection,
+            "check that the broker runs there, the host and the port (5672, with TLS 5671)".into(),
+        ),
+        _ if address.is_tls() => {
+            (ErrorKind::Connection, "check that the port speaks AMQP 0.9.1".into())
+        }
+        _ => (
+            ErrorKind::Connection,
+            "check that the port speaks AMQP 0.9.1 without TLS; a TLS port needs an `amqps://` URL"
+                .into(),
+        ),
+    }
+}
+
+/// Whether the other end hung up.
+pub(crate) fn has_ended(kind: std::io::ErrorKind) -> bool {
+    use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+}
+
+/// No node took the connection; these are the reasons of those that were asked.
+pub(crate) fn cannot_connect(address: &Address, failures: Vec<Unconnected>) -> Error {
+    let several = address.count() > 1;
+    let reason = |failure: &Unconnected| {
+        if several {
+            format!("{}: {}", failure.node, failure.reason)
+        } else {
+            failure.reason.clone()
+        }
+    };
+    let reasons: Vec<_> = failures.iter().map(reason).collect();
+    let message = format!("cannot connect to {address}: {}", reasons.join(". "));
+    let kind = kind(&failures);
+    // The message has all reasons; of several nodes a cause would tell but one.
+    let mut failures = failures.into_iter();
+    match (failures.next().and_then(|first| first.source), failures.next()) {
+        (Some(source), None) => Error::new(kind, message).because(source),
+        _ => Error::new(kind, message),
+    }
+}
+
+/// That of the failure which ended the tries, or the one they have in common.
+fn kind(failures: &[Unconnected]) -> ErrorKind {
+    match failures {
+        [.., last] if last.everywhere => last.kind,
+        [first, rest @ ..] if rest.iter().all(|other| other.kind == first.kind) => first.kind,
+        _ => ErrorKind::Connection,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(node: &str, kind: ErrorKind, everywhere: bool) -> Unconnected {
+        Unconnected { node: node.into(), kind, reason: "why".into(), source: None, everywhere }
+    }
+
+    #[test]
+    fn what_is_too_little_is_said_with_what_is_needed() {
+        assert_eq!(narrow(LONGEST_FRAME, FEWEST_CHANNELS), None);
+        assert_eq!(narrow(u32::MAX, u16::MAX), None);
+        let table = [
+            (LONGEST_FRAME - 1, 2_047, "frames of 131071 bytes, and jobq needs 131072"),
+            (LONGEST_FRAME, 15, "allows 15 channels"),
+        ];
+        for (frame_max, channel_max, said) in table {
+            let narrow = narrow(frame_max, channel_max).unwrap();
+            assert!(narrow.contains(said) && narrow.contains("rabbitmq.conf"), "{narrow}");
+        }
+    }
+
+    #[test]
+    fn each_node_has_its_reason() {
+        let address = |url| Address::parse(url, Duration::from_secs(1)).unwrap();
+        let one = vec![failure("a:5672", ErrorKind::Timeout, false)];
+        let error = cannot_connect(&address("amqp://a"), one);
+        assert_eq!(error.to_string(), "cannot connect to amqp://guest:***@a:5672: why");
+        let two = vec![
+            failure("a:5672", ErrorKind::Timeout, false),
+            failure("b:1", ErrorKind::Connection, false),
+        ];
+        let error = cannot_connect(&address("amqp://a,b:1"), two);
+        let said = "cannot connect to amqp://guest:***@a:5672,b:1: a:5672: why. b:1: why";
+        assert_eq!(error.to_string(), said);
+    }
+
+    #[test]
+    fn the_kind_is_the_common_one_or_the_last() {
+        use ErrorKind::{Connection, Refused, Timeout};
+        let table = [
+            (vec![(Timeout, false)], Timeout),
+            (vec![(Timeout, false), (Timeout, false)], Timeout),
+            (vec![(Timeout, false), (Refused, false)], Connection),
+            (vec![(Refused, false), (Refused, false)], Refused),
+            (vec![(Timeout, false), (Refused, true)], Refused),
+            (vec![], Connection),
+        ];
+        for (failures, expected) in table {
+            let failures: Vec<_> = failures
+                .into_iter()
+                .map(|(kind, everywhere)| failure("a", kind, everywhere))
+                .collect();
+            assert_eq!(kind(&failures), expected, "{failures:?}");
+        }
+    }
+}

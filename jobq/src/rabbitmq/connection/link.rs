@@ -1,0 +1,411 @@
+//! One supervised connection: it comes back by itself, for ever.
+//!
+//! `lapin`'s own recovery stays off, since it uses delivery tags again: an old
+//! acknowledgement would then settle a job that nobody ran. What was opened on a
+//! connection dies with it, and its owner opens it again on the next one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use futures_util::{Stream, StreamExt};
+use lapin::uri::AMQPUri;
+use lapin::{Connection, ConnectionProperties, ErrorKind as Lapin, Event};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::address::{Address, host_and_port};
+use super::alert;
+use super::connect_error::{Unconnected, cannot_connect};
+use super::epoch::{Made, Up};
+use super::socket;
+use super::tls::Tls;
+use crate::background;
+use crate::engine::closed;
+use crate::error::{Error, ErrorKind, Result};
+use crate::rabbitmq::lapin::cork::Cork;
+use crate::rabbitmq::lapin::log::{LogFilter, Questions};
+
+/// How often the state is looked at where no event told of its end.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long the event that says why a connection ended may come after its end.
+const EPILOGUE: Duration = Duration::from_millis(50);
+/// A connection, channel or consumer that lived for so long starts its waits afresh.
+pub(crate) const LASTING: Duration = Duration::from_secs(20);
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What to do about an alarm.
+pub(crate) const ALARM_ADVICE: &str = "free memory or disk on its nodes, or raise the limit \
+                                       (`rabbitmq-diagnostics alarms` says which)";
+
+/// A connection that is kept up until it is closed.
+#[derive(Debug, Clone)]
+pub(crate) struct Link {
+    state: watch::Receiver<State>,
+    unreadable: Arc<AtomicBool>,
+    closing: CancellationToken,
+}
+
+/// Where connections lead, and how they are made.
+#[derive(Debug)]
+pub(crate) struct Target {
+    pub(crate) address: Address,
+    pub(crate) tls: Tls,
+    pub(crate) timeout: Duration,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    Up(Arc<Up>),
+    /// The broker reads nothing that is sent to it, for this reason.
+    Blocked(Arc<Up>, Arc<str>),
+    /// And why.
+    Down(Error),
+    Closed,
+}
+
+/// What the supervisor needs to open the connection again.
+#[derive(Debug)]
+struct Supervisor {
+    target: Arc<Target>,
+    name: String,
+    /// The number of the node that is tried first.
+    next: usize,
+    /// The one that took the last connection, for the log.
+    node: String,
+    state: watch::Sender<State>,
+    unreadable: Arc<AtomicBool>,
+    closing: CancellationToken,
+}
+
+impl Link {
+    /// Connects, to any of the nodes first, so that clients spread over them. Only the
+    /// first connection's error is returned; later ones are waited out.
+    pub(crate) async fn open(target: Arc<Target>, name: String) -> Result<Self> {
+        let (link, mut supervisor) = Self::supervised(target, name);
+        // Its socket and its heartbeats live where it is opened.
+        let opening = background::spawn(async move {
+            let connection = supervisor.connect().await?;
+            let first = Arc::new(Up::new(connection, 0));
+            supervisor.state.send_replace(State::Up(Arc::clone(&first)));
+            Ok((supervisor, first))
+        });
+        let opened = AbortOnDropHandle::new(opening).await;
+        let (supervisor, first) = opened.unwrap_or_else(|_| Err(closed()))?;
+        background::spawn(supervisor.run(first));
+        Ok(link)
+    }
+
+    /// [`open`](Self::open), without waiting: the first connection is made as one that was lost
+    /// is made again.
+    pub(crate) fn open_lazily(target: Arc<Target>, name: String) -> Self {
+        let (link, mut supervisor) = Self::supervised(target, name);
+        let text = format!("there is no connection to {} yet", supervisor.target.address);
+        supervisor.state.send_replace(State::Down(Error::new(ErrorKind::Connection, text)));
+        background::spawn(async move {
+            let closing = supervisor.closing.clone();
+            let mut waits = backoff();
+            let connection = tokio::select! {
+                () = closing.cancelled() => return,
+                connection = supervisor.connect_again(&mut waits) => connection,
+            };
+            let first = Arc::new(Up::new(connection, 0));
+            supervisor.state.send_replace(State::Up(Arc::clone(&first)));
+            supervisor.run(first).await;
+        });
+        link
+    }
+
+    fn supervised(target: Arc<Target>, name: String) -> (Self, Supervisor) {
+        let closing = CancellationToken::new();
+        let (sender, state) = watch::channel(State::Closed);
+        let unreadable = Arc::new(AtomicBool::new(false));
+        let supervisor = Supervisor {
+            next: fastrand::usize(..target.address.count()),
+            node: String::new(),
+            target,
+            name,
+            state: sender,
+            unreadable: Arc::clone(&unreadable),
+            closing: closing.clone(),
+        };
+        (Self { state, unreadable, closing }, supervisor)
+    }
+
+    /// The connection, as soon as there is one that the broker reads from. What is sent on
+    /// another one would heap up in this process.
+    pub(crate) async fn up(&self) -> Result<Arc<Up>> {
+        self.up_or_tell(|_| ()).await
+    }
+
+    /// [`up`](Self::up), and tells why there is none for as long as there is none.
+    pub(crate) async fn up_or_tell(&self, mut tell: impl FnMut(&Error)) -> Result<Arc<Up>> {
+        let mut state = self.state.clone();
+        loop {
+            match &*state.borrow_and_update() {
+                State::Up(up) => return Ok(Arc::clone(up)),
+                State::Blocked(_, cause) => {
+                    tell(&Error::new(ErrorKind::Connection, takes_nothing(cause)));
+                }
+                State::Down(error) => tell(error),
+                State::Closed => return Err(closed()),
+            }
+            if state.changed().await.is_err() {
+                return Err(closed());
+            }
+        }
+    }
+
+    /// Whether the broker reads nothing for now.
+    pub(crate) fn is_blocked(&self) -> bool {
+        matches!(*self.state.borrow(), State::Blocked(..))
+    }
+
+    /// Returns when the broker reads again, or the connection is over.
+    pub(crate) async fn unblocked(&self) {
+        let mut state = self.state.clone();
+        let _ = state.wait_for(|state| !matches!(state, State::Blocked(..))).await;
+    }
+
+    /// Why the broker may not answer, for a person.
+    pub(crate) fn trouble(&self) -> String {
+        match &*self.state.borrow() {
+            State::Blocked(_, cause) => takes_nothing(cause),
+            State::Down(_) => {
+                "there is no connection to it for now, and jobq goes on trying".into()
+            }
+            State::Up(_) | State::Closed => "it may be overloaded or without a quorum".into(),
+        }
+    }
+
+    /// The alarm for which the broker reads nothing, as soon as it says so.
+    pub(crate) async fn blocked(&self) -> Arc<str> {
+        let mut state = self.state.clone();
+        let blocked = |state: &State| matches!(state, State::Blocked(..));
+        let cause = match state.wait_for(blocked).await.as_deref() {
+            Ok(State::Blocked(_, cause)) => Some(Arc::clone(cause)),
+            _ => None,
+        };
+        match cause {
+            Some(cause) => cause,
+            // There is no connection any more.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Returns when this life of the connection is over.
+    pub(crate) async fn lost(&self, generation: u64) {
+        let mut state = self.state.clone();
+        let other = |state: &State| match state {
+            State::Up(up) | State::Blocked(up, _) => up.generation != generation,
+            State::Down(_) | State::Closed => true,
+        };
+        let _ = state.wait_for(other).await;
+    }
+
+    /// Whether the connection has ever ended because of a message that `lapin` cannot read.
+    /// The broker sends that again on the next one.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.unreadable.load(Ordering::Acquire)
+    }
+
+    /// Ends the connection.
+    pub(crate) async fn close(&self) {
+        self.closing.cancel();
+        let mut state = self.state.clone();
+        let over = state.wait_for(|state| matches!(state, State::Closed));
+        let _ = tokio::time::timeout(FAREWELL, over).await;
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.state.send_replace(State::Closed);
+    }
+}
+
+impl Supervisor {
+    async fn run(mut self, mut up: Arc<Up>) {
+        let mut waits = backoff();
+        let closing = self.closing.clone();
+        loop {
+            let since = Instant::now();
+            let events = up.connection.events_listener();
+            let told = |cause| self.blocked(&up, cause);
+            tokio::select! {
+                () = closing.cancelled() => break,
+                (reason, unreadable) = end(&up.connection, events, told) => {
+                    tracing::warn!(broker = %self.target.address, node = self.node, connection = self.name, reason, "the connection was lost");
+                    up.over.cancel();
+                    self.unreadable.fetch_or(unreadable, Ordering::AcqRel);
+                    let lost = format!("the connection to {} was lost: {reason}", self.target.address);
+                    self.state.send_replace(State::Down(Error::new(ErrorKind::Connection, lost)));
+                }
+            }
+            if since.elapsed() > LASTING {
+                waits = backoff();
+            }
+            let generation = up.generation + 1;
+            drop(up);
+            let connection = tokio::select! {
+                () = closing.cancelled() => return,
+                connection = self.connect_again(&mut waits) => connection,
+            };
+            tracing::info!(broker = %self.target.address, node = self.node, connection = self.name, "connected again");
+            up = Arc::new(Up::new(connection, generation));
+            self.state.send_replace(State::Up(Arc::clone(&up)));
+        }
+        up.questions.end();
+        let goodbye = up.connection.close(200, "closed".into());
+        let _ = tokio::time::timeout(FAREWELL, goodbye).await;
+        up.over.cancel();
+    }
+
+    /// The broker said that it reads nothing for now, or that it reads again.
+    fn blocked(&self, up: &Arc<Up>, cause: Option<String>) {
+        let broker = &self.target.address;
+        let state = if let Some(cause) = cause {
+            tracing::warn!(%broker, connection = self.name, cause, "the broker takes no jobs for now");
+            State::Blocked(Arc::clone(up), cause.into())
+        } else {
+            tracing::info!(%broker, connection = self.name, "the broker takes jobs again");
+            State::Up(Arc::clone(up))
+        };
+        self.state.send_replace(state);
+    }
+
+    async fn connect_again(&mut self, waits: &mut ExponentialBackoff) -> Made {
+        loop {
+            tokio::time::sleep(waits.next().unwrap_or(LONGEST_WAIT)).await;
+            match self.connect().await {
+                Ok(connection) => return connection,
+                Err(error) => {
+                    // What the broker refuses, waiting alone does not heal.
+                    if error.kind() == ErrorKind::Connection || error.is_timeout() {
+                        tracing::warn!(%error, connection = self.name, "still not connected");
+                    } else {
+                        tracing::error!(%error, connection = self.name, "still not connected");
+                    }
+                    self.state.send_replace(State::Down(error));
+                }
+            }
+        }
+    }
+
+    /// Tries each node once, the one after the last that took a connection first: so the
+    /// clients of a node that died go on at once.
+    async fn connect(&mut self) -> Result<Made> {
+        let target = Arc::clone(&self.target);
+        let mut failures = Vec::new();
+        for (number, node) in target.address.nodes_from(self.next) {
+            // TLS has much to keep in mind.
+            match Box::pin(self.connect_to(node)).await {
+                Ok(connection) => {
+                    self.next = number + 1;
+                    self.node = host_and_port(node);
+                    return Ok(connection);
+                }
+                Err(failure) => {
+                    let last = failure.everywhere;
+                    failures.push(failure);
+                    if last {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(cannot_connect(&target.address, failures))
+    }
+
+    async fn connect_to(&self, node: &AMQPUri) -> Result<Made, Unconnected> {
+        let Target { address, tls, timeout } = &*self.target;
+        let stated = node.query.connection_timeout.map(Duration::from_millis);
+        let limit = stated.unwrap_or(*timeout).min(*timeout);
+        let because = |error| Unconnected::because(address, tls, node, error);
+        let properties =
+            ConnectionProperties::default().with_connection_name(self.name.as_str().into());
+        // `lapin` opens the socket on a thread of its own, which would go on for minutes
+        // where nobody answers, whether or not anybody still waits for it.
+        let (target, cork) = (Arc::clone(&self.target), Cork::default());
+        let (of_socket, questions) = (cork.clone(), Questions::default());
+        let filter = LogFilter::new(questions.clone());
+        let of_thread = filter.clone();
+        let open = async move |node: AMQPUri, _| {
+            of_thread.filter_this_thread();
+            let opening = socket::open(&node, &target.tls, of_socket.clone());
+            let opened = tokio::time::timeout(limit, opening).await;
+            Ok(opened.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
+        };
+        let connecting =
+            Connection::connector(node.clone(), socket::runtime(filter), open, properties);
+        match tokio::time::timeout(limit, connecting).await {
+            Ok(Err(error)) if address.is_tls() => {
+                Err(because(alert::after_a_reset(error, node, tls).await))
+            }
+            Ok(Ok(connection)) => match Unconnected::too_narrow(node, &connection) {
+                None => Ok(Made { connection, cork, questions }),
+                Some(narrow) => {
+                    let _ = tokio::time::timeout(FAREWELL, connection.close(200, "closed".into()))
+                        .await;
+                    Err(narrow)
+                }
+            },
+            Ok(Err(error)) => Err(because(error)),
+            Err(_) => Err(Unconnected::silent(host_and_port(node), limit)),
+        }
+    }
+}
+
+/// Waits until the connection has ended, and gives the reason and whether it is that a
+/// message could not be read. Until then it tells why the broker takes no messages, and
+/// that it takes them again.
+///
+/// The streams of its consumers may stay silent when it does.
+async fn end(
+    connection: &Connection,
+    events: impl Stream<Item = Event>,
+    blocked: impl Fn(Option<String>),
+) -> (String, bool) {
+    let mut events = std::pin::pin!(events.fuse());
+    let mut reason = None;
+    loop {
+        let connected = connection.status().connected();
+        if !connected && let Some(reason) = reason {
+            return reason;
+        }
+        // The event that says why may come a moment before the end, or after it.
+        let patience = if connected && reason.is_none() { LOOK } else { EPILOGUE };
+        match tokio::time::timeout(patience, events.next()).await {
+            Ok(Some(Event::Error(error))) => {
+                let unreadable = matches!(error.kind(), Lapin::ParsingError(_));
+                reason = Some((error.to_string(), unreadable));
+            }
+            Ok(Some(Event::ConnectionBlocked(cause))) => blocked(Some(cause)),
+            Ok(Some(Event::ConnectionUnblocked)) => blocked(None),
+            Ok(None) | Err(_) if !connected => return ("it was closed".to_owned(), false),
+            Ok(None) => tokio::time::sleep(EPILOGUE).await,
+            Ok(Some(_)) | Err(_) => {}
+        }
+    }
+}
+
+/// That an alarm keeps the broker from reading, for a person.
+fn takes_nothing(cause: &str) -> String {
+    format!(
+        "the broker takes no messages for now, since it is `{cause}` (an alarm): {ALARM_ADVICE}; \
+         jobq goes on by itself when the alarm ends"
+    )
+}
+
+/// The waits between tries that failed: 50 ms to 10 s, then 10 s for ever, with jitter.
+pub(crate) fn backoff() -> ExponentialBackoff {
+    ExponentialBuilder::default()
+        .with_min_delay(Duration::from_millis(50))
+        .with_max_delay(LONGEST_WAIT)
+        .with_jitter()
+        .without_max_times()
+        .build()
+}

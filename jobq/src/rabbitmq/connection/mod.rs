@@ -1,0 +1,12 @@
+//! Connections: addresses, certificates, supervision, and the probe of a node that fell silent.
+
+pub(crate) mod address;
+pub(crate) mod alert;
+pub(crate) mod channel;
+pub(crate) mod connect_error;
+pub(crate) mod epoch;
+pub(crate) mod link;
+pub(crate) mod probe;
+pub(crate) mod server_properties;
+pub(crate) mod socket;
+pub(crate) mod tls;

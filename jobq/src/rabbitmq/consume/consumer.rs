@@ -1,0 +1,395 @@
+//! Taking the jobs of one queue, over as many channels as it takes.
+
+use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use backon::ExponentialBackoff;
+use lapin::BasicProperties;
+use lapin::message::Delivery as Message;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::coop::consume_budget;
+use tokio_util::task::TaskTracker;
+
+use super::interruption::{self, Interruptions, ended};
+use super::live::Live;
+use super::session::{Hand, Session};
+use super::settle::{Desk, Origin, Ticket};
+use crate::background;
+use crate::engine::{Consumer, Delivery, Intake, Interruption, Solo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::rabbitmq::Core;
+use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::link::{LASTING, Link, backoff};
+use crate::rabbitmq::connection::probe;
+use crate::rabbitmq::message::properties::{self, decode};
+use crate::rabbitmq::topology::ensure::apply_again;
+use crate::rabbitmq::topology::route::short;
+use crate::rabbitmq::topology::routing_key;
+
+/// How many deliveries are brought before orders are looked at again.
+const READY: usize = 64;
+
+/// Starts to consume a queue. The consumer takes jobs when this returns.
+pub(crate) async fn consume(
+    core: &Arc<Core>,
+    link: Link,
+    queue: &'static str,
+    prefetch: u16,
+    source: Source,
+) -> Result<Consumer> {
+    let (jobs, deliveries) = mpsc::unbounded_channel();
+    let (controls, orders) = mpsc::unbounded_channel();
+    let feed = Feed {
+        core: Arc::clone(core),
+        link,
+        alone: false,
+        queue,
+        source,
+        jobs,
+        orders,
+        hand: Arc::new(Hand::new(prefetch.max(1))),
+        sessions: TaskTracker::new(),
+        waits: backoff(),
+        interruption: Interruptions::default(),
+    };
+    let sessions = feed.sessions.clone();
+    let up = feed.link.up().await?;
+    let first = feed.start(&up).await?;
+    let interruptions = feed.interruption.subscribe();
+    background::spawn(core.tasks.track_future(feed.run(up, first)));
+    let control = Control { orders: controls, sessions, interruptions };
+    Ok(Consumer::new(deliveries, Box::new(control)))
+}
+
+#[derive(Debug)]
+struct Control {
+    orders: mpsc::UnboundedSender<Order>,
+    sessions: TaskTracker,
+    interruptions: watch::Receiver<Option<Interruption>>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Prefetch(u16),
+    Stop(oneshot::Sender<()>),
+}
+
+#[async_trait]
+impl Intake for Control {
+    async fn set_prefetch(&self, prefetch: u16) {
+        let _ = self.orders.send(Order::Prefetch(prefetch));
+    }
+
+    async fn stop(&self) {
+        let (stopped, over) = oneshot::channel();
+        let _ = self.orders.send(Order::Stop(stopped));
+        // An error says that it had stopped before.
+        let _ = over.await;
+    }
+
+    fn interruptions(&self) -> watch::Receiver<Option<Interruption>> {
+        self.interruptions.clone()
+    }
+
+    async fn settled(&self) {
+        self.sessions.close();
+        self.sessions.wait().await;
+    }
+}
+
+/// Which of the queues that a user's queue has on the broker.
+#[derive(Debug)]
+pub(crate) enum Source {
+    Work,
+    /// The jobs that are run alone, with the start that their consumer waits for.
+    Solo(Arc<Mutex<Option<String>>>),
+}
+
+/// Brings the deliveries of one queue to their consumer.
+struct Feed {
+    core: Arc<Core>,
+    link: Link,
+    /// Whether the connection is this feed's own.
+    alone: bool,
+    queue: &'static str,
+    source: Source,
+    jobs: mpsc::UnboundedSender<Result<Delivery>>,
+    orders: mpsc::UnboundedReceiver<Order>,
+    /// As many may be in it as the prefetch says.
+    hand: Arc<Hand>,
+    /// Those of its sessions that have not told the broker everything.
+    sessions: TaskTracker,
+    waits: ExponentialBackoff,
+    interruption: Interruptions,
+}
+
+/// How a session ended.
+enum End {
+    /// The consumer was stopped; somebody may wait for that.
+    Stopped(Option<oneshot::Sender<()>>),
+    /// And why, where the connection does not know better.
+    Lost(Option<Error>),
+}
+
+impl Feed {
+    async fn run(mut self, up: Arc<Up>, first: Live) {
+        self.bring_all(up, first).await;
+        if self.alone {
+            self.link.close().await;
+        }
+    }
+
+    async fn bring_all(&mut self, mut up: Arc<Up>, first: Live) {
+        let mut live = Some(first);
+        loop {
+            if let Some(live) = live.take() {
+                let since = Instant::now();
+                let end = self.bring(&up, live).await;
+                if since.elapsed() > LASTING {
+                    self.waits = backoff();
+                }
+                match end {
+                    End::Stopped(waiting) => {
+                        drop(waiting);
+                        return;
+                    }
+                    End::Lost(Some(error)) => self.interruption.begin(&error),
+                    End::Lost(None) => {}
+                }
+            }
+            if self.link.is_unreadable()
+                && let Err(error) = self.isolate().await
+            {
+                return self.fail(error);
+            }
+            let wait = self.waits.next().unwrap_or_default();
+            let link = self.link.clone();
+            let interruption = self.interruption.clone();
+            let next = async {
+                let tell = |error: &Error| interruption.begin(error);
+                link.up_or_tell(tell).await?;
+                tokio::time::sleep(wait).await;
+                link.up_or_tell(tell).await
+            };
+            up = match self.unless_stopped(next).await {
+                Some(Ok(up)) => up,
+                _ => return,
+            };
+            match up.answer("consuming", self.start(&up)).await {
+                Ok(started) => {
+                    live = Some(started);
+                    self.interruption.end();
+                }
+                Err(error) if error.may_pass() => {
+                    interruption::log(self.queue, &error);
+                    self.interruption.begin(&error);
+                }
+                Err(error) => return self.fail(error),
+            }
+        }
+    }
+
+    /// Goes on over a connection of its own, after the one that is shared ended at a message
+    /// that cannot be read: whoever's it was, the others are rid of it. An error if the own
+    /// connection ended so, too: then it is this queue's.
+    async fn isolate(&mut self) -> Result<()> {
+        let queue = self.queue;
+        if self.alone {
+            let name = self.name();
+            return Err(Error::new(
+                ErrorKind::Refused,
+                format!(
+                    "queue `{queue}` holds a message that cannot be read, and is not consumed any \
+                     more: a property or the name of a header is no UTF-8; take it out of \
+                     `{name}` by another client, and start the pool again"
+                ),
+            ));
+        }
+        let name = format!("{} (consuming {queue})", self.core.options.connection_name);
+        match Link::open(Arc::clone(&self.core.target), name).await {
+            Ok(link) => {
+                probe::watch(&link, &self.core.target, self.core.names.orphan());
+                (self.link, self.alone) = (link, true);
+            }
+            Err(error) => tracing::warn!(queue, %error, "no connection of its own yet"),
+        }
+        Ok(())
+    }
+
+    /// Tells the consumer why it ends.
+    fn fail(&self, error: Error) {
+        // Who has dropped the consumer does not ask any more.
+        let _ = self.jobs.send(Err(error));
+    }
+
+    /// What the future gives, or `None` if the consumer is stopped before.
+    async fn unless_stopped<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = std::pin::pin!(future);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.core.closing.cancelled() => return None,
+                order = self.orders.recv() => match order {
+                    Some(Order::Prefetch(prefetch)) => self.hand.set_most(prefetch),
+                    Some(Order::Stop(_)) | None => return None,
+                },
+                value = &mut future => return Some(value),
+            }
+        }
+    }
+
+    /// Opens a channel and consumes on it. A queue that is gone is declared again, if
+    /// this client declared it.
+    async fn start(&self, up: &Arc<Up>) -> Result<Live> {
+        match self.consume(up).await {
+            Err(error) if error.is_not_found() => match self.core.declared.part(self.queue) {
+                Some(wanted) => {
+                    apply_again(up, &self.core.declared.topology(&wanted)).await?;
+                    self.consume(up).await
+                }
+                None => Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!("there is no queue `{}` to consume; declare it first", self.queue),
+                )
+                .because(error)),
+            },
+            started => started,
+        }
+    }
+
+    async fn consume(&self, up: &Up) -> Result<Live> {
+        let channel = open(up).await?;
+        let queue = short(self.name())?;
+        let last_word = self.core.last_word.clone();
+        let telling = self.sessions.token();
+        let session = Session::spawn(channel, up, &self.core.tellers, last_word, telling);
+        let mut live = Live::new(session, queue, up.cork.clone());
+        live.set_prefetch(self.hand.most()).await?;
+        Ok(live)
+    }
+
+    /// The queue on the broker.
+    fn name(&self) -> String {
+        match self.source {
+            Source::Work => self.core.names.work(self.queue),
+            Source::Solo(_) => self.core.names.solo(self.queue),
+        }
+    }
+
+    async fn bring(&mut self, up: &Up, mut live: Live) -> End {
+        let (core, session) = (Arc::clone(&self.core), Arc::clone(&live.session));
+        let (queue, hand) = (self.queue, Arc::clone(&self.hand));
+        let origin = Arc::new(Origin { core, session, queue, hand });
+        loop {
+            let free = !self.hand.is_full();
+            tokio::select! {
+                biased;
+                () = self.core.closing.cancelled() => return self.stop(live, None).await,
+                order = self.orders.recv() => match order {
+                    Some(Order::Prefetch(prefetch)) => {
+                        self.hand.set_most(prefetch);
+                        let changing = live.set_prefetch(prefetch);
+                        if let Err(error) = up.answer("changing the prefetch", changing).await {
+                            tracing::warn!(queue = self.queue, %error, "consuming anew");
+                            live.session.abandon().await;
+                            return End::Lost(Some(error));
+                        }
+                    }
+                    Some(Order::Stop(waiting)) => return self.stop(live, Some(waiting)).await,
+                    None => return self.stop(live, None).await,
+                },
+                () = self.link.lost(up.generation) => {
+                    live.session.end();
+                    return End::Lost(None);
+                }
+                () = self.hand.freed(), if !free => (),
+                next = live.next_if(free) => match next {
+                    Ok(message) => {
+                        self.hand_over(&origin, message);
+                        self.bring_ready(&origin, &mut live);
+                        // Nothing else here makes the task pause while there are messages.
+                        consume_budget().await;
+                    }
+                    Err(reason) => {
+                        tracing::warn!(queue = self.queue, reason, "the broker ended the consumer; consuming anew");
+                        live.session.abandon().await;
+                        return End::Lost(Some(ended(self.queue, &reason)));
+                    }
+                },
+            }
+        }
+    }
+
+    /// Brings what is there already, without looking at anything else meanwhile.
+    fn bring_ready(&self, origin: &Arc<Origin>, live: &mut Live) {
+        for _ in 0..READY {
+            if self.hand.is_full() {
+                return;
+            }
+            let Some(message) = live.ready() else {
+                return;
+            };
+            self.hand_over(origin, message);
+        }
+    }
+
+    /// Hands a message to the consumer. If that is gone, the delivery hands itself back.
+    fn hand_over(&self, origin: &Arc<Origin>, message: Message) {
+        let _ = self.jobs.send(Ok(self.receive(origin, message)));
+    }
+
+    /// A message as a delivery.
+    fn receive(&self, origin: &Arc<Origin>, mut message: Message) -> Delivery {
+        let names = &self.core.names;
+        let way = (message.exchange.as_str(), message.routing_key.as_str());
+        let topic = properties::topic_by_way(names, self.queue, way, &message.properties);
+        let properties = &mut message.properties;
+        let renamed = properties::keep_topic(properties, topic.as_deref());
+        let mut received = decode(names, Cow::Borrowed(self.queue), properties, message.data);
+        let wait = routing_key::wait_in(message.routing_key.as_str(), self.queue);
+        received.envelope.retry_wait = wait.map(Duration::from_millis);
+        let history = received.history;
+        if history.died {
+            self.core.notice_policy(self.queue, properties);
+        }
+        let solo = match &self.source {
+            Source::Work => None,
+            Source::Solo(expected) => Some(desk(properties, Arc::clone(expected))),
+        };
+        let told = solo.as_ref().map(|desk| desk.solo);
+        // What a message does not have yet, it gets by being published again.
+        let is_whole = received.has_id && !renamed && told.is_none();
+        let wait = wait.filter(|_| is_whole && received.is_movable);
+        let (tag, envelope) = (message.delivery_tag, received.envelope);
+        let ticket = Ticket::new(origin, tag, envelope, message.properties, wait, solo);
+        let attempt = history.attempts.saturating_add(1);
+        let mut delivery = Delivery::new(attempt, Box::new(ticket));
+        delivery.solo = told;
+        delivery.crashed(history.crashes)
+    }
+
+    /// Ends the consumer and gives back what it was sent and nobody has taken.
+    async fn stop(&self, mut live: Live, waiting: Option<oneshot::Sender<()>>) -> End {
+        // A connection that ends meanwhile gives everything back as well.
+        let _ = tokio::time::timeout(self.core.options.timeout, live.stop()).await;
+        End::Stopped(waiting)
+    }
+}
+
+/// What the message of a job that is run alone says about that. A start is told once: what
+/// is delivered again is to be started again.
+fn desk(properties: &BasicProperties, expected: Arc<Mutex<Option<String>>>) -> Desk {
+    let (starts, start) = properties::solo(properties);
+    let started = {
+        let mut expected = expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let started = start.is_some() && expected.as_deref() == start;
+        if started {
+            *expected = None;
+        }
+        started
+    };
+    Desk { solo: Solo { starts, started }, expected }
+}

@@ -1,0 +1,253 @@
+//! Settling a delivery: one frame where the broker can do the rest, else a new message,
+//! confirmed, before the old one is acknowledged.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lapin::BasicProperties;
+
+use super::session::{Hand, Session};
+use crate::background;
+use crate::engine::{Receipt, Settlement, Solo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Envelope, JobId};
+use crate::period;
+use crate::rabbitmq::Core;
+use crate::rabbitmq::errors::stale;
+use crate::rabbitmq::message::properties::{self, Changes, Message};
+use crate::rabbitmq::topology::levels::{End, HORIZON};
+use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::requirements::Wanted;
+use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::routing::Way;
+
+/// How long a job is kept that cannot be made to wait.
+const REFUSED: Duration = Duration::from_secs(1);
+
+/// When the broker learns that a message has been replaced by another one.
+enum Ack {
+    AtOnce,
+    /// Soon: one acknowledgement is for many.
+    WithOthers,
+}
+
+/// What a delivery knows of being run alone.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) solo: Solo,
+    /// The start that its consumer waits for.
+    pub(crate) expected: Arc<Mutex<Option<String>>>,
+}
+
+impl Desk {
+    /// Has the consumer wait for a start of its own, and tells which.
+    fn expect_start(&self) -> String {
+        let start = JobId::new().to_string();
+        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        *expected = Some(start.clone());
+        start
+    }
+}
+
+/// The error of starting alone what was not delivered so.
+fn not_alone() -> Error {
+    Error::invalid("only a delivery of `consume_solo` can be started alone")
+}
+
+/// Where the deliveries of a session come from and go back to. They share it, since each count
+/// of who uses what is a word of memory that several processors write.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    pub(crate) core: Arc<Core>,
+    pub(crate) session: Arc<Session>,
+    pub(crate) queue: &'static str,
+    pub(crate) hand: Arc<Hand>,
+}
+
+/// The right and the duty to settle one delivery.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    origin: Arc<Origin>,
+    tag: u64,
+    envelope: Envelope,
+    properties: BasicProperties,
+    /// The tier that the message itself names, where the broker may choose by it.
+    wait: Option<u64>,
+    /// Set on a delivery of the queue of jobs that are run alone.
+    solo: Option<Desk>,
+    open: bool,
+}
+
+impl Ticket {
+    /// Of a delivery that is in hand from now on.
+    pub(crate) fn new(
+        origin: &Arc<Origin>,
+        tag: u64,
+        envelope: Envelope,
+        properties: BasicProperties,
+        wait: Option<u64>,
+        solo: Option<Desk>,
+    ) -> Self {
+        origin.hand.take();
+        Self { origin: Arc::clone(origin), tag, envelope, properties, wait, solo, open: true }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.open {
+            self.origin.session.give_back(self.tag);
+        }
+        self.origin.hand.put_back();
+    }
+}
+
+#[async_trait]
+impl Receipt for Ticket {
+    fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    async fn settle(mut self: Box<Self>, attempt: u32, settlement: Settlement) -> Result<()> {
+        if self.is_stale() {
+            return Err(stale(self.origin.queue));
+        }
+        let used = attempt.saturating_sub(1);
+        // What publishes is boxed: its futures are large, and most jobs need none of them.
+        match settlement {
+            Settlement::Complete => self.acknowledge(Ack::WithOthers).await,
+            Settlement::Release => match &self.solo {
+                // That start was none.
+                Some(Desk { solo: Solo { starts, started: true }, .. }) => {
+                    let changes = Changes::solo(used, starts.saturating_sub(1), None);
+                    Box::pin(self.to_solo(changes)).await
+                }
+                _ => self.reject(true).await,
+            },
+            Settlement::Isolate => Box::pin(self.to_solo(Changes::solo(used, 0, None))).await,
+            Settlement::Start => {
+                let Some(desk) = &self.solo else {
+                    return Err(not_alone());
+                };
+                let start = desk.expect_start();
+                let starts = desk.solo.starts.saturating_add(1);
+                Box::pin(self.to_solo(Changes::solo(used, starts, Some(&start)))).await
+            }
+            // Never a reject: 4.3 counts those as crashes.
+            Settlement::Retry(wait) if self.broker_can_retry(wait) => self.reject(false).await,
+            Settlement::Retry(wait) => Box::pin(self.wait(attempt, period::millis(wait))).await,
+            Settlement::Snooze(wait) => Box::pin(self.wait(used, period::millis(wait))).await,
+            Settlement::Fail { reason, error, attempts } => {
+                let changes = Changes::failed(reason, &error, attempts);
+                let exchange = self.origin.core.names.failed_jobs();
+                let route = Route::new(exchange, self.origin.queue.to_string())?;
+                Box::pin(self.replace(route, changes, Ack::WithOthers)).await
+            }
+        }
+    }
+
+    fn complete(&mut self) -> Result<()> {
+        if self.is_stale() {
+            return Err(stale(self.origin.queue));
+        }
+        self.open = false;
+        self.recorded(self.origin.session.finish(self.tag))
+    }
+
+    fn is_stale(&self) -> bool {
+        !self.open || !self.origin.session.is_alive()
+    }
+
+    fn life(&self) -> u64 {
+        self.origin.session.life
+    }
+}
+
+impl Ticket {
+    /// Whether the message itself names the tier, and the tier is there.
+    fn broker_can_retry(&self, wait: Duration) -> bool {
+        let millis = period::millis(wait);
+        let tiers = self.origin.core.declared.tiers(self.origin.queue);
+        self.wait == Some(millis) && tiers.is_some_and(|tiers| tiers.contains(&millis))
+    }
+
+    /// Publishes the job to where it is run alone.
+    async fn to_solo(self: Box<Self>, changes: Changes) -> Result<()> {
+        let wanted = self.origin.core.declared.part(self.origin.queue).map(Wanted::with_solo);
+        if let Some(wanted) = wanted {
+            self.origin.core.declare(wanted).await?;
+        }
+        let exchange = self.origin.core.names.jobs();
+        let route = Route::new(exchange, Names::solo_key(self.origin.queue))?;
+        // It may take this process down in the next moment, and is to have one life.
+        self.replace(route, changes, Ack::AtOnce).await
+    }
+
+    /// Has the broker delete the message. The next job that is run alone may take this
+    /// process down at once, and a start of this one would be counted that had its end.
+    async fn acknowledge(&mut self, ack: Ack) -> Result<()> {
+        self.open = false;
+        let session = &self.origin.session;
+        let told = if self.solo.is_none() && matches!(ack, Ack::WithOthers) {
+            session.finish(self.tag)
+        } else {
+            session.acknowledge(self.tag).await
+        };
+        self.recorded(told)
+    }
+
+    async fn reject(mut self: Box<Self>, requeue: bool) -> Result<()> {
+        self.open = false;
+        let told = self.origin.session.reject(self.tag, requeue).await;
+        self.recorded(told)
+    }
+
+    /// An error where the broker is not told of the settlement: it gives the job again.
+    fn recorded(&self, told: bool) -> Result<()> {
+        if told { Ok(()) } else { Err(stale(self.origin.queue)) }
+    }
+
+    /// Publishes the job again, to be delivered after the wait.
+    async fn wait(self: Box<Self>, attempts: u32, millis: u64) -> Result<()> {
+        let tiers = self.origin.core.declared.tiers(self.origin.queue).unwrap_or_default();
+        // It must wait somewhere, so the longest wait takes the place of a longer one.
+        let end = End::Queue(self.origin.queue);
+        let way = Way::new(millis.min(HORIZON), end, &tiers)?;
+        while let Err(error) = self.origin.core.prepare(&way).await {
+            // A job that was given back now would come again at once.
+            tokio::time::sleep(REFUSED).await;
+            // It has run, so it is kept for as long as it is this worker's: a busy broker takes
+            // longer to make the levels than anybody waits.
+            if self.is_stale() || !(error.is_connection() || error.is_timeout()) {
+                return Err(error);
+            }
+            tracing::warn!(queue = self.origin.queue, %error, "a job cannot be made to wait yet");
+        }
+        let route = way.route(&self.origin.core.names, end)?;
+        self.replace(route, Changes::next(attempts), Ack::WithOthers).await
+    }
+
+    /// Publishes the message as another one, then acknowledges this one. Once begun it
+    /// is carried through, whether or not anybody waits for it.
+    async fn replace(mut self: Box<Self>, route: Route, changes: Changes, ack: Ack) -> Result<()> {
+        let message = Arc::new(Message {
+            route: Arc::new(route),
+            properties: properties::again(&self.properties, self.envelope.id, changes),
+            payload: std::mem::take(&mut self.envelope.payload),
+        });
+        let replacing = background::spawn(async move {
+            let alive = || self.origin.session.is_alive();
+            let published = self.origin.core.publisher.publish_surely(message, alive).await;
+            match published {
+                Ok(()) => self.acknowledge(ack).await,
+                Err(error) if error.kind() == ErrorKind::Closed => Err(error),
+                Err(error) => Err(stale(self.origin.queue).because(error)),
+            }
+        });
+        match replacing.await {
+            Ok(result) => result,
+            Err(_) => Err(crate::engine::closed()),
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! From what was seen of a broker to what is wrong with it. Pure.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::facts::{Facts, Management, Node, Publishing, Queue};
+use super::policy::{Effect, effects, longest_run};
+use super::presence;
+use super::role::role;
+use crate::finding::{Finding, FindingKind as Kind, Severity};
+use crate::rabbitmq::connection::link::ALARM_ADVICE;
+use crate::rabbitmq::connection::server_properties::{WITH_TIMEOUTS_OF_QUEUES, number};
+use crate::rabbitmq::topology::declarations::{Argument, Arguments, Declaration, Topology};
+use crate::rabbitmq::topology::names::Names;
+
+/// The versions that jobq is tested on, and those between.
+const OLDEST: (u32, u32) = (3, 10);
+const NEWEST: (u32, u32) = (4, 3);
+/// A queue on so many nodes outlives the loss of one.
+const REPLICAS: usize = 3;
+
+/// What is wrong. The topology is what the queues should be.
+pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec<Finding> {
+    let mut findings = version(facts.version.as_deref());
+    findings.extend(heartbeat(facts.heartbeat));
+    findings.extend(publishing(&facts.publishing));
+    findings.extend(presence::missing(facts, names));
+    findings.extend(presence::not_compared(facts));
+    match &facts.management {
+        Management::NotGiven => findings.push(not_given()),
+        Management::Asked { queues, nodes, bindings } => {
+            match bindings {
+                Ok(bindings) => {
+                    findings.extend(presence::missing_bindings(bindings, facts, names, topology));
+                }
+                // Where the queues are not shown either, that is told once.
+                Err(why) if queues.is_ok() => {
+                    findings.push(not_shown("the bindings of the queues", why));
+                }
+                Err(_) => {}
+            }
+            match nodes {
+                Ok(nodes) => findings.extend(cluster(nodes)),
+                Err(why) => findings.push(not_shown("the broker's nodes", why)),
+            }
+            if let (Ok(queues), Ok(nodes)) = (queues, nodes) {
+                findings.extend(replicas(queues, nodes));
+            }
+            match queues {
+                Ok(queues) => {
+                    findings.extend(policies(queues, names, &facts.vhost));
+                    let refused = |name: &str| {
+                        facts.refused.iter().any(|(about, _)| *about == presence::queue_named(name))
+                    };
+                    findings.extend(arguments(queues, topology, refused));
+                }
+                Err(why) => {
+                    findings.push(not_shown("the policies and bindings of the queues", why));
+                }
+            }
+        }
+    }
+    findings
+}
+
+fn version(version: Option<&str>) -> Vec<Finding> {
+    let finding = |kind, severity| Finding::new(kind, severity, "the broker");
+    let Some(number) = version.and_then(number) else {
+        let found = "it does not say which version of RabbitMQ it is";
+        return vec![
+            finding(Kind::Version, Severity::Warning)
+                .found(found)
+                .matters("jobq relies on the quorum queues of RabbitMQ, from 3.10 on")
+                .remedy("check that it is RabbitMQ 3.10 to 4.3"),
+        ];
+    };
+    let version = version.unwrap_or_default();
+    let mut findings = Vec::new();
+    if number < OLDEST {
+        findings.push(
+            finding(Kind::Version, Severity::Error)
+                .found(format!("it is RabbitMQ {version}, and jobq needs 3.10 or newer"))
+                .matters("older quorum queues neither expire jobs nor pass them on at least once")
+                .remedy("upgrade the broker"),
+        );
+    }
+    if number > NEWEST {
+        findings.push(
+            finding(Kind::Version, Severity::Note)
+                .found(format!("it is RabbitMQ {version}, and jobq is tested on 3.10 to 4.3"))
+                .remedy("look for a newer jobq, and run its tests on this version"),
+        );
+    }
+    if number < WITH_TIMEOUTS_OF_QUEUES {
+        findings.push(
+            finding(Kind::AckTimeout, Severity::Warning)
+                .found(format!(
+                    "RabbitMQ {version} has one `consumer_timeout` for all queues, 30 minutes \
+                     unless it was set, and does not tell it; jobq's queues ask for {}, from 3.12 on",
+                    longest_run()
+                ))
+                .matters("it takes back a job that runs for longer, and the job runs again")
+                .remedy(
+                    "where jobs may run so long, set `consumer_timeout = 86400000` (milliseconds) \
+                     in rabbitmq.conf, or upgrade to RabbitMQ 3.12 or newer",
+                ),
+        );
+    }
+    findings
+}
+
+fn heartbeat(seconds: u16) -> Option<Finding> {
+    (seconds == 0).then(|| {
+        Finding::new(Kind::Heartbeat, Severity::Warning, "the connection")
+            .found("it has no heartbeat")
+            .matters("where the other end vanishes without a word, a pool looks alive and is not")
+            .remedy("take `heartbeat=0` out of the URL, and out of the broker's settings")
+    })
+}
+
+fn publishing(publishing: &Publishing) -> Option<Finding> {
+    let finding = |kind| Finding::new(kind, Severity::Error, "the broker");
+    match publishing {
+        Publishing::Unknown | Publishing::Taken => None,
+        Publishing::Blocked(cause) => Some(
+            finding(Kind::Alarm)
+                .found(format!("it takes no messages, since it is `{cause}`"))
+                .matters("no job can be enqueued; workers still complete what is there")
+                .remedy(ALARM_ADVICE),
+        ),
+        Publishing::Silent(limit) => Some(
+            finding(Kind::Alarm)
+                .found(format!("it has not confirmed a message within {limit}"))
+                .matters("enqueueing would time out")
+                .remedy("look at its load, its log and `rabbitmq-diagnostics alarms`"),
+        ),
+    }
+}
+
+fn not_given() -> Finding {
+    Finding::new(Kind::Unchecked, Severity::Warning, "policies, nodes and bindings")
+        .found("they were not looked at: AMQP does not show them, the management API does")
+        .matters(
+            "a policy that limits a queue or the time that its jobs last loses or stalls them \
+             without a word, and so does a binding that somebody deleted",
+        )
+        .remedy(
+            "enable the plugin (`rabbitmq-plugins enable rabbitmq_management`) and give the client \
+             its URL: `.management(\"http://host:15672\")`, or by environment JOBQ_MANAGEMENT_URL",
+        )
+}
+
+fn not_shown(about: &str, why: &str) -> Finding {
+    Finding::new(Kind::Unchecked, Severity::Warning, about)
+        .found(format!("they could not be looked at: {why}"))
+        .matters("what is wrong with them is not in this report")
+}
+
+fn cluster(nodes: &[Node]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if nodes.len() < REPLICAS {
+        let found = match nodes.len() {
+            1 => "it is a single node".to_owned(),
+            count => format!("it has {count} nodes"),
+        };
+        let matters = if nodes.len() < 2 {
+            "the jobs are as safe as its disk, and there is no service while it is down"
+        } else {
+            "two nodes have a quorum only together: there is no service while one is down"
+        };
+        findings.push(
+            Finding::new(Kind::Replicas, Severity::Warning, "the broker")
+                .found(found)
+                .matters(matters)
+                .remedy("make it a cluster of three nodes or more, and name them all in the URL"),
+        );
+    }
+    for node in nodes {
+        let about = format!("node `{}`", node.name);
+        let finding = |kind, severity| Finding::new(kind, severity, about.clone());
+        if !node.running {
+            findings.push(
+                finding(Kind::Node, Severity::Warning)
+                    .found("it is down")
+                    .matters("the loss of one more may stop the service")
+                    .remedy("start it, or `rabbitmqctl forget_cluster_node` one that is gone"),
+            );
+        }
+        if !node.partitions.is_empty() {
+            findings.push(
+                finding(Kind::Node, Severity::Error)
+                    .found(format!("it is cut off from {}", node.partitions.join(", ")))
+                    .matters("queues without a majority take and give no jobs")
+                    .remedy("heal the network, then restart the nodes of the smaller part"),
+            );
+        }
+        for (alarm, what) in [(node.mem_alarm, "memory"), (node.disk_free_alarm, "disk")] {
+            if alarm {
+                findings.push(
+                    finding(Kind::Alarm, Severity::Error)
+                        .found(format!("it is low on {what}"))
+                        .matters("the whole broker takes no jobs until that ends")
+                        .remedy(format!("free {what}, or raise the limit in rabbitmq.conf")),
+                );
+            }
+        }
+    }
+    findings
+}
+
+/// What policies do to these queues. One finding is for all queues to which they do the same.
+pub(crate) fn policies(queues: &[Queue], names: &Names, vhost: &str) -> Vec<Finding> {
+    let mut effects_of: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+    for queue in queues {
+        let Some(role) = role(names, &queue.name) else {
+            continue;
+        };
+        for effect in effects(role, queue) {
+            let stated = |name: &Option<String>| name.clone().unwrap_or_default();
+            let by = (stated(&queue.policy), stated(&queue.operator_policy));
+            effects_of.entry((by, role, effect)).or_default().push(&queue.name);
+        }
+    }
+    let finding =
+        |(((policy, operator), _, effect), queues): (((String, String), _, Effect), Vec<&str>)| {
+            let (by, remedy) = blame(&policy, &operator, vhost);
+            Finding::new(Kind::Policy, effect.severity, enumeration("queue", &queues))
+                .found(format!("{by} sets `{}` to {}", effect.key, effect.value))
+                .matters(effect.why)
+                .remedy(format!("{remedy}, or take jobq's queues out of its pattern"))
+        };
+    effects_of.into_iter().map(finding).collect()
+}
+
+/// Which policy it is, and how to be rid of it. Where there are both, the broker does not
+/// say which one sets a key.
+fn blame(policy: &str, operator: &str, vhost: &str) -> (String, String) {
+    let clear = |what: &str, name: &str| format!("`rabbitmqctl {what} -p {vhost} {name}`");
+    match (policy.is_empty(), operator.is_empty()) {
+        (_, true) => (format!("policy `{policy}`"), clear("clear_policy", policy)),
+        (true, false) => {
+            (format!("operator policy `{operator}`"), clear("clear_operator_policy", operator))
+        }
+        (false, false) => (
+            format!("policy `{policy}` or operator policy `{operator}`"),
+            format!(
+                "{} or {}",
+                clear("clear_policy", policy),
+                clear("clear_operator_policy", operator)
+            ),
+        ),
+    }
+}
+
+/// The first few of them by name.
+fn enumeration(what: &str, names: &[&str]) -> String {
+    let quoted = |names: &[&str]| {
+        let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+        quoted.join(", ")
+    };
+    match names {
+        [name] => format!("{what} `{name}`"),
+        [first, second, third, _, rest @ ..] => {
+            let more = rest.len() + 1;
+            format!("{what}s {} and {more} more", quoted(&[first, second, third]))
+        }
+        few => format!("{what}s {}", quoted(few)),
+    }
+}
+
+/// The queues that are on too few nodes, or whose nodes are down.
+///
+/// Which members of a queue are online the broker says, too, but of a queue that was just
+/// declared it may say that none is.
+fn replicas(queues: &[Queue], nodes: &[Node]) -> Vec<Finding> {
+    let runs = |name: &&String| nodes.iter().any(|node| node.running && node.name == **name);
+    let nodes = nodes.len();
+    let mut few: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    let mut down: BTreeMap<(usize, usize), Vec<&str>> = BTreeMap::new();
+    for queue in queues {
+        let Some(members) = &queue.members else {
+            continue;
+        };
+        if members.len() < REPLICAS.min(nodes) {
+            few.entry(members.len()).or_default().push(&queue.name);
+        }
+        let up = members.iter().filter(runs).count();
+        if up < members.len() {
+            down.entry((up, members.len())).or_default().push(&queue.name);
+        }
+    }
+    let few = few.into_iter().map(|(members, names)| {
+        Finding::new(Kind::Replicas, Severity::Warning, enumeration("queue", &names))
+            .found(format!("on {members} of {nodes} nodes"))
+            .matters("it does not outlive the loss of a node")
+            .remedy(
+                "`rabbitmq-queues grow NODE all` for each node that lacks it, or set \
+                 `quorum_queue.continuous_membership_reconciliation.enabled = true` in rabbitmq.conf",
+            )
+    });
+    let down = down.into_iter().map(|((up, members), names)| {
+        let lost = up <= members / 2;
+        let severity = if lost { Severity::Error } else { Severity::Warning };
+        Finding::new(Kind::Replicas, severity, enumeration("queue", &names))
+            .found(format!("{up} of its {members} nodes are up"))
+            .matters(if lost {
+                "without a majority it takes and gives no jobs"
+            } else {
+                "the loss of one more node may stop it"
+            })
+            .remedy("start the nodes that are down")
+    });
+    few.chain(down).collect()
+}
+
+/// The queues whose arguments are not those of the topology, but for those that the broker
+/// itself refused.
+fn arguments(
+    queues: &[Queue],
+    topology: &Topology,
+    refused: impl Fn(&str) -> bool,
+) -> Vec<Finding> {
+    let expected: BTreeMap<_, _> = topology
+        .declarations()
+        .iter()
+        .filter_map(|declaration| match declaration {
+            Declaration::Queue { name, arguments } => Some((name.as_str(), arguments)),
+            _ => None,
+        })
+        .collect();
+    let finding = |queue: &Queue| {
+        let differences = differences(expected.get(queue.name.as_str())?, queue);
+        (!differences.is_empty() && !refused(&queue.name)).then(|| {
+            presence::different(presence::queue_named(&queue.name), differences.join("; "))
+        })
+    };
+    queues.iter().filter_map(finding).collect()
+}
+
+fn differences(expected: &Arguments, queue: &Queue) -> Vec<String> {
+    let empty = serde_json::Map::new();
+    let found = queue.arguments.as_object().unwrap_or(&empty);
+    let mut differences = Vec::new();
+    for (key, wanted) in expected {
+        let is = match found.get(*key) {
+            // Where the broker's default type is quorum, the argument may be missing.
+            None if *key == "x-queue-type" => queue.kind.clone().map(Value::from),
+            other => other.cloned(),
+        };
+        let same = match (wanted, &is) {
+            (Argument::Number(wanted), Some(is)) => is.as_i64() == Some(*wanted),
+            (Argument::Text(wanted), Some(is)) => is.as_str() == Some(wanted),
+            (Argument::Truth(wanted), Some(is)) => is.as_bool() == Some(*wanted),
+            (_, None) => false,
+        };
+        if !same {
+            let is = is.map_or_else(|| "missing".to_owned(), |is| is.to_string());
+            differences.push(format!("`{key}` is {is}, jobq needs {wanted}"));
+        }
+    }
+    for (key, value) in found.iter().filter(|(key, _)| !expected.contains_key(key.as_str())) {
+        differences.push(format!("`{key}` is {value}, jobq has none"));
+    }
+    differences
+}
+
+#[cfg(test)]
+#[path = "diagnosis_tests.rs"]
+mod tests;

@@ -1,0 +1,253 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::engine::QueueSpec;
+use crate::error::ErrorKind;
+use crate::rabbitmq::doctor::presence::tests::bindings;
+
+fn names() -> Names {
+    Names::new("jobq")
+}
+
+fn topology() -> Topology {
+    Topology::of("jobq", &[QueueSpec::new("mail").waits([Duration::from_secs(30)])])
+}
+
+/// Queues that are as jobq declares them, on these nodes.
+fn sound(nodes: &[&str]) -> Vec<Queue> {
+    let topology = topology();
+    let queue = |declaration: &Declaration| {
+        let Declaration::Queue { name, arguments } = declaration else {
+            return None;
+        };
+        let value = |argument: &Argument| match argument {
+            Argument::Number(number) => json!(number),
+            Argument::Text(text) => json!(text),
+            Argument::Truth(truth) => json!(truth),
+        };
+        let arguments: Value =
+            arguments.iter().map(|(key, found)| ((*key).to_owned(), value(found))).collect();
+        let nodes: Vec<_> = nodes.iter().map(|node| (*node).to_owned()).collect();
+        Some(Queue {
+            name: name.clone(),
+            kind: Some("quorum".into()),
+            arguments,
+            effective: json!({}),
+            members: Some(nodes),
+            ..Queue::default()
+        })
+    };
+    topology.declarations().iter().filter_map(queue).collect()
+}
+
+fn node(name: &str) -> Node {
+    Node { name: name.into(), running: true, ..Node::default() }
+}
+
+/// A cluster in which all is well.
+fn healthy() -> Facts {
+    let nodes = ["a", "b", "c"];
+    Facts {
+        vhost: "/".into(),
+        version: Some("4.3.6".into()),
+        heartbeat: 20,
+        publishing: Publishing::Taken,
+        management: Management::Asked {
+            queues: Ok(sound(&nodes)),
+            nodes: Ok(nodes.map(node).into()),
+            bindings: Ok(bindings(&topology())),
+        },
+        ..Facts::default()
+    }
+}
+
+fn findings(facts: &Facts) -> Vec<Finding> {
+    diagnose(facts, &names(), &topology())
+}
+
+fn found(facts: &Facts) -> Vec<(Kind, Severity)> {
+    findings(facts).iter().map(|finding| (finding.kind(), finding.severity())).collect()
+}
+
+fn of_cluster(facts: &mut Facts) -> (&mut Vec<Queue>, &mut Vec<Node>) {
+    match &mut facts.management {
+        Management::Asked { queues: Ok(queues), nodes: Ok(nodes), .. } => (queues, nodes),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn queue<'f>(facts: &'f mut Facts, name: &str) -> &'f mut Queue {
+    of_cluster(facts).0.iter_mut().find(|queue| queue.name == name).unwrap()
+}
+
+#[test]
+fn where_all_is_well_nothing_is_found() {
+    assert_eq!(findings(&healthy()), []);
+}
+
+#[test]
+fn each_fact_has_its_finding() {
+    use Severity::{Error, Note, Warning};
+    type Change = fn(&mut Facts);
+    let table: &[(Change, &[(Kind, Severity)])] = &[
+        (|facts| facts.version = None, &[(Kind::Version, Warning)]),
+        (|facts| facts.version = Some("rabbit".into()), &[(Kind::Version, Warning)]),
+        (
+            |facts| facts.version = Some("3.9.29".into()),
+            &[(Kind::Version, Error), (Kind::AckTimeout, Warning)],
+        ),
+        (|facts| facts.version = Some("3.10.8".into()), &[(Kind::AckTimeout, Warning)]),
+        (|facts| facts.version = Some("3.12.0".into()), &[]),
+        (|facts| facts.version = Some("4.0.5".into()), &[]),
+        (|facts| facts.version = Some("4.4.0-rc.1".into()), &[(Kind::Version, Note)]),
+        (|facts| facts.heartbeat = 0, &[(Kind::Heartbeat, Warning)]),
+        (|facts| facts.publishing = Publishing::Unknown, &[]),
+        (
+            |facts| facts.publishing = Publishing::Blocked("low on disk".into()),
+            &[(Kind::Alarm, Error)],
+        ),
+        (|facts| facts.publishing = Publishing::Silent("5s".into()), &[(Kind::Alarm, Error)]),
+        (
+            |facts| facts.missing = vec!["jobq:mail".into(), "jobq:mail@failed".into()],
+            &[(Kind::Queue, Note)],
+        ),
+        (|facts| facts.missing = vec!["jobq:mail@failed".into()], &[(Kind::Queue, Error)]),
+        (|facts| facts.uncompared = vec!["queue `jobq:mail`".into()], &[]),
+        (|facts| facts.hidden = vec!["queue `jobq:mail`".into()], &[(Kind::Unchecked, Note)]),
+        (
+            |facts| {
+                let error = crate::error::Error::new(ErrorKind::Conflict, "it differs");
+                facts.refused.push(("exchange `jobq`".into(), error));
+            },
+            &[(Kind::Arguments, Error)],
+        ),
+        (|facts| facts.management = Management::NotGiven, &[(Kind::Unchecked, Warning)]),
+        (
+            |facts| {
+                let (queues, nodes) = (Err("no".into()), Err("no".into()));
+                facts.management = Management::Asked { queues, nodes, bindings: Err("no".into()) };
+            },
+            &[(Kind::Unchecked, Warning); 2],
+        ),
+        (
+            |facts| of_cluster(facts).1[0].running = false,
+            &[(Kind::Node, Warning), (Kind::Replicas, Warning)],
+        ),
+        (|facts| of_cluster(facts).1[0].mem_alarm = true, &[(Kind::Alarm, Error)]),
+        (|facts| of_cluster(facts).1[0].disk_free_alarm = true, &[(Kind::Alarm, Error)]),
+        (|facts| of_cluster(facts).1[0].partitions = vec!["b".into()], &[(Kind::Node, Error)]),
+        (
+            |facts| {
+                let members = Some(vec!["a".into(), "b".into()]);
+                of_cluster(facts).1.truncate(2);
+                of_cluster(facts).0.iter_mut().for_each(|queue| queue.members = members.clone());
+            },
+            &[(Kind::Replicas, Warning)],
+        ),
+        (
+            |facts| queue(facts, "jobq:mail").members = Some(vec!["a".into()]),
+            &[(Kind::Replicas, Warning)],
+        ),
+        (
+            |facts| of_cluster(facts).1[1..].iter_mut().for_each(|node| node.running = false),
+            &[(Kind::Node, Warning), (Kind::Node, Warning), (Kind::Replicas, Error)],
+        ),
+        // Of nodes that are not shown it is not known whether they run.
+        (
+            |facts| {
+                let queues = Ok(of_cluster(facts).0.clone());
+                let bindings = Ok(bindings(&topology()));
+                facts.management = Management::Asked { queues, nodes: Err("no".into()), bindings };
+            },
+            &[(Kind::Unchecked, Warning)],
+        ),
+        (
+            |facts| queue(facts, "jobq:mail").arguments["x-max-length"] = json!(5),
+            &[(Kind::Arguments, Error)],
+        ),
+        (
+            |facts| queue(facts, "jobq:mail").effective = json!({"max-length": 5}),
+            &[(Kind::Policy, Error)],
+        ),
+        (
+            |facts| queue(facts, "jobq:mail@failed").effective = json!({"message-ttl": 5}),
+            &[(Kind::Policy, Warning)],
+        ),
+    ];
+    for (index, (change, expected)) in table.iter().enumerate() {
+        let mut facts = healthy();
+        change(&mut facts);
+        assert_eq!(found(&facts), *expected, "row {index}: {:#?}", findings(&facts));
+        for finding in findings(&facts) {
+            let said = [finding.about(), finding.what()];
+            assert!(said.iter().all(|said| !said.is_empty()), "{finding:?}");
+        }
+    }
+}
+
+#[test]
+fn a_single_node_is_one_finding_whatever_is_on_it() {
+    let mut facts = healthy();
+    *of_cluster(&mut facts).0 = sound(&["a"]);
+    *of_cluster(&mut facts).1 = vec![node("a")];
+    let findings = findings(&facts);
+    assert_eq!(findings.len(), 1, "{findings:#?}");
+    assert!(findings[0].what().contains("single node"));
+}
+
+#[test]
+fn a_policy_is_named_with_its_queues_and_what_to_do() {
+    let mut facts = healthy();
+    facts.vhost = "shop".into();
+    for found in of_cluster(&mut facts).0 {
+        found.policy = Some("all".into());
+        found.effective = json!({"max-length": 5});
+    }
+    queue(&mut facts, "jobq:mail").operator_policy = Some("ops".into());
+    let findings = findings(&facts);
+    // The work queue, its tier, what comes to it out of the levels, these, and those of failed jobs.
+    assert_eq!(findings.len(), 6, "{findings:#?}");
+    let about = |about: &str| findings.iter().find(|finding| finding.about() == about).unwrap();
+    let work = about("queue `jobq:mail`");
+    assert_eq!(work.what(), "policy `all` or operator policy `ops` sets `max-length` to 5");
+    for said in [
+        "`rabbitmqctl clear_policy -p shop all`",
+        "`rabbitmqctl clear_operator_policy -p shop ops`",
+    ] {
+        assert!(work.advice().contains(said), "{work}");
+    }
+    assert_eq!(about("queue `jobq:mail@wait.30s`").severity(), Severity::Error);
+    assert_eq!(about("queue `jobq.orphan`").severity(), Severity::Warning);
+    let levels = findings.iter().find(|finding| finding.about().contains("jobq.level")).unwrap();
+    assert!(levels.about().starts_with("queues `jobq.level."), "{levels}");
+    assert!(levels.about().ends_with("and 113 more"), "{levels}");
+}
+
+#[test]
+fn arguments_are_compared_both_ways() {
+    let mut facts = healthy();
+    let mail = queue(&mut facts, "jobq:mail");
+    mail.arguments["x-delivery-limit"] = json!(20);
+    mail.arguments["x-expires"] = json!(1_000);
+    mail.arguments.as_object_mut().unwrap().remove("x-overflow");
+    // The type may come from the broker's default.
+    mail.arguments.as_object_mut().unwrap().remove("x-queue-type");
+    let different = findings(&facts);
+    assert_eq!(different.len(), 1, "{different:#?}");
+    assert_eq!(
+        different[0].what(),
+        "`x-delivery-limit` is 20, jobq needs 2147483647; `x-overflow` is missing, jobq needs \
+         reject-publish; `x-expires` is 1000, jobq has none"
+    );
+    // What the broker itself refused is not told twice.
+    let refusal = crate::error::Error::new(ErrorKind::Conflict, "the first difference");
+    facts.refused.push(("queue `jobq:mail`".into(), refusal));
+    assert_eq!(found(&facts), [(Kind::Arguments, Severity::Error)]);
+    facts.refused.clear();
+    queue(&mut facts, "jobq:mail").kind = Some("classic".into());
+    assert!(
+        findings(&facts)[0].what().contains("`x-queue-type` is \"classic\", jobq needs quorum")
+    );
+}

@@ -1,0 +1,208 @@
+//! Looks at a broker. Nothing is changed on it: what is not there is not declared.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapin::BasicProperties;
+use lapin::options::BasicPublishOptions;
+use tokio::time::timeout;
+
+use super::diagnosis::{diagnose, policies};
+use super::facts::{Facts, Management, Publishing, Queue};
+use super::role::{Role, role, specs};
+use crate::engine::QueueSpec;
+use crate::error::Result;
+use crate::finding::{Finding, Report};
+use crate::period;
+use crate::rabbitmq::Core;
+use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::link::Link;
+use crate::rabbitmq::connection::server_properties;
+use crate::rabbitmq::publish::open_confirming;
+use crate::rabbitmq::topology::declarations::{Declaration, Topology};
+use crate::rabbitmq::topology::declare::declare;
+use crate::rabbitmq::topology::ensure::is_forbidden;
+use crate::rabbitmq::topology::passive::{Seen, look};
+use crate::rabbitmq::topology::requirements::Wanted;
+use crate::rabbitmq::topology::route::short;
+
+/// How long the broker may take to confirm a message that reaches no queue.
+const CONFIRM: Duration = Duration::from_secs(5);
+/// How long the broker may take to say whether a queue is there. One whose nodes are down is
+/// told of at once (measured: 3.10, 4.0 and 4.3).
+const ANSWER: Duration = Duration::from_secs(5);
+/// A message that reaches no queue has this routing key on the default exchange, which
+/// leads to the queue of that name; no queue of jobq is called so.
+const NOWHERE: &str = "jobq@doctor";
+
+impl Core {
+    /// All that can be found, about these queues and those that this client knows; with
+    /// the management API about all queues of the namespace.
+    pub(crate) async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
+        let management = self.ask_management().await;
+        let found = match &management {
+            Management::Asked { queues: Ok(found), .. } => found.as_slice(),
+            _ => &[],
+        };
+        let mut wanted = self.declared.all();
+        wanted.add(Wanted::queues(queues));
+        wanted.add(Wanted::queues(&specs(&self.names, found.iter().map(|q| q.name.as_str()))));
+        wanted.levels |= found.iter().any(|q| role(&self.names, &q.name) == Some(Role::Level));
+        let topology = self.declared.topology(&wanted);
+        // The publishing connection may be blocked, and looking for what is not there uses
+        // up channel numbers.
+        let name = format!("{} (doctor)", self.options.connection_name);
+        let link = Link::open(Arc::clone(&self.target), name).await?;
+        let seen = self.within("examining the broker", self.look_around(&link, &topology)).await;
+        link.close().await;
+        let facts = Facts { management, vhost: self.target.address.vhost().to_owned(), ..seen? };
+        let about =
+            format!("RabbitMQ at {}, namespace `{}`", self.target.address, self.options.namespace);
+        let findings = diagnose(&facts, &self.names, &topology);
+        Ok(Report::new(about, facts.version, findings))
+    }
+
+    /// What policies do to these queues and to those that all queues share, where the
+    /// management API can be asked.
+    pub(crate) async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {
+        let Some(found) = self.queues_by_management().await else {
+            return Ok(Vec::new());
+        };
+        let found = match found {
+            Ok(found) => found,
+            Err(reason) => {
+                tracing::warn!(reason, "the policies of the queues could not be looked at");
+                return Ok(Vec::new());
+            }
+        };
+        let concerned = |queue: &Queue| match self.names.queue_of(&queue.name) {
+            Some(name) => queues.iter().any(|spec| spec.name == name),
+            None => true,
+        };
+        let found: Vec<_> = found.into_iter().filter(concerned).collect();
+        Ok(policies(&found, &self.names, self.target.address.vhost()))
+    }
+
+    async fn look_around(&self, link: &Link, topology: &Topology) -> Result<Facts> {
+        let mut facts =
+            Facts { version: server_properties::version(&self.target).await, ..Facts::default() };
+        let up = link.up().await?;
+        facts.heartbeat = up.connection.configuration().heartbeat();
+        look_at(&up, topology, &mut facts).await?;
+        facts.publishing = publish_nowhere(link, &up).await;
+        Ok(facts)
+    }
+
+    #[cfg(feature = "management")]
+    async fn ask_management(&self) -> Management {
+        match &self.management {
+            None => Management::NotGiven,
+            Some(api) => Management::Asked {
+                queues: api.queues(&self.options.namespace).await,
+                nodes: api.nodes().await,
+                bindings: api.bindings().await,
+            },
+        }
+    }
+
+    #[cfg(feature = "management")]
+    async fn queues_by_management(&self) -> Option<Result<Vec<Queue>, String>> {
+        Some(self.management.as_ref()?.queues(&self.options.namespace).await)
+    }
+
+    #[cfg(not(feature = "management"))]
+    #[allow(clippy::unused_async)] // the twin above awaits
+    async fn ask_management(&self) -> Management {
+        Management::NotGiven
+    }
+
+    #[cfg(not(feature = "management"))]
+    #[allow(clippy::unused_async)] // the twin above awaits
+    async fn queues_by_management(&self) -> Option<Result<Vec<Queue>, String>> {
+        None
+    }
+}
+
+/// Looks which of these queues and exchanges are there, and whether they are as declared.
+async fn look_at(up: &Up, topology: &Topology, facts: &mut Facts) -> Result<()> {
+    let mut channel = open(up).await?;
+    let mut may_declare = true;
+    for place in topology.places() {
+        let name = place.title();
+        let asked = timeout(ANSWER, look(up, &channel, &[place])).await;
+        let Ok(seen) = asked else {
+            facts.unanswered = Some(name);
+            return Ok(());
+        };
+        let seen = match seen {
+            Err(error) if error.is_connection() => return Err(error),
+            Err(error) => {
+                facts.refused.push((name, error));
+                channel = open(up).await?;
+                continue;
+            }
+            Ok(seen) => seen,
+        };
+        if seen != Seen::All {
+            channel = open(up).await?;
+        }
+        match (seen, place) {
+            (Seen::All, _) if may_declare => {}
+            (Seen::All, _) => {
+                facts.uncompared.push(name);
+                continue;
+            }
+            (Seen::Forbidden(_), _) => {
+                facts.hidden.push(name);
+                continue;
+            }
+            (Seen::Missing(_), Declaration::Exchange { name, .. }) => {
+                facts.missing_exchanges.push(name.clone());
+                continue;
+            }
+            (Seen::Missing(_), _) => {
+                facts.missing.push(place.name().to_owned());
+                continue;
+            }
+        }
+        // It is there, so that nothing comes of this but an error where it differs.
+        match declare(&channel, place).await {
+            Err(error) if error.is_connection() => return Err(error),
+            Err(error) => {
+                if is_forbidden(&error) {
+                    may_declare = false;
+                    facts.uncompared.push(name);
+                } else {
+                    facts.refused.push((name, error));
+                }
+                channel = open(up).await?;
+            }
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Publishes a message that reaches no queue: a broker with an alarm says so to those who
+/// publish, and to nobody else.
+async fn publish_nowhere(link: &Link, up: &Up) -> Publishing {
+    let confirming = async {
+        let channel = open_confirming(up).await.ok()?;
+        let options = BasicPublishOptions::default();
+        let (exchange, key) = (short("").ok()?, short(NOWHERE).ok()?);
+        let properties = BasicProperties::default();
+        let sent = channel.basic_publish(exchange, key, options, b"", properties).await.ok()?;
+        sent.await.ok()
+    };
+    let answered = tokio::select! {
+        answered = timeout(CONFIRM, confirming) => answered,
+        cause = link.blocked() => return Publishing::Blocked(cause.to_string()),
+    };
+    match answered {
+        Ok(Some(_)) => Publishing::Taken,
+        // The user may not publish to the default exchange, for example.
+        Ok(None) => Publishing::Unknown,
+        Err(_) => Publishing::Silent(period::format(CONFIRM)),
+    }
+}

@@ -1,0 +1,290 @@
+//! The broker's management API: what AMQP does not show.
+//!
+//! It is asked only where its URL was given, since a URL that is made up might be that of
+//! somebody else, who would get the password.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use percent_encoding::percent_decode_str;
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use ureq::Agent;
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
+use url::Url;
+
+use super::facts::{Binding, Node, Queue};
+use crate::engine::{Certificates, EngineOptions, ManagementUrl};
+use crate::error::{Error, Result};
+use crate::period;
+use crate::rabbitmq::connection::address::Address;
+
+/// How many queues are asked for at a time, and the most bytes that they may have.
+const PAGE: u32 = 500;
+const LARGEST_ANSWER: u64 = 64 * 1024 * 1024;
+/// A broker that has just started may answer with the status 500 (measured on 4.3, for some
+/// 100 ms, when asked for its nodes), so it is asked again, for 6 seconds in all.
+const AGAIN: Duration = Duration::from_millis(200);
+const TIMES: usize = 5;
+/// What is read of a queue.
+const COLUMNS: &str =
+    "name,type,arguments,policy,operator_policy,effective_policy_definition,members";
+
+/// The way to a management API.
+#[derive(Clone)]
+pub(crate) struct Management {
+    url: Url,
+    user: String,
+    authorization: String,
+    vhost: String,
+    timeout: Duration,
+    agent: Agent,
+}
+
+impl fmt::Debug for Management {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Management").field("url", &self.url.as_str()).finish_non_exhaustive()
+    }
+}
+
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<Queue>,
+    page_count: u32,
+}
+
+impl Management {
+    /// Reads the URL. A user that it does not name is that of the broker's URL.
+    pub(crate) fn new(
+        url: &ManagementUrl,
+        address: &Address,
+        options: &EngineOptions,
+    ) -> Result<Self> {
+        let invalid = |problem: &str| {
+            Error::invalid(format!(
+                "the URL of the management API {problem}; write for example \
+                 http://localhost:15672 or https://mq.example.com:15671"
+            ))
+        };
+        // The reason may hold the URL, and with it the password.
+        let mut url: Url = url.0.parse().map_err(|_| invalid("cannot be read"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(invalid("has none of the schemes http and https"));
+        }
+        if url.host_str().is_none_or(str::is_empty) {
+            return Err(invalid("names no host"));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(invalid("has something after a `?` or `#`"));
+        }
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let (user, password) = if url.username().is_empty() {
+            (address.user().to_owned(), address.password().to_owned())
+        } else {
+            (decoded(url.username()), decoded(url.password().unwrap_or_default()))
+        };
+        let unchangeable = |()| invalid("cannot be read");
+        url.set_username("").map_err(unchangeable)?;
+        url.set_password(None).map_err(unchangeable)?;
+        let agent = Agent::config_builder()
+            .timeout_global(Some(options.timeout))
+            .http_status_as_error(false)
+            // The password goes to the URL that was given, and nowhere else.
+            .max_redirects(0)
+            .max_redirects_will_error(false)
+            .proxy(None)
+            .user_agent("jobq")
+            .tls_config(tls(&options.certificates)?)
+            .build();
+        let authorization =
+            format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
+        let (vhost, agent) = (address.vhost().to_owned(), agent.new_agent());
+        Ok(Self { url, user, authorization, vhost, timeout: options.timeout, agent })
+    }
+
+    /// The queues of a namespace, or why they are not shown.
+    pub(crate) async fn queues(&self, namespace: &str) -> Result<Vec<Queue>, String> {
+        // A namespace has no character that means something here.
+        let pattern = format!("^{namespace}[:.]");
+        let size = PAGE.to_string();
+        let (mut queues, mut page) = (Vec::new(), 1);
+        loop {
+            let number = page.to_string();
+            let query = [
+                ("page", number.as_str()),
+                ("page_size", &size),
+                ("name", &pattern),
+                ("use_regex", "true"),
+                ("columns", COLUMNS),
+            ];
+            let found: Page = self.get(&["queues", &self.vhost], &query).await?;
+            queues.extend(found.items);
+            if page >= found.page_count {
+                return Ok(queues);
+            }
+            page += 1;
+        }
+    }
+
+    /// The nodes of the cluster, or why they are not shown.
+    pub(crate) async fn nodes(&self) -> Result<Vec<Node>, String> {
+        let columns = "name,running,mem_alarm,disk_free_alarm,partitions";
+        self.get(&["nodes"], &[("columns", columns)]).await
+    }
+
+    /// The bindings of the vhost, or why they are not shown.
+    pub(crate) async fn bindings(&self) -> Result<Vec<Binding>, String> {
+        let columns = "source,destination,destination_type,routing_key";
+        self.get(&["bindings", &self.vhost], &[("columns", columns)]).await
+    }
+
+    async fn get<T: DeserializeOwned + Send + 'static>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<T, String> {
+        let mut url = self.url.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().push("api").extend(path);
+        }
+        url.query_pairs_mut().extend_pairs(query);
+        let waits = ExponentialBuilder::default().with_min_delay(AGAIN).with_max_times(TIMES);
+        let mut waits = waits.build();
+        let answer = loop {
+            let answer = self.ask(url.clone()).await?;
+            let (Ok((500.., _)), Some(wait)) = (&answer, waits.next()) else {
+                break answer;
+            };
+            tokio::time::sleep(wait).await;
+        };
+        let url = &self.url;
+        match answer {
+            Ok((200, body)) => serde_json::from_slice(&body).map_err(|error| {
+                format!("{url} answers otherwise than the management API of RabbitMQ: {error}")
+            }),
+            Ok((401 | 403, _)) => Err(format!(
+                "{url} refuses the user `{0}`: check the name and the password, and give it a tag \
+                 (`rabbitmqctl set_user_tags {0} monitoring`)",
+                self.user
+            )),
+            Ok((status @ 500.., _)) => Err(format!(
+                "{url} answers with the status {status}: look at the broker's log, and try again"
+            )),
+            Ok((status, _)) => Err(format!(
+                "{url} answers with the status {status}: check that it is the URL of the management \
+                 API, without `/api`, and of this broker"
+            )),
+            Err(ureq::Error::Timeout(_)) => {
+                Err(format!("{url} does not answer within {}", period::format(self.timeout)))
+            }
+            Err(error) => Err(format!(
+                "{url} cannot be reached: {error}; check host and port (15672, with TLS 15671), and \
+                 that the plugin is enabled (`rabbitmq-plugins enable rabbitmq_management`)"
+            )),
+        }
+    }
+
+    async fn ask(&self, url: Url) -> Result<Result<(u16, Vec<u8>), ureq::Error>, String> {
+        let (agent, authorization) = (self.agent.clone(), self.authorization.clone());
+        let asking = tokio::task::spawn_blocking(move || {
+            let request = agent.get(url.as_str()).header("authorization", authorization);
+            let mut response = request.call()?;
+            let status = response.status().as_u16();
+            let body = response.body_mut().with_config().limit(LARGEST_ANSWER);
+            Ok((status, body.read_to_vec()?))
+        });
+        asking.await.map_err(|_| "this program is about to end".to_owned())
+    }
+}
+
+/// The same certificates as for AMQP.
+fn tls(certificates: &Certificates) -> Result<TlsConfig> {
+    let unreadable = |error| Error::invalid("a certificate cannot be read").because(error);
+    let der = |certificate: &CertificateDer<'_>| Certificate::from_der(certificate).to_owned();
+    let chain = |pem: &[u8]| -> Result<Vec<_>> {
+        CertificateDer::pem_slice_iter(pem)
+            .map(|found| found.map(|found| der(&found)).map_err(unreadable))
+            .collect()
+    };
+    let mut roots: Vec<_> =
+        rustls_native_certs::load_native_certs().certs.iter().map(der).collect();
+    for pem in &certificates.roots {
+        roots.extend(chain(pem)?);
+    }
+    let client = match &certificates.client {
+        None => None,
+        Some(client) => {
+            // The cause is not given: it may hold a part of the key.
+            let key = PrivateKey::from_pem(&client.key)
+                .map_err(|_| Error::invalid("the client's key cannot be read"))?;
+            Some(ClientCert::new_with_certs(&chain(&client.chain)?, key))
+        }
+    };
+    // As for the broker's own connections: the program's choice, where it made one.
+    let provider = CryptoProvider::get_default().cloned();
+    let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&roots))
+        .client_cert(client)
+        .unversioned_rustls_crypto_provider(provider)
+        .build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(url: &str) -> Result<Management> {
+        let timeout = Duration::from_secs(1);
+        let address = Address::parse("amqp://ann:sec%2Fret@localhost/a%2Fb", timeout).unwrap();
+        let options = EngineOptions {
+            namespace: "jobq".into(),
+            connection_name: "test".into(),
+            timeout,
+            certificates: Certificates::default(),
+            management: None,
+            is_lazy: false,
+        };
+        Management::new(&ManagementUrl(url.to_owned()), &address, &options)
+    }
+
+    #[test]
+    fn a_url_names_a_host_and_maybe_a_user() {
+        let basic = |text: &str| format!("Basic {}", BASE64_STANDARD.encode(text));
+        let table = [
+            ("http://localhost:15672", "http://localhost:15672/", "ann:sec/ret"),
+            ("https://mq/rabbit/", "https://mq/rabbit/", "ann:sec/ret"),
+            ("http://eve:p%40ss@mq:1", "http://mq:1/", "eve:p@ss"),
+        ];
+        for (url, shown, user) in table {
+            let read = read(url).unwrap();
+            assert_eq!((read.url.as_str(), &read.authorization), (shown, &basic(user)), "{url}");
+            assert_eq!(read.vhost, "a/b");
+            assert!(!format!("{read:?}").contains("ret"), "{read:?}");
+        }
+    }
+
+    #[test]
+    fn other_urls_are_explained_without_showing_them() {
+        let table = [
+            ("localhost:15672", "has none of the schemes"),
+            ("amqp://eve:geheim@mq", "has none of the schemes"),
+            ("http://eve:geheim@", "cannot be read"),
+            ("http://eve:geheim@mq?x=y", "has something after a `?`"),
+            ("geheim", "cannot be read"),
+        ];
+        for (url, expected) in table {
+            let error = read(url).unwrap_err();
+            assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
+            assert!(!error.to_string().contains("geheim"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What the queues of a namespace are for, told by their names. Pure.
+
+use std::time::Duration;
+
+use crate::engine::QueueSpec;
+use crate::period;
+use crate::rabbitmq::topology::names::{Names, ORPHAN};
+
+/// What a queue is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    Work,
+    Tier,
+    Level,
+    Due,
+    Solo,
+    Failed,
+    Orphan,
+}
+
+/// What a queue of this name is for, if it is one of the namespace's.
+pub(crate) fn role(names: &Names, name: &str) -> Option<Role> {
+    if name == names.orphan() {
+        return Some(Role::Orphan);
+    }
+    let level = names.level(0);
+    if name.starts_with(level.trim_end_matches('0')) {
+        return Some(Role::Level);
+    }
+    match name.strip_prefix(&names.work(names.queue_of(name)?))? {
+        "" => Some(Role::Work),
+        "@due" => Some(Role::Due),
+        "@solo" => Some(Role::Solo),
+        "@failed" => Some(Role::Failed),
+        other => other.starts_with("@wait.").then_some(Role::Tier),
+    }
+}
+
+/// The users' queues that these queues belong to, with the waits that have a tier.
+pub(crate) fn specs<'n>(names: &Names, found: impl Iterator<Item = &'n str>) -> Vec<QueueSpec> {
+    let spec = |name: &str| {
+        let queue = names.queue_of(name)?;
+        let spec = QueueSpec::new(queue);
+        match role(names, name)? {
+            Role::Work | Role::Due => Some(spec),
+            Role::Solo => Some(spec.solo()),
+            Role::Tier => Some(spec.waits(wait(name))),
+            // That of the orphans has failed jobs and is no user's.
+            Role::Failed => (queue != ORPHAN).then_some(spec),
+            Role::Level | Role::Orphan => None,
+        }
+    };
+    found.filter_map(spec).collect()
+}
+
+/// The wait of a tier.
+fn wait(name: &str) -> Option<Duration> {
+    period::parse(name.split_once("@wait.")?.1).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_tells_what_a_queue_is_for() {
+        let names = Names::new("jobq");
+        let table = [
+            (names.work("mail"), Some(Role::Work)),
+            (names.tier("mail", 90_000), Some(Role::Tier)),
+            (names.due("mail"), Some(Role::Due)),
+            (names.solo("mail"), Some(Role::Solo)),
+            (names.failed("mail"), Some(Role::Failed)),
+            (names.failed(ORPHAN), Some(Role::Failed)),
+            (names.orphan(), Some(Role::Orphan)),
+            (names.level_queue(3, 11), Some(Role::Level)),
+            (names.failed_lock("mail"), None),
+            ("jobq:mail@else".to_owned(), None),
+            ("jobqs:mail".to_owned(), None),
+            ("other".to_owned(), None),
+            (String::new(), None),
+        ];
+        for (name, expected) in table {
+            assert_eq!(role(&names, &name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_found_says_what_was_declared() {
+        let names = Names::new("jobq");
+        let wait = Duration::from_secs(90);
+        let found = [names.work("mail"), names.tier("mail", 90_000), names.solo("mail")];
+        let found = specs(&names, found.iter().map(String::as_str));
+        let mail = || QueueSpec::new("mail");
+        assert_eq!(found, [mail(), mail().waits([wait]), mail().solo()]);
+        let others = [names.orphan(), names.failed(ORPHAN), names.level_queue(0, 1)];
+        assert_eq!(specs(&names, others.iter().map(String::as_str)), []);
+    }
+}

@@ -1,0 +1,149 @@
+//! The errors of `lapin` and of the broker as errors of jobq.
+
+pub(crate) mod conflict;
+
+use std::time::Duration;
+
+use lapin::ErrorKind as Lapin;
+
+use self::conflict::conflict;
+use crate::error::{Error, ErrorKind};
+
+pub(crate) const ACCESS_REFUSED: u16 = 403;
+pub(crate) const NOT_FOUND: u16 = 404;
+pub(crate) const RESOURCE_LOCKED: u16 = 405;
+pub(crate) const PRECONDITION_FAILED: u16 = 406;
+pub(crate) const NOT_ALLOWED: u16 = 530;
+const INTERNAL_ERROR: u16 = 541;
+
+/// By these RabbitMQ says that too few nodes are up (3.10, 4.0 and 4.3, two of three killed).
+const WITHOUT_MAJORITY: [&str; 4] = ["nodedown", "cluster_not_formed", "timed out", "timeout"];
+
+/// The code by which the broker refused, if it did.
+pub(crate) fn code(error: &lapin::Error) -> Option<u16> {
+    match error.kind() {
+        Lapin::ProtocolError(error) => Some(error.get_id()),
+        _ => None,
+    }
+}
+
+/// The code and the text by which the broker refused, if it did.
+pub(crate) fn refused(error: &lapin::Error) -> Option<(u16, &str)> {
+    match error.kind() {
+        Lapin::ProtocolError(error) => Some((error.get_id(), error.get_message().as_str())),
+        _ => None,
+    }
+}
+
+/// The code of the broker's refusal that this error tells of, if it does.
+pub(crate) fn refusal(error: &Error) -> Option<u16> {
+    std::error::Error::source(error)?.downcast_ref().and_then(code)
+}
+
+/// What went wrong while something was done on an open connection.
+pub(crate) fn failure(doing: &str, error: lapin::Error) -> Error {
+    let kind = match error.kind() {
+        Lapin::ProtocolError(refusal) => match refusal.get_id() {
+            PRECONDITION_FAILED => {
+                return conflict(refusal.get_message().as_str()).because(error);
+            }
+            // A queue whose node or process is down is there.
+            NOT_FOUND if refusal.get_message().as_str().contains("NOT_FOUND - no ") => {
+                ErrorKind::NotFound
+            }
+            ACCESS_REFUSED | NOT_ALLOWED | RESOURCE_LOCKED => ErrorKind::Refused,
+            _ if error.is_amqp_soft_error() => ErrorKind::Refused,
+            _ => ErrorKind::Connection,
+        },
+        _ => ErrorKind::Connection,
+    };
+    let mut text = format!("{doing} failed: {error}");
+    text.push_str(match code(&error) {
+        Some(ACCESS_REFUSED) => {
+            "; give the user the permissions to configure, write and read what has the \
+             namespace's name (`rabbitmqctl set_permissions`)"
+        }
+        Some(NOT_ALLOWED) if text.contains("maximum allowed user limit") => {
+            "; a client that enqueues needs 16 channels, and one with a pool two more for each \
+             queue of the pool: raise the limit (`rabbitmqctl set_user_limits`)"
+        }
+        Some(NOT_FOUND) if kind == ErrorKind::Refused => {
+            "; the broker's log says why it is down (`rabbitmq-queues quorum_status` shows its \
+             nodes): start the nodes that have it"
+        }
+        Some(INTERNAL_ERROR) if WITHOUT_MAJORITY.iter().any(|sign| text.contains(sign)) => {
+            "; most of the nodes of the cluster, and of those that have the queue, must be up: \
+             start those that are down"
+        }
+        _ => "",
+    });
+    Error::new(kind, text).because(error)
+}
+
+/// The broker did not answer, maybe because of this trouble.
+pub(crate) fn timed_out(doing: &str, limit: Duration, trouble: &str) -> Error {
+    let limit = crate::period::format(limit);
+    let text = format!("{doing}: no answer from the broker in {limit}; {trouble}");
+    Error::new(ErrorKind::Timeout, text)
+}
+
+/// The delivery's channel has ended.
+pub(crate) fn stale(queue: &str) -> Error {
+    Error::new(
+        ErrorKind::Stale,
+        format!(
+            "the connection or the channel through which queue `{queue}` delivered the job has \
+             ended; the broker delivers it again"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use lapin::protocol::AMQPError;
+
+    use super::*;
+
+    fn refused(code: u16, text: &str) -> Error {
+        let error = AMQPError::from_id(code, text.into()).expect("a code of AMQP");
+        failure("looking", Lapin::ProtocolError(error).into())
+    }
+
+    #[test]
+    fn each_refusal_has_its_remedy() {
+        let table = [
+            (403, "ACCESS_REFUSED - access to queue 'q'", ErrorKind::Refused, "set_permissions"),
+            (404, "NOT_FOUND - no queue 'q' in vhost '/'", ErrorKind::NotFound, "'q'"),
+            (404, "NOT_FOUND - no exchange 'x' in vhost '/'", ErrorKind::NotFound, "'x'"),
+            (
+                404,
+                "NOT_FOUND - home node 'b@c' of durable queue 'q' in vhost '/' is down or inaccessible",
+                ErrorKind::Refused,
+                "start the nodes that have it",
+            ),
+            (405, "RESOURCE_LOCKED - exclusive", ErrorKind::Refused, "exclusive"),
+            (406, "PRECONDITION_FAILED - inequivalent arg 'x'", ErrorKind::Conflict, "declaration"),
+            (
+                541,
+                "INTERNAL_ERROR - Cannot declare quorum queue 'q' in vhost '/' on node 'a@c' with \
+                 leader on node 'a@c': cluster_not_formed",
+                ErrorKind::Connection,
+                "start those that are down",
+            ),
+            (
+                541,
+                "INTERNAL_ERROR - Could not add binding due to timeout",
+                ErrorKind::Connection,
+                "start those that are down",
+            ),
+            (541, "INTERNAL_ERROR", ErrorKind::Connection, "INTERNAL_ERROR"),
+        ];
+        for (code, text, kind, said) in table {
+            let error = refused(code, text);
+            assert_eq!((error.kind(), refusal(&error)), (kind, Some(code)), "{error}");
+            assert!(error.to_string().contains(said), "{error}");
+            let told = error.to_string().matches("start ").count();
+            assert!(told <= 1, "{error}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Looking at failed jobs, putting them back and deleting them.
+//!
+//! Only one may do so at a time, in any process, or two would see a part each; the right to it
+//! is an exclusive queue, which ends with its connection. Each takes one [`Pass`], so that
+//! nobody waits for longer than that.
+
+pub(crate) mod pass;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapin::Channel;
+use lapin::message::Delivery;
+use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use tokio::sync::{Mutex, MutexGuard};
+
+use self::pass::{FIRST, Pass};
+use crate::background;
+use crate::engine::{Which, closed};
+use crate::error::{ErrorKind, Result};
+use crate::job::{FailedJob, JobId};
+use crate::rabbitmq::Core;
+use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::link::backoff;
+use crate::rabbitmq::errors::{RESOURCE_LOCKED, code, failure};
+use crate::rabbitmq::message::properties::{Message, decode, decode_failed, fresh, home};
+use crate::rabbitmq::topology::route::{Route, short};
+
+/// Those of this client take turns, since the broker tells connections apart only.
+#[derive(Debug, Default)]
+pub(crate) struct Failed {
+    turn: Mutex<()>,
+}
+
+/// The sole access to the failed jobs of one queue.
+struct Access<'c> {
+    core: &'c Core,
+    queue: Cow<'static, str>,
+    /// The name of the queue with the failed jobs.
+    name: String,
+    lock: String,
+    up: Arc<Up>,
+    /// For the lock.
+    channel: Channel,
+    _turn: MutexGuard<'c, ()>,
+}
+
+/// What is to become of failed jobs.
+#[derive(Debug, Clone, Copy)]
+enum Fate {
+    Back,
+    Gone,
+}
+
+impl Core {
+    pub(crate) async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
+        let doing = format!("listing the failed jobs of queue `{queue}`");
+        let Some(access) = self.access(queue).await? else {
+            return Ok(Vec::new());
+        };
+        let listed = self.within(&doing, async {
+            let mut jobs = Vec::new();
+            let mut pass = Pass::begin(&access.up, &access.name).await?;
+            while (jobs.len() < limit || pass.keeps_order())
+                && let Some(found) = pass.next(usize::MAX).await?
+            {
+                if jobs.len() < limit {
+                    jobs.push(access.read(found));
+                }
+            }
+            pass.end().await?;
+            Ok(jobs)
+        });
+        let listed = listed.await;
+        access.leave().await;
+        let mut jobs = listed?;
+        // Pools that publish at the same time may have passed each other.
+        jobs.sort_by_key(FailedJob::failed_at);
+        Ok(jobs)
+    }
+
+    pub(crate) async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
+        let doing = format!("looking for the failed job {id} of queue `{queue}`");
+        let Some(access) = self.access(queue).await? else {
+            return Ok(None);
+        };
+        let found = self.within(&doing, async {
+            let mut pass = Pass::begin(&access.up, &access.name).await?;
+            let found = access.find(&mut pass, id).await?;
+            pass.end().await?;
+            Ok(found)
+        });
+        let found = found.await.map(|found| found.map(|found| access.read(found)));
+        access.leave().await;
+        found
+    }
+
+    pub(crate) async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
+        self.failed_settle(queue, which, Fate::Back).await
+    }
+
+    pub(crate) async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
+        self.failed_settle(queue, which, Fate::Gone).await
+    }
+
+    async fn failed_settle(&self, queue: &str, which: Which, fate: Fate) -> Result<u64> {
+        let Some(access) = self.access(queue).await? else {
+            return Ok(0);
+        };
+        let done = match which {
+            Which::One(id) => access.settle_one(id, fate).await,
+            Which::All => access.settle_all(fate).await,
+        };
+        access.leave().await;
+        done
+    }
+
+    /// Gets the sole access; `None` where no such queue has ever had failed jobs.
+    async fn access(&self, queue: &str) -> Result<Option<Access<'_>>> {
+        let (name, lock) = (self.names.failed(queue), self.names.failed_lock(queue));
+        let turn = self.failed.turn.lock().await;
+        let opening = async {
+            let up = self.publishing.up().await?;
+            let mut channel = open(&up).await?;
+            if self.look(&up, &mut channel, &name).await?.is_none() {
+                return Ok(None);
+            }
+            let mut waits = backoff();
+            while !locked(&channel, &lock).await? {
+                let wait = waits.next().unwrap_or_default();
+                tokio::time::sleep(wait.min(Duration::from_millis(500))).await;
+                channel = open(&up).await?;
+            }
+            Ok(Some((up, channel)))
+        };
+        let doing = format!("taking the failed jobs of queue `{queue}` in hand");
+        let opened = self.within(&doing, opening).await?;
+        let queue = Cow::Owned(queue.to_owned());
+        let access =
+            |(up, channel)| Access { core: self, queue, name, lock, up, channel, _turn: turn };
+        Ok(opened.map(access))
+    }
+}
+
+/// Tries to get the lock; where another connection has it, the channel has ended.
+async fn locked(channel: &Channel, lock: &str) -> Result<bool> {
+    let options = QueueDeclareOptions {
+        exclusive: true,
+        auto_delete: true,
+        ..QueueDeclareOptions::default()
+    };
+    let mut arguments = FieldTable::default();
+    arguments.insert(short("x-queue-type")?, AMQPValue::LongString("classic".into()));
+    match channel.queue_declare(short(lock)?, options, arguments).await {
+        Ok(_) => Ok(true),
+        Err(error) if code(&error) == Some(RESOURCE_LOCKED) => Ok(false),
+        Err(error) => Err(failure(&format!("declaring the lock `{lock}`"), error)),
+    }
+}
+
+impl Access<'_> {
+    fn read(&self, found: Delivery) -> FailedJob {
+        decode_failed(&self.core.names, self.queue.clone(), &found.properties, found.data)
+    }
+
+    /// The oldest job with this id.
+    async fn find(&self, pass: &mut Pass<'_>, id: JobId) -> Result<Option<Delivery>> {
+        let mut found = None;
+        while (found.is_none() || pass.keeps_order())
+            && let Some(message) = pass.next(usize::MAX).await?
+        {
+            if found.is_none() && self.id(&message) == Some(id) {
+                found = Some(message);
+            }
+        }
+        Ok(found)
+    }
+
+    fn id(&self, message: &Delivery) -> Option<JobId> {
+        let read = decode(&self.core.names, self.queue.clone(), &message.properties, Vec::new());
+        read.has_id.then_some(read.envelope.id)
+    }
+
+    async fn settle_one(&self, id: JobId, fate: Fate) -> Result<u64> {
+        let doing = format!("looking for the failed job {id} of queue `{}`", self.queue);
+        let looking = self.core.within(&doing, async {
+            let mut pass = Pass::begin(&self.up, &self.name).await?;
+            let found = self.find(&mut pass, id).await?;
+            Ok((pass, found))
+        });
+        let (mut pass, found) = looking.await?;
+        let settled = match found {
+            Some(found) => self.settle(&mut pass, vec![found], false, fate).await,
+            None => Ok(0),
+        };
+        pass.end().await?;
+        settled
+    }
+
+    async fn settle_all(&self, fate: Fate) -> Result<u64> {
+        let core = self.core;
+        let doing = format!("taking the failed jobs of queue `{}`", self.queue);
+        let mut pass = core.within(&doing, Pass::begin(&self.up, &self.name)).await?;
+        let mut done = 0;
+        let result = loop {
+            let taking = core.within(&doing, async {
+                let mut chunk = Vec::new();
+                while let Some(message) = pass.next(FIRST - chunk.len()).await? {
+                    chunk.push(message);
+                }
+                Ok(chunk)
+            });
+            let settled = match taking.await {
+                Ok(chunk) if chunk.is_empty() => break Ok(()),
+                Ok(chunk) => self.settle(&mut pass, chunk, true, fate).await,
+                Err(error) => Err(error),
+            };
+            match settled {
+                Ok(settled) => done += settled,
+                Err(error) => break Err(error),
+            }
+        };
+        pass.end().await?;
+        result.map(|()| done)
+    }
+
+    /// Puts jobs back or deletes them. A job that could not be put back stays failed. `all`
+    /// where all that were taken before are gone.
+    async fn settle(
+        &self,
+        pass: &mut Pass<'_>,
+        jobs: Vec<Delivery>,
+        all: bool,
+        fate: Fate,
+    ) -> Result<u64> {
+        let mut tags: Vec<_> = jobs.iter().map(|job| job.delivery_tag).collect();
+        let stay = match fate {
+            Fate::Gone => Vec::new(),
+            Fate::Back => {
+                let mut batch = self.core.publisher.batch();
+                for job in jobs {
+                    batch.send(self.back(job)).await;
+                }
+                batch.finish().await
+            }
+        };
+        for (place, _) in stay.iter().rev() {
+            tags.remove(*place);
+        }
+        pass.remove(&tags, all && stay.is_empty()).await?;
+        match stay.into_iter().next() {
+            Some((_, error)) => Err(error),
+            None => Ok(tags.len() as u64),
+        }
+    }
+
+    /// The message that puts a job back.
+    fn back(&self, delivery: Delivery) -> Result<Message> {
+        let names = &self.core.names;
+        let read = decode(names, self.queue.clone(), &delivery.properties, Vec::new());
+        Ok(Message {
+            route: Arc::new(Route {
+                exchange: short(names.jobs())?,
+                key: home(&delivery.properties, &self.queue),
+            }),
+            properties: fresh(&delivery.properties, read.envelope.id),
+            payload: delivery.data,
+        })
+    }
+
+    /// Gives up the access. What fails here ends with the connection, which gives it up as
+    /// well.
+    async fn leave(self) {
+        let unlocking = async {
+            let options = QueueDeleteOptions::default();
+            let unlocked = self.channel.queue_delete(short(&self.lock)?, options).await;
+            unlocked.map_err(|error| failure("giving up the lock", error))
+        };
+        let left = tokio::time::timeout(self.core.options.timeout, unlocking).await;
+        if let Ok(Err(error)) = left
+            && error.kind() != ErrorKind::NotFound
+        {
+            tracing::warn!(%error, queue = &*self.queue, "the lock of the failed jobs was not given up");
+        }
+        let closing = self.channel.close(200, "done".into());
+        let _ = tokio::time::timeout(self.core.options.timeout, closing).await;
+    }
+}
+
+/// Carries a call through, whether or not its caller goes on waiting: what it has taken
+/// in hand must be given back.
+pub(crate) async fn carried_through<T: Send + 'static>(
+    call: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    background::spawn(call).await.unwrap_or_else(|_| Err(closed()))
+}

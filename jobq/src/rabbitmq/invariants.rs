@@ -1,0 +1,409 @@
+//! What must hold of whatever the wire or a user brings: for fuzzing, and for the tests
+//! that run its finds again (`fuzz/` and the feature `testing`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapin::BasicProperties;
+use lapin::message::Delivery as Stray;
+use lapin::protocol::basic::{gen_properties, parse_properties};
+use lapin::types::{FieldTable, ShortString};
+
+use crate::clock;
+use crate::job::{
+    Envelope, EventEnvelope, FailedReason, JobId, MAX_PAYLOAD, check_name, check_pattern,
+    check_topic,
+};
+use crate::period;
+use crate::rabbitmq::connection::address::Address;
+use crate::rabbitmq::errors::conflict::conflict;
+use crate::rabbitmq::message::deaths::{queues_of_death, sane};
+use crate::rabbitmq::message::properties::{
+    self, Changes, Message, Received, again, decode, decode_failed, fresh,
+};
+use crate::rabbitmq::message::size::{MAX_HEADERS, size_of_table};
+use crate::rabbitmq::stray;
+use crate::rabbitmq::topology::levels::{self, End, HORIZON, UNIT};
+use crate::rabbitmq::topology::names::{Names, ORPHAN};
+use crate::rabbitmq::topology::requirements::Tiers;
+use crate::rabbitmq::topology::routing::Way;
+use crate::rabbitmq::topology::routing_key;
+
+/// The most bytes of properties that a frame of 128 KiB has room for, and some to spare.
+const FRAME: usize = 100 * 1024;
+/// The most bytes of a name, a key or any other short text on the wire.
+const SHORT: usize = 255;
+const QUEUE: &str = "mail";
+
+fn names() -> Names {
+    Names::new("jobq")
+}
+
+/// The properties as `lapin` writes them.
+fn written(properties: &BasicProperties) -> Vec<u8> {
+    let written = gen_properties(properties)(Vec::new().into());
+    written.expect("memory takes what is written").into_inner().0
+}
+
+/// A message of anybody: properties as they are in a frame, then the body.
+pub(crate) fn message(data: &[u8]) {
+    let Ok((body, properties)) = parse_properties(data) else {
+        return;
+    };
+    let names = names();
+    let received = decode(&names, QUEUE.into(), &properties, body.to_vec());
+    check_received(&received, body);
+    check_again(&names, &properties, &received);
+    check_failed(&names, &properties, &received);
+    let waited = properties::topic_by_way(&names, QUEUE, ("jobq.deliver", QUEUE), &properties);
+    for topic in [None, Some("user.created"), waited.as_deref()] {
+        let mut with_topic = properties.clone();
+        properties::keep_topic(&mut with_topic, topic);
+        let topic = topic.or(received.envelope.topic.as_deref());
+        let received = decode(&names, QUEUE.into(), &with_topic, Vec::new());
+        assert_eq!(received.envelope.topic.as_deref(), topic);
+    }
+    check_stray(&names, &properties, body);
+}
+
+fn check_received(received: &Received, body: &[u8]) {
+    let (job, most) = (&received.envelope, sane(i64::MAX));
+    assert_eq!((job.payload.as_slice(), job.delay), (body, Duration::ZERO));
+    assert!(received.history.attempts <= most && received.history.crashes <= most);
+    assert!(received.history.attempts.checked_add(1).is_some(), "the next attempt has a number");
+    assert_ne!(job.name.as_deref(), Some(""), "no name is none");
+    // What is due to be looked at later can be reckoned with.
+    for time in [Some(job.enqueued_at), job.expires_at].into_iter().flatten() {
+        assert_eq!(clock::from_millis(clock::to_millis(time)), time);
+    }
+}
+
+/// Whatever came, what is published again can be sent, read and counted.
+fn check_again(names: &Names, properties: &BasicProperties, received: &Received) {
+    let (id, used) = (received.envelope.id, received.history.attempts);
+    let table = [
+        (Changes::next(used), 0),
+        (Changes::solo(used, 2, Some("start")), 2),
+        (Changes::solo(used, 0, None), 0),
+    ];
+    for (changes, starts) in table {
+        let properties = again(properties, id, changes);
+        check_sent(&properties, id);
+        assert_eq!(properties::solo(&properties).0, starts);
+        let next = decode(names, QUEUE.into(), &properties, Vec::new());
+        assert_eq!((next.history.attempts, next.history.crashes, next.has_id), (used, 0, true));
+        assert_eq!(next.envelope.id, id);
+        assert_eq!(next.envelope.name, received.envelope.name);
+        assert!(next.is_movable, "whatever the first one was");
+        // Once more changes nothing any more.
+        let twice = again(&properties, id, Changes::next(used));
+        let thrice = again(&twice, id, Changes::next(used));
+        assert_eq!(written(&twice), written(&thrice));
+    }
+}
+
+fn check_failed(names: &Names, properties: &BasicProperties, received: &Received) {
+    let (id, used) = (received.envelope.id, received.history.attempts);
+    let error = String::from_utf8_lossy(&received.envelope.payload).repeat(3);
+    let changes = Changes::failed(FailedReason::Exhausted, &error, used);
+    let failed = again(properties, id, changes);
+    check_sent(&failed, id);
+    assert!(properties::is_failed(&failed));
+    let body = received.envelope.payload.clone();
+    let job = decode_failed(names, QUEUE.into(), &failed, body);
+    assert_eq!((job.id(), job.attempts(), job.queue()), (id, used, QUEUE));
+    assert_eq!(job.reason(), FailedReason::Exhausted);
+    assert!(error.starts_with(job.error()), "it is cut and not changed");
+    assert!(job.error().len() + 3 >= error.len().min(8 * 1024), "and not cut too short");
+    let _ = (job.payload(), job.name(), job.topic(), job.failed_at());
+    assert_eq!(properties::home(&failed, QUEUE).as_str(), QUEUE);
+    let back = fresh(&failed, id);
+    check_sent(&back, id);
+    assert!(!properties::is_failed(&back));
+    assert_eq!(properties::solo(&back), (0, None));
+    let job = decode(names, QUEUE.into(), &back, Vec::new());
+    assert_eq!((job.history.attempts, job.history.crashes, job.envelope.id), (0, 0, id));
+    let now = clock::now();
+    assert!(job.envelope.expires_at.is_none_or(|end| end > now), "it has all the time again");
+    // As it was put there by somebody else.
+    let _ = (
+        decode_failed(names, ORPHAN.into(), properties, Vec::new()),
+        properties::failed_at(properties),
+    );
+    assert!(properties::home(properties, ORPHAN).as_str().len() <= SHORT);
+}
+
+/// What belongs nowhere finds its place among the failed jobs.
+fn check_stray(names: &Names, properties: &BasicProperties, body: &[u8]) {
+    let text: String = String::from_utf8_lossy(body).chars().take(80).collect();
+    let key = ShortString::try_new(text.as_str()).unwrap_or_default();
+    let ways = [names.jobs(), names.events(), names.level(2), names.retry(), text.clone()];
+    for exchange in ways.iter().filter_map(|way| ShortString::try_new(way.as_str()).ok()) {
+        let mut stray = Stray::mock(1, exchange, key.clone(), false, body.to_vec());
+        stray.properties = properties.clone();
+        let queue = stray::named_by(names, stray::key_of(names, &stray), properties);
+        assert!(queue.is_none_or(|queue| check_name("queue", queue).is_ok()));
+        let _ = stray::is_unheard(names, &stray);
+        let place = queue.unwrap_or(ORPHAN).to_owned();
+        let sent = stray::failed(names, stray, &place).expect("there is always a way");
+        assert_eq!((sent.route.key.as_str(), &*sent.payload), (&*place, body));
+        check_sendable(&sent.properties);
+        assert!(properties::is_failed(&sent.properties));
+    }
+    for queue in properties.headers().iter().flat_map(queues_of_death) {
+        let _ = names.queue_of(queue);
+    }
+}
+
+/// What jobq sends the broker takes, and none of it makes the broker do anything else.
+fn check_sent(properties: &BasicProperties, id: JobId) {
+    assert_eq!(properties.message_id().as_ref().map(ShortString::as_str), Some(&*id.to_string()));
+    check_sendable(properties);
+}
+
+fn check_sendable(properties: &BasicProperties) {
+    let none = FieldTable::default();
+    let headers = properties.headers().as_ref().unwrap_or(&none);
+    assert!(size_of_table(headers) <= MAX_HEADERS + 4);
+    for key in headers.inner().keys().map(ShortString::as_str) {
+        assert!(!key.starts_with("x-") && key != "CC" && key != "BCC", "{key}");
+    }
+    assert_eq!(*properties.delivery_mode(), Some(2));
+    assert!(properties.expiration().is_none() && properties.user_id().is_none());
+    let sent = written(properties);
+    assert!(sent.len() <= FRAME);
+    let (rest, read) = parse_properties(&sent[..]).expect("what is sent can be read");
+    assert!(rest.is_empty());
+    // Not compared as values: a number that is none equals nothing.
+    assert_eq!(written(&read), sent);
+}
+
+/// A job or an event as a client enqueues it: out of any bytes.
+pub(crate) fn envelope(data: &[u8]) {
+    let mut data = Bytes(data);
+    let names = names();
+    let (id, flags) = (JobId::from_bytes(data.array()), data.number());
+    let has = |bit: u32| flags >> bit & 1 == 1;
+    let (enqueued_at, expires_at) = (clock::from_millis(data.number()), data.number());
+    let (wait, tier) = (data.number() >> (flags % 64), data.number() >> 20);
+    let (queue, name, topic) = (data.text(), data.text(), data.text());
+    let job = Envelope {
+        id,
+        queue: queue.into(),
+        name: has(0).then(|| name.clone().into()),
+        payload: data.0.to_vec(),
+        enqueued_at,
+        delay: Duration::from_millis(wait),
+        retry_wait: has(1).then(|| Duration::from_millis(tier)),
+        expires_at: has(2).then(|| clock::from_millis(expires_at)),
+        topic: has(3).then(|| topic.clone()),
+        enqueued_by: has(5).then(|| name.into()),
+    };
+    let tiers = if has(4) { Tiers::from([tier, wait]) } else { Tiers::new() };
+    check_enqueued(&names, &job, &tiers);
+    let event = EventEnvelope {
+        id,
+        topic,
+        payload: job.payload,
+        published_at: enqueued_at,
+        delay: Duration::ZERO,
+        expires_at: job.expires_at,
+        enqueued_by: job.enqueued_by,
+    };
+    check_published(&names, &event, wait);
+}
+
+fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
+    let wait = period::millis(job.delay);
+    let Ok(way) = Way::of(job, tiers) else {
+        return assert!(wait > HORIZON && !tiers.contains(&wait), "{wait} can be waited");
+    };
+    let sound = check_name("queue", &job.queue).is_ok()
+        && job.payload.len() <= MAX_PAYLOAD
+        && job.name.as_ref().is_none_or(|name| name.len() <= SHORT)
+        && job.enqueued_by.as_ref().is_none_or(|origin| origin.len() <= SHORT);
+    let route = way.route(names, End::Queue(&job.queue));
+    let message = match route.and_then(|route| properties::encode(job.clone(), Arc::new(route))) {
+        Ok(message) => message,
+        Err(error) => return assert!(error.is_invalid() && !sound, "{error}"),
+    };
+    assert!(sound, "{job:?}");
+    check_sent(&message.properties, job.id);
+    check_way(names, &message, &way, wait, End::Queue(&job.queue));
+    let received = decode(names, job.queue.clone(), &message.properties, message.payload);
+    assert_eq!(
+        (received.history.attempts, received.history.crashes, received.has_id),
+        (0, 0, true)
+    );
+    let mut back = received.envelope;
+    // Whole seconds are kept of it.
+    let since = job.enqueued_at.duration_since(back.enqueued_at);
+    assert!(since.is_ok_and(|since| since < Duration::from_secs(1)));
+    back.enqueued_at = job.enqueued_at;
+    // The key says the one and has the other behind it.
+    let mut expected = Envelope { retry_wait: None, delay: Duration::ZERO, ..job.clone() };
+    expected.name = expected.name.filter(|name| !name.is_empty());
+    expected.enqueued_by = expected.enqueued_by.filter(|origin| !origin.is_empty());
+    assert_eq!(back, expected);
+}
+
+fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
+    let Ok(way) = Way::new(wait, End::Topic(&event.topic), &Tiers::new()) else {
+        return assert!(wait > HORIZON);
+    };
+    let sound = check_topic(&event.topic).is_ok()
+        && event.payload.len() <= MAX_PAYLOAD
+        && event.enqueued_by.as_ref().is_none_or(|program| program.len() <= SHORT);
+    let route = way.route(names, End::Topic(&event.topic));
+    let message =
+        match route.and_then(|route| properties::encode_event(event.clone(), Arc::new(route))) {
+            Ok(message) => message,
+            Err(error) => return assert!(error.is_invalid() && !sound, "{error}"),
+        };
+    assert!(sound, "{event:?}");
+    check_sent(&message.properties, event.id);
+    check_way(names, &message, &way, wait, End::Topic(&event.topic));
+    let topic = names.topic_of(message.route.exchange.as_str(), message.route.key.as_str());
+    assert_eq!(topic, Some(&*event.topic));
+    let job = decode(names, QUEUE.into(), &message.properties, message.payload).envelope;
+    assert_eq!((job.id, job.topic.as_deref()), (event.id, topic));
+    assert_eq!((job.expires_at, job.name, job.retry_wait), (event.expires_at, None, None));
+    assert_eq!(job.payload, event.payload);
+}
+
+/// It waits for as long as it should, and ends where it should.
+fn check_way(names: &Names, message: &Message, way: &Way, wait: u64, end: End<'_>) {
+    let (exchange, key) = (message.route.exchange.as_str(), message.route.key.as_str());
+    assert!(exchange.len() <= SHORT && key.len() <= SHORT);
+    let tier = match way {
+        Way::Levels(_) => None,
+        Way::Tier(millis) => Some(*millis),
+        Way::Now(retry) => *retry,
+    };
+    let Way::Levels(entry) = way else {
+        assert_eq!(routing_key::wait_in(key, end.text()), tier);
+        return assert_eq!(key, routing_key::write(end.text(), tier));
+    };
+    assert_eq!(names.end_of_levels(exchange, key), Some(end));
+    assert!(!levels::is_over(key, entry.level));
+    let digits = key.split('.').take(levels::LEVELS as usize).map(str::parse::<u64>);
+    let waits = (0..levels::LEVELS).rev().zip(digits).map(|(level, digit)| {
+        let digit = digit.expect("a digit is a number");
+        assert!(digit == 0 || level <= entry.level && levels::digits(level).contains(&digit));
+        levels::ttl(level, digit)
+    });
+    let waits: u64 = waits.sum();
+    assert!((wait..wait + UNIT).contains(&waits), "{waits} for {wait}");
+}
+
+/// Names, topics, patterns and routing keys.
+pub(crate) fn name(text: &str) {
+    let names = names();
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    let words = text.split('.').all(|part| !part.is_empty() && part.chars().all(word));
+    match check_name("queue", text) {
+        Ok(()) => {
+            assert!(words && text.len() <= 120);
+            let queues = [names.work(text), names.failed(text), names.solo(text), names.due(text)];
+            let others = [names.tier(text, HORIZON), names.failed_lock(text)];
+            for name in queues.into_iter().chain(others) {
+                assert!(name.len() <= SHORT);
+                assert_eq!(names.queue_of(&name), Some(text), "{name}");
+            }
+        }
+        Err(error) => {
+            assert!(!words || text.len() > 120, "{error}");
+            assert!(error.is_invalid() && error.to_string().len() < 1_200);
+        }
+    }
+    let topic = check_topic(text);
+    let plain = !text.is_empty() && text.len() <= 200 && text.split('.').all(|w| !w.is_empty());
+    let apart = |c: char| c.is_whitespace() || c.is_control();
+    let plain = plain && !text.contains(apart) && !text.contains(['*', '#']);
+    assert_eq!(topic.is_ok(), plain);
+    if topic.is_ok() {
+        let entry = levels::entry(HORIZON, End::Topic(text)).expect("within the horizon");
+        assert!(entry.key.len() <= SHORT);
+        assert_eq!(levels::end_of(&entry.key), Some(End::Topic(text)));
+    }
+    if check_pattern(text).is_ok() {
+        for (_, _, key) in names.subscription("mail", text) {
+            assert!(key.len() <= SHORT);
+        }
+    } else {
+        assert!(topic.is_err(), "every topic is a pattern");
+    }
+    for exchange in [text, "jobq.events", "jobq.level.0", "jobq.level.deliver"] {
+        let topic = names.topic_of(exchange, text);
+        assert!(topic.is_none_or(|topic| text.ends_with(topic)));
+        let end = names.end_of_levels(exchange, text);
+        assert!(end.is_none_or(|end| text.ends_with(end.text())));
+        let _ = names.is_out_of_levels(exchange, text);
+    }
+
+    if let Ok(id) = text.parse::<JobId>() {
+        assert_eq!(id.to_string().parse::<JobId>().ok(), Some(id));
+    }
+    let reason = FailedReason::parse(text);
+    assert!(reason.is_none_or(|reason| reason.as_str() == text));
+}
+
+/// The URL of a broker, and what must not be shown of it.
+pub(crate) fn url(text: &str, secret: &str) {
+    let second = Duration::from_secs(1);
+    let shown = match Address::parse(text, second) {
+        Ok(address) => {
+            let mut nodes = 0;
+            for (_, node) in address.nodes_from(usize::MAX) {
+                nodes += 1;
+                assert!(!node.authority.host.is_empty() && node.authority.port > 0);
+                let timeout = node.query.connection_timeout;
+                assert!(timeout.is_some_and(|timeout| timeout > 0));
+                assert!(node.query.heartbeat.is_some());
+            }
+            assert!(nodes > 0 && nodes == address.count());
+            assert!(address.vhost().len() <= SHORT);
+            assert!(text.starts_with(if address.is_tls() { "amqps://" } else { "amqp://" }));
+            format!("{address} {address:?}")
+        }
+        Err(error) => {
+            assert!(error.is_invalid());
+            format!("{error} {error:?}")
+        }
+    };
+    assert!(!shown.contains(secret), "{shown}");
+}
+
+/// The broker's refusal of a declaration.
+pub(crate) fn refusal(text: &str) {
+    let error = conflict(text);
+    assert!(error.is_conflict() && !error.maybe_enqueued());
+    let said = error.to_string();
+    let understood = said.contains("exists with other properties than jobq's");
+    assert!(understood || said.contains(text), "what is not understood is shown");
+    assert!(said.len() <= text.len() + 400);
+}
+
+/// Bytes, of which there are always more: zeros.
+struct Bytes<'d>(&'d [u8]);
+
+impl Bytes<'_> {
+    fn array<const N: usize>(&mut self) -> [u8; N] {
+        let (first, rest) = self.0.split_at(N.min(self.0.len()));
+        self.0 = rest;
+        let mut array = [0; N];
+        array[..first.len()].copy_from_slice(first);
+        array
+    }
+
+    fn number(&mut self) -> u64 {
+        u64::from_le_bytes(self.array())
+    }
+
+    fn text(&mut self) -> String {
+        let [length] = self.array();
+        let (first, rest) = self.0.split_at(usize::from(length).min(self.0.len()));
+        self.0 = rest;
+        String::from_utf8_lossy(first).into_owned()
+    }
+}

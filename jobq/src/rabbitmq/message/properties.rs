@@ -1,0 +1,291 @@
+//! Jobs as messages and messages as jobs. Pure; documented for other clients in
+//! `docs/wire.md`.
+
+mod republish;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
+
+pub(crate) use republish::{Changes, again, fresh};
+
+use super::deaths::{History, integer, key_at_death, sane, text};
+use super::size::{MAX_HEADERS, size_of_table};
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::job::{Envelope, EventEnvelope, FailedJob, FailedReason, JobId, MAX_PAYLOAD};
+use crate::rabbitmq::topology::levels::{self, End};
+use crate::rabbitmq::topology::names::{Names, ORPHAN};
+use crate::rabbitmq::topology::route::{Route, short};
+use crate::rabbitmq::topology::routing_key::decimal;
+
+const TOPIC: &str = "jobq-topic";
+/// How often a job was started alone. Such a job has it, and no other.
+const SOLO: &str = "jobq-solo";
+/// Which start that was, for the consumer that asked for it.
+const START: &str = "jobq-solo-start";
+const EXPIRES_AT: &str = "jobq-expires-at";
+const ERROR: &str = "jobq-error";
+const REASON: &str = "jobq-failed-reason";
+const FAILED_AT: &str = "jobq-failed-at";
+/// That it was sent on its way again, which it had lost.
+const STRAY: &str = "jobq-stray";
+/// The routing key of a message that belonged nowhere.
+pub(crate) const QUEUE: &str = "jobq-queue";
+const PERSISTENT: u8 = 2;
+
+/// A message on its way to the broker.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Message {
+    pub(crate) route: Arc<Route>,
+    pub(crate) properties: BasicProperties,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// A text of this module or of jobq's own names, which always fits.
+fn fits(text: impl Into<String>) -> ShortString {
+    ShortString::try_new(text).unwrap_or_default()
+}
+
+fn long(text: impl Into<Vec<u8>>) -> AMQPValue {
+    AMQPValue::LongString(LongString::from(text))
+}
+
+/// The message that enqueues a job by this route.
+pub(crate) fn encode(job: Envelope, route: Arc<Route>) -> Result<Message> {
+    let mut headers = Headers::default();
+    headers.add_expiry(job.expires_at);
+    if let Some(topic) = &job.topic {
+        headers.add(TOPIC, topic.as_str());
+    }
+    let mut properties = headers.into_properties(job.id, job.enqueued_at)?;
+    if let Some(name) = &job.name {
+        properties = properties.with_type(short(&**name)?);
+    }
+    if let Some(origin) = &job.enqueued_by {
+        properties = properties.with_app_id(short(&**origin)?);
+    }
+    message(route, job.id, properties, job.payload)
+}
+
+/// The message that publishes an event by this route. It states no job: who subscribes, knows.
+pub(crate) fn encode_event(event: EventEnvelope, route: Arc<Route>) -> Result<Message> {
+    let mut headers = Headers::default();
+    headers.add_expiry(event.expires_at);
+    headers.add(TOPIC, event.topic.as_str());
+    let mut properties = headers.into_properties(event.id, event.published_at)?;
+    if let Some(program) = &event.enqueued_by {
+        properties = properties.with_app_id(short(&**program)?);
+    }
+    message(route, event.id, properties, event.payload)
+}
+
+/// The headers of a new message.
+#[derive(Default)]
+struct Headers(FieldTable);
+
+impl Headers {
+    fn add(&mut self, key: &str, text: impl Into<Vec<u8>>) {
+        self.0.insert(fits(key), long(text));
+    }
+
+    fn add_expiry(&mut self, expires_at: Option<SystemTime>) {
+        if let Some(time) = expires_at {
+            self.add(EXPIRES_AT, clock::to_millis(time).to_string());
+        }
+    }
+
+    fn into_properties(self, id: JobId, time: SystemTime) -> Result<BasicProperties> {
+        if size_of_table(&self.0) > MAX_HEADERS {
+            return Err(Error::invalid(format!(
+                "the headers of job {id} are longer than {MAX_HEADERS} bytes"
+            )));
+        }
+        let properties = BasicProperties::default()
+            .with_delivery_mode(PERSISTENT)
+            .with_message_id(fits(id.to_text()))
+            .with_timestamp(clock::to_millis(time) / 1_000);
+        Ok(if self.0.inner().is_empty() { properties } else { properties.with_headers(self.0) })
+    }
+}
+
+fn message(
+    route: Arc<Route>,
+    id: JobId,
+    properties: BasicProperties,
+    payload: Vec<u8>,
+) -> Result<Message> {
+    if payload.len() > MAX_PAYLOAD {
+        return Err(Error::invalid(format!(
+            "the payload of job {id} has {} bytes, the most is {MAX_PAYLOAD}; store large data \
+             elsewhere and enqueue where it is",
+            payload.len()
+        )));
+    }
+    Ok(Message { route, properties, payload })
+}
+
+/// The topic of an event that came to this queue by this way, at once or out of the levels.
+/// A message of another client may not say it itself.
+pub(crate) fn topic_by_way<'w>(
+    names: &Names,
+    queue: &str,
+    (exchange, key): (&'w str, &'w str),
+    properties: &BasicProperties,
+) -> Option<Cow<'w, str>> {
+    if let Some(topic) = names.topic_of(exchange, key) {
+        return Some(Cow::Borrowed(topic));
+    }
+    let headers = properties.headers().as_ref()?;
+    if !headers.contains_key("x-death") {
+        return None;
+    }
+    match levels::end_of(key_at_death(headers, &names.due(queue))?) {
+        Some(End::Topic(topic)) => Some(Cow::Owned(topic.to_owned())),
+        _ => None,
+    }
+}
+
+/// Has a message keep this topic as a header, when it comes by another way; and says whether
+/// it had another one or none.
+pub(crate) fn keep_topic(properties: &mut BasicProperties, topic: Option<&str>) -> bool {
+    let Some(topic) = topic else {
+        return false;
+    };
+    let mut headers = properties.headers().clone().unwrap_or_default();
+    if headers.inner().get(TOPIC).and_then(text) == Some(topic) {
+        return false;
+    }
+    headers.insert(fits(TOPIC), long(topic));
+    *properties = std::mem::take(properties).with_headers(headers);
+    true
+}
+
+/// A message as a worker is to see it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Received {
+    pub(crate) envelope: Envelope,
+    pub(crate) history: History,
+    /// Whether the broker can move it, and moves it to one place.
+    pub(crate) is_movable: bool,
+    /// Whether it came with its id: one that was made up now is lost when the broker
+    /// moves the message.
+    pub(crate) has_id: bool,
+}
+
+/// Reads a message of a queue. Whatever is missing or of another type counts as absent;
+/// nothing is refused.
+pub(crate) fn decode(
+    names: &Names,
+    queue: Cow<'static, str>,
+    properties: &BasicProperties,
+    payload: Vec<u8>,
+) -> Received {
+    let none = FieldTable::default();
+    let headers = properties.headers().as_ref().unwrap_or(&none);
+    let (mut expires_at, mut topic, mut is_copied) = (None, None, false);
+    for (key, value) in headers.inner() {
+        match key.as_str() {
+            EXPIRES_AT => expires_at = text(value).and_then(decimal),
+            TOPIC => topic = text(value),
+            // The broker moves a message to all that it names.
+            "CC" => is_copied = true,
+            _ => {}
+        }
+    }
+    let id = properties.message_id().as_ref().and_then(|id| id.as_str().parse().ok());
+    let history = History::of(headers, || names.work(&queue));
+    let name = stated(properties.kind().as_ref());
+    // A job that names no queue has one of its own name.
+    let name = name.map(|name| if name == queue { queue.clone() } else { name.to_owned().into() });
+    let enqueued_at = properties.timestamp().map(|seconds| seconds.saturating_mul(1_000));
+    let envelope = Envelope {
+        id: id.unwrap_or_else(JobId::new),
+        queue,
+        name,
+        payload,
+        enqueued_at: enqueued_at.map_or_else(clock::now, clock::from_millis),
+        delay: Duration::ZERO,
+        retry_wait: None,
+        expires_at: expires_at.map(clock::from_millis),
+        topic: topic.map(str::to_owned),
+        enqueued_by: stated(properties.app_id().as_ref()).map(Arc::from),
+    };
+    let is_movable = !history.is_forged && !is_copied;
+    Received { envelope, is_movable, has_id: id.is_some(), history }
+}
+
+/// What a property states: nothing where it is empty.
+fn stated(property: Option<&ShortString>) -> Option<&str> {
+    property.map(ShortString::as_str).filter(|text| !text.is_empty())
+}
+
+/// How often the job of this message was started alone, and which start was the last.
+pub(crate) fn solo(properties: &BasicProperties) -> (u32, Option<&str>) {
+    let header = |key| properties.headers().as_ref().and_then(|headers| headers.inner().get(key));
+    let starts = header(SOLO).and_then(integer).map_or(0, sane);
+    (starts, header(START).and_then(text))
+}
+
+/// Whether a message was sent to the failed jobs before.
+pub(crate) fn is_failed(properties: &BasicProperties) -> bool {
+    let header = properties.headers().as_ref().and_then(|headers| headers.inner().get(REASON));
+    header.and_then(text).and_then(FailedReason::parse).is_some()
+}
+
+/// Whether the message was sent on its way again, and found none. What has been in a queue
+/// since then may be sent once more.
+pub(crate) fn is_stray_again(properties: &BasicProperties) -> bool {
+    let headers = properties.headers().as_ref().map(FieldTable::inner);
+    headers.is_some_and(|headers| headers.contains_key(STRAY) && !headers.contains_key("x-death"))
+}
+
+/// Reads a failed job.
+pub(crate) fn decode_failed(
+    names: &Names,
+    queue: Cow<'static, str>,
+    properties: &BasicProperties,
+    payload: Vec<u8>,
+) -> FailedJob {
+    let key = stray_key(properties, &queue).map(|key| Cow::Owned(key.to_owned()));
+    let mut received = decode(names, queue, properties, payload);
+    received.envelope.queue = key.unwrap_or(received.envelope.queue);
+    let headers = properties.headers().clone().unwrap_or_default();
+    let header = |key: &str| headers.inner().get(key).and_then(text);
+    // Only what somebody else put here has no reason; it was routed by hand.
+    let reason = header(REASON).and_then(FailedReason::parse);
+    FailedJob::new(
+        received.envelope,
+        received.history.attempts,
+        reason.unwrap_or(FailedReason::Unroutable),
+        header(ERROR).unwrap_or_default().to_owned(),
+        failed_at(properties),
+    )
+}
+
+/// When a job was moved to the failed jobs.
+pub(crate) fn failed_at(properties: &BasicProperties) -> SystemTime {
+    let headers = properties.headers().as_ref();
+    let time = headers.and_then(|headers| headers.inner().get(FAILED_AT)).and_then(text);
+    time.and_then(decimal).map_or(UNIX_EPOCH, clock::from_millis)
+}
+
+/// The queue that a failed job of this queue goes back to.
+pub(crate) fn home(properties: &BasicProperties, queue: &str) -> ShortString {
+    let key = stray_key(properties, queue).and_then(|key| ShortString::try_new(key).ok());
+    key.unwrap_or_else(|| fits(queue))
+}
+
+/// The routing key that led nowhere: only what was moved to the failed jobs of no queue
+/// has one. Anywhere else the header is some other client's.
+fn stray_key<'p>(properties: &'p BasicProperties, queue: &str) -> Option<&'p str> {
+    let headers = properties.headers().as_ref().filter(|_| queue == ORPHAN)?;
+    headers.inner().get(QUEUE).and_then(text)
+}
+
+#[cfg(test)]
+#[path = "properties_tests.rs"]
+mod tests;

@@ -1,0 +1,172 @@
+//! Messages that are published again: what changes, and what must not come along.
+
+use std::collections::BTreeMap;
+
+use lapin::BasicProperties;
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+
+use super::{
+    ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC, fits, long,
+};
+use crate::clock;
+use crate::job::{FailedReason, JobId};
+use crate::rabbitmq::message::deaths::ATTEMPTS_HEADER;
+use crate::rabbitmq::message::size::shrink;
+
+/// What a failed job has and a job that is put back has not.
+const OF_FAILED: [&str; 9] =
+    [ATTEMPTS_HEADER, EXPIRES_AT, ERROR, REASON, FAILED_AT, QUEUE, SOLO, START, STRAY];
+
+/// The most bytes of an error that a failed job keeps.
+const MAX_ERROR: usize = 8 * 1024;
+
+/// What a message gets that is published again.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    headers: BTreeMap<&'static str, AMQPValue>,
+}
+
+impl Changes {
+    /// The next attempt.
+    pub(crate) fn next(attempts: u32) -> Self {
+        let mut changes = Self::default();
+        changes.number(ATTEMPTS_HEADER, attempts);
+        changes
+    }
+
+    /// The same way again, which it had lost.
+    pub(crate) fn stray(attempts: u32) -> Self {
+        let mut changes = Self::next(attempts);
+        changes.number(STRAY, 1);
+        changes
+    }
+
+    /// Its place among the jobs that are run alone; `start` tells this start from others.
+    pub(crate) fn solo(attempts: u32, starts: u32, start: Option<&str>) -> Self {
+        let mut changes = Self::next(attempts);
+        changes.number(SOLO, starts);
+        if let Some(start) = start {
+            changes.text(START, start);
+        }
+        changes
+    }
+
+    /// Its place among the failed jobs.
+    pub(crate) fn failed(reason: FailedReason, error: &str, attempts: u32) -> Self {
+        let mut changes = Self::next(attempts);
+        changes.text(ERROR, cut(error, MAX_ERROR));
+        changes.text(REASON, reason.as_str());
+        changes.text(FAILED_AT, &clock::to_millis(clock::now()).to_string());
+        changes
+    }
+
+    /// The routing key that led nowhere.
+    pub(crate) fn sent_to(mut self, key: &str) -> Self {
+        self.text(QUEUE, key);
+        self
+    }
+
+    fn number(&mut self, key: &'static str, number: u32) {
+        self.headers.insert(key, AMQPValue::LongLongInt(number.into()));
+    }
+
+    fn text(&mut self, key: &'static str, text: &str) {
+        self.headers.insert(key, long(text));
+    }
+}
+
+/// The properties of a message that is published again: as it was, with the changes,
+/// and without what the broker would act upon.
+///
+/// `x-*` headers lie about a new message (3.10 loses one that has an old `x-death`), `CC`
+/// and `BCC` would send it to further queues, an expiration would lose it, and a user id
+/// other than the connection's closes the channel.
+pub(crate) fn again(original: &BasicProperties, id: JobId, changes: Changes) -> BasicProperties {
+    rewrite(original, id, |key| [SOLO, START, STRAY].contains(&key), changes)
+}
+
+/// The properties of a failed job that is put back: fresh attempts and fresh headers.
+pub(crate) fn fresh(original: &BasicProperties, id: JobId) -> BasicProperties {
+    let mut changes = Changes::default();
+    let headers = original.headers().iter().flat_map(FieldTable::inner);
+    if headers.into_iter().any(|(key, _)| key.as_str() == TOPIC) {
+        // An event has no expiry by saying so: else it has that of its subscriber.
+        changes.text(EXPIRES_AT, &i64::MAX.to_string());
+    }
+    rewrite(original, id, |key| OF_FAILED.contains(&key), changes)
+}
+
+fn rewrite(
+    original: &BasicProperties,
+    id: JobId,
+    without: impl Fn(&str) -> bool,
+    changes: Changes,
+) -> BasicProperties {
+    let broker = |key: &str| key.starts_with("x-") || key == "CC" || key == "BCC";
+    let mut headers: BTreeMap<ShortString, AMQPValue> = original
+        .headers()
+        .iter()
+        .flat_map(FieldTable::inner)
+        .filter(|(key, _)| !broker(key.as_str()) && !without(key.as_str()))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    headers.extend(changes.headers.into_iter().map(|(key, value)| (fits(key), value)));
+    shrink(&mut headers);
+    let mut properties = BasicProperties::default()
+        .with_delivery_mode(PERSISTENT)
+        .with_message_id(fits(id.to_text()))
+        .with_headers(headers.into());
+    let copy = |value: &Option<ShortString>| value.clone();
+    if let Some(value) = copy(original.content_type()) {
+        properties = properties.with_content_type(value);
+    }
+    if let Some(value) = copy(original.content_encoding()) {
+        properties = properties.with_content_encoding(value);
+    }
+    if let Some(value) = *original.priority() {
+        properties = properties.with_priority(value);
+    }
+    if let Some(value) = copy(original.correlation_id()) {
+        properties = properties.with_correlation_id(value);
+    }
+    if let Some(value) = copy(original.reply_to()) {
+        properties = properties.with_reply_to(value);
+    }
+    if let Some(value) = *original.timestamp() {
+        properties = properties.with_timestamp(value);
+    }
+    if let Some(value) = copy(original.kind()) {
+        properties = properties.with_type(value);
+    }
+    if let Some(value) = copy(original.app_id()) {
+        properties = properties.with_app_id(value);
+    }
+    properties
+}
+
+/// The start of a text, of at most so many bytes.
+fn cut(text: &str, limit: usize) -> &str {
+    let mut end = limit.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rabbitmq::message::properties::decode_failed;
+    use crate::rabbitmq::topology::names::Names;
+
+    #[test]
+    fn a_long_error_is_cut_between_characters() {
+        let error = "ä".repeat(5_000);
+        let changes = Changes::failed(FailedReason::Aborted, &error, 1);
+        let properties = again(&BasicProperties::default(), JobId::new(), changes);
+        let failed = decode_failed(&Names::new("jobq"), "mail".into(), &properties, Vec::new());
+        assert_eq!(failed.error().len(), 8 * 1024);
+        assert_eq!(cut("añb", 2), "a");
+        assert_eq!(cut("abc", 9), "abc");
+    }
+}

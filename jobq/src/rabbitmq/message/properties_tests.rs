@@ -1,0 +1,240 @@
+use super::*;
+use crate::rabbitmq::topology::levels::End;
+use crate::rabbitmq::topology::routing::Way;
+
+fn names() -> Names {
+    Names::new("jobq")
+}
+
+fn encode(names: &Names, job: Envelope, way: &Way) -> Result<Message> {
+    let route = way.route(names, End::Queue(&job.queue))?;
+    super::encode(job, Arc::new(route))
+}
+
+fn job() -> Envelope {
+    Envelope {
+        id: "0190b6d6-7d6c-7a3a-8a4e-0123456789ab".parse().unwrap(),
+        name: Some("send_welcome".into()),
+        enqueued_at: UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        retry_wait: Some(Duration::from_secs(30)),
+        expires_at: Some(UNIX_EPOCH + Duration::from_millis(1_700_003_600_123)),
+        topic: Some("user.created".to_owned()),
+        enqueued_by: Some("shop-web (shop_jobs)".into()),
+        ..Envelope::new("mail", br#"{"user_id":7}"#.to_vec())
+    }
+}
+
+fn headers(entries: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> BasicProperties {
+    let mut table = FieldTable::default();
+    for (key, value) in entries {
+        table.insert(fits(key), value);
+    }
+    BasicProperties::default().with_headers(table)
+}
+
+fn keys(properties: &BasicProperties) -> Vec<&str> {
+    properties
+        .headers()
+        .iter()
+        .flat_map(|table| table.inner().keys().map(ShortString::as_str))
+        .collect()
+}
+
+fn value<'p>(properties: &'p BasicProperties, key: &str) -> Option<&'p AMQPValue> {
+    properties.headers().as_ref()?.inner().get(key)
+}
+
+#[test]
+fn a_job_travels_as_documented() {
+    let message = encode(&names(), job(), &Way::Now(Some(30_000))).unwrap();
+    assert_eq!(
+        (message.route.exchange.as_str(), message.route.key.as_str()),
+        ("jobq", "mail@30000")
+    );
+    let properties = &message.properties;
+    let text = |value: &Option<ShortString>| value.as_ref().map(ToString::to_string);
+    assert_eq!(*properties.content_type(), None, "JSON is what is meant where nothing is said");
+    assert_eq!(text(properties.kind()).as_deref(), Some("send_welcome"));
+    assert_eq!(text(properties.app_id()).as_deref(), Some("shop-web (shop_jobs)"));
+    assert_eq!(text(properties.message_id()).unwrap(), job().id.to_string());
+    assert_eq!(*properties.timestamp(), Some(1_700_000_000));
+    assert_eq!(*properties.delivery_mode(), Some(2));
+    assert_eq!(*properties.expiration(), None);
+    assert_eq!(value(properties, "jobq-expires-at"), Some(&long("1700003600123")));
+    assert_eq!(value(properties, "jobq-topic"), Some(&long("user.created")));
+    assert_eq!(message.payload, job().payload);
+    let plain = Envelope { expires_at: None, topic: None, ..job() };
+    let message = encode(&names(), plain, &Way::Now(None)).unwrap();
+    assert_eq!(message.route.key.as_str(), "mail");
+    assert_eq!(*message.properties.headers(), None, "most jobs need none");
+}
+
+#[test]
+fn a_delay_is_the_way_and_no_header() {
+    let table = [
+        (Way::Tier(60_000), "jobq.retry", "mail@60000"),
+        (
+            Way::new(60_000, End::Queue("mail"), &[].into()).unwrap(),
+            "jobq.level.2",
+            "0.0.0.0.0.2.5.8.q.mail",
+        ),
+    ];
+    for (way, exchange, key) in table {
+        let message = encode(&names(), job(), &way).unwrap();
+        assert_eq!((message.route.exchange.as_str(), message.route.key.as_str()), (exchange, key));
+        assert_eq!(message.properties.headers().as_ref().unwrap().inner().len(), 2);
+    }
+}
+
+#[test]
+fn a_job_is_read_as_it_was_written() {
+    let mut bare = job();
+    (bare.name, bare.expires_at, bare.topic) = (None, None, None);
+    for job in [job(), bare] {
+        let message = encode(&names(), job.clone(), &Way::Now(None)).unwrap();
+        let read = decode(&names(), "mail".into(), &message.properties, message.payload);
+        assert_eq!(read.envelope, Envelope { retry_wait: None, ..job }, "the key says that");
+        assert_eq!((read.history.attempts, read.has_id, read.is_movable), (0, true, true));
+    }
+}
+
+#[test]
+fn a_foreign_message_is_a_job() {
+    let before = clock::now();
+    let read = decode(&names(), "mail".into(), &BasicProperties::default(), b"7".to_vec());
+    assert!(!read.has_id && read.envelope.enqueued_at >= before);
+    assert_eq!((read.history.attempts, read.is_movable), (0, true));
+    assert_eq!(read.envelope.name, None);
+    assert_eq!(read.envelope.queue, "mail");
+}
+
+#[test]
+fn wrong_types_and_senseless_values_count_as_absent() {
+    let number = |n| AMQPValue::LongLongInt(n);
+    let table = [
+        ("jobq-expires-at", number(5)),
+        ("jobq-expires-at", long("soon")),
+        ("jobq-expires-at", long("-1")),
+        ("jobq-expires-at", long("+5")),
+        ("jobq-expires-at", long("007")),
+        ("jobq-expires-at", long("99999999999999999999999")),
+        ("jobq-topic", AMQPValue::Boolean(true)),
+        ("jobq-topic", AMQPValue::LongString(LongString::from(vec![0xff]))),
+        ("jobq-attempts", long("3")),
+    ];
+    for (key, wrong) in table {
+        let properties = headers([(key, wrong.clone())])
+            .with_message_id(fits("order 17"))
+            .with_timestamp(u64::MAX)
+            .with_type(fits(""));
+        let read = decode(&names(), "mail".into(), &properties, Vec::new());
+        let envelope = &read.envelope;
+        assert_eq!(envelope.expires_at, None, "{key} {wrong:?}");
+        assert_eq!(envelope.topic, None, "{key} {wrong:?}");
+        assert_eq!(envelope.name, None, "{key} {wrong:?}");
+        assert_eq!((read.history.attempts, read.has_id), (0, false), "{key} {wrong:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused_before_it_is() {
+    let mut large = job();
+    large.payload = vec![b' '; MAX_PAYLOAD + 1];
+    assert!(encode(&names(), large.clone(), &Way::Now(None)).unwrap_err().is_invalid());
+    large.payload.pop();
+    assert!(encode(&names(), large, &Way::Now(None)).is_ok());
+    for wrong in ["", "a b", "a@b", &"q".repeat(300)] {
+        let mut job = job();
+        job.queue = wrong.to_owned().into();
+        assert!(encode(&names(), job, &Way::Now(None)).unwrap_err().is_invalid(), "{wrong}");
+    }
+    let mut named = job();
+    named.name = Some("n".repeat(256).into());
+    assert!(encode(&names(), named, &Way::Now(None)).unwrap_err().is_invalid());
+    let mut wide = job();
+    wide.topic = Some("t".repeat(70_000));
+    assert!(encode(&names(), wide, &Way::Now(None)).unwrap_err().is_invalid());
+}
+
+#[test]
+fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upon() {
+    let original = headers([
+        ("x-death", long("anything")),
+        ("x-delivery-count", AMQPValue::LongLongInt(3)),
+        ("X-Request-Id", long("kept")),
+        ("CC", long("elsewhere")),
+        ("BCC", long("elsewhere")),
+        ("trace", AMQPValue::Boolean(true)),
+        ("jobq-topic", long("user.created")),
+        ("jobq-attempts", AMQPValue::LongLongInt(1)),
+    ])
+    .with_expiration(fits("1000"))
+    .with_user_id(fits("somebody"))
+    .with_correlation_id(fits("c"))
+    .with_reply_to(fits("r"))
+    .with_app_id(fits("a"))
+    .with_timestamp(5)
+    .with_type(fits("send_welcome"))
+    .with_delivery_mode(1);
+    let id = JobId::new();
+    let moved = again(&original, id, Changes::next(2));
+    assert_eq!(keys(&moved), ["X-Request-Id", "jobq-attempts", "jobq-topic", "trace"]);
+    assert_eq!(value(&moved, "jobq-attempts"), Some(&AMQPValue::LongLongInt(2)));
+    assert_eq!(moved.message_id().as_ref().unwrap().as_str(), id.to_string());
+    assert_eq!((moved.expiration(), moved.user_id()), (&None, &None));
+    assert_eq!(*moved.delivery_mode(), Some(2));
+    assert_eq!(*moved.timestamp(), Some(5));
+    for value in [moved.correlation_id(), moved.reply_to(), moved.app_id(), moved.kind()] {
+        assert!(value.is_some());
+    }
+    let copied = |properties: &BasicProperties| {
+        !decode(&names(), "mail".into(), properties, Vec::new()).is_movable
+    };
+    assert!(copied(&headers([("CC", long("elsewhere"))])), "the broker would move it there, too");
+    assert!(!copied(&moved));
+}
+
+#[test]
+fn a_failed_job_says_why_and_is_put_back_as_if_new() {
+    let message = encode(&names(), job(), &Way::Now(None)).unwrap();
+    let changes = Changes::failed(FailedReason::Exhausted, "no route to host", 4);
+    let properties = again(&message.properties, job().id, changes);
+    assert!(is_failed(&properties) && !is_failed(&message.properties));
+    let failed = decode_failed(&names(), "mail".into(), &properties, message.payload);
+    assert_eq!((failed.id(), failed.attempts(), failed.queue()), (job().id, 4, "mail"));
+    assert_eq!((failed.reason(), failed.error()), (FailedReason::Exhausted, "no route to host"));
+    assert!(failed.failed_at() > UNIX_EPOCH);
+    let back = fresh(&properties, job().id);
+    assert_eq!(keys(&back), ["jobq-expires-at", "jobq-topic"]);
+    let never = decode(&names(), "mail".into(), &back, Vec::new()).envelope.expires_at;
+    assert!(never > Some(UNIX_EPOCH + Duration::from_secs(100_000_000_000)), "an event does not");
+    let no_event = encode(&names(), Envelope { topic: None, ..job() }, &Way::Now(None)).unwrap();
+    assert!(keys(&fresh(&no_event.properties, job().id)).is_empty());
+    assert_eq!(home(&properties, "mail").as_str(), "mail");
+}
+
+#[test]
+fn what_belonged_nowhere_remembers_where_it_was_sent() {
+    let changes = Changes::failed(FailedReason::Unroutable, "", 0).sent_to("no such queue!");
+    let properties = again(&BasicProperties::default(), JobId::new(), changes);
+    assert_eq!(home(&properties, "orphan").as_str(), "no such queue!");
+    let failed = decode_failed(&names(), "orphan".into(), &properties, Vec::new());
+    assert_eq!(failed.queue(), "no such queue!");
+    let hostile = headers([(QUEUE, long("k".repeat(300)))]);
+    assert_eq!(home(&hostile, "orphan").as_str(), "orphan");
+}
+
+#[test]
+fn foreign_headers_that_are_too_long_are_dropped_largest_first() {
+    let original = headers([
+        ("large", long("x".repeat(60_000))),
+        ("middle", long("x".repeat(50_000))),
+        ("small", long("kept")),
+        ("jobq-topic", long("kept")),
+    ]);
+    let moved = again(&original, JobId::new(), Changes::next(1));
+    assert_eq!(keys(&moved), ["jobq-attempts", "jobq-topic", "middle", "small"]);
+    let hostile = headers([("jobq-topic", long("x".repeat(90_000)))]);
+    let moved = again(&hostile, JobId::new(), Changes::next(1));
+    assert_eq!(keys(&moved), ["jobq-attempts"]);
+}

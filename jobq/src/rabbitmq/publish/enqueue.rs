@@ -1,0 +1,79 @@
+//! Enqueueing: the route of each job into its queue, and its message.
+
+use std::sync::Arc;
+
+use crate::engine::NotPushed;
+use crate::error::Result;
+use crate::job::Envelope;
+use crate::rabbitmq::Core;
+use crate::rabbitmq::message::properties;
+use crate::rabbitmq::topology::levels::End;
+use crate::rabbitmq::topology::requirements::Wanted;
+use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::routing::Way;
+
+impl Core {
+    /// Declares what this way leads through and may not be there yet.
+    pub(crate) async fn prepare(&self, way: &Way) -> Result<()> {
+        match way {
+            Way::Levels(_) => self.declare(Wanted::levels()).await,
+            Way::Now(_) | Way::Tier(_) => Ok(()),
+        }
+    }
+
+    /// The route of a job into its queue, and whether it leads through the levels.
+    fn route(&self, job: &Envelope) -> Result<(Arc<Route>, bool)> {
+        if job.delay.is_zero()
+            && let Some(route) = self.declared.route(&job.queue, job.retry_wait)
+        {
+            return Ok((route, false));
+        }
+        let way = Way::of(job, &self.declared.tiers(&job.queue).unwrap_or_default())?;
+        let route = way.route(&self.names, End::Queue(&job.queue))?;
+        Ok((Arc::new(route), matches!(way, Way::Levels(_))))
+    }
+
+    /// Publishes a job, unless something is to be made first.
+    pub(crate) fn push_at_once(
+        &self,
+        job: Envelope,
+    ) -> std::result::Result<impl Future<Output = Result<()>> + Send + use<>, Box<Envelope>> {
+        let message = match self.route(&job) {
+            Ok((_, true)) => return Err(Box::new(job)),
+            Ok((route, false)) => properties::encode(job, route),
+            Err(error) => Err(error),
+        };
+        Ok(self.publisher.publish(message))
+    }
+
+    /// Publishes a job through the levels.
+    pub(crate) async fn push_later(&self, job: Box<Envelope>) -> Result<()> {
+        let (route, _) = self.route(&job)?;
+        self.declare(Wanted::levels()).await?;
+        self.publisher.publish(properties::encode(*job, route)).await
+    }
+
+    /// Publishes jobs, each made a message when it can be sent.
+    pub(crate) async fn push_all(
+        &self,
+        jobs: &mut (dyn Iterator<Item = Envelope> + Send),
+    ) -> Vec<NotPushed> {
+        let mut batch = self.publisher.batch();
+        let mut levels = None;
+        for job in jobs {
+            let message = match self.route(&job) {
+                Ok((route, true)) => {
+                    if levels.is_none() {
+                        levels = Some(self.declare(Wanted::levels()).await);
+                    }
+                    let prepared = levels.clone().unwrap_or(Ok(()));
+                    prepared.and_then(|()| properties::encode(job, route))
+                }
+                Ok((route, false)) => properties::encode(job, route),
+                Err(error) => Err(error),
+            };
+            batch.send(message).await;
+        }
+        batch.finish().await
+    }
+}

@@ -1,0 +1,366 @@
+//! What belongs nowhere: every pool sends the messages of the orphan queue on their way once
+//! more, and moves those that come back to the failed jobs, where people find them.
+//!
+//! A broker that starts passes on what is overdue while it still restores its bindings, so
+//! that a job may find no way to a queue that is there.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures_util::StreamExt;
+use lapin::message::Delivery as Stray;
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
+use lapin::types::{FieldTable, ShortString};
+use lapin::{BasicProperties, Channel, Confirmation};
+
+use crate::error::Result;
+use crate::job::{FailedReason, check_name};
+use crate::rabbitmq::Core;
+use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::link::{LASTING, Link, backoff};
+use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, code, failure};
+use crate::rabbitmq::message::deaths::{attempts_used, queues_of_death};
+use crate::rabbitmq::message::properties::{self, Changes, Message};
+use crate::rabbitmq::publish::{Destination, open_confirming};
+use crate::rabbitmq::topology::ensure::apply;
+use crate::rabbitmq::topology::levels::End;
+use crate::rabbitmq::topology::names::{Names, ORPHAN};
+use crate::rabbitmq::topology::passive::messages_in;
+use crate::rabbitmq::topology::requirements::Wanted;
+use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::routing_key;
+use crate::rabbitmq::topology::upkeep::Restored;
+
+const PREFETCH: u16 = 16;
+/// How long a stray is kept that even the failed jobs of no queue have lost.
+const LOST_BINDING: Duration = Duration::from_secs(1);
+
+/// Moves strays until the engine is closed.
+pub(crate) async fn run(core: Arc<Core>, link: Link) {
+    let mut waits = backoff();
+    while let Ok(up) = link.up().await {
+        let since = Instant::now();
+        let ended = tokio::select! {
+            () = core.closing.cancelled() => return,
+            () = link.lost(up.generation) => Ok(()),
+            ended = take(&core, &up) => ended,
+        };
+        if let Err(error) = ended {
+            tracing::warn!(%error, "the orphan queue is not consumed for now");
+        }
+        if since.elapsed() > LASTING {
+            waits = backoff();
+        }
+        tokio::select! {
+            () = core.closing.cancelled() => return,
+            () = tokio::time::sleep(waits.next().unwrap_or_default()) => (),
+        }
+    }
+}
+
+async fn take(core: &Core, up: &Up) -> Result<()> {
+    let mut probe = open(up).await?;
+    if messages_in(up, &mut probe, &core.names.orphan()).await?.is_none() {
+        apply(up, &core.declared.topology(&Wanted::shared())).await?;
+    }
+    let channel = open(up).await?;
+    let consuming = async {
+        channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
+        let queue = ShortString::try_new(core.names.orphan()).unwrap_or_default();
+        let (tag, options) = (ShortString::default(), BasicConsumeOptions::default());
+        channel.basic_consume(queue, tag, options, FieldTable::default()).await
+    };
+    let doing = "consuming the orphan queue";
+    let mut strays = consuming.await.map_err(|error| failure(doing, error))?;
+    let mut restored = Restored::default();
+    while let Some(stray) = strays.next().await {
+        let stray = stray.map_err(|error| failure(doing, error))?;
+        let stray = with_topic(&core.names, stray);
+        let tag = stray.delivery_tag;
+        if goes_on(core, up, &stray, &mut restored).await? {
+            acknowledge(&channel, tag).await?;
+            continue;
+        }
+        if is_unheard(&core.names, &stray) {
+            acknowledge(&channel, tag).await?;
+            continue;
+        }
+        let place = place(core, up, &stray).await?;
+        core.notice_policy(&place, &stray.properties);
+        let message = Arc::new(failed(&core.names, stray, &place)?);
+        core.publisher.publish_surely(message, || channel.status().connected()).await?;
+        acknowledge(&channel, tag).await?;
+    }
+    Ok(())
+}
+
+/// The stray with the topic that its way alone says, which it goes on without.
+fn with_topic(names: &Names, mut stray: Stray) -> Stray {
+    let way = (stray.exchange.as_str(), stray.routing_key.as_str());
+    let queue = key_of(names, &stray);
+    let topic = properties::topic_by_way(names, queue, way, &stray.properties).map(Cow::into_owned);
+    properties::keep_topic(&mut stray.properties, topic.as_deref());
+    stray
+}
+
+/// Sends a stray on its way again, unless it comes from there, and says whether there is one.
+async fn goes_on(core: &Core, up: &Up, stray: &Stray, restored: &mut Restored) -> Result<bool> {
+    if properties::is_failed(&stray.properties) || properties::is_stray_again(&stray.properties) {
+        return Ok(false);
+    }
+    let died = named_by(&core.names, key_of(&core.names, stray), &stray.properties);
+    if let Some(queue) = died {
+        // What the message says of that stays behind.
+        core.notice_policy(queue, &stray.properties);
+    }
+    let way = (stray.exchange.as_str(), stray.routing_key.as_str());
+    let of_levels = core.names.end_of_levels(way.0, way.1).is_some();
+    restored.restore(core, up, key_of(&core.names, stray), of_levels).await;
+    let message = again(&core.names, stray);
+    let Route { exchange, key } = (*message.route).clone();
+    let (to, by) = (exchange.as_str(), key.as_str());
+    tracing::warn!(
+        exchange = to,
+        key = by,
+        "nothing took a message; it is sent on its way once more"
+    );
+    // A channel of its own, which ends where the exchange is gone.
+    let channel = open_confirming(&*core.publishing.up().await?).await?;
+    let (options, properties) = (BasicPublishOptions::default(), message.properties.clone());
+    let sent = channel.basic_publish(exchange, key, options, &message.payload, properties).await;
+    let answer = match sent {
+        Ok(confirm) => confirm.await,
+        Err(error) => Err(error),
+    };
+    let went = match answer {
+        Ok(Confirmation::Ack(_)) => Ok(true),
+        Ok(_) => Err(Destination::of(&message).refused()),
+        Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => Ok(false),
+        Err(error) => Err(failure(&Destination::of(&message).to_string(), error)),
+    };
+    let _ = channel.close(200, "sent again".into()).await;
+    went
+}
+
+/// The stray as it was, but that the attempts that it has used up are said. On its way to a
+/// queue it does not say a tier any more: the queue may be there and that tier not, so that it
+/// does not know such a key.
+fn again(names: &Names, stray: &Stray) -> Message {
+    let headers = stray.properties.headers().clone().unwrap_or_default();
+    let queue = key_of(names, stray);
+    let attempts = attempts_used(&headers, &names.work(queue));
+    let received = decode(names, &stray.properties);
+    let id = received.envelope.id;
+    let exchange = stray.exchange.as_str();
+    let to_queue = exchange == names.jobs() || exchange == names.deliver();
+    let plain = to_queue.then(|| ShortString::try_new(queue).ok()).flatten();
+    let key = plain.unwrap_or_else(|| stray.routing_key.clone());
+    Message {
+        route: Arc::new(Route { exchange: stray.exchange.clone(), key }),
+        properties: properties::again(&stray.properties, id, Changes::stray(attempts)),
+        payload: stray.data.clone(),
+    }
+}
+
+async fn acknowledge(channel: &Channel, tag: u64) -> Result<()> {
+    let acknowledged = channel.basic_ack(tag, BasicAckOptions::default()).await;
+    acknowledged.map_err(|error| failure("acknowledging a stray", error))
+}
+
+/// Whether this is an event that waited, and nobody subscribed to its topic when it was
+/// time. One that did not wait would have been dropped by the broker.
+pub(crate) fn is_unheard(names: &Names, stray: &Stray) -> bool {
+    let (exchange, key) = (stray.exchange.as_str(), stray.routing_key.as_str());
+    let topic = names.topic_of(exchange, key).filter(|_| names.is_out_of_levels(exchange, key));
+    if let Some(topic) = topic {
+        tracing::debug!(topic, "nobody subscribed to an event when its delay was over");
+    }
+    topic.is_some()
+}
+
+/// The queue whose failed jobs the stray joins: the one that it names.
+///
+/// Whether that exists is not asked, since each question after what does not costs a
+/// channel number. If it does not, the stray comes back as one that was on its way to the
+/// failed jobs already; such a one goes to those of no queue, and not round in circles.
+async fn place(core: &Core, up: &Up, stray: &Stray) -> Result<String> {
+    if !properties::is_failed(&stray.properties) {
+        let (exchange, key) = (stray.exchange.as_str(), key_of(&core.names, stray));
+        if core.names.topic_of(exchange, stray.routing_key.as_str()).is_some() {
+            return Ok(ORPHAN.to_owned());
+        }
+        let named = named_by(&core.names, key, &stray.properties);
+        return Ok(named.unwrap_or(ORPHAN).to_owned());
+    }
+    if stray.routing_key.as_str() == ORPHAN {
+        apply(up, &core.declared.topology(&Wanted::shared())).await?;
+        tokio::time::sleep(LOST_BINDING).await;
+    }
+    Ok(ORPHAN.to_owned())
+}
+
+/// The routing key that a stray would have had on the direct way, without a tier.
+pub(crate) fn key_of<'s>(names: &Names, stray: &'s Stray) -> &'s str {
+    let (exchange, key) = (stray.exchange.as_str(), stray.routing_key.as_str());
+    names.end_of_levels(exchange, key).map_or_else(|| routing_key::read(key).0, End::text)
+}
+
+fn decode(names: &Names, properties: &BasicProperties) -> properties::Received {
+    properties::decode(names, Cow::Borrowed(ORPHAN), properties, Vec::new())
+}
+
+/// The queue that a stray names: by its routing key, else by where it died.
+pub(crate) fn named_by<'s>(
+    names: &'s Names,
+    key: &'s str,
+    properties: &'s BasicProperties,
+) -> Option<&'s str> {
+    let died = properties.headers().iter().flat_map(queues_of_death);
+    let mut queues = std::iter::once(key).chain(died.filter_map(|name| names.queue_of(name)));
+    queues.find(|queue| check_name("queue", queue).is_ok())
+}
+
+/// The stray as a failed job of this queue.
+pub(crate) fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message> {
+    let key = key_of(names, &stray);
+    let headers = stray.properties.headers().clone().unwrap_or_default();
+    let attempts = attempts_used(&headers, &names.work(key));
+    let error = complaint(names, &stray);
+    let mut changes = if properties::is_failed(&stray.properties) {
+        // It says why already.
+        Changes::default()
+    } else {
+        Changes::failed(FailedReason::Unroutable, &error, attempts)
+    };
+    if key != place {
+        changes = changes.sent_to(key);
+    }
+    let received = decode(names, &stray.properties);
+    Ok(Message {
+        route: Arc::new(Route::new(names.failed_jobs(), place.to_owned())?),
+        properties: properties::again(&stray.properties, received.envelope.id, changes),
+        payload: stray.data,
+    })
+}
+
+/// Why nothing took the stray.
+fn complaint(names: &Names, stray: &Stray) -> String {
+    let (key, exchange) = (stray.routing_key.as_str(), stray.exchange.as_str());
+    let nothing =
+        format!("nothing takes messages with the routing key `{key}` from exchange `{exchange}`");
+    match routing_key::read(key) {
+        _ if exchange != names.retry() => nothing,
+        (queue, Some(wait)) => format!("{nothing}: queue `{queue}` has no tier of {wait} ms"),
+        (queue, None) => {
+            format!("{nothing}: a tier is named by `@` and milliseconds, as in `{queue}@30000`")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lapin::types::{AMQPValue, FieldArray};
+
+    use super::*;
+
+    const LEVEL_KEY: &str = "0.0.0.1.0.0.0.0.q.mail";
+
+    fn stray(exchange: &str, key: &str, properties: BasicProperties) -> Stray {
+        Stray::mock(1, exchange.into(), key.into(), false, b"{}".to_vec()).with(properties)
+    }
+
+    trait With {
+        fn with(self, properties: BasicProperties) -> Self;
+    }
+
+    impl With for Stray {
+        fn with(mut self, properties: BasicProperties) -> Self {
+            self.properties = properties;
+            self
+        }
+    }
+
+    #[test]
+    fn a_stray_says_why_it_is_one() {
+        let names = Names::new("jobq");
+        let nowhere = "nothing takes messages with the routing key `nowhere`";
+        let table = [
+            ("jobq", "nowhere", nowhere, "nowhere"),
+            ("jobq", "nowhere@17", "with the routing key `nowhere@17`", "nowhere"),
+            ("jobq", "no@where", "with the routing key `no@where`", "no@where"),
+            ("jobq.retry", "mail@17", "queue `mail` has no tier of 17 ms", "mail"),
+            ("jobq.retry", "mail", "as in `mail@30000`", "mail"),
+            ("jobq.level.4", LEVEL_KEY, "with the routing key `0.0.0.1.0.0.0.0.q.mail`", "mail"),
+            ("jobq", LEVEL_KEY, "with the routing key `0.0.0.1.0.0.0.0.q.mail`", LEVEL_KEY),
+        ];
+        for (exchange, key, expected, queue) in table {
+            let stray = stray(exchange, key, BasicProperties::default());
+            let message = failed(&names, stray, ORPHAN).unwrap();
+            let properties = message.properties;
+            let job =
+                properties::decode_failed(&names, ORPHAN.into(), &properties, message.payload);
+            assert!(job.error().contains(expected), "{}", job.error());
+            assert_eq!((job.reason(), job.queue()), (FailedReason::Unroutable, queue));
+        }
+    }
+
+    #[test]
+    fn a_stray_says_a_tier_again_only_where_it_waits_there() {
+        let names = Names::new("jobq");
+        let table = [
+            ("jobq", "mail@17", "mail"),
+            ("jobq.deliver", "mail@17", "mail"),
+            ("jobq.retry", "mail@17", "mail@17"),
+            ("jobq", "mail", "mail"),
+            ("jobq", "mail@solo", "mail@solo"),
+            ("jobq.events", "user@17", "user@17"),
+            ("jobq.level.4", LEVEL_KEY, LEVEL_KEY),
+        ];
+        for (exchange, key, expected) in table {
+            let message = again(&names, &stray(exchange, key, BasicProperties::default()));
+            assert_eq!(
+                (message.route.exchange.as_str(), message.route.key.as_str()),
+                (exchange, expected)
+            );
+        }
+    }
+
+    #[test]
+    fn a_stray_keeps_the_topic_that_its_way_says() {
+        let names = Names::new("jobq");
+        let text = |text: &str| AMQPValue::LongString(text.into());
+        let mut death = FieldTable::default();
+        death.insert("queue".into(), text("jobq:mail@due"));
+        let keys = FieldArray::from(vec![text("0.0.0.0.0.0.0.1.e.user.created")]);
+        death.insert("routing-keys".into(), AMQPValue::FieldArray(keys));
+        let deaths = FieldArray::from(vec![AMQPValue::FieldTable(death)]);
+        let mut headers = FieldTable::default();
+        headers.insert("x-death".into(), AMQPValue::FieldArray(deaths));
+        let died = BasicProperties::default().with_headers(headers);
+        let table = [
+            ("jobq.deliver", "mail", died.clone(), Some("user.created")),
+            ("jobq.deliver", "mail@30000", died.clone(), Some("user.created")),
+            ("jobq.deliver", "other", died, None),
+            ("jobq.deliver", "mail", BasicProperties::default(), None),
+            ("jobq", "mail", BasicProperties::default(), None),
+        ];
+        for (exchange, key, properties, topic) in table {
+            let stray = with_topic(&names, stray(exchange, key, properties));
+            let message = again(&names, &stray);
+            let received = decode(&names, &message.properties);
+            assert_eq!(received.envelope.topic.as_deref(), topic, "{exchange} {key}");
+        }
+    }
+
+    #[test]
+    fn only_what_can_be_a_queue_is_looked_for() {
+        let names = Names::new("jobq");
+        let none = BasicProperties::default();
+        assert_eq!(named_by(&names, "mail", &none), Some("mail"));
+        for key in ["", "a b", "a:b@failed", &"k".repeat(255)] {
+            assert_eq!(named_by(&names, key, &none), None, "{key}");
+        }
+    }
+}

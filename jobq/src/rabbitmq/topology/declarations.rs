@@ -1,0 +1,317 @@
+//! Every exchange, queue and binding of jobq, by name and argument. Pure: what a client
+//! or a pool would declare can be printed without a broker.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::levels::{self, End};
+use super::names::{Names, ORPHAN};
+use super::requirements::{Tiers, Wanted};
+use super::routing_key;
+use crate::engine::QueueSpec;
+
+/// How often the broker may count a delivery as returned before it acts by itself: in
+/// practice never, on every version. -1 means 0 to `RabbitMQ` 3.10, and without it 4.x
+/// deletes a job after 21 returns.
+const DELIVERY_LIMIT: i64 = 2_147_483_647;
+/// How long a job may run before the broker takes it back, in milliseconds: a day. 3.10
+/// does not look at it and has its own limit, of half an hour by default.
+pub(crate) const CONSUMER_TIMEOUT: i64 = 86_400_000;
+/// How long a job stays in the queue through which it comes out of the levels, in
+/// milliseconds. With none the broker had more work (measured: docs/delays.md), probably
+/// since it passes on each by itself then.
+const DUE: u64 = 10;
+
+/// What a client or a pool declares on the broker, in the order in which it does. It
+/// prints as one line for each exchange, queue and binding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Topology {
+    declarations: Vec<Declaration>,
+}
+
+/// One thing that exists on the broker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Declaration {
+    /// A durable exchange.
+    Exchange { name: String, kind: &'static str, alternate: Option<String> },
+    /// A durable quorum queue.
+    Queue { name: String, arguments: Arguments },
+    /// The way from an exchange to a queue.
+    Binding { exchange: String, queue: String, by: By },
+    /// The way from an exchange to another one, by the routing key.
+    Passage { from: String, to: String, key: String },
+}
+
+/// The arguments of a queue, by name.
+pub(crate) type Arguments = BTreeMap<&'static str, Argument>;
+
+/// The value of a queue's argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Argument {
+    Number(i64),
+    Text(String),
+    Truth(bool),
+}
+
+/// What a binding matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum By {
+    /// Every message.
+    All,
+    /// The routing key.
+    Key(String),
+}
+
+impl Topology {
+    /// What this needs in this namespace.
+    pub(crate) fn new(names: &Names, wanted: &Wanted) -> Self {
+        let mut topology = Self { declarations: Vec::new() };
+        topology.namespace(names);
+        if wanted.levels {
+            topology.levels(names);
+        }
+        for (queue, tiers) in &wanted.queues {
+            topology.queue(names, queue, tiers);
+        }
+        for queue in &wanted.solo {
+            topology.solo(names, queue);
+        }
+        for (queue, pattern) in &wanted.subscriptions {
+            topology.subscription(names, queue, pattern);
+        }
+        topology
+    }
+
+    /// What these queues need, as the engine is told of them. The levels, which the
+    /// engine declares when the first job has to wait there, are always among it.
+    #[must_use]
+    pub fn of(namespace: &str, queues: &[QueueSpec]) -> Self {
+        let wanted = Wanted { levels: true, ..Wanted::queues(queues) };
+        Self::new(&Names::new(namespace), &wanted)
+    }
+
+    /// What one level needs.
+    pub(crate) fn of_level(names: &Names, level: u32) -> Self {
+        let mut topology = Self { declarations: Vec::new() };
+        topology.level(names, level);
+        topology
+    }
+
+    pub(crate) fn into_declarations(self) -> impl Iterator<Item = Declaration> {
+        self.declarations.into_iter()
+    }
+
+    pub(crate) fn declarations(&self) -> &[Declaration] {
+        &self.declarations
+    }
+
+    /// The exchanges and queues.
+    pub(crate) fn places(&self) -> Vec<&Declaration> {
+        self.declarations.iter().filter(|declaration| declaration.is_place()).collect()
+    }
+
+    /// What all queues of the namespace share. The orphan queue comes first, so that
+    /// nothing can be published before it has a place to go.
+    fn namespace(&mut self, names: &Names) {
+        let orphan = names.orphan();
+        self.exchange(orphan.clone(), "fanout", None);
+        // The limit keeps 4.x from deleting what pools took 21 times and could not move.
+        self.declare_queue(orphan.clone(), [limit()]);
+        self.bind(orphan.clone(), orphan.clone(), By::All);
+        for name in [names.jobs(), names.retry(), names.deliver(), names.failed_jobs()] {
+            self.exchange(name, "direct", Some(orphan.clone()));
+        }
+        self.exchange(names.level_deliver(), "topic", Some(orphan));
+        // An event that nobody subscribes to has no other place to go.
+        self.exchange(names.events(), "topic", None);
+        self.failed(names, ORPHAN);
+    }
+
+    /// The lowest level comes first, so that none has anything to pass on to a level that
+    /// is not there.
+    fn levels(&mut self, names: &Names) {
+        (0..levels::LEVELS).for_each(|level| self.level(names, level));
+    }
+
+    fn level(&mut self, names: &Names, level: u32) {
+        let next = match level.checked_sub(1) {
+            Some(lower) => names.level(lower),
+            None => names.level_deliver(),
+        };
+        let exchange = names.level(level);
+        self.exchange(exchange.clone(), "topic", Some(names.orphan()));
+        let key = levels::pattern(level, 0);
+        let passage = Declaration::Passage { from: exchange.clone(), to: next.clone(), key };
+        self.declarations.push(passage);
+        for digit in levels::digits(level) {
+            let queue = names.level_queue(level, digit);
+            let waits = ttl(levels::ttl(level, digit));
+            let arguments = dead_letters(next.clone()).into_iter().chain([waits]);
+            self.declare_queue(queue.clone(), arguments);
+            self.bind(exchange.clone(), queue, By::Key(levels::pattern(level, digit)));
+        }
+    }
+
+    fn queue(&mut self, names: &Names, queue: &str, tiers: &Tiers) {
+        let work = names.work(queue);
+        for millis in tiers {
+            let tier = names.tier(queue, *millis);
+            let arguments = dead_letters(names.deliver()).into_iter().chain([ttl(*millis)]);
+            self.declare_queue(tier.clone(), arguments);
+            self.bind(names.retry(), tier, By::Key(routing_key::write(queue, Some(*millis))));
+        }
+        if queue != ORPHAN {
+            self.failed(names, queue);
+        }
+        // A job dies with its own key, which says the tier.
+        let own = [limit(), timeout()];
+        self.declare_queue(work.clone(), dead_letters(names.retry()).into_iter().chain(own));
+        for wait in std::iter::once(None).chain(tiers.iter().copied().map(Some)) {
+            for exchange in [names.jobs(), names.deliver()] {
+                self.bind(exchange, work.clone(), By::Key(routing_key::write(queue, wait)));
+            }
+        }
+        let due = names.due(queue);
+        let own = [dead_key(queue), ttl(DUE)];
+        self.declare_queue(due.clone(), dead_letters(names.deliver()).into_iter().chain(own));
+        let from_levels = levels::end_pattern(End::Queue(queue));
+        self.bind(names.level_deliver(), due, By::Key(from_levels));
+    }
+
+    /// One consumer at a time, in all processes: a job that takes its worker down must not
+    /// take down another one meanwhile.
+    fn solo(&mut self, names: &Names, queue: &str) {
+        let solo = names.solo(queue);
+        let single = ("x-single-active-consumer", Argument::Truth(true));
+        self.declare_queue(solo.clone(), [limit(), single, timeout()]);
+        self.bind(names.jobs(), solo, By::Key(Names::solo_key(queue)));
+    }
+
+    fn subscription(&mut self, names: &Names, queue: &str, pattern: &str) {
+        for (exchange, queue, key) in names.subscription(queue, pattern) {
+            self.bind(exchange, queue, By::Key(key));
+        }
+    }
+
+    fn failed(&mut self, names: &Names, queue: &str) {
+        let failed = names.failed(queue);
+        self.declare_queue(failed.clone(), [limit()]);
+        self.bind(names.failed_jobs(), failed, By::Key(queue.to_owned()));
+    }
+
+    fn exchange(&mut self, name: String, kind: &'static str, alternate: Option<String>) {
+        self.declarations.push(Declaration::Exchange { name, kind, alternate });
+    }
+
+    fn declare_queue(
+        &mut self,
+        name: String,
+        arguments: impl IntoIterator<Item = (&'static str, Argument)>,
+    ) {
+        let quorum = ("x-queue-type", Argument::Text("quorum".to_owned()));
+        let arguments = arguments.into_iter().chain([quorum]).collect();
+        self.declarations.push(Declaration::Queue { name, arguments });
+    }
+
+    fn bind(&mut self, exchange: String, queue: String, by: By) {
+        self.declarations.push(Declaration::Binding { exchange, queue, by });
+    }
+}
+
+fn limit() -> (&'static str, Argument) {
+    ("x-delivery-limit", Argument::Number(DELIVERY_LIMIT))
+}
+
+fn timeout() -> (&'static str, Argument) {
+    ("x-consumer-timeout", Argument::Number(CONSUMER_TIMEOUT))
+}
+
+fn ttl(millis: u64) -> (&'static str, Argument) {
+    ("x-message-ttl", Argument::Number(i64::try_from(millis).unwrap_or(i64::MAX)))
+}
+
+fn dead_key(key: &str) -> (&'static str, Argument) {
+    ("x-dead-letter-routing-key", Argument::Text(key.to_owned()))
+}
+
+/// Dead letters are moved at least once: at most once loses them when the broker dies.
+fn dead_letters(exchange: String) -> [(&'static str, Argument); 3] {
+    let text = |text: &str| Argument::Text(text.to_owned());
+    [
+        ("x-dead-letter-exchange", Argument::Text(exchange)),
+        ("x-dead-letter-strategy", text("at-least-once")),
+        ("x-overflow", text("reject-publish")),
+    ]
+}
+
+impl Declaration {
+    /// Whether it is an exchange or a queue, and not a way between them.
+    pub(crate) fn is_place(&self) -> bool {
+        matches!(self, Self::Exchange { .. } | Self::Queue { .. })
+    }
+
+    /// The name of the exchange or queue, or of where the way leads.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Exchange { name, .. } | Self::Queue { name, .. } => name,
+            Self::Binding { queue: to, .. } | Self::Passage { to, .. } => to,
+        }
+    }
+
+    /// What it is and its name, for a person.
+    pub(crate) fn title(&self) -> String {
+        match self {
+            Self::Exchange { name, .. } => format!("exchange `{name}`"),
+            Self::Queue { name, .. } => format!("queue `{name}`"),
+            Self::Binding { exchange: from, queue: to, .. } | Self::Passage { from, to, .. } => {
+                format!("the binding of `{to}` to exchange `{from}`")
+            }
+        }
+    }
+}
+
+impl fmt::Display for Topology {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.declarations.iter().try_for_each(|declaration| writeln!(f, "{declaration}"))
+    }
+}
+
+impl fmt::Display for Declaration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exchange { name, kind, alternate } => {
+                write!(f, "exchange {name} {kind}")?;
+                match alternate {
+                    Some(alternate) => write!(f, " alternate-exchange={alternate}"),
+                    None => Ok(()),
+                }
+            }
+            Self::Queue { name, arguments } => {
+                write!(f, "queue {name}")?;
+                arguments.iter().try_for_each(|(key, value)| write!(f, " {key}={value}"))
+            }
+            Self::Binding { exchange, queue, by } => {
+                write!(f, "binding {exchange} -> {queue}")?;
+                match by {
+                    By::All => Ok(()),
+                    By::Key(key) => write!(f, " key={key}"),
+                }
+            }
+            Self::Passage { from, to, key } => write!(f, "binding {from} -> {to} key={key}"),
+        }
+    }
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+            Self::Truth(truth) => truth.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "declarations_tests.rs"]
+mod tests;

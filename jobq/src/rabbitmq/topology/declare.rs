@@ -1,0 +1,69 @@
+//! Declaring one exchange, queue or binding.
+
+use lapin::options::{
+    ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable, LongInt, ShortString};
+use lapin::{Channel, ExchangeKind};
+
+use super::declarations::{Argument, Arguments, By, Declaration};
+use super::route::short;
+use crate::error::Result;
+use crate::rabbitmq::errors::failure;
+
+pub(crate) async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
+    let done = match declaration {
+        Declaration::Exchange { name, kind, alternate } => {
+            let kind = match *kind {
+                "fanout" => ExchangeKind::Fanout,
+                "topic" => ExchangeKind::Topic,
+                _ => ExchangeKind::Direct,
+            };
+            let options =
+                ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+            let mut arguments = FieldTable::default();
+            if let Some(alternate) = alternate {
+                arguments.insert(short("alternate-exchange")?, text(alternate));
+            }
+            channel.exchange_declare(short(name)?, kind, options, arguments).await
+        }
+        Declaration::Queue { name, arguments } => {
+            let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+            let declared = channel.queue_declare(short(name)?, options, table(arguments)?).await;
+            declared.map(|_| ())
+        }
+        Declaration::Binding { exchange, queue, by } => {
+            let key = match by {
+                By::All => ShortString::default(),
+                By::Key(key) => short(key)?,
+            };
+            let (queue, exchange) = (short(queue)?, short(exchange)?);
+            let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+            channel.queue_bind(queue, exchange, key, options, none).await
+        }
+        Declaration::Passage { from, to, key } => {
+            let (from, to, options) = (short(from)?, short(to)?, ExchangeBindOptions::default());
+            channel.exchange_bind(to, from, short(key)?, options, FieldTable::default()).await
+        }
+    };
+    done.map_err(|error| failure(&format!("declaring {declaration}"), error))
+}
+
+fn table(arguments: &Arguments) -> Result<FieldTable> {
+    let mut table = FieldTable::default();
+    for (key, value) in arguments {
+        let value = match value {
+            Argument::Text(value) => text(value),
+            Argument::Truth(value) => AMQPValue::Boolean(*value),
+            // The width does not matter to the broker.
+            Argument::Number(number) => LongInt::try_from(*number)
+                .map_or(AMQPValue::LongLongInt(*number), AMQPValue::LongInt),
+        };
+        table.insert(short(*key)?, value);
+    }
+    Ok(table)
+}
+
+fn text(text: &str) -> AMQPValue {
+    AMQPValue::LongString(text.into())
+}

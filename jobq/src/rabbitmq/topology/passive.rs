@@ -1,0 +1,114 @@
+//! What is there, asked without declaring it.
+
+use futures_util::stream::{FuturesOrdered, StreamExt as _};
+use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
+use lapin::{Channel, ExchangeKind, Queue};
+
+use super::declarations::Declaration;
+use super::route::short;
+use crate::error::Result;
+use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::errors::{ACCESS_REFUSED, failure, refusal};
+
+/// How many questions are sent before the first of them is answered.
+const IN_FLIGHT: usize = 64;
+
+/// What came of a look at several queues and exchanges. Unless all are there, the broker has
+/// closed the channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    All,
+    /// The first one that is not there, by its place among them.
+    Missing(usize),
+    /// The first one that this user may not ask for, by its place among them. RabbitMQ 4.3
+    /// shows a queue only to who may write, read or configure it, and 3.10 and 4.0 to all.
+    Forbidden(usize),
+}
+
+/// Whether these queues and exchanges are there.
+pub(crate) async fn look(up: &Up, channel: &Channel, places: &[&Declaration]) -> Result<Seen> {
+    let _question = up.questions.ask(channel.id());
+    let mut sent = FuturesOrdered::new();
+    let mut answered = 0;
+    for place in places {
+        if sent.len() == IN_FLIGHT {
+            if let Some(seen) = seen(answered, sent.next().await)? {
+                return Ok(seen);
+            }
+            answered += 1;
+        }
+        sent.push_back(look_for(channel, place));
+    }
+    while !sent.is_empty() {
+        if let Some(seen) = seen(answered, sent.next().await)? {
+            return Ok(seen);
+        }
+        answered += 1;
+    }
+    Ok(Seen::All)
+}
+
+fn seen(place: usize, found: Option<Result<()>>) -> Result<Option<Seen>> {
+    match found {
+        Some(Err(error)) if error.is_not_found() => Ok(Some(Seen::Missing(place))),
+        Some(Err(error)) if refusal(&error) == Some(ACCESS_REFUSED) => {
+            Ok(Some(Seen::Forbidden(place)))
+        }
+        Some(Err(error)) => Err(error),
+        Some(Ok(())) | None => Ok(None),
+    }
+}
+
+async fn look_for(channel: &Channel, place: &Declaration) -> Result<()> {
+    match place {
+        Declaration::Queue { name, .. } => look_for_queue(channel, name).await.map(|_| ()),
+        Declaration::Exchange { name, .. } => {
+            let options =
+                ExchangeDeclareOptions { passive: true, ..ExchangeDeclareOptions::default() };
+            let (kind, none) = (ExchangeKind::Direct, FieldTable::default());
+            let found = channel.exchange_declare(short(name)?, kind, options, none).await;
+            found.map_err(|error| failure(&format!("looking for exchange `{name}`"), error))
+        }
+        // Nobody can ask for it.
+        Declaration::Binding { .. } | Declaration::Passage { .. } => Ok(()),
+    }
+}
+
+async fn look_for_queue(channel: &Channel, queue: &str) -> Result<Queue> {
+    let passive = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let found = channel.queue_declare(short(queue)?, passive, FieldTable::default()).await;
+    found.map_err(|error| failure(&format!("looking for queue `{queue}`"), error))
+}
+
+/// How many messages are ready in a queue, as [`inspect`] tells.
+pub(crate) async fn messages_in(
+    up: &Up,
+    channel: &mut Channel,
+    queue: &str,
+) -> Result<Option<u64>> {
+    let found = inspect(up, channel, queue).await?;
+    Ok(found.map(|(messages, _)| messages))
+}
+
+/// How many messages are ready in a queue, and how many consumers it has; `None` where
+/// there is no such queue. The channel is another one afterwards if so, since the broker
+/// closes it.
+pub(crate) async fn inspect(
+    up: &Up,
+    channel: &mut Channel,
+    queue: &str,
+) -> Result<Option<(u64, u32)>> {
+    let question = up.questions.ask(channel.id());
+    let found = look_for_queue(channel, queue).await;
+    drop(question);
+    match found {
+        Ok(queue) => Ok(Some((queue.message_count().into(), queue.consumer_count()))),
+        Err(error) if error.is_not_found() => {
+            *channel = open(up).await?;
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,165 @@
+//! The way of a job or an event: at once, through a tier of its queue, or through the
+//! levels.
+//! Pure.
+
+use std::time::Duration;
+
+use super::levels::{self, End, Entry, HORIZON};
+use super::names::Names;
+use super::requirements::Tiers;
+use super::route::Route;
+use super::routing_key;
+use crate::error::{Error, Result};
+use crate::job::{Envelope, check_name, check_topic};
+use crate::period;
+
+/// How a job gets into its queue, or an event to its subscribers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// At once; the tier of its first retry, if that has one.
+    Now(Option<u64>),
+    /// Through the queue's tier of this wait, in milliseconds.
+    Tier(u64),
+    /// Through the levels.
+    Levels(Entry),
+}
+
+impl Way {
+    /// The way to this end, where its queue has these tiers.
+    ///
+    /// # Errors
+    ///
+    /// A wait that is longer than what the levels hold.
+    pub(crate) fn new(millis: u64, end: End<'_>, tiers: &Tiers) -> Result<Self> {
+        if millis == 0 {
+            return Ok(Self::Now(None));
+        }
+        if tiers.contains(&millis) {
+            return Ok(Self::Tier(millis));
+        }
+        levels::entry(millis, end).map(Self::Levels).ok_or_else(|| {
+            let text = |millis| period::format(Duration::from_millis(millis));
+            let (asked, horizon) = (text(millis), text(HORIZON));
+            Error::invalid(format!(
+                "a delay of {asked} is longer than {horizon}, the longest that jobq has \
+                 RabbitMQ hold; enqueue it later"
+            ))
+        })
+    }
+
+    /// The way of a job into its queue, which has these tiers.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    pub(crate) fn of(job: &Envelope, tiers: &Tiers) -> Result<Self> {
+        let retry = || job.retry_wait.map(period::millis).filter(|millis| tiers.contains(millis));
+        match Self::new(period::millis(job.delay), End::Queue(&job.queue), tiers)? {
+            Self::Now(_) => Ok(Self::Now(retry())),
+            later => Ok(later),
+        }
+    }
+
+    /// The route to this end. A key that names a tier holds for the retries as well.
+    ///
+    /// # Errors
+    ///
+    /// A name of a queue or a topic that is none.
+    pub(crate) fn route(&self, names: &Names, end: End<'_>) -> Result<Route> {
+        match end {
+            End::Queue(queue) => check_name("queue", queue)?,
+            End::Topic(topic) => check_topic(topic)?,
+        }
+        let (exchange, key) = self.address(names, end);
+        Route::new(exchange, key)
+    }
+
+    fn address(&self, names: &Names, end: End<'_>) -> (String, String) {
+        match (self, end) {
+            (Self::Levels(entry), _) => (names.level(entry.level), entry.key.clone()),
+            (Self::Now(retry), End::Queue(queue)) => {
+                (names.jobs(), routing_key::write(queue, *retry))
+            }
+            (Self::Now(_), End::Topic(topic)) => (names.events(), topic.to_owned()),
+            (Self::Tier(millis), end) => {
+                (names.retry(), routing_key::write(end.text(), Some(*millis)))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    const MAIL: End<'_> = End::Queue("mail");
+
+    #[test]
+    fn every_wait_has_a_way() {
+        let names = Names::new("jobq");
+        let tiers: Tiers = [1_000, 30_000, HORIZON].into();
+        let zeros = "0.0.0.0.0.0";
+        let table = [
+            (0, "jobq", "mail".to_owned()),
+            (1, "jobq.level.0", format!("{zeros}.0.1.q.mail")),
+            (1_000, "jobq.retry", "mail@1000".to_owned()),
+            (1_601, "jobq.level.1", format!("{zeros}.1.1.q.mail")),
+            (30_000, "jobq.retry", "mail@30000".to_owned()),
+            (HORIZON - 1, "jobq.level.7", "11.11.15.8.1.14.0.0.q.mail".to_owned()),
+            (HORIZON, "jobq.retry", format!("mail@{HORIZON}")),
+        ];
+        for (millis, exchange, key) in table {
+            let way = Way::new(millis, MAIL, &tiers).unwrap();
+            assert_eq!(way.address(&names, MAIL), (exchange.to_owned(), key));
+        }
+    }
+
+    #[test]
+    fn a_job_names_the_tier_of_its_retry_where_there_is_one() {
+        let (names, tiers) = (Names::new("jobq"), [1_000, 30_000].into());
+        let ms = Duration::from_millis;
+        let table = [
+            (ms(0), Some(ms(30_000)), "mail@30000"),
+            (ms(0), Some(ms(17)), "mail"),
+            (ms(0), Some(ms(0)), "mail"),
+            (ms(0), None, "mail"),
+            (ms(1_000), Some(ms(30_000)), "mail@1000"),
+            (ms(100), Some(ms(30_000)), "0.0.0.0.0.0.0.1.q.mail"),
+        ];
+        for (delay, retry_wait, key) in table {
+            let job = Envelope {
+                enqueued_at: SystemTime::UNIX_EPOCH,
+                delay,
+                retry_wait,
+                ..Envelope::new("mail", Vec::new())
+            };
+            let way = Way::of(&job, &tiers).unwrap();
+            assert_eq!(way.address(&names, MAIL).1, key, "{delay:?} {retry_wait:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_goes_to_its_topic() {
+        let names = Names::new("jobq");
+        let end = End::Topic("user.created");
+        let table = [
+            (0, "jobq.events", "user.created"),
+            (700, "jobq.level.0", "0.0.0.0.0.0.0.7.e.user.created"),
+        ];
+        for (millis, exchange, key) in table {
+            let way = Way::new(millis, end, &Tiers::new()).unwrap();
+            assert_eq!(way.address(&names, end), (exchange.to_owned(), key.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_wait_beyond_the_horizon_is_an_error_that_names_it() {
+        assert!(Way::new(HORIZON, MAIL, &Tiers::new()).is_ok());
+        for millis in [HORIZON + 1, u64::MAX] {
+            let error = Way::new(millis, MAIL, &Tiers::new()).unwrap_err();
+            assert!(error.is_invalid() && error.to_string().contains("3650d"), "{error}");
+        }
+    }
+}

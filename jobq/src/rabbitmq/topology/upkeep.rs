@@ -1,0 +1,166 @@
+//! Keeping what a pool needs: the broker tells nobody that an exchange, a queue or a binding was
+//! deleted, so each pool looks again and again, and declares what is gone.
+//!
+//! Without its exchange a retry never comes, and nothing else says so. A message that finds no
+//! way because a queue or a binding is gone comes to the orphan queue, and that is declared
+//! again at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::declarations::Declaration;
+use super::declare::declare;
+use super::ensure::{FIRST_MOMENTS, apply_again, is_forbidden};
+use super::passive::{Seen, look};
+use super::rotation::{Part, Rotation};
+use crate::error::Result;
+use crate::rabbitmq::Core;
+use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::link::Link;
+
+/// The shortest and the longest time between two looks, in milliseconds.
+const BETWEEN: std::ops::RangeInclusive<u64> = 30_000..=50_000;
+/// How long what was declared again for one message is not looked at for another one.
+const JUST_NOW: Duration = Duration::from_secs(5);
+
+/// Looks until the engine is closed.
+pub(crate) async fn run(core: Arc<Core>) {
+    let mut rotation = Rotation::default();
+    loop {
+        let pause = Duration::from_millis(fastrand::u64(BETWEEN));
+        let look = async {
+            sleep(pause).await;
+            // While the broker reads nothing, it answers nothing.
+            if !core.publishing.is_blocked() {
+                look_and_declare(&core, &mut rotation).await;
+            }
+        };
+        if core.closing.run_until_cancelled(look).await.is_none() {
+            return;
+        }
+    }
+}
+
+async fn look_and_declare(core: &Core, rotation: &mut Rotation) {
+    let looking = core.within("looking for what is missing", async {
+        // A look for what is missing and stays missing costs channel numbers each time.
+        if core.declared.missing().is_none() {
+            return keep(core, &core.publishing, rotation).await;
+        }
+        let name = format!("{} (looking)", core.options.connection_name);
+        let own = Link::open(Arc::clone(&core.target), name).await?;
+        let kept = keep(core, &own, rotation).await;
+        own.close().await;
+        kept
+    });
+    match looking.await {
+        Ok(()) => {
+            if core.declared.set_missing(None).is_some() {
+                tracing::info!("all that was missing on the broker is there again");
+            }
+        }
+        // It says nothing of what is there.
+        Err(error) if error.is_connection() || error.is_timeout() => {
+            tracing::debug!(%error, "what is missing on the broker could not be looked for");
+        }
+        Err(error) => {
+            let text = error.to_string();
+            let before = core.declared.set_missing(Some(error));
+            if before.is_none_or(|before| before.to_string() != text) {
+                tracing::error!(error = text, "jobs may wait for what is missing on the broker");
+            }
+        }
+    }
+}
+
+/// Looks at the next part, and declares everything again where something of it is missing.
+async fn keep(core: &Core, link: &Link, rotation: &mut Rotation) -> Result<()> {
+    let up = link.up().await?;
+    let known = core.declared.all();
+    if !known.shared {
+        return Ok(());
+    }
+    let part = rotation.next(&core.names, &known);
+    let missing = up.answer("looking for what is missing", first_missing(&up, &part)).await?;
+    // This client deletes nothing meanwhile, and may have a moment ago.
+    let _turn = core.declaring.lock().await;
+    let topology = core.declared.topology(&core.declared.all());
+    if missing.is_some() || core.declared.missing().is_some() {
+        let created = up.answer("declaring again", apply_again(&up, &topology)).await?;
+        if let (true, Some(missing)) = (created, missing) {
+            tracing::warn!(missing, "something was deleted on the broker; it was declared again");
+        }
+        return Ok(());
+    }
+    let bindings = part.bindings.iter().filter(|b| topology.declarations().contains(b));
+    up.answer("binding again", bind(&up, bindings)).await
+}
+
+async fn first_missing(up: &Up, part: &Part) -> Result<Option<String>> {
+    let channel = open(up).await?;
+    let places: Vec<_> = part.places.iter().collect();
+    let seen = look(up, &channel, &places).await?;
+    if seen == Seen::All {
+        let _ = channel.close(200, "looked".into()).await;
+    }
+    Ok(match seen {
+        Seen::Missing(place) => Some(places[place].title()),
+        // What may not be seen is taken to be there.
+        Seen::All | Seen::Forbidden(_) => None,
+    })
+}
+
+/// Makes these bindings again, which cannot be asked for, and changes nothing where they are
+/// there. It takes no permission to configure.
+async fn bind<'b>(up: &Up, bindings: impl Iterator<Item = &'b Declaration>) -> Result<()> {
+    let channel = open(up).await?;
+    let _question = up.questions.ask(channel.id());
+    for binding in bindings {
+        match declare(&channel, binding).await {
+            // Who may not bind relies on who may.
+            Err(error) if is_forbidden(&error) => return Ok(()),
+            // Its queue was deleted a moment ago: the next look finds that.
+            Err(error) if error.is_not_found() => return Ok(()),
+            done => done?,
+        }
+    }
+    let _ = channel.close(200, "bound".into()).await;
+    Ok(())
+}
+
+/// What was declared again a moment ago, for a message that had found no way.
+#[derive(Debug, Default)]
+pub(crate) struct Restored(Option<(String, Instant)>);
+
+impl Restored {
+    /// Declares again what the queue of such a message needs, if this client declared it, so
+    /// that the message finds it when it is sent again.
+    pub(crate) async fn restore(&mut self, core: &Core, up: &Up, queue: &str, of_levels: bool) {
+        let just_now = |(name, at): &(String, Instant)| name == queue && at.elapsed() < JUST_NOW;
+        if self.0.as_ref().is_some_and(just_now) {
+            return;
+        }
+        let _turn = core.declaring.lock().await;
+        let Some(mut wanted) = core.declared.part(queue) else {
+            return;
+        };
+        wanted.levels = of_levels && core.declared.all().levels;
+        match apply_again(up, &core.declared.topology(&wanted)).await {
+            Ok(true) => {
+                tracing::warn!(
+                    queue,
+                    "something of the queue was deleted on the broker; it was declared again"
+                );
+                sleep(FIRST_MOMENTS).await;
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(queue, %error, "what a queue needs could not be declared again");
+            }
+        }
+        self.0 = Some((queue.to_owned(), Instant::now()));
+    }
+}

@@ -1,0 +1,226 @@
+//! The engine for `sqlite:` URLs: one file, through `rusqlite`.
+//!
+//! One thread, the [`writer`], owns the connection. What callers want waits in its
+//! inbox, and everything that waits is done in one transaction, so that many callers
+//! share the price of one write to the disk. A call is answered when its transaction
+//! is committed, and on the disk.
+//!
+//! Several processes may share the file. Each engine that takes jobs is an *owner*, a
+//! row that it renews for as long as it lives (see [`lease`]); a job in hand names its
+//! owner, so the jobs of an owner that died go back to their queues.
+
+mod claim;
+mod columns;
+mod disk;
+mod doctor;
+mod events;
+mod failed;
+mod failure;
+mod feed;
+mod inbox;
+mod lease;
+mod machine_clock;
+mod others;
+mod place;
+mod process;
+mod push;
+mod queues;
+mod schema;
+mod settle;
+mod topic;
+mod writer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+
+use crate::engine::{
+    About, Consumer, Counts, Engine, EngineOptions, NotPushed, Pushing, QueueSpec, Which, closed,
+};
+use crate::error::{Error, ErrorKind, Result};
+use crate::finding::Report;
+use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
+
+use failure::Failure;
+use inbox::{Command, Inbox};
+use place::Place;
+
+/// How long an engine that died keeps the jobs that it had in hand. A shorter time
+/// would hand out jobs twice where a machine is busy or a process is held up.
+pub(crate) const LEASE: Duration = Duration::from_secs(30);
+
+/// Opens the file that a URL names, and makes it where there is none.
+pub(crate) async fn open(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
+    open_with_lease(url, options, LEASE).await
+}
+
+/// Whether a topic is one that the pattern means.
+#[cfg(all(feature = "testing", feature = "rabbitmq"))]
+pub(crate) fn matches(pattern: &str, topic: &str) -> bool {
+    topic::matches(pattern, topic)
+}
+
+/// The file that a URL names; none for one in memory.
+#[cfg(all(feature = "testing", feature = "rabbitmq"))]
+pub(crate) fn file_of(url: &str) -> Result<Option<std::path::PathBuf>> {
+    Ok(Place::parse(url)?.file().map(Into::into))
+}
+
+/// [`open`] with a lease for tests, which do not want to wait for [`LEASE`].
+pub(crate) async fn open_with_lease(
+    url: &str,
+    options: EngineOptions,
+    lease: Duration,
+) -> Result<Arc<dyn Engine>> {
+    let place = Place::parse(url)?;
+    if !options.certificates.is_empty() {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "certificates were given for a `sqlite:` URL, and a file has no use for them: remove \
+             them, or write an `amqps://` URL",
+        ));
+    }
+    if options.management.is_some() {
+        return Err(Error::new(
+            ErrorKind::Unsupported,
+            "the URL of a management API was given for a `sqlite:` URL, and a file has none: \
+             remove it (`.management`, or JOBQ_MANAGEMENT_URL), or write an `amqp://` URL",
+        ));
+    }
+    let (answer, opened) = oneshot::channel();
+    let (inbox, commands) = Inbox::new();
+    let for_receipts = inbox.clone();
+    let (examined, timeout) = (place.clone(), options.timeout);
+    let thread = std::thread::Builder::new().name("jobq-sqlite".to_owned());
+    let spawned = thread.spawn(move || match schema::open_with_clock(&place, options.timeout) {
+        Ok(opened) => {
+            let _ = answer.send(Ok(()));
+            writer::run(opened, place, options.namespace, lease, for_receipts, commands);
+        }
+        Err(error) => drop(answer.send(Err(error))),
+    });
+    if let Err(source) = spawned {
+        let message = "the system gives no thread to write the job file with";
+        return Err(Error::new(ErrorKind::Refused, message).because(source));
+    }
+    // Made before the wait, so that a caller who gives up closes the file.
+    let engine = Sqlite { inbox, place: examined, timeout };
+    opened.await.unwrap_or_else(|_| Err(closed()))?;
+    Ok(Arc::new(engine))
+}
+
+/// The engine: a way to the thread that does the work.
+#[derive(Debug)]
+struct Sqlite {
+    inbox: Inbox,
+    place: Place,
+    timeout: Duration,
+}
+
+impl Drop for Sqlite {
+    fn drop(&mut self) {
+        let _ = self.inbox.send(Command::Close(None));
+    }
+}
+
+#[async_trait]
+impl Engine for Sqlite {
+    async fn declare(&self, queues: &[QueueSpec]) -> Result<()> {
+        if queues.is_empty() {
+            return Ok(());
+        }
+        let queue = |spec: &QueueSpec| -> (String, Vec<String>) {
+            (spec.name.clone(), spec.patterns.iter().cloned().collect())
+        };
+        let queues: Vec<_> = queues.iter().map(queue).collect();
+        let declaring = self.inbox.call(move |store| {
+            queues.iter().try_for_each(|(name, patterns)| {
+                queues::declare(store, name)?;
+                events::subscribe(store, name, patterns)
+            })
+        });
+        declaring.await
+    }
+
+    async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
+        self.inbox.call(move |store| events::publish(store, &event, mandatory)).await?
+    }
+
+    async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
+        let (queue, pattern) = (queue.to_owned(), pattern.to_owned());
+        self.inbox.call(move |store| events::unsubscribe(store, &queue, &pattern)).await
+    }
+
+    async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
+        let queue = queue.name.clone();
+        self.inbox.call(move |store| events::delete(store, &queue, force)).await?
+    }
+
+    fn push(&self, job: Envelope) -> Pushing {
+        let pushing = self.inbox.call(move |store| push::insert(store, &job));
+        Box::pin(async move { pushing.await? })
+    }
+
+    async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed> {
+        push::insert_all(&self.inbox, jobs).await
+    }
+
+    async fn about(&self) -> About {
+        About::new(format!("SQLite {}, {}", rusqlite::version(), self.place))
+    }
+
+    async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer> {
+        let found = self.inbox.call(move |store| store.queue(queue)).await?;
+        let id = found.ok_or_else(|| queues::unknown(queue))?;
+        feed::start(&self.inbox, id, queue, prefetch, false)
+    }
+
+    async fn consume_solo(&self, queue: &'static str) -> Result<Consumer> {
+        let found = self.inbox.call(move |store| store.queue(queue)).await?;
+        let id = found.ok_or_else(|| queues::unknown(queue))?;
+        feed::start(&self.inbox, id, queue, 1, true)
+    }
+
+    async fn counts(&self, queue: &str) -> Result<Counts> {
+        let queue = queue.to_owned();
+        self.inbox.call(move |store| queues::counts(store, &queue)).await
+    }
+
+    async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
+        let queue = queue.to_owned();
+        self.inbox.call(move |store| failed::list(store, &queue, limit)).await
+    }
+
+    async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
+        let queue = queue.to_owned();
+        self.inbox.call(move |store| failed::find(store, &queue, id)).await
+    }
+
+    async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
+        let queue = queue.to_owned();
+        self.inbox.call(move |store| failed::retry(store, &queue, which)).await
+    }
+
+    async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
+        let queue = queue.to_owned();
+        self.inbox.call(move |store| failed::discard(store, &queue, which)).await
+    }
+
+    async fn examine(&self, _: &[QueueSpec]) -> Result<Report> {
+        // What the writer can answer, is open and within its promises.
+        self.inbox.call(|_| Ok(())).await?;
+        let (place, timeout) = (self.place.clone(), self.timeout);
+        let examining = tokio::task::spawn_blocking(move || doctor::examine(&place, timeout));
+        examining.await.map_err(|_| closed())
+    }
+
+    async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        if self.inbox.send(Command::Close(Some(done))).is_ok() {
+            // Where it is not answered, the thread has ended already.
+            let _ = closed.await;
+        }
+    }
+}
