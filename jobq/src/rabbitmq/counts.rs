@@ -12,11 +12,8 @@ use crate::rabbitmq::Core;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::failed::pass;
-use crate::rabbitmq::topology::passive::messages_in;
+use crate::rabbitmq::topology::passive::{BUSY, messages_in};
 
-/// An answer that takes longer is not one of the queue itself, but what the broker says
-/// after it waited for that in vain.
-pub(crate) const BUSY: Duration = Duration::from_millis(200);
 /// How long a queue that was missing is not looked for again.
 const MISSING: Duration = Duration::from_secs(5);
 impl Core {

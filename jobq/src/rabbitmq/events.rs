@@ -15,17 +15,18 @@ use crate::period;
 use crate::rabbitmq::Core;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::counts::BUSY;
 use crate::rabbitmq::errors::{NOT_FOUND, code, failure};
 use crate::rabbitmq::failed::pass;
 use crate::rabbitmq::message::properties::{self, Message};
 use crate::rabbitmq::publish::{Destination, open_confirming};
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::levels::End;
+use crate::rabbitmq::topology::passive::BUSY;
 use crate::rabbitmq::topology::passive::inspect;
 use crate::rabbitmq::topology::requirements::{Tiers, Wanted};
-use crate::rabbitmq::topology::route::{Route, short};
+use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::topology::routing::Way;
+use crate::rabbitmq::values::short;
 
 /// How often a queue is looked at that has nothing but consumers, and how long between.
 const LOOKS: u32 = 20;

@@ -19,6 +19,7 @@ mod publish;
 pub(crate) mod pure;
 mod stray;
 pub(crate) mod topology;
+mod values;
 
 use std::collections::{HashMap, HashSet};
 use std::future::ready;

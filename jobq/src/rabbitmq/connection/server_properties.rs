@@ -15,7 +15,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::link::Target;
 use crate::background;
 use crate::engine::Hold;
-use crate::rabbitmq::message::deaths::text;
+use crate::rabbitmq::values::text;
 
 /// How long a broker may take to greet.
 const PATIENCE: Duration = Duration::from_secs(5);

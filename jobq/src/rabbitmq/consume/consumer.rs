@@ -26,8 +26,8 @@ use crate::rabbitmq::connection::link::{LASTING, Link, backoff};
 use crate::rabbitmq::connection::probe;
 use crate::rabbitmq::message::properties::{self, decode};
 use crate::rabbitmq::topology::ensure::apply_again;
-use crate::rabbitmq::topology::route::short;
 use crate::rabbitmq::topology::routing_key;
+use crate::rabbitmq::values::short;
 
 /// How many deliveries are brought before orders are looked at again.
 const READY: usize = 64;

@@ -25,7 +25,7 @@ use crate::rabbitmq::topology::declare::declare;
 use crate::rabbitmq::topology::ensure::is_forbidden;
 use crate::rabbitmq::topology::passive::{Seen, look};
 use crate::rabbitmq::topology::requirements::Wanted;
-use crate::rabbitmq::topology::route::short;
+use crate::rabbitmq::values::short;
 
 /// How long the broker may take to confirm a message that reaches no queue.
 const CONFIRM: Duration = Duration::from_secs(5);

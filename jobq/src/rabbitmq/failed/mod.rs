@@ -27,7 +27,8 @@ use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::backoff;
 use crate::rabbitmq::errors::{RESOURCE_LOCKED, code, failure};
 use crate::rabbitmq::message::properties::{Message, decode, decode_failed, fresh, home};
-use crate::rabbitmq::topology::route::{Route, short};
+use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::values::short;
 
 /// Those of this client take turns, since the broker tells connections apart only.
 #[derive(Debug, Default)]

@@ -17,10 +17,10 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::counts::BUSY;
 use crate::rabbitmq::errors::failure;
+use crate::rabbitmq::topology::passive::BUSY;
 use crate::rabbitmq::topology::passive::inspect;
-use crate::rabbitmq::topology::route::short;
+use crate::rabbitmq::values::short;
 
 /// How many bytes may be on their way here.
 const ROOM: usize = 64 * 1024 * 1024;

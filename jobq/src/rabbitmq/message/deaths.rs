@@ -2,6 +2,8 @@
 
 use lapin::types::{AMQPValue, FieldArray, FieldTable};
 
+use crate::rabbitmq::values::{integer, text};
+
 /// The header with the number of attempts that were used up when the message was last
 /// published; the broker counts those since then.
 pub(crate) const ATTEMPTS_HEADER: &str = "jobq-attempts";
@@ -130,29 +132,6 @@ pub(crate) fn queues_of_death(headers: &FieldTable) -> impl Iterator<Item = &str
 
 fn is_text(table: &FieldTable, key: &str, expected: &str) -> bool {
     table.inner().get(key).and_then(text) == Some(expected)
-}
-
-/// A text of either kind, if it is UTF-8.
-pub(crate) fn text(value: &AMQPValue) -> Option<&str> {
-    match value {
-        AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
-        AMQPValue::ShortString(text) => Some(text.as_str()),
-        _ => None,
-    }
-}
-
-/// An integer of any width.
-pub(crate) fn integer(value: &AMQPValue) -> Option<i64> {
-    match *value {
-        AMQPValue::ShortShortInt(number) => Some(number.into()),
-        AMQPValue::ShortShortUInt(number) => Some(number.into()),
-        AMQPValue::ShortInt(number) => Some(number.into()),
-        AMQPValue::ShortUInt(number) => Some(number.into()),
-        AMQPValue::LongInt(number) => Some(number.into()),
-        AMQPValue::LongUInt(number) => Some(number.into()),
-        AMQPValue::LongLongInt(number) => Some(number),
-        _ => None,
-    }
 }
 
 /// A count that cannot be is none; one that is too large is cut.

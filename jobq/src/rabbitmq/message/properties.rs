@@ -8,19 +8,20 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lapin::BasicProperties;
-use lapin::types::{AMQPValue, FieldTable, LongString, ShortString};
+use lapin::types::{FieldTable, ShortString};
 
 pub(crate) use republish::{Changes, again, fresh};
 
-use super::deaths::{History, integer, key_at_death, sane, text};
+use super::deaths::{History, key_at_death, sane};
 use super::size::{MAX_HEADERS, size_of_table};
 use crate::clock;
 use crate::error::{Error, Result};
 use crate::job::{Envelope, EventEnvelope, FailedJob, FailedReason, JobId, MAX_PAYLOAD};
 use crate::rabbitmq::topology::levels::{self, End};
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
-use crate::rabbitmq::topology::route::{Route, short};
+use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::topology::routing_key::decimal;
+use crate::rabbitmq::values::{fits, integer, long, short, text};
 
 const TOPIC: &str = "jobq-topic";
 /// How often a job was started alone. Such a job has it, and no other.
@@ -43,15 +44,6 @@ pub(crate) struct Message {
     pub(crate) route: Arc<Route>,
     pub(crate) properties: BasicProperties,
     pub(crate) payload: Vec<u8>,
-}
-
-/// A text of this module or of jobq's own names, which always fits.
-fn fits(text: impl Into<String>) -> ShortString {
-    ShortString::try_new(text).unwrap_or_default()
-}
-
-fn long(text: impl Into<Vec<u8>>) -> AMQPValue {
-    AMQPValue::LongString(LongString::from(text))
 }
 
 /// The message that enqueues a job by this route.

@@ -1,3 +1,5 @@
+use lapin::types::{AMQPValue, LongString};
+
 use super::*;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::routing::Way;

@@ -7,9 +7,9 @@ use lapin::types::{AMQPValue, FieldTable, LongInt, ShortString};
 use lapin::{Channel, ExchangeKind};
 
 use super::declarations::{Argument, Arguments, By, Declaration};
-use super::route::short;
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;
+use crate::rabbitmq::values::short;
 
 pub(crate) async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
     let done = match declaration {

@@ -1,19 +1,24 @@
 //! What is there, asked without declaring it.
 
+use std::time::Duration;
+
 use futures_util::stream::{FuturesOrdered, StreamExt as _};
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, ExchangeKind, Queue};
 
 use super::declarations::Declaration;
-use super::route::short;
 use crate::error::Result;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, failure, refusal};
+use crate::rabbitmq::values::short;
 
 /// How many questions are sent before the first of them is answered.
 const IN_FLIGHT: usize = 64;
+/// An answer that takes longer is not one of the queue itself, but what the broker says
+/// after it waited for that in vain.
+pub(crate) const BUSY: Duration = Duration::from_millis(200);
 
 /// What came of a look at several queues and exchanges. Unless all are there, the broker has
 /// closed the channel.

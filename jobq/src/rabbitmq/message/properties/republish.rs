@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-use super::{
-    ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC, fits, long,
-};
+use super::{ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC};
 use crate::clock;
 use crate::job::{FailedReason, JobId};
 use crate::rabbitmq::message::deaths::ATTEMPTS_HEADER;
 use crate::rabbitmq::message::size::shrink;
+use crate::rabbitmq::values::{fits, long};
 
 /// What a failed job has and a job that is put back has not.
 const OF_FAILED: [&str; 9] =

@@ -1,0 +1,49 @@
+//! Values of AMQP: strings of limited length, and what a header holds.
+
+use lapin::types::{AMQPValue, LongString, ShortString};
+
+use crate::error::{Error, Result};
+
+/// A short string of AMQP: at most 255 bytes.
+pub(crate) fn short(text: impl Into<String>) -> Result<ShortString> {
+    let text = text.into();
+    let is_long = text.len() > usize::from(u8::MAX);
+    let start: Option<String> = is_long.then(|| text.chars().take(40).collect());
+    ShortString::try_new(text).map_err(|source| {
+        let start = start.unwrap_or_default();
+        Error::invalid(format!("`{start}...` is too long for AMQP")).because(source)
+    })
+}
+
+/// A short string of a text that always fits, such as a name of jobq's own.
+pub(crate) fn fits(text: impl Into<String>) -> ShortString {
+    ShortString::try_new(text).unwrap_or_default()
+}
+
+/// A long string, as a header has it.
+pub(crate) fn long(text: impl Into<Vec<u8>>) -> AMQPValue {
+    AMQPValue::LongString(LongString::from(text))
+}
+
+/// A text of either kind, if it is UTF-8.
+pub(crate) fn text(value: &AMQPValue) -> Option<&str> {
+    match value {
+        AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),
+        AMQPValue::ShortString(text) => Some(text.as_str()),
+        _ => None,
+    }
+}
+
+/// An integer of any width.
+pub(crate) fn integer(value: &AMQPValue) -> Option<i64> {
+    match *value {
+        AMQPValue::ShortShortInt(number) => Some(number.into()),
+        AMQPValue::ShortShortUInt(number) => Some(number.into()),
+        AMQPValue::ShortInt(number) => Some(number.into()),
+        AMQPValue::ShortUInt(number) => Some(number.into()),
+        AMQPValue::LongInt(number) => Some(number.into()),
+        AMQPValue::LongUInt(number) => Some(number.into()),
+        AMQPValue::LongLongInt(number) => Some(number),
+        _ => None,
+    }
+}
