@@ -3,9 +3,9 @@
 use rusqlite::{Connection, OptionalExtension};
 
 use super::columns;
-use super::queues::{self, Store};
+use super::store::Store;
 use super::topic::matches;
-use crate::engine::{must_be_unused, nobody_subscribes};
+use crate::engine::nobody_subscribes;
 use crate::error::Result;
 use crate::job::EventEnvelope;
 
@@ -141,31 +141,4 @@ pub(super) fn release(
 pub(super) fn next_due(connection: &Connection, namespace: &str) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT due FROM events WHERE namespace = ?1 ORDER BY due LIMIT 1";
     connection.prepare_cached(sql)?.query_row([namespace], |row| row.get(0)).optional()
-}
-
-/// Ends the subscriptions of a queue and deletes its jobs. Its number stays its own:
-/// other processes know it, and what they put there belongs to a queue of this name.
-pub(super) fn delete(
-    store: &mut Store<'_>,
-    name: &str,
-    force: bool,
-) -> rusqlite::Result<Result<u64>> {
-    let Some(queue) = store.queue(name)? else {
-        return Ok(Ok(0));
-    };
-    let counts = queues::counts(store, name)?;
-    let connection = store.connection;
-    let sql = "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NOT NULL";
-    let in_hand: i64 = connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
-    let in_hand = (u64::try_from(in_hand).unwrap_or(0), "in hand");
-    if !force && let Err(error) = must_be_unused(name, counts, in_hand) {
-        return Ok(Err(error));
-    }
-    let mut deleted = 0;
-    for (table, holds_jobs) in [("subscriptions", false), ("jobs", true), ("failed", true)] {
-        let sql = format!("DELETE FROM {table} WHERE queue = ?1");
-        let rows = connection.prepare_cached(&sql)?.execute([queue])?;
-        deleted += if holds_jobs { u64::try_from(rows).unwrap_or(u64::MAX) } else { 0 };
-    }
-    Ok(Ok(deleted))
 }

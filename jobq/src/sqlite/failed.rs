@@ -6,7 +6,7 @@ use std::time::Duration;
 use rusqlite::{OptionalExtension, Row};
 
 use super::columns;
-use super::queues::Store;
+use super::store::Store;
 use crate::engine::Which;
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 

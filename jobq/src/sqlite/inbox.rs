@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 
 use super::Failure;
 use super::feed::Feed;
-use super::queues::Store;
 use super::settle::Settling;
+use super::store::Store;
 use crate::engine::closed;
 use crate::error::Result;
 

@@ -11,6 +11,7 @@
 
 mod claim;
 mod columns;
+mod deliveries;
 mod disk;
 mod doctor;
 mod events;
@@ -27,6 +28,7 @@ mod push;
 mod queues;
 mod schema;
 mod settle;
+mod store;
 mod topic;
 mod writer;
 
@@ -137,7 +139,7 @@ impl Engine for Sqlite {
         let queues: Vec<_> = queues.iter().map(queue).collect();
         let declaring = self.inbox.call(move |store| {
             queues.iter().try_for_each(|(name, patterns)| {
-                queues::declare(store, name)?;
+                store::declare(store, name)?;
                 events::subscribe(store, name, patterns)
             })
         });
@@ -155,7 +157,7 @@ impl Engine for Sqlite {
 
     async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
         let queue = queue.name.clone();
-        self.inbox.call(move |store| events::delete(store, &queue, force)).await?
+        self.inbox.call(move |store| queues::delete(store, &queue, force)).await?
     }
 
     fn push(&self, job: Envelope) -> Pushing {
@@ -173,14 +175,14 @@ impl Engine for Sqlite {
 
     async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer> {
         let found = self.inbox.call(move |store| store.queue(queue)).await?;
-        let id = found.ok_or_else(|| queues::unknown(queue))?;
-        feed::start(&self.inbox, id, queue, prefetch, false)
+        let id = found.ok_or_else(|| store::unknown(queue))?;
+        deliveries::start(&self.inbox, id, queue, prefetch, false)
     }
 
     async fn consume_solo(&self, queue: &'static str) -> Result<Consumer> {
         let found = self.inbox.call(move |store| store.queue(queue)).await?;
-        let id = found.ok_or_else(|| queues::unknown(queue))?;
-        feed::start(&self.inbox, id, queue, 1, true)
+        let id = found.ok_or_else(|| store::unknown(queue))?;
+        deliveries::start(&self.inbox, id, queue, 1, true)
     }
 
     async fn counts(&self, queue: &str) -> Result<Counts> {

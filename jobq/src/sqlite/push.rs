@@ -3,7 +3,7 @@
 use super::Failure;
 use super::columns;
 use super::inbox::Inbox;
-use super::queues::{Store, unknown};
+use super::store::{Store, unknown};
 use crate::engine::NotPushed;
 use crate::error::Result;
 use crate::job::Envelope;

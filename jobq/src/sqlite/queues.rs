@@ -1,74 +1,11 @@
-//! The queues of a namespace.
-
-use std::collections::HashMap;
-
-use rusqlite::{CachedStatement, Connection, OptionalExtension};
+//! Counting the jobs of a queue, and deleting one.
 
 use super::events;
-use super::machine_clock::MachineClock;
-use crate::engine::Counts;
-use crate::error::{Error, ErrorKind};
+use super::store::Store;
+use crate::engine::{Counts, must_be_unused};
+use crate::error::Result;
 
-/// A statement that runs for each job, looked up once in a transaction.
-pub(super) struct Prepared<'a> {
-    sql: &'static str,
-    statement: Option<CachedStatement<'a>>,
-}
-
-impl<'a> Prepared<'a> {
-    pub(super) fn new(sql: &'static str) -> Self {
-        Self { sql, statement: None }
-    }
-
-    pub(super) fn of(
-        &mut self,
-        connection: &'a Connection,
-    ) -> rusqlite::Result<&mut CachedStatement<'a>> {
-        Ok(match &mut self.statement {
-            Some(statement) => statement,
-            none => none.insert(connection.prepare_cached(self.sql)?),
-        })
-    }
-}
-
-/// What an operation works on, within a transaction.
-pub(super) struct Store<'a> {
-    pub(super) connection: &'a Connection,
-    pub(super) clock: MachineClock,
-    pub(super) insert: Prepared<'a>,
-    pub(super) delete: Prepared<'a>,
-    pub(super) namespace: &'a str,
-    /// The queues that were met before. Their numbers are theirs for good.
-    pub(super) known: &'a mut HashMap<String, i64>,
-}
-
-impl Store<'_> {
-    /// The number of a queue, if it has been declared.
-    pub(super) fn queue(&mut self, name: &str) -> rusqlite::Result<Option<i64>> {
-        if let Some(id) = self.known.get(name) {
-            return Ok(Some(*id));
-        }
-        let sql = "SELECT id FROM queues WHERE namespace = ?1 AND name = ?2";
-        let id = self
-            .connection
-            .prepare_cached(sql)?
-            .query_row((self.namespace, name), |row| row.get(0))
-            .optional()?;
-        if let Some(id) = id {
-            self.known.insert(name.to_owned(), id);
-        }
-        Ok(id)
-    }
-}
-
-pub(super) fn declare(store: &mut Store<'_>, name: &str) -> rusqlite::Result<()> {
-    if store.queue(name)?.is_none() {
-        let sql = "INSERT INTO queues (namespace, name) VALUES (?1, ?2)";
-        store.connection.prepare_cached(sql)?.execute((store.namespace, name))?;
-    }
-    Ok(())
-}
-
+/// How many jobs are in a queue.
 pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Counts> {
     let Some(queue) = store.queue(name)? else {
         return Ok(Counts::new(0, 0, 0));
@@ -85,10 +22,29 @@ pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Coun
     })
 }
 
-/// The error of a call that needs a queue which nobody has declared.
-pub(super) fn unknown(queue: &str) -> Error {
-    Error::new(
-        ErrorKind::NotFound,
-        format!("there is no queue `{queue}` in the job file; declare it first"),
-    )
+/// Ends the subscriptions of a queue and deletes its jobs. Its number stays its own:
+/// other processes know it, and what they put there belongs to a queue of this name.
+pub(super) fn delete(
+    store: &mut Store<'_>,
+    name: &str,
+    force: bool,
+) -> rusqlite::Result<Result<u64>> {
+    let Some(queue) = store.queue(name)? else {
+        return Ok(Ok(0));
+    };
+    let counts = counts(store, name)?;
+    let connection = store.connection;
+    let sql = "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NOT NULL";
+    let in_hand: i64 = connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
+    let in_hand = (u64::try_from(in_hand).unwrap_or(0), "in hand");
+    if !force && let Err(error) = must_be_unused(name, counts, in_hand) {
+        return Ok(Err(error));
+    }
+    let mut deleted = 0;
+    for (table, holds_jobs) in [("subscriptions", false), ("jobs", true), ("failed", true)] {
+        let sql = format!("DELETE FROM {table} WHERE queue = ?1");
+        let rows = connection.prepare_cached(&sql)?.execute([queue])?;
+        deleted += if holds_jobs { u64::try_from(rows).unwrap_or(u64::MAX) } else { 0 };
+    }
+    Ok(Ok(deleted))
 }

@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::Failure;
 use super::columns;
-use super::queues::Store;
+use super::store::Store;
 use crate::engine::Settlement;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::FailedReason;

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::claim::{self, Look};
 use super::columns;
+use super::deliveries::deliver;
 use super::disk::Disk;
 use super::events;
 use super::feed::Feed;
@@ -19,8 +20,8 @@ use super::machine_clock::MachineClock;
 use super::others::Others;
 use super::place::Identity;
 use super::push;
-use super::queues::{Prepared, Store};
 use super::settle::{self, Settling};
+use super::store::{Prepared, Store};
 use super::{Failure, Place};
 use crate::engine::closed;
 
@@ -258,7 +259,7 @@ impl Writer {
                     };
                     feed.next_due = look.next_due;
                     for job in look.claimed {
-                        feed.deliver(&self.inbox, owner, job);
+                        deliver(feed, &self.inbox, owner, job);
                     }
                 }
             }

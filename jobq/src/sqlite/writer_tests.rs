@@ -1,4 +1,5 @@
-use super::super::{failed, feed, push, queues, schema};
+use super::super::store::declare;
+use super::super::{deliveries, failed, push, queues, schema};
 use super::*;
 use crate::engine::Settlement;
 use crate::error::ErrorKind;
@@ -31,7 +32,7 @@ async fn push(inbox: &Inbox, bytes: usize) -> crate::Result<()> {
 #[tokio::test]
 async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
     let inbox = small_disk(40);
-    inbox.call(|store| queues::declare(store, "mail")).await.unwrap();
+    inbox.call(|store| declare(store, "mail")).await.unwrap();
     push(&inbox, 10).await.unwrap();
     let error = push(&inbox, 1_000_000).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
@@ -49,7 +50,7 @@ async fn of_many_jobs_those_that_fit_are_stored() {
     const JOBS: usize = 6_000;
     // There is room for two thousand, and not for three.
     let inbox = small_disk(200);
-    inbox.call(|store| queues::declare(store, "mail")).await.unwrap();
+    inbox.call(|store| declare(store, "mail")).await.unwrap();
     let not_pushed = push::insert_all(&inbox, &mut (0..JOBS).map(|_| job(200))).await;
     let places: Vec<_> = not_pushed.iter().map(|(place, _)| *place).collect();
     assert!(places.is_sorted_by(|one, next| one < next) && places[0] > 0, "{places:?}");
@@ -64,10 +65,10 @@ async fn of_many_jobs_those_that_fit_are_stored() {
 #[tokio::test]
 async fn a_settlement_that_cannot_be_written_hands_the_job_back() {
     let inbox = small_disk(40);
-    inbox.call(|store| queues::declare(store, "mail")).await.unwrap();
+    inbox.call(|store| declare(store, "mail")).await.unwrap();
     push(&inbox, 10).await.unwrap();
     let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
-    let mut consumer = feed::start(&inbox, queue, "mail", 1, false).unwrap();
+    let mut consumer = deliveries::start(&inbox, queue, "mail", 1, false).unwrap();
     let delivery = consumer.next().await.unwrap().unwrap();
     // Fill the disk, so that the failed job with its long error does not fit.
     while push(&inbox, 3_000).await.is_ok() {}

@@ -1,0 +1,145 @@
+//! Deliveries: from the writer to a consumer, and their settlements back.
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, oneshot};
+
+use super::claim::Claimed;
+use super::feed::Feed;
+use super::inbox::{Command, Inbox};
+use super::settle::{Act, Settling, Ticket, stale};
+use crate::engine::{Consumer, Delivery, Intake, Receipt, Settlement, Solo, closed};
+use crate::error::Result;
+use crate::job::Envelope;
+
+/// Starts a consumer.
+pub(super) fn start(
+    inbox: &Inbox,
+    queue: i64,
+    name: &'static str,
+    prefetch: u16,
+    solo: bool,
+) -> Result<Consumer> {
+    let (deliveries, receiver) = mpsc::unbounded_channel();
+    let id = inbox.feed_number();
+    let intake = FeedIntake { id, inbox: inbox.clone() };
+    inbox.send(Command::Start(Feed {
+        id,
+        queue,
+        name,
+        solo,
+        started: None,
+        prefetch: usize::from(prefetch.max(1)),
+        in_hand: 0,
+        next_due: Some(i64::MIN),
+        deliveries,
+    }))?;
+    Ok(Consumer::new(receiver, Box::new(intake)))
+}
+
+/// Hands a job over to a consumer. If that is gone, the delivery hands itself back.
+pub(super) fn deliver(feed: &mut Feed, inbox: &Inbox, owner: i64, job: Claimed) {
+    let ticket = Ticket { seq: job.seq, owner, feed: feed.id };
+    let started = feed.started.take() == Some(job.seq);
+    let (envelope, inbox) = (job.envelope, inbox.clone());
+    let receipt = FeedReceipt { envelope, ticket: Some(ticket), started, inbox };
+    let mut delivery = Delivery::new(job.attempt, Box::new(receipt));
+    delivery.crashes = job.crashes;
+    delivery.solo = job.starts.map(|starts| Solo { starts, started });
+    feed.in_hand += 1;
+    let _ = feed.deliveries.send(Ok(delivery));
+}
+
+/// The consumer's side of a feed.
+#[derive(Debug)]
+struct FeedIntake {
+    id: u64,
+    inbox: Inbox,
+}
+
+#[async_trait]
+impl Intake for FeedIntake {
+    async fn set_prefetch(&self, prefetch: u16) {
+        let _ = self.inbox.send(Command::Prefetch(self.id, prefetch));
+    }
+
+    async fn stop(&self) {
+        let (done, stopped) = oneshot::channel();
+        if self.inbox.send(Command::Stop(self.id, Some(done))).is_ok() {
+            // Where it is not answered, the engine was closed.
+            let _ = stopped.await;
+        }
+    }
+
+    async fn settled(&self) {
+        // What was sent before it is committed with it.
+        let _ = self.inbox.call(|_| Ok(())).await;
+    }
+}
+
+impl Drop for FeedIntake {
+    fn drop(&mut self) {
+        let _ = self.inbox.send(Command::Stop(self.id, None));
+    }
+}
+
+#[derive(Debug)]
+struct FeedReceipt {
+    envelope: Envelope,
+    /// Taken out when it is settled.
+    ticket: Option<Ticket>,
+    /// Whether its start alone was recorded for this delivery.
+    started: bool,
+    inbox: Inbox,
+}
+
+#[async_trait]
+impl Receipt for FeedReceipt {
+    fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    async fn settle(mut self: Box<Self>, _: u32, settlement: Settlement) -> Result<()> {
+        let Some(ticket) = self.ticket.take().filter(|ticket| ticket.owner == self.inbox.owner())
+        else {
+            return Err(stale());
+        };
+        let mut settling = match settlement {
+            // That start was none.
+            Settlement::Release if self.started => Settling::new(ticket, Act::Start { starts: -1 }),
+            settlement => Settling::new(ticket, settlement.into()),
+        };
+        // Nothing is lost where these two are written a moment later.
+        if matches!(settling.act, Act::Complete | Act::Release) {
+            return self.inbox.send(Command::Settle(settling));
+        }
+        let (answer, answered) = oneshot::channel();
+        settling.answer = Some(answer);
+        self.inbox.send(Command::Settle(settling))?;
+        answered.await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    fn complete(&mut self) -> Result<()> {
+        let Some(ticket) = self.ticket.filter(|ticket| ticket.owner == self.inbox.owner()) else {
+            return Err(stale());
+        };
+        self.inbox.send(Command::Settle(Settling::new(ticket, Act::Complete)))?;
+        self.ticket = None;
+        Ok(())
+    }
+
+    fn is_stale(&self) -> bool {
+        self.ticket.is_none_or(|ticket| ticket.owner != self.inbox.owner())
+    }
+
+    fn life(&self) -> u64 {
+        self.ticket.map_or(0, |ticket| ticket.owner.unsigned_abs())
+    }
+}
+
+impl Drop for FeedReceipt {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let _ = self.inbox.send(Command::Settle(Settling::new(ticket, Act::Release)));
+        }
+    }
+}

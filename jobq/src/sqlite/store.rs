@@ -1,0 +1,77 @@
+//! What the operations of a transaction work on.
+
+use std::collections::HashMap;
+
+use rusqlite::{CachedStatement, Connection, OptionalExtension};
+
+use super::machine_clock::MachineClock;
+use crate::error::{Error, ErrorKind};
+
+/// A statement that runs for each job, looked up once in a transaction.
+pub(super) struct Prepared<'a> {
+    sql: &'static str,
+    statement: Option<CachedStatement<'a>>,
+}
+
+impl<'a> Prepared<'a> {
+    pub(super) fn new(sql: &'static str) -> Self {
+        Self { sql, statement: None }
+    }
+
+    pub(super) fn of(
+        &mut self,
+        connection: &'a Connection,
+    ) -> rusqlite::Result<&mut CachedStatement<'a>> {
+        Ok(match &mut self.statement {
+            Some(statement) => statement,
+            none => none.insert(connection.prepare_cached(self.sql)?),
+        })
+    }
+}
+
+/// What an operation works on, within a transaction.
+pub(super) struct Store<'a> {
+    pub(super) connection: &'a Connection,
+    pub(super) clock: MachineClock,
+    pub(super) insert: Prepared<'a>,
+    pub(super) delete: Prepared<'a>,
+    pub(super) namespace: &'a str,
+    /// The queues that were met before. Their numbers are theirs for good.
+    pub(super) known: &'a mut HashMap<String, i64>,
+}
+
+impl Store<'_> {
+    /// The number of a queue, if it has been declared.
+    pub(super) fn queue(&mut self, name: &str) -> rusqlite::Result<Option<i64>> {
+        if let Some(id) = self.known.get(name) {
+            return Ok(Some(*id));
+        }
+        let sql = "SELECT id FROM queues WHERE namespace = ?1 AND name = ?2";
+        let id = self
+            .connection
+            .prepare_cached(sql)?
+            .query_row((self.namespace, name), |row| row.get(0))
+            .optional()?;
+        if let Some(id) = id {
+            self.known.insert(name.to_owned(), id);
+        }
+        Ok(id)
+    }
+}
+
+/// Makes a queue, unless it is there.
+pub(super) fn declare(store: &mut Store<'_>, name: &str) -> rusqlite::Result<()> {
+    if store.queue(name)?.is_none() {
+        let sql = "INSERT INTO queues (namespace, name) VALUES (?1, ?2)";
+        store.connection.prepare_cached(sql)?.execute((store.namespace, name))?;
+    }
+    Ok(())
+}
+
+/// The error of a call that needs a queue which nobody has declared.
+pub(super) fn unknown(queue: &str) -> Error {
+    Error::new(
+        ErrorKind::NotFound,
+        format!("there is no queue `{queue}` in the job file; declare it first"),
+    )
+}
