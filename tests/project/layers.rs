@@ -45,6 +45,56 @@ fn module(path: &str) -> &str {
     path.split('/').next().unwrap_or(path)
 }
 
+/// The rooms of `jobq/src/rabbitmq`, each above all that it may use. `mod.rs` is above them.
+const ROOMS: [&str; 14] = [
+    "values",
+    "errors",
+    "lapin",
+    "connection",
+    "topology",
+    "message",
+    "publish",
+    "failed",
+    "counts",
+    "subscribers",
+    "doctor",
+    "stray",
+    "consume",
+    // For fuzzing and benchmarks.
+    "invariants",
+];
+
+/// The words behind `before` in the code of a file, with their lines.
+fn named<'t>(text: &'t str, before: &'t str) -> impl Iterator<Item = (String, &'t str)> {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.flat_map(move |line| {
+        line.split(before).skip(1).map(move |rest| {
+            (rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect(), line)
+        })
+    })
+}
+
+#[test]
+fn rooms_of_rabbitmq_use_those_below() {
+    let rooms = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jobq/src/rabbitmq");
+    let level = |room: &str| ROOMS.iter().position(|other| *other == room);
+    let mut seen = 0;
+    for file in files(&rooms) {
+        let path = file.strip_prefix(&rooms).expect("it is below").to_string_lossy();
+        let Some(own) = level(module(&path)) else {
+            assert!(["mod.rs", "pure.rs"].contains(&&*path), "{path} is in no room");
+            continue;
+        };
+        let text = fs::read_to_string(&file).expect("a source can be read");
+        for (room, line) in named(&text, "crate::rabbitmq::") {
+            let other = level(&room).unwrap_or_else(|| panic!("{path}: no room: {line}"));
+            assert!(other <= own, "{path} uses a room above its own: {line}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 50, "the sources were found");
+}
+
 #[test]
 fn imports_point_downward() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jobq/src");
@@ -57,17 +107,12 @@ fn imports_point_downward() {
             assert!(path.ends_with(".sql") || user == "lib", "`{user}` is in no layer: {path}");
             continue;
         }
-        let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-        for line in code {
-            for named in line.split("crate::").skip(1) {
-                let name: String =
-                    named.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                if layer(&name).is_none() {
-                    continue; // a macro of the crate
-                }
-                seen += 1;
-                assert!(allowed(user, &name), "{path}: `{user}` names `{name}`: {line}");
+        for (name, line) in named(&text, "crate::") {
+            if layer(&name).is_none() {
+                continue; // a macro of the crate
             }
+            seen += 1;
+            assert!(allowed(user, &name), "{path}: `{user}` names `{name}`: {line}");
         }
     }
     assert!(seen > 50, "the sources were found");

@@ -16,10 +16,10 @@ use super::interruption::{self, Interruptions, ended};
 use super::live::Live;
 use super::session::{Hand, Session};
 use super::settle::{Desk, Origin, Ticket};
+use super::shared::Shared;
 use crate::background;
 use crate::engine::{Consumer, Delivery, Intake, Interruption, Solo};
 use crate::error::{Error, ErrorKind, Result};
-use crate::rabbitmq::Core;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::{LASTING, Link, backoff};
@@ -34,7 +34,8 @@ const READY: usize = 64;
 
 /// Starts to consume a queue. The consumer takes jobs when this returns.
 pub(crate) async fn consume(
-    core: &Arc<Core>,
+    shared: Arc<Shared>,
+    tasks: &TaskTracker,
     link: Link,
     queue: &'static str,
     prefetch: u16,
@@ -43,7 +44,7 @@ pub(crate) async fn consume(
     let (jobs, deliveries) = mpsc::unbounded_channel();
     let (controls, orders) = mpsc::unbounded_channel();
     let feed = Feed {
-        core: Arc::clone(core),
+        shared,
         link,
         alone: false,
         queue,
@@ -59,7 +60,7 @@ pub(crate) async fn consume(
     let up = feed.link.up().await?;
     let first = feed.start(&up).await?;
     let interruptions = feed.interruption.subscribe();
-    background::spawn(core.tasks.track_future(feed.run(up, first)));
+    background::spawn(tasks.track_future(feed.run(up, first)));
     let control = Control { orders: controls, sessions, interruptions };
     Ok(Consumer::new(deliveries, Box::new(control)))
 }
@@ -110,7 +111,7 @@ pub(crate) enum Source {
 
 /// Brings the deliveries of one queue to their consumer.
 struct Feed {
-    core: Arc<Core>,
+    shared: Arc<Shared>,
     link: Link,
     /// Whether the connection is this feed's own.
     alone: bool,
@@ -208,10 +209,10 @@ impl Feed {
                 ),
             ));
         }
-        let name = format!("{} (consuming {queue})", self.core.options.connection_name);
-        match Link::open(Arc::clone(&self.core.target), name).await {
+        let broker = &self.shared.broker;
+        match broker.open(&format!("consuming {queue}")).await {
             Ok(link) => {
-                probe::watch(&link, &self.core.target, self.core.names.orphan());
+                probe::watch(&link, broker.target(), self.shared.names().orphan());
                 (self.link, self.alone) = (link, true);
             }
             Err(error) => tracing::warn!(queue, %error, "no connection of its own yet"),
@@ -231,7 +232,7 @@ impl Feed {
         loop {
             tokio::select! {
                 biased;
-                () = self.core.closing.cancelled() => return None,
+                () = self.shared.broker.closing().cancelled() => return None,
                 order = self.orders.recv() => match order {
                     Some(Order::Prefetch(prefetch)) => self.hand.set_most(prefetch),
                     Some(Order::Stop(_)) | None => return None,
@@ -245,9 +246,9 @@ impl Feed {
     /// this client declared it.
     async fn start(&self, up: &Arc<Up>) -> Result<Live> {
         match self.consume(up).await {
-            Err(error) if error.is_not_found() => match self.core.declared.part(self.queue) {
+            Err(error) if error.is_not_found() => match self.shared.known().part(self.queue) {
                 Some(wanted) => {
-                    apply_again(up, &self.core.declared.topology(&wanted)).await?;
+                    apply_again(up, &self.shared.known().topology(&wanted)).await?;
                     self.consume(up).await
                 }
                 None => Err(Error::new(
@@ -263,9 +264,9 @@ impl Feed {
     async fn consume(&self, up: &Up) -> Result<Live> {
         let channel = open(up).await?;
         let queue = short(self.name())?;
-        let last_word = self.core.last_word.clone();
+        let last_word = self.shared.last_word.clone();
         let telling = self.sessions.token();
-        let session = Session::spawn(channel, up, &self.core.tellers, last_word, telling);
+        let session = Session::spawn(channel, up, &self.shared.tellers, last_word, telling);
         let mut live = Live::new(session, queue, up.cork.clone());
         live.set_prefetch(self.hand.most()).await?;
         Ok(live)
@@ -274,20 +275,24 @@ impl Feed {
     /// The queue on the broker.
     fn name(&self) -> String {
         match self.source {
-            Source::Work => self.core.names.work(self.queue),
-            Source::Solo(_) => self.core.names.solo(self.queue),
+            Source::Work => self.shared.names().work(self.queue),
+            Source::Solo(_) => self.shared.names().solo(self.queue),
         }
     }
 
     async fn bring(&mut self, up: &Up, mut live: Live) -> End {
-        let (core, session) = (Arc::clone(&self.core), Arc::clone(&live.session));
-        let (queue, hand) = (self.queue, Arc::clone(&self.hand));
-        let origin = Arc::new(Origin { core, session, queue, hand });
+        let origin = Arc::new(Origin {
+            declarer: Arc::clone(&self.shared.declarer),
+            publisher: Arc::clone(&self.shared.publisher),
+            session: Arc::clone(&live.session),
+            queue: self.queue,
+            hand: Arc::clone(&self.hand),
+        });
         loop {
             let free = !self.hand.is_full();
             tokio::select! {
                 biased;
-                () = self.core.closing.cancelled() => return self.stop(live, None).await,
+                () = self.shared.broker.closing().cancelled() => return self.stop(live, None).await,
                 order = self.orders.recv() => match order {
                     Some(Order::Prefetch(prefetch)) => {
                         self.hand.set_most(prefetch);
@@ -343,7 +348,7 @@ impl Feed {
 
     /// A message as a delivery.
     fn receive(&self, origin: &Arc<Origin>, mut message: Message) -> Delivery {
-        let names = &self.core.names;
+        let names = self.shared.names();
         let way = (message.exchange.as_str(), message.routing_key.as_str());
         let topic = properties::topic_by_way(names, self.queue, way, &message.properties);
         let properties = &mut message.properties;
@@ -353,7 +358,7 @@ impl Feed {
         received.envelope.retry_wait = wait.map(Duration::from_millis);
         let history = received.history;
         if history.died {
-            self.core.notice_policy(self.queue, properties);
+            self.shared.limited.notice(names, self.queue, properties);
         }
         let solo = match &self.source {
             Source::Work => None,
@@ -374,7 +379,7 @@ impl Feed {
     /// Ends the consumer and gives back what it was sent and nobody has taken.
     async fn stop(&self, mut live: Live, waiting: Option<oneshot::Sender<()>>) -> End {
         // A connection that ends meanwhile gives everything back as well.
-        let _ = tokio::time::timeout(self.core.options.timeout, live.stop()).await;
+        let _ = tokio::time::timeout(self.shared.broker.timeout(), live.stop()).await;
         End::Stopped(waiting)
     }
 }

@@ -1,4 +1,8 @@
 //! Consuming: deliveries, prefetch, acknowledgements and settlements.
+//!
+//! A message comes to the [`consumer`] over a channel that is [`live`], and in the order of
+//! [`merge`] where the channel had several consumers. Its settlement is [`settle`]; what the
+//! broker is told of it goes through the [`session`] of the channel, as its [`acks`] say.
 
 pub(crate) mod acks;
 pub(crate) mod consumer;
@@ -7,3 +11,101 @@ pub(crate) mod live;
 pub(crate) mod merge;
 pub(crate) mod session;
 pub(crate) mod settle;
+mod shared;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tokio::time::timeout;
+use tokio_util::task::TaskTracker;
+
+use self::consumer::Source;
+use self::shared::Shared;
+use crate::background;
+use crate::engine::Consumer;
+use crate::error::Result;
+use crate::rabbitmq::connection::broker::Broker;
+use crate::rabbitmq::connection::link::Link;
+use crate::rabbitmq::connection::probe;
+use crate::rabbitmq::publish::Publisher;
+use crate::rabbitmq::stray::{self, Strays};
+use crate::rabbitmq::topology::declarer::Declarer;
+use crate::rabbitmq::topology::upkeep;
+
+/// How many of the jobs that are run alone may be in hand: a job whose start was recorded
+/// is behind all others.
+const SOLO_PREFETCH: u16 = 10_000;
+/// How long the last acknowledgements may take when the engine is closed.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// The consumers of an engine.
+#[derive(Debug)]
+pub(crate) struct Consumers {
+    shared: Arc<Shared>,
+    /// Opened by the first consumer. A connection of its own, since the broker stops
+    /// reading from those that publish when it is short of memory or disk.
+    link: OnceCell<Link>,
+    tasks: TaskTracker,
+}
+
+impl Consumers {
+    pub(crate) fn new(
+        broker: Arc<Broker>,
+        declarer: Arc<Declarer>,
+        publisher: Arc<Publisher>,
+    ) -> Self {
+        let shared = Arc::new(Shared::new(broker, declarer, publisher));
+        Self { shared, link: OnceCell::new(), tasks: TaskTracker::new() }
+    }
+
+    /// Starts to consume a queue.
+    pub(crate) async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer> {
+        self.start(queue, prefetch, Source::Work).await
+    }
+
+    /// Starts to consume the jobs of a queue that are run alone.
+    pub(crate) async fn consume_solo(&self, queue: &'static str) -> Result<Consumer> {
+        self.start(queue, SOLO_PREFETCH, Source::Solo(Arc::default())).await
+    }
+
+    async fn start(&self, queue: &'static str, prefetch: u16, source: Source) -> Result<Consumer> {
+        let (shared, link) = (Arc::clone(&self.shared), self.link().await?);
+        consumer::consume(shared, &self.tasks, link, queue, prefetch, source).await
+    }
+
+    /// The connection for consuming. Whoever opens it also begins to move strays, and to look
+    /// for what is missing.
+    async fn link(&self) -> Result<Link> {
+        let opening = async {
+            let Shared { broker, declarer, publisher, limited, .. } = &*self.shared;
+            let link = broker.open("consuming").await?;
+            probe::watch(&link, broker.target(), self.shared.names().orphan());
+            let strays = Strays {
+                broker: Arc::clone(broker),
+                declarer: Arc::clone(declarer),
+                publisher: Arc::clone(publisher),
+                limited: Arc::clone(limited),
+            };
+            let strays = stray::run(strays, link.clone());
+            let upkeep = upkeep::run(Arc::clone(broker), Arc::clone(declarer));
+            background::spawn(self.tasks.track_future(strays));
+            background::spawn(self.tasks.track_future(upkeep));
+            Ok(link)
+        };
+        self.link.get_or_try_init(|| opening).await.cloned()
+    }
+
+    /// Waits for the consumers, which end when the engine is closed, and for what they have to
+    /// tell the broker.
+    pub(crate) async fn close(&self) {
+        self.tasks.close();
+        let _ = timeout(LAST_WORD, self.tasks.wait()).await;
+        self.shared.last_word.cancel();
+        self.shared.tellers.close();
+        let _ = timeout(LAST_WORD, self.shared.tellers.wait()).await;
+        if let Some(link) = self.link.get() {
+            link.close().await;
+        }
+    }
+}

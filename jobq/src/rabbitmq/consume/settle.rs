@@ -13,9 +13,10 @@ use crate::engine::{Receipt, Settlement, Solo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, JobId};
 use crate::period;
-use crate::rabbitmq::Core;
 use crate::rabbitmq::errors::stale;
 use crate::rabbitmq::message::properties::{self, Changes, Message};
+use crate::rabbitmq::publish::Publisher;
+use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::levels::{End, HORIZON};
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::requirements::Wanted;
@@ -59,10 +60,17 @@ fn not_alone() -> Error {
 /// of who uses what is a word of memory that several processors write.
 #[derive(Debug)]
 pub(crate) struct Origin {
-    pub(crate) core: Arc<Core>,
+    pub(crate) declarer: Arc<Declarer>,
+    pub(crate) publisher: Arc<Publisher>,
     pub(crate) session: Arc<Session>,
     pub(crate) queue: &'static str,
     pub(crate) hand: Arc<Hand>,
+}
+
+impl Origin {
+    fn names(&self) -> &Names {
+        self.declarer.known().names()
+    }
 }
 
 /// The right and the duty to settle one delivery.
@@ -140,7 +148,7 @@ impl Receipt for Ticket {
             Settlement::Snooze(wait) => Box::pin(self.wait(used, period::millis(wait))).await,
             Settlement::Fail { reason, error, attempts } => {
                 let changes = Changes::failed(reason, &error, attempts);
-                let exchange = self.origin.core.names.failed_jobs();
+                let exchange = self.origin.names().failed_jobs();
                 let route = Route::new(exchange, self.origin.queue.to_string())?;
                 Box::pin(self.replace(route, changes, Ack::WithOthers)).await
             }
@@ -168,17 +176,17 @@ impl Ticket {
     /// Whether the message itself names the tier, and the tier is there.
     fn broker_can_retry(&self, wait: Duration) -> bool {
         let millis = period::millis(wait);
-        let tiers = self.origin.core.declared.tiers(self.origin.queue);
+        let tiers = self.origin.declarer.known().tiers(self.origin.queue);
         self.wait == Some(millis) && tiers.is_some_and(|tiers| tiers.contains(&millis))
     }
 
     /// Publishes the job to where it is run alone.
     async fn to_solo(self: Box<Self>, changes: Changes) -> Result<()> {
-        let wanted = self.origin.core.declared.part(self.origin.queue).map(Wanted::with_solo);
+        let wanted = self.origin.declarer.known().part(self.origin.queue).map(Wanted::with_solo);
         if let Some(wanted) = wanted {
-            self.origin.core.declare(wanted).await?;
+            self.origin.declarer.declare(wanted).await?;
         }
-        let exchange = self.origin.core.names.jobs();
+        let exchange = self.origin.names().jobs();
         let route = Route::new(exchange, Names::solo_key(self.origin.queue))?;
         // It may take this process down in the next moment, and is to have one life.
         self.replace(route, changes, Ack::AtOnce).await
@@ -210,11 +218,11 @@ impl Ticket {
 
     /// Publishes the job again, to be delivered after the wait.
     async fn wait(self: Box<Self>, attempts: u32, millis: u64) -> Result<()> {
-        let tiers = self.origin.core.declared.tiers(self.origin.queue).unwrap_or_default();
+        let tiers = self.origin.declarer.known().tiers(self.origin.queue).unwrap_or_default();
         // It must wait somewhere, so the longest wait takes the place of a longer one.
         let end = End::Queue(self.origin.queue);
         let way = Way::new(millis.min(HORIZON), end, &tiers)?;
-        while let Err(error) = self.origin.core.prepare(&way).await {
+        while let Err(error) = self.origin.declarer.prepare(&way).await {
             // A job that was given back now would come again at once.
             tokio::time::sleep(REFUSED).await;
             // It has run, so it is kept for as long as it is this worker's: a busy broker takes
@@ -224,7 +232,7 @@ impl Ticket {
             }
             tracing::warn!(queue = self.origin.queue, %error, "a job cannot be made to wait yet");
         }
-        let route = way.route(&self.origin.core.names, end)?;
+        let route = way.route(self.origin.names(), end)?;
         self.replace(route, Changes::next(attempts), Ack::WithOthers).await
     }
 
@@ -238,7 +246,7 @@ impl Ticket {
         });
         let replacing = background::spawn(async move {
             let alive = || self.origin.session.is_alive();
-            let published = self.origin.core.publisher.publish_surely(message, alive).await;
+            let published = self.origin.publisher.publish_surely(message, alive).await;
             match published {
                 Ok(()) => self.acknowledge(ack).await,
                 Err(error) if error.kind() == ErrorKind::Closed => Err(error),

@@ -9,12 +9,14 @@ use tokio::time::timeout;
 
 use super::diagnosis::{diagnose, policies};
 use super::facts::{Facts, Management, Publishing, Queue};
+#[cfg(feature = "management")]
+use super::management::Management as Api;
 use super::role::{Role, role, specs};
 use crate::engine::QueueSpec;
 use crate::error::Result;
 use crate::finding::{Finding, Report};
 use crate::period;
-use crate::rabbitmq::Core;
+use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::Link;
@@ -22,6 +24,7 @@ use crate::rabbitmq::connection::server_properties;
 use crate::rabbitmq::publish::open_confirming;
 use crate::rabbitmq::topology::declarations::{Declaration, Topology};
 use crate::rabbitmq::topology::declare::declare;
+use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::ensure::is_forbidden;
 use crate::rabbitmq::topology::passive::{Seen, look};
 use crate::rabbitmq::topology::requirements::Wanted;
@@ -36,36 +39,47 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// leads to the queue of that name; no queue of jobq is called so.
 const NOWHERE: &str = "jobq@doctor";
 
-impl Core {
+/// Looks at the broker of an engine.
+#[derive(Debug)]
+pub(crate) struct Doctor {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) known: Arc<Declared>,
+    /// The management API, where the user gave its URL.
+    #[cfg(feature = "management")]
+    pub(crate) management: Option<Api>,
+}
+
+impl Doctor {
     /// All that can be found, about these queues and those that this client knows; with
     /// the management API about all queues of the namespace.
     pub(crate) async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
+        let (target, names) = (self.broker.target(), self.known.names());
         let management = self.ask_management().await;
         let found = match &management {
             Management::Asked { queues: Ok(found), .. } => found.as_slice(),
             _ => &[],
         };
-        let mut wanted = self.declared.all();
+        let mut wanted = self.known.all();
         wanted.add(Wanted::queues(queues));
-        wanted.add(Wanted::queues(&specs(&self.names, found.iter().map(|q| q.name.as_str()))));
-        wanted.levels |= found.iter().any(|q| role(&self.names, &q.name) == Some(Role::Level));
-        let topology = self.declared.topology(&wanted);
+        wanted.add(Wanted::queues(&specs(names, found.iter().map(|q| q.name.as_str()))));
+        wanted.levels |= found.iter().any(|q| role(names, &q.name) == Some(Role::Level));
+        let topology = self.known.topology(&wanted);
         // The publishing connection may be blocked, and looking for what is not there uses
         // up channel numbers.
-        let name = format!("{} (doctor)", self.options.connection_name);
-        let link = Link::open(Arc::clone(&self.target), name).await?;
-        let seen = self.within("examining the broker", self.look_around(&link, &topology)).await;
+        let link = self.broker.open("doctor").await?;
+        let looking = self.look_around(&link, &topology);
+        let seen = self.broker.within("examining the broker", looking).await;
         link.close().await;
-        let facts = Facts { management, vhost: self.target.address.vhost().to_owned(), ..seen? };
-        let about =
-            format!("RabbitMQ at {}, namespace `{}`", self.target.address, self.options.namespace);
-        let findings = diagnose(&facts, &self.names, &topology);
+        let facts = Facts { management, vhost: target.address.vhost().to_owned(), ..seen? };
+        let about = format!("RabbitMQ at {}, namespace `{}`", target.address, names.namespace());
+        let findings = diagnose(&facts, names, &topology);
         Ok(Report::new(about, facts.version, findings))
     }
 
     /// What policies do to these queues and to those that all queues share, where the
     /// management API can be asked.
     pub(crate) async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {
+        let (target, names) = (self.broker.target(), self.known.names());
         let Some(found) = self.queues_by_management().await else {
             return Ok(Vec::new());
         };
@@ -76,17 +90,19 @@ impl Core {
                 return Ok(Vec::new());
             }
         };
-        let concerned = |queue: &Queue| match self.names.queue_of(&queue.name) {
+        let concerned = |queue: &Queue| match names.queue_of(&queue.name) {
             Some(name) => queues.iter().any(|spec| spec.name == name),
             None => true,
         };
         let found: Vec<_> = found.into_iter().filter(concerned).collect();
-        Ok(policies(&found, &self.names, self.target.address.vhost()))
+        Ok(policies(&found, names, target.address.vhost()))
     }
 
     async fn look_around(&self, link: &Link, topology: &Topology) -> Result<Facts> {
-        let mut facts =
-            Facts { version: server_properties::version(&self.target).await, ..Facts::default() };
+        let mut facts = Facts {
+            version: server_properties::version(self.broker.target()).await,
+            ..Facts::default()
+        };
         let up = link.up().await?;
         facts.heartbeat = up.connection.configuration().heartbeat();
         look_at(&up, topology, &mut facts).await?;
@@ -99,7 +115,7 @@ impl Core {
         match &self.management {
             None => Management::NotGiven,
             Some(api) => Management::Asked {
-                queues: api.queues(&self.options.namespace).await,
+                queues: api.queues(self.known.names().namespace()).await,
                 nodes: api.nodes().await,
                 bindings: api.bindings().await,
             },
@@ -108,7 +124,7 @@ impl Core {
 
     #[cfg(feature = "management")]
     async fn queues_by_management(&self) -> Option<Result<Vec<Queue>, String>> {
-        Some(self.management.as_ref()?.queues(&self.options.namespace).await)
+        Some(self.management.as_ref()?.queues(self.known.names().namespace()).await)
     }
 
     #[cfg(not(feature = "management"))]

@@ -12,5 +12,7 @@ mod presence;
 mod role;
 mod sign;
 
+pub(crate) use examine::Doctor;
 #[cfg(feature = "management")]
 pub(crate) use management::Management;
+pub(crate) use sign::LimitedQueues;

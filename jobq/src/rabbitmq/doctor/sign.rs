@@ -1,25 +1,28 @@
 //! What a policy left behind on a job: all that AMQP shows of it.
 
 use std::collections::HashSet;
-use std::sync::PoisonError;
+use std::sync::{Mutex, PoisonError};
 
 use lapin::BasicProperties;
 
-use crate::rabbitmq::Core;
 use crate::rabbitmq::message::deaths::died_by_policy;
+use crate::rabbitmq::topology::names::Names;
 
-impl Core {
+/// The queues of which a policy was seen to lose jobs.
+#[derive(Debug, Default)]
+pub(crate) struct LimitedQueues(Mutex<HashSet<String>>);
+
+impl LimitedQueues {
     /// Tells, once for each queue, that a policy loses its jobs, where a job says so.
-    pub(crate) fn notice_policy(&self, queue: &str, properties: &BasicProperties) {
+    pub(crate) fn notice(&self, names: &Names, queue: &str, properties: &BasicProperties) {
         let Some(headers) = properties.headers() else {
             return;
         };
-        let name = self.names.work(queue);
+        let name = names.work(queue);
         let Some(reason) = died_by_policy(headers, &name) else {
             return;
         };
-        let limited: &mut HashSet<_> =
-            &mut self.limited.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limited = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if limited.insert(queue.to_owned()) {
             tracing::error!(
                 queue,

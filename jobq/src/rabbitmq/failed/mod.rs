@@ -21,24 +21,32 @@ use crate::background;
 use crate::engine::{Which, closed};
 use crate::error::{ErrorKind, Result};
 use crate::job::{FailedJob, JobId};
-use crate::rabbitmq::Core;
+use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::backoff;
 use crate::rabbitmq::errors::{RESOURCE_LOCKED, code, failure};
 use crate::rabbitmq::message::properties::{Message, decode, decode_failed, fresh, home};
+use crate::rabbitmq::publish::{Batch, Publisher};
+use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::passive::Absent;
 use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::values::short;
 
-/// Those of this client take turns, since the broker tells connections apart only.
-#[derive(Debug, Default)]
+/// The failed jobs of all queues.
+#[derive(Debug)]
 pub(crate) struct Failed {
+    broker: Arc<Broker>,
+    names: Names,
+    absent: Arc<Absent>,
+    publisher: Arc<Publisher>,
+    /// Calls of one client take turns, since the broker tells connections apart only.
     turn: Mutex<()>,
 }
 
 /// The sole access to the failed jobs of one queue.
 struct Access<'c> {
-    core: &'c Core,
+    failed: &'c Failed,
     queue: Cow<'static, str>,
     /// The name of the queue with the failed jobs.
     name: String,
@@ -56,13 +64,23 @@ enum Fate {
     Gone,
 }
 
-impl Core {
-    pub(crate) async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
+impl Failed {
+    pub(crate) fn new(
+        broker: Arc<Broker>,
+        names: Names,
+        absent: Arc<Absent>,
+        publisher: Arc<Publisher>,
+    ) -> Self {
+        Self { broker, names, absent, publisher, turn: Mutex::default() }
+    }
+
+    /// The failed jobs of a queue, oldest first, at most `limit`.
+    pub(crate) async fn list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
         let doing = format!("listing the failed jobs of queue `{queue}`");
         let Some(access) = self.access(queue).await? else {
             return Ok(Vec::new());
         };
-        let listed = self.within(&doing, async {
+        let listed = self.broker.within(&doing, async {
             let mut jobs = Vec::new();
             let mut pass = Pass::begin(&access.up, &access.name).await?;
             while (jobs.len() < limit || pass.keeps_order())
@@ -83,12 +101,13 @@ impl Core {
         Ok(jobs)
     }
 
-    pub(crate) async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
+    /// The oldest failed job of a queue with this id.
+    pub(crate) async fn find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
         let doing = format!("looking for the failed job {id} of queue `{queue}`");
         let Some(access) = self.access(queue).await? else {
             return Ok(None);
         };
-        let found = self.within(&doing, async {
+        let found = self.broker.within(&doing, async {
             let mut pass = Pass::begin(&access.up, &access.name).await?;
             let found = access.find(&mut pass, id).await?;
             pass.end().await?;
@@ -99,15 +118,17 @@ impl Core {
         found
     }
 
-    pub(crate) async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
-        self.failed_settle(queue, which, Fate::Back).await
+    /// Puts failed jobs back into their queue, and says how many.
+    pub(crate) async fn retry(&self, queue: &str, which: Which) -> Result<u64> {
+        self.settle(queue, which, Fate::Back).await
     }
 
-    pub(crate) async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
-        self.failed_settle(queue, which, Fate::Gone).await
+    /// Deletes failed jobs, and says how many.
+    pub(crate) async fn discard(&self, queue: &str, which: Which) -> Result<u64> {
+        self.settle(queue, which, Fate::Gone).await
     }
 
-    async fn failed_settle(&self, queue: &str, which: Which, fate: Fate) -> Result<u64> {
+    async fn settle(&self, queue: &str, which: Which, fate: Fate) -> Result<u64> {
         let Some(access) = self.access(queue).await? else {
             return Ok(0);
         };
@@ -122,11 +143,11 @@ impl Core {
     /// Gets the sole access; `None` where no such queue has ever had failed jobs.
     async fn access(&self, queue: &str) -> Result<Option<Access<'_>>> {
         let (name, lock) = (self.names.failed(queue), self.names.failed_lock(queue));
-        let turn = self.failed.turn.lock().await;
+        let turn = self.turn.lock().await;
         let opening = async {
-            let up = self.publishing.up().await?;
+            let up = self.broker.up().await?;
             let mut channel = open(&up).await?;
-            if self.look(&up, &mut channel, &name).await?.is_none() {
+            if self.absent.messages_in(&up, &mut channel, &name).await?.is_none() {
                 return Ok(None);
             }
             let mut waits = backoff();
@@ -138,10 +159,10 @@ impl Core {
             Ok(Some((up, channel)))
         };
         let doing = format!("taking the failed jobs of queue `{queue}` in hand");
-        let opened = self.within(&doing, opening).await?;
+        let opened = self.broker.within(&doing, opening).await?;
         let queue = Cow::Owned(queue.to_owned());
         let access =
-            |(up, channel)| Access { core: self, queue, name, lock, up, channel, _turn: turn };
+            |(up, channel)| Access { failed: self, queue, name, lock, up, channel, _turn: turn };
         Ok(opened.map(access))
     }
 }
@@ -164,7 +185,7 @@ async fn locked(channel: &Channel, lock: &str) -> Result<bool> {
 
 impl Access<'_> {
     fn read(&self, found: Delivery) -> FailedJob {
-        decode_failed(&self.core.names, self.queue.clone(), &found.properties, found.data)
+        decode_failed(&self.failed.names, self.queue.clone(), &found.properties, found.data)
     }
 
     /// The oldest job with this id.
@@ -181,13 +202,13 @@ impl Access<'_> {
     }
 
     fn id(&self, message: &Delivery) -> Option<JobId> {
-        let read = decode(&self.core.names, self.queue.clone(), &message.properties, Vec::new());
+        let read = decode(&self.failed.names, self.queue.clone(), &message.properties, Vec::new());
         read.has_id.then_some(read.envelope.id)
     }
 
     async fn settle_one(&self, id: JobId, fate: Fate) -> Result<u64> {
         let doing = format!("looking for the failed job {id} of queue `{}`", self.queue);
-        let looking = self.core.within(&doing, async {
+        let looking = self.failed.broker.within(&doing, async {
             let mut pass = Pass::begin(&self.up, &self.name).await?;
             let found = self.find(&mut pass, id).await?;
             Ok((pass, found))
@@ -202,12 +223,12 @@ impl Access<'_> {
     }
 
     async fn settle_all(&self, fate: Fate) -> Result<u64> {
-        let core = self.core;
+        let broker = &self.failed.broker;
         let doing = format!("taking the failed jobs of queue `{}`", self.queue);
-        let mut pass = core.within(&doing, Pass::begin(&self.up, &self.name)).await?;
+        let mut pass = broker.within(&doing, Pass::begin(&self.up, &self.name)).await?;
         let mut done = 0;
         let result = loop {
-            let taking = core.within(&doing, async {
+            let taking = broker.within(&doing, async {
                 let mut chunk = Vec::new();
                 while let Some(message) = pass.next(FIRST - chunk.len()).await? {
                     chunk.push(message);
@@ -241,7 +262,7 @@ impl Access<'_> {
         let stay = match fate {
             Fate::Gone => Vec::new(),
             Fate::Back => {
-                let mut batch = self.core.publisher.batch();
+                let mut batch = Batch::new(&self.failed.publisher);
                 for job in jobs {
                     batch.send(self.back(job)).await;
                 }
@@ -260,7 +281,7 @@ impl Access<'_> {
 
     /// The message that puts a job back.
     fn back(&self, delivery: Delivery) -> Result<Message> {
-        let names = &self.core.names;
+        let names = &self.failed.names;
         let read = decode(names, self.queue.clone(), &delivery.properties, Vec::new());
         Ok(Message {
             route: Arc::new(Route {
@@ -280,14 +301,14 @@ impl Access<'_> {
             let unlocked = self.channel.queue_delete(short(&self.lock)?, options).await;
             unlocked.map_err(|error| failure("giving up the lock", error))
         };
-        let left = tokio::time::timeout(self.core.options.timeout, unlocking).await;
+        let left = tokio::time::timeout(self.failed.broker.timeout(), unlocking).await;
         if let Ok(Err(error)) = left
             && error.kind() != ErrorKind::NotFound
         {
             tracing::warn!(%error, queue = &*self.queue, "the lock of the failed jobs was not given up");
         }
         let closing = self.channel.close(200, "done".into());
-        let _ = tokio::time::timeout(self.core.options.timeout, closing).await;
+        let _ = tokio::time::timeout(self.failed.broker.timeout(), closing).await;
     }
 }
 

@@ -1,4 +1,10 @@
 //! What works around `lapin` or hooks into it.
+//!
+//! * [`cork`]: callers are woken when all that was read or written has been handled, since `lapin`
+//!   wakes them with the first frame of many.
+//! * [`depth`]: headers are kept shallow, since `lapin` reads lists and tables in each other by
+//!   recursion without a limit.
+//! * [`log`]: a question that a broker answers by closing the channel is no error in the log.
 
 pub(crate) mod cork;
 pub(crate) mod depth;

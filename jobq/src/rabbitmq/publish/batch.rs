@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
+use super::destination::Destination;
 use super::open::WINDOW;
 use super::publication::{Again, Pending};
-use super::{Destination, Publisher, size};
+use super::publisher::{Publisher, size};
 use crate::engine::NotPushed;
 use crate::error::{Error, Result};
 use crate::rabbitmq::message::properties::Message;
@@ -28,7 +29,7 @@ pub(crate) struct Batch<'p> {
 }
 
 impl<'p> Batch<'p> {
-    pub(super) fn new(publisher: &'p Publisher) -> Self {
+    pub(crate) fn new(publisher: &'p Publisher) -> Self {
         let (sent, failed) = (VecDeque::new(), Vec::new());
         Self { publisher, count: 0, sent, failed, patience: publisher.timeout }
     }

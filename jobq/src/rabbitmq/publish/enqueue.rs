@@ -2,34 +2,40 @@
 
 use std::sync::Arc;
 
+use super::batch::Batch;
+use super::publisher::Publisher;
 use crate::engine::NotPushed;
 use crate::error::Result;
 use crate::job::Envelope;
-use crate::rabbitmq::Core;
 use crate::rabbitmq::message::properties;
+use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::topology::routing::Way;
 
-impl Core {
-    /// Declares what this way leads through and may not be there yet.
-    pub(crate) async fn prepare(&self, way: &Way) -> Result<()> {
-        match way {
-            Way::Levels(_) => self.declare(Wanted::levels()).await,
-            Way::Now(_) | Way::Tier(_) => Ok(()),
-        }
+/// Publishes jobs, each by the route into its queue.
+#[derive(Debug)]
+pub(crate) struct Enqueuer {
+    declarer: Arc<Declarer>,
+    publisher: Arc<Publisher>,
+}
+
+impl Enqueuer {
+    pub(crate) fn new(declarer: Arc<Declarer>, publisher: Arc<Publisher>) -> Self {
+        Self { declarer, publisher }
     }
 
     /// The route of a job into its queue, and whether it leads through the levels.
     fn route(&self, job: &Envelope) -> Result<(Arc<Route>, bool)> {
+        let known = self.declarer.known();
         if job.delay.is_zero()
-            && let Some(route) = self.declared.route(&job.queue, job.retry_wait)
+            && let Some(route) = known.route(&job.queue, job.retry_wait)
         {
             return Ok((route, false));
         }
-        let way = Way::of(job, &self.declared.tiers(&job.queue).unwrap_or_default())?;
-        let route = way.route(&self.names, End::Queue(&job.queue))?;
+        let way = Way::of(job, &known.tiers(&job.queue).unwrap_or_default())?;
+        let route = way.route(known.names(), End::Queue(&job.queue))?;
         Ok((Arc::new(route), matches!(way, Way::Levels(_))))
     }
 
@@ -49,7 +55,7 @@ impl Core {
     /// Publishes a job through the levels.
     pub(crate) async fn push_later(&self, job: Box<Envelope>) -> Result<()> {
         let (route, _) = self.route(&job)?;
-        self.declare(Wanted::levels()).await?;
+        self.declarer.declare(Wanted::levels()).await?;
         self.publisher.publish(properties::encode(*job, route)).await
     }
 
@@ -58,13 +64,13 @@ impl Core {
         &self,
         jobs: &mut (dyn Iterator<Item = Envelope> + Send),
     ) -> Vec<NotPushed> {
-        let mut batch = self.publisher.batch();
+        let mut batch = Batch::new(&self.publisher);
         let mut levels = None;
         for job in jobs {
             let message = match self.route(&job) {
                 Ok((route, true)) => {
                     if levels.is_none() {
-                        levels = Some(self.declare(Wanted::levels()).await);
+                        levels = Some(self.declarer.declare(Wanted::levels()).await);
                     }
                     let prepared = levels.clone().unwrap_or(Ok(()));
                     prepared.and_then(|()| properties::encode(job, route))

@@ -16,14 +16,16 @@ use lapin::{BasicProperties, Channel, Confirmation};
 
 use crate::error::Result;
 use crate::job::{FailedReason, check_name};
-use crate::rabbitmq::Core;
+use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::{LASTING, Link, backoff};
+use crate::rabbitmq::doctor::LimitedQueues;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, code, failure};
 use crate::rabbitmq::message::deaths::{attempts_used, queues_of_death};
 use crate::rabbitmq::message::properties::{self, Changes, Message};
-use crate::rabbitmq::publish::{Destination, open_confirming};
+use crate::rabbitmq::publish::{Destination, Publisher, open_confirming};
+use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
@@ -37,15 +39,24 @@ const PREFETCH: u16 = 16;
 /// How long a stray is kept that even the failed jobs of no queue have lost.
 const LOST_BINDING: Duration = Duration::from_secs(1);
 
+/// Moves strays.
+#[derive(Debug)]
+pub(crate) struct Strays {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) declarer: Arc<Declarer>,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) limited: Arc<LimitedQueues>,
+}
+
 /// Moves strays until the engine is closed.
-pub(crate) async fn run(core: Arc<Core>, link: Link) {
+pub(crate) async fn run(strays: Strays, link: Link) {
     let mut waits = backoff();
     while let Ok(up) = link.up().await {
         let since = Instant::now();
         let ended = tokio::select! {
-            () = core.closing.cancelled() => return,
+            () = strays.broker.closing().cancelled() => return,
             () = link.lost(up.generation) => Ok(()),
-            ended = take(&core, &up) => ended,
+            ended = strays.take(&up) => ended,
         };
         if let Err(error) = ended {
             tracing::warn!(%error, "the orphan queue is not consumed for now");
@@ -54,46 +65,113 @@ pub(crate) async fn run(core: Arc<Core>, link: Link) {
             waits = backoff();
         }
         tokio::select! {
-            () = core.closing.cancelled() => return,
+            () = strays.broker.closing().cancelled() => return,
             () = tokio::time::sleep(waits.next().unwrap_or_default()) => (),
         }
     }
 }
 
-async fn take(core: &Core, up: &Up) -> Result<()> {
-    let mut probe = open(up).await?;
-    if messages_in(up, &mut probe, &core.names.orphan()).await?.is_none() {
-        apply(up, &core.declared.topology(&Wanted::shared())).await?;
-    }
-    let channel = open(up).await?;
-    let consuming = async {
-        channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
-        let queue = ShortString::try_new(core.names.orphan()).unwrap_or_default();
-        let (tag, options) = (ShortString::default(), BasicConsumeOptions::default());
-        channel.basic_consume(queue, tag, options, FieldTable::default()).await
-    };
-    let doing = "consuming the orphan queue";
-    let mut strays = consuming.await.map_err(|error| failure(doing, error))?;
-    let mut restored = Restored::default();
-    while let Some(stray) = strays.next().await {
-        let stray = stray.map_err(|error| failure(doing, error))?;
-        let stray = with_topic(&core.names, stray);
-        let tag = stray.delivery_tag;
-        if goes_on(core, up, &stray, &mut restored).await? {
-            acknowledge(&channel, tag).await?;
-            continue;
+impl Strays {
+    async fn take(&self, up: &Up) -> Result<()> {
+        let names = self.declarer.known().names();
+        let mut probe = open(up).await?;
+        if messages_in(up, &mut probe, &names.orphan()).await?.is_none() {
+            apply(up, &self.declarer.known().topology(&Wanted::shared())).await?;
         }
-        if is_unheard(&core.names, &stray) {
+        let channel = open(up).await?;
+        let consuming = async {
+            channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
+            let queue = ShortString::try_new(names.orphan()).unwrap_or_default();
+            let (tag, options) = (ShortString::default(), BasicConsumeOptions::default());
+            channel.basic_consume(queue, tag, options, FieldTable::default()).await
+        };
+        let doing = "consuming the orphan queue";
+        let mut strays = consuming.await.map_err(|error| failure(doing, error))?;
+        let mut restored = Restored::default();
+        while let Some(stray) = strays.next().await {
+            let stray = stray.map_err(|error| failure(doing, error))?;
+            let stray = with_topic(names, stray);
+            let tag = stray.delivery_tag;
+            if self.goes_on(up, &stray, &mut restored).await? {
+                acknowledge(&channel, tag).await?;
+                continue;
+            }
+            if is_unheard(names, &stray) {
+                acknowledge(&channel, tag).await?;
+                continue;
+            }
+            let place = self.place(up, &stray).await?;
+            self.limited.notice(names, &place, &stray.properties);
+            let message = Arc::new(failed(names, stray, &place)?);
+            self.publisher.publish_surely(message, || channel.status().connected()).await?;
             acknowledge(&channel, tag).await?;
-            continue;
         }
-        let place = place(core, up, &stray).await?;
-        core.notice_policy(&place, &stray.properties);
-        let message = Arc::new(failed(&core.names, stray, &place)?);
-        core.publisher.publish_surely(message, || channel.status().connected()).await?;
-        acknowledge(&channel, tag).await?;
+        Ok(())
     }
-    Ok(())
+
+    /// Sends a stray on its way again, unless it comes from there, and says whether there is one.
+    async fn goes_on(&self, up: &Up, stray: &Stray, restored: &mut Restored) -> Result<bool> {
+        let names = self.declarer.known().names();
+        if properties::is_failed(&stray.properties) || properties::is_stray_again(&stray.properties)
+        {
+            return Ok(false);
+        }
+        let died = named_by(names, key_of(names, stray), &stray.properties);
+        if let Some(queue) = died {
+            // What the message says of that stays behind.
+            self.limited.notice(names, queue, &stray.properties);
+        }
+        let way = (stray.exchange.as_str(), stray.routing_key.as_str());
+        let of_levels = names.end_of_levels(way.0, way.1).is_some();
+        restored.restore(&self.declarer, up, key_of(names, stray), of_levels).await;
+        let message = again(names, stray);
+        let Route { exchange, key } = (*message.route).clone();
+        let (to, by) = (exchange.as_str(), key.as_str());
+        tracing::warn!(
+            exchange = to,
+            key = by,
+            "nothing took a message; it is sent on its way once more"
+        );
+        // A channel of its own, which ends where the exchange is gone.
+        let channel = open_confirming(&*self.broker.up().await?).await?;
+        let (options, properties) = (BasicPublishOptions::default(), message.properties.clone());
+        let sent =
+            channel.basic_publish(exchange, key, options, &message.payload, properties).await;
+        let answer = match sent {
+            Ok(confirm) => confirm.await,
+            Err(error) => Err(error),
+        };
+        let went = match answer {
+            Ok(Confirmation::Ack(_)) => Ok(true),
+            Ok(_) => Err(Destination::of(&message).refused()),
+            Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => Ok(false),
+            Err(error) => Err(failure(&Destination::of(&message).to_string(), error)),
+        };
+        let _ = channel.close(200, "sent again".into()).await;
+        went
+    }
+
+    /// The queue whose failed jobs the stray joins: the one that it names.
+    ///
+    /// Whether that exists is not asked, since each question after what does not costs a
+    /// channel number. If it does not, the stray comes back as one that was on its way to the
+    /// failed jobs already; such a one goes to those of no queue, and not round in circles.
+    async fn place(&self, up: &Up, stray: &Stray) -> Result<String> {
+        let names = self.declarer.known().names();
+        if !properties::is_failed(&stray.properties) {
+            let (exchange, key) = (stray.exchange.as_str(), key_of(names, stray));
+            if names.topic_of(exchange, stray.routing_key.as_str()).is_some() {
+                return Ok(ORPHAN.to_owned());
+            }
+            let queue = named_by(names, key, &stray.properties);
+            return Ok(queue.unwrap_or(ORPHAN).to_owned());
+        }
+        if stray.routing_key.as_str() == ORPHAN {
+            apply(up, &self.declarer.known().topology(&Wanted::shared())).await?;
+            tokio::time::sleep(LOST_BINDING).await;
+        }
+        Ok(ORPHAN.to_owned())
+    }
 }
 
 /// The stray with the topic that its way alone says, which it goes on without.
@@ -103,45 +181,6 @@ fn with_topic(names: &Names, mut stray: Stray) -> Stray {
     let topic = properties::topic_by_way(names, queue, way, &stray.properties).map(Cow::into_owned);
     properties::keep_topic(&mut stray.properties, topic.as_deref());
     stray
-}
-
-/// Sends a stray on its way again, unless it comes from there, and says whether there is one.
-async fn goes_on(core: &Core, up: &Up, stray: &Stray, restored: &mut Restored) -> Result<bool> {
-    if properties::is_failed(&stray.properties) || properties::is_stray_again(&stray.properties) {
-        return Ok(false);
-    }
-    let died = named_by(&core.names, key_of(&core.names, stray), &stray.properties);
-    if let Some(queue) = died {
-        // What the message says of that stays behind.
-        core.notice_policy(queue, &stray.properties);
-    }
-    let way = (stray.exchange.as_str(), stray.routing_key.as_str());
-    let of_levels = core.names.end_of_levels(way.0, way.1).is_some();
-    restored.restore(core, up, key_of(&core.names, stray), of_levels).await;
-    let message = again(&core.names, stray);
-    let Route { exchange, key } = (*message.route).clone();
-    let (to, by) = (exchange.as_str(), key.as_str());
-    tracing::warn!(
-        exchange = to,
-        key = by,
-        "nothing took a message; it is sent on its way once more"
-    );
-    // A channel of its own, which ends where the exchange is gone.
-    let channel = open_confirming(&*core.publishing.up().await?).await?;
-    let (options, properties) = (BasicPublishOptions::default(), message.properties.clone());
-    let sent = channel.basic_publish(exchange, key, options, &message.payload, properties).await;
-    let answer = match sent {
-        Ok(confirm) => confirm.await,
-        Err(error) => Err(error),
-    };
-    let went = match answer {
-        Ok(Confirmation::Ack(_)) => Ok(true),
-        Ok(_) => Err(Destination::of(&message).refused()),
-        Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => Ok(false),
-        Err(error) => Err(failure(&Destination::of(&message).to_string(), error)),
-    };
-    let _ = channel.close(200, "sent again".into()).await;
-    went
 }
 
 /// The stray as it was, but that the attempts that it has used up are said. On its way to a
@@ -178,27 +217,6 @@ pub(crate) fn is_unheard(names: &Names, stray: &Stray) -> bool {
         tracing::debug!(topic, "nobody subscribed to an event when its delay was over");
     }
     topic.is_some()
-}
-
-/// The queue whose failed jobs the stray joins: the one that it names.
-///
-/// Whether that exists is not asked, since each question after what does not costs a
-/// channel number. If it does not, the stray comes back as one that was on its way to the
-/// failed jobs already; such a one goes to those of no queue, and not round in circles.
-async fn place(core: &Core, up: &Up, stray: &Stray) -> Result<String> {
-    if !properties::is_failed(&stray.properties) {
-        let (exchange, key) = (stray.exchange.as_str(), key_of(&core.names, stray));
-        if core.names.topic_of(exchange, stray.routing_key.as_str()).is_some() {
-            return Ok(ORPHAN.to_owned());
-        }
-        let named = named_by(&core.names, key, &stray.properties);
-        return Ok(named.unwrap_or(ORPHAN).to_owned());
-    }
-    if stray.routing_key.as_str() == ORPHAN {
-        apply(up, &core.declared.topology(&Wanted::shared())).await?;
-        tokio::time::sleep(LOST_BINDING).await;
-    }
-    Ok(ORPHAN.to_owned())
 }
 
 /// The routing key that a stray would have had on the direct way, without a tier.

@@ -54,6 +54,10 @@ impl Declared {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
     /// The route of a job into a queue that was declared, where it waits for nothing: with the
     /// tier of its first retry, if that has one.
     pub(crate) fn route(&self, queue: &str, retry_wait: Option<Duration>) -> Option<Arc<Route>> {

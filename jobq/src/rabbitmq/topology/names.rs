@@ -20,6 +20,10 @@ impl Names {
         Self { namespace: namespace.into() }
     }
 
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     /// The exchange of clients.
     pub(crate) fn jobs(&self) -> String {
         self.namespace.clone()

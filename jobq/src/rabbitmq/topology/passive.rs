@@ -1,11 +1,14 @@
 //! What is there, asked without declaring it.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::stream::{FuturesOrdered, StreamExt as _};
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, ExchangeKind, Queue};
+use tokio::time::Instant;
 
 use super::declarations::Declaration;
 use crate::error::Result;
@@ -14,6 +17,8 @@ use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, failure, refusal};
 use crate::rabbitmq::values::short;
 
+/// How long a queue that was missing is not looked for again.
+const MISSING: Duration = Duration::from_secs(5);
 /// How many questions are sent before the first of them is answered.
 const IN_FLIGHT: usize = 64;
 /// An answer that takes longer is not one of the queue itself, but what the broker says
@@ -115,5 +120,52 @@ pub(crate) async fn inspect(
             Ok(None)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// The queues that were looked for in vain, and when.
+///
+/// Every question after a queue that does not exist costs a channel number for the life of the
+/// connection, so one that was missing a moment ago still is.
+#[derive(Debug, Default)]
+pub(crate) struct Absent(Mutex<HashMap<String, Instant>>);
+
+impl Absent {
+    fn queues(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has every queue looked for again.
+    pub(crate) fn clear(&self) {
+        self.queues().clear();
+    }
+
+    /// How many messages are ready in a queue, if it exists.
+    ///
+    /// A broker that is too busy to know within 250 ms says 0 (`rabbit_quorum_queue:stat/1`),
+    /// so a 0 that took so long is asked for again.
+    pub(crate) async fn messages_in(
+        &self,
+        up: &Up,
+        channel: &mut Channel,
+        queue: &str,
+    ) -> Result<Option<u64>> {
+        if self.queues().get(queue).is_some_and(|asked| asked.elapsed() < MISSING) {
+            return Ok(None);
+        }
+        loop {
+            let asked = Instant::now();
+            let count = messages_in(up, channel, queue).await?;
+            match count {
+                None => {
+                    let mut queues = self.queues();
+                    queues.retain(|_, asked| asked.elapsed() < MISSING);
+                    queues.insert(queue.to_owned(), asked);
+                }
+                Some(0) if asked.elapsed() >= BUSY => continue,
+                Some(_) => {}
+            }
+            return Ok(count);
+        }
     }
 }

@@ -12,11 +12,12 @@ use tokio::time::{Instant, sleep};
 
 use super::declarations::Declaration;
 use super::declare::declare;
+use super::declarer::Declarer;
 use super::ensure::{FIRST_MOMENTS, apply_again, is_forbidden};
 use super::passive::{Seen, look};
 use super::rotation::{Part, Rotation};
 use crate::error::Result;
-use crate::rabbitmq::Core;
+use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::Link;
@@ -27,38 +28,38 @@ const BETWEEN: std::ops::RangeInclusive<u64> = 30_000..=50_000;
 const JUST_NOW: Duration = Duration::from_secs(5);
 
 /// Looks until the engine is closed.
-pub(crate) async fn run(core: Arc<Core>) {
+pub(crate) async fn run(broker: Arc<Broker>, declarer: Arc<Declarer>) {
     let mut rotation = Rotation::default();
     loop {
         let pause = Duration::from_millis(fastrand::u64(BETWEEN));
         let look = async {
             sleep(pause).await;
             // While the broker reads nothing, it answers nothing.
-            if !core.publishing.is_blocked() {
-                look_and_declare(&core, &mut rotation).await;
+            if !broker.publishing().is_blocked() {
+                look_and_declare(&broker, &declarer, &mut rotation).await;
             }
         };
-        if core.closing.run_until_cancelled(look).await.is_none() {
+        if broker.closing().run_until_cancelled(look).await.is_none() {
             return;
         }
     }
 }
 
-async fn look_and_declare(core: &Core, rotation: &mut Rotation) {
-    let looking = core.within("looking for what is missing", async {
+async fn look_and_declare(broker: &Broker, declarer: &Declarer, rotation: &mut Rotation) {
+    let known = declarer.known();
+    let looking = broker.within("looking for what is missing", async {
         // A look for what is missing and stays missing costs channel numbers each time.
-        if core.declared.missing().is_none() {
-            return keep(core, &core.publishing, rotation).await;
+        if known.missing().is_none() {
+            return keep(declarer, broker.publishing(), rotation).await;
         }
-        let name = format!("{} (looking)", core.options.connection_name);
-        let own = Link::open(Arc::clone(&core.target), name).await?;
-        let kept = keep(core, &own, rotation).await;
+        let own = broker.open("looking").await?;
+        let kept = keep(declarer, &own, rotation).await;
         own.close().await;
         kept
     });
     match looking.await {
         Ok(()) => {
-            if core.declared.set_missing(None).is_some() {
+            if known.set_missing(None).is_some() {
                 tracing::info!("all that was missing on the broker is there again");
             }
         }
@@ -68,7 +69,7 @@ async fn look_and_declare(core: &Core, rotation: &mut Rotation) {
         }
         Err(error) => {
             let text = error.to_string();
-            let before = core.declared.set_missing(Some(error));
+            let before = known.set_missing(Some(error));
             if before.is_none_or(|before| before.to_string() != text) {
                 tracing::error!(error = text, "jobs may wait for what is missing on the broker");
             }
@@ -77,18 +78,19 @@ async fn look_and_declare(core: &Core, rotation: &mut Rotation) {
 }
 
 /// Looks at the next part, and declares everything again where something of it is missing.
-async fn keep(core: &Core, link: &Link, rotation: &mut Rotation) -> Result<()> {
+async fn keep(declarer: &Declarer, link: &Link, rotation: &mut Rotation) -> Result<()> {
     let up = link.up().await?;
-    let known = core.declared.all();
-    if !known.shared {
+    let known = declarer.known();
+    let all = known.all();
+    if !all.shared {
         return Ok(());
     }
-    let part = rotation.next(&core.names, &known);
+    let part = rotation.next(known.names(), &all);
     let missing = up.answer("looking for what is missing", first_missing(&up, &part)).await?;
     // This client deletes nothing meanwhile, and may have a moment ago.
-    let _turn = core.declaring.lock().await;
-    let topology = core.declared.topology(&core.declared.all());
-    if missing.is_some() || core.declared.missing().is_some() {
+    let _turn = declarer.turn().await;
+    let topology = known.topology(&known.all());
+    if missing.is_some() || known.missing().is_some() {
         let created = up.answer("declaring again", apply_again(&up, &topology)).await?;
         if let (true, Some(missing)) = (created, missing) {
             tracing::warn!(missing, "something was deleted on the broker; it was declared again");
@@ -138,17 +140,24 @@ pub(crate) struct Restored(Option<(String, Instant)>);
 impl Restored {
     /// Declares again what the queue of such a message needs, if this client declared it, so
     /// that the message finds it when it is sent again.
-    pub(crate) async fn restore(&mut self, core: &Core, up: &Up, queue: &str, of_levels: bool) {
+    pub(crate) async fn restore(
+        &mut self,
+        declarer: &Declarer,
+        up: &Up,
+        queue: &str,
+        of_levels: bool,
+    ) {
+        let known = declarer.known();
         let just_now = |(name, at): &(String, Instant)| name == queue && at.elapsed() < JUST_NOW;
         if self.0.as_ref().is_some_and(just_now) {
             return;
         }
-        let _turn = core.declaring.lock().await;
-        let Some(mut wanted) = core.declared.part(queue) else {
+        let _turn = declarer.turn().await;
+        let Some(mut wanted) = known.part(queue) else {
             return;
         };
-        wanted.levels = of_levels && core.declared.all().levels;
-        match apply_again(up, &core.declared.topology(&wanted)).await {
+        wanted.levels = of_levels && known.all().levels;
+        match apply_again(up, &known.topology(&wanted)).await {
             Ok(true) => {
                 tracing::warn!(
                     queue,

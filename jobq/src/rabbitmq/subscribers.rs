@@ -1,75 +1,62 @@
-//! Events: publishing them, and ending what subscribes to them.
+//! Ending subscriptions, and deleting subscribers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::options::{BasicPublishOptions, QueueDeleteOptions};
+use lapin::Channel;
+use lapin::options::QueueDeleteOptions;
 use lapin::types::FieldTable;
-use lapin::{Channel, Confirmation};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 
-use crate::engine::{Counts, QueueSpec, must_be_unused, nobody_subscribes};
+use crate::engine::{Counts, QueueSpec, must_be_unused};
 use crate::error::Result;
-use crate::job::EventEnvelope;
-use crate::period;
-use crate::rabbitmq::Core;
+use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::{NOT_FOUND, code, failure};
 use crate::rabbitmq::failed::pass;
-use crate::rabbitmq::message::properties::{self, Message};
-use crate::rabbitmq::publish::{Destination, open_confirming};
+use crate::rabbitmq::topology::declared::Declared;
+use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::ensure::apply;
-use crate::rabbitmq::topology::levels::End;
-use crate::rabbitmq::topology::passive::BUSY;
-use crate::rabbitmq::topology::passive::inspect;
-use crate::rabbitmq::topology::requirements::{Tiers, Wanted};
-use crate::rabbitmq::topology::route::Route;
-use crate::rabbitmq::topology::routing::Way;
+use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::passive::{BUSY, inspect};
+use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::values::short;
 
 /// How often a queue is looked at that has nothing but consumers, and how long between.
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-impl Core {
-    pub(crate) async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
-        self.declare(Wanted::shared()).await?;
-        let millis = period::millis(event.delay);
-        let way = Way::new(millis, End::Topic(&event.topic), &Tiers::new())?;
-        self.prepare(&way).await?;
-        let route = way.route(&self.names, End::Topic(&event.topic))?;
-        let message = properties::encode_event(event, Arc::new(route))?;
-        if mandatory {
-            return self.publish_mandatory(message).await;
-        }
-        self.publisher.publish(Ok(message)).await
+/// The queues that subscribe to events.
+#[derive(Debug)]
+pub(crate) struct Subscribers {
+    broker: Arc<Broker>,
+    declarer: Arc<Declarer>,
+}
+
+impl Subscribers {
+    pub(crate) fn new(broker: Arc<Broker>, declarer: Arc<Declarer>) -> Self {
+        Self { broker, declarer }
     }
 
-    /// Publishes a message that must reach a queue, on a channel of its own: `lapin` gives
-    /// what the broker returns to whichever confirm comes next.
-    async fn publish_mandatory(&self, message: Message) -> Result<()> {
-        let channel = self.within("opening a channel", async {
-            open_confirming(&*self.publishing.up().await?).await
-        });
-        let channel = channel.await?;
-        let limit = self.options.timeout;
-        let answer = timeout(limit, send_mandatory(&channel, &message)).await;
-        let _ = channel.close(200, "published".into()).await;
-        let trouble = self.publishing.trouble();
-        let unanswered = || Destination::of(&message).unanswered(limit, &trouble, true);
-        answer.unwrap_or_else(|_| Err(unanswered()))
+    fn known(&self) -> &Declared {
+        self.declarer.known()
     }
 
+    fn names(&self) -> &Names {
+        self.known().names()
+    }
+
+    /// Ends a subscription.
     pub(crate) async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
         // The next connection must not bind it again.
-        self.declared.forget_subscription(queue, pattern);
-        let up = self.publishing.up().await?;
+        self.known().forget_subscription(queue, pattern);
+        let up = self.broker.up().await?;
         self.unbind(&up, queue, pattern).await
     }
 
     async fn unbind(&self, up: &Up, queue: &str, pattern: &str) -> Result<()> {
-        for (exchange, bound, key) in self.names.subscription(queue, pattern) {
+        for (exchange, bound, key) in self.names().subscription(queue, pattern) {
             let channel = open(up).await?;
             let (exchange, bound, key) = (short(exchange)?, short(bound)?, short(key)?);
             let unbound = channel.queue_unbind(bound, exchange, key, FieldTable::default()).await;
@@ -93,10 +80,10 @@ impl Core {
     /// first, and if anything came until then they are restored.
     pub(crate) async fn delete(&self, spec: &QueueSpec, force: bool) -> Result<u64> {
         let queue = &spec.name;
-        let _turn = self.declaring.lock().await;
-        let mut wanted = self.declared.part(queue).unwrap_or_default();
+        let _turn = self.declarer.turn().await;
+        let mut wanted = self.known().part(queue).unwrap_or_default();
         wanted.add(Wanted::queues(std::slice::from_ref(spec)));
-        let up = self.publishing.up().await?;
+        let up = self.broker.up().await?;
         if !force {
             self.must_be_unused(&up, &wanted, queue).await?;
         }
@@ -104,10 +91,10 @@ impl Core {
             self.unbind(&up, queue, pattern).await?;
         }
         if !force && let Err(error) = self.must_be_unused(&up, &wanted, queue).await {
-            apply(&up, &self.declared.topology(&wanted)).await?;
+            apply(&up, &self.known().topology(&wanted)).await?;
             return Err(error);
         }
-        self.declared.forget(queue);
+        self.known().forget(queue);
         let channel = open(&up).await?;
         let mut deleted = 0;
         // The tiers first: what they hold would find its queue gone.
@@ -123,8 +110,8 @@ impl Core {
     /// The queues on the broker that belong to a user's queue, the work queue last but one.
     fn queues_of(&self, wanted: &Wanted, queue: &str) -> Vec<String> {
         let tiers = wanted.queues.get(queue).cloned().unwrap_or_default();
-        let tiers = tiers.iter().map(|millis| self.names.tier(queue, *millis));
-        let names = &self.names;
+        let tiers = tiers.iter().map(|millis| self.names().tier(queue, *millis));
+        let names = self.names();
         let others = [names.due(queue), names.solo(queue), names.work(queue), names.failed(queue)];
         tiers.chain(others).collect()
     }
@@ -146,8 +133,8 @@ impl Core {
     async fn left(&self, up: &Up, wanted: &Wanted, queue: &str) -> Result<(Counts, u32)> {
         let mut channel = open(up).await?;
         let (mut jobs, mut waiting, mut consumers) = (Counts::new(0, 0, 0), 0, 0);
-        let (work, failed) = (self.names.work(queue), self.names.failed(queue));
-        let solo = self.names.solo(queue);
+        let (work, failed) = (self.names().work(queue), self.names().failed(queue));
+        let solo = self.names().solo(queue);
         for name in self.queues_of(wanted, queue) {
             if name == failed {
                 jobs.failed = pass::count(up, &mut channel, &name).await?.unwrap_or(0);
@@ -168,7 +155,7 @@ impl Core {
 }
 
 /// What a queue has, as [`inspect`] tells it, but not a 0 that the broker says because it
-/// is too busy to know (see [`Core::look`]). A queue that does not exist has nothing.
+/// is too busy to know (see [`Absent::messages_in`](crate::rabbitmq::topology::passive::Absent::messages_in)). A queue that does not exist has nothing.
 async fn certainly(up: &Up, channel: &mut Channel, queue: &str) -> Result<(u64, u32)> {
     loop {
         let asked = Instant::now();
@@ -176,22 +163,5 @@ async fn certainly(up: &Up, channel: &mut Channel, queue: &str) -> Result<(u64, 
             Some((0, _)) if asked.elapsed() >= BUSY => {}
             found => return Ok(found.unwrap_or_default()),
         }
-    }
-}
-
-async fn send_mandatory(channel: &Channel, message: &Message) -> Result<()> {
-    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-    let Route { exchange, key } = (*message.route).clone();
-    let properties = message.properties.clone();
-    let sent = channel.basic_publish(exchange, key, options, &message.payload, properties).await;
-    let confirmed = match sent {
-        Ok(confirm) => confirm.await,
-        Err(error) => Err(error),
-    };
-    match confirmed.map_err(|error| Destination::of(message).lost().because(error))? {
-        Confirmation::Ack(None) => Ok(()),
-        Confirmation::Ack(Some(_)) => Err(nobody_subscribes(message.route.key.as_str())),
-        Confirmation::Nack(_) => Err(Destination::of(message).refused()),
-        Confirmation::NotRequested => Err(Destination::of(message).lost()),
     }
 }

@@ -1,0 +1,82 @@
+//! The broker, as all parts of an engine reach it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::epoch::Up;
+use super::link::{Link, Target};
+use crate::engine::closed;
+use crate::error::Result;
+use crate::rabbitmq::errors::timed_out;
+
+/// A broker with the connection for everything but consuming, until the engine is closed.
+#[derive(Debug)]
+pub(crate) struct Broker {
+    target: Arc<Target>,
+    /// The name under which the broker lists the connections, before what each is for.
+    name: String,
+    publishing: Link,
+    closing: CancellationToken,
+}
+
+impl Broker {
+    /// # Errors
+    ///
+    /// A broker that cannot be reached or refuses, unless the connection is lazy.
+    pub(crate) async fn connect(target: Target, name: String, is_lazy: bool) -> Result<Self> {
+        let target = Arc::new(target);
+        let (to, purpose) = (Arc::clone(&target), format!("{name} (publishing)"));
+        let publishing =
+            if is_lazy { Link::open_lazily(to, purpose) } else { Link::open(to, purpose).await? };
+        Ok(Self { target, name, publishing, closing: CancellationToken::new() })
+    }
+
+    pub(crate) fn target(&self) -> &Arc<Target> {
+        &self.target
+    }
+
+    /// How long a call waits for the broker.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.target.timeout
+    }
+
+    /// The connection for everything but consuming.
+    pub(crate) fn publishing(&self) -> &Link {
+        &self.publishing
+    }
+
+    /// [`publishing`](Self::publishing), as soon as it is there.
+    pub(crate) async fn up(&self) -> Result<Arc<Up>> {
+        self.publishing.up().await
+    }
+
+    /// Opens another connection.
+    pub(crate) async fn open(&self, purpose: &str) -> Result<Link> {
+        Link::open(Arc::clone(&self.target), format!("{} ({purpose})", self.name)).await
+    }
+
+    /// Cancelled when the engine is closed: there are no new calls, and consumers end.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.closing
+    }
+
+    /// An error once the engine is closed.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        if self.closing.is_cancelled() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Waits for an answer for no longer than [`timeout`](Self::timeout).
+    pub(crate) async fn within<T>(
+        &self,
+        doing: &str,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        self.check_open()?;
+        let limit = self.timeout();
+        let out_of_time = |_| Err(timed_out(doing, limit, &self.publishing.trouble()));
+        timeout(limit, work).await.unwrap_or_else(out_of_time)
+    }
+}

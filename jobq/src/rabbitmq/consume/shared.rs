@@ -1,0 +1,50 @@
+//! What the consumers of an engine share.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::rabbitmq::connection::broker::Broker;
+use crate::rabbitmq::doctor::LimitedQueues;
+use crate::rabbitmq::publish::Publisher;
+use crate::rabbitmq::topology::declared::Declared;
+use crate::rabbitmq::topology::declarer::Declarer;
+use crate::rabbitmq::topology::names::Names;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) broker: Arc<Broker>,
+    pub(crate) declarer: Arc<Declarer>,
+    pub(crate) publisher: Arc<Publisher>,
+    pub(crate) limited: Arc<LimitedQueues>,
+    /// Those who tell the broker what was settled end, after the consumers.
+    pub(crate) last_word: CancellationToken,
+    /// Those who tell the broker what was settled, and outlive the consumers.
+    pub(crate) tellers: TaskTracker,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        broker: Arc<Broker>,
+        declarer: Arc<Declarer>,
+        publisher: Arc<Publisher>,
+    ) -> Self {
+        Self {
+            broker,
+            declarer,
+            publisher,
+            limited: Arc::default(),
+            last_word: CancellationToken::new(),
+            tellers: TaskTracker::new(),
+        }
+    }
+
+    pub(crate) fn known(&self) -> &Declared {
+        self.declarer.known()
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        self.known().names()
+    }
+}

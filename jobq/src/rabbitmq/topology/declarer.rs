@@ -1,0 +1,110 @@
+//! Declaring what jobs need, before it is used the first time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::{sleep, timeout};
+
+use super::declarations::Topology;
+use super::declared::Declared;
+use super::ensure::{FIRST_MOMENTS, apply};
+use super::passive::Absent;
+use super::requirements::Wanted;
+use super::routing::Way;
+use crate::error::{Error, ErrorKind, Result};
+use crate::rabbitmq::connection::address::{CHANNELS, FEWEST_CHANNELS};
+use crate::rabbitmq::connection::broker::Broker;
+
+/// Declares what was not declared before.
+#[derive(Debug)]
+pub(crate) struct Declarer {
+    broker: Arc<Broker>,
+    known: Arc<Declared>,
+    absent: Arc<Absent>,
+    turn: Mutex<()>,
+}
+
+impl Declarer {
+    pub(crate) fn new(broker: Arc<Broker>, known: Arc<Declared>, absent: Arc<Absent>) -> Self {
+        Self { broker, known, absent, turn: Mutex::default() }
+    }
+
+    pub(crate) fn known(&self) -> &Declared {
+        &self.known
+    }
+
+    /// Declares this, unless that was done before.
+    pub(crate) async fn declare(&self, wanted: Wanted) -> Result<()> {
+        self.broker.check_open()?;
+        if self.known.covers(&wanted) {
+            return Ok(());
+        }
+        // The wait for those who declare too is a part of the time that it may take.
+        let declared = self.broker.within("declaring queues", async {
+            let turn = self.turn.lock().await;
+            if self.known.covers(&wanted) {
+                return Ok(None);
+            }
+            self.absent.clear();
+            self.check_channels(&wanted).await?;
+            let topology = self.known.topology(&wanted);
+            Ok(Some((turn, self.apply_surely(&topology).await?)))
+        });
+        let Some((_turn, created)) = declared.await? else {
+            return Ok(());
+        };
+        if created {
+            sleep(FIRST_MOMENTS).await;
+        }
+        self.known.add(wanted);
+        Ok(())
+    }
+
+    /// Declares what this way leads through and may not be there yet.
+    pub(crate) async fn prepare(&self, way: &Way) -> Result<()> {
+        match way {
+            Way::Levels(_) => self.declare(Wanted::levels()).await,
+            Way::Now(_) | Way::Tier(_) => Ok(()),
+        }
+    }
+
+    /// Keeps others from declaring meanwhile.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// An error where a connection has too few channels for the queues that pools consume:
+    /// without it, they would take turns with losing theirs.
+    async fn check_channels(&self, wanted: &Wanted) -> Result<()> {
+        let mut all = self.known.all();
+        all.add(wanted.clone());
+        let needed = usize::from(FEWEST_CHANNELS) + 2 * all.solo.len();
+        let allowed = self.broker.up().await?.connection.configuration().channel_max();
+        if needed <= usize::from(allowed) {
+            return Ok(());
+        }
+        let text = format!(
+            "a connection has at most {allowed} channels, and this client needs {needed} of them; \
+             {CHANNELS}: raise `channel_max`, in the URL or in rabbitmq.conf, or divide the queues \
+             among several clients"
+        );
+        Err(Error::new(ErrorKind::Refused, text))
+    }
+
+    /// [`apply`], on the next connection too.
+    async fn apply_surely(&self, topology: &Topology) -> Result<bool> {
+        loop {
+            let up = self.broker.up().await?;
+            match apply(&up, topology).await {
+                Err(error) if error.is_connection() => {
+                    tracing::warn!(%error, "declaring again on the next connection");
+                    // A channel that ended alone leaves the connection as it is.
+                    let pause = Duration::from_millis(200);
+                    let _ = timeout(pause, self.broker.publishing().lost(up.generation)).await;
+                }
+                done => return done,
+            }
+        }
+    }
+}
