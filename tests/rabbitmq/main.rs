@@ -24,3 +24,4 @@ mod tls;
 mod topics;
 mod topology;
 mod traps;
+mod upstream;

@@ -1,4 +1,5 @@
-//! What works around `lapin` or hooks into it.
+//! What works around `lapin` or hooks into it. Its version is pinned, and
+//! `tests/rabbitmq/upstream.rs` shows that it still does what is answered here.
 //!
 //! * [`cork`]: callers are woken when all that was read or written has been handled, since `lapin`
 //!   wakes them with the first frame of many.
