@@ -194,7 +194,10 @@ impl Visit for Told {
             }
             "error" => {
                 let error = format!("{value:?}");
-                self.is_too_late = error.starts_with("invalid ") && error.contains(" state: Clos");
+                // The second one is that of a channel which `lapin` removes twice, where it was
+                // closed a moment before its connection.
+                self.is_too_late = error.starts_with("invalid ") && error.contains(" state: Clos")
+                    || error.starts_with("invalid channel: ");
             }
             _ => {}
         }
