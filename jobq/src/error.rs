@@ -118,6 +118,13 @@ impl Error {
         self.kind() == ErrorKind::Timeout
     }
 
+    /// The broker or the file refused: a permission, space, a broken file. Asking again helps
+    /// when a person has removed the reason, which the message names.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.kind() == ErrorKind::Refused
+    }
+
     /// A queue or exchange exists with other properties than jobq's.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
@@ -134,6 +141,12 @@ impl Error {
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.kind() == ErrorKind::Stale
+    }
+
+    /// The client or the pool was shut down.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.kind() == ErrorKind::Closed
     }
 
     /// Whether it may pass without a change to the program: by itself, or when a person
@@ -181,6 +194,28 @@ impl StdError for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_question_of_nine_is_answered_by_yes() {
+        use ErrorKind::*;
+        let questions = [
+            (Invalid, Error::is_invalid as fn(&Error) -> bool),
+            (Unsupported, Error::is_unsupported),
+            (Connection, Error::is_connection),
+            (Refused, Error::is_refused),
+            (Conflict, Error::is_conflict),
+            (Timeout, Error::is_timeout),
+            (NotFound, Error::is_not_found),
+            (Stale, Error::is_stale),
+            (Closed, Error::is_closed),
+        ];
+        for (kind, _) in questions {
+            let error = Error::new(kind, "no");
+            for (other, question) in questions {
+                assert_eq!(question(&error), kind == other, "{kind:?} {other:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_main_that_returns_it_prints_the_whole_story() {

@@ -39,7 +39,7 @@ async fn client(broker: &Broker) -> Client {
 fn is_offender(error: &jobq::Error) -> bool {
     let said = error.to_string();
     let named = said.contains("max_message_size") && said.contains(&LIMIT.to_string());
-    error.kind() == ErrorKind::Refused && !error.maybe_enqueued() && named
+    error.is_refused() && !error.maybe_enqueued() && named
 }
 
 /// Runs all that is there, and checks that it is just these jobs.
@@ -138,7 +138,7 @@ async fn a_limit_that_nobody_expects_leaves_only_honest_doubts() {
     // Not one after it.
     assert!(report.unknown().iter().all(|(place, _)| *place < 1_000), "{report}");
     let error = client.enqueue(Letter { text: "x".repeat(20_000) }).await.unwrap_err();
-    assert!(error.kind() == ErrorKind::Refused && !error.maybe_enqueued(), "{error}");
+    assert!(error.is_refused() && !error.maybe_enqueued(), "{error}");
     let count = async || client.counts("letters").await.ok().map(|counts| counts.ready);
     let stored = report.accepted().len() as u64;
     assert!(stored >= 1_999, "{stored}");

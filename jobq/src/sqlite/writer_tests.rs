@@ -55,7 +55,7 @@ async fn of_many_jobs_those_that_fit_are_stored() {
     let places: Vec<_> = not_pushed.iter().map(|(place, _)| *place).collect();
     assert!(places.is_sorted_by(|one, next| one < next) && places[0] > 0, "{places:?}");
     for (_, error) in not_pushed {
-        assert!(error.kind() == ErrorKind::Refused && !error.maybe_enqueued(), "{error:?}");
+        assert!(error.is_refused() && !error.maybe_enqueued(), "{error:?}");
     }
     let counts = inbox.call(|store| queues::counts(store, "mail")).await.unwrap();
     assert_eq!(counts.ready, (JOBS - places.len()) as u64);

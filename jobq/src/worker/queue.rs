@@ -10,7 +10,7 @@ use super::attempts::Attempts;
 use super::gate::{Gate, Passed};
 use super::health::Post;
 use crate::engine::{Consumer, Settlement, closed};
-use crate::error::{ErrorKind, Result};
+use crate::error::Result;
 use crate::telemetry;
 
 /// How long a pool whose grace period is over still waits for the engine to record the
@@ -59,7 +59,7 @@ pub(crate) async fn consume(
     post.ended(&ended);
     if let Err(error) = &ended {
         telemetry::queue_stopped(name, error);
-        if error.kind() == ErrorKind::Closed {
+        if error.is_closed() {
             // What runs was handed back already, and nothing can be recorded any more.
             shared.halt.cancel();
         }

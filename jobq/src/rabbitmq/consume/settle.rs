@@ -10,7 +10,7 @@ use lapin::BasicProperties;
 use super::session::{Hand, Session};
 use crate::background;
 use crate::engine::{Receipt, Settlement, Solo};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::job::{Envelope, JobId};
 use crate::period;
 use crate::rabbitmq::errors::stale;
@@ -249,7 +249,7 @@ impl Ticket {
             let published = self.origin.publisher.publish_surely(message, alive).await;
             match published {
                 Ok(()) => self.acknowledge(ack).await,
-                Err(error) if error.kind() == ErrorKind::Closed => Err(error),
+                Err(error) if error.is_closed() => Err(error),
                 Err(error) => Err(stale(self.origin.queue).because(error)),
             }
         });

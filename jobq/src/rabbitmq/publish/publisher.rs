@@ -16,7 +16,7 @@ use super::publication::{Pending, Request};
 use super::task::{self, open_confirming};
 use crate::background;
 use crate::engine::closed;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::rabbitmq::connection::link::{Link, backoff};
 use crate::rabbitmq::errors::refused;
 use crate::rabbitmq::message::properties::Message;
@@ -108,7 +108,7 @@ impl Publisher {
         let mut told = false;
         loop {
             let error = match self.try_publish(&message).await {
-                Err(error) if error.kind() != ErrorKind::Closed && wanted() => error,
+                Err(error) if !error.is_closed() && wanted() => error,
                 result => return result,
             };
             if self.largest.is_refused(message.payload.len()) {
