@@ -6,7 +6,12 @@ use uuid::Uuid;
 
 use crate::error::Error;
 
-/// A job's id: a UUID v7, so that ids sort by the time at which they were made.
+/// The namespace of the ids that are derived from a key. It is a part of the wire
+/// (`docs/wire.md`): another one would give other ids.
+const KEYS: Uuid = Uuid::from_u128(0x5b8b_a4b4_9c8e_4b0f_9d5d_6a0b_71f0_c0de);
+
+/// A job's id: a UUID v7, so that ids sort by the time at which they were made, or one that is
+/// [derived from a key](Self::of_key).
 ///
 /// It is a label that people and the calls on failed jobs use. It is not a key:
 /// enqueueing one id twice gives two jobs.
@@ -29,6 +34,20 @@ impl JobId {
     #[must_use]
     pub fn new() -> Self {
         Self(Uuid::now_v7())
+    }
+
+    /// The id of a key of the program's own, such as the number of an order: the same for the
+    /// same key, in any language (a UUID v5; `docs/wire.md` has its namespace). So the job of an
+    /// order can be found among the failed ones.
+    ///
+    /// ```
+    /// use jobq::JobId;
+    ///
+    /// assert_eq!(JobId::of_key("order-7").to_string(), "4a337641-9b5d-505b-8e4c-21a71fafd79a");
+    /// ```
+    #[must_use]
+    pub fn of_key(key: &str) -> Self {
+        Self(Uuid::new_v5(&KEYS, key.as_bytes()))
     }
 
     /// The id as its 16 bytes.
