@@ -21,10 +21,13 @@ pub enum FailedReason {
     Poison,
     /// The queue that it was sent to does not exist.
     Unroutable,
+    /// An operator cancelled it while it ran. No worker of this version does so; those of later
+    /// ones will.
+    Cancelled,
 }
 
 impl FailedReason {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Exhausted,
         Self::Aborted,
         Self::Expired,
@@ -32,6 +35,7 @@ impl FailedReason {
         Self::UnreadablePayload,
         Self::Poison,
         Self::Unroutable,
+        Self::Cancelled,
     ];
 
     /// How the reason is written on the wire and in the file.
@@ -45,6 +49,7 @@ impl FailedReason {
             Self::UnreadablePayload => "unreadable-payload",
             Self::Poison => "poison",
             Self::Unroutable => "unroutable",
+            Self::Cancelled => "cancelled",
         }
     }
 
