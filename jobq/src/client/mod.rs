@@ -6,13 +6,14 @@ mod doctor;
 mod enqueue;
 mod environment;
 mod faithful;
+mod kind;
 pub(crate) mod open;
 mod payload;
 mod publish;
 mod subscriber;
 mod times;
 
-use std::any::{TypeId, type_name};
+use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,12 +27,12 @@ pub use publish::{Publish, PublishFuture};
 pub use subscriber::{DeleteSubscriber, DeleteSubscriberFuture};
 pub use times::IntoPeriod;
 
+use self::kind::JobKind;
 use crate::admin::FailedJobs;
 use crate::background;
-use crate::engine::{Counts, Engine, QueueSpec};
+use crate::engine::{Counts, Engine};
 use crate::error::{Error, Result};
-use crate::job::{Event, Job, JobOptions, check_name, check_pattern, origin, queue_of};
-use crate::retry;
+use crate::job::{Event, Job, check_name, check_pattern, origin};
 
 /// A connection to a RabbitMQ broker or to an embedded file, to enqueue jobs through
 /// and to build a [`WorkerPool`](crate::WorkerPool) on.
@@ -384,40 +385,6 @@ impl Client {
 
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {
         &self.shared.engine
-    }
-}
-
-/// What a client needs to know of a job type.
-#[derive(Debug, Clone, Copy)]
-struct JobKind {
-    name: &'static str,
-    queue: &'static str,
-    options: &'static JobOptions,
-    /// The type of the payload, and its name with its path.
-    type_id: TypeId,
-    type_name: &'static str,
-}
-
-impl JobKind {
-    fn of<J: Job>() -> Self {
-        Self {
-            name: J::NAME,
-            queue: queue_of::<J>(),
-            options: &J::OPTIONS,
-            type_id: TypeId::of::<J>(),
-            type_name: type_name::<J>(),
-        }
-    }
-
-    fn check(&self) -> Result<()> {
-        check_name("job", self.name)?;
-        check_name("queue", self.queue)?;
-        self.options.on.iter().try_for_each(|pattern| check_pattern(pattern))
-    }
-
-    fn spec(&self) -> QueueSpec {
-        let patterns = self.options.on.iter().copied();
-        QueueSpec::new(self.queue).waits(retry::waits(self.options)).patterns(patterns)
     }
 }
 

@@ -13,7 +13,7 @@
 //! * **Failed.** `failed` lists, deletes and puts back; one `failed/pass` takes each job once.
 //! * **Stray.** What finds no queue comes to the orphan queue, from which `stray` sends it on.
 //!
-//! What a job needs on the broker is named in `topology` and declared by `topology/declarer`.
+//! The queues and exchanges of a job are named in `topology` and declared by `topology/declarer`.
 //! `connection` keeps the connections up, and `lapin` holds what answers the client library's own
 //! behaviour. Each room uses only those below it, from `values` and `errors` up to `consume`.
 

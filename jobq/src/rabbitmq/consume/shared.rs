@@ -1,4 +1,4 @@
-//! What the consumers of an engine share.
+//! The parts that the consumers of an engine share.
 
 use std::sync::Arc;
 

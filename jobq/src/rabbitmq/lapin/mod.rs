@@ -1,4 +1,4 @@
-//! What works around `lapin` or hooks into it. Its version is pinned, and
+//! Workarounds for `lapin` and hooks into it. Its version is pinned, and
 //! `tests/rabbitmq/upstream.rs` shows that it still does what is answered here.
 //!
 //! * [`cork`]: callers are woken when all that was read or written has been handled, since `lapin`

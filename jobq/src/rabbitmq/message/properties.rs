@@ -210,7 +210,7 @@ pub(crate) fn decode(
     Received { envelope, is_movable, has_id: id.is_some(), history }
 }
 
-/// What a property states: nothing where it is empty.
+/// The text of a property, unless it is empty.
 fn stated(property: Option<&ShortString>) -> Option<&str> {
     property.map(ShortString::as_str).filter(|text| !text.is_empty())
 }
