@@ -1,4 +1,4 @@
-//! What a program sees in its log.
+//! The log of a program.
 
 use std::time::Duration;
 

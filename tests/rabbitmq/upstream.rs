@@ -1,4 +1,4 @@
-//! What `lapin` does that jobq works around. Where one of these fails, `lapin` has changed, and
+//! Behaviours of `lapin` that jobq works around. Where one of these fails, `lapin` has changed, and
 //! the piece of jobq that is named can go.
 
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What the operations of a transaction work on.
+//! The store on which the operations of a transaction work.
 
 use std::collections::HashMap;
 

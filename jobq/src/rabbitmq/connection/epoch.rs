@@ -24,7 +24,7 @@ pub(crate) struct Up {
     pub(crate) over: CancellationToken,
     /// For the wakes of those who wait for what it reads and writes.
     pub(crate) cork: Cork,
-    /// What is asked on its channels.
+    /// The questions on its channels.
     pub(crate) questions: Questions,
 }
 

@@ -8,7 +8,7 @@
 //! would have it send what comes next in smaller pieces, and nothing rests on a caller who stops
 //! to listen.
 //!
-//! What is on its way has a room of limited size, so that a broker which takes nothing,
+//! Messages on their way have a room of limited size, so that a broker which takes nothing,
 //! for want of memory, of disk or of itself, costs its clients no memory without end: who
 //! finds no room waits for it.
 

@@ -118,7 +118,7 @@ impl Strays {
         }
         let died = named_by(names, key_of(names, stray), &stray.properties);
         if let Some(queue) = died {
-            // What the message says of that stays behind.
+            // Its headers say so, and stay behind.
             self.limited.notice(names, queue, &stray.properties);
         }
         let way = (stray.exchange.as_str(), stray.routing_key.as_str());
