@@ -7,7 +7,11 @@ use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, soon, until};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-both_engines!(a_job_says_which_program_enqueued_it, a_job_of_two_crates_is_reported_once);
+both_engines!(
+    a_job_says_which_program_enqueued_it,
+    a_job_of_two_crates_is_reported_once,
+    an_origin_writes_no_line_of_the_log,
+);
 
 type Origins = UnboundedSender<Option<String>>;
 
@@ -87,4 +91,25 @@ async fn a_job_of_two_crates_is_reported_once(store: Store) {
         }
     }
     running.shutdown().await.unwrap();
+}
+
+async fn an_origin_writes_no_line_of_the_log(store: Store) {
+    let log = Seen::log();
+    let mut stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    stage.enqueue([Step::Succeed]).await;
+    stage.end().await;
+    let engine = jobq::testing::open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    engine.declare(&[jobq::engine::QueueSpec::new("scripted")]).await.unwrap();
+    let forged = jobq::Envelope {
+        name: Some("scripted".into()),
+        enqueued_by: Some("web\nERROR all is lost (evil)".into()),
+        ..jobq::Envelope::new("scripted", br#"{"steps": ["Succeed"]}"#.to_vec())
+    };
+    engine.push(forged).await.unwrap();
+    stage.end().await;
+    engine.close().await;
+    running.shutdown().await.unwrap();
+    let lines = log.lines(&["all is lost"]);
+    assert!(lines.len() == 1 && lines[0].contains(" WARN "), "{}", log.text());
 }

@@ -17,6 +17,8 @@ impl Origins {
     pub(crate) fn check(&self, job: &str, envelope: &Envelope) {
         let Some(second) = &envelope.enqueued_by else { return };
         if let Some(first) = self.first_that_differs(second) {
+            // Other clients may write line breaks there.
+            let (first, second) = (first.escape_debug(), second.escape_debug());
             tracing::warn!(
                 job,
                 queue = &*envelope.queue,
