@@ -39,9 +39,7 @@ impl Known {
 impl MachineClock {
     /// The clock of this file.
     pub(super) fn of(connection: &mut Connection) -> rusqlite::Result<Self> {
-        let (Some(boot), Some(since)) = (boot(), since_boot()) else {
-            return Ok(Self { ahead: None });
-        };
+        let Some(boot) = boot() else { return Ok(Self { ahead: None }) };
         // Without the file's write lock, which another process may hold for long.
         if let Some(known) = Known::read(connection)?.filter(|known| known.boot == boot) {
             return Ok(Self { ahead: Some(known.ahead) });
@@ -54,6 +52,9 @@ impl MachineClock {
         }
         let last = known.map_or(0, |known| known.last);
         let now = columns::now().max(last);
+        // Read only here: the wait for the write lock would put the clock ahead of the time of day.
+        // And after `now`, so that a pause between the two puts it back and never ahead.
+        let Some(since) = since_boot() else { return Ok(Self { ahead: None }) };
         let ahead = now.saturating_sub(whole_millis(since));
         let sql = "REPLACE INTO clock (id, boot, ahead, last) VALUES (1, ?1, ?2, ?3)";
         transaction.execute(sql, (boot, ahead, now))?;
@@ -118,6 +119,8 @@ fn boot() -> Option<String> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
+    use std::sync::Mutex;
+
     use super::super::{Place, schema};
     use super::*;
 
@@ -176,5 +179,28 @@ mod tests {
         let after = columns::now() + 1;
         assert!((before..=after).contains(&found), "the machine was off for years");
         assert_ne!(row(&file).0, "before");
+    }
+
+    #[test]
+    fn a_wait_for_the_write_lock_does_not_put_it_ahead() {
+        static HOLDER: Mutex<Option<Connection>> = Mutex::new(None);
+        let path = std::env::temp_dir().join(format!("jobq-clock-{}.db", std::process::id()));
+        let place = Place::File(path.clone());
+        let mut file = schema::open(&place, Duration::ZERO).unwrap();
+        let holder = Connection::open(&path).unwrap();
+        holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+        *HOLDER.lock().unwrap() = Some(holder);
+        // SQLite calls this while it waits: only then is the lock let go.
+        file.busy_handler(Some(|_| {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(HOLDER.lock().unwrap().take());
+            true
+        }))
+        .unwrap();
+        let found = MachineClock::of(&mut file).unwrap().now();
+        assert!(found <= columns::now() + 1);
+        assert!(HOLDER.lock().unwrap().is_none(), "it waited");
+        drop(file);
+        std::fs::remove_file(path).unwrap();
     }
 }
