@@ -1,4 +1,5 @@
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -63,11 +64,11 @@ impl Delivery {
         self.receipt.is_stale()
     }
 
-    /// The life of the connection or the lease that the delivery belongs to. Two unsettled
-    /// deliveries of one life are never one job, whatever their ids.
+    /// The connection epoch, or the lease, that the delivery belongs to. Two unsettled deliveries
+    /// of one epoch are never one job, whatever their ids.
     #[must_use]
-    pub fn life(&self) -> u64 {
-        self.receipt.life()
+    pub fn epoch(&self) -> u64 {
+        self.receipt.epoch()
     }
 
     /// Records that the job is done, maybe a moment later; a crash in that moment runs it
@@ -100,7 +101,7 @@ impl Delivery {
 #[async_trait]
 pub trait Receipt: fmt::Debug + Send + Sync {
     /// See [`Delivery::envelope`].
-    fn envelope(&self) -> &Envelope;
+    fn envelope(&self) -> &Arc<Envelope>;
 
     /// See [`Delivery::settle`]; `attempt` is the delivery's own.
     async fn settle(self: Box<Self>, attempt: u32, settlement: Settlement) -> Result<()>;
@@ -119,9 +120,9 @@ pub trait Receipt: fmt::Debug + Send + Sync {
         false
     }
 
-    /// The life of the connection or the lease that the delivery belongs to: a job comes
-    /// again while it is in hand only in another life.
-    fn life(&self) -> u64;
+    /// The connection epoch, or the lease, that the delivery belongs to: a job is delivered again
+    /// while it is in flight only in another epoch.
+    fn epoch(&self) -> u64;
 }
 
 /// What became of a delivery.

@@ -1,5 +1,7 @@
 //! Deliveries: from the writer to a consumer, and their settlements back.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 
@@ -40,7 +42,7 @@ pub(super) fn start(
 pub(super) fn deliver(feed: &mut Feed, inbox: &Inbox, owner: i64, job: Claimed) {
     let ticket = Ticket { seq: job.seq, owner, feed: feed.id };
     let started = feed.started.take() == Some(job.seq);
-    let (envelope, inbox) = (job.envelope, inbox.clone());
+    let (envelope, inbox) = (Arc::new(job.envelope), inbox.clone());
     let receipt = FeedReceipt { envelope, ticket: Some(ticket), started, inbox };
     let mut delivery = Delivery::new(job.attempt, Box::new(receipt));
     delivery.crashes = job.crashes;
@@ -84,7 +86,7 @@ impl Drop for FeedIntake {
 
 #[derive(Debug)]
 struct FeedReceipt {
-    envelope: Envelope,
+    envelope: Arc<Envelope>,
     /// Taken out when it is settled.
     ticket: Option<Ticket>,
     /// Whether its start alone was recorded for this delivery.
@@ -94,7 +96,7 @@ struct FeedReceipt {
 
 #[async_trait]
 impl Receipt for FeedReceipt {
-    fn envelope(&self) -> &Envelope {
+    fn envelope(&self) -> &Arc<Envelope> {
         &self.envelope
     }
 
@@ -131,7 +133,7 @@ impl Receipt for FeedReceipt {
         self.ticket.is_none_or(|ticket| ticket.owner != self.inbox.owner())
     }
 
-    fn life(&self) -> u64 {
+    fn epoch(&self) -> u64 {
         self.ticket.map_or(0, |ticket| ticket.owner.unsigned_abs())
     }
 }

@@ -34,14 +34,14 @@ const LINGER: Duration = Duration::from_secs(5);
 const BATCH: usize = 64;
 
 /// How many sessions there were.
-static LIVES: AtomicU64 = AtomicU64::new(0);
+static EPOCHS: AtomicU64 = AtomicU64::new(0);
 
 /// One channel with deliveries on it. It lives for as long as anybody holds one.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) channel: Channel,
     /// Tells it from every other session of this process.
-    pub(crate) life: u64,
+    pub(crate) epoch: u64,
     finished: Arc<Finished>,
     /// It is closed when nothing is told any more.
     at_once: mpsc::UnboundedSender<AtOnce>,
@@ -108,9 +108,9 @@ impl Session {
             over.run_until_cancelled(telling_all).await;
         };
         background::spawn(tasks.track_future(teller));
-        let life = LIVES.fetch_add(1, Ordering::Relaxed);
+        let epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
         let (ended, cork, seen) = (AtomicBool::new(false), up.cork.clone(), AtomicU64::new(0));
-        Arc::new(Self { channel, life, finished, at_once, ended, cork, seen })
+        Arc::new(Self { channel, epoch, finished, at_once, ended, cork, seen })
     }
 
     /// Whether its deliveries can be settled.

@@ -78,7 +78,7 @@ impl Origin {
 pub(crate) struct Ticket {
     origin: Arc<Origin>,
     tag: u64,
-    envelope: Envelope,
+    envelope: Arc<Envelope>,
     properties: BasicProperties,
     /// The tier that the message itself names, where the broker may choose by it.
     wait: Option<u64>,
@@ -98,6 +98,7 @@ impl Ticket {
         solo: Option<Desk>,
     ) -> Self {
         origin.hand.take();
+        let envelope = Arc::new(envelope);
         Self { origin: Arc::clone(origin), tag, envelope, properties, wait, solo, open: true }
     }
 }
@@ -113,7 +114,7 @@ impl Drop for Ticket {
 
 #[async_trait]
 impl Receipt for Ticket {
-    fn envelope(&self) -> &Envelope {
+    fn envelope(&self) -> &Arc<Envelope> {
         &self.envelope
     }
 
@@ -167,8 +168,8 @@ impl Receipt for Ticket {
         !self.open || !self.origin.session.is_alive()
     }
 
-    fn life(&self) -> u64 {
-        self.origin.session.life
+    fn epoch(&self) -> u64 {
+        self.origin.session.epoch
     }
 }
 
@@ -239,11 +240,13 @@ impl Ticket {
     /// Publishes the message as another one, then acknowledges this one. Once begun it
     /// is carried through, whether or not anybody waits for it.
     async fn replace(mut self: Box<Self>, route: Route, changes: Changes, ack: Ack) -> Result<()> {
-        let message = Arc::new(Message {
-            route: Arc::new(route),
-            properties: properties::again(&self.properties, self.envelope.id, changes),
-            payload: std::mem::take(&mut self.envelope.payload),
-        });
+        let properties = properties::again(&self.properties, self.envelope.id, changes);
+        // The attempt may still have a share of it.
+        let payload = match Arc::get_mut(&mut self.envelope) {
+            Some(envelope) => std::mem::take(&mut envelope.payload),
+            None => self.envelope.payload.clone(),
+        };
+        let message = Arc::new(Message { route: Arc::new(route), properties, payload });
         let replacing = background::spawn(async move {
             let alive = || self.origin.session.is_alive();
             let published = self.origin.publisher.publish_surely(message, alive).await;

@@ -50,7 +50,7 @@ impl Slot {
     pub(super) fn held_for(&mut self, (id, life, own): (JobId, u64, u64)) -> Option<&mut Held> {
         match &mut self.stage {
             Stage::Runs(Running { who, delivery, held, .. }) => {
-                (who.id == id && delivery.life() != life && likeness(delivery) == own)
+                (who.id == id && delivery.epoch() != life && likeness(delivery) == own)
                     .then_some(held)
             }
             Stage::Ends { id: other, life: others, held } => {

@@ -145,7 +145,7 @@ impl State {
         let Some(delivery) = self.hold(delivery) else {
             return false;
         };
-        self.lives.begin(delivery.life());
+        self.lives.begin(delivery.epoch());
         // Whoever halts the attempts may have done so before.
         self.is_new |= !self.is_open;
         if let Some(end) = end {
@@ -158,7 +158,7 @@ impl State {
     /// A function has ended; gives its attempt, if that is not over, and the time that it took.
     pub(crate) fn ended(&mut self, place: Place) -> Option<(Running, Duration)> {
         let mut running = self.take_running(place.index)?;
-        let (id, life, held) = (running.who.id, running.delivery.life(), running.held.take());
+        let (id, life, held) = (running.who.id, running.delivery.epoch(), running.held.take());
         self.slots[place.index].stage = Stage::Ends { id, life, held };
         self.lives.begin(life);
         let took = running.started.elapsed();
@@ -313,7 +313,7 @@ impl State {
                 return None;
             }
         };
-        self.lives.end(running.delivery.life());
+        self.lives.end(running.delivery.epoch());
         if let Some(end) = running.end() {
             self.timeouts.remove(end, index);
         }
@@ -329,7 +329,7 @@ impl State {
     }
 
     fn begin_settling(&mut self, delivery: &Delivery, likeness: u64, held: Held) -> usize {
-        let (id, life) = (delivery.envelope().id, delivery.life());
+        let (id, life) = (delivery.envelope().id, delivery.epoch());
         self.lives.begin(life);
         self.settling.insert(Settling { id, life, likeness, held })
     }
@@ -365,7 +365,7 @@ impl State {
     /// same job, delivered again in another life, is not run beside itself. An id is a
     /// label, so several jobs may have it.
     fn hold(&mut self, delivery: Delivery) -> Option<Delivery> {
-        let (id, life) = (delivery.envelope().id, delivery.life());
+        let (id, life) = (delivery.envelope().id, delivery.epoch());
         if !self.lives.has_other(life) {
             return Some(delivery);
         }

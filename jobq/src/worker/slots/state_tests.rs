@@ -23,14 +23,14 @@ async fn mail(_: Mail) -> std::result::Result<(), BoxError> {
 /// A delivery of a life that may end.
 #[derive(Debug)]
 struct Slip {
-    envelope: Envelope,
+    envelope: Arc<Envelope>,
     life: u64,
     is_stale: Arc<AtomicBool>,
 }
 
 #[async_trait]
 impl Receipt for Slip {
-    fn envelope(&self) -> &Envelope {
+    fn envelope(&self) -> &Arc<Envelope> {
         &self.envelope
     }
 
@@ -46,7 +46,7 @@ impl Receipt for Slip {
         self.is_stale.load(Ordering::SeqCst)
     }
 
-    fn life(&self) -> u64 {
+    fn epoch(&self) -> u64 {
         self.life
     }
 }
@@ -72,7 +72,7 @@ impl Sent {
             ..Envelope::new("mail", self.payload.into())
         };
         let is_stale = Arc::clone(&self.is_stale);
-        Delivery::new(1, Box::new(Slip { envelope, life, is_stale }))
+        Delivery::new(1, Box::new(Slip { envelope: Arc::new(envelope), life, is_stale }))
     }
 }
 
