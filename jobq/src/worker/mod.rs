@@ -6,6 +6,8 @@ mod context;
 mod function;
 mod gate;
 mod health;
+#[cfg(test)]
+mod in_flight;
 mod lives;
 mod lost;
 mod origins;
