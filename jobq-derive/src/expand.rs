@@ -220,7 +220,7 @@ pub(crate) fn job_impl(
 fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
     let private = private(&job.policy.jobq);
     let attributes = &job.impl_attributes;
-    let (needs, scope) = (own("__needs"), own("__scope"));
+    let (needs, attempt) = (own("__needs"), own("__attempt"));
     let variables: Vec<Ident> =
         (0..job.arguments.all.len()).map(|index| own(&format!("__argument_{index}"))).collect();
     let arguments = || job.arguments.all.iter().zip(&variables);
@@ -232,7 +232,7 @@ fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
     let need = context()
         .map(|(Argument { ty, .. }, _)| quote!(<#ty as #private::Argument>::need(#needs);));
     let take = context().map(|(Argument { ty, .. }, variable)| {
-        quote!(let #variable = <#ty as #private::Argument>::take(#scope);)
+        quote!(let #variable = <#ty as #private::Argument>::take(#attempt);)
     });
     let call = call(job, &variables);
     let is_plain = job.function.signature.asyncness.is_none();
@@ -255,7 +255,7 @@ fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
                 #(#need)*
             }
 
-            fn call(self, #scope: &#private::Scope<'_>) -> #private::Call {
+            fn call(self, #attempt: &#private::Attempt) -> #private::Call {
                 let Self { #(#read,)* } = self;
                 #(#take)*
                 #call

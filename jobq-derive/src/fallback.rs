@@ -46,7 +46,7 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
 
             fn needs(_: &mut #private::Needs) {}
 
-            fn call(self, _: &#private::Scope<'_>) -> #private::Call {
+            fn call(self, _: &#private::Attempt) -> #private::Call {
                 #private::Call::blocking(|| {
                     #private::core::result::Result::Ok::<(), #private::core::fmt::Error>(())
                 })

@@ -10,7 +10,7 @@ use std::future::{Future, poll_fn};
 use std::io;
 use std::num::NonZero;
 use std::pin::pin;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 use std::thread::available_parallelism;
 
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
@@ -115,23 +115,12 @@ where
     handle().expect("the threads were there before").spawn(future)
 }
 
-/// Runs what may block on a thread of its own, or one that has become idle.
-///
-/// # Errors
-///
-/// Gives back what it was given where the system gives no thread.
+/// Runs what may block on a thread of its own, or one that has become idle. None where the system
+/// gives no thread.
 pub(crate) fn spawn_blocking<T: Send + 'static>(
-    given: T,
-    run: fn(T),
-) -> std::result::Result<JoinHandle<()>, T> {
-    let kept = Arc::new(Mutex::new(Some(given)));
-    let take = |kept: &Mutex<Option<T>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let its = Arc::clone(&kept);
-    let started = FUNCTIONS.as_ref().ok().and_then(|functions| {
-        // tokio panics where there is neither another thread nor one to wait for.
-        guarded(|| functions.spawn_blocking(move || take(&its).into_iter().for_each(run)))
-            .map_err(guard::dispose)
-            .ok()
-    });
-    started.ok_or_else(|| take(&kept).expect("nothing has started"))
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Option<JoinHandle<T>> {
+    let functions = FUNCTIONS.as_ref().ok()?;
+    // tokio panics where there is neither another thread nor one to wait for.
+    guarded(|| functions.spawn_blocking(run)).map_err(guard::dispose).ok()
 }

@@ -145,5 +145,5 @@ pub mod __private {
     pub use serde;
 
     pub use crate::job::{Delay, Event, Exponential, Job, JobOptions, JobResult};
-    pub use crate::worker::{Argument, Call, JobContext, Needs, Run, Scope, State, Travels};
+    pub use crate::worker::{Argument, Attempt, Call, JobContext, Needs, Run, State, Travels};
 }

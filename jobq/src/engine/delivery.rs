@@ -45,6 +45,11 @@ impl Delivery {
         self.receipt.envelope()
     }
 
+    /// The job, for what outlives the delivery: a function may go on after its attempt.
+    pub(crate) fn shared_envelope(&self) -> Arc<Envelope> {
+        Arc::clone(self.receipt.envelope())
+    }
+
     /// The delivery of a job whose worker may have died of it so often.
     #[must_use]
     pub fn crashed(mut self, crashes: u32) -> Self {
@@ -71,16 +76,6 @@ impl Delivery {
         self.receipt.epoch()
     }
 
-    /// Records that the job is done, maybe a moment later; a crash in that moment runs it
-    /// again. Not for a [`solo`](Self::solo) delivery.
-    ///
-    /// # Errors
-    ///
-    /// As [`settle`](Self::settle); the delivery is then still unsettled.
-    pub(crate) fn complete(&mut self) -> Result<()> {
-        self.receipt.complete()
-    }
-
     /// Records what became of the job. It is durable when the call returns `Ok`, but
     /// for [`Complete`](Settlement::Complete), which may be recorded a moment later; a
     /// crash in that moment runs the job again. Of a [`solo`](Self::solo) delivery it is
@@ -105,14 +100,6 @@ pub trait Receipt: fmt::Debug + Send + Sync {
 
     /// See [`Delivery::settle`]; `attempt` is the delivery's own.
     async fn settle(self: Box<Self>, attempt: u32, settlement: Settlement) -> Result<()>;
-
-    /// Records [`Complete`](Settlement::Complete) without waiting for anything, of a delivery
-    /// that is not run alone. After an error the delivery is still unsettled.
-    ///
-    /// # Errors
-    ///
-    /// See [`Delivery::settle`].
-    fn complete(&mut self) -> Result<()>;
 
     /// Whether it is known already that the delivery is no longer this worker's. Such
     /// deliveries are not handed out by [`Consumer::next`](super::Consumer::next).

@@ -120,15 +120,6 @@ impl Receipt for FeedReceipt {
         answered.await.unwrap_or_else(|_| Err(closed()))
     }
 
-    fn complete(&mut self) -> Result<()> {
-        let Some(ticket) = self.ticket.filter(|ticket| ticket.owner == self.inbox.owner()) else {
-            return Err(stale());
-        };
-        self.inbox.send(Command::Settle(Settling::new(ticket, Act::Complete)))?;
-        self.ticket = None;
-        Ok(())
-    }
-
     fn is_stale(&self) -> bool {
         self.ticket.is_none_or(|ticket| ticket.owner != self.inbox.owner())
     }

@@ -2,8 +2,8 @@
 //! of which it does not, and a test of jobq's runs again what that has found interesting.
 //! Each panics where its property does not hold.
 
-use std::cell::OnceCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::error::Error;
 use crate::job::{BoxError, Envelope, FailedJob, FailedReason, Job, JobId};
 use crate::period;
-use crate::worker::{JobContext, Registered, Scope, States};
+use crate::worker::{Attempt, JobContext, Registered, Resources, States};
 use crate::{rabbitmq, sqlite};
 
 /// A property of any bytes.
@@ -90,17 +90,12 @@ pub fn payload(data: &[u8]) {
         ..Envelope::new(Letter::NAME, data.to_vec())
     };
     let run = Registered::of_function(|_: Letter| async { Ok::<(), BoxError>(()) });
-    let context = JobContext::for_test();
-    let scope = Scope {
-        envelope: &envelope,
-        attempt: context.attempt(),
-        max_attempts: context.max_attempts(),
-        client: context.client(),
-        states: &States::default(),
-        cancelled: OnceCell::new(),
-    };
+    let client = JobContext::for_test().client().clone();
+    let resources = Arc::new(Resources { client, states: States::default() });
+    let run = Arc::new(run);
+    let attempt = Attempt::new(&resources, &run, Arc::new(envelope.clone()), 1);
     let read = serde_json::from_slice::<Letter>(data);
-    match (run.start.get()(data, &scope), read) {
+    match (run.start.get()(&attempt), read) {
         (Ok(_), Ok(letter)) => {
             let written = serde_json::to_vec(&letter).expect("what was read can be written");
             let again: Letter = serde_json::from_slice(&written).expect("and read again");

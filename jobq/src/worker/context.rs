@@ -1,10 +1,10 @@
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use tokio_util::sync::CancellationToken;
 
+use super::attempt::Attempt;
 use crate::client::Client;
 use crate::clock;
 use crate::engine::Detached;
@@ -30,40 +30,22 @@ use crate::job::{Envelope, JobId};
 /// ```
 #[derive(Clone)]
 pub struct JobContext {
-    facts: Arc<Facts>,
+    envelope: Arc<Envelope>,
+    attempt: u32,
+    max_attempts: u32,
     client: Client,
     cancelled: CancellationToken,
 }
 
-#[derive(Debug, Clone)]
-struct Facts {
-    id: JobId,
-    queue: Cow<'static, str>,
-    attempt: u32,
-    max_attempts: u32,
-    enqueued_at: SystemTime,
-    topic: Option<String>,
-    enqueued_by: Option<Arc<str>>,
-}
-
 impl JobContext {
-    pub(crate) fn new(
-        envelope: &Envelope,
-        attempt: u32,
-        max_attempts: u32,
-        client: Client,
-        cancelled: CancellationToken,
-    ) -> Self {
-        let facts = Facts {
-            id: envelope.id,
-            queue: envelope.queue.clone(),
-            attempt,
-            max_attempts,
-            enqueued_at: envelope.enqueued_at,
-            topic: envelope.topic.clone(),
-            enqueued_by: envelope.enqueued_by.clone(),
-        };
-        Self { facts: Arc::new(facts), client, cancelled }
+    pub(crate) fn new(attempt: &Attempt) -> Self {
+        Self {
+            envelope: Arc::clone(&attempt.envelope),
+            attempt: attempt.number,
+            max_attempts: attempt.job.options.max_attempts(),
+            client: attempt.resources.client.clone(),
+            cancelled: attempt.cancelled().clone(),
+        }
     }
 
     /// A context for calling a job function in a test: the first and only attempt of a
@@ -71,17 +53,14 @@ impl JobContext {
     /// fails every call; see [`with_client`](Self::with_client).
     #[must_use]
     pub fn for_test() -> Self {
-        let facts = Facts {
-            id: JobId::new(),
-            queue: "test".into(),
+        let envelope = Envelope { enqueued_at: clock::now(), ..Envelope::new("test", Vec::new()) };
+        Self {
+            envelope: Arc::new(envelope),
             attempt: 1,
             max_attempts: 1,
-            enqueued_at: clock::now(),
-            topic: None,
-            enqueued_by: None,
-        };
-        let client = Client::on_engine(Arc::new(Detached), "test");
-        Self { facts: Arc::new(facts), client, cancelled: CancellationToken::new() }
+            client: Client::on_engine(Arc::new(Detached), "test"),
+            cancelled: CancellationToken::new(),
+        }
     }
 
     /// The same context with this client.
@@ -101,55 +80,54 @@ impl JobContext {
     /// ```
     #[must_use]
     pub fn with_attempt(mut self, attempt: u32, max_attempts: u32) -> Self {
-        let facts = Arc::make_mut(&mut self.facts);
-        (facts.attempt, facts.max_attempts) = (attempt, max_attempts);
+        (self.attempt, self.max_attempts) = (attempt, max_attempts);
         self
     }
 
     /// The same context for an event of this topic.
     #[must_use]
     pub fn with_topic(mut self, topic: impl Into<String>) -> Self {
-        Arc::make_mut(&mut self.facts).topic = Some(topic.into());
+        Arc::make_mut(&mut self.envelope).topic = Some(topic.into());
         self
     }
 
     /// The job's id.
     #[must_use]
     pub fn id(&self) -> JobId {
-        self.facts.id
+        self.envelope.id
     }
 
     /// The number of this attempt, from 1.
     #[must_use]
     pub fn attempt(&self) -> u32 {
-        self.facts.attempt
+        self.attempt
     }
 
     /// How many attempts the job has in all, by the policy of this worker. The attempt
     /// may be a later one, after the policy was changed.
     #[must_use]
     pub fn max_attempts(&self) -> u32 {
-        self.facts.max_attempts
+        self.max_attempts
     }
 
     /// The queue that the job came from, as its user named it.
     #[must_use]
     pub fn queue(&self) -> &str {
-        &self.facts.queue
+        &self.envelope.queue
     }
 
     /// When the job was enqueued, by the clock of the client that did, in whole seconds
     /// at least.
     #[must_use]
     pub fn enqueued_at(&self) -> SystemTime {
-        self.facts.enqueued_at
+        self.envelope.enqueued_at
     }
 
     /// The topic of the event that the job was made from, if it was: the one that it was
     /// published under, on every attempt.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
-        self.facts.topic.as_deref()
+        self.envelope.topic.as_deref()
     }
 
     /// The program that enqueued the job and the crate of its payload type, such as
@@ -157,7 +135,7 @@ impl JobContext {
     /// write anything there, or nothing.
     #[must_use]
     pub fn enqueued_by(&self) -> Option<&str> {
-        self.facts.enqueued_by.as_deref()
+        self.envelope.enqueued_by.as_deref()
     }
 
     /// The client that the pool was built on, for enqueueing further jobs.
@@ -186,6 +164,10 @@ impl JobContext {
 
 impl fmt::Debug for JobContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobContext").field("facts", &self.facts).finish_non_exhaustive()
+        f.debug_struct("JobContext")
+            .field("job", &self.envelope)
+            .field("attempt", &self.attempt)
+            .field("max_attempts", &self.max_attempts)
+            .finish_non_exhaustive()
     }
 }

@@ -3,7 +3,8 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use super::run::{Argument, Call, Needs, Scope};
+use super::attempt::Attempt;
+use super::run::{Argument, Call, Needs};
 use crate::job::{Job, JobResult};
 
 /// An `async fn` or a plain `fn` that runs jobs: one argument is the [`Job`], up to six others
@@ -33,7 +34,7 @@ pub trait JobFunction<Arguments>: Send + Sync + 'static {
 
     /// Calls the function.
     #[doc(hidden)]
-    fn call(this: &Arc<Self>, job: Self::Job, scope: &Scope<'_>) -> Call;
+    fn call(this: &Arc<Self>, job: Self::Job, attempt: &Attempt) -> Call;
 }
 
 /// Tells the arguments of a plain `fn` from those of an `async fn`.
@@ -63,8 +64,8 @@ macro_rules! job_function {
                 $($after::need(needs);)*
             }
 
-            fn call(this: &Arc<Self>, job: P, scope: &Scope<'_>) -> Call {
-                Call::future(this($($before::take(scope),)* job, $($after::take(scope),)*))
+            fn call(this: &Arc<Self>, job: P, attempt: &Attempt) -> Call {
+                Call::future(this($($before::take(attempt),)* job, $($after::take(attempt),)*))
             }
         }
 
@@ -87,10 +88,10 @@ macro_rules! job_function {
                 $($after::need(needs);)*
             }
 
-            fn call(this: &Arc<Self>, job: P, scope: &Scope<'_>) -> Call {
+            fn call(this: &Arc<Self>, job: P, attempt: &Attempt) -> Call {
                 let this = Arc::clone(this);
-                $(let $before = $before::take(scope);)*
-                $(let $after = $after::take(scope);)*
+                $(let $before = $before::take(attempt);)*
+                $(let $after = $after::take(attempt);)*
                 Call::blocking(move || this($($before,)* job, $($after,)*))
             }
         }

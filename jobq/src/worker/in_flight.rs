@@ -13,7 +13,7 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::time::Instant;
 
-use crate::engine::Settlement;
+use crate::engine::{Delivery, Settlement};
 use crate::job::{Envelope, JobId};
 
 /// How many unrecorded outcomes are kept.
@@ -32,6 +32,11 @@ pub(super) struct Identity {
 }
 
 impl Identity {
+    pub(super) fn of(delivery: &Delivery) -> Self {
+        let (attempt, epoch) = (delivery.attempt, delivery.epoch());
+        Self { envelope: delivery.shared_envelope(), attempt, epoch }
+    }
+
     /// Whether the other one is the same attempt of the same job in another connection epoch.
     pub(super) fn is_redelivered_as(&self, other: &Self) -> bool {
         self.envelope.id == other.envelope.id
@@ -102,19 +107,13 @@ impl<D> InFlight<D> {
             }
         }
         let outcome = self.unrecorded.take(&identity, now);
-        Some(self.insert(identity, delivery, outcome))
+        Some(Admitted { key: self.insert(identity), delivery, outcome })
     }
 
-    /// Takes in a delivery that has this outcome, or that is to run.
-    pub(super) fn insert(
-        &mut self,
-        identity: Identity,
-        delivery: D,
-        outcome: Option<Settlement>,
-    ) -> Admitted<D> {
+    /// Takes in a delivery that is not to be held. Gives its key.
+    pub(super) fn insert(&mut self, identity: Identity) -> usize {
         self.see(identity.epoch);
-        let key = self.jobs.insert(Job { identity, held: None });
-        Admitted { key, delivery, outcome }
+        self.jobs.insert(Job { identity, held: None })
     }
 
     /// The attempt is over. Its settlement was recorded, or not: then its delivery was stale. Gives
@@ -244,9 +243,9 @@ mod tests {
                 let held = in_flight.finish(running.key, outcome.clone(), is_stale, now);
                 assert_eq!(held, Some((3, is_stale.then(|| outcome.clone()))));
                 // What is settled is in flight like what runs.
-                let again = in_flight.insert(identity(&job, 1, 3), 3, Some(outcome.clone()));
+                let again = in_flight.insert(identity(&job, 1, 3));
                 assert_eq!(in_flight.admit(identity(&job, 1, 4), 4, now), None);
-                let held = in_flight.finish(again.key, outcome.clone(), false, now);
+                let held = in_flight.finish(again, outcome.clone(), false, now);
                 assert_eq!(held, Some((4, None)));
             }
         }

@@ -5,13 +5,12 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::attempt::Shared;
 use super::function::JobFunction;
 use super::gate::Gate;
-use super::lost::LostSlots;
 use super::registry::{self, Registered, Registry};
 use super::run::Run;
 use super::running::RunningPool;
+use super::shared::Shared;
 use super::signal::Signals;
 use super::tally::Tally;
 use crate::background;
@@ -257,12 +256,12 @@ impl WorkerPool {
             let limits = self.registry.jobs.iter().map(|job| (job.name, job.options.timeout));
             telemetry::may_be_taken_back(&registry::may_outlast(limits, hold.limit), &hold);
         }
+        let (plan, resources) = self.registry.into_plan(queues, self.client);
         let shared = Shared {
-            client: self.client,
+            resources: Arc::new(resources),
             runtime,
-            plan: self.registry.into_plan(queues),
+            plan,
             gate: Gate::new(),
-            lost: LostSlots::default(),
             tally: Tally::default(),
             halt: CancellationToken::new(),
         };

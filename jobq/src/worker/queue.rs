@@ -1,15 +1,23 @@
 //! One queue of a pool: takes its jobs and runs as many at once as it may.
 
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio_util::sync::CancellationToken;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::{CancellationToken, PollSemaphore};
 
-use super::attempt::Shared;
-use super::attempts::Attempts;
-use super::gate::{Gate, Passed};
+use super::execution::{self, Settled, Slot};
+use super::gate::Passed;
 use super::health::Post;
-use crate::engine::{Consumer, Settlement, closed};
+use super::in_flight::{Admitted, Identity, InFlight};
+use super::prefetch::Prefetch;
+use super::shared::Shared;
+use crate::engine::{Consumer, Delivery, Settlement, closed};
 use crate::error::Result;
 use crate::telemetry;
 
@@ -31,7 +39,7 @@ pub(crate) async fn consume(
 ) -> Result<()> {
     let mut queue = Queue::new(&shared, name);
     let ended = loop {
-        match queue.run(&mut consumer, &stop, &shared.gate).await {
+        match queue.run(&mut consumer, &stop).await {
             Ok(End::Rest) => {}
             Ok(End::Stop) => break Ok(()),
             Err(error) => break Err(error),
@@ -39,7 +47,7 @@ pub(crate) async fn consume(
         post.rests();
         queue.rest(&mut consumer).await;
         drop(passed);
-        let prefetch = queue.attempts.prefetch();
+        let prefetch = queue.prefetch.current();
         let again = async {
             let passed = shared.gate.pass().await;
             consume_again(&shared, name, prefetch, &post).await.map(|consumer| (passed, consumer))
@@ -64,8 +72,16 @@ pub(crate) async fn consume(
             shared.halt.cancel();
         }
     }
-    // What runs may end while the engine takes its time to stop.
-    tokio::join!(consumer.stop(), queue.finish(&shared.halt));
+    let too_late = async {
+        shared.halt.cancelled().await;
+        sleep(LAST_WORD).await;
+    };
+    tokio::select! {
+        () = queue.rest(&mut consumer) => {}
+        // What is dropped unsettled is handed back.
+        () = too_late => {}
+    }
+    drop(queue);
     // The program may end when the pool does.
     let _ = tokio::time::timeout(LAST_WORD, consumer.settled()).await;
     ended
@@ -79,11 +95,11 @@ async fn consume_again(
     post: &Post,
 ) -> Result<Consumer> {
     loop {
-        match shared.client.engine().consume(name, prefetch).await {
+        match shared.resources.client.engine().consume(name, prefetch).await {
             Err(error) if error.may_pass() => {
                 post.tries(&error);
                 tracing::warn!(queue = name, %error, "not consuming yet");
-                tokio::time::sleep(AGAIN).await;
+                sleep(AGAIN).await;
             }
             consumed => return consumed,
         }
@@ -98,42 +114,61 @@ enum End {
     Rest,
 }
 
+/// An attempt, with its key among those in flight.
+type Attempting = Pin<Box<dyn Future<Output = (usize, Settled)> + Send>>;
+
 struct Queue {
-    attempts: Attempts,
+    pool: Arc<Shared>,
+    name: &'static str,
+    /// What waits for a slot.
+    waiting: VecDeque<Delivery>,
+    slots: PollSemaphore,
+    in_flight: InFlight<Delivery>,
+    attempts: FuturesUnordered<Attempting>,
+    prefetch: Prefetch,
 }
 
 impl Queue {
-    fn new(shared: &Arc<Shared>, name: &'static str) -> Self {
-        let concurrency = shared.plan.queues[name].concurrency.into();
-        Self { attempts: Attempts::new(Arc::clone(shared), name, concurrency) }
+    fn new(pool: &Arc<Shared>, name: &'static str) -> Self {
+        let concurrency = pool.plan.queues[name].concurrency;
+        Self {
+            pool: Arc::clone(pool),
+            name,
+            waiting: VecDeque::new(),
+            slots: PollSemaphore::new(Arc::new(Semaphore::new(concurrency.into()))),
+            in_flight: InFlight::default(),
+            attempts: FuturesUnordered::new(),
+            prefetch: Prefetch::new(concurrency),
+        }
     }
 
-    async fn run(
-        &mut self,
-        consumer: &mut Consumer,
-        stop: &CancellationToken,
-        gate: &Gate,
-    ) -> Result<End> {
+    /// Takes jobs and runs them.
+    async fn run(&mut self, consumer: &mut Consumer, stop: &CancellationToken) -> Result<End> {
+        let pool = Arc::clone(&self.pool);
         let mut stopped = std::pin::pin!(stop.cancelled());
-        let mut closing = std::pin::pin!(gate.closing());
-        self.attempts.set_open(true);
+        let mut closing = std::pin::pin!(pool.gate.closing());
         loop {
             tokio::select! {
                 biased;
                 () = &mut stopped => return Ok(End::Stop),
                 () = &mut closing => return Ok(End::Rest),
-                finished = self.attempts.next() => {
-                    if let Some(finished) = finished {
-                        self.attempts.conclude(finished);
-                    }
-                    if let Some(prefetch) = self.attempts.new_prefetch() {
+                Some(slot) = poll_fn(|cx| self.slots.poll_acquire(cx)), if !self.waiting.is_empty() => {
+                    self.start_next(slot);
+                }
+                Some((key, settled)) = self.attempts.next() => {
+                    let prefetch = settled.took.and_then(|took| self.prefetch.measured(took));
+                    self.conclude(key, settled);
+                    if let Some(prefetch) = prefetch {
                         consumer.set_prefetch(prefetch).await;
                     }
                 }
                 item = consumer.next() => {
-                    self.attempts.start(item.ok_or_else(closed)??);
-                    while let Some(item) = consumer.ready() {
-                        self.attempts.start(item?);
+                    let mut next = Some(item.ok_or_else(closed)?);
+                    while let Some(item) = next {
+                        if let Some(prefetch) = self.take(item?) {
+                            consumer.set_prefetch(prefetch).await;
+                        }
+                        next = consumer.ready();
                     }
                 }
             }
@@ -142,48 +177,70 @@ impl Queue {
 
     /// Takes nothing more, hands back what does not run yet, and lets the rest end.
     async fn rest(&mut self, consumer: &mut Consumer) {
-        self.attempts.set_open(false);
-        // What runs may end while the engine takes its time to stop.
-        let mut stopping = std::pin::pin!(consumer.stop());
-        let mut stopped = false;
-        loop {
-            for delivery in self.attempts.take_waiting() {
-                // Stale means that it is handed back already.
-                let _ = delivery.settle(Settlement::Release).await;
-            }
-            tokio::select! {
-                () = &mut stopping, if !stopped => stopped = true,
-                finished = self.attempts.next(), if !self.attempts.is_empty() => {
-                    if let Some(finished) = finished {
-                        self.attempts.conclude(finished);
-                    }
+        let ending = async {
+            loop {
+                for delivery in self.waiting.drain(..) {
+                    // Stale means that it is handed back already.
+                    let _ = delivery.settle(Settlement::Release).await;
                 }
-                else => return,
+                let Some((key, settled)) = self.attempts.next().await else { return };
+                self.conclude(key, settled);
+            }
+        };
+        // What runs may end while the engine takes its time to stop.
+        tokio::join!(consumer.stop(), ending);
+    }
+
+    /// Has a delivery wait for a slot. Gives the new prefetch where it should change.
+    fn take(&mut self, delivery: Delivery) -> Option<u16> {
+        // Those of an epoch that has ended would add up while all slots are taken.
+        while self.waiting.front().is_some_and(Delivery::is_stale) {
+            self.waiting.pop_front();
+        }
+        let prefetch = self.prefetch.arrived(delivery.envelope().payload.len());
+        self.waiting.push_back(delivery);
+        prefetch
+    }
+
+    /// Starts the next delivery that is to run.
+    fn start_next(&mut self, slot: Slot) {
+        while let Some(delivery) = self.waiting.pop_front() {
+            if delivery.is_stale() {
+                // Running it would run the job twice.
+                continue;
+            }
+            let identity = Identity::of(&delivery);
+            match self.in_flight.admit(identity, delivery, Instant::now()) {
+                Some(Admitted { key, delivery, outcome: None }) => {
+                    let pool = Arc::clone(&self.pool);
+                    let attempt = execution::attempt(pool, self.name, delivery, Some(slot));
+                    self.attempts.push(Box::pin(async move { (key, attempt.await) }));
+                    return;
+                }
+                Some(Admitted { key, delivery, outcome: Some(outcome) }) => {
+                    self.settle_again(key, delivery, outcome);
+                }
+                None => {}
             }
         }
     }
 
-    /// Waits for what runs, for as long as the grace period lasts.
-    async fn finish(mut self, halt: &CancellationToken) {
-        self.attempts.set_open(false);
-        let waiting = self.attempts.take_waiting();
-        for delivery in waiting.into_iter().chain(self.attempts.take_held()) {
-            // Stale means that it is handed back already.
-            let _ = delivery.settle(Settlement::Release).await;
-        }
-        let too_late = async {
-            halt.cancelled().await;
-            tokio::time::sleep(LAST_WORD).await;
-        };
-        let all = async {
-            while !self.attempts.is_empty() {
-                self.attempts.next().await;
+    /// Settles the redelivery of a job whose outcome could not be recorded.
+    fn settle_again(&self, key: usize, delivery: Delivery, outcome: Settlement) {
+        let settling = execution::settle_again(self.name, delivery, outcome);
+        self.attempts.push(Box::pin(async move { (key, settling.await) }));
+    }
+
+    /// Does what the end of an attempt asks for.
+    fn conclude(&mut self, key: usize, settled: Settled) {
+        let Settled { settlement, is_stale, .. } = settled;
+        match self.in_flight.finish(key, settlement, is_stale, Instant::now()) {
+            Some((held, Some(outcome))) => {
+                let key = self.in_flight.insert(Identity::of(&held));
+                self.settle_again(key, held, outcome);
             }
-        };
-        tokio::select! {
-            () = all => {}
-            // What is dropped unsettled is handed back.
-            () = too_late => {}
+            Some((held, None)) => self.waiting.push_back(held),
+            None => {}
         }
     }
 }

@@ -4,20 +4,23 @@ use std::any::type_name;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use super::attempt::{Attempt, Resources};
 use super::function::JobFunction;
 use super::origins::Origins;
-use super::run::{Call, Needs, Run, Scope};
+use super::run::{Call, Needs, Run};
 use super::state::States;
+use crate::client::Client;
 use crate::engine::QueueSpec;
 use crate::error::{Error, Result};
 use crate::guard::Guarded;
 use crate::job::{Job, JobOptions, check_name, check_pattern, queue_of};
 use crate::retry;
 
-/// Reads a payload and calls the job's function with it.
-type Start = Box<dyn Fn(&[u8], &Scope<'_>) -> serde_json::Result<Call> + Send + Sync>;
+/// Reads the payload of an attempt and calls the job's function with it.
+type Start = Box<dyn Fn(&Attempt) -> serde_json::Result<Call> + Send + Sync>;
 
 /// A job with its function.
 pub(crate) struct Registered {
@@ -48,8 +51,8 @@ impl Registered {
     pub(crate) fn of_type<J: Run>() -> Self {
         let mut needs = Needs::default();
         J::needs(&mut needs);
-        let start = |payload: &[u8], scope: &Scope<'_>| {
-            serde_json::from_slice::<J>(payload).map(|job| job.call(scope))
+        let start = |attempt: &Attempt| {
+            serde_json::from_slice::<J>(&attempt.envelope.payload).map(|job| job.call(attempt))
         };
         Self::new::<J>(Box::new(start), J::BLOCKS, needs)
     }
@@ -59,8 +62,9 @@ impl Registered {
         let mut needs = Needs::default();
         F::needs(&mut needs);
         let function = Arc::new(function);
-        let start = move |payload: &[u8], scope: &Scope<'_>| {
-            serde_json::from_slice(payload).map(|job| F::call(&function, job, scope))
+        let start = move |attempt: &Attempt| {
+            let job = serde_json::from_slice(&attempt.envelope.payload);
+            job.map(|job| F::call(&function, job, attempt))
         };
         Self::new::<F::Job>(Box::new(start), F::BLOCKS, needs)
     }
@@ -85,7 +89,6 @@ pub(crate) struct Registry {
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) jobs: BTreeMap<&'static str, Arc<Registered>>,
-    pub(crate) states: States,
     pub(crate) queues: Queues,
 }
 
@@ -99,8 +102,8 @@ pub(crate) struct QueuePlan {
     pub(crate) concurrency: u16,
     /// The job of a message that states none: the only one of the queue.
     pub(crate) only_job: Option<&'static str>,
-    /// Whether any of its jobs has a plain `fn`.
-    pub(crate) blocks: bool,
+    /// How many of its slots are kept by functions that should have ended.
+    pub(crate) lost_slots: AtomicUsize,
     waits: BTreeSet<Duration>,
     /// The topic patterns that its job subscribes to.
     patterns: BTreeSet<&'static str>,
@@ -143,10 +146,11 @@ impl Registry {
         self.queues(concurrency)
     }
 
-    /// What runs on these queues, which [`check`](Self::check) gave.
-    pub(crate) fn into_plan(self, queues: Queues) -> Plan {
+    /// What runs on these queues, which [`check`](Self::check) gave, and what is there for the
+    /// arguments of the functions.
+    pub(crate) fn into_plan(self, queues: Queues, client: Client) -> (Plan, Resources) {
         let jobs = self.jobs.into_iter().map(|job| (job.name, Arc::new(job))).collect();
-        Plan { jobs, states: self.states, queues }
+        (Plan { jobs, queues }, Resources { client, states: self.states })
     }
 
     fn queues(&self, default: u16) -> Result<Queues> {
@@ -157,7 +161,6 @@ impl Registry {
             queue.waits.extend(retry::waits(&job.options));
             queue.waits.insert(retry::UNKNOWN_JOB_WAIT);
             queue.patterns.extend(job.options.on);
-            queue.blocks |= job.blocks;
             let first = queue.concurrency == 0;
             queue.only_job = first.then_some(job.name);
             queue.concurrency = queue.concurrency.max(1);

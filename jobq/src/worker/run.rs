@@ -1,18 +1,15 @@
 //! What `#[job]` makes of a function: how to call it with its arguments.
 
 use std::any::{TypeId, type_name};
-use std::cell::OnceCell;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-use tokio_util::sync::CancellationToken;
-
+use super::attempt::Attempt;
 use super::context::JobContext;
-use super::state::{State, States};
-use crate::client::Client;
+use super::state::State;
 use crate::guard::Guarded;
-use crate::job::{Envelope, Job, JobResult, Outcome};
+use crate::job::{Job, JobResult, Outcome};
 
 /// A [`Job`] that knows the function that runs it. Only `#[job]` on a function makes
 /// one.
@@ -34,7 +31,7 @@ pub trait Run: Job {
 
     /// Calls the function.
     #[doc(hidden)]
-    fn call(self, scope: &Scope<'_>) -> Call;
+    fn call(self, attempt: &Attempt) -> Call;
 }
 
 /// A type that can travel as a part of a payload. `#[job]` asks for it at each argument, so that
@@ -65,7 +62,7 @@ pub trait Argument: Sized + Send + 'static {
 
     /// The argument's value.
     #[doc(hidden)]
-    fn take(scope: &Scope<'_>) -> Self;
+    fn take(attempt: &Attempt) -> Self;
 }
 
 impl<T: Send + Sync + 'static> Argument for State<T> {
@@ -73,37 +70,26 @@ impl<T: Send + Sync + 'static> Argument for State<T> {
         needs.0.push((TypeId::of::<T>(), type_name::<T>()));
     }
 
-    fn take(scope: &Scope<'_>) -> Self {
-        scope.states.get().expect("a pool starts only with every state that its jobs need")
+    fn take(attempt: &Attempt) -> Self {
+        attempt
+            .resources
+            .states
+            .get()
+            .expect("a pool starts only with every state that its jobs need")
     }
 }
 
 impl Argument for JobContext {
     fn need(_: &mut Needs) {}
 
-    fn take(scope: &Scope<'_>) -> Self {
-        let cancelled = scope.cancelled.get_or_init(CancellationToken::new).clone();
-        let client = scope.client.clone();
-        Self::new(scope.envelope, scope.attempt, scope.max_attempts, client, cancelled)
+    fn take(attempt: &Attempt) -> Self {
+        Self::new(attempt)
     }
 }
 
 /// The states that a job function needs, each with its type's name.
 #[derive(Debug, Default)]
 pub struct Needs(pub(crate) Vec<(TypeId, &'static str)>);
-
-/// What an attempt offers to its function's arguments. Most functions take little of it, so
-/// that each argument is made when it is taken.
-#[derive(Debug)]
-pub struct Scope<'a> {
-    pub(crate) envelope: &'a Envelope,
-    pub(crate) attempt: u32,
-    pub(crate) max_attempts: u32,
-    pub(crate) client: &'a Client,
-    pub(crate) states: &'a States,
-    /// Of the function's contexts, if it takes any.
-    pub(crate) cancelled: OnceCell<CancellationToken>,
-}
 
 /// A job function with all its arguments, ready to run.
 pub struct Call(pub(crate) Kind);

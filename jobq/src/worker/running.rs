@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -7,9 +8,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::attempt::Shared;
 use super::health::{PoolHealth, Post, QueueHealth, both};
 use super::queue;
+use super::shared::Shared;
 use super::solo;
 use crate::engine::Consumer;
 use crate::error::{Error, ErrorKind, Result};
@@ -114,11 +115,11 @@ impl RunningPool {
         let queue = |(name, together, alone): &(&str, Post, Post)| QueueHealth {
             queue: (*name).to_owned(),
             state: both(together.state(), alone.state()),
-            lost_slots: self.shared.lost.of(name),
+            lost_slots: self.shared.plan.queues[name].lost_slots.load(Ordering::Relaxed),
         };
         PoolHealth {
             queues: self.posts.iter().map(queue).collect(),
-            missing: self.shared.client.engine().missing(),
+            missing: self.shared.resources.client.engine().missing(),
         }
     }
 

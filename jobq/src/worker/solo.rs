@@ -8,16 +8,16 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::attempt::{Shared, likeness, settle};
-use super::attempts::Attempts;
+use super::execution::{self, Settled};
 use super::gate::Closed;
 use super::health::Post;
-use super::slots::Finished;
+use super::in_flight::Identity;
+use super::shared::Shared;
 use crate::engine::{Consumer, Delivery, Settlement, closed};
 use crate::error::Result;
-use crate::job::{FailedReason, JobId};
+use crate::job::FailedReason;
 use crate::retry;
-use crate::telemetry::{self, Who};
+use crate::telemetry;
 
 /// How long the next one of these jobs is waited for before the queues go on.
 const MORE: Duration = Duration::from_millis(100);
@@ -33,9 +33,7 @@ pub(crate) async fn consume(
     post: Post,
     stop: CancellationToken,
 ) -> Result<()> {
-    // A function that outlived its timeout is in nobody's way.
-    let attempts = Attempts::new(Arc::clone(&shared), name, usize::MAX);
-    let mut loner = Loner { shared: &shared, name, attempts, unrecorded: None };
+    let mut loner = Loner { shared: &shared, name, unrecorded: None };
     let ended = loner.run(&mut consumer, &stop).await;
     post.ended(&ended);
     if let Err(error) = &ended {
@@ -48,10 +46,9 @@ pub(crate) async fn consume(
 struct Loner<'s> {
     shared: &'s Arc<Shared>,
     name: &'static str,
-    attempts: Attempts,
-    /// The outcome of a run that could not be recorded, since the connection was lost. The
+    /// The outcome of an attempt that could not be recorded, since the connection was lost. The
     /// job comes again, and has run.
-    unrecorded: Option<(JobId, u64, Settlement)>,
+    unrecorded: Option<(Identity, Settlement)>,
 }
 
 impl Loner<'_> {
@@ -134,10 +131,10 @@ impl Loner<'_> {
 
     /// What is to become of a job that is not to be run.
     fn decided(&mut self, delivery: &Delivery) -> Option<Settlement> {
-        let recorded = |(id, like, _): &(JobId, u64, Settlement)| {
-            *id == delivery.envelope().id && *like == likeness(delivery)
-        };
-        if let Some((_, _, settlement)) = self.unrecorded.take().filter(recorded) {
+        let identity = Identity::of(delivery);
+        if let Some((attempt, settlement)) = self.unrecorded.take()
+            && attempt.is_redelivered_as(&identity)
+        {
             return Some(settlement);
         }
         let starts = delivery.solo?.starts;
@@ -149,22 +146,16 @@ impl Loner<'_> {
     }
 
     /// Settles a delivery without running it; `true` if it was no longer this pool's.
-    async fn settle_unrun(&mut self, delivery: Delivery, settlement: Settlement) -> bool {
-        let name = delivery.envelope().name.clone().unwrap_or_default();
-        let who = Who::of(&delivery, name, self.name);
-        self.shared.decided(&who, &settlement, "", Duration::ZERO);
-        settle(&who, delivery, settlement).await
+    async fn settle_unrun(&self, delivery: Delivery, settlement: Settlement) -> bool {
+        execution::settle_unrun(self.shared, self.name, delivery, settlement).await.is_stale
     }
 
     async fn attempt(&mut self, delivery: Delivery) {
-        self.attempts.start(delivery);
-        // A function that outlived its timeout may still end.
-        let Finished { id, settlement, stale, .. } = loop {
-            if let Some(finished) = self.attempts.next().await {
-                break finished;
-            }
-        };
-        self.unrecorded = stale.map(|likeness| (id, likeness, settlement));
+        let identity = Identity::of(&delivery);
+        // A function that outlives its timeout is in nobody's way: it has no slot.
+        let attempt = execution::attempt(Arc::clone(self.shared), self.name, delivery, None);
+        let Settled { settlement, is_stale, .. } = attempt.await;
+        self.unrecorded = is_stale.then_some((identity, settlement));
     }
 }
 

@@ -156,14 +156,6 @@ impl Receipt for Ticket {
         }
     }
 
-    fn complete(&mut self) -> Result<()> {
-        if self.is_stale() {
-            return Err(stale(self.origin.queue));
-        }
-        self.open = false;
-        self.recorded(self.origin.session.finish(self.tag))
-    }
-
     fn is_stale(&self) -> bool {
         !self.open || !self.origin.session.is_alive()
     }

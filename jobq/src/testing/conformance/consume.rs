@@ -50,21 +50,6 @@ pub async fn a_completed_job_is_gone(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-/// A delivery that was completed is nobody's to settle any more, and its consumer goes on.
-pub async fn a_completed_delivery_is_not_settled_again(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 1).await;
-    let pushed = bench.push_jobs("mail", 2).await;
-    let mut delivery = take(&mut consumer).await;
-    delivery.complete().expect("it is in hand");
-    assert!(delivery.complete().is_err_and(|error| error.is_stale()));
-    let again = delivery.settle(Settlement::Retry(Duration::ZERO)).await;
-    assert!(again.is_err_and(|error| error.is_stale()));
-    let next = take(&mut consumer).await;
-    assert_eq!((next.envelope().id, next.attempt), (pushed[1], 1));
-    settle(next, Settlement::Complete).await;
-    bench.counts("mail", 0, 0, 0).await;
-}
-
 /// What is beyond the prefetch is left to others.
 pub async fn a_consumer_holds_no_more_than_its_prefetch(bench: &Bench) {
     let mut first = bench.consume("mail", &[], 3).await;

@@ -35,7 +35,6 @@ macro_rules! conformance {
                 consume::an_unknown_queue_is_not_found
                 consume::a_waiting_consumer_gets_what_is_pushed_later
                 consume::a_completed_job_is_gone
-                consume::a_completed_delivery_is_not_settled_again
                 consume::a_consumer_holds_no_more_than_its_prefetch
                 consume::settling_makes_room_for_the_next_job
                 consume::a_raised_prefetch_brings_more_jobs

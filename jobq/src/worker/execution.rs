@@ -1,0 +1,357 @@
+//! One attempt of a job, from its delivery to its settlement: [`attempt`] takes each step in turn.
+//!
+//! The attempt is a future of jobq's runtime and has the delivery. Only the call runs code of the
+//! user's, as a task of its own in the program's runtime or on a thread where a plain `fn` may
+//! block. So a function that panics, never yields or outlives its timeout costs its slot alone.
+
+use std::borrow::Cow;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt as _;
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::{JoinError, JoinHandle};
+use tracing::{Instrument as _, Span};
+
+use super::attempt::Attempt;
+use super::registry::{QueuePlan, Registered};
+use super::run::{Awaiting, Call as Prepared, Kind};
+use super::shared::Shared;
+use crate::background;
+use crate::engine::{Delivery, Settlement};
+use crate::guard::{self, Guarded, guarded};
+use crate::job::{Ending, FailedReason, Outcome};
+use crate::period;
+use crate::retry::{self, Next};
+use crate::telemetry::Who;
+
+/// How long after its timeout a function may take to end. An `async fn` ends at its next
+/// `.await`.
+const ENDING: Duration = Duration::from_secs(1);
+/// How long a job waits for a thread, where the system gives none.
+const NO_THREAD: Duration = Duration::from_secs(1);
+
+/// The place of one function among those of its queue that may run at once. It is free when this
+/// is dropped.
+pub(super) type Slot = OwnedSemaphorePermit;
+
+/// A delivery that has been settled.
+#[derive(Debug)]
+pub(super) struct Settled {
+    pub(super) settlement: Settlement,
+    /// Whether that could not be recorded, since the delivery was no longer this pool's.
+    pub(super) is_stale: bool,
+    /// How long its function ran, if it was called.
+    pub(super) took: Option<Duration>,
+}
+
+/// Makes one attempt. Dropped before its end, it cancels the function and hands the job back.
+pub(super) async fn attempt(
+    pool: Arc<Shared>,
+    queue: &'static str,
+    delivery: Delivery,
+    slot: Option<Slot>,
+) -> Settled {
+    let (who, resolved) = resolve(&pool, queue, &delivery);
+    let (decision, took) = match resolved {
+        Ok(job) => run(&pool, &who, &job, &delivery, slot).await,
+        Err(decision) => {
+            drop(slot);
+            (decision, None)
+        }
+    };
+    report(&pool, &who, &decision, took);
+    settle(&who, delivery, decision.settlement, took).await
+}
+
+/// Settles a delivery of a job that has its outcome already.
+pub(super) async fn settle_again(
+    queue: &'static str,
+    delivery: Delivery,
+    outcome: Settlement,
+) -> Settled {
+    let name = delivery.envelope().name.clone().unwrap_or_default();
+    settle(&Who::of(&delivery, name, queue), delivery, outcome, None).await
+}
+
+/// Settles a delivery that does not run.
+pub(super) async fn settle_unrun(
+    pool: &Shared,
+    queue: &'static str,
+    delivery: Delivery,
+    settlement: Settlement,
+) -> Settled {
+    let name = delivery.envelope().name.clone().unwrap_or_default();
+    let who = Who::of(&delivery, name, queue);
+    let decision = Decision::plain(settlement);
+    report(pool, &who, &decision, None);
+    settle(&who, delivery, decision.settlement, None).await
+}
+
+/// What becomes of a job, with the error that led to it, for a person.
+#[derive(Debug)]
+struct Decision {
+    settlement: Settlement,
+    error: String,
+}
+
+impl Decision {
+    /// One that needs no words.
+    fn plain(settlement: Settlement) -> Self {
+        Self { settlement, error: String::new() }
+    }
+
+    fn failed(reason: FailedReason, error: String, attempts: u32) -> Self {
+        let settlement = Settlement::Fail { reason, error: error.clone(), attempts };
+        Self { settlement, error }
+    }
+
+    fn of(next: Next, error: String, attempts: u32) -> Self {
+        let settlement = match next {
+            Next::Complete => Settlement::Complete,
+            Next::Retry(wait) => Settlement::Retry(wait),
+            Next::Snooze(wait) => Settlement::Snooze(wait),
+            Next::Fail(reason) => return Self::failed(reason, error, attempts),
+        };
+        Self { settlement, error }
+    }
+}
+
+/// Finds the job that a delivery is for, or decides what becomes of one that is not to run now.
+fn resolve(
+    pool: &Shared,
+    queue: &'static str,
+    delivery: &Delivery,
+) -> (Who, Result<Arc<Registered>, Decision>) {
+    let (envelope, attempt) = (delivery.envelope(), delivery.attempt);
+    let plan = &pool.plan.queues[queue];
+    // Whoever published an event knows nothing of the jobs that it becomes.
+    let is_unnamed = envelope.topic.is_some() && plan.only_job.is_some();
+    let name = envelope.name.as_deref().filter(|_| !is_unnamed);
+    let name = name.or(plan.only_job).unwrap_or_default();
+    let job = pool.plan.jobs.get(name);
+    let known = job.map_or_else(|| Cow::Owned(name.to_owned()), |job| Cow::Borrowed(job.name));
+    let mut who = Who::of(delivery, known, queue);
+    who.max_attempts = job.map(|job| job.options.max_attempts());
+    if let Some(job) = job {
+        job.origins.check(job.name, envelope);
+    }
+    let resolved = match job {
+        _ if delivery.solo.is_none() && retry::is_suspected(delivery.crashes) => {
+            Err(Decision::plain(Settlement::Isolate))
+        }
+        None => Err(Decision::of(retry::after_unknown(attempt), unknown_job(name, plan), attempt)),
+        Some(job) if retry::is_expired(&job.options, envelope, SystemTime::now) => {
+            let error = "its time ran out before this attempt could start".to_owned();
+            Err(Decision::failed(FailedReason::Expired, error, attempt.saturating_sub(1)))
+        }
+        Some(job) => Ok(Arc::clone(job)),
+    };
+    (who, resolved)
+}
+
+fn unknown_job(name: &str, queue: &QueuePlan) -> String {
+    match (name, queue.only_job) {
+        ("", None) => "the message states no job, and the queue has several".to_owned(),
+        (name, _) => format!("no worker that took it has a job of the name `{name}`"),
+    }
+}
+
+/// Runs the job's function until it ends, its timeout is over, or the pool halts.
+async fn run(
+    pool: &Arc<Shared>,
+    who: &Who,
+    job: &Arc<Registered>,
+    delivery: &Delivery,
+    slot: Option<Slot>,
+) -> (Decision, Option<Duration>) {
+    let (number, has_slot) = (delivery.attempt, slot.is_some());
+    let attempt = Attempt::new(&pool.resources, job, delivery.shared_envelope(), number);
+    let attempt = Arc::new(attempt);
+    let Some(mut call) = Call::start(pool, &attempt, who.span(), slot) else {
+        who.no_thread(NO_THREAD);
+        return (Decision::plain(Settlement::Snooze(NO_THREAD)), None);
+    };
+    let limit = job.options.timeout.or(delivery.solo.map(|_| retry::ALONE));
+    let decision = tokio::select! {
+        biased;
+        called = call.ended() => decide(pool, job, number, called),
+        () = attempt.timed_out(limit) => {
+            if let Some(task) = call.cancel().filter(|_| has_slot) {
+                tokio::spawn(watch(Arc::clone(pool), who.clone(), task));
+            }
+            let limit = limit.map(period::format).unwrap_or_default();
+            let outcome = Outcome::failed(format!("it took longer than its timeout of {limit}"));
+            after(job, number, outcome)
+        }
+        () = pool.halt.cancelled() => Decision::plain(Settlement::Release),
+    };
+    (decision, Some(attempt.took()))
+}
+
+/// What a call has come to: the outcome of the function, or why its payload cannot be read.
+type Called = serde_json::Result<Outcome>;
+
+/// A call of a function, in a task of its own. Dropped before its end, it is cancelled.
+struct Call {
+    attempt: Arc<Attempt>,
+    task: Option<JoinHandle<Called>>,
+}
+
+impl Call {
+    /// None where the system gives no thread for a plain `fn`.
+    fn start(
+        pool: &Shared,
+        attempt: &Arc<Attempt>,
+        span: Span,
+        slot: Option<Slot>,
+    ) -> Option<Self> {
+        let (runtime, called) = (pool.runtime.clone(), Arc::clone(attempt));
+        let task = if attempt.job.blocks {
+            background::spawn_blocking(move || call_blocking(&runtime, &called, span, slot))?
+        } else {
+            runtime.spawn(call(called, span, slot))
+        };
+        Some(Self { attempt: Arc::clone(attempt), task: Some(task) })
+    }
+
+    /// Waits for its end. An error says that the task was dropped with the program's runtime.
+    async fn ended(&mut self) -> Result<Called, JoinError> {
+        let Some(task) = &mut self.task else { return std::future::pending().await };
+        let called = task.await;
+        self.task = None;
+        called
+    }
+
+    /// Tells the function that it is cancelled, and drops it if it awaits something.
+    fn cancel(&mut self) -> Option<JoinHandle<Called>> {
+        let task = self.task.take()?;
+        self.attempt.cancelled().cancel();
+        task.abort();
+        Some(task)
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// Calls the function in the program's runtime. The slot is free when this ends.
+async fn call(attempt: Arc<Attempt>, span: Span, _slot: Option<Slot>) -> Called {
+    Ok(match prepare(&attempt) {
+        Ok(called) => match called?.0 {
+            Kind::Future(future) => finish(future, span).await,
+            Kind::Blocking(function) => span.in_scope(|| guarded(function.into_inner())),
+        },
+        Err(panic) => Err(panic),
+    }
+    .unwrap_or_else(panicked))
+}
+
+/// Calls the function on a thread that nobody waits for.
+fn call_blocking(runtime: &Handle, attempt: &Attempt, span: Span, _slot: Option<Slot>) -> Called {
+    let _entered = runtime.enter();
+    Ok(match prepare(attempt) {
+        Ok(called) => match called?.0 {
+            Kind::Future(future) => runtime.block_on(finish(future, span)),
+            Kind::Blocking(function) => span.in_scope(|| guarded(function.into_inner())),
+        },
+        Err(panic) => Err(panic),
+    }
+    .unwrap_or_else(panicked))
+}
+
+/// Decodes the payload and takes the function's other arguments, which is the user's code, too.
+fn prepare(attempt: &Attempt) -> thread::Result<serde_json::Result<Prepared>> {
+    attempt.start();
+    guarded(|| attempt.job.start.get()(attempt))
+}
+
+/// Lets an `async fn` run to its end.
+async fn finish(mut future: Guarded<Awaiting>, span: Span) -> thread::Result<Outcome> {
+    let running = AssertUnwindSafe(future.get_mut().as_mut()).catch_unwind();
+    let ended = running.instrument(span).await;
+    // What it holds to its end is the user's, too.
+    match guarded(|| drop(future.into_inner())) {
+        Ok(()) => ended,
+        Err(panic) => {
+            guard::dispose(ended);
+            Err(panic)
+        }
+    }
+}
+
+fn panicked(panic: Box<dyn std::any::Any + Send>) -> Outcome {
+    Outcome::failed(guard::text(panic))
+}
+
+/// Waits for a function that goes on after its timeout and keeps its slot.
+async fn watch(pool: Arc<Shared>, who: Who, mut task: JoinHandle<Called>) {
+    if tokio::time::timeout(ENDING, &mut task).await.is_ok() {
+        return;
+    }
+    let QueuePlan { lost_slots, concurrency, .. } = &pool.plan.queues[who.queue];
+    who.lost_slot(lost_slots.fetch_add(1, Ordering::Relaxed) + 1, *concurrency);
+    // Its outcome does not count any more.
+    let _ = task.await;
+    who.regained_slot(lost_slots.fetch_sub(1, Ordering::Relaxed) - 1, *concurrency);
+}
+
+/// Decides what becomes of a job whose call has ended.
+fn decide(
+    pool: &Shared,
+    job: &Registered,
+    attempt: u32,
+    ended: Result<Called, JoinError>,
+) -> Decision {
+    let outcome = match ended {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(problem)) => {
+            let error = format!("the payload is no payload of job `{}`: {problem}", job.name);
+            let attempts = attempt.saturating_sub(1);
+            return Decision::failed(FailedReason::UnreadablePayload, error, attempts);
+        }
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => panicked(panic),
+            Err(_) => return Decision::plain(Settlement::Release),
+        },
+    };
+    if outcome.ending != Ending::Completed && pool.has_runtime_ended() {
+        // It failed for that, maybe.
+        return Decision::plain(Settlement::Release);
+    }
+    after(job, attempt, outcome)
+}
+
+/// What comes after an attempt with this outcome.
+fn after(job: &Registered, attempt: u32, outcome: Outcome) -> Decision {
+    let next = retry::after(&job.options, attempt, &outcome.ending, fastrand::f64);
+    Decision::of(next, outcome.error, attempt)
+}
+
+/// Tells what was decided, and counts it.
+fn report(pool: &Shared, who: &Who, decision: &Decision, took: Option<Duration>) {
+    who.decided(&decision.settlement, &decision.error, took.unwrap_or_default());
+    pool.tally.count(&decision.settlement);
+}
+
+/// Records what becomes of the job.
+async fn settle(
+    who: &Who,
+    delivery: Delivery,
+    settlement: Settlement,
+    took: Option<Duration>,
+) -> Settled {
+    let recorded = delivery.settle(settlement.clone()).await;
+    let is_stale = recorded.is_err_and(|error| {
+        who.not_recorded(&error);
+        error.is_stale()
+    });
+    Settled { settlement, is_stale, took }
+}
