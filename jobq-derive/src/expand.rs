@@ -220,7 +220,7 @@ pub(crate) fn job_impl(
 fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
     let private = private(&job.policy.jobq);
     let attributes = &job.impl_attributes;
-    let (needs, attempt) = (own("__needs"), own("__attempt"));
+    let (requires, attempt) = (own("__requires"), own("__attempt"));
     let variables: Vec<Ident> =
         (0..job.arguments.all.len()).map(|index| own(&format!("__argument_{index}"))).collect();
     let arguments = || job.arguments.all.iter().zip(&variables);
@@ -229,10 +229,11 @@ fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
         Some(quote!(#name: #variable))
     });
     let context = || arguments().filter(|(argument, _)| argument.role == Role::Context);
-    let need = context()
-        .map(|(Argument { ty, .. }, _)| quote!(<#ty as #private::Argument>::need(#needs);));
+    let require = context().map(
+        |(Argument { ty, .. }, _)| quote!(<#ty as #private::FromAttempt>::requires(#requires);),
+    );
     let take = context().map(|(Argument { ty, .. }, variable)| {
-        quote!(let #variable = <#ty as #private::Argument>::take(#attempt);)
+        quote!(let #variable = <#ty as #private::FromAttempt>::argument(#attempt)?;)
     });
     let call = call(job, &variables);
     let is_plain = job.function.signature.asyncness.is_none();
@@ -251,14 +252,14 @@ fn run_impl(job: &FunctionJob, payload: &Ident) -> TokenStream {
         {
             #blocks
 
-            fn needs(#needs: &mut #private::Needs) {
-                #(#need)*
+            fn requires(#requires: &mut #private::Requires) {
+                #(#require)*
             }
 
-            fn call(self, #attempt: &#private::Attempt) -> #private::Call {
+            fn call(self, #attempt: &#private::Attempt) -> #private::core::result::Result<#private::Call, #private::BoxError> {
                 let Self { #(#read,)* } = self;
                 #(#take)*
-                #call
+                #private::core::result::Result::Ok(#call)
             }
         }
     }

@@ -44,12 +44,12 @@ pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
         impl #private::Run for #payload {
             const BLOCKS: bool = true;
 
-            fn needs(_: &mut #private::Needs) {}
+            fn requires(_: &mut #private::Requires) {}
 
-            fn call(self, _: &#private::Attempt) -> #private::Call {
-                #private::Call::blocking(|| {
+            fn call(self, _: &#private::Attempt) -> #private::core::result::Result<#private::Call, #private::BoxError> {
+                #private::core::result::Result::Ok(#private::Call::blocking(|| {
                     #private::core::result::Result::Ok::<(), #private::core::fmt::Error>(())
-                })
+                }))
             }
         }
     }

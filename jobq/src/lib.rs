@@ -108,12 +108,12 @@ pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, FindingKind, Report, Severity};
 pub use job::{
     BoxError, Control, Delay, Envelope, Event, EventEnvelope, Exponential, FailedJob, FailedReason,
-    Job, JobId, JobOptions, JobResult, MAX_PAYLOAD, abort, queue_of, retry_in, snooze,
+    Job, JobId, JobOptions, JobResult, MAX_PAYLOAD, Outcome, abort, queue_of, retry_in, snooze,
 };
 pub use jobq_derive::{Event, Job, job};
 pub use worker::{
-    JobContext, JobFunction, PoolHealth, QueueHealth, QueueState, Run, RunningPool, State,
-    WorkerPool,
+    Attempt, Extensions, FromAttempt, JobContext, JobFunction, Next, PoolHealth, QueueHealth,
+    QueueState, Requires, Run, RunningPool, State, WorkerPool,
 };
 
 /// The programs in the README compile.
@@ -144,6 +144,8 @@ pub mod __private {
     pub use core::time::Duration;
     pub use serde;
 
-    pub use crate::job::{Delay, Event, Exponential, Job, JobOptions, JobResult};
-    pub use crate::worker::{Argument, Attempt, Call, JobContext, Needs, Run, State, Travels};
+    pub use crate::job::{BoxError, Delay, Event, Exponential, Job, JobOptions, JobResult};
+    pub use crate::worker::{
+        Attempt, Call, FromAttempt, JobContext, Requires, Run, State, Travels,
+    };
 }

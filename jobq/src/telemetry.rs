@@ -14,6 +14,7 @@
 //! | the job is run alone | info | `job`, `id`, `queue`, `attempt` |
 //! | the job was handed back | info | `job`, `id`, `queue`, `attempt` |
 //! | an outcome could not be recorded | warn | `job`, `id`, `queue`, `attempt`, `error` |
+//! | a layer completed a job whose function failed | warn | `job`, `id`, `queue`, `attempt`, `error` |
 //! | the system gives no thread for a plain `fn` | error | `job`, `id`, `queue`, `attempt`, `wait` |
 //! | a function does not end at its timeout | warn | `job`, `id`, `queue`, `attempt`, `lost`, `slots` |
 //! | it has ended, and its slot is free again | info | the same |
@@ -29,7 +30,7 @@ use tracing::Span;
 use crate::engine::{Delivery, Hold, Settlement};
 use crate::error::Error;
 use crate::finding::Finding;
-use crate::job::JobId;
+use crate::job::{JobId, Outcome};
 use crate::period;
 
 /// Who a delivery is, for telling about it after it was settled.
@@ -84,6 +85,15 @@ impl Who {
             Settlement::Release => {
                 tracing::info!(%job, %id, %queue, attempt, "the job was handed back");
             }
+        }
+    }
+
+    /// A layer may have made a success of a failure.
+    pub(crate) fn layered(&self, outcome: &Outcome, function: Option<&Outcome>) {
+        let Some(error) = function.and_then(Outcome::error) else { return };
+        if outcome.is_completed() {
+            let Self { job, id, queue, attempt, .. } = self;
+            tracing::warn!(%job, %id, %queue, attempt, error, "the function failed, and a layer completed its job");
         }
     }
 

@@ -89,6 +89,16 @@ fn check_events(lines: &[String]) {
     assert_eq!(lines.len(), 11);
 }
 
+fn check_layers(lines: &[String]) {
+    let order = [
+        "rolled back",
+        "pay, attempt 1: the bank is busy",
+        "committed: 1 payment",
+        "pay, attempt 2: done",
+    ];
+    assert_eq!(lines, order);
+}
+
 #[test]
 fn quickstart_on_a_file() {
     check_quickstart(&run("quickstart", None));
@@ -107,4 +117,14 @@ fn events_on_a_file() {
 #[tokio::test]
 async fn events_on_rabbitmq() {
     check_events(&run("events", Some(&broker::shared().await)));
+}
+
+#[test]
+fn layers_on_a_file() {
+    check_layers(&run("layers", None));
+}
+
+#[tokio::test]
+async fn layers_on_rabbitmq() {
+    check_layers(&run("layers", Some(&broker::shared().await)));
 }

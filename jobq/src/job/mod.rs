@@ -19,8 +19,8 @@ pub use failed::{FailedJob, FailedReason};
 pub use id::JobId;
 pub use options::{Delay, Exponential, JobOptions};
 pub(crate) use origin::{crate_of, is_program, origin, to_program};
-pub use outcome::{BoxError, Control, JobResult, abort, retry_in, snooze};
-pub(crate) use outcome::{Ending, Outcome};
+pub(crate) use outcome::Ending;
+pub use outcome::{BoxError, Control, JobResult, Outcome, abort, retry_in, snooze};
 
 /// A type whose values can be enqueued: the payload of a job.
 ///

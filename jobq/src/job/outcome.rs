@@ -1,5 +1,6 @@
 //! How an attempt ends, and how a job function says so.
 
+use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
 use std::time::Duration;
@@ -28,7 +29,19 @@ pub(crate) enum Ending {
     Aborted,
 }
 
-/// How an attempt ended, with the error's text where there is one.
+/// How an attempt ended, with the error's text where there is one: what a
+/// [layer](crate::WorkerPool::around) gets from the function inside, and gives.
+///
+/// ```
+/// use jobq::Outcome;
+/// use std::time::Duration;
+///
+/// assert!(Outcome::completed().is_completed());
+/// let failed = Outcome::failed("the disk is full");
+/// assert_eq!((failed.is_failed(), failed.error()), (true, Some("the disk is full")));
+/// let busy = Outcome::failed(jobq::retry_in(Duration::from_secs(90), "the service is busy"));
+/// assert_eq!(busy.retry_after(), Some(Duration::from_secs(90)));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub(crate) ending: Ending,
@@ -37,13 +50,64 @@ pub struct Outcome {
 
 impl Outcome {
     /// The job is done.
-    pub(crate) fn completed() -> Self {
+    #[must_use]
+    pub fn completed() -> Self {
         Self { ending: Ending::Completed, error: String::new() }
     }
 
-    /// The attempt failed for a reason that jobq found: a panic, a timeout.
-    pub(crate) fn failed(error: impl Into<String>) -> Self {
-        Self { ending: Ending::Failed, error: error.into() }
+    /// What it means that a job function returns this error: that the attempt failed, or what a
+    /// [`Control`] in the error asks for.
+    #[must_use]
+    pub fn failed(error: impl Into<BoxError>) -> Self {
+        Err::<(), _>(error).into_outcome()
+    }
+
+    /// The attempt panicked.
+    pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Self {
+        Self { ending: Ending::Failed, error: guard::text(panic) }
+    }
+
+    /// Whether the job is done.
+    #[must_use]
+    pub fn is_completed(&self) -> bool {
+        self.ending == Ending::Completed
+    }
+
+    /// Whether the attempt failed. It is retried as the job's policy says.
+    #[must_use]
+    pub fn is_failed(&self) -> bool {
+        self.ending == Ending::Failed
+    }
+
+    /// Whether the job fails without further attempts; see [`abort`].
+    #[must_use]
+    pub fn is_aborted(&self) -> bool {
+        self.ending == Ending::Aborted
+    }
+
+    /// How long the next attempt is to wait, where the attempt asked for that; see [`retry_in`].
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self.ending {
+            Ending::RetryIn(wait) => Some(wait),
+            _ => None,
+        }
+    }
+
+    /// How long the job waits to run again without using up an attempt; see [`snooze`].
+    #[must_use]
+    pub fn snoozed_for(&self) -> Option<Duration> {
+        match self.ending {
+            Ending::Snoozed(wait) => Some(wait),
+            _ => None,
+        }
+    }
+
+    /// The text of the error with its sources, if there is an error.
+    #[must_use]
+    pub fn error(&self) -> Option<&str> {
+        Some(&*self.error)
+            .filter(|_| !matches!(self.ending, Ending::Completed | Ending::Snoozed(_)))
     }
 
     /// What a job function's error means.

@@ -1,34 +1,45 @@
-//! One attempt, as the arguments of its function and whoever waits for its end see it.
+//! One attempt, as layers, the arguments of its function and whoever waits for its end see it.
 
+use std::fmt;
 use std::future::pending;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::extensions::Extensions;
+use super::layer::Layers;
 use super::registry::Registered;
-use super::state::States;
+use super::run::Call;
+use super::state::{State, States};
 use crate::client::Client;
-use crate::job::Envelope;
+use crate::job::{BoxError, Envelope, JobId, Outcome};
 
-/// One attempt of a job.
-#[derive(Debug)]
-pub struct Attempt {
-    pub(crate) resources: Arc<Resources>,
-    pub(crate) job: Arc<Registered>,
-    pub(crate) envelope: Arc<Envelope>,
-    pub(crate) number: u32,
+/// One attempt of a job, for [layers](crate::WorkerPool::around) and for
+/// [arguments](crate::FromAttempt). Cloning it is cheap.
+#[derive(Clone)]
+pub struct Attempt(Arc<Inner>);
+
+struct Inner {
+    resources: Arc<Resources>,
+    job: Arc<Registered>,
+    envelope: Arc<Envelope>,
+    number: u32,
+    extensions: Extensions,
     started: OnceLock<Instant>,
     /// Made when somebody asks for it: most functions do not.
     cancelled: OnceLock<CancellationToken>,
+    /// How the function ended, where layers may say otherwise.
+    ended: OnceLock<Outcome>,
 }
 
-/// What a pool has for the arguments of its functions.
+/// What a pool has for its attempts.
 #[derive(Debug)]
 pub(crate) struct Resources {
     pub(crate) client: Client,
     pub(crate) states: States,
+    pub(crate) layers: Layers,
 }
 
 impl Attempt {
@@ -38,32 +49,144 @@ impl Attempt {
         envelope: Arc<Envelope>,
         number: u32,
     ) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             resources: Arc::clone(resources),
             job: Arc::clone(job),
             envelope,
             number,
+            extensions: Extensions::default(),
             started: OnceLock::new(),
             cancelled: OnceLock::new(),
+            ended: OnceLock::new(),
+        }))
+    }
+
+    /// The job's id.
+    #[must_use]
+    pub fn id(&self) -> JobId {
+        self.0.envelope.id
+    }
+
+    /// The job's name.
+    #[must_use]
+    pub fn job(&self) -> &str {
+        self.0.job.name
+    }
+
+    /// The queue that the job came from, as its user named it.
+    #[must_use]
+    pub fn queue(&self) -> &str {
+        &self.0.envelope.queue
+    }
+
+    /// The number of this attempt, from 1.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+
+    /// How many attempts the job has in all, by the policy of this worker. The attempt may be a
+    /// later one, after the policy was changed.
+    #[must_use]
+    pub fn max_attempts(&self) -> u32 {
+        self.0.job.options.max_attempts()
+    }
+
+    /// When the job was enqueued, by the clock of the client that did, in whole seconds at least.
+    #[must_use]
+    pub fn enqueued_at(&self) -> SystemTime {
+        self.0.envelope.enqueued_at
+    }
+
+    /// The topic of the event that the job was made from, if it was.
+    #[must_use]
+    pub fn topic(&self) -> Option<&str> {
+        self.0.envelope.topic.as_deref()
+    }
+
+    /// The client that the pool was built on.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.0.resources.client
+    }
+
+    /// The [state](crate::WorkerPool::state) of this type, if the pool has one.
+    #[must_use]
+    pub fn state<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
+        self.0.resources.states.get()
+    }
+
+    /// What layers leave here for the layers inside them and for arguments. It is empty when the
+    /// attempt begins.
+    #[must_use]
+    pub fn extensions(&self) -> &Extensions {
+        &self.0.extensions
+    }
+
+    /// Whether the attempt is cancelled: its timeout has passed, or its pool is shutting down and
+    /// the grace period is over. Its outcome does not count any more.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.get().is_some_and(CancellationToken::is_cancelled)
+    }
+
+    pub(super) fn envelope(&self) -> &Arc<Envelope> {
+        &self.0.envelope
+    }
+
+    pub(super) fn resources(&self) -> &Resources {
+        &self.0.resources
+    }
+
+    /// Whether its function is a plain `fn`.
+    pub(super) fn blocks(&self) -> bool {
+        self.0.job.blocks
+    }
+
+    /// Decodes the payload, and makes the call of the layers and the function. That starts the
+    /// attempt, and runs code of the user's.
+    pub(crate) fn call(&self) -> serde_json::Result<Call> {
+        let _ = self.0.started.set(Instant::now());
+        self.0.job.start.get()(self)
+    }
+
+    /// The call of the function, with the pool's layers around it.
+    pub(super) fn layered<F>(&self, ready: F) -> Call
+    where
+        F: FnOnce(&Self) -> Result<Call, BoxError> + Send + 'static,
+    {
+        if !self.has_layers() {
+            return ready(self).unwrap_or_else(Call::refused);
         }
+        Layers::call(self.clone(), Box::new(ready))
     }
 
-    /// Its function starts now.
-    pub(super) fn start(&self) {
-        let _ = self.started.set(Instant::now());
+    /// Whether there are layers around its function.
+    pub(super) fn has_layers(&self) -> bool {
+        !self.0.resources.layers.is_empty()
     }
 
-    /// How long its function has run.
+    /// The function itself has ended.
+    pub(super) fn function_ended(&self, outcome: &Outcome) {
+        let _ = self.0.ended.set(outcome.clone());
+    }
+
+    /// How the function itself ended, where there are layers around it.
+    pub(super) fn function_outcome(&self) -> Option<&Outcome> {
+        self.0.ended.get()
+    }
+
+    /// How long it has run.
     pub(super) fn took(&self) -> Duration {
-        self.started.get().map_or(Duration::ZERO, Instant::elapsed)
+        self.0.started.get().map_or(Duration::ZERO, Instant::elapsed)
     }
 
-    /// Cancelled when the outcome of the function does not count any more.
-    pub(crate) fn cancelled(&self) -> &CancellationToken {
-        self.cancelled.get_or_init(CancellationToken::new)
+    /// Cancelled when its outcome does not count any more.
+    pub(super) fn cancelled(&self) -> &CancellationToken {
+        self.0.cancelled.get_or_init(CancellationToken::new)
     }
 
-    /// Returns when the function has run for this long.
+    /// Returns when it has run for this long.
     pub(super) async fn timed_out(&self, limit: Option<Duration>) {
         let Some(limit) = limit else { return pending().await };
         let mut from = Instant::now();
@@ -71,11 +194,20 @@ impl Attempt {
             let Some(end) = from.checked_add(limit) else { return pending().await };
             sleep_until(end).await;
             // The function may have waited for a thread before it started.
-            from = match self.started.get() {
+            from = match self.0.started.get() {
                 Some(started) if *started <= from => return,
                 Some(started) => *started,
                 None => Instant::now(),
             };
         }
+    }
+}
+
+impl fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempt")
+            .field("job", &self.0.envelope)
+            .field("number", &self.0.number)
+            .finish_non_exhaustive()
     }
 }

@@ -40,10 +40,10 @@ pub struct JobContext {
 impl JobContext {
     pub(crate) fn new(attempt: &Attempt) -> Self {
         Self {
-            envelope: Arc::clone(&attempt.envelope),
-            attempt: attempt.number,
-            max_attempts: attempt.job.options.max_attempts(),
-            client: attempt.resources.client.clone(),
+            envelope: Arc::clone(attempt.envelope()),
+            attempt: attempt.number(),
+            max_attempts: attempt.max_attempts(),
+            client: attempt.client().clone(),
             cancelled: attempt.cancelled().clone(),
         }
     }

@@ -5,13 +5,10 @@
 //! block. So a function that panics, never yields or outlives its timeout costs its slot alone.
 
 use std::borrow::Cow;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
 use std::time::{Duration, SystemTime};
 
-use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinError, JoinHandle};
@@ -19,11 +16,10 @@ use tracing::{Instrument as _, Span};
 
 use super::attempt::Attempt;
 use super::registry::{QueuePlan, Registered};
-use super::run::{Awaiting, Call as Prepared, Kind};
 use super::shared::Shared;
 use crate::background;
 use crate::engine::{Delivery, Settlement};
-use crate::guard::{self, Guarded, guarded};
+use crate::guard::guarded;
 use crate::job::{Ending, FailedReason, Outcome};
 use crate::period;
 use crate::retry::{self, Next};
@@ -171,7 +167,6 @@ async fn run(
 ) -> (Decision, Option<Duration>) {
     let (number, has_slot) = (delivery.attempt, slot.is_some());
     let attempt = Attempt::new(&pool.resources, job, delivery.shared_envelope(), number);
-    let attempt = Arc::new(attempt);
     let Some(mut call) = Call::start(pool, &attempt, who.span(), slot) else {
         who.no_thread(NO_THREAD);
         return (Decision::plain(Settlement::Snooze(NO_THREAD)), None);
@@ -179,7 +174,12 @@ async fn run(
     let limit = job.options.timeout.or(delivery.solo.map(|_| retry::ALONE));
     let decision = tokio::select! {
         biased;
-        called = call.ended() => decide(pool, job, number, called),
+        called = call.ended() => {
+            if let Ok(Ok(outcome)) = &called {
+                who.layered(outcome, attempt.function_outcome());
+            }
+            decide(pool, job, number, called)
+        }
         () = attempt.timed_out(limit) => {
             if let Some(task) = call.cancel().filter(|_| has_slot) {
                 tokio::spawn(watch(Arc::clone(pool), who.clone(), task));
@@ -198,25 +198,20 @@ type Called = serde_json::Result<Outcome>;
 
 /// A call of a function, in a task of its own. Dropped before its end, it is cancelled.
 struct Call {
-    attempt: Arc<Attempt>,
+    attempt: Attempt,
     task: Option<JoinHandle<Called>>,
 }
 
 impl Call {
     /// None where the system gives no thread for a plain `fn`.
-    fn start(
-        pool: &Shared,
-        attempt: &Arc<Attempt>,
-        span: Span,
-        slot: Option<Slot>,
-    ) -> Option<Self> {
-        let (runtime, called) = (pool.runtime.clone(), Arc::clone(attempt));
-        let task = if attempt.job.blocks {
-            background::spawn_blocking(move || call_blocking(&runtime, &called, span, slot))?
+    fn start(pool: &Shared, attempt: &Attempt, span: Span, slot: Option<Slot>) -> Option<Self> {
+        let (runtime, called) = (pool.runtime.clone(), attempt.clone());
+        let task = if attempt.blocks() {
+            background::spawn_blocking(move || call_blocking(&runtime, called, span, slot))?
         } else {
             runtime.spawn(call(called, span, slot))
         };
-        Some(Self { attempt: Arc::clone(attempt), task: Some(task) })
+        Some(Self { attempt: attempt.clone(), task: Some(task) })
     }
 
     /// Waits for its end. An error says that the task was dropped with the program's runtime.
@@ -242,53 +237,26 @@ impl Drop for Call {
     }
 }
 
-/// Calls the function in the program's runtime. The slot is free when this ends.
-async fn call(attempt: Arc<Attempt>, span: Span, _slot: Option<Slot>) -> Called {
-    Ok(match prepare(&attempt) {
-        Ok(called) => match called?.0 {
-            Kind::Future(future) => finish(future, span).await,
-            Kind::Blocking(function) => span.in_scope(|| guarded(function.into_inner())),
-        },
-        Err(panic) => Err(panic),
+/// Decodes the payload and calls the function, with the layers around it. The slot is free when
+/// this ends.
+async fn call(attempt: Attempt, span: Span, _slot: Option<Slot>) -> Called {
+    match guarded(|| attempt.call()) {
+        Ok(called) => Ok(called?.run().instrument(span).await),
+        Err(panic) => Ok(Outcome::panicked(panic)),
     }
-    .unwrap_or_else(panicked))
 }
 
-/// Calls the function on a thread that nobody waits for.
-fn call_blocking(runtime: &Handle, attempt: &Attempt, span: Span, _slot: Option<Slot>) -> Called {
+/// The same on a thread that nobody waits for: a plain `fn` may block it.
+fn call_blocking(runtime: &Handle, attempt: Attempt, span: Span, slot: Option<Slot>) -> Called {
     let _entered = runtime.enter();
-    Ok(match prepare(attempt) {
-        Ok(called) => match called?.0 {
-            Kind::Future(future) => runtime.block_on(finish(future, span)),
-            Kind::Blocking(function) => span.in_scope(|| guarded(function.into_inner())),
-        },
-        Err(panic) => Err(panic),
+    if attempt.has_layers() {
+        // Nobody can abort what runs on a thread, so a layer that awaits something is dropped here.
+        let cancelled = attempt.cancelled().clone();
+        let called = cancelled.run_until_cancelled_owned(call(attempt, span, slot));
+        // That outcome does not count any more.
+        return pollster::block_on(called).unwrap_or_else(|| Ok(Outcome::failed("cancelled")));
     }
-    .unwrap_or_else(panicked))
-}
-
-/// Decodes the payload and takes the function's other arguments, which is the user's code, too.
-fn prepare(attempt: &Attempt) -> thread::Result<serde_json::Result<Prepared>> {
-    attempt.start();
-    guarded(|| attempt.job.start.get()(attempt))
-}
-
-/// Lets an `async fn` run to its end.
-async fn finish(mut future: Guarded<Awaiting>, span: Span) -> thread::Result<Outcome> {
-    let running = AssertUnwindSafe(future.get_mut().as_mut()).catch_unwind();
-    let ended = running.instrument(span).await;
-    // What it holds to its end is the user's, too.
-    match guarded(|| drop(future.into_inner())) {
-        Ok(()) => ended,
-        Err(panic) => {
-            guard::dispose(ended);
-            Err(panic)
-        }
-    }
-}
-
-fn panicked(panic: Box<dyn std::any::Any + Send>) -> Outcome {
-    Outcome::failed(guard::text(panic))
+    pollster::block_on(call(attempt, span, slot))
 }
 
 /// Waits for a function that goes on after its timeout and keeps its slot.
@@ -318,7 +286,7 @@ fn decide(
             return Decision::failed(FailedReason::UnreadablePayload, error, attempts);
         }
         Err(error) => match error.try_into_panic() {
-            Ok(panic) => panicked(panic),
+            Ok(panic) => Outcome::panicked(panic),
             Err(_) => return Decision::plain(Settlement::Release),
         },
     };

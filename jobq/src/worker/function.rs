@@ -4,12 +4,13 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::attempt::Attempt;
-use super::run::{Argument, Call, Needs};
-use crate::job::{Job, JobResult};
+use super::extract::{FromAttempt, Requires};
+use super::run::Call;
+use crate::job::{BoxError, Job, JobResult};
 
 /// An `async fn` or a plain `fn` that runs jobs: one argument is the [`Job`], up to six others
-/// are [`State<T>`](struct@crate::State) and [`JobContext`](crate::JobContext) in any order,
-/// and it returns a `Result`. A plain `fn` may block: it has a thread of its own.
+/// are [`State<T>`](struct@crate::State), [`JobContext`](crate::JobContext) or of another type with
+/// [`FromAttempt`], in any order, and it returns a `Result`. A plain `fn` may block: it has a thread of its own.
 ///
 /// It is implemented for all such functions; `Arguments` tells their shapes apart.
 #[diagnostic::on_unimplemented(
@@ -17,7 +18,7 @@ use crate::job::{Job, JobResult};
     label = "not a function of a job that returns a `Result`",
     note = "write for example `async fn resize(job: Resize, ctx: JobContext) -> \
             Result<(), jobq::BoxError>`, where `Resize` has `#[derive(Job)]`; further arguments \
-            may be `State<T>`; it must take its arguments by value and return a `Result`",
+            may be `State<T>` or have `FromAttempt`; it must take its arguments by value and return a `Result`",
     note = "a function with `#[job]` is given by its type: `.register::<SendWelcome>()`"
 )]
 pub trait JobFunction<Arguments>: Send + Sync + 'static {
@@ -30,11 +31,11 @@ pub trait JobFunction<Arguments>: Send + Sync + 'static {
 
     /// Names the states that the arguments need.
     #[doc(hidden)]
-    fn needs(needs: &mut Needs);
+    fn requires(requires: &mut Requires);
 
-    /// Calls the function.
+    /// Calls the function. An error is that of an argument.
     #[doc(hidden)]
-    fn call(this: &Arc<Self>, job: Self::Job, attempt: &Attempt) -> Call;
+    fn call(this: &Arc<Self>, job: Self::Job, attempt: &Attempt) -> Result<Call, BoxError>;
 }
 
 /// Tells the arguments of a plain `fn` from those of an `async fn`.
@@ -52,20 +53,22 @@ macro_rules! job_function {
             R: Future + Send + 'static,
             R::Output: JobResult,
             P: Job,
-            $($before: Argument,)*
-            $($after: Argument,)*
+            $($before: FromAttempt + Send + 'static,)*
+            $($after: FromAttempt + Send + 'static,)*
         {
             type Job = P;
 
             const BLOCKS: bool = false;
 
-            fn needs(needs: &mut Needs) {
-                $($before::need(needs);)*
-                $($after::need(needs);)*
+            fn requires(requires: &mut Requires) {
+                $($before::requires(requires);)*
+                $($after::requires(requires);)*
             }
 
-            fn call(this: &Arc<Self>, job: P, attempt: &Attempt) -> Call {
-                Call::future(this($($before::take(attempt),)* job, $($after::take(attempt),)*))
+            fn call(this: &Arc<Self>, job: P, attempt: &Attempt) -> Result<Call, BoxError> {
+                $(let $before = $before::argument(attempt)?;)*
+                $(let $after = $after::argument(attempt)?;)*
+                Ok(Call::future(this($($before,)* job, $($after,)*)))
             }
         }
 
@@ -76,23 +79,23 @@ macro_rules! job_function {
             F: Fn($($before,)* P, $($after,)*) -> R + Send + Sync + 'static,
             R: JobResult,
             P: Job,
-            $($before: Argument,)*
-            $($after: Argument,)*
+            $($before: FromAttempt + Send + 'static,)*
+            $($after: FromAttempt + Send + 'static,)*
         {
             type Job = P;
 
             const BLOCKS: bool = true;
 
-            fn needs(needs: &mut Needs) {
-                $($before::need(needs);)*
-                $($after::need(needs);)*
+            fn requires(requires: &mut Requires) {
+                $($before::requires(requires);)*
+                $($after::requires(requires);)*
             }
 
-            fn call(this: &Arc<Self>, job: P, attempt: &Attempt) -> Call {
+            fn call(this: &Arc<Self>, job: P, attempt: &Attempt) -> Result<Call, BoxError> {
                 let this = Arc::clone(this);
-                $(let $before = $before::take(attempt);)*
-                $(let $after = $after::take(attempt);)*
-                Call::blocking(move || this($($before,)* job, $($after,)*))
+                $(let $before = $before::argument(attempt)?;)*
+                $(let $after = $after::argument(attempt)?;)*
+                Ok(Call::blocking(move || this($($before,)* job, $($after,)*)))
             }
         }
     };

@@ -3,10 +3,13 @@
 mod attempt;
 mod context;
 mod execution;
+mod extensions;
+mod extract;
 mod function;
 mod gate;
 mod health;
 mod in_flight;
+mod layer;
 mod origins;
 mod pool;
 mod prefetch;
@@ -24,12 +27,17 @@ pub use attempt::Attempt;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use attempt::Resources;
 pub use context::JobContext;
+pub use extensions::Extensions;
+pub use extract::{FromAttempt, Requires};
 pub use function::JobFunction;
 pub use health::{PoolHealth, QueueHealth, QueueState};
+#[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
+pub(crate) use layer::Layers;
+pub use layer::Next;
 pub use pool::WorkerPool;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use registry::Registered;
-pub use run::{Argument, Call, Needs, Run, Travels};
+pub use run::{Call, Run, Travels};
 pub use running::RunningPool;
 pub use state::State;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]

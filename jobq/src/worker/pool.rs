@@ -5,8 +5,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::attempt::Attempt;
 use super::function::JobFunction;
 use super::gate::Gate;
+use super::layer::Next;
 use super::registry::{self, Registered, Registry};
 use super::run::Run;
 use super::running::RunningPool;
@@ -17,6 +19,7 @@ use crate::background;
 use crate::client::{Client, Doctor};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Finding, Severity};
+use crate::job::Outcome;
 #[cfg(feature = "rabbitmq")]
 use crate::rabbitmq::Topology;
 use crate::telemetry;
@@ -104,6 +107,48 @@ impl WorkerPool {
     /// needs and the pool does not have is an error when the pool starts.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.registry.state(value);
+        self
+    }
+
+    /// Puts a layer around every attempt of the pool: for logs and metrics, tenants, transactions.
+    /// The first one is the outermost.
+    ///
+    /// A layer stands outside the arguments of the function, so that it can leave something for
+    /// [one of them](crate::FromAttempt) in [`Attempt::extensions`](crate::Attempt::extensions). It
+    /// sees no job that cannot run: one that is unreadable, unknown, expired or poison. A timeout
+    /// covers the layers as well, and a panic in one is a failed attempt. A layer that makes a
+    /// success of a failure completes the job, and the log says so; it cannot lose one.
+    ///
+    /// The layers of a plain `fn` run on its thread, which may block, in the runtime that the pool
+    /// was spawned in.
+    ///
+    /// ```
+    /// use jobq::{Attempt, Client, Next, WorkerPool, job};
+    ///
+    /// #[job]
+    /// async fn mail() -> Result<(), jobq::BoxError> {
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let client = Client::connect("sqlite::memory:").await?;
+    /// let pool = WorkerPool::new(&client)
+    ///     .around(|attempt: Attempt, next: Next| async move {
+    ///         let outcome = next.run().await;
+    ///         println!("{} {}: {outcome:?}", attempt.job(), attempt.id());
+    ///         outcome
+    ///     })
+    ///     .register::<Mail>();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn around<F, Fut>(mut self, layer: F) -> Self
+    where
+        F: Fn(Attempt, Next) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Outcome> + Send + 'static,
+    {
+        self.registry.layers.push(layer);
         self
     }
 

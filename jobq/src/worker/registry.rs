@@ -8,9 +8,11 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use super::attempt::{Attempt, Resources};
+use super::extract::Requires;
 use super::function::JobFunction;
+use super::layer::Layers;
 use super::origins::Origins;
-use super::run::{Call, Needs, Run};
+use super::run::{Call, Run};
 use super::state::States;
 use crate::client::Client;
 use crate::engine::QueueSpec;
@@ -31,11 +33,11 @@ pub(crate) struct Registered {
     pub(crate) blocks: bool,
     pub(crate) start: Guarded<Start>,
     pub(crate) origins: Origins,
-    needs: Needs,
+    requires: Requires,
 }
 
 impl Registered {
-    fn new<J: Job>(start: Start, blocks: bool, needs: Needs) -> Self {
+    fn new<J: Job>(start: Start, blocks: bool, requires: Requires) -> Self {
         Self {
             name: J::NAME,
             queue: queue_of::<J>(),
@@ -43,30 +45,32 @@ impl Registered {
             blocks,
             start: Guarded::new(start),
             origins: Origins::default(),
-            needs,
+            requires,
         }
     }
 
     /// A job made by `#[job]` on a function.
     pub(crate) fn of_type<J: Run>() -> Self {
-        let mut needs = Needs::default();
-        J::needs(&mut needs);
+        let mut requires = Requires::default();
+        J::requires(&mut requires);
         let start = |attempt: &Attempt| {
-            serde_json::from_slice::<J>(&attempt.envelope.payload).map(|job| job.call(attempt))
+            let job: J = serde_json::from_slice(&attempt.envelope().payload)?;
+            Ok(attempt.layered(|attempt| job.call(attempt)))
         };
-        Self::new::<J>(Box::new(start), J::BLOCKS, needs)
+        Self::new::<J>(Box::new(start), J::BLOCKS, requires)
     }
 
     /// A job with a function of its own.
     pub(crate) fn of_function<F: JobFunction<A>, A>(function: F) -> Self {
-        let mut needs = Needs::default();
-        F::needs(&mut needs);
+        let mut requires = Requires::default();
+        F::requires(&mut requires);
         let function = Arc::new(function);
         let start = move |attempt: &Attempt| {
-            let job = serde_json::from_slice(&attempt.envelope.payload);
-            job.map(|job| F::call(&function, job, attempt))
+            let job = serde_json::from_slice(&attempt.envelope().payload)?;
+            let function = Arc::clone(&function);
+            Ok(attempt.layered(move |attempt| F::call(&function, job, attempt)))
         };
-        Self::new::<F::Job>(Box::new(start), F::BLOCKS, needs)
+        Self::new::<F::Job>(Box::new(start), F::BLOCKS, requires)
     }
 }
 
@@ -81,6 +85,7 @@ impl fmt::Debug for Registered {
 pub(crate) struct Registry {
     pub(crate) jobs: Vec<Registered>,
     states: States,
+    pub(crate) layers: Layers,
     /// The types of states that were given twice.
     repeated_states: Vec<&'static str>,
 }
@@ -150,7 +155,7 @@ impl Registry {
     /// arguments of the functions.
     pub(crate) fn into_plan(self, queues: Queues, client: Client) -> (Plan, Resources) {
         let jobs = self.jobs.into_iter().map(|job| (job.name, Arc::new(job))).collect();
-        (Plan { jobs, queues }, Resources { client, states: self.states })
+        (Plan { jobs, queues }, Resources { client, states: self.states, layers: self.layers })
     }
 
     fn queues(&self, default: u16) -> Result<Queues> {
@@ -235,7 +240,7 @@ fn check_job(job: &Registered, states: &States) -> Result<()> {
             job.name
         )));
     }
-    match job.needs.0.iter().find(|(state, _)| !states.contains(*state)) {
+    match job.requires.states().iter().find(|(state, _)| !states.contains(*state)) {
         None => Ok(()),
         Some((_, missing)) => Err(Error::invalid(format!(
             "job `{}` needs a state of the type `{missing}`; give the pool one with `.state(value)`",

@@ -1,15 +1,16 @@
 //! What `#[job]` makes of a function: how to call it with its arguments.
 
-use std::any::{TypeId, type_name};
 use std::fmt;
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 
+use futures_util::FutureExt as _;
+
 use super::attempt::Attempt;
-use super::context::JobContext;
-use super::state::State;
-use crate::guard::Guarded;
-use crate::job::{Job, JobResult, Outcome};
+use super::extract::Requires;
+use crate::guard::{self, Guarded, guarded};
+use crate::job::{BoxError, Job, JobResult, Outcome};
 
 /// A [`Job`] that knows the function that runs it. Only `#[job]` on a function makes
 /// one.
@@ -27,11 +28,11 @@ pub trait Run: Job {
 
     /// Names the states that the function's arguments need.
     #[doc(hidden)]
-    fn needs(needs: &mut Needs);
+    fn requires(requires: &mut Requires);
 
-    /// Calls the function.
+    /// Calls the function. An error is that of an argument.
     #[doc(hidden)]
-    fn call(self, attempt: &Attempt) -> Call;
+    fn call(self, attempt: &Attempt) -> Result<Call, BoxError>;
 }
 
 /// A type that can travel as a part of a payload. `#[job]` asks for it at each argument, so that
@@ -48,62 +49,16 @@ pub trait Travels {}
 #[diagnostic::do_not_recommend]
 impl<T: serde::Serialize + serde::de::DeserializeOwned> Travels for T {}
 
-/// An argument of a job function that is no payload: [`State<T>`](struct@State) or [`JobContext`].
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is no argument that a job function can have beside its payload",
-    label = "neither `State<T>` nor `JobContext`",
-    note = "a job function's arguments are its payload, `State<T>` with a `T: Send + Sync`, \
-            and `JobContext`"
-)]
-pub trait Argument: Sized + Send + 'static {
-    /// Names the state that the argument needs.
-    #[doc(hidden)]
-    fn need(needs: &mut Needs);
-
-    /// The argument's value.
-    #[doc(hidden)]
-    fn take(attempt: &Attempt) -> Self;
-}
-
-impl<T: Send + Sync + 'static> Argument for State<T> {
-    fn need(needs: &mut Needs) {
-        needs.0.push((TypeId::of::<T>(), type_name::<T>()));
-    }
-
-    fn take(attempt: &Attempt) -> Self {
-        attempt
-            .resources
-            .states
-            .get()
-            .expect("a pool starts only with every state that its jobs need")
-    }
-}
-
-impl Argument for JobContext {
-    fn need(_: &mut Needs) {}
-
-    fn take(attempt: &Attempt) -> Self {
-        Self::new(attempt)
-    }
-}
-
-/// The states that a job function needs, each with its type's name.
-#[derive(Debug, Default)]
-pub struct Needs(pub(crate) Vec<(TypeId, &'static str)>);
-
 /// A job function with all its arguments, ready to run.
-pub struct Call(pub(crate) Kind);
+pub struct Call(Kind);
 
-pub(crate) enum Kind {
-    Future(Guarded<Awaiting>),
-    Blocking(Guarded<Function>),
+enum Kind {
+    Future(Guarded<Pin<Box<dyn Future<Output = Outcome> + Send>>>),
+    Blocking(Guarded<Box<dyn FnOnce() -> Outcome + Send>>),
 }
 
-/// An `async fn` with its arguments.
-pub(crate) type Awaiting = Pin<Box<dyn Future<Output = Outcome> + Send>>;
-
-/// A plain `fn` with its arguments.
-pub(crate) type Function = Box<dyn FnOnce() -> Outcome + Send>;
+/// A job that was decoded: gives the call of its function.
+pub(super) type Ready = Box<dyn FnOnce(&Attempt) -> Result<Call, BoxError> + Send>;
 
 impl Call {
     /// An `async fn`.
@@ -112,8 +67,7 @@ impl Call {
         F: Future + Send + 'static,
         F::Output: JobResult,
     {
-        let future: Awaiting = Box::pin(async { future.await.into_outcome() });
-        Self(Kind::Future(Guarded::new(future)))
+        Self::layer(async { future.await.into_outcome() })
     }
 
     /// A plain `fn`, to be run where it may block.
@@ -122,8 +76,36 @@ impl Call {
         F: FnOnce() -> R + Send + 'static,
         R: JobResult,
     {
-        let function: Function = Box::new(|| function().into_outcome());
-        Self(Kind::Blocking(Guarded::new(function)))
+        Self(Kind::Blocking(Guarded::new(Box::new(|| function().into_outcome()))))
+    }
+
+    /// A layer.
+    pub(super) fn layer(future: impl Future<Output = Outcome> + Send + 'static) -> Self {
+        Self(Kind::Future(Guarded::new(Box::pin(future))))
+    }
+
+    /// One whose arguments cannot be made.
+    pub(super) fn refused(error: BoxError) -> Self {
+        Self::blocking(move || Err::<(), _>(error))
+    }
+
+    /// Lets it run to its end.
+    pub(super) async fn run(self) -> Outcome {
+        let ended = match self.0 {
+            Kind::Blocking(function) => guarded(function.into_inner()),
+            Kind::Future(mut future) => {
+                let ended = AssertUnwindSafe(future.get_mut().as_mut()).catch_unwind().await;
+                // What it holds to its end is the user's, too.
+                match guarded(|| drop(future.into_inner())) {
+                    Ok(()) => ended,
+                    Err(panic) => {
+                        guard::dispose(ended);
+                        Err(panic)
+                    }
+                }
+            }
+        };
+        ended.unwrap_or_else(Outcome::panicked)
     }
 }
 

@@ -1,0 +1,78 @@
+use std::any::{Any, TypeId};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::guard::Guarded;
+
+/// Values that the [layers](crate::WorkerPool::around) of an attempt leave for one another and for
+/// [arguments](crate::FromAttempt): at most one of each type. They are dropped with the attempt.
+///
+/// ```
+/// use jobq::{Attempt, FromAttempt};
+///
+/// #[derive(Clone)]
+/// struct Tenant(String);
+///
+/// impl FromAttempt for Tenant {
+///     type Error = &'static str;
+///
+///     fn from_attempt(attempt: &Attempt) -> Result<Self, Self::Error> {
+///         attempt.extensions().get().ok_or("no layer says which tenant the job is for")
+///     }
+/// }
+/// ```
+#[derive(Default)]
+pub struct Extensions(Mutex<BTreeMap<TypeId, Value>>);
+
+type Value = Guarded<Box<dyn Any + Send>>;
+
+impl Extensions {
+    /// Leaves a value. One of its type that was there is replaced and given back.
+    pub fn insert<T: Send + 'static>(&self, value: T) -> Option<T> {
+        let before = self.values().insert(TypeId::of::<T>(), Guarded::new(Box::new(value)));
+        before.and_then(downcast)
+    }
+
+    /// A clone of the value of this type, if there is one.
+    #[must_use]
+    pub fn get<T: Clone + Send + 'static>(&self) -> Option<T> {
+        self.values().get(&TypeId::of::<T>())?.get().downcast_ref().cloned()
+    }
+
+    /// Takes out the value of this type, if there is one.
+    pub fn take<T: Send + 'static>(&self) -> Option<T> {
+        let value = self.values().remove(&TypeId::of::<T>());
+        value.and_then(downcast)
+    }
+
+    fn values(&self) -> MutexGuard<'_, BTreeMap<TypeId, Value>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn downcast<T: 'static>(value: Value) -> Option<T> {
+    value.into_inner().downcast().ok().map(|value| *value)
+}
+
+impl fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} extensions", self.values().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_value_of_each_type() {
+        let extensions = Extensions::default();
+        assert_eq!(extensions.get::<u8>(), None);
+        assert_eq!(extensions.insert(1_u8), None);
+        assert_eq!(extensions.insert("text"), None);
+        assert_eq!(extensions.insert(2_u8), Some(1));
+        assert_eq!((extensions.get::<u8>(), extensions.get()), (Some(2), Some("text")));
+        assert_eq!((extensions.take::<u8>(), extensions.take::<u8>()), (Some(2), None));
+    }
+}

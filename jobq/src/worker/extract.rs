@@ -1,0 +1,109 @@
+//! The arguments of a job function that are no payload.
+
+use std::any::{TypeId, type_name};
+use std::convert::Infallible;
+
+use super::attempt::Attempt;
+use super::context::JobContext;
+use super::state::State;
+use crate::job::BoxError;
+
+/// An argument of a job function that is no payload: [`State<T>`](struct@State), [`JobContext`], or
+/// a type of your own that is made of the attempt.
+///
+/// A function with `#[job]` marks one of your own with `#[context]`; in a function for
+/// [`WorkerPool::handle`](crate::WorkerPool::handle) it needs no mark. It is made after the payload
+/// was decoded and inside the [layers](crate::WorkerPool::around).
+///
+/// ```
+/// use jobq::{Attempt, BoxError, FromAttempt, Requires, State, job};
+///
+/// struct Pool;
+///
+/// struct Connection;
+///
+/// impl FromAttempt for Connection {
+///     type Error = BoxError;
+///
+///     fn requires(requires: &mut Requires) {
+///         requires.state::<Pool>();
+///     }
+///
+///     fn from_attempt(attempt: &Attempt) -> Result<Self, Self::Error> {
+///         let pool: State<Pool> = attempt.state().ok_or("there is no pool of connections")?;
+///         Ok(Connection)
+///     }
+/// }
+///
+/// #[job]
+/// async fn import(file: String, #[context] connection: Connection) -> Result<(), BoxError> {
+///     Ok(())
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no argument that a job function can have beside its payload",
+    label = "neither `State<T>` nor `JobContext`, and without `FromAttempt`",
+    note = "a job function's arguments are its payload, `State<T>` with a `T: Send + Sync`, \
+            `JobContext`, and types that implement `jobq::FromAttempt`"
+)]
+pub trait FromAttempt: Sized {
+    /// Why the argument cannot be made. It ends the attempt as an error of the function would, a
+    /// [`Control`](crate::Control) included.
+    type Error: Into<BoxError>;
+
+    /// Names the [states](crate::WorkerPool::state) that the argument needs, so that a pool
+    /// without one does not start. None, by default.
+    fn requires(requires: &mut Requires) {
+        let _ = requires;
+    }
+
+    /// Makes the argument. It must not block.
+    ///
+    /// # Errors
+    ///
+    /// See [`Error`](Self::Error).
+    fn from_attempt(attempt: &Attempt) -> Result<Self, Self::Error>;
+
+    /// The argument, or an error as a job function's.
+    #[doc(hidden)]
+    fn argument(attempt: &Attempt) -> Result<Self, BoxError> {
+        Self::from_attempt(attempt).map_err(Into::into)
+    }
+}
+
+impl<T: Send + Sync + 'static> FromAttempt for State<T> {
+    type Error = BoxError;
+
+    fn requires(requires: &mut Requires) {
+        requires.state::<T>();
+    }
+
+    fn from_attempt(attempt: &Attempt) -> Result<Self, Self::Error> {
+        let missing = || format!("the pool has no state of the type `{}`", type_name::<T>());
+        attempt.state().ok_or_else(|| missing().into())
+    }
+}
+
+impl FromAttempt for JobContext {
+    type Error = Infallible;
+
+    fn from_attempt(attempt: &Attempt) -> Result<Self, Self::Error> {
+        Ok(Self::new(attempt))
+    }
+}
+
+/// What the arguments of a job function need of their pool.
+#[derive(Debug, Default)]
+pub struct Requires(Vec<(TypeId, &'static str)>);
+
+impl Requires {
+    /// A [state](crate::WorkerPool::state) of this type.
+    pub fn state<T: Send + Sync + 'static>(&mut self) {
+        self.0.push((TypeId::of::<T>(), type_name::<T>()));
+    }
+
+    /// The states, each with its type's name.
+    pub(super) fn states(&self) -> &[(TypeId, &'static str)] {
+        &self.0
+    }
+}

@@ -1,0 +1,82 @@
+//! Layers around the attempts of a pool.
+
+use std::fmt;
+use std::future::Future;
+
+use super::attempt::Attempt;
+use super::run::{Call, Ready};
+use crate::guard::{Guarded, guarded};
+use crate::job::Outcome;
+
+/// The rest of an attempt, as a [layer](crate::WorkerPool::around) sees it: the layers inside, the
+/// arguments of the job's function, and the function. Dropping it leaves them out.
+#[must_use = "the job's function runs only if `.run()` is awaited"]
+pub struct Next {
+    attempt: Attempt,
+    ready: Ready,
+    /// How many layers are outside.
+    depth: usize,
+}
+
+impl Next {
+    /// Runs it to its end. A panic in it is an outcome, a failed one.
+    pub async fn run(self) -> Outcome {
+        let Self { attempt, ready, depth } = self;
+        let layer = attempt.resources().layers.0.get(depth);
+        let is_function = layer.is_none();
+        let called = match layer {
+            Some(layer) => {
+                let next = Self { attempt: attempt.clone(), ready, depth: depth + 1 };
+                guarded(|| layer.get()(attempt.clone(), next))
+            }
+            None => guarded(|| ready(&attempt).unwrap_or_else(Call::refused)),
+        };
+        let ended = match called {
+            Ok(call) => call.run().await,
+            Err(panic) => Outcome::panicked(panic),
+        };
+        if is_function {
+            attempt.function_ended(&ended);
+        }
+        ended
+    }
+}
+
+impl fmt::Debug for Next {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next").field("attempt", &self.attempt).finish_non_exhaustive()
+    }
+}
+
+/// The layers of a pool, the outermost first.
+#[derive(Default)]
+pub(crate) struct Layers(Vec<Guarded<Layer>>);
+
+type Layer = Box<dyn Fn(Attempt, Next) -> Call + Send + Sync>;
+
+impl Layers {
+    /// Adds one inside all others.
+    pub(crate) fn push<F, Fut>(&mut self, layer: F)
+    where
+        F: Fn(Attempt, Next) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Outcome> + Send + 'static,
+    {
+        let layer = move |attempt, next| Call::layer(layer(attempt, next));
+        self.0.push(Guarded::new(Box::new(layer)));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The call of all layers and the function inside.
+    pub(super) fn call(attempt: Attempt, ready: Ready) -> Call {
+        Call::layer(Next { attempt, ready, depth: 0 }.run())
+    }
+}
+
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} layers", self.0.len())
+    }
+}
