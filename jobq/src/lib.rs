@@ -53,7 +53,7 @@
 //!
 //! A job that [`enqueue`](Client::enqueue) accepted runs at least once, or is found among
 //! the failed jobs, whatever dies. It may run more than once: after a crash, a lost
-//! connection, or the end of a grace period while it was in hand. It never starts before
+//! connection, or the end of a shutdown timeout while it was in hand. It never starts before
 //! its time.
 //!
 //! # Waits

@@ -105,7 +105,7 @@ async fn a_service(store: Store) {
         .register::<Cleanup>()
         .handle(resize_image)
         .concurrency(16)
-        .grace(Duration::from_secs(30));
+        .shutdown_timeout(Duration::from_secs(30));
     let running = pool.spawn().await.unwrap();
 
     let ann = || "ann@example.com".to_owned();

@@ -134,7 +134,7 @@ async fn restarts_of_a_busy_pool_fail_no_job(store: Store) {
     let ran = Arc::new(ran);
     let pool = || {
         let state = Ran(ran.as_ref().clone());
-        WorkerPool::new(&client).state(state).register::<Slow>().grace(Duration::ZERO)
+        WorkerPool::new(&client).state(state).register::<Slow>().shutdown_timeout(Duration::ZERO)
     };
     let mut numbers = BTreeSet::new();
     for _ in 0..30 {

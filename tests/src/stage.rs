@@ -228,7 +228,7 @@ impl Stage {
             .state(self.script.clone())
             .register::<Scripted>()
             .register::<Hasty>()
-            .grace(DEADLINE)
+            .shutdown_timeout(DEADLINE)
     }
 
     /// Enqueues a scripted job.

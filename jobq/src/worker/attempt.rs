@@ -124,7 +124,7 @@ impl Attempt {
     }
 
     /// Whether the attempt is cancelled: its timeout has passed, or its pool is shutting down and
-    /// the grace period is over. Its outcome does not count any more.
+    /// the shutdown timeout is over. Its outcome does not count any more.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.get().is_some_and(CancellationToken::is_cancelled)

@@ -145,7 +145,7 @@ impl JobContext {
     }
 
     /// Waits until the attempt is cancelled: its timeout has passed, or its pool is
-    /// shutting down and the grace period is over. What the function returns after that
+    /// shutting down and the shutdown timeout is over. What the function returns after that
     /// does not count.
     ///
     /// An async job function is dropped at that moment; waiting is for tasks that it

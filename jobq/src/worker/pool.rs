@@ -55,7 +55,7 @@ pub struct WorkerPool {
     client: Client,
     registry: Registry,
     concurrency: u16,
-    grace: Duration,
+    shutdown_timeout: Duration,
 }
 
 impl WorkerPool {
@@ -65,7 +65,7 @@ impl WorkerPool {
             client: client.clone(),
             registry: Registry::default(),
             concurrency: 10,
-            grace: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(30),
         }
     }
 
@@ -167,8 +167,8 @@ impl WorkerPool {
     /// How long running attempts may go on when the pool is shut down. What still runs
     /// then is cancelled and its job handed back: it runs again elsewhere, and no
     /// attempt is used up. Zero cancels at once. Defaults to 30 seconds.
-    pub fn grace(mut self, grace: Duration) -> Self {
-        self.grace = grace;
+    pub fn shutdown_timeout(mut self, shutdown_timeout: Duration) -> Self {
+        self.shutdown_timeout = shutdown_timeout;
         self
     }
 
@@ -220,7 +220,7 @@ impl WorkerPool {
     }
 
     /// Runs the pool until the program gets SIGINT or SIGTERM, then shuts it down. A
-    /// second signal ends the grace period.
+    /// second signal ends the shutdown timeout.
     ///
     /// # Errors
     ///
@@ -310,7 +310,7 @@ impl WorkerPool {
             tally: Tally::default(),
             halt: CancellationToken::new(),
         };
-        Ok(RunningPool::start(&Arc::new(shared), consumers, self.grace, background))
+        Ok(RunningPool::start(&Arc::new(shared), consumers, self.shutdown_timeout, background))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::engine::{Consumer, Delivery, Settlement, closed};
 use crate::error::Result;
 use crate::telemetry;
 
-/// How long a pool whose grace period is over still waits for the engine to record the
+/// How long a pool whose shutdown timeout is over still waits for the engine to record the
 /// outcomes that there are.
 const LAST_WORD: Duration = Duration::from_secs(5);
 

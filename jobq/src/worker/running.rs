@@ -16,7 +16,7 @@ use crate::engine::Consumer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
 
-/// How long the queues may take to end after the grace period: nobody waits for ever for what
+/// How long the queues may take to end after the shutdown timeout: nobody waits for ever for what
 /// an attempt or an engine keeps.
 const LAST_RESORT: Duration = Duration::from_secs(60);
 
@@ -37,7 +37,7 @@ impl RunningPool {
     pub(crate) fn start(
         shared: &Arc<Shared>,
         consumers: Vec<(&'static str, Consumer, Consumer)>,
-        grace: Duration,
+        shutdown_timeout: Duration,
         background: &Handle,
     ) -> Self {
         let stop = CancellationToken::new();
@@ -70,7 +70,7 @@ impl RunningPool {
             };
             let patience = async {
                 stopping.cancelled().await;
-                tokio::time::sleep(grace).await;
+                tokio::time::sleep(shutdown_timeout).await;
                 halting.cancel();
                 tokio::time::sleep(LAST_RESORT).await;
             };
@@ -137,7 +137,7 @@ impl RunningPool {
     }
 
     /// Shuts the pool down: it takes no further jobs, lets running attempts finish for
-    /// the grace period, cancels the rest and hands back every job that was not
+    /// the shutdown timeout, cancels the rest and hands back every job that was not
     /// finished. No job loses an attempt.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ impl RunningPool {
         self.stop.cancel();
     }
 
-    /// Ends the grace period.
+    /// Ends the shutdown timeout.
     pub(crate) fn halt(&self) {
         self.shared.halt.cancel();
     }
@@ -166,7 +166,7 @@ fn unended() -> Error {
     Error::new(
         ErrorKind::Timeout,
         format!(
-            "the pool did not end within {limit} of its grace period's end; what it has in hand is \
+            "the pool did not end within {limit} of its shutdown timeout; what it has in hand is \
              delivered again when the process ends"
         ),
     )

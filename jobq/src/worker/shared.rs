@@ -18,7 +18,7 @@ pub(crate) struct Shared {
     /// Before all its queues.
     pub(crate) gate: Arc<Gate>,
     pub(crate) tally: Tally,
-    /// Cancelled when the grace period is over.
+    /// Cancelled when the shutdown timeout is over.
     pub(crate) halt: CancellationToken,
 }
 

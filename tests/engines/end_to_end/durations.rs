@@ -81,7 +81,7 @@ fn pool(client: &Client, runs: Runs) -> WorkerPool {
         .handle(act::<Patient>)
         .handle(act::<Growing>)
         .handle(act::<Hasty>)
-        .grace(Duration::MAX)
+        .shutdown_timeout(Duration::MAX)
 }
 
 async fn the_longest_durations_are_no_limit(store: Store) {
@@ -103,9 +103,10 @@ async fn the_longest_durations_are_no_limit(store: Store) {
     }
     let builder = Client::builder(&store.url).timeout(Duration::ZERO);
     assert_eq!(builder.connect().await.unwrap_err().kind(), ErrorKind::Invalid);
-    for grace in [Duration::ZERO, Duration::MAX] {
+    for timeout in [Duration::ZERO, Duration::MAX] {
         let client = store.client().await;
-        let running = pool(&client, mpsc::unbounded_channel().0).grace(grace).spawn().await;
+        let running =
+            pool(&client, mpsc::unbounded_channel().0).shutdown_timeout(timeout).spawn().await;
         soon("the pool's end", running.unwrap().shutdown()).await.unwrap();
     }
 }

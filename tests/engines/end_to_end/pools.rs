@@ -16,7 +16,7 @@ both_engines!(
     competing_pools_run_each_job_once,
     concurrency_holds_for_a_queue,
     a_shutdown_finishes_what_runs_and_hands_back_the_rest,
-    the_end_of_the_grace_period_cancels_and_costs_no_attempt,
+    the_end_of_the_shutdown_timeout_cancels_and_costs_no_attempt,
     a_pool_that_cannot_run_does_not_start,
     a_closed_client_ends_its_pools,
 );
@@ -118,13 +118,13 @@ async fn endless(
     std::future::pending().await
 }
 
-async fn the_end_of_the_grace_period_cancels_and_costs_no_attempt(store: Store) {
+async fn the_end_of_the_shutdown_timeout_cancels_and_costs_no_attempt(store: Store) {
     let client = store.client().await;
     let (tell, mut told) = mpsc::unbounded_channel::<(u32, &'static str)>();
     client.enqueue(Endless {}).await.unwrap();
     for _ in 0..3 {
         let pool = WorkerPool::new(&client).state(tell.clone()).register::<Endless>();
-        let running = pool.grace(Duration::ZERO).spawn().await.unwrap();
+        let running = pool.shutdown_timeout(Duration::ZERO).spawn().await.unwrap();
         assert_eq!(soon("the job", told.recv()).await, Some((1, "began")));
         soon("the shutdown", running.shutdown()).await.unwrap();
         assert_eq!(soon("the job to be told", told.recv()).await, Some((1, "cancelled")));

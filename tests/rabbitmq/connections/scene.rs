@@ -115,7 +115,7 @@ impl Scene {
             .state(self.ledger.clone())
             .state(self.gate.subscribe())
             .register::<Held>();
-        let started = soon("the pool to start", pool.grace(DEADLINE).spawn()).await;
+        let started = soon("the pool to start", pool.shutdown_timeout(DEADLINE).spawn()).await;
         self.pool = Some(started.unwrap());
     }
 

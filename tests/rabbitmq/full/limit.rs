@@ -52,7 +52,9 @@ async fn a_full_queue_stalls_itself_alone_and_loses_nothing() {
     let (ended, mut ends) = mpsc::unbounded_channel();
     let gate = Gate { begun, ended, open: CancellationToken::new() };
     let client = stage.client.clone();
-    let pool = || WorkerPool::new(&client).state(gate.clone()).register::<Full>().grace(DEADLINE);
+    let pool = || {
+        WorkerPool::new(&client).state(gate.clone()).register::<Full>().shutdown_timeout(DEADLINE)
+    };
     let running = pool().spawn().await.expect("the pool starts");
     let mut expected = HashSet::new();
     for _ in 0..JOBS {
