@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use crate::error::Error;
 use crate::job::{BoxError, Envelope, FailedJob, FailedReason, Job, JobId};
 use crate::period;
-use crate::worker::{Attempt, JobContext, Layers, Registered, Resources, States};
+use crate::worker::{Attempt, JobContext, Registered, Resources, States};
 use crate::{rabbitmq, sqlite};
 
 /// A property of any bytes.
@@ -91,12 +91,10 @@ pub fn payload(data: &[u8]) {
     };
     let run = Registered::of_function(|_: Letter| async { Ok::<(), BoxError>(()) });
     let client = JobContext::for_test().client().clone();
-    let resources =
-        Arc::new(Resources { client, states: States::default(), layers: Layers::default() });
-    let run = Arc::new(run);
-    let attempt = Attempt::new(&resources, &run, Arc::new(envelope.clone()), 1);
+    let resources = Arc::new(Resources { client, states: States::default() });
+    let attempt = Attempt::new(&resources, Arc::new(envelope.clone()), Letter::NAME, (1, 4));
     let read = serde_json::from_slice::<Letter>(data);
-    match (attempt.call(), read) {
+    match (run.start.get()(&attempt, &Arc::default()), read) {
         (Ok(_), Ok(letter)) => {
             let written = serde_json::to_vec(&letter).expect("what was read can be written");
             let again: Letter = serde_json::from_slice(&written).expect("and read again");

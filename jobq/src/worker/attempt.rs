@@ -9,12 +9,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::extensions::Extensions;
-use super::layer::Layers;
-use super::registry::Registered;
-use super::run::Call;
 use super::state::{State, States};
 use crate::client::Client;
-use crate::job::{BoxError, Envelope, JobId, Outcome};
+use crate::job::{Envelope, JobId, Outcome};
 
 /// One attempt of a job, for [layers](crate::WorkerPool::around) and for
 /// [arguments](crate::FromAttempt). Cloning it is cheap.
@@ -23,9 +20,10 @@ pub struct Attempt(Arc<Inner>);
 
 struct Inner {
     resources: Arc<Resources>,
-    job: Arc<Registered>,
     envelope: Arc<Envelope>,
+    job: &'static str,
     number: u32,
+    max_attempts: u32,
     extensions: Extensions,
     started: OnceLock<Instant>,
     /// Made when somebody asks for it: most functions do not.
@@ -34,26 +32,27 @@ struct Inner {
     ended: OnceLock<Outcome>,
 }
 
-/// What a pool has for its attempts.
+/// What a pool has for the arguments of its functions.
 #[derive(Debug)]
 pub(crate) struct Resources {
     pub(crate) client: Client,
     pub(crate) states: States,
-    pub(crate) layers: Layers,
 }
 
 impl Attempt {
+    /// The attempt of this number of a job, of so many at most.
     pub(crate) fn new(
         resources: &Arc<Resources>,
-        job: &Arc<Registered>,
         envelope: Arc<Envelope>,
-        number: u32,
+        job: &'static str,
+        (number, max_attempts): (u32, u32),
     ) -> Self {
         Self(Arc::new(Inner {
             resources: Arc::clone(resources),
-            job: Arc::clone(job),
             envelope,
+            job,
             number,
+            max_attempts,
             extensions: Extensions::default(),
             started: OnceLock::new(),
             cancelled: OnceLock::new(),
@@ -70,7 +69,7 @@ impl Attempt {
     /// The job's name.
     #[must_use]
     pub fn job(&self) -> &str {
-        self.0.job.name
+        self.0.job
     }
 
     /// The queue that the job came from, as its user named it.
@@ -89,7 +88,7 @@ impl Attempt {
     /// later one, after the policy was changed.
     #[must_use]
     pub fn max_attempts(&self) -> u32 {
-        self.0.job.options.max_attempts()
+        self.0.max_attempts
     }
 
     /// When the job was enqueued, by the clock of the client that did, in whole seconds at least.
@@ -134,36 +133,9 @@ impl Attempt {
         &self.0.envelope
     }
 
-    pub(super) fn resources(&self) -> &Resources {
-        &self.0.resources
-    }
-
-    /// Whether its function is a plain `fn`.
-    pub(super) fn blocks(&self) -> bool {
-        self.0.job.blocks
-    }
-
-    /// Decodes the payload, and makes the call of the layers and the function. That starts the
-    /// attempt, and runs code of the user's.
-    pub(crate) fn call(&self) -> serde_json::Result<Call> {
+    /// Its function starts now.
+    pub(super) fn start(&self) {
         let _ = self.0.started.set(Instant::now());
-        self.0.job.start.get()(self)
-    }
-
-    /// The call of the function, with the pool's layers around it.
-    pub(super) fn layered<F>(&self, ready: F) -> Call
-    where
-        F: FnOnce(&Self) -> Result<Call, BoxError> + Send + 'static,
-    {
-        if !self.has_layers() {
-            return ready(self).unwrap_or_else(Call::refused);
-        }
-        Layers::call(self.clone(), Box::new(ready))
-    }
-
-    /// Whether there are layers around its function.
-    pub(super) fn has_layers(&self) -> bool {
-        !self.0.resources.layers.is_empty()
     }
 
     /// The function itself has ended.

@@ -5,6 +5,7 @@
 //! block. So a function that panics, never yields or outlives its timeout costs its slot alone.
 
 use std::borrow::Cow;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
@@ -12,9 +13,11 @@ use std::time::{Duration, SystemTime};
 use tokio::runtime::Handle;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinError, JoinHandle};
+use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
 use super::attempt::Attempt;
+use super::layer::Layers;
 use super::registry::{QueuePlan, Registered};
 use super::shared::Shared;
 use crate::background;
@@ -166,8 +169,11 @@ async fn run(
     slot: Option<Slot>,
 ) -> (Decision, Option<Duration>) {
     let (number, has_slot) = (delivery.attempt, slot.is_some());
-    let attempt = Attempt::new(&pool.resources, job, delivery.shared_envelope(), number);
-    let Some(mut call) = Call::start(pool, &attempt, who.span(), slot) else {
+    let attempt = {
+        let (envelope, most) = (delivery.shared_envelope(), job.options.max_attempts());
+        Attempt::new(&pool.resources, envelope, job.name, (number, most))
+    };
+    let Some(mut call) = Call::start(pool, job, &attempt, who.span(), slot) else {
         who.no_thread(NO_THREAD);
         return (Decision::plain(Settlement::Snooze(NO_THREAD)), None);
     };
@@ -204,12 +210,20 @@ struct Call {
 
 impl Call {
     /// None where the system gives no thread for a plain `fn`.
-    fn start(pool: &Shared, attempt: &Attempt, span: Span, slot: Option<Slot>) -> Option<Self> {
-        let (runtime, called) = (pool.runtime.clone(), attempt.clone());
-        let task = if attempt.blocks() {
-            background::spawn_blocking(move || call_blocking(&runtime, called, span, slot))?
+    fn start(
+        pool: &Shared,
+        job: &Arc<Registered>,
+        attempt: &Attempt,
+        span: Span,
+        slot: Option<Slot>,
+    ) -> Option<Self> {
+        let (runtime, layers) = (pool.runtime.clone(), Arc::clone(&pool.plan.layers));
+        let called = call(Arc::clone(job), layers, attempt.clone(), span, slot);
+        let task = if job.blocks {
+            let cancelled = (!pool.plan.layers.is_empty()).then(|| attempt.cancelled().clone());
+            background::spawn_blocking(move || call_blocking(&runtime, called, cancelled))?
         } else {
-            runtime.spawn(call(called, span, slot))
+            runtime.spawn(called)
         };
         Some(Self { attempt: attempt.clone(), task: Some(task) })
     }
@@ -239,24 +253,34 @@ impl Drop for Call {
 
 /// Decodes the payload and calls the function, with the layers around it. The slot is free when
 /// this ends.
-async fn call(attempt: Attempt, span: Span, _slot: Option<Slot>) -> Called {
-    match guarded(|| attempt.call()) {
+async fn call(
+    job: Arc<Registered>,
+    layers: Arc<Layers>,
+    attempt: Attempt,
+    span: Span,
+    _slot: Option<Slot>,
+) -> Called {
+    attempt.start();
+    match guarded(|| job.start.get()(&attempt, &layers)) {
         Ok(called) => Ok(called?.run().instrument(span).await),
         Err(panic) => Ok(Outcome::panicked(panic)),
     }
 }
 
-/// The same on a thread that nobody waits for: a plain `fn` may block it.
-fn call_blocking(runtime: &Handle, attempt: Attempt, span: Span, slot: Option<Slot>) -> Called {
+/// The same on a thread that nobody waits for: a plain `fn` may block it. Nobody can abort what runs
+/// there, so that a layer which awaits something is dropped when the attempt is `cancelled`.
+fn call_blocking(
+    runtime: &Handle,
+    call: impl Future<Output = Called>,
+    cancelled: Option<CancellationToken>,
+) -> Called {
     let _entered = runtime.enter();
-    if attempt.has_layers() {
-        // Nobody can abort what runs on a thread, so a layer that awaits something is dropped here.
-        let cancelled = attempt.cancelled().clone();
-        let called = cancelled.run_until_cancelled_owned(call(attempt, span, slot));
+    match cancelled {
+        None => pollster::block_on(call),
         // That outcome does not count any more.
-        return pollster::block_on(called).unwrap_or_else(|| Ok(Outcome::failed("cancelled")));
+        Some(cancelled) => pollster::block_on(cancelled.run_until_cancelled(call))
+            .unwrap_or_else(|| Ok(Outcome::failed("cancelled"))),
     }
-    pollster::block_on(call(attempt, span, slot))
 }
 
 /// Waits for a function that goes on after its timeout and keeps its slot.

@@ -2,32 +2,35 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use super::attempt::Attempt;
 use super::run::{Call, Ready};
 use crate::guard::{Guarded, guarded};
-use crate::job::Outcome;
+use crate::job::{BoxError, Outcome};
 
 /// The rest of an attempt, as a [layer](crate::WorkerPool::around) sees it: the layers inside, the
 /// arguments of the job's function, and the function. Dropping it leaves them out.
 #[must_use = "the job's function runs only if `.run()` is awaited"]
 pub struct Next {
-    attempt: Attempt,
-    ready: Ready,
+    layers: Arc<Layers>,
     /// How many layers are outside.
     depth: usize,
+    attempt: Attempt,
+    ready: Ready,
 }
 
 impl Next {
     /// Runs it to its end. A panic in it is an outcome, a failed one.
     pub async fn run(self) -> Outcome {
-        let Self { attempt, ready, depth } = self;
-        let layer = attempt.resources().layers.0.get(depth);
+        let Self { layers, depth, attempt, ready } = self;
+        let layer = layers.0.get(depth);
         let is_function = layer.is_none();
         let called = match layer {
             Some(layer) => {
-                let next = Self { attempt: attempt.clone(), ready, depth: depth + 1 };
-                guarded(|| layer.get()(attempt.clone(), next))
+                let (layers, attempt) = (Arc::clone(&layers), attempt.clone());
+                let next = Self { layers, depth: depth + 1, attempt: attempt.clone(), ready };
+                guarded(|| layer.get()(attempt, next))
             }
             None => guarded(|| ready(&attempt).unwrap_or_else(Call::refused)),
         };
@@ -69,9 +72,16 @@ impl Layers {
         self.0.is_empty()
     }
 
-    /// The call of all layers and the function inside.
-    pub(super) fn call(attempt: Attempt, ready: Ready) -> Call {
-        Call::layer(Next { attempt, ready, depth: 0 }.run())
+    /// The call of the function of a job that was decoded, with the layers around it.
+    pub(super) fn around<F>(self: &Arc<Self>, attempt: &Attempt, ready: F) -> Call
+    where
+        F: FnOnce(&Attempt) -> Result<Call, BoxError> + Send + 'static,
+    {
+        if self.is_empty() {
+            return ready(attempt).unwrap_or_else(Call::refused);
+        }
+        let (layers, attempt) = (Arc::clone(self), attempt.clone());
+        Call::layer(Next { layers, depth: 0, attempt, ready: Box::new(ready) }.run())
     }
 }
 

@@ -1,4 +1,17 @@
 //! Worker pools: taking jobs from queues and running them.
+//!
+//! The way of a delivery:
+//!
+//! 1. [`queue`] takes it from the engine's consumer, and has it wait for a slot. [`prefetch`] says how
+//!    many are taken ahead.
+//! 2. [`in_flight`] lets it run, or holds it as a redelivery of a job that runs.
+//! 3. [`execution`] makes the attempt: it finds the job in what [`registry`] was told, decodes the
+//!    payload, calls the function, decides what becomes of the job, and settles the delivery.
+//! 4. The call is made of the [`layer`]s of the pool, of the arguments that [`extract`] makes of the
+//!    [`attempt`], and of the function as [`run`] or [`function`] has it.
+//!
+//! A job that its workers died of goes to [`solo`] instead, which has all queues rest at the [`gate`].
+//! [`pool`] is what users build, and [`running`] what they get, with its [`health`].
 
 mod attempt;
 mod context;
@@ -31,8 +44,6 @@ pub use extensions::Extensions;
 pub use extract::{FromAttempt, Requires};
 pub use function::JobFunction;
 pub use health::{PoolHealth, QueueHealth, QueueState};
-#[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
-pub(crate) use layer::Layers;
 pub use layer::Next;
 pub use pool::WorkerPool;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]

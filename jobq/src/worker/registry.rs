@@ -21,8 +21,8 @@ use crate::guard::Guarded;
 use crate::job::{Job, JobOptions, check_name, check_pattern, queue_of};
 use crate::retry;
 
-/// Reads the payload of an attempt and calls the job's function with it.
-type Start = Box<dyn Fn(&Attempt) -> serde_json::Result<Call> + Send + Sync>;
+/// Reads the payload of an attempt and calls the job's function with it, inside the layers.
+type Start = Box<dyn Fn(&Attempt, &Arc<Layers>) -> serde_json::Result<Call> + Send + Sync>;
 
 /// A job with its function.
 pub(crate) struct Registered {
@@ -53,9 +53,9 @@ impl Registered {
     pub(crate) fn of_type<J: Run>() -> Self {
         let mut requires = Requires::default();
         J::requires(&mut requires);
-        let start = |attempt: &Attempt| {
+        let start = |attempt: &Attempt, layers: &Arc<Layers>| {
             let job: J = serde_json::from_slice(&attempt.envelope().payload)?;
-            Ok(attempt.layered(|attempt| job.call(attempt)))
+            Ok(layers.around(attempt, |attempt| job.call(attempt)))
         };
         Self::new::<J>(Box::new(start), J::BLOCKS, requires)
     }
@@ -65,10 +65,10 @@ impl Registered {
         let mut requires = Requires::default();
         F::requires(&mut requires);
         let function = Arc::new(function);
-        let start = move |attempt: &Attempt| {
+        let start = move |attempt: &Attempt, layers: &Arc<Layers>| {
             let job = serde_json::from_slice(&attempt.envelope().payload)?;
             let function = Arc::clone(&function);
-            Ok(attempt.layered(move |attempt| F::call(&function, job, attempt)))
+            Ok(layers.around(attempt, move |attempt| F::call(&function, job, attempt)))
         };
         Self::new::<F::Job>(Box::new(start), F::BLOCKS, requires)
     }
@@ -95,6 +95,7 @@ pub(crate) struct Registry {
 pub(crate) struct Plan {
     pub(crate) jobs: BTreeMap<&'static str, Arc<Registered>>,
     pub(crate) queues: Queues,
+    pub(crate) layers: Arc<Layers>,
 }
 
 /// The queues that a pool consumes, by name.
@@ -155,7 +156,8 @@ impl Registry {
     /// arguments of the functions.
     pub(crate) fn into_plan(self, queues: Queues, client: Client) -> (Plan, Resources) {
         let jobs = self.jobs.into_iter().map(|job| (job.name, Arc::new(job))).collect();
-        (Plan { jobs, queues }, Resources { client, states: self.states, layers: self.layers })
+        let plan = Plan { jobs, queues, layers: Arc::new(self.layers) };
+        (plan, Resources { client, states: self.states })
     }
 
     fn queues(&self, default: u16) -> Result<Queues> {
