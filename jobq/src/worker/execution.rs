@@ -1,4 +1,5 @@
-//! One attempt of a job, from its delivery to its settlement: [`attempt`] takes each step in turn.
+//! One attempt of a job, from its delivery to its settlement: [`attempt`] takes each step up to the
+//! decision, and [`Decided::settle`] the last one.
 //!
 //! The attempt is a future of jobq's runtime and has the delivery. Only the call runs code of the
 //! user's, as a task of its own in the program's runtime or on a thread where a plain `fn` may
@@ -11,7 +12,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
@@ -28,15 +28,20 @@ use crate::period;
 use crate::retry::{self, Next};
 use crate::telemetry::Who;
 
-/// How long after its timeout a function may take to end. An `async fn` ends at its next
-/// `.await`.
+/// How long after its timeout a function may take to end.
 const ENDING: Duration = Duration::from_secs(1);
 /// How long a job waits for a thread, where the system gives none.
 const NO_THREAD: Duration = Duration::from_secs(1);
 
-/// The place of one function among those of its queue that may run at once. It is free when this
-/// is dropped.
-pub(super) type Slot = OwnedSemaphorePermit;
+/// An attempt whose outcome is decided. Dropped unsettled, it hands the job back.
+pub(super) struct Decided {
+    who: Who,
+    delivery: Delivery,
+    pub(super) settlement: Settlement,
+    took: Option<Duration>,
+    /// The function, where it goes on after its timeout.
+    pub(super) function: Option<Lingering>,
+}
 
 /// A delivery that has been settled.
 #[derive(Debug)]
@@ -48,23 +53,29 @@ pub(super) struct Settled {
     pub(super) took: Option<Duration>,
 }
 
-/// Makes one attempt. Dropped before its end, it cancels the function and hands the job back.
+/// Makes one attempt, up to its settlement. Dropped before its end, it cancels the function and
+/// hands the job back.
 pub(super) async fn attempt(
-    pool: Arc<Shared>,
+    pool: &Shared,
     queue: &'static str,
     delivery: Delivery,
-    slot: Option<Slot>,
-) -> Settled {
-    let (who, resolved) = resolve(&pool, queue, &delivery);
-    let (decision, took) = match resolved {
-        Ok(job) => run(&pool, &who, &job, &delivery, slot).await,
-        Err(decision) => {
-            drop(slot);
-            (decision, None)
-        }
+    halt: impl Future<Output = ()>,
+) -> Decided {
+    let (who, resolved) = resolve(pool, queue, &delivery);
+    let (decision, took, task) = match resolved {
+        Ok(job) => run(pool, &who, &job, &delivery, halt).await,
+        Err(decision) => (decision, None, None),
     };
-    report(&pool, &who, &decision, took);
-    settle(&who, delivery, decision.settlement, took).await
+    report(pool, &who, &decision, took);
+    let function = task.map(|task| Lingering { who: who.clone(), task });
+    Decided { who, delivery, settlement: decision.settlement, took, function }
+}
+
+impl Decided {
+    /// Settles it.
+    pub(super) async fn settle(self) -> Settled {
+        settle(&self.who, self.delivery, self.settlement, self.took).await
+    }
 }
 
 /// Settles a delivery of a job that has its outcome already.
@@ -160,24 +171,26 @@ fn unknown_job(name: &str, queue: &QueuePlan) -> String {
     }
 }
 
-/// Runs the job's function until it ends, its timeout is over, or the pool halts.
+/// Runs the job's function until it ends, its timeout is over, or the pool halts. Gives the task of
+/// a function that may go on after its timeout.
 async fn run(
-    pool: &Arc<Shared>,
+    pool: &Shared,
     who: &Who,
     job: &Arc<Registered>,
     delivery: &Delivery,
-    slot: Option<Slot>,
-) -> (Decision, Option<Duration>) {
-    let (number, has_slot) = (delivery.attempt, slot.is_some());
+    halt: impl Future<Output = ()>,
+) -> (Decision, Option<Duration>, Option<JoinHandle<Called>>) {
+    let number = delivery.attempt;
     let attempt = {
         let (envelope, most) = (delivery.shared_envelope(), job.options.max_attempts());
         Attempt::new(&pool.resources, envelope, job.name, (number, most))
     };
-    let Some(mut call) = Call::start(pool, job, &attempt, who.span(), slot) else {
+    let Some(mut call) = Call::start(pool, job, &attempt, who.span()) else {
         who.no_thread(NO_THREAD);
-        return (Decision::plain(Settlement::Snooze(NO_THREAD)), None);
+        return (Decision::plain(Settlement::Snooze(NO_THREAD)), None, None);
     };
     let limit = job.options.timeout.or(delivery.solo.map(|_| retry::ALONE));
+    let mut task = None;
     let decision = tokio::select! {
         biased;
         called = call.ended() => {
@@ -187,16 +200,14 @@ async fn run(
             decide(pool, job, number, called)
         }
         () = attempt.timed_out(limit) => {
-            if let Some(task) = call.cancel().filter(|_| has_slot) {
-                tokio::spawn(watch(Arc::clone(pool), who.clone(), task));
-            }
+            task = call.cancel();
             let limit = limit.map(period::format).unwrap_or_default();
             let outcome = Outcome::failed(format!("it took longer than its timeout of {limit}"));
             after(job, number, outcome)
         }
-        () = pool.halt.cancelled() => Decision::plain(Settlement::Release),
+        () = halt => Decision::plain(Settlement::Release),
     };
-    (decision, Some(attempt.took()))
+    (decision, Some(attempt.took()), task)
 }
 
 /// What a call has come to: the outcome of the function, or why its payload cannot be read.
@@ -210,15 +221,9 @@ struct Call {
 
 impl Call {
     /// None where the system gives no thread for a plain `fn`.
-    fn start(
-        pool: &Shared,
-        job: &Arc<Registered>,
-        attempt: &Attempt,
-        span: Span,
-        slot: Option<Slot>,
-    ) -> Option<Self> {
+    fn start(pool: &Shared, job: &Arc<Registered>, attempt: &Attempt, span: Span) -> Option<Self> {
         let (runtime, layers) = (pool.runtime.clone(), Arc::clone(&pool.plan.layers));
-        let called = call(Arc::clone(job), layers, attempt.clone(), span, slot);
+        let called = call(Arc::clone(job), layers, attempt.clone(), span);
         let task = if job.blocks {
             let cancelled = (!pool.plan.layers.is_empty()).then(|| attempt.cancelled().clone());
             background::spawn_blocking(move || call_blocking(&runtime, called, cancelled))?
@@ -251,15 +256,8 @@ impl Drop for Call {
     }
 }
 
-/// Decodes the payload and calls the function, with the layers around it. The slot is free when
-/// this ends.
-async fn call(
-    job: Arc<Registered>,
-    layers: Arc<Layers>,
-    attempt: Attempt,
-    span: Span,
-    _slot: Option<Slot>,
-) -> Called {
+/// Decodes the payload and calls the function, with the layers around it.
+async fn call(job: Arc<Registered>, layers: Arc<Layers>, attempt: Attempt, span: Span) -> Called {
     attempt.start();
     match guarded(|| job.start.get()(&attempt, &layers)) {
         Ok(called) => Ok(called?.run().instrument(span).await),
@@ -283,16 +281,24 @@ fn call_blocking(
     }
 }
 
-/// Waits for a function that goes on after its timeout and keeps its slot.
-async fn watch(pool: Arc<Shared>, who: Who, mut task: JoinHandle<Called>) {
-    if tokio::time::timeout(ENDING, &mut task).await.is_ok() {
-        return;
+/// A function that goes on after its attempt. An `async fn` ends at its next `.await`.
+pub(super) struct Lingering {
+    who: Who,
+    task: JoinHandle<Called>,
+}
+
+impl Lingering {
+    /// Waits for its end. If that takes long, its slot is lost until then.
+    pub(super) async fn ended(mut self, pool: &Shared) {
+        if tokio::time::timeout(ENDING, &mut self.task).await.is_ok() {
+            return;
+        }
+        let QueuePlan { lost_slots, concurrency, .. } = &pool.plan.queues[self.who.queue];
+        self.who.lost_slot(lost_slots.fetch_add(1, Ordering::Relaxed) + 1, *concurrency);
+        // Its outcome does not count any more.
+        let _ = self.task.await;
+        self.who.regained_slot(lost_slots.fetch_sub(1, Ordering::Relaxed) - 1, *concurrency);
     }
-    let QueuePlan { lost_slots, concurrency, .. } = &pool.plan.queues[who.queue];
-    who.lost_slot(lost_slots.fetch_add(1, Ordering::Relaxed) + 1, *concurrency);
-    // Its outcome does not count any more.
-    let _ = task.await;
-    who.regained_slot(lost_slots.fetch_sub(1, Ordering::Relaxed) - 1, *concurrency);
 }
 
 /// Decides what becomes of a job whose call has ended.

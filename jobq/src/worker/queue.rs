@@ -1,17 +1,20 @@
 //! One queue of a pool: takes its jobs and runs as many at once as it may.
+//!
+//! The task of the queue brings deliveries, and slots run them. A slot is a task of jobq's runtime
+//! that makes one attempt after the other. It starts when a delivery finds no other one idle.
 
 use std::collections::VecDeque;
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
-use std::sync::Arc;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
-use tokio_util::sync::{CancellationToken, PollSemaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use super::execution::{self, Settled, Slot};
+use super::execution::{self, Settled};
 use super::gate::Passed;
 use super::health::Post;
 use super::in_flight::{Admitted, Identity, InFlight};
@@ -37,7 +40,7 @@ pub(crate) async fn consume(
     post: Post,
     stop: CancellationToken,
 ) -> Result<()> {
-    let mut queue = Queue::new(&shared, name);
+    let queue = Queue::new(&shared, name);
     let ended = loop {
         match queue.run(&mut consumer, &stop).await {
             Ok(End::Rest) => {}
@@ -47,7 +50,7 @@ pub(crate) async fn consume(
         post.rests();
         queue.rest(&mut consumer).await;
         drop(passed);
-        let prefetch = queue.prefetch.current();
+        let prefetch = *queue.prefetch.borrow();
         let again = async {
             let passed = shared.gate.pass().await;
             consume_again(&shared, name, prefetch, &post).await.map(|consumer| (passed, consumer))
@@ -78,10 +81,8 @@ pub(crate) async fn consume(
     };
     tokio::select! {
         () = queue.rest(&mut consumer) => {}
-        // What is dropped unsettled is handed back.
-        () = too_late => {}
+        () = too_late => queue.abandon().await,
     }
-    drop(queue);
     // The program may end when the pool does.
     let _ = tokio::time::timeout(LAST_WORD, consumer.settled()).await;
     ended
@@ -114,61 +115,80 @@ enum End {
     Rest,
 }
 
-/// An attempt, with its key among those in flight.
-type Attempting = Pin<Box<dyn Future<Output = (usize, Settled)> + Send>>;
-
 struct Queue {
     pool: Arc<Shared>,
     name: &'static str,
-    /// What waits for a slot.
+    state: Mutex<State>,
+    /// Wakes slots that are idle.
+    wake: Notify,
+    /// How many jobs the consumer is to take.
+    prefetch: watch::Sender<u16>,
+    /// The slots, and what settles jobs beside them.
+    tasks: TaskTracker,
+    /// Cancelled where nobody waits for them any more.
+    abandoned: CancellationToken,
+}
+
+struct State {
+    /// Whether what waits may start.
+    is_open: bool,
     waiting: VecDeque<Delivery>,
-    slots: PollSemaphore,
     in_flight: InFlight<Delivery>,
-    attempts: FuturesUnordered<Attempting>,
+    /// How many slots there are, the idle ones included.
+    slots: u16,
+    idle: u16,
     prefetch: Prefetch,
 }
 
 impl Queue {
-    fn new(pool: &Arc<Shared>, name: &'static str) -> Self {
-        let concurrency = pool.plan.queues[name].concurrency;
-        Self {
+    fn new(pool: &Arc<Shared>, name: &'static str) -> Arc<Self> {
+        let prefetch = Prefetch::new(pool.plan.queues[name].concurrency);
+        let (most, _) = watch::channel(prefetch.current());
+        Arc::new(Self {
             pool: Arc::clone(pool),
             name,
-            waiting: VecDeque::new(),
-            slots: PollSemaphore::new(Arc::new(Semaphore::new(concurrency.into()))),
-            in_flight: InFlight::default(),
-            attempts: FuturesUnordered::new(),
-            prefetch: Prefetch::new(concurrency),
-        }
+            state: Mutex::new(State {
+                is_open: true,
+                waiting: VecDeque::new(),
+                in_flight: InFlight::default(),
+                slots: 0,
+                idle: 0,
+                prefetch,
+            }),
+            wake: Notify::new(),
+            prefetch: most,
+            tasks: TaskTracker::new(),
+            abandoned: CancellationToken::new(),
+        })
     }
 
-    /// Takes jobs and runs them.
-    async fn run(&mut self, consumer: &mut Consumer, stop: &CancellationToken) -> Result<End> {
-        let pool = Arc::clone(&self.pool);
-        let mut stopped = std::pin::pin!(stop.cancelled());
-        let mut closing = std::pin::pin!(pool.gate.closing());
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes jobs and has them run.
+    async fn run(
+        self: &Arc<Self>,
+        consumer: &mut Consumer,
+        stop: &CancellationToken,
+    ) -> Result<End> {
+        let mut stopped = pin!(stop.cancelled());
+        let mut closing = pin!(self.pool.gate.closing());
+        let mut prefetch = self.prefetch.subscribe();
+        self.state().is_open = true;
         loop {
             tokio::select! {
                 biased;
                 () = &mut stopped => return Ok(End::Stop),
                 () = &mut closing => return Ok(End::Rest),
-                Some(slot) = poll_fn(|cx| self.slots.poll_acquire(cx)), if !self.waiting.is_empty() => {
-                    self.start_next(slot);
-                }
-                Some((key, settled)) = self.attempts.next() => {
-                    let prefetch = settled.took.and_then(|took| self.prefetch.measured(took));
-                    self.conclude(key, settled);
-                    if let Some(prefetch) = prefetch {
-                        consumer.set_prefetch(prefetch).await;
-                    }
+                Ok(()) = prefetch.changed() => {
+                    let most = *prefetch.borrow_and_update();
+                    consumer.set_prefetch(most).await;
                 }
                 item = consumer.next() => {
-                    let mut next = Some(item.ok_or_else(closed)?);
-                    while let Some(item) = next {
-                        if let Some(prefetch) = self.take(item?) {
-                            consumer.set_prefetch(prefetch).await;
-                        }
-                        next = consumer.ready();
+                    self.add(item.ok_or_else(closed)??);
+                    while let Some(item) = consumer.ready() {
+                        self.add(item?);
                     }
                 }
             }
@@ -176,71 +196,175 @@ impl Queue {
     }
 
     /// Takes nothing more, hands back what does not run yet, and lets the rest end.
-    async fn rest(&mut self, consumer: &mut Consumer) {
-        let ending = async {
-            loop {
-                for delivery in self.waiting.drain(..) {
-                    // Stale means that it is handed back already.
-                    let _ = delivery.settle(Settlement::Release).await;
-                }
-                let Some((key, settled)) = self.attempts.next().await else { return };
-                self.conclude(key, settled);
-            }
-        };
-        // What runs may end while the engine takes its time to stop.
-        tokio::join!(consumer.stop(), ending);
-    }
-
-    /// Has a delivery wait for a slot. Gives the new prefetch where it should change.
-    fn take(&mut self, delivery: Delivery) -> Option<u16> {
-        // Those of an epoch that has ended would add up while all slots are taken.
-        while self.waiting.front().is_some_and(Delivery::is_stale) {
-            self.waiting.pop_front();
+    async fn rest(&self, consumer: &mut Consumer) {
+        {
+            let mut state = self.state();
+            (state.is_open, state.idle) = (false, 0);
         }
-        let prefetch = self.prefetch.arrived(delivery.envelope().payload.len());
-        self.waiting.push_back(delivery);
-        prefetch
+        self.wake.notify_waiters();
+        self.release_waiting().await;
+        self.tasks.close();
+        // What runs may end while the engine takes its time to stop.
+        tokio::join!(consumer.stop(), self.tasks.wait());
+        self.tasks.reopen();
+        // What was held until the end of an attempt.
+        self.release_waiting().await;
     }
 
-    /// Starts the next delivery that is to run.
-    fn start_next(&mut self, slot: Slot) {
-        while let Some(delivery) = self.waiting.pop_front() {
+    async fn release_waiting(&self) {
+        let waiting = std::mem::take(&mut self.state().waiting);
+        for delivery in waiting {
+            // Stale means that it is handed back already.
+            let _ = delivery.settle(Settlement::Release).await;
+        }
+    }
+
+    /// Ends all at once. What is dropped unsettled is handed back.
+    async fn abandon(&self) {
+        self.abandoned.cancel();
+        self.tasks.wait().await;
+        drop(std::mem::take(&mut self.state().in_flight));
+    }
+
+    /// One more delivery is to run.
+    fn add(self: &Arc<Self>, delivery: Delivery) {
+        let mut state = self.state();
+        // Those of an epoch that has ended would add up while all slots are taken.
+        while state.waiting.front().is_some_and(Delivery::is_stale) {
+            state.waiting.pop_front();
+        }
+        if let Some(prefetch) = state.prefetch.arrived(delivery.envelope().payload.len()) {
+            self.prefetch.send_replace(prefetch);
+        }
+        state.waiting.push_back(delivery);
+        self.wake_slot(state);
+    }
+
+    /// Has a slot look at what waits, if not all are taken.
+    fn wake_slot(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        if state.idle > 0 {
+            state.idle -= 1;
+            drop(state);
+            self.wake.notify_one();
+        } else if state.is_open && state.slots < self.pool.plan.queues[self.name].concurrency {
+            state.slots += 1;
+            drop(state);
+            self.spawn(Slot(Arc::clone(self)).run());
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let abandoned = self.abandoned.clone();
+        self.tasks.spawn(async move {
+            abandoned.run_until_cancelled(task).await;
+        });
+    }
+
+    /// Waits for the next delivery that is to run, and gives it with its key among those in flight.
+    /// None if the queue rests.
+    async fn next(self: &Arc<Self>) -> Option<(usize, Delivery)> {
+        loop {
+            let mut woken = pin!(self.wake.notified());
+            {
+                let mut state = self.state();
+                if !state.is_open {
+                    return None;
+                }
+                let next = self.admit_next(&mut state);
+                if next.is_some() {
+                    return next;
+                }
+                state.idle += 1;
+                // From now on it is woken, whoever has the lock next.
+                woken.as_mut().enable();
+            }
+            woken.await;
+        }
+    }
+
+    fn admit_next(self: &Arc<Self>, state: &mut State) -> Option<(usize, Delivery)> {
+        while let Some(delivery) = state.waiting.pop_front() {
             if delivery.is_stale() {
                 // Running it would run the job twice.
                 continue;
             }
             let identity = Identity::of(&delivery);
-            match self.in_flight.admit(identity, delivery, Instant::now()) {
-                Some(Admitted { key, delivery, outcome: None }) => {
-                    let pool = Arc::clone(&self.pool);
-                    let attempt = execution::attempt(pool, self.name, delivery, Some(slot));
-                    self.attempts.push(Box::pin(async move { (key, attempt.await) }));
-                    return;
-                }
+            match state.in_flight.admit(identity, delivery, Instant::now()) {
+                Some(Admitted { key, delivery, outcome: None }) => return Some((key, delivery)),
                 Some(Admitted { key, delivery, outcome: Some(outcome) }) => {
                     self.settle_again(key, delivery, outcome);
                 }
                 None => {}
             }
         }
+        None
     }
 
     /// Settles the redelivery of a job whose outcome could not be recorded.
-    fn settle_again(&self, key: usize, delivery: Delivery, outcome: Settlement) {
-        let settling = execution::settle_again(self.name, delivery, outcome);
-        self.attempts.push(Box::pin(async move { (key, settling.await) }));
+    fn settle_again(self: &Arc<Self>, key: usize, delivery: Delivery, outcome: Settlement) {
+        let queue = Arc::clone(self);
+        self.spawn(async move {
+            let settled = execution::settle_again(queue.name, delivery, outcome).await;
+            queue.conclude(key, settled);
+        });
     }
 
     /// Does what the end of an attempt asks for.
-    fn conclude(&mut self, key: usize, settled: Settled) {
-        let Settled { settlement, is_stale, .. } = settled;
-        match self.in_flight.finish(key, settlement, is_stale, Instant::now()) {
+    fn conclude(self: &Arc<Self>, key: usize, settled: Settled) {
+        let Settled { settlement, is_stale, took } = settled;
+        let mut state = self.state();
+        if let Some(prefetch) = took.and_then(|took| state.prefetch.measured(took)) {
+            self.prefetch.send_replace(prefetch);
+        }
+        match state.in_flight.finish(key, settlement, is_stale, Instant::now()) {
             Some((held, Some(outcome))) => {
-                let key = self.in_flight.insert(Identity::of(&held));
+                let key = state.in_flight.insert(Identity::of(&held));
                 self.settle_again(key, held, outcome);
             }
-            Some((held, None)) => self.waiting.push_back(held),
+            Some((held, None)) => {
+                state.waiting.push_back(held);
+                self.wake_slot(state);
+            }
             None => {}
+        }
+    }
+}
+
+/// A slot of a queue. It is free when this is dropped.
+struct Slot(Arc<Queue>);
+
+impl Slot {
+    /// Makes one attempt after the other, until the queue rests.
+    async fn run(self) {
+        let queue = Arc::clone(&self.0);
+        let mut halt = pin!(queue.pool.halt.cancelled());
+        while let Some((key, delivery)) = queue.next().await {
+            let attempt = execution::attempt(&queue.pool, queue.name, delivery, halt.as_mut());
+            let mut decided = attempt.await;
+            let function = decided.function.take();
+            if decided.settlement == Settlement::Complete {
+                // In a moment.
+                let settled = decided.settle().await;
+                queue.conclude(key, settled);
+            } else {
+                let settling = Arc::clone(&queue);
+                queue.spawn(async move { settling.conclude(key, decided.settle().await) });
+            }
+            if let Some(function) = function {
+                // It keeps the slot, and nobody waits for it.
+                tokio::spawn(async move { function.ended(&self.0.pool).await });
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.slots -= 1;
+        if !state.waiting.is_empty() {
+            self.0.wake_slot(state);
         }
     }
 }

@@ -153,8 +153,9 @@ impl Loner<'_> {
     async fn attempt(&mut self, delivery: Delivery) {
         let identity = Identity::of(&delivery);
         // A function that outlives its timeout is in nobody's way: it has no slot.
-        let attempt = execution::attempt(Arc::clone(self.shared), self.name, delivery, None);
-        let Settled { settlement, is_stale, .. } = attempt.await;
+        let halt = self.shared.halt.cancelled();
+        let decided = execution::attempt(self.shared, self.name, delivery, halt).await;
+        let Settled { settlement, is_stale, .. } = decided.settle().await;
         self.unrecorded = is_stale.then_some((identity, settlement));
     }
 }
