@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 #[derive(Clone, Default)]
 struct Ledger(Arc<Mutex<Vec<u64>>>);
 
-/// What an attempt writes, until it is committed.
+/// The writes of an attempt, until they are committed.
 #[derive(Clone, Default)]
 struct Transaction(Arc<Mutex<Vec<u64>>>);
 

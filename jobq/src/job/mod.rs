@@ -1,5 +1,6 @@
 //! The model: what a job is, how it travels and how its attempts end.
 
+mod control;
 mod envelope;
 mod exact;
 mod failed;
@@ -14,13 +15,14 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Result};
 
+pub(crate) use control::Ending;
+pub use control::{BoxError, Control, abort, retry_in, snooze};
 pub use envelope::{Envelope, EventEnvelope, MAX_PAYLOAD};
 pub use failed::{FailedJob, FailedReason};
 pub use id::JobId;
 pub use options::{Delay, Exponential, JobOptions};
 pub(crate) use origin::{crate_of, is_program, origin, to_program};
-pub(crate) use outcome::Ending;
-pub use outcome::{BoxError, Control, JobResult, Outcome, abort, retry_in, snooze};
+pub use outcome::{JobResult, Outcome};
 
 /// A type whose values can be enqueued: the payload of a job.
 ///

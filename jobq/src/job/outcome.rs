@@ -1,33 +1,10 @@
-//! How an attempt ends, and how a job function says so.
+//! How an attempt ends.
 
 use std::any::Any;
-use std::error::Error as StdError;
-use std::fmt;
 use std::time::Duration;
 
+use super::control::{BoxError, Ending, meaning};
 use crate::guard;
-
-/// Any error, boxed.
-pub type BoxError = Box<dyn StdError + Send + Sync>;
-
-/// How far down a chain of sources the marker of a [`Control`] is looked for. Real
-/// chains have a handful of links; a chain may also be endless.
-const MAX_CHAIN: usize = 64;
-
-/// How an attempt ended, without the error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// The function returned `Ok`.
-    Completed,
-    /// It returned an error, panicked or took too long.
-    Failed,
-    /// It asked for its next attempt after this wait.
-    RetryIn(Duration),
-    /// It asked to run again after this wait without using up an attempt.
-    Snoozed(Duration),
-    /// It asked to fail at once.
-    Aborted,
-}
 
 /// How an attempt ended, with the error's text where there is one: what a
 /// [layer](crate::WorkerPool::around) gets from the function inside, and gives.
@@ -55,8 +32,8 @@ impl Outcome {
         Self { ending: Ending::Completed, error: String::new() }
     }
 
-    /// What it means that a job function returns this error: that the attempt failed, or what a
-    /// [`Control`] in the error asks for.
+    /// The outcome of a job function that returns this error: the attempt failed, or ended as a
+    /// [`Control`](crate::Control) in the error asks for.
     #[must_use]
     pub fn failed(error: impl Into<BoxError>) -> Self {
         Err::<(), _>(error).into_outcome()
@@ -79,13 +56,14 @@ impl Outcome {
         self.ending == Ending::Failed
     }
 
-    /// Whether the job fails without further attempts; see [`abort`].
+    /// Whether the job fails without further attempts; see [`abort`](crate::abort).
     #[must_use]
     pub fn is_aborted(&self) -> bool {
         self.ending == Ending::Aborted
     }
 
-    /// How long the next attempt is to wait, where the attempt asked for that; see [`retry_in`].
+    /// How long the next attempt is to wait, where the attempt asked for that; see
+    /// [`retry_in`](crate::retry_in).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self.ending {
@@ -94,7 +72,7 @@ impl Outcome {
         }
     }
 
-    /// How long the job waits to run again without using up an attempt; see [`snooze`].
+    /// How long the job waits to run again without using up an attempt; see [`snooze`](crate::snooze).
     #[must_use]
     pub fn snoozed_for(&self) -> Option<Duration> {
         match self.ending {
@@ -108,28 +86,6 @@ impl Outcome {
     pub fn error(&self) -> Option<&str> {
         Some(&*self.error)
             .filter(|_| !matches!(self.ending, Ending::Completed | Ending::Snoozed(_)))
-    }
-
-    /// What a job function's error means.
-    pub(crate) fn of_error(error: &(dyn StdError + 'static)) -> Self {
-        let mut ending = Ending::Failed;
-        let mut text = error.to_string();
-        let mut link = error.source();
-        for _ in 0..MAX_CHAIN {
-            let Some(source) = link else { break };
-            if let Some(Marker { ending: asked, cause }) = source.downcast_ref() {
-                ending = *asked;
-                link = cause.as_deref().and_then(StdError::source);
-                continue;
-            }
-            // A transparent wrapper has the same text as what it wraps.
-            let cause = source.to_string();
-            if !text.ends_with(&cause) {
-                text = format!("{text}: {cause}");
-            }
-            link = source.source();
-        }
-        Self { ending, error: text }
     }
 }
 
@@ -157,9 +113,9 @@ impl<T, E: Into<BoxError>> JobResult for Result<T, E> {
             Err(error) => {
                 let error = error.into();
                 // Its texts and its `Drop` are the user's, and two panics at once would abort.
-                let outcome = guard::guarded(|| Outcome::of_error(&*error));
+                let read = guard::guarded(|| meaning(&*error));
                 guard::dispose(error);
-                outcome.unwrap_or_else(|panic| Outcome::failed(guard::text(panic)))
+                read.map_or_else(Outcome::panicked, |(ending, error)| Outcome { ending, error })
             }
         }
     }
@@ -170,164 +126,12 @@ mod sealed {
     impl<T, E: Into<super::BoxError>> Sealed for Result<T, E> {}
 }
 
-/// An error by which a job function says what comes next instead of a plain retry.
-/// Made by [`abort`], [`retry_in`] and [`snooze`].
-///
-/// It keeps its meaning through `?`, inside an enum of your own (as a source, with
-/// `#[from]` or transparent), with context added by `anyhow`, and in a
-/// `Box<dyn Error + Send + Sync>`.
-#[derive(Debug)]
-pub struct Control {
-    marker: Marker,
-}
-
-/// The part of a [`Control`] that says what it means. It is the *source* of what the
-/// user handles, since transparent enums and `anyhow`'s box hide the outermost type
-/// but pass its source on.
-#[derive(Debug)]
-struct Marker {
-    ending: Ending,
-    cause: Option<BoxError>,
-}
-
-impl Control {
-    fn new(ending: Ending, cause: Option<BoxError>) -> Self {
-        Self { marker: Marker { ending, cause } }
-    }
-
-    /// The request that an error carries, wherever in its chain of sources: what a worker does
-    /// about it. `None` for an error that is retried as the job's policy says.
-    ///
-    /// ```
-    /// use jobq::Control;
-    /// use std::time::Duration;
-    ///
-    /// fn call() -> Result<(), jobq::BoxError> {
-    ///     Err(jobq::retry_in(Duration::from_secs(90), "the service is busy"))?
-    /// }
-    ///
-    /// let error = call().unwrap_err();
-    /// let control = Control::of(&*error).expect("it asks for a retry");
-    /// assert_eq!(control.retry_after(), Some(Duration::from_secs(90)));
-    /// assert!(!control.is_abort());
-    /// ```
-    #[must_use]
-    pub fn of(error: &(dyn StdError + 'static)) -> Option<Self> {
-        match Outcome::of_error(error).ending {
-            Ending::Completed | Ending::Failed => None,
-            ending => Some(Self::new(ending, None)),
-        }
-    }
-
-    /// Whether the job is to fail at once: [`abort`].
-    #[must_use]
-    pub fn is_abort(&self) -> bool {
-        self.marker.ending == Ending::Aborted
-    }
-
-    /// The wait before the next attempt, which uses one up: [`retry_in`].
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self.marker.ending {
-            Ending::RetryIn(wait) => Some(wait),
-            _ => None,
-        }
-    }
-
-    /// The wait before the job runs again without using up an attempt: [`snooze`].
-    #[must_use]
-    pub fn snooze_for(&self) -> Option<Duration> {
-        match self.marker.ending {
-            Ending::Snoozed(wait) => Some(wait),
-            _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.marker.fmt(f)
-    }
-}
-
-impl StdError for Control {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        Some(&self.marker)
-    }
-}
-
-impl fmt::Display for Marker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.cause, self.ending) {
-            (Some(cause), _) => cause.fmt(f),
-            (None, Ending::Snoozed(wait)) => write!(f, "snoozed for {wait:?}"),
-            (None, ending) => write!(f, "{ending:?}"),
-        }
-    }
-}
-
-impl StdError for Marker {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.cause.as_deref().and_then(StdError::source)
-    }
-}
-
-/// Ends the attempt and the job: it goes to the failed jobs as
-/// [`Aborted`](crate::FailedReason::Aborted), whatever attempts are left.
-///
-/// ```
-/// # #[derive(Debug)] struct Account { closed: bool }
-/// fn charge(account: &Account) -> Result<(), jobq::BoxError> {
-///     if account.closed {
-///         return Err(jobq::abort("the account is closed").into());
-///     }
-///     Ok(())
-/// }
-/// assert!(charge(&Account { closed: true }).is_err());
-/// ```
-#[must_use = "return it as the error of the job function"]
-pub fn abort(error: impl Into<BoxError>) -> Control {
-    Control::new(Ending::Aborted, Some(error.into()))
-}
-
-/// Ends the attempt as failed and sets the wait before the next one, in place of the
-/// job's `delay`. If no attempt is left, the job has failed.
-///
-/// ```
-/// # use std::time::Duration;
-/// fn call(busy_for: Option<Duration>) -> Result<(), jobq::BoxError> {
-///     if let Some(wait) = busy_for {
-///         Err(jobq::retry_in(wait, "the service asked us to come back later"))?;
-///     }
-///     Ok(())
-/// }
-/// assert!(call(Some(Duration::from_secs(90))).is_err());
-/// ```
-#[must_use = "return it as the error of the job function"]
-pub fn retry_in(wait: Duration, error: impl Into<BoxError>) -> Control {
-    Control::new(Ending::RetryIn(wait), Some(error.into()))
-}
-
-/// Ends the attempt and runs the job again after `wait` without using up an attempt:
-/// nothing went wrong, it is only too early.
-///
-/// ```
-/// # use std::time::Duration;
-/// fn publish(ready: bool) -> Result<(), jobq::BoxError> {
-///     if !ready {
-///         Err(jobq::snooze(Duration::from_secs(60)))?;
-///     }
-///     Ok(())
-/// }
-/// assert!(publish(false).is_err());
-/// ```
-#[must_use = "return it as the error of the job function"]
-pub fn snooze(wait: Duration) -> Control {
-    Control::new(Ending::Snoozed(wait), None)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::error::Error as StdError;
+    use std::fmt;
+
+    use super::super::control::{Control, abort, retry_in, snooze};
     use super::*;
 
     const WAIT: Duration = Duration::from_secs(7);

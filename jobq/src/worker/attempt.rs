@@ -32,7 +32,7 @@ struct Inner {
     ended: OnceLock<Outcome>,
 }
 
-/// What a pool has for the arguments of its functions.
+/// The client and the states of a pool, for the arguments of its functions.
 #[derive(Debug)]
 pub(crate) struct Resources {
     pub(crate) client: Client,
