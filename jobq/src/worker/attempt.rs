@@ -115,8 +115,8 @@ impl Attempt {
         self.0.resources.states.get()
     }
 
-    /// What layers leave here for the layers inside them and for arguments. It is empty when the
-    /// attempt begins.
+    /// The values that layers leave for the layers inside them and for arguments. There are none
+    /// when the attempt begins.
     #[must_use]
     pub fn extensions(&self) -> &Extensions {
         &self.0.extensions

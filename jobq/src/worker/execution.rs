@@ -102,7 +102,7 @@ pub(super) async fn settle_unrun(
     settle(&who, delivery, decision.settlement, None).await
 }
 
-/// What becomes of a job, with the error that led to it, for a person.
+/// A decision about a job, with the error that led to it, for a person.
 #[derive(Debug)]
 struct Decision {
     settlement: Settlement,
@@ -139,7 +139,7 @@ fn resolve(
 ) -> (Who, Result<Arc<Registered>, Decision>) {
     let (envelope, attempt) = (delivery.envelope(), delivery.attempt);
     let plan = &pool.plan.queues[queue];
-    // Whoever published an event knows nothing of the jobs that it becomes.
+    // The publisher of an event knows nothing of the jobs that it becomes.
     let is_unnamed = envelope.topic.is_some() && plan.only_job.is_some();
     let name = envelope.name.as_deref().filter(|_| !is_unnamed);
     let name = name.or(plan.only_job).unwrap_or_default();

@@ -222,6 +222,8 @@ impl Queue {
     /// Ends all at once. What is dropped unsettled is handed back.
     async fn abandon(&self) {
         self.abandoned.cancel();
+        // The rest may have been given up before it came to this.
+        self.tasks.close();
         self.tasks.wait().await;
         drop(std::mem::take(&mut self.state().in_flight));
     }
