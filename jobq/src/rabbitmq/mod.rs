@@ -3,8 +3,8 @@
 //! The walk of a job, by the files that it passes:
 //!
 //! * **Enqueue.** `publish/enqueue` takes the route of the job (`topology/declared`, or
-//!   `topology/routing` where it waits), `message/properties` makes it a message, and
-//!   `publish/publisher` sends that and awaits the confirm.
+//!   `topology/routing` where it waits), `message/properties` makes it a message, `publish/publisher`
+//!   hands that to `publish/sender`, and `publish/confirm` sends it and awaits the confirm.
 //! * **Delivery.** `consume/consumer` takes the message from its channel, `message/properties` and
 //!   `message/deaths` read it, and the worker gets it with its attempt's number.
 //! * **Settlement.** `consume/settle` acknowledges it (`consume/acks` says when), or rejects it, so

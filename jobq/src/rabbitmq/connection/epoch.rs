@@ -4,13 +4,11 @@ use lapin::Connection;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::rabbitmq::lapin::cork::Cork;
 use crate::rabbitmq::lapin::log::Questions;
 
 /// A connection that was made.
 pub(crate) struct Made {
     pub(crate) connection: Connection,
-    pub(crate) cork: Cork,
     pub(crate) questions: Questions,
 }
 
@@ -22,16 +20,14 @@ pub(crate) struct Up {
     pub(crate) generation: u64,
     /// Cancelled when the connection is over.
     pub(crate) over: CancellationToken,
-    /// For the wakes of those who wait for what it reads and writes.
-    pub(crate) cork: Cork,
     /// The questions on its channels.
     pub(crate) questions: Questions,
 }
 
 impl Up {
     pub(crate) fn new(made: Made, generation: u64) -> Self {
-        let Made { connection, cork, questions } = made;
-        Self { connection, generation, over: CancellationToken::new(), cork, questions }
+        let Made { connection, questions } = made;
+        Self { connection, generation, over: CancellationToken::new(), questions }
     }
 
     /// The answer to what is asked on this connection. One that has just ended may take a

@@ -25,7 +25,6 @@ use super::tls::Tls;
 use crate::background;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::rabbitmq::lapin::cork::Cork;
 use crate::rabbitmq::lapin::log::{LogFilter, Questions};
 
 /// How often the state is looked at where no event told of its end.
@@ -329,13 +328,12 @@ impl Supervisor {
             ConnectionProperties::default().with_connection_name(self.name.as_str().into());
         // `lapin` opens the socket on a thread of its own, which would go on for minutes
         // where nobody answers, whether or not anybody still waits for it.
-        let (target, cork) = (Arc::clone(&self.target), Cork::default());
-        let (of_socket, questions) = (cork.clone(), Questions::default());
+        let (target, questions) = (Arc::clone(&self.target), Questions::default());
         let filter = LogFilter::new(questions.clone());
         let of_thread = filter.clone();
         let open = async move |node: AMQPUri, _| {
             of_thread.filter_this_thread();
-            let opening = socket::open(&node, &target.tls, of_socket.clone());
+            let opening = socket::open(&node, &target.tls);
             let opened = tokio::time::timeout(limit, opening).await;
             Ok(opened.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
         };
@@ -346,7 +344,7 @@ impl Supervisor {
                 Err(because(alert::after_a_reset(error, node, tls).await))
             }
             Ok(Ok(connection)) => match Unconnected::too_narrow(node, &connection) {
-                None => Ok(Made { connection, cork, questions }),
+                None => Ok(Made { connection, questions }),
                 Some(narrow) => {
                     let _ = tokio::time::timeout(FAREWELL, connection.close(200, "closed".into()))
                         .await;

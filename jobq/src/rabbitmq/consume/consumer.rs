@@ -267,7 +267,7 @@ impl Feed {
         let last_word = self.shared.last_word.clone();
         let telling = self.sessions.token();
         let session = Session::spawn(channel, up, &self.shared.tellers, last_word, telling);
-        let mut live = Live::new(session, queue, up.cork.clone());
+        let mut live = Live::new(session, queue);
         live.set_prefetch(self.hand.most()).await?;
         Ok(live)
     }

@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use futures_util::FutureExt;
 use lapin::Channel;
@@ -14,7 +13,6 @@ use super::merge::{Merge, Tagged};
 use super::session::Session;
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;
-use crate::rabbitmq::lapin::cork::{Cork, CorkedTask};
 
 /// A message, or why there is none any more.
 type Item = std::result::Result<Message, String>;
@@ -47,7 +45,6 @@ pub(crate) struct Live {
     next: u32,
     /// An end that was met and not told yet.
     over: Option<String>,
-    task: CorkedTask,
 }
 
 struct Current {
@@ -57,9 +54,9 @@ struct Current {
 }
 
 impl Live {
-    pub(crate) fn new(session: Arc<Session>, queue: ShortString, cork: Cork) -> Self {
-        let (messages, task) = (Merge::default(), CorkedTask::new(cork));
-        Self { session, queue, messages, consumer: None, next: 0, over: None, task }
+    pub(crate) fn new(session: Arc<Session>, queue: ShortString) -> Self {
+        let messages = Merge::default();
+        Self { session, queue, messages, consumer: None, next: 0, over: None }
     }
 
     /// Consumes with this prefetch from now on.
@@ -99,7 +96,7 @@ impl Live {
         }
         self.messages.turn();
         loop {
-            match poll_fn(|cx| self.poll_corked(cx)).await {
+            match poll_fn(|cx| self.messages.poll(cx)).await {
                 Some((_, Some(Ok(message)))) => return Ok(message),
                 Some((id, end)) if self.is_current(id) => return Err(reason(end)),
                 Some(_) => (),
@@ -120,22 +117,10 @@ impl Live {
         if let Some(reason) = self.over.take() {
             return reason;
         }
-        let Self { messages, consumer, task, .. } = self;
+        let Self { messages, consumer, .. } = self;
         let current = consumer.as_ref().map(|current| current.id);
-        let end = poll_fn(|cx| {
-            let cx = &mut Context::from_waker(task.waker(cx.waker()));
-            messages.poll_end(cx, |id| Some(id) == current)
-        });
+        let end = poll_fn(|cx| messages.poll_end(cx, |id| Some(id) == current));
         reason(end.await)
-    }
-
-    /// For a task that is to be woken when all that was read is there.
-    fn poll_corked(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<(u32, Option<lapin::Result<Message>>)>> {
-        let waker = self.task.waker(cx.waker());
-        self.messages.poll(&mut Context::from_waker(waker))
     }
 
     /// The next message, if it is there. An end is left for [`next`](Self::next).

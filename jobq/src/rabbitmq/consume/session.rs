@@ -17,7 +17,6 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::acks::Ledger;
 use crate::background;
 use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::lapin::cork::Cork;
 
 /// How long a finished delivery may wait for one before it.
 const STRAGGLE: Duration = Duration::from_millis(15);
@@ -46,9 +45,6 @@ pub(crate) struct Session {
     /// It is closed when nothing is told any more.
     at_once: mpsc::UnboundedSender<AtOnce>,
     ended: AtomicBool,
-    cork: Cork,
-    /// The number of the turn after that in which `lapin` said last that the channel is there.
-    seen: AtomicU64,
 }
 
 /// The deliveries that are to be acknowledged, soon. Whoever finishes one writes that down by
@@ -109,30 +105,15 @@ impl Session {
         };
         background::spawn(tasks.track_future(teller));
         let epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
-        let (ended, cork, seen) = (AtomicBool::new(false), up.cork.clone(), AtomicU64::new(0));
-        Arc::new(Self { channel, epoch, finished, at_once, ended, cork, seen })
+        let ended = AtomicBool::new(false);
+        Arc::new(Self { channel, epoch, finished, at_once, ended })
     }
 
     /// Whether its deliveries can be settled.
     pub(crate) fn is_alive(&self) -> bool {
-        !self.ended.load(Ordering::Acquire) && !self.at_once.is_closed() && self.is_connected()
-    }
-
-    /// Whether the channel is there. `lapin` is asked once after all that its thread has read or
-    /// written at a time: that thread locks the answer for each frame, and whoever asks for each
-    /// job stands there. The end of a channel is told to whoever consumes on it as well, at once.
-    fn is_connected(&self) -> bool {
-        let Some(now) = self.cork.turn().map(|turn| turn + 1) else {
-            return false;
-        };
-        if self.seen.load(Ordering::Relaxed) == now {
-            return true;
-        }
-        let connected = self.channel.status().connected();
-        if connected {
-            self.seen.store(now, Ordering::Relaxed);
-        }
-        connected
+        !self.ended.load(Ordering::Acquire)
+            && !self.at_once.is_closed()
+            && self.channel.status().connected()
     }
 
     /// The broker has taken the deliveries back.

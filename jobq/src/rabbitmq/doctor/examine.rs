@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::BasicProperties;
-use lapin::options::BasicPublishOptions;
 use tokio::time::timeout;
 
 use super::diagnosis::{diagnose, policies};
@@ -21,13 +20,15 @@ use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::Link;
 use crate::rabbitmq::connection::server_properties;
-use crate::rabbitmq::publish::open_confirming;
+use crate::rabbitmq::message::properties::Message;
+use crate::rabbitmq::publish::confirm::send_alone;
 use crate::rabbitmq::topology::declarations::{Declaration, Topology};
 use crate::rabbitmq::topology::declare::declare;
 use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::ensure::is_forbidden;
 use crate::rabbitmq::topology::passive::{Seen, look};
 use crate::rabbitmq::topology::requirements::Wanted;
+use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::values::short;
 
 /// How long the broker may take to confirm a message that reaches no queue.
@@ -204,12 +205,10 @@ async fn look_at(up: &Up, topology: &Topology, facts: &mut Facts) -> Result<()> 
 /// publish, and to nobody else.
 async fn publish_nowhere(link: &Link, up: &Up) -> Publishing {
     let confirming = async {
-        let channel = open_confirming(up).await.ok()?;
-        let options = BasicPublishOptions::default();
-        let (exchange, key) = (short("").ok()?, short(NOWHERE).ok()?);
+        let route = Arc::new(Route { exchange: short("").ok()?, key: short(NOWHERE).ok()? });
         let properties = BasicProperties::default();
-        let sent = channel.basic_publish(exchange, key, options, b"", properties).await.ok()?;
-        sent.await.ok()
+        let message = Message { route, properties, payload: Vec::new() };
+        send_alone(up, &message, false).await.ok()?.ok()
     };
     let answered = tokio::select! {
         answered = timeout(CONFIRM, confirming) => answered,

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::destination::Destination;
-use super::open::WINDOW;
-use super::publication::{Again, Pending};
-use super::publisher::{Publisher, size};
+use super::publisher::Publisher;
+use super::request::Pending;
+use super::sender::WINDOW;
 use crate::engine::NotPushed;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::rabbitmq::message::properties::Message;
 
 /// Messages that are published one after the other, no more of them at once than may be
@@ -52,72 +51,43 @@ impl<'p> Batch<'p> {
         }
     }
 
-    /// The answer that is to be awaited, if it is not there already.
+    /// The answer to await. `None` where the message has been stored already.
     async fn send_if_it_fits(&mut self, message: Arc<Message>) -> Result<Option<Pending>> {
-        if !self.publisher.largest.is_taken(message.payload.len()) {
+        if !self.publisher.size_limit.is_taken(message.payload.len()) {
             // It may go another way, and is not to overtake those before it.
             while !self.sent.is_empty() {
                 self.answer().await;
             }
         }
-        match self.publisher.fits(&message).await? {
-            Some(message) => self.send_in_time(message).await.map(Some),
-            None => Ok(None),
+        if !self.publisher.fits(&message).await? {
+            return Ok(None);
         }
-    }
-
-    async fn send_in_time(&mut self, message: Arc<Message>) -> Result<Pending> {
-        let publisher = self.publisher;
         if self.patience.is_zero() {
-            return Err(publisher.no_answer(&Destination::of(&message), false));
+            return Err(self.publisher.no_answer(&message, false));
         }
-        let message = match publisher.try_send(message) {
-            Ok(pending) => return Ok(pending),
+        let message = match self.publisher.try_send(message) {
+            Ok(pending) => return Ok(Some(pending)),
             Err(message) => message,
         };
-        match timeout(self.patience, publisher.room(size(&message))).await {
-            Ok(room) => Ok(publisher.send(message, room?)),
-            Err(_) => Err(self.no_progress(&Destination::of(&message), false)),
+        if let Ok(room) = timeout(self.patience, self.publisher.room(&message)).await {
+            return Ok(Some(self.publisher.send(message, room?)));
         }
+        self.patience = Duration::ZERO;
+        Err(self.publisher.no_answer(&message, false))
     }
 
-    /// Waits for the oldest answer. Messages that the broker has not looked at are sent again
-    /// in their order, before any other.
+    /// Waits for the oldest answer.
     async fn answer(&mut self) {
-        let mut again = Vec::new();
-        self.answer_oldest(&mut again).await;
-        if again.is_empty() {
-            return;
-        }
-        while !self.sent.is_empty() {
-            self.answer_oldest(&mut again).await;
-        }
-        for (place, again) in again {
-            match self.send_in_time(Arc::clone(&again.message)).await {
-                Ok(pending) => self.sent.push_back((place, pending.after(&again))),
-                Err(error) => self.failed.push((place, error)),
-            }
-        }
-    }
-
-    async fn answer_oldest(&mut self, again: &mut Vec<(usize, Again)>) {
         let Some((place, mut pending)) = self.sent.pop_front() else {
             return;
         };
-        let told = match timeout(self.patience, &mut pending).await {
-            Ok(answer) => pending.told(answer),
-            Err(_) => Ok(Err(self.no_progress(&pending.destination, !pending.take_back()))),
-        };
-        match told {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => self.failed.push((place, error)),
-            Err(unseen) => again.push((place, unseen)),
+        let answer = timeout(self.patience, pending.answer()).await.unwrap_or_else(|_| {
+            self.patience = Duration::ZERO;
+            Err(self.publisher.no_answer(&pending.message, !pending.take_back()))
+        });
+        if let Err(error) = answer {
+            self.failed.push((place, error));
         }
-    }
-
-    fn no_progress(&mut self, destination: &Destination, sent: bool) -> Error {
-        self.patience = Duration::ZERO;
-        self.publisher.no_answer(destination, sent)
     }
 
     /// Waits for the answers, and gives the messages that are not confirmed.

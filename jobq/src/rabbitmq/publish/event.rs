@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use lapin::options::BasicPublishOptions;
-use lapin::{Channel, Confirmation};
+use lapin::Confirmation;
 use tokio::time::timeout;
 
-use super::destination::Destination;
+use super::confirm::{not_stored, send_alone, stored};
+use super::error::unanswered;
 use super::publisher::Publisher;
-use super::task::open_confirming;
 use crate::engine::nobody_subscribes;
 use crate::error::Result;
 use crate::job::EventEnvelope;
@@ -18,7 +17,6 @@ use crate::rabbitmq::message::properties::{self, Message};
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::requirements::{Tiers, Wanted};
-use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::topology::routing::Way;
 
 /// Publishes events.
@@ -54,32 +52,16 @@ impl Events {
     /// Publishes a message that must reach a queue, on a channel of its own: `lapin` gives
     /// what the broker returns to whichever confirm comes next.
     async fn publish_mandatory(&self, message: Message) -> Result<()> {
-        let channel = self.broker.within("opening a channel", async {
-            open_confirming(&*self.broker.up().await?).await
-        });
-        let channel = channel.await?;
+        let up = self.broker.within("publishing an event", self.broker.up()).await?;
         let limit = self.broker.timeout();
-        let answer = timeout(limit, send_mandatory(&channel, &message)).await;
-        let _ = channel.close(200, "published".into()).await;
-        let trouble = self.broker.publishing().trouble();
-        let unanswered = || Destination::of(&message).unanswered(limit, &trouble, true);
-        answer.unwrap_or_else(|_| Err(unanswered()))
-    }
-}
-
-async fn send_mandatory(channel: &Channel, message: &Message) -> Result<()> {
-    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-    let Route { exchange, key } = (*message.route).clone();
-    let properties = message.properties.clone();
-    let sent = channel.basic_publish(exchange, key, options, &message.payload, properties).await;
-    let confirmed = match sent {
-        Ok(confirm) => confirm.await,
-        Err(error) => Err(error),
-    };
-    match confirmed.map_err(|error| Destination::of(message).lost().because(error))? {
-        Confirmation::Ack(None) => Ok(()),
-        Confirmation::Ack(Some(_)) => Err(nobody_subscribes(message.route.key.as_str())),
-        Confirmation::Nack(_) => Err(Destination::of(message).refused()),
-        Confirmation::NotRequested => Err(Destination::of(message).lost()),
+        let Ok(answer) = timeout(limit, send_alone(&up, &message, true)).await else {
+            let trouble = self.broker.publishing().trouble();
+            return Err(unanswered(&message, limit, &trouble, true));
+        };
+        match answer? {
+            Ok(Confirmation::Ack(Some(_))) => Err(nobody_subscribes(message.route.key.as_str())),
+            Ok(confirmation) => stored(&message, &confirmation),
+            Err(error) => Err(not_stored(&message, error)),
+        }
     }
 }

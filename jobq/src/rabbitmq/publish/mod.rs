@@ -1,32 +1,28 @@
-//! Publishing, each message confirmed, by all callers on one channel.
+//! Publishing, each message confirmed.
 //!
-//! A caller publishes by itself as long as there is a channel with a place in its window: the
-//! frames of a message are queued when its publish is first polled, and a change of thread
-//! before that would only tear apart what could be sent together. What cannot be sent yet is
-//! handed over to one [`task`]. What was sent is gone on with by the thread of the connection
-//! when it has written it, and when it has read the answer: a change of thread for that
-//! would have it send what comes next in smaller pieces, and nothing rests on a caller who stops
-//! to listen.
+//! The walk of a message: [`enqueue`] or [`event`] gives it its route, [`publisher`] hands it to
+//! the one task of [`sender`], that sends it on its channel, and [`confirm`] awaits the broker's
+//! confirm, which goes back to the caller as the answer of a [`request`]. Up to
+//! [`WINDOW`](sender::WINDOW) messages of the channel are unconfirmed at a time. Where the channel
+//! ends, [`channel_end`] says which of them the broker has certainly not stored; the task sends
+//! those again on the next channel.
 //!
-//! Messages on their way have a room of limited size, so that a broker which takes nothing,
-//! for want of memory, of disk or of itself, costs its clients no memory without end: who
-//! finds no room waits for it.
+//! Messages that one channel must not carry together have a channel each
+//! ([`send_alone`](confirm::send_alone)): mandatory events, messages that found no queue, and
+//! those that may be larger than the broker takes ([`size_limit`]).
 
 mod batch;
-mod destination;
+mod channel_end;
+pub(crate) mod confirm;
 mod enqueue;
+pub(crate) mod error;
 mod event;
-mod gate;
-mod largest;
-mod offence;
-mod open;
-mod publication;
 mod publisher;
-mod task;
+mod request;
+mod sender;
+mod size_limit;
 
 pub(crate) use self::batch::Batch;
-pub(crate) use self::destination::Destination;
 pub(crate) use self::enqueue::Enqueuer;
 pub(crate) use self::event::Events;
 pub(crate) use self::publisher::Publisher;
-pub(crate) use self::task::open_confirming;

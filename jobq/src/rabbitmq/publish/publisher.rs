@@ -3,28 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::Confirmation;
-use lapin::options::BasicPublishOptions;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::destination::Destination;
-use super::gate::Gate;
-use super::largest::{Fit, Largest};
-use super::offence::Offence;
-use super::publication::{Pending, Request};
-use super::task::{self, open_confirming};
+use super::channel_end::Refusal;
+use super::confirm::{not_stored, send_alone, stored};
+use super::error::{too_large, unanswered};
+use super::request::{Pending, Request};
+use super::sender::Sender;
+use super::size_limit::{Fit, SizeLimit};
 use crate::background;
 use crate::engine::closed;
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::link::{Link, backoff};
-use crate::rabbitmq::errors::refused;
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::message::size::size_of_table;
 use crate::rabbitmq::topology::declared::Declared;
-use crate::rabbitmq::topology::route::Route;
 
-/// How many bytes of messages may be on their way: not sent yet, or not confirmed.
+/// How many bytes of messages may be on their way: not sent yet, or not confirmed. A broker that
+/// takes nothing, for want of memory or disk, then costs its clients no more memory than that.
 const ROOM: u32 = 64 * 1024 * 1024;
 /// What a message takes beside its content, well counted.
 const OVERHEAD: usize = 1_024;
@@ -37,39 +34,34 @@ const UNMOVABLE: Duration = Duration::from_secs(10);
 /// Publishes messages, each confirmed.
 #[derive(Debug)]
 pub(crate) struct Publisher {
-    gate: Arc<Gate>,
     requests: mpsc::UnboundedSender<Request>,
     room: Arc<Semaphore>,
     link: Link,
     pub(super) timeout: Duration,
-    pub(super) largest: Arc<Largest>,
-    /// Those who publish alone.
+    pub(super) size_limit: Arc<SizeLimit>,
+    /// Turns of those who publish alone.
     trying: Semaphore,
 }
 
 impl Publisher {
     pub(crate) fn spawn(link: Link, declared: Arc<Declared>, timeout: Duration) -> Arc<Self> {
         let (requests, received) = mpsc::unbounded_channel();
-        let (gate, largest) = (Arc::new(Gate::new(link.clone())), Arc::<Largest>::default());
-        let (of_task, learned) = (Arc::clone(&gate), Arc::clone(&largest));
-        background::spawn(task::run(link.clone(), declared, of_task, learned, received));
-        let room = Arc::new(Semaphore::new(ROOM as usize));
-        let trying = Semaphore::new(TRYING);
-        Arc::new(Self { gate, requests, room, link, timeout, largest, trying })
+        let size_limit = Arc::<SizeLimit>::default();
+        let sender = Sender::new(link.clone(), declared, Arc::clone(&size_limit), received);
+        background::spawn(sender.run());
+        let (room, trying) = (Arc::new(Semaphore::new(ROOM as usize)), Semaphore::new(TRYING));
+        Arc::new(Self { requests, room, link, timeout, size_limit, trying })
     }
 
-    /// Publishes a message, or says after the client's timeout what became of it. It is sent
-    /// when this is called, if it can be: a future that holds a message is large.
+    /// Publishes a message, or says after the client's timeout what became of it. It is handed
+    /// over when this is called, if there is room: a future that holds a message is large.
     pub(crate) fn publish(
         self: &Arc<Self>,
         message: Result<Message>,
     ) -> impl Future<Output = Result<()>> + Send + use<> {
         let publisher = Arc::clone(self);
         let end = Instant::now() + self.timeout;
-        let sent = message.map(Arc::new).map(|message| {
-            let is_taken = self.largest.is_taken(message.payload.len());
-            if is_taken { self.try_send(message) } else { Err(message) }
-        });
+        let sent = message.map(|message| self.try_send(Arc::new(message)));
         async move {
             let mut pending = match sent? {
                 Ok(pending) => pending,
@@ -79,21 +71,10 @@ impl Publisher {
                     None => return Ok(()),
                 },
             };
-            loop {
-                let Ok(answer) = timeout_at(end, &mut pending).await else {
-                    let sent = !pending.take_back();
-                    return Err(publisher.no_answer(&pending.destination, sent));
-                };
-                let again = match pending.told(answer) {
-                    Ok(result) => return result,
-                    Err(again) => again,
-                };
-                let message = Arc::clone(&again.message);
-                match Box::pin(publisher.send_in_time(message, end)).await? {
-                    Some(next) => pending = next.after(&again),
-                    None => return Ok(()),
-                }
-            }
+            let answer = timeout_at(end, pending.answer()).await;
+            answer.unwrap_or_else(|_| {
+                Err(publisher.no_answer(&pending.message, !pending.take_back()))
+            })
         }
     }
 
@@ -111,11 +92,11 @@ impl Publisher {
                 Err(error) if !error.is_closed() && wanted() => error,
                 result => return result,
             };
-            if self.largest.is_refused(message.payload.len()) {
+            if self.size_limit.exceeded_by(message.payload.len()).is_some() {
                 if !std::mem::replace(&mut told, true) {
                     tracing::error!(%error, "a job cannot be moved; it stays where it is until the broker takes it");
                 }
-                let _ = timeout(UNMOVABLE, self.largest.may_have_changed()).await;
+                let _ = timeout(UNMOVABLE, self.size_limit.may_have_changed()).await;
                 continue;
             }
             tracing::warn!(%error, "a job could not be moved; it stays where it is until it can");
@@ -126,111 +107,85 @@ impl Publisher {
     /// Publishes a message, without a limit: while an alarm blocks the connection, another try
     /// would only add a copy to those that wait for its end.
     async fn try_publish(&self, message: &Arc<Message>) -> Result<()> {
-        let mut was_missing = None;
-        let mut message = Arc::clone(message);
-        loop {
-            let Some(fitting) = self.fits(&message).await? else {
-                return Ok(());
-            };
-            let room = self.room(size(&fitting)).await?;
-            let mut pending = self.send(fitting, room);
-            if let Some(again) = &was_missing {
-                pending = pending.after(again);
-            }
-            let answer = (&mut pending).await;
-            match pending.told(answer) {
-                Ok(result) => return result,
-                Err(again) => {
-                    message = Arc::clone(&again.message);
-                    was_missing = Some(again);
-                }
-            }
+        if !self.fits(message).await? {
+            return Ok(());
         }
+        let room = self.room(message).await?;
+        self.send(Arc::clone(message), room).answer().await
     }
 
-    /// The message, if the broker takes one of its size as far as is known. `None` where it has
-    /// been stored already.
-    pub(super) async fn fits(&self, message: &Arc<Message>) -> Result<Option<Arc<Message>>> {
-        let size = message.payload.len();
-        match self.largest.fit(size) {
-            Fit::Fits => Ok(Some(Arc::clone(message))),
-            Fit::TooLarge(limit) => Err(Destination::of(message).too_large(size, limit)),
-            Fit::Try => self.try_alone(message).await,
+    /// Whether the broker takes a message of this size, as far as is known. False where it has
+    /// stored the message already.
+    pub(super) async fn fits(&self, message: &Arc<Message>) -> Result<bool> {
+        match self.size_limit.fit(message.payload.len()) {
+            Fit::Fits => Ok(true),
+            Fit::TooLarge(limit) => Err(too_large(message, limit)),
+            Fit::Try => self.try_alone(message).await.map(|is_stored| !is_stored),
         }
     }
 
     /// [`publish_alone`](Self::publish_alone), a few at a time: those that wait may know more
-    /// afterwards.
-    async fn try_alone(&self, message: &Arc<Message>) -> Result<Option<Arc<Message>>> {
+    /// afterwards. Whether the message is stored.
+    async fn try_alone(&self, message: &Arc<Message>) -> Result<bool> {
         let mut sent = false;
         let trying = async {
             let _turn = self.trying.acquire().await.map_err(|_| closed())?;
-            if self.largest.is_taken(message.payload.len()) {
-                return Ok(Some(Arc::clone(message)));
+            if self.size_limit.is_taken(message.payload.len()) {
+                return Ok(false);
             }
-            let _room = self.room(size(message)).await?;
+            let _room = self.room(message).await?;
             match self.publish_alone(message, &mut sent).await {
                 // It is declared again for who publishes to it with the others.
-                Err(error) if error.is_not_found() => Ok(Some(Arc::clone(message))),
-                published => published.map(|()| None),
+                Err(error) if error.is_not_found() => Ok(false),
+                published => published.map(|()| true),
             }
         };
         let tried = timeout(self.timeout, trying).await;
-        tried.unwrap_or_else(|_| Err(self.no_answer(&Destination::of(message), sent)))
+        tried.unwrap_or_else(|_| Err(self.no_answer(message, sent)))
     }
 
-    /// Publishes a message on a channel of its own, for one that the broker may refuse: it
-    /// ends the channel then, and with it whatever else is on its way there.
+    /// Publishes a message that the broker may refuse for its size: that ends the channel, and
+    /// with it whatever else is on its way there.
     async fn publish_alone(&self, message: &Message, sent: &mut bool) -> Result<()> {
-        let destination = Destination::of(message);
-        let channel = open_confirming(&*self.link.up().await?).await?;
-        let Message { route, properties, payload } = message;
-        let (Route { exchange, key }, properties) = ((**route).clone(), properties.clone());
-        let options = BasicPublishOptions::default();
+        let up = self.link.up().await?;
         *sent = true;
-        let published = channel.basic_publish(exchange, key, options, payload, properties).await;
-        let answer = match published {
-            Ok(confirm) => confirm.await,
-            Err(error) => Err(error),
-        };
-        let result = match answer {
-            Ok(Confirmation::Ack(_)) => {
-                self.largest.took(payload.len());
+        match send_alone(&up, message, false).await? {
+            Ok(confirmation) => {
+                stored(message, &confirmation)?;
+                self.size_limit.took(message.payload.len());
                 Ok(())
             }
-            Ok(Confirmation::Nack(_)) => Err(destination.refused()),
-            Ok(Confirmation::NotRequested) => Err(destination.unconfirmed()),
-            // Nothing else is on the channel.
-            Err(error) if error.is_amqp_soft_error() => {
-                let offence = refused(&error).and_then(|(code, text)| Offence::read(code, text));
-                if let Some(Offence::Size { limit }) = offence {
-                    self.largest.learn(limit);
+            Err(error) => {
+                if let Some(Refusal::Size { limit }) = Refusal::of(&error) {
+                    self.size_limit.learn(limit);
                 }
-                Err(destination.offended(error, payload.len()))
+                Err(not_stored(message, error))
             }
-            Err(error) => Err(destination.lost().because(error)),
-        };
-        let _ = channel.close(200, "published".into()).await;
-        result
+        }
     }
 
-    /// So much room, as soon as there is.
-    pub(super) async fn room(&self, size: u32) -> Result<OwnedSemaphorePermit> {
-        let room = Arc::clone(&self.room).acquire_many_owned(size);
+    /// Room for a message, as soon as there is.
+    pub(super) async fn room(&self, message: &Message) -> Result<OwnedSemaphorePermit> {
+        let room = Arc::clone(&self.room).acquire_many_owned(size(message));
         room.await.map_err(|_| closed())
     }
 
-    /// Sends a message, or hands it over to be sent; even if the answer is not asked for.
+    /// Hands a message over to be sent, even if the answer is not asked for.
     pub(super) fn send(&self, message: Arc<Message>, room: OwnedSemaphorePermit) -> Pending {
-        let destination = Destination::of(&message);
-        Pending::new(destination, self.gate.pass(&self.requests, message, room))
+        let (request, pending) = Request::new(message, room);
+        // If nobody receives, the request is dropped, which says so.
+        let _ = self.requests.send(request);
+        pending
     }
 
-    /// [`send`](Self::send), if there is room.
+    /// [`send`](Self::send), if there is room and the broker certainly takes the message.
     pub(super) fn try_send(
         &self,
         message: Arc<Message>,
     ) -> std::result::Result<Pending, Arc<Message>> {
+        if !self.size_limit.is_taken(message.payload.len()) {
+            return Err(message);
+        }
         match Arc::clone(&self.room).try_acquire_many_owned(size(&message)) {
             Ok(room) => Ok(self.send(message, room)),
             Err(_) => Err(message),
@@ -240,23 +195,23 @@ impl Publisher {
     /// [`send`](Self::send), as soon as there is room. It is not sent where time is up, since
     /// the answer would not be waited for. `None` where it has been stored already.
     async fn send_in_time(&self, message: Arc<Message>, end: Instant) -> Result<Option<Pending>> {
-        let Some(message) = self.fits(&message).await? else {
+        if !self.fits(&message).await? {
             return Ok(None);
-        };
-        match timeout_at(end, self.room(size(&message))).await {
+        }
+        match timeout_at(end, self.room(&message)).await {
             Ok(room) if Instant::now() < end => Ok(Some(self.send(message, room?))),
-            _ => Err(self.no_answer(&Destination::of(&message), false)),
+            _ => Err(self.no_answer(&message, false)),
         }
     }
 
-    pub(super) fn no_answer(&self, destination: &Destination, sent: bool) -> Error {
-        destination.unanswered(self.timeout, &self.link.trouble(), sent)
+    pub(super) fn no_answer(&self, message: &Message, sent: bool) -> Error {
+        unanswered(message, self.timeout, &self.link.trouble(), sent)
     }
 }
 
 /// The bytes for which a message is on its way. One that is larger than all the room takes
 /// it all.
-pub(super) fn size(message: &Message) -> u32 {
+fn size(message: &Message) -> u32 {
     let headers = message.properties.headers().as_ref().map_or(0, size_of_table);
     u32::try_from(OVERHEAD + headers + message.payload.len()).unwrap_or(ROOM).min(ROOM)
 }

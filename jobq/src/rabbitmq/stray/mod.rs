@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
 use lapin::message::Delivery as Stray;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions};
+use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
-use lapin::{BasicProperties, Channel, Confirmation};
+use lapin::{BasicProperties, Channel};
 
 use crate::error::Result;
 use crate::job::{FailedReason, check_name};
@@ -24,7 +24,8 @@ use crate::rabbitmq::doctor::LimitedQueues;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, code, failure};
 use crate::rabbitmq::message::deaths::{attempts_used, queues_of_death};
 use crate::rabbitmq::message::properties::{self, Changes, Message};
-use crate::rabbitmq::publish::{Destination, Publisher, open_confirming};
+use crate::rabbitmq::publish::Publisher;
+use crate::rabbitmq::publish::confirm::{not_stored, send_alone, stored};
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::levels::End;
@@ -125,30 +126,18 @@ impl Strays {
         let of_levels = names.end_of_levels(way.0, way.1).is_some();
         restored.restore(&self.declarer, up, key_of(names, stray), of_levels).await;
         let message = again(names, stray);
-        let Route { exchange, key } = (*message.route).clone();
-        let (to, by) = (exchange.as_str(), key.as_str());
         tracing::warn!(
-            exchange = to,
-            key = by,
+            exchange = message.route.exchange.as_str(),
+            key = message.route.key.as_str(),
             "nothing took a message; it is sent on its way once more"
         );
         // A channel of its own, which ends where the exchange is gone.
-        let channel = open_confirming(&*self.broker.up().await?).await?;
-        let (options, properties) = (BasicPublishOptions::default(), message.properties.clone());
-        let sent =
-            channel.basic_publish(exchange, key, options, &message.payload, properties).await;
-        let answer = match sent {
-            Ok(confirm) => confirm.await,
-            Err(error) => Err(error),
-        };
-        let went = match answer {
-            Ok(Confirmation::Ack(_)) => Ok(true),
-            Ok(_) => Err(Destination::of(&message).refused()),
+        let answer = send_alone(&*self.broker.up().await?, &message, false).await?;
+        match answer {
+            Ok(confirmation) => stored(&message, &confirmation).map(|()| true),
             Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => Ok(false),
-            Err(error) => Err(failure(&Destination::of(&message).to_string(), error)),
-        };
-        let _ = channel.close(200, "sent again".into()).await;
-        went
+            Err(error) => Err(not_stored(&message, error)),
+        }
     }
 
     /// The queue whose failed jobs the stray joins: the one that it names.

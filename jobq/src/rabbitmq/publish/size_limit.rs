@@ -13,7 +13,7 @@ const SMALL: usize = 128 * 1024;
 
 /// What the broker has taken and refused.
 #[derive(Debug)]
-pub(crate) struct Largest {
+pub(crate) struct SizeLimit {
     /// The largest payload that it takes for certain.
     taken: AtomicUsize,
     refused: Mutex<Option<Refused>>,
@@ -27,7 +27,7 @@ struct Refused {
     again: Instant,
 }
 
-impl Default for Largest {
+impl Default for SizeLimit {
     fn default() -> Self {
         Self { taken: AtomicUsize::new(SMALL), refused: Mutex::default() }
     }
@@ -45,7 +45,7 @@ pub(crate) enum Fit {
     TooLarge(usize),
 }
 
-impl Largest {
+impl SizeLimit {
     /// The broker has refused a message for being larger than this.
     pub(crate) fn learn(&self, limit: usize) {
         *self.refused() = Some(Refused { limit, again: Instant::now() + KNOWN_FOR });
@@ -88,9 +88,9 @@ impl Largest {
         }
     }
 
-    /// Whether the broker has refused messages of this size.
-    pub(crate) fn is_refused(&self, size: usize) -> bool {
-        self.refused().is_some_and(|refused| size > refused.limit)
+    /// The limit above which the broker has refused messages, where this size is above it.
+    pub(crate) fn exceeded_by(&self, size: usize) -> Option<usize> {
+        self.refused().filter(|refused| size > refused.limit).map(|refused| refused.limit)
     }
 
     /// Returns when the limit is to be tried again.
@@ -110,34 +110,35 @@ mod tests {
 
     #[test]
     fn what_was_taken_is_taken_again() {
-        let largest = Largest::default();
-        assert_eq!((largest.fit(SMALL), largest.fit(SMALL + 1)), (Fit::Fits, Fit::Try));
-        largest.took(200_000);
-        assert_eq!((largest.fit(200_000), largest.fit(200_001)), (Fit::Fits, Fit::Try));
-        largest.took(100_000);
-        assert_eq!(largest.fit(200_000), Fit::Fits);
+        let size_limit = SizeLimit::default();
+        assert_eq!((size_limit.fit(SMALL), size_limit.fit(SMALL + 1)), (Fit::Fits, Fit::Try));
+        size_limit.took(200_000);
+        assert_eq!((size_limit.fit(200_000), size_limit.fit(200_001)), (Fit::Fits, Fit::Try));
+        size_limit.took(100_000);
+        assert_eq!(size_limit.fit(200_000), Fit::Fits);
     }
 
     #[test]
     fn a_limit_is_tried_again_by_one_after_a_while() {
-        let largest = Largest::default();
-        largest.took(500_000);
-        largest.learn(100_000);
-        assert_eq!(largest.fit(100_000), Fit::Fits);
-        assert_eq!(largest.fit(100_001), Fit::TooLarge(100_000));
-        assert!(largest.is_refused(100_001) && !largest.is_refused(100_000));
+        let size_limit = SizeLimit::default();
+        size_limit.took(500_000);
+        size_limit.learn(100_000);
+        assert_eq!(size_limit.fit(100_000), Fit::Fits);
+        assert_eq!(size_limit.fit(100_001), Fit::TooLarge(100_000));
+        assert_eq!(size_limit.exceeded_by(100_001), Some(100_000));
+        assert_eq!(size_limit.exceeded_by(100_000), None);
         let later = Instant::now() + KNOWN_FOR;
-        assert_eq!(largest.above(100_001, later), Fit::Try);
-        assert_eq!(largest.above(100_001, later), Fit::TooLarge(100_000));
-        largest.took(100_001);
-        assert_eq!((largest.fit(100_001), largest.fit(100_002)), (Fit::Fits, Fit::Try));
-        assert!(!largest.is_refused(500_000));
+        assert_eq!(size_limit.above(100_001, later), Fit::Try);
+        assert_eq!(size_limit.above(100_001, later), Fit::TooLarge(100_000));
+        size_limit.took(100_001);
+        assert_eq!((size_limit.fit(100_001), size_limit.fit(100_002)), (Fit::Fits, Fit::Try));
+        assert_eq!(size_limit.exceeded_by(500_000), None);
     }
 
     #[test]
     fn a_limit_below_the_least_is_learned_too() {
-        let largest = Largest::default();
-        largest.learn(100);
-        assert_eq!((largest.fit(100), largest.fit(101)), (Fit::Fits, Fit::TooLarge(100)));
+        let size_limit = SizeLimit::default();
+        size_limit.learn(100);
+        assert_eq!((size_limit.fit(100), size_limit.fit(101)), (Fit::Fits, Fit::TooLarge(100)));
     }
 }

@@ -1,0 +1,63 @@
+//! The errors of publishing: what was published, and whether it may be stored.
+
+use std::time::Duration;
+
+use super::channel_end::Refusal;
+use crate::error::{Error, ErrorKind};
+use crate::rabbitmq::errors::{self, timed_out};
+use crate::rabbitmq::message::properties::Message;
+
+fn publishing(message: &Message) -> String {
+    format!("publishing to {}", message.route)
+}
+
+/// The broker did not answer in time, and the message may be there if it was sent.
+pub(crate) fn unanswered(message: &Message, limit: Duration, trouble: &str, sent: bool) -> Error {
+    let error = |what| timed_out(&format!("{} ({what})", publishing(message)), limit, trouble);
+    if sent {
+        error("sent, and maybe stored all the same").but_maybe_enqueued()
+    } else {
+        error("never sent, and not stored")
+    }
+}
+
+/// The channel ended before the broker answered.
+pub(crate) fn lost(message: &Message) -> Error {
+    let text = format!("{}: the connection was lost before the answer came", publishing(message));
+    Error::new(ErrorKind::Connection, text).but_maybe_enqueued()
+}
+
+/// The broker has closed the channel for this message.
+pub(crate) fn refused(message: &Message, error: lapin::Error) -> Error {
+    match Refusal::of(&error) {
+        Some(Refusal::Size { limit }) => too_large(message, limit).because(error),
+        _ => errors::failure(&publishing(message), error),
+    }
+}
+
+/// The broker takes no message of this size.
+pub(crate) fn too_large(message: &Message, limit: usize) -> Error {
+    let text = format!(
+        "{}: the payload has {} bytes, and the broker takes {limit}; keep what is so large \
+         elsewhere and enqueue where it is, or raise `max_message_size` in rabbitmq.conf",
+        publishing(message),
+        message.payload.len()
+    );
+    Error::new(ErrorKind::Refused, text)
+}
+
+/// The channel is not in confirm mode.
+pub(crate) fn unconfirmed(message: &Message) -> Error {
+    let text = format!("{}: the channel does not confirm", publishing(message));
+    Error::new(ErrorKind::Connection, text).but_maybe_enqueued()
+}
+
+/// The broker answered with `basic.nack`.
+pub(crate) fn nacked(message: &Message) -> Error {
+    let text = format!(
+        "{}: the broker refused the message (basic.nack); its queue has no quorum, or a policy \
+         limits its length",
+        publishing(message)
+    );
+    Error::new(ErrorKind::Refused, text)
+}

@@ -1,0 +1,236 @@
+//! The task that sends messages: it keeps a channel to publish on, and answers each message from
+//! its own confirm.
+
+use std::collections::VecDeque;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use lapin::{Channel, Confirmation, ErrorKind as Lapin};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::channel_end::{End, Refusal, Unconfirmed, ends};
+use super::confirm::{self, open_confirming};
+use super::error;
+use super::request::Request;
+use super::size_limit::SizeLimit;
+use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::link::{Link, backoff};
+use crate::rabbitmq::errors::{NOT_FOUND, code};
+use crate::rabbitmq::topology::declared::Declared;
+
+/// How many messages of a channel may be unconfirmed: a confirm of many walks them all. More are
+/// hardly faster (measured: docs/performance.md).
+pub(super) const WINDOW: usize = 1_000;
+/// How long the answers of a channel that has ended may take.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// Sends what it receives.
+pub(super) struct Sender {
+    link: Link,
+    declared: Arc<Declared>,
+    size_limit: Arc<SizeLimit>,
+    requests: mpsc::UnboundedReceiver<Request>,
+    /// What the next channel sends first. Callers can still take it back.
+    waiting: VecDeque<Request>,
+}
+
+/// Why a channel is not published on any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// Nobody can hand over a message any more.
+    Done,
+    Lost,
+    /// As lost, because an exchange is missing.
+    Missing,
+}
+
+/// A message that was sent, and what `lapin` says of it.
+struct Sent {
+    request: Request,
+    /// Its place in the order of sending.
+    number: u64,
+    confirm: lapin::Result<Confirmation>,
+}
+
+impl Sender {
+    pub(super) fn new(
+        link: Link,
+        declared: Arc<Declared>,
+        size_limit: Arc<SizeLimit>,
+        requests: mpsc::UnboundedReceiver<Request>,
+    ) -> Self {
+        Self { link, declared, size_limit, requests, waiting: VecDeque::new() }
+    }
+
+    /// Sends until the connection is closed. What is left then is dropped, which tells the
+    /// callers.
+    pub(super) async fn run(mut self) {
+        let link = self.link.clone();
+        let mut waits = backoff();
+        let mut restored = None;
+        while let Ok(up) = link.up().await {
+            if restored != Some(up.generation) {
+                let restoring = self.declared.restore(&up);
+                let restoring = up.answer("declaring the queues again", restoring);
+                if let Err(error) = restoring.await {
+                    tracing::error!(
+                        ?error,
+                        "the queues could not be declared on the new connection"
+                    );
+                    if error.is_connection() {
+                        pause(&link, &up, waits.next()).await;
+                        continue;
+                    }
+                }
+                restored = Some(up.generation);
+            }
+            let channel = match open_confirming(&up).await {
+                Ok(channel) => channel,
+                Err(error) => {
+                    tracing::warn!(%error, "no channel to publish on");
+                    pause(&link, &up, waits.next()).await;
+                    continue;
+                }
+            };
+            let ended = self.publish_on(&up, channel).await;
+            if !up.connection.status().connected() {
+                // The next one may lead to another node, or to settings that were changed.
+                self.size_limit.forget();
+            }
+            match ended {
+                Ended::Done => return,
+                Ended::Lost => (),
+                // The broker lost an exchange, or somebody deleted it.
+                Ended::Missing => restored = None,
+            }
+            waits = backoff();
+        }
+    }
+
+    /// Publishes on a channel until it ends.
+    async fn publish_on(&mut self, up: &Up, channel: Channel) -> Ended {
+        let channel = Arc::new(channel);
+        let link = self.link.clone();
+        let mut lost = pin!(link.lost(up.generation));
+        let mut sent = FuturesUnordered::new();
+        let (mut count, mut failed) = (0, Vec::new());
+        let mut received = Vec::with_capacity(WINDOW);
+        let ended = loop {
+            let blocked = !self.waiting.is_empty() && link.is_blocked();
+            while !blocked
+                && sent.len() < WINDOW
+                && let Some(request) = self.waiting.pop_front()
+            {
+                if request.claim() {
+                    sent.push(send(Arc::clone(&channel), request, count));
+                    count += 1;
+                }
+            }
+            tokio::select! {
+                biased;
+                Some(sent) = sent.next() => if let Some(unconfirmed) = answer(sent) {
+                    failed.push(unconfirmed);
+                    break Ended::Lost;
+                },
+                // At most a window at a time: what is received can be taken back, but waits.
+                received_now = self.requests.recv_many(&mut received, WINDOW),
+                    if self.waiting.is_empty() =>
+                {
+                    if received_now == 0 {
+                        break Ended::Done;
+                    }
+                    self.waiting.extend(received.drain(..));
+                }
+                () = link.unblocked(), if blocked => (),
+                () = &mut lost => break Ended::Lost,
+            }
+        };
+        let last_answers = async {
+            while let Some(sent) = sent.next().await {
+                failed.extend(answer(sent));
+            }
+        };
+        let _ = timeout(LAST_ANSWERS, last_answers).await;
+        if self.settle(failed) { Ended::Missing } else { ended }
+    }
+
+    /// Answers the messages that the broker has not confirmed, or has them sent again where it
+    /// has certainly not stored them. True where an exchange is missing.
+    fn settle(&mut self, mut failed: Vec<Unanswered>) -> bool {
+        failed.sort_unstable_by_key(|message| message.number);
+        let refusal = failed.iter().find_map(|message| Refusal::of(&message.error));
+        if let Some(Refusal::Size { limit }) = refusal {
+            self.size_limit.learn(limit);
+        }
+        let unconfirmed = |Unanswered { request, error, .. }: &Unanswered| Unconfirmed {
+            was_sent: !matches!(error.kind(), Lapin::InvalidChannelState(..)),
+            may_be_refused: refusal.as_ref().is_some_and(|it| it.may_be_of(&request.message)),
+        };
+        let ends = ends(&failed.iter().map(unconfirmed).collect::<Vec<_>>());
+        let is_missing = |error: &lapin::Error| code(error) == Some(NOT_FOUND);
+        let any_is_missing = failed.iter().any(|message| is_missing(&message.error));
+        let mut again = Vec::new();
+        for (Unanswered { mut request, error, .. }, end) in failed.into_iter().zip(ends) {
+            let message = &request.message;
+            match end {
+                End::Unknown => {
+                    let error = error::lost(message).because(error);
+                    request.answer(Err(error));
+                }
+                // It is declared again before anything else is sent.
+                End::Refused if is_missing(&error) && !request.was_missing => {
+                    request.was_missing = true;
+                    again.push(request);
+                }
+                End::Refused => {
+                    let error = error::refused(message, error);
+                    request.answer(Err(error));
+                }
+                End::Unseen => match self.size_limit.exceeded_by(message.payload.len()) {
+                    Some(limit) => {
+                        let error = error::too_large(message, limit);
+                        request.answer(Err(error));
+                    }
+                    None => again.push(request),
+                },
+            }
+        }
+        for request in again.into_iter().rev().filter(Request::unclaim) {
+            self.waiting.push_front(request);
+        }
+        any_is_missing
+    }
+}
+
+async fn send(channel: Arc<Channel>, request: Request, number: u64) -> Sent {
+    let confirm = confirm::send(&channel, &request.message, false).await;
+    Sent { request, number, confirm }
+}
+
+/// A message without an answer, whose channel has ended.
+struct Unanswered {
+    request: Request,
+    number: u64,
+    error: lapin::Error,
+}
+
+/// Answers a message, unless its channel has ended.
+fn answer(sent: Sent) -> Option<Unanswered> {
+    let Sent { request, number, confirm } = sent;
+    match confirm {
+        Ok(confirmation) => {
+            let answer = confirm::stored(&request.message, &confirmation);
+            request.answer(answer);
+            None
+        }
+        Err(error) => Some(Unanswered { request, number, error }),
+    }
+}
+
+async fn pause(link: &Link, up: &Up, wait: Option<Duration>) {
+    let _ = timeout(wait.unwrap_or_default(), link.lost(up.generation)).await;
+}
