@@ -16,7 +16,7 @@ pub(crate) struct Case {
     pub(crate) tuning: Tuning,
 }
 
-/// What is varied to see how costs grow. The raw side has the usual one only.
+/// What is varied to see how costs grow. The other sides have the usual one only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// How many types of jobs there are.
@@ -90,7 +90,7 @@ impl Case {
         let Tuning { window, connections, batch, .. } = case.tuning;
         ensure!(window > 0 && connections > 0 && batch > 0, "nothing can be done with 0 of them");
         match case.side {
-            Side::Raw | Side::Alike => {
+            Side::Equal | Side::Bare => {
                 ensure!(case.shape == Shape::USUAL, "these options are for jobq");
             }
             Side::Jobq => ensure!(case.tuning == Tuning::USUAL, "jobq chooses these by itself"),

@@ -1,4 +1,4 @@
-//! What the defaults are chosen by: the raw side with other prefetches, windows, connections and
+//! What the defaults are chosen by: plain lapin and rusqlite with other prefetches, windows, connections and
 //! transactions. What is best for it is so for jobq, which hands the same frames and statements
 //! to the same library.
 
@@ -97,7 +97,7 @@ pub(crate) async fn measure(plan: &Plan) -> anyhow::Result<Vec<Found>> {
         for _ in 0..plan.rounds {
             for (value, samples) in &mut found.values {
                 let jobs = setting.jobs(*value, plan.quick);
-                let usual = Case::usual(engine, scenario, Side::Raw, jobs);
+                let usual = Case::usual(engine, scenario, Side::Equal, jobs);
                 let case = Case { tuning: setting.tuning(*value), ..usual };
                 let sample = store.run(case, Under::Nothing).await?;
                 eprintln!("{} {value}: {sample:?}", setting.name());

@@ -23,17 +23,17 @@ use crate::table::{head, number, row};
 const JOBS: [u32; 2] = [2_000, 12_000];
 
 /// The most instructions a job that jobq may take with `--check`: what it took when the bound
-/// was set (31,200, 30,100, 37,700 and 17,800), and a tenth. From run to run they differ by
+/// was set (31,200, 33,300, 37,700 and 17,800), and a tenth. From run to run they differ by
 /// 3 in 100, and between one processor and two by 4. Whoever makes jobq faster lowers them.
 const BOUNDS: [(Engine, Scenario, u32); 4] = [
     (Engine::RabbitMq, Scenario::Drain, 34_300),
-    (Engine::RabbitMq, Scenario::Enqueue, 33_100),
+    (Engine::RabbitMq, Scenario::Enqueue, 36_600),
     (Engine::Sqlite, Scenario::Drain, 41_400),
     (Engine::Sqlite, Scenario::Enqueue, 19_500),
 ];
 
-/// What a worker on RabbitMQ is to come to.
-const GOAL: f64 = 27_000.0;
+/// What a job on RabbitMQ is to come to.
+const GOALS: [(Scenario, f64); 2] = [(Scenario::Drain, 30_000.0), (Scenario::Enqueue, 33_000.0)];
 
 /// Callers that allocate more rarely than this are not listed.
 const RARELY: f64 = 0.05;
@@ -72,9 +72,10 @@ pub(crate) struct Found {
     engine: Engine,
     scenario: Scenario,
     bound: u32,
-    raw: Cost,
-    /// Of plain `lapin` with messages like jobq's.
-    alike: Option<Cost>,
+    /// The library with the guarantees of jobq.
+    equal: Cost,
+    /// Plain `lapin` with bare payloads.
+    bare: Option<Cost>,
     jobq: Cost,
 }
 
@@ -95,18 +96,18 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-pub(crate) async fn measure(with_alike: bool) -> anyhow::Result<Vec<Found>> {
+pub(crate) async fn measure(with_bare: bool) -> anyhow::Result<Vec<Found>> {
     let mut found = Vec::new();
     for engine in [Engine::RabbitMq, Engine::Sqlite] {
         let mut store = Store::start(engine).await;
         for (_, scenario, bound) in BOUNDS.into_iter().filter(|(of, ..)| *of == engine) {
             let mut cost = async |side| cost(&mut store, engine, scenario, side).await;
-            let (raw, jobq) = (cost(Side::Raw).await?, cost(Side::Jobq).await?);
-            let alike = match engine {
-                Engine::RabbitMq if with_alike => Some(cost(Side::Alike).await?),
+            let (equal, jobq) = (cost(Side::Equal).await?, cost(Side::Jobq).await?);
+            let bare = match engine {
+                Engine::RabbitMq if with_bare => Some(cost(Side::Bare).await?),
                 _ => None,
             };
-            found.push(Found { engine, scenario, bound, raw, alike, jobq });
+            found.push(Found { engine, scenario, bound, equal, bare, jobq });
         }
     }
     Ok(found)
@@ -151,61 +152,65 @@ impl Found {
 }
 
 pub(crate) fn goals(found: &[Found]) -> Vec<Goal> {
-    let worker = |found: &&Found| (found.engine, found.scenario) == (BOUNDS[0].0, BOUNDS[0].1);
-    let goal = |found: &Found| {
-        let what = format!("{}, instructions a job", found.name());
-        Goal::at_most(what, GOAL, found.jobq.instructions, 0)
-    };
-    found.iter().filter(worker).map(goal).collect()
+    let goals = GOALS.into_iter().flat_map(|(scenario, goal)| {
+        let is_it =
+            move |found: &&Found| (found.engine, found.scenario) == (Engine::RabbitMq, scenario);
+        found.iter().filter(is_it).map(move |found| {
+            let what = format!("{}, instructions a job", found.name());
+            Goal::at_most(what, goal, found.jobq.instructions, 0)
+        })
+    });
+    goals.collect()
 }
 
 pub(crate) fn table(found: &[Found]) -> String {
     let titles = [
         "",
-        "instructions a job: raw",
-        "with such messages",
+        "instructions a job: bare",
+        "library",
         "jobq",
         "bound",
-        "allocations a job: raw",
-        "with such messages",
+        "allocations a job: bare",
+        "library",
         "jobq",
     ];
     let mut lines = vec![head(&titles)];
     lines.extend(found.iter().map(|found| {
-        let alike = |figure: fn(&Cost) -> f64, decimals| {
-            found.alike.as_ref().map_or_else(String::new, |cost| number(figure(cost), decimals))
+        let bare = |figure: fn(&Cost) -> f64, decimals| {
+            found.bare.as_ref().map_or_else(String::new, |cost| number(figure(cost), decimals))
         };
         row(&[
             found.name(),
-            number(found.raw.instructions, 0),
-            alike(|cost| cost.instructions, 0),
+            bare(|cost| cost.instructions, 0),
+            number(found.equal.instructions, 0),
             number(found.jobq.instructions, 0),
             number(f64::from(found.bound), 0),
-            number(found.raw.all_allocations(), 1),
-            alike(Cost::all_allocations, 1),
+            bare(Cost::all_allocations, 1),
+            number(found.equal.all_allocations(), 1),
             number(found.jobq.all_allocations(), 1),
         ])
     }));
     lines.join("\n") + "\n"
 }
 
-/// Who asks for memory, and how often a job: first those who do so more often than raw.
+/// Who asks for memory, and how often a job: first those who do so more often than the library.
 pub(crate) fn callers(found: &[Found]) -> String {
     let mut text = String::new();
     for found in found {
-        let (raw, jobq) = (&found.raw.allocations, &found.jobq.allocations);
-        let names: BTreeSet<_> = raw.keys().chain(jobq.keys()).collect();
+        let (library, jobq) = (&found.equal.allocations, &found.jobq.allocations);
+        let names: BTreeSet<_> = library.keys().chain(jobq.keys()).collect();
         let count = |of: &BTreeMap<_, f64>, name| of.get(name).copied().unwrap_or_default();
-        let counted = names.into_iter().map(|name| (name, [count(raw, name), count(jobq, name)]));
+        let counted =
+            names.into_iter().map(|name| (name, [count(library, name), count(jobq, name)]));
         let mut often: Vec<_> =
-            counted.filter(|(_, [raw, jobq])| raw.max(*jobq) >= RARELY).collect();
-        often.sort_by(|(_, [raw, jobq]), (_, [other_raw, other_jobq])| {
-            (other_jobq - other_raw).total_cmp(&(jobq - raw))
+            counted.filter(|(_, [library, jobq])| library.max(*jobq) >= RARELY).collect();
+        often.sort_by(|(_, [library, jobq]), (_, [other_library, other_jobq])| {
+            (other_jobq - other_library).total_cmp(&(jobq - library))
         });
-        let _ = writeln!(text, "**{}**\n\n{}", found.name(), head(&["raw", "jobq", "by"]));
+        let _ = writeln!(text, "**{}**\n\n{}", found.name(), head(&["library", "jobq", "by"]));
         for (name, counts) in often {
-            let [raw, jobq] = counts.map(|count| number(count, 2));
-            let _ = writeln!(text, "{}", row(&[raw, jobq, format!("`{name}`")]));
+            let [library, jobq] = counts.map(|count| number(count, 2));
+            let _ = writeln!(text, "{}", row(&[library, jobq, format!("`{name}`")]));
         }
         text.push('\n');
     }

@@ -9,9 +9,9 @@
 //! cargo bench -p jobq-tests --bench speed -- one <engine> <scenario> <side> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0] [--prefetch 356] [--window 1000] [--connections 1] [--batch 256]
 //! ```
 //!
-//! `pairs` runs each scenario on both sides in turn, each time in a process of its own, and
-//! prints the ratios; on RabbitMQ plain `lapin` sends and takes what jobq does, too, which shows
-//! what a job's message costs whoever sends it. `instructions` counts instructions and allocations
+//! `pairs` runs each scenario on all sides in turn, each time in a process of its own, and
+//! prints the ratios: beside the library with the guarantees of jobq, and on RabbitMQ beside plain
+//! `lapin` with bare payloads, too, which shows what a job's message costs whoever sends it. `instructions` counts instructions and allocations
 //! a job under valgrind; with `--check` it fails where jobq takes more than it may. `growth` has
 //! jobq alone handle more and more types, waiting jobs, bytes and jobs at once, and draws what a
 //! job costs. `defaults` runs the raw side with other prefetches, windows, connections and
@@ -19,7 +19,7 @@
 //! is stated, and writes `docs/performance.md`; `--quick` is for trying. `one` is a process of
 //! these: it prints what it measured as one line of JSON, and can be run under a profiler. The
 //! jobs that `drain` and `retry` run must be there: `one .. enqueue_all ..` puts them. The first
-//! four of its options are for jobq, the others for the raw side. Progress goes to standard
+//! four of its options are for jobq, the others for the other sides. Progress goes to standard
 //! error, tables in Markdown to standard output.
 
 mod callgrind;
@@ -58,7 +58,7 @@ const USAGE: &str = "cargo bench -p jobq-tests --bench speed -- <part> [options]
   growth [--rounds 3] [--quick] [--plots .]
   defaults [--rounds 3] [--quick]
   report [--pairs 5] [--scale 1] [--rounds 3] [--quick] [--to docs] [--newer <root>]
-  one    <rabbitmq|sqlite> <scenario> <raw|alike|jobq> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0]
+  one    <rabbitmq|sqlite> <scenario> <equal|bare|jobq> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0]
          [--prefetch 356] [--window 1000] [--connections 1] [--batch 256]";
 
 fn main() -> anyhow::Result<()> {
@@ -91,8 +91,8 @@ async fn one(words: &[String]) -> anyhow::Result<Sample> {
     let (case, url) = Case::parse(words)?;
     match (case.side, case.engine) {
         (Side::Jobq, _) => own::run(&case, url).await,
-        (Side::Raw | Side::Alike, Engine::RabbitMq) => raw::rabbitmq::run(&case, url).await,
-        (Side::Raw, Engine::Sqlite) => raw::sqlite::run(&case, url).await,
-        (Side::Alike, Engine::Sqlite) => bail!("SQLite has no messages"),
+        (Side::Equal | Side::Bare, Engine::RabbitMq) => raw::rabbitmq::run(&case, url).await,
+        (Side::Equal, Engine::Sqlite) => raw::sqlite::run(&case, url).await,
+        (Side::Bare, Engine::Sqlite) => bail!("SQLite has no bare messages"),
     }
 }

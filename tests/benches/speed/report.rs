@@ -50,7 +50,7 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
         ("goals", &goal::table(&goals)),
         ("pairs", &pairs::table(&paired)),
         ("newer", &newer),
-        ("messages", &pairs::message_table(&paired)),
+        ("bare", &pairs::bare_table(&paired)),
         ("instructions", &instructions::table(&counted)),
         ("allocations", &instructions::callers(&counted)),
         ("growth", &growths),
@@ -66,8 +66,8 @@ async fn on_another(plan: &pairs::Plan, root: PathBuf) -> anyhow::Result<String>
     let name = Store::start_in(Engine::RabbitMq, Some(root)).await.name().await;
     let found = pairs::measure(plan).await?;
     let (goals, table) = (goal::table(&pairs::goals(&found)), pairs::table(&found));
-    let messages = pairs::message_table(&found);
-    Ok(format!("This is {name}.\n\n{goals}\n{table}\n{messages}"))
+    let bare = pairs::bare_table(&found);
+    Ok(format!("This is {name}.\n\n{goals}\n{table}\n{bare}"))
 }
 
 /// The template with what was measured.

@@ -15,10 +15,11 @@ pub(crate) enum Engine {
 /// Who handles them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The library that jobq is on, used as well as can be.
-    Raw,
-    /// Plain `lapin` again, with messages like jobq's on a way like theirs.
-    Alike,
+    /// The library that jobq is on, used as well as can be, with the guarantees of jobq: on
+    /// RabbitMQ with messages like jobq's, by exchanges that lose none.
+    Equal,
+    /// Plain `lapin` with bare payloads, by the default exchange.
+    Bare,
     Jobq,
 }
 
@@ -117,8 +118,8 @@ impl FromStr for Engine {
 impl Side {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::Raw => "raw",
-            Self::Alike => "alike",
+            Self::Equal => "equal",
+            Self::Bare => "bare",
             Self::Jobq => "jobq",
         }
     }
@@ -129,10 +130,10 @@ impl FromStr for Side {
 
     fn from_str(text: &str) -> anyhow::Result<Self> {
         Ok(match text {
-            "raw" => Self::Raw,
-            "alike" => Self::Alike,
+            "equal" => Self::Equal,
+            "bare" => Self::Bare,
             "jobq" => Self::Jobq,
-            _ => bail!("`{text}` is not raw, alike or jobq"),
+            _ => bail!("`{text}` is not equal, bare or jobq"),
         })
     }
 }

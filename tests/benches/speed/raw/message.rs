@@ -32,7 +32,7 @@ pub(super) enum Form {
 
 impl Form {
     pub(super) fn of(side: Side) -> Self {
-        if side == Side::Alike { Self::Job } else { Self::Bare }
+        if side == Side::Bare { Self::Bare } else { Self::Job }
     }
 
     /// Declares the queue of the jobs and the tier in which they wait for their retry, as safe
