@@ -1,18 +1,8 @@
-//! The time of day in whole milliseconds, as headers and files keep it.
+//! The time of day.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-/// Milliseconds since 1970; 0 for a clock that is set before it.
-pub(crate) fn to_millis(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// The time of these milliseconds since 1970; the year 10,000 for any later one.
-pub(crate) fn from_millis(millis: u64) -> SystemTime {
-    const YEAR_10_000: u64 = 253_402_300_800_000;
-    UNIX_EPOCH + Duration::from_millis(millis.min(YEAR_10_000))
-}
+use crate::job::{from_millis, to_millis};
 
 /// The time now, cut to whole milliseconds, so that it is the same after a round trip
 /// through an engine that keeps milliseconds.

@@ -101,14 +101,15 @@ mod worker;
 pub use admin::FailedJobs;
 pub use client::{
     Client, ClientBuilder, DeleteSubscriber, DeleteSubscriberFuture, Doctor, DoctorFuture, Enqueue,
-    EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, IntoPeriod, Publish,
+    EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, IntoPeriod, Outgoing, Publish,
     PublishFuture, doctor,
 };
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, FindingKind, Report, Severity};
 pub use job::{
     BoxError, Control, Delay, Envelope, Event, EventEnvelope, Exponential, FailedJob, FailedReason,
-    Job, JobId, JobOptions, JobResult, MAX_PAYLOAD, Outcome, abort, queue_of, retry_in, snooze,
+    Headers, Job, JobId, JobOptions, JobResult, MAX_PAYLOAD, Outcome, abort, queue_of, retry_in,
+    snooze,
 };
 pub use jobq_derive::{Event, Job, job};
 pub use worker::{

@@ -37,15 +37,17 @@ pub(crate) enum Next {
 }
 
 /// What comes after attempt number `attempt` (from 1) of a job with this policy ended
-/// like this. No wait is longer than [`period::MAX`]. `random` is uniform in 0 to 1 and sets the jitter.
+/// like this. A job that runs `once` has no attempt after a failed one, whatever its policy. No
+/// wait is longer than [`period::MAX`]. `random` is uniform in 0 to 1 and sets the jitter.
 pub(crate) fn after(
     options: &JobOptions,
     attempt: u32,
+    once: bool,
     ending: &Ending,
     random: impl FnOnce() -> f64,
 ) -> Next {
     let retry = |wait| {
-        if attempt < options.max_attempts() {
+        if !once && attempt < options.max_attempts() {
             Next::Retry(wait)
         } else {
             Next::Fail(FailedReason::Exhausted)
@@ -60,7 +62,8 @@ pub(crate) fn after(
     }
 }
 
-/// What comes after a worker met a job whose name it does not know.
+/// What comes after a worker met a job that it cannot run: its name is unknown, or it needs what the
+/// worker does not understand.
 pub(crate) fn after_unknown(attempt: u32) -> Next {
     if attempt <= UNKNOWN_JOB_RETRIES {
         Next::Retry(UNKNOWN_JOB_WAIT)
@@ -179,7 +182,7 @@ mod tests {
         ];
         for (options, retries, last) in table {
             for (attempt, expected) in (1..).zip(retries.iter().chain([&last, &last])) {
-                let next = after(&options, attempt, &Ending::Failed, || 0.0);
+                let next = after(&options, attempt, false, &Ending::Failed, || 0.0);
                 assert_eq!(next, *expected, "attempt {attempt} of {options:?}");
             }
         }
@@ -200,7 +203,11 @@ mod tests {
             (9, Ending::Failed, exhausted),
         ];
         for (attempt, ending, expected) in table {
-            assert_eq!(after(&options, attempt, &ending, || 0.5), expected, "{attempt} {ending:?}");
+            assert_eq!(
+                after(&options, attempt, false, &ending, || 0.5),
+                expected,
+                "{attempt} {ending:?}"
+            );
         }
     }
 
@@ -242,7 +249,7 @@ mod tests {
         for options in [constant, list, growing(Duration::MAX), growing(secs(1))] {
             for attempt in [1, 3, u32::MAX - 1] {
                 let Next::Retry(wait) =
-                    after(&options.retries(u32::MAX), attempt, &Ending::Failed, || 0.3)
+                    after(&options.retries(u32::MAX), attempt, false, &Ending::Failed, || 0.3)
                 else {
                     panic!("{options:?} has attempts left");
                 };
@@ -252,7 +259,7 @@ mod tests {
             assert!(first_wait(&options) <= period::MAX);
         }
         for ending in [Ending::RetryIn(Duration::MAX), Ending::Snoozed(Duration::MAX)] {
-            let next = after(&JobOptions::new(), 1, &ending, || 0.0);
+            let next = after(&JobOptions::new(), 1, false, &ending, || 0.0);
             assert!(matches!(next, Next::Retry(period::MAX) | Next::Snooze(period::MAX)));
         }
     }

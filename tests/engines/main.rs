@@ -7,6 +7,7 @@ mod blocking;
 mod conformance;
 mod design;
 mod end_to_end;
+mod headers;
 mod layers;
 mod log;
 mod many;

@@ -101,11 +101,9 @@ async fn an_origin_writes_no_line_of_the_log(store: Store) {
     stage.end().await;
     let engine = jobq::testing::open(&stage.store.url, &stage.store.namespace).await.unwrap();
     engine.declare(&[jobq::engine::QueueSpec::new("scripted")]).await.unwrap();
-    let forged = jobq::Envelope {
-        name: Some("scripted".into()),
-        enqueued_by: Some("web\nERROR all is lost (evil)".into()),
-        ..jobq::Envelope::new("scripted", br#"{"steps": ["Succeed"]}"#.to_vec())
-    };
+    let mut forged = jobq::Envelope::new("scripted", br#"{"steps": ["Succeed"]}"#.to_vec());
+    forged.name = Some("scripted".into());
+    forged.enqueued_by = Some("web\nERROR all is lost (evil)".into());
     engine.push(forged).await.unwrap();
     stage.end().await;
     engine.close().await;

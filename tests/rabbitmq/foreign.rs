@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use jobq::EventEnvelope;
 use jobq::engine::{Consumer, Delivery, QueueSpec, Settlement};
 use jobq::testing::{eventually, soon};
 use jobq_tests::broker;
-use jobq_tests::jobs::{event, push};
+use jobq_tests::jobs::{self, event, push};
 use jobq_tests::raw::{self, Raw, headers, text};
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldArray, LongString};
@@ -186,7 +185,7 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
         ("welcome@200", plain().with_message_id(jobq::JobId::new().to_string().into())),
     ];
     // The levels are made now.
-    let nothing = EventEnvelope { delay: WAIT, ..event("nothing") };
+    let nothing = jobs::with(event("nothing"), |event| event.delay = WAIT);
     engine.publish(nothing, false).await.expect("publishes");
     let level = format!("{namespace}.level.0");
     let ways = messages.iter().flat_map(|(topic, properties)| {

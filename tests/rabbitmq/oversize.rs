@@ -156,7 +156,7 @@ async fn a_job_that_became_too_large_stays_until_the_broker_takes_it() {
     let engine: Arc<dyn Engine> =
         jobq::testing::open(&broker.url(), &space).await.expect("it opens");
     engine.declare(&[QueueSpec::new("letters")]).await.expect("it declares");
-    let large = jobq::Envelope { payload: vec![b' '; 2 * LIMIT], ..jobs::job("letters") };
+    let large = jobs::with(jobs::job("letters"), |job| job.payload = vec![b' '; 2 * LIMIT]);
     let id = large.id;
     engine.push(large).await.expect("it is accepted");
     broker.set("max_message_size", u32::try_from(LIMIT).expect("a small number"));

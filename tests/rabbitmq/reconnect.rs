@@ -7,7 +7,7 @@ use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
 use jobq::testing::{eventually, soon};
 use jobq::{Envelope, JobId};
 use jobq_tests::broker::{self, Broker};
-use jobq_tests::jobs::event;
+use jobq_tests::jobs::{event, job, with};
 use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
 
@@ -18,11 +18,10 @@ fn spec(queue: &str) -> QueueSpec {
 }
 
 fn jobs(count: usize) -> Vec<Envelope> {
-    let job = |_| Envelope {
-        name: Some("greet".into()),
-        enqueued_at: std::time::UNIX_EPOCH,
-        retry_wait: Some(WAIT),
-        ..Envelope::new("mail", b"{}".to_vec())
+    let job = |_| {
+        with(job("mail"), |job| {
+            (job.enqueued_at, job.retry_wait) = (std::time::UNIX_EPOCH, Some(WAIT));
+        })
     };
     (0..count).map(job).collect()
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Which};
 use jobq::rabbitmq::Topology;
 use jobq::testing::{eventually, soon};
-use jobq::{Envelope, EventEnvelope, FailedReason};
+use jobq::{Envelope, FailedReason};
 use jobq_tests::broker;
 use jobq_tests::declared::declared_in;
-use jobq_tests::jobs::event;
+use jobq_tests::jobs::{self, event, with};
 use jobq_tests::raw::{Raw, header, headers, text};
 use jobq_tests::stage::until;
 use lapin::BasicProperties;
@@ -28,12 +28,10 @@ fn spec(queue: &str) -> QueueSpec {
 }
 
 fn job(queue: &str, retry_wait: Option<Duration>) -> Envelope {
-    Envelope {
-        name: Some("greet".into()),
-        enqueued_at: std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
-        retry_wait,
-        ..Envelope::new(queue.to_owned(), b"{}".to_vec())
-    }
+    with(jobs::job(queue), |job| {
+        job.enqueued_at = std::time::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        job.retry_wait = retry_wait;
+    })
 }
 
 async fn take(consumer: &mut Consumer) -> Delivery {
@@ -56,7 +54,7 @@ async fn the_broker_has_what_was_printed() {
     let engine = open(&namespace).await;
     engine.declare(&queues).await.expect("declares");
     // The levels are declared when the first job waits there.
-    push(&*engine, Envelope { delay: Duration::from_secs(1), ..job("mail", None) }).await;
+    push(&*engine, with(job("mail", None), |job| job.delay = Duration::from_secs(1))).await;
 
     let found = declared_in(node, &namespace).await;
     let printed = Topology::of(&namespace, &queues).to_string();
@@ -286,7 +284,7 @@ async fn an_event_that_nobody_waits_for_is_no_orphan() {
     engine.declare(&[spec("welcome")]).await.expect("declares");
     let raw = Raw::connect(&url).await;
     let orphan = format!("{namespace}.orphan");
-    let unheard = EventEnvelope { delay: WAIT, ..event("user.created") };
+    let unheard = with(event("user.created"), |event| event.delay = WAIT);
     engine.publish(unheard, false).await.expect("publishes");
     eventually("the event to come out", true, async || raw.peek(&orphan).await.is_some()).await;
     raw.publish(&namespace, "nowhere", BasicProperties::default(), b"{}").await;

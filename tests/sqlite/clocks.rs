@@ -3,11 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use jobq::Envelope;
 use jobq::engine::Settlement;
 use jobq::testing::{eventually, open_with_lease, soon};
 use jobq_tests::files::Directory;
-use jobq_tests::jobs::{job, push, ready};
+use jobq_tests::jobs::{job, push, ready, with};
 
 use super::{LEASE, LONG, Process, take};
 
@@ -96,7 +95,7 @@ async fn a_clock_that_was_set_makes_no_job_wait_and_none_early() {
         let engine = open_with_lease(&url, "jobq", LONG).await.unwrap();
         ready(&*engine, "mail").await;
         let pushed = Instant::now();
-        let delayed = Envelope { delay: WAIT, ..job("mail") };
+        let delayed = with(job("mail"), |job| job.delay = WAIT);
         let last = delayed.id;
         engine.push(delayed).await.unwrap();
         let at_once = push(&*engine, "mail", 3).await;

@@ -8,7 +8,15 @@ use jobq::{Envelope, EventEnvelope, JobId};
 /// A job with the least in it.
 #[must_use]
 pub fn job(queue: &str) -> Envelope {
-    Envelope { name: Some("greet".into()), ..Envelope::new(queue.to_owned(), b"{}".to_vec()) }
+    let new = Envelope::new(queue.to_owned(), b"{}".to_vec());
+    with(new, |job| job.name = Some("greet".into()))
+}
+
+/// A job or an event that is changed.
+#[must_use]
+pub fn with<E>(mut envelope: E, change: impl FnOnce(&mut E)) -> E {
+    change(&mut envelope);
+    envelope
 }
 
 /// Declares a queue.
@@ -37,8 +45,6 @@ pub async fn push(engine: &dyn Engine, queue: &str, count: usize) -> Vec<JobId> 
 /// An event with the least in it.
 #[must_use]
 pub fn event(topic: &str) -> EventEnvelope {
-    EventEnvelope {
-        published_at: SystemTime::UNIX_EPOCH,
-        ..EventEnvelope::new(topic, b"{}".to_vec())
-    }
+    let new = EventEnvelope::new(topic, b"{}".to_vec());
+    with(new, |event| event.published_at = SystemTime::UNIX_EPOCH)
 }

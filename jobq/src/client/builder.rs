@@ -1,12 +1,13 @@
 use std::time::Duration;
 
+use super::outgoing::{Hooks, Outgoing};
 use super::{Client, environment};
 use crate::background;
 #[cfg(feature = "management")]
 use crate::engine::ManagementUrl;
 use crate::engine::{Certificates, ClientCertificate, EngineOptions};
 use crate::error::{Error, Result};
-use crate::job::{is_program, to_program};
+use crate::job::{BoxError, is_program, to_program};
 
 /// The settings of a [`Client`].
 ///
@@ -22,6 +23,7 @@ use crate::job::{is_program, to_program};
 pub struct ClientBuilder {
     url: String,
     program: String,
+    hooks: Hooks,
     options: EngineOptions,
 }
 
@@ -39,7 +41,7 @@ impl ClientBuilder {
             management: None,
             is_lazy: false,
         };
-        Self { url: url.to_owned(), program, options }
+        Self { url: url.to_owned(), program, hooks: Hooks::default(), options }
     }
 
     /// A builder for the URL in the environment variable `JOBQ_URL`, or, if it is not
@@ -104,6 +106,35 @@ impl ClientBuilder {
     /// the name of the executable.
     pub fn program(mut self, name: impl Into<String>) -> Self {
         self.program = name.into();
+        self
+    }
+
+    /// Calls a hook for each job and event of this client before it is enqueued: for each
+    /// [`enqueue`](Client::enqueue), each job of an [`enqueue_all`](Client::enqueue_all) and each
+    /// [`publish`](Client::publish), and never for a retry or a job that is put back. It may set
+    /// headers, which [`JobContext::header`](crate::JobContext::header) has. May be called
+    /// several times: hooks run in their order, in the task that enqueues.
+    ///
+    /// Where a hook returns an error or panics, the call fails as
+    /// [`Invalid`](crate::ErrorKind::Invalid), and the job is certainly not enqueued.
+    ///
+    /// ```
+    /// use jobq::{Client, Outgoing};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// let client = Client::builder("sqlite::memory:")
+    ///     .on_enqueue(|job: &mut Outgoing| job.header("tenant", "7"))
+    ///     .connect()
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_enqueue(
+        mut self,
+        hook: impl Fn(&mut Outgoing) -> Result<(), BoxError> + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.add(hook);
         self
     }
 
@@ -239,7 +270,7 @@ impl ClientBuilder {
         }
         let namespace = self.options.namespace.clone();
         let engine = background::call(super::open::open(&self.url, self.options)).await?;
-        Ok(Client::new(engine, namespace, &self.program))
+        Ok(Client::new(engine, namespace, &self.program, self.hooks))
     }
 }
 

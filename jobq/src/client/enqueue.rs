@@ -1,5 +1,4 @@
 use std::fmt;
-use std::future::ready;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
@@ -13,28 +12,56 @@ use super::{Client, JobKind};
 use crate::background;
 use crate::engine::{NotPushed, Pushing};
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Envelope, Job, JobId};
+use crate::job::{Envelope, Headers, Job, JobId};
 use crate::retry;
 
 /// For how many jobs of an `enqueue_all` there is a place for their ids beforehand.
 const MOST_PROMISED: usize = 100_000;
 
-impl Times {
-    /// A job on its way, starting from now.
-    fn envelope(&self, kind: &JobKind, id: JobId, payload: Vec<u8>) -> Envelope {
-        let moments = self.moments(kind.options.expires);
-        Envelope {
-            id,
-            queue: kind.queue.into(),
-            name: Some(kind.name.into()),
-            payload,
-            enqueued_at: moments.now,
-            delay: moments.delay,
-            retry_wait: Some(retry::first_wait(kind.options)),
-            expires_at: moments.expires_at,
-            topic: None,
-            enqueued_by: None,
+/// The headers of a builder, or why they cannot be.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SetHeaders {
+    headers: Headers,
+    problem: Option<Error>,
+}
+
+impl SetHeaders {
+    pub(super) fn set(&mut self, name: &str, value: impl Into<String>) {
+        if let Err(error) = self.headers.set(name, value) {
+            self.problem.get_or_insert(error);
         }
+    }
+
+    pub(super) fn check(self) -> Result<Headers> {
+        self.problem.map_or(Ok(self.headers), Err)
+    }
+}
+
+/// A job on its way, starting from now.
+fn envelope(
+    (kind, times): (&JobKind, &Times),
+    id: JobId,
+    payload: Vec<u8>,
+    mut headers: Headers,
+) -> Envelope {
+    let moments = times.moments(kind.options.expires);
+    if let Some(due) = moments.due {
+        headers.set_due(due);
+    }
+    Envelope {
+        id,
+        queue: kind.queue.into(),
+        name: Some(kind.name.into()),
+        payload,
+        content_encoding: None,
+        headers,
+        attempts: 0,
+        enqueued_at: moments.now,
+        delay: moments.delay,
+        retry_wait: Some(retry::first_wait(kind.options)),
+        expires_at: moments.expires_at,
+        topic: None,
+        enqueued_by: None,
     }
 }
 
@@ -64,6 +91,16 @@ macro_rules! time_options {
             self.times.expires_in(limit);
             self
         }
+
+        /// Sets a header: text that goes with the job through retries, failures and put-backs,
+        /// where [`JobContext::header`](crate::JobContext::header) and
+        /// [`FailedJob::header`](crate::FailedJob::header) have it. What
+        /// [`Headers::set`](crate::Headers::set) refuses is an
+        /// [invalid](crate::ErrorKind::Invalid) argument. Defaults to no headers.
+        pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+            self.headers.set(name, value);
+            self
+        }
     };
 }
 
@@ -76,6 +113,7 @@ pub struct Enqueue {
     payload: Payload,
     id: Option<JobId>,
     times: Times,
+    headers: SetHeaders,
 }
 
 impl Enqueue {
@@ -86,6 +124,7 @@ impl Enqueue {
             payload: Payload::of_job(job),
             id: None,
             times: Times::default(),
+            headers: SetHeaders::default(),
         }
     }
 
@@ -97,12 +136,20 @@ impl Enqueue {
         self
     }
 
-    fn push(self, id: JobId) -> Pushing {
-        let Self { client, kind, payload, times, .. } = self;
-        let mut envelope = match times.check().and(payload.0) {
-            Ok(payload) => times.envelope(&kind, id, payload),
-            Err(error) => return Box::pin(ready(Err(error))),
-        };
+    /// The job on its way, or why it is not.
+    fn envelope(&mut self, id: JobId) -> Result<Envelope> {
+        self.times.check()?;
+        let payload = std::mem::replace(&mut self.payload.0, Ok(Vec::new()))?;
+        let mut headers = std::mem::take(&mut self.headers).check()?;
+        if self.id.is_some() {
+            headers.set_nonce();
+        }
+        let headers = self.client.hooks().call(id, || self.kind.outgoing(), headers)?;
+        Ok(envelope((&self.kind, &self.times), id, payload, headers))
+    }
+
+    fn push(self, mut envelope: Envelope) -> Pushing {
+        let Self { client, kind, .. } = self;
         envelope.enqueued_by = client.origin(&kind);
         if envelope.enqueued_by.is_some() {
             return client.engine().push(envelope);
@@ -135,11 +182,14 @@ impl Future for EnqueueFuture {
     type Output = Result<JobId>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<JobId>> {
-        let _entered = background::enter()?;
-        if let Some(enqueue) = self.new.take() {
+        if let Some(mut enqueue) = self.new.take() {
             let id = enqueue.id.unwrap_or_else(JobId::new);
-            self.begun = Some((id, enqueue.push(id)));
+            // Hooks run in the program's runtime.
+            let envelope = enqueue.envelope(id)?;
+            let _entered = background::enter()?;
+            self.begun = Some((id, enqueue.push(envelope)));
         }
+        let _entered = background::enter()?;
         match &mut self.begun {
             Some((id, pushing)) => pushing.as_mut().poll(cx).map_ok(|()| *id),
             None => Poll::Ready(Err(Error::invalid(
@@ -162,6 +212,7 @@ pub struct EnqueueAll<'j> {
     kind: JobKind,
     payloads: Box<dyn Iterator<Item = Payload> + Send + 'j>,
     times: Times,
+    headers: SetHeaders,
 }
 
 impl<'j> EnqueueAll<'j> {
@@ -175,17 +226,22 @@ impl<'j> EnqueueAll<'j> {
             kind: JobKind::of::<J>(),
             payloads: Box::new(jobs.into_iter().map(|job| Payload::of_job(&job))),
             times: Times::default(),
+            headers: SetHeaders::default(),
         }
     }
 
     time_options!();
 
     async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
-        let Self { client, kind, payloads, times } = self;
+        let Self { client, kind, payloads, times, headers } = self;
         // An iterator may promise more than there is.
         let mut ids = Vec::with_capacity(payloads.size_hint().0.min(MOST_PROMISED));
         let mut unwritten = Vec::new();
-        let ready = match times.check() {
+        let (headers, checked) = match times.check().and_then(|()| headers.check()) {
+            Ok(headers) => (headers, Ok(())),
+            Err(error) => (Headers::new(), Err(error)),
+        };
+        let ready = match checked {
             Ok(()) => client.declare_kind(&kind).await,
             Err(error) => Err(error),
         };
@@ -193,9 +249,12 @@ impl<'j> EnqueueAll<'j> {
         let mut jobs = payloads.enumerate().filter_map(|(index, payload)| {
             let id = JobId::new();
             ids.push(id);
-            let payload = payload.0.map_err(|error| unwritten.push((index, error))).ok()?;
-            let enqueued_by = enqueued_by.cloned();
-            Some(Envelope { enqueued_by, ..times.envelope(&kind, id, payload) })
+            let job = payload.0.and_then(|payload| {
+                let headers = client.hooks().call(id, || kind.outgoing(), headers.clone())?;
+                Ok(envelope((&kind, &times), id, payload, headers))
+            });
+            let job = job.map_err(|error| unwritten.push((index, error))).ok()?;
+            Some(Envelope { enqueued_by: enqueued_by.cloned(), ..job })
         });
         let not_pushed = match &ready {
             Ok(_) => {

@@ -2,6 +2,7 @@
 
 use std::any::{TypeId, type_name};
 
+use super::outgoing::What;
 use crate::engine::QueueSpec;
 use crate::error::Result;
 use crate::job::{Job, JobOptions, check_name, check_pattern, queue_of};
@@ -27,6 +28,11 @@ impl JobKind {
             type_id: TypeId::of::<J>(),
             type_name: type_name::<J>(),
         }
+    }
+
+    /// What a hook is told of a job of this type.
+    pub(super) fn outgoing(&self) -> What {
+        What::Job { name: self.name, queue: self.queue }
     }
 
     pub(super) fn check(&self) -> Result<()> {

@@ -5,9 +5,9 @@ pub(crate) mod builder;
 mod doctor;
 mod enqueue;
 mod environment;
-mod faithful;
 mod kind;
 pub(crate) mod open;
+mod outgoing;
 mod payload;
 mod publish;
 mod subscriber;
@@ -23,11 +23,13 @@ use serde::Serialize;
 pub use builder::ClientBuilder;
 pub use doctor::{Doctor, DoctorFuture, doctor};
 pub use enqueue::{Enqueue, EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture};
+pub use outgoing::Outgoing;
 pub use publish::{Publish, PublishFuture};
 pub use subscriber::{DeleteSubscriber, DeleteSubscriberFuture};
 pub use times::IntoPeriod;
 
 use self::kind::JobKind;
+use self::outgoing::Hooks;
 use crate::admin::FailedJobs;
 use crate::background;
 use crate::engine::{Counts, Engine};
@@ -66,6 +68,7 @@ struct Shared {
     namespace: String,
     /// The name of this program.
     program: Arc<str>,
+    hooks: Hooks,
     declared: Mutex<Declared>,
 }
 
@@ -120,12 +123,12 @@ impl Client {
     /// A client on an engine of your own. Unstable, as [`Engine`] is.
     #[must_use]
     pub fn on_engine(engine: Arc<dyn Engine>, namespace: impl Into<String>) -> Self {
-        Self::new(engine, namespace.into(), &builder::program())
+        Self::new(engine, namespace.into(), &builder::program(), Hooks::default())
     }
 
-    fn new(engine: Arc<dyn Engine>, namespace: String, program: &str) -> Self {
+    fn new(engine: Arc<dyn Engine>, namespace: String, program: &str, hooks: Hooks) -> Self {
         let (program, declared) = (program.into(), Mutex::default());
-        Self { shared: Arc::new(Shared { engine, namespace, program, declared }) }
+        Self { shared: Arc::new(Shared { engine, namespace, program, hooks, declared }) }
     }
 
     /// Enqueues a job. Await the result; its options come before that:
@@ -377,6 +380,10 @@ impl Client {
 
     pub(crate) fn namespace(&self) -> &str {
         &self.shared.namespace
+    }
+
+    fn hooks(&self) -> &Hooks {
+        &self.shared.hooks
     }
 
     fn program(&self) -> &Arc<str> {

@@ -2,9 +2,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::faithful;
 use crate::error::{Error, Result};
-use crate::job::{Job, MAX_PAYLOAD};
+use crate::job::{Job, MAX_PAYLOAD, codec};
 
 /// What is sent of a job or an event, or why it cannot be.
 ///
@@ -18,7 +17,7 @@ impl Payload {
         let what = format_args!("the payload of job `{}`", J::NAME);
         Self(write(job, &what).and_then(|(payload, is_wide)| {
             if is_wide {
-                serde_json::from_slice::<J>(&payload).map_err(|source| {
+                codec::decode::<J>(&payload).map_err(|source| {
                     let problem = "has an integer of more than 64 bits that its type cannot read";
                     Error::invalid(format!("{what} {problem}; make it a string")).because(source)
                 })?;
@@ -34,7 +33,7 @@ impl Payload {
 
 /// The JSON, and whether it has an integer of more than 64 bits.
 fn write<T: Serialize + ?Sized>(value: &T, what: &fmt::Arguments<'_>) -> Result<(Vec<u8>, bool)> {
-    let (payload, is_wide) = faithful::to_vec(value)
+    let (payload, is_wide) = codec::encode(value)
         .map_err(|source| Error::invalid(format!("{what} cannot be written as JSON: {source}")))?;
     if payload.len() > MAX_PAYLOAD {
         return Err(Error::invalid(format!(

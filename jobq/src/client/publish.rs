@@ -5,6 +5,8 @@ use serde::Serialize;
 
 use super::Client;
 use super::awaitable::awaitable;
+use super::enqueue::SetHeaders;
+use super::outgoing::What;
 use super::payload::Payload;
 use super::times::{IntoPeriod, Times};
 use crate::background;
@@ -21,13 +23,15 @@ pub struct Publish {
     payload: Payload,
     id: Option<JobId>,
     times: Times,
+    headers: SetHeaders,
     mandatory: bool,
 }
 
 impl Publish {
     pub(super) fn new<E: Serialize + ?Sized>(client: Client, topic: String, event: &E) -> Self {
         let payload = Payload::of_event(event, &topic);
-        Self { client, topic, payload, id: None, times: Times::default(), mandatory: false }
+        let (times, headers) = (Times::default(), SetHeaders::default());
+        Self { client, topic, payload, id: None, times, headers, mandatory: false }
     }
 
     /// Hands the event to its subscribers not before this wait has passed, a `Duration` or
@@ -64,6 +68,13 @@ impl Publish {
         self
     }
 
+    /// Sets a header of each job that is made of the event: see
+    /// [`Enqueue::header`](crate::Enqueue::header).
+    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.set(name, value);
+        self
+    }
+
     /// The id of the jobs that are made of the event, in place of a new one.
     pub fn id(mut self, id: JobId) -> Self {
         self.id = Some(id);
@@ -74,6 +85,7 @@ impl Publish {
         check_topic(&self.topic)?;
         self.times.check()?;
         let payload = self.payload.0?;
+        let mut headers = self.headers.check()?;
         if self.mandatory && !self.times.is_now() {
             return Err(Error::invalid(format!(
                 "event `{}` is mandatory and has a delay: who subscribes when that is over is not \
@@ -82,11 +94,18 @@ impl Publish {
             )));
         }
         let id = self.id.unwrap_or_else(JobId::new);
+        if self.id.is_some() {
+            headers.set_nonce();
+        }
+        let what = || What::Event { topic: self.topic.clone() };
+        let headers = self.client.hooks().call(id, what, headers)?;
         let moments = self.times.moments(None);
         let event = EventEnvelope {
             id,
             topic: self.topic,
             payload,
+            content_encoding: None,
+            headers,
             published_at: moments.now.checked_add(moments.delay).unwrap_or(moments.now),
             delay: moments.delay,
             expires_at: moments.expires_at,

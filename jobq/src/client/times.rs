@@ -57,6 +57,8 @@ enum Start {
 /// What times mean at one moment.
 pub(super) struct Moments {
     pub(super) now: SystemTime,
+    /// When it starts, where that is not now.
+    pub(super) due: Option<SystemTime>,
     pub(super) delay: Duration,
     pub(super) expires_at: Option<SystemTime>,
 }
@@ -105,6 +107,7 @@ impl Times {
         };
         // A time beyond what the clock can hold never comes.
         let end = |limit: Duration| now.checked_add(delay.checked_add(limit)?);
-        Moments { now, delay, expires_at: self.expires_in.or(limit).and_then(end) }
+        let due = now.checked_add(delay).filter(|_| !delay.is_zero());
+        Moments { now, due, delay, expires_at: self.expires_in.or(limit).and_then(end) }
     }
 }

@@ -3,6 +3,7 @@ use std::fmt;
 use std::time::SystemTime;
 
 use async_trait::async_trait;
+use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 
 use super::{Delivery, Settlement};
@@ -69,12 +70,12 @@ impl Consumer {
     pub async fn stop(&mut self) {
         self.intake.stop().await;
         self.deliveries.close();
+        let mut left = Vec::new();
         while let Some(item) = self.deliveries.recv().await {
-            if let Ok(delivery) = item {
-                // Stale means that it is handed back already.
-                let _ = delivery.settle(Settlement::Release).await;
-            }
+            left.extend(item.map(|delivery| delivery.settle(Settlement::Release)));
         }
+        // Stale means that it is handed back already.
+        join_all(left).await;
     }
 
     /// Whether it is interrupted, now and whenever that changes.

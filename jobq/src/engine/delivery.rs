@@ -1,6 +1,6 @@
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 
@@ -19,6 +19,7 @@ pub struct Delivery {
     pub crashes: u32,
     /// Set on a delivery of [`Engine::consume_solo`](super::Engine::consume_solo).
     pub solo: Option<Solo>,
+    due: Option<SystemTime>,
     receipt: Box<dyn Receipt>,
 }
 
@@ -36,7 +37,7 @@ impl Delivery {
     /// The delivery of the job that `receipt` has, which is settled through it.
     #[must_use]
     pub fn new(attempt: u32, receipt: Box<dyn Receipt>) -> Self {
-        Self { attempt, crashes: 0, solo: None, receipt }
+        Self { attempt, crashes: 0, solo: None, due: None, receipt }
     }
 
     /// The job.
@@ -55,6 +56,20 @@ impl Delivery {
     pub fn crashed(mut self, crashes: u32) -> Self {
         self.crashes = crashes;
         self
+    }
+
+    /// The delivery of an attempt that was due then.
+    #[must_use]
+    pub fn due_at(mut self, time: Option<SystemTime>) -> Self {
+        self.due = time;
+        self
+    }
+
+    /// When the attempt was due. `None` where the engine does not know: RabbitMQ knows it of the
+    /// first attempt alone.
+    #[must_use]
+    pub fn due(&self) -> Option<SystemTime> {
+        self.due
     }
 
     /// The delivery of a job that is to be run alone.

@@ -3,10 +3,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::JobId;
+use super::{Headers, JobId, codec, headers};
 
 /// A job on its way: what a client hands to an engine and an engine to a worker.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Envelope {
     /// The job's id. Engines make one for a message that has none.
     pub id: JobId,
@@ -17,6 +18,13 @@ pub struct Envelope {
     pub name: Option<Cow<'static, str>>,
     /// The payload: JSON, of at most [`MAX_PAYLOAD`] bytes when jobq sends it.
     pub payload: Vec<u8>,
+    /// How the bytes of the payload are encoded; `None` where they are the JSON itself. A worker
+    /// that does not know the encoding treats the job as unknown.
+    pub content_encoding: Option<Cow<'static, str>>,
+    /// The headers. Engines keep all of them, jobq's own included.
+    pub headers: Headers,
+    /// How many attempts are used up.
+    pub attempts: u32,
     /// When the job was enqueued, by the clock of the client that did. Engines keep at
     /// least whole seconds of it.
     pub enqueued_at: SystemTime,
@@ -35,17 +43,15 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// A job with a new id that is enqueued now, to start at once: without a name, an expiry and
-    /// a topic.
+    /// A job with a new id that is enqueued now, to start at once: without a name, headers, an
+    /// expiry and a topic.
     ///
     /// ```
     /// use jobq::Envelope;
     ///
-    /// let job = Envelope {
-    ///     name: Some("mail.welcome".into()),
-    ///     ..Envelope::new("mail", br#"{"user_id": 7}"#.to_vec())
-    /// };
-    /// assert_eq!(job.queue, "mail");
+    /// let mut job = Envelope::new("mail", br#"{"user_id": 7}"#.to_vec());
+    /// job.name = Some("mail.welcome".into());
+    /// assert_eq!((&*job.queue, job.attempts), ("mail", 0));
     /// ```
     #[must_use]
     pub fn new(queue: impl Into<Cow<'static, str>>, payload: Vec<u8>) -> Self {
@@ -54,6 +60,9 @@ impl Envelope {
             queue: queue.into(),
             name: None,
             payload,
+            content_encoding: None,
+            headers: Headers::new(),
+            attempts: 0,
             enqueued_at: SystemTime::now(),
             delay: Duration::ZERO,
             retry_wait: None,
@@ -62,11 +71,53 @@ impl Envelope {
             enqueued_by: None,
         }
     }
+
+    /// Gives the job this id, which others may have, in place of a new one. A nonce among its
+    /// headers tells them.
+    ///
+    /// ```
+    /// use jobq::{Envelope, JobId};
+    ///
+    /// let mut job = Envelope::new("mail", b"{}".to_vec());
+    /// job.set_id(JobId::of_key("order-7"));
+    /// assert!(job.headers.get("jobq-nonce").is_some());
+    /// ```
+    pub fn set_id(&mut self, id: JobId) {
+        self.id = id;
+        self.headers.set_nonce();
+    }
+
+    /// When the first attempt is or was due: when it was enqueued, and its delay after that.
+    #[must_use]
+    pub fn due(&self) -> SystemTime {
+        self.headers.due().unwrap_or(self.enqueued_at)
+    }
+
+    /// States when the first attempt is due: it waits for another time than that of its enqueueing.
+    pub fn set_due(&mut self, time: SystemTime) {
+        self.headers.set_due(time);
+    }
+
+    /// Whether the job has one attempt, whatever its policy.
+    pub(crate) fn is_once(&self) -> bool {
+        self.headers.get(headers::ONCE).is_some()
+    }
+
+    /// What this version of jobq lacks to run the job, for a person.
+    pub(crate) fn lacking(&self) -> Option<String> {
+        if let Some(word) = self.headers.lacking() {
+            return Some(format!("understands `{word}`, which the job needs ({})", headers::NEEDS));
+        }
+        let encoding = self.content_encoding.as_deref();
+        let unknown = encoding.filter(|encoding| !codec::is_known(Some(encoding)))?;
+        Some(format!("reads the content encoding `{}`", unknown.escape_debug()))
+    }
 }
 
 /// An event on its way: what a client hands to an engine. Each queue that subscribes to
 /// its topic gets a job of its own, with this id and payload and without a job name.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct EventEnvelope {
     /// The id of each job that is made of the event.
     pub id: JobId,
@@ -74,6 +125,10 @@ pub struct EventEnvelope {
     pub topic: String,
     /// The event: JSON, of at most [`MAX_PAYLOAD`] bytes.
     pub payload: Vec<u8>,
+    /// How its bytes are encoded; `None` where they are the JSON itself.
+    pub content_encoding: Option<Cow<'static, str>>,
+    /// The headers of each job that is made of the event.
+    pub headers: Headers,
     /// When it reaches its subscribers, by the clock of the client that published it: the
     /// jobs count as enqueued then. Engines keep at least whole seconds of it.
     pub published_at: SystemTime,
@@ -94,6 +149,8 @@ impl EventEnvelope {
             id: JobId::new(),
             topic: topic.into(),
             payload,
+            content_encoding: None,
+            headers: Headers::new(),
             published_at: SystemTime::now(),
             delay: Duration::ZERO,
             expires_at: None,
@@ -123,6 +180,9 @@ impl fmt::Debug for Envelope {
             .field("queue", &self.queue)
             .field("name", &self.name)
             .field("payload", &Text(&self.payload))
+            .field("content_encoding", &self.content_encoding)
+            .field("headers", &self.headers)
+            .field("attempts", &self.attempts)
             .field("enqueued_at", &self.enqueued_at)
             .field("delay", &self.delay)
             .field("retry_wait", &self.retry_wait)
@@ -139,6 +199,8 @@ impl fmt::Debug for EventEnvelope {
             .field("id", &self.id)
             .field("topic", &self.topic)
             .field("payload", &Text(&self.payload))
+            .field("content_encoding", &self.content_encoding)
+            .field("headers", &self.headers)
             .field("published_at", &self.published_at)
             .field("delay", &self.delay)
             .field("expires_at", &self.expires_at)

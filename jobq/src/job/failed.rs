@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use super::{Envelope, JobId, exact};
+use super::{Envelope, JobId, codec};
 
 /// Why a job was moved to the failed jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -120,8 +120,7 @@ impl FailedJob {
     /// [`payload_bytes`](Self::payload_bytes) has it unchanged.
     #[must_use]
     pub fn payload(&self) -> serde_json::Value {
-        exact::value(&self.envelope.payload)
-            .unwrap_or_else(|| String::from_utf8_lossy(&self.envelope.payload).into())
+        codec::show(&self.envelope.payload, self.envelope.content_encoding.as_deref())
     }
 
     /// The payload as it was sent.
@@ -160,6 +159,12 @@ impl FailedJob {
     #[must_use]
     pub fn enqueued_by(&self) -> Option<&str> {
         self.envelope.enqueued_by.as_deref()
+    }
+
+    /// The value of a header, if the job has it: see [`Enqueue::header`](crate::Enqueue::header).
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.envelope.headers.get(name)
     }
 
     /// When it was enqueued first, by the clock of the client that did.

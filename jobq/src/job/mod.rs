@@ -1,10 +1,14 @@
 //! The model: what a job is, how it travels and how its attempts end.
 
+pub(crate) mod codec;
 mod control;
 mod envelope;
 mod exact;
 mod failed;
+mod faithful;
+pub(crate) mod headers;
 mod id;
+mod millis;
 mod options;
 mod origin;
 mod outcome;
@@ -19,7 +23,9 @@ pub(crate) use control::Ending;
 pub use control::{BoxError, Control, abort, retry_in, snooze};
 pub use envelope::{Envelope, EventEnvelope, MAX_PAYLOAD};
 pub use failed::{FailedJob, FailedReason};
+pub use headers::Headers;
 pub use id::JobId;
+pub(crate) use millis::{from_millis, to_millis};
 pub use options::{Delay, Exponential, JobOptions};
 pub(crate) use origin::{crate_of, is_program, origin, to_program};
 pub use outcome::{JobResult, Outcome};

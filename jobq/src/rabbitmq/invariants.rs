@@ -11,8 +11,8 @@ use lapin::types::{FieldTable, ShortString};
 
 use crate::clock;
 use crate::job::{
-    Envelope, EventEnvelope, FailedReason, JobId, MAX_PAYLOAD, check_name, check_pattern,
-    check_topic,
+    Envelope, EventEnvelope, FailedReason, Headers, JobId, MAX_PAYLOAD, check_name, check_pattern,
+    check_topic, from_millis, to_millis,
 };
 use crate::period;
 use crate::rabbitmq::connection::address::Address;
@@ -74,7 +74,7 @@ fn check_received(received: &Received, body: &[u8]) {
     assert_ne!(job.name.as_deref(), Some(""), "no name is none");
     // What is due to be looked at later can be reckoned with.
     for time in [Some(job.enqueued_at), job.expires_at].into_iter().flatten() {
-        assert_eq!(clock::from_millis(clock::to_millis(time)), time);
+        assert_eq!(from_millis(to_millis(time)), time);
     }
 }
 
@@ -184,7 +184,7 @@ pub(crate) fn envelope(data: &[u8]) {
     let names = names();
     let (id, flags) = (JobId::from_bytes(data.array()), data.number());
     let has = |bit: u32| flags >> bit & 1 == 1;
-    let (enqueued_at, expires_at) = (clock::from_millis(data.number()), data.number());
+    let (enqueued_at, expires_at) = (from_millis(data.number()), data.number());
     let (wait, tier) = (data.number() >> (flags % 64), data.number() >> 20);
     let (queue, name, topic) = (data.text(), data.text(), data.text());
     let job = Envelope {
@@ -192,10 +192,13 @@ pub(crate) fn envelope(data: &[u8]) {
         queue: queue.into(),
         name: has(0).then(|| name.clone().into()),
         payload: data.0.to_vec(),
+        content_encoding: has(6).then(|| name.clone().into()),
+        headers: headers(&name),
+        attempts: u32::try_from(flags >> 8 & 0xff).unwrap_or_default(),
         enqueued_at,
         delay: Duration::from_millis(wait),
         retry_wait: has(1).then(|| Duration::from_millis(tier)),
-        expires_at: has(2).then(|| clock::from_millis(expires_at)),
+        expires_at: has(2).then(|| from_millis(expires_at)),
         topic: has(3).then(|| topic.clone()),
         enqueued_by: has(5).then(|| name.into()),
     };
@@ -205,12 +208,25 @@ pub(crate) fn envelope(data: &[u8]) {
         id,
         topic,
         payload: job.payload,
+        content_encoding: job.content_encoding,
+        headers: job.headers,
         published_at: enqueued_at,
         delay: Duration::ZERO,
         expires_at: job.expires_at,
         enqueued_by: job.enqueued_by,
     };
     check_published(&names, &event, wait);
+}
+
+/// Headers of a program: those that any words may be.
+fn headers(text: &str) -> Headers {
+    let mut headers = Headers::new();
+    for word in text.split(' ') {
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        // Who enqueues is told of others.
+        let _ = headers.set(name, value);
+    }
+    headers
 }
 
 fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
@@ -221,6 +237,7 @@ fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
     let sound = check_name("queue", &job.queue).is_ok()
         && job.payload.len() <= MAX_PAYLOAD
         && job.name.as_ref().is_none_or(|name| name.len() <= SHORT)
+        && job.content_encoding.as_ref().is_none_or(|encoding| encoding.len() <= SHORT)
         && job.enqueued_by.as_ref().is_none_or(|origin| origin.len() <= SHORT);
     let route = way.route(names, End::Queue(&job.queue));
     let message = match route.and_then(|route| properties::encode(job.clone(), Arc::new(route))) {
@@ -233,7 +250,7 @@ fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
     let received = decode(names, job.queue.clone(), &message.properties, message.payload);
     assert_eq!(
         (received.history.attempts, received.history.crashes, received.has_id),
-        (0, 0, true)
+        (job.attempts, 0, true)
     );
     let mut back = received.envelope;
     // Whole seconds are kept of it.
@@ -243,6 +260,7 @@ fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
     // The key says the one and has the other behind it.
     let mut expected = Envelope { retry_wait: None, delay: Duration::ZERO, ..job.clone() };
     expected.name = expected.name.filter(|name| !name.is_empty());
+    expected.content_encoding = expected.content_encoding.filter(|encoding| !encoding.is_empty());
     expected.enqueued_by = expected.enqueued_by.filter(|origin| !origin.is_empty());
     assert_eq!(back, expected);
 }
@@ -253,6 +271,7 @@ fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
     };
     let sound = check_topic(&event.topic).is_ok()
         && event.payload.len() <= MAX_PAYLOAD
+        && event.content_encoding.as_ref().is_none_or(|encoding| encoding.len() <= SHORT)
         && event.enqueued_by.as_ref().is_none_or(|program| program.len() <= SHORT);
     let route = way.route(names, End::Topic(&event.topic));
     let message =
@@ -268,7 +287,7 @@ fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
     let job = decode(names, QUEUE.into(), &message.properties, message.payload).envelope;
     assert_eq!((job.id, job.topic.as_deref()), (event.id, topic));
     assert_eq!((job.expires_at, job.name, job.retry_wait), (event.expires_at, None, None));
-    assert_eq!(job.payload, event.payload);
+    assert_eq!((job.payload, &job.headers), (event.payload.clone(), &event.headers));
 }
 
 /// It waits for as long as it should, and ends where it should.

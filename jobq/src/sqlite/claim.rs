@@ -1,7 +1,7 @@
 //! Taking due jobs in hand.
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rusqlite::{Connection, Row};
 
@@ -11,19 +11,21 @@ use crate::job::{Envelope, JobId};
 /// The jobs of a queue that nobody has in hand, those that are due first, oldest first.
 /// The index is the order, so that as much is read as is taken.
 pub(super) const SELECT: &str = "SELECT seq, due, attempts, job_id, enqueued_at, retry_wait,
-    expires_at, name, topic, payload, crashes, solo, enqueued_by FROM jobs
+    expires_at, name, topic, payload, crashes, solo, enqueued_by, headers, content_encoding
+    FROM jobs
     WHERE queue = ?1 AND owner IS NULL AND solo IS NULL ORDER BY due, seq";
 
 /// As [`SELECT`], of the jobs that are run alone, those in hand among them.
 pub(super) const SELECT_SOLO: &str = "SELECT seq, due, attempts, job_id, enqueued_at,
-    retry_wait, expires_at, name, topic, payload, crashes, solo, enqueued_by, owner FROM jobs
+    retry_wait, expires_at, name, topic, payload, crashes, solo, enqueued_by, headers,
+    content_encoding, owner FROM jobs
     WHERE queue = ?1 AND solo IS NOT NULL ORDER BY due, seq";
 
 /// A job that was taken in hand.
 pub(super) struct Claimed {
     pub(super) seq: i64,
     pub(super) envelope: Envelope,
-    pub(super) attempt: u32,
+    pub(super) due: SystemTime,
     /// How many of those who had it in hand died.
     pub(super) crashes: u32,
     /// How often it was started alone, if it is to be.
@@ -92,10 +94,10 @@ fn take(connection: &Connection, look: &Look, owner: i64) -> rusqlite::Result<()
 }
 
 fn read(row: &Row<'_>, queue: &'static str) -> rusqlite::Result<Claimed> {
-    let attempts: i64 = row.get(2)?;
+    let attempts = columns::to_attempts(row.get(2)?);
     Ok(Claimed {
         seq: row.get(0)?,
-        attempt: columns::to_attempts(attempts).saturating_add(1),
+        due: columns::to_time(row.get(1)?),
         crashes: columns::to_attempts(row.get(10)?),
         starts: row.get::<_, Option<i64>>(11)?.map(columns::to_attempts),
         envelope: Envelope {
@@ -109,6 +111,9 @@ fn read(row: &Row<'_>, queue: &'static str) -> rusqlite::Result<Claimed> {
             topic: row.get(8)?,
             payload: row.get(9)?,
             enqueued_by: row.get(12)?,
+            headers: columns::to_headers(row.get_ref(13)?.as_str_or_null()?),
+            content_encoding: row.get::<_, Option<String>>(14)?.map(Cow::Owned),
+            attempts,
         },
     })
 }

@@ -1,8 +1,10 @@
 //! Between the model and the columns of the file.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::clock;
+use crate::job::headers::{NEEDS, UNREADABLE};
+use crate::job::{Headers, from_millis, to_millis};
 use crate::period;
 
 /// A time that does not come.
@@ -18,11 +20,11 @@ fn number(column: i64) -> u64 {
 
 /// A time, cut to whole milliseconds.
 pub(super) fn of_time(time: SystemTime) -> i64 {
-    column(clock::to_millis(time))
+    column(to_millis(time))
 }
 
 pub(super) fn to_time(column: i64) -> SystemTime {
-    clock::from_millis(number(column))
+    from_millis(number(column))
 }
 
 /// A wait, rounded up to whole milliseconds.
@@ -49,6 +51,26 @@ pub(super) fn due_after(wait: Duration) -> i64 {
     of_wait(since.saturating_add(wait))
 }
 
+/// Headers as a JSON object of texts; none where there are none.
+pub(super) fn of_headers(headers: &Headers) -> Option<String> {
+    let object = |headers: &Headers| {
+        let texts = headers.iter().map(|(name, value)| (name.to_owned(), value.into()));
+        serde_json::Value::Object(texts.collect()).to_string()
+    };
+    (!headers.is_empty()).then(|| object(headers))
+}
+
+/// The headers of a column. A text that jobq did not write is a need that no worker understands.
+pub(super) fn to_headers(column: Option<&str>) -> Headers {
+    let Some(text) = column else {
+        return Headers::new();
+    };
+    serde_json::from_str::<BTreeMap<String, String>>(text).map_or_else(
+        |_| [(NEEDS.to_owned(), UNREADABLE.to_owned())].into_iter().collect(),
+        Headers::from_iter,
+    )
+}
+
 /// An attempt's number or a count of attempts.
 pub(super) fn to_attempts(column: i64) -> u32 {
     u32::try_from(column.max(0)).unwrap_or(u32::MAX)
@@ -67,6 +89,19 @@ mod tests {
         assert_eq!(to_attempts(i64::MAX), u32::MAX);
         to_time(i64::MAX);
         to_time(i64::MIN);
+    }
+
+    #[test]
+    fn headers_are_read_as_they_were_written() {
+        let mut headers = Headers::new();
+        headers.set("tenant", "\"7\" \u{0} ä").unwrap();
+        headers.put(NEEDS, "once");
+        let column = of_headers(&headers);
+        assert_eq!(to_headers(column.as_deref()), headers);
+        assert_eq!((of_headers(&Headers::new()), to_headers(None)), (None, Headers::new()));
+        for forged in ["", "7", "{\"tenant\": 7}"] {
+            assert_eq!(to_headers(Some(forged)).lacking(), Some(UNREADABLE), "{forged}");
+        }
     }
 
     #[test]

@@ -42,9 +42,10 @@ pub(super) fn start(
 pub(super) fn deliver(feed: &mut Feed, inbox: &Inbox, owner: i64, job: Claimed) {
     let ticket = Ticket { seq: job.seq, owner, feed: feed.id };
     let started = feed.started.take() == Some(job.seq);
+    let attempt = job.envelope.attempts.saturating_add(1);
     let (envelope, inbox) = (Arc::new(job.envelope), inbox.clone());
     let receipt = FeedReceipt { envelope, ticket: Some(ticket), started, inbox };
-    let mut delivery = Delivery::new(job.attempt, Box::new(receipt));
+    let mut delivery = Delivery::new(attempt, Box::new(receipt)).due_at(Some(job.due));
     delivery.crashes = job.crashes;
     delivery.solo = job.starts.map(|starts| Solo { starts, started });
     feed.in_hand += 1;

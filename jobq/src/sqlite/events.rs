@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::job::EventEnvelope;
 
 const INSERT_JOB: &str = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, expires_at,
-    topic, enqueued_by, payload) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, ?8)";
+    topic, enqueued_by, payload, headers, content_encoding)
+    VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
 /// An event as the columns have it.
 struct Row<'e> {
@@ -21,6 +22,8 @@ struct Row<'e> {
     topic: &'e str,
     enqueued_by: Option<&'e str>,
     payload: &'e [u8],
+    headers: Option<&'e str>,
+    content_encoding: Option<&'e str>,
 }
 
 /// Adds subscriptions of a queue.
@@ -58,6 +61,7 @@ pub(super) fn publish(
     event: &EventEnvelope,
     mandatory: bool,
 ) -> rusqlite::Result<Result<()>> {
+    let headers = columns::of_headers(&event.headers);
     let row = Row {
         id: event.id.as_bytes(),
         due: store.clock.due_after(event.delay),
@@ -66,6 +70,8 @@ pub(super) fn publish(
         topic: &event.topic,
         enqueued_by: event.enqueued_by.as_deref(),
         payload: &event.payload,
+        headers: headers.as_deref(),
+        content_encoding: event.content_encoding.as_deref(),
     };
     if event.delay.is_zero() {
         let subscribers = hand_out(store.connection, store.namespace, &row)?;
@@ -73,10 +79,20 @@ pub(super) fn publish(
         return Ok(if unheard { Err(nobody_subscribes(row.topic)) } else { Ok(()) });
     }
     let sql = "INSERT INTO events (namespace, due, job_id, published_at, expires_at, topic,
-        enqueued_by, payload) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
-    let Row { id, due, published_at, expires_at, topic, enqueued_by, payload } = row;
-    let row = (store.namespace, due, id, published_at, expires_at, topic, enqueued_by, payload);
-    store.connection.prepare_cached(sql)?.execute(row)?;
+        enqueued_by, payload, headers, content_encoding)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
+    store.connection.prepare_cached(sql)?.execute((
+        store.namespace,
+        row.due,
+        row.id,
+        row.published_at,
+        row.expires_at,
+        row.topic,
+        row.enqueued_by,
+        row.payload,
+        row.headers,
+        row.content_encoding,
+    ))?;
     Ok(Ok(()))
 }
 
@@ -97,8 +113,18 @@ fn hand_out(connection: &Connection, namespace: &str, event: &Row<'_>) -> rusqli
     }
     let mut insert = connection.prepare_cached(INSERT_JOB)?;
     for queue in &queues {
-        let Row { id, due, published_at, expires_at, topic, enqueued_by, payload } = *event;
-        insert.execute((queue, due, id, published_at, expires_at, topic, enqueued_by, payload))?;
+        insert.execute((
+            queue,
+            event.due,
+            event.id,
+            event.published_at,
+            event.expires_at,
+            event.topic,
+            event.enqueued_by,
+            event.payload,
+            event.headers,
+            event.content_encoding,
+        ))?;
     }
     Ok(queues.len())
 }
@@ -115,9 +141,9 @@ pub(super) fn release(
     if first.is_none_or(|due| due > now) {
         return Ok(first);
     }
-    let sql =
-        "SELECT job_id, due, published_at, expires_at, topic, payload, enqueued_by FROM events
-        WHERE namespace = ?1 AND due <= ?2 ORDER BY due, seq";
+    let sql = "SELECT job_id, due, published_at, expires_at, topic, payload, enqueued_by, headers,
+            content_encoding
+        FROM events WHERE namespace = ?1 AND due <= ?2 ORDER BY due, seq";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query((namespace, now))?;
     while let Some(row) = rows.next()? {
@@ -129,6 +155,8 @@ pub(super) fn release(
             topic: row.get_ref(4)?.as_str()?,
             payload: row.get_ref(5)?.as_blob()?,
             enqueued_by: row.get_ref(6)?.as_str_or_null()?,
+            headers: row.get_ref(7)?.as_str_or_null()?,
+            content_encoding: row.get_ref(8)?.as_str_or_null()?,
         };
         hand_out(connection, namespace, &event)?;
     }

@@ -8,6 +8,7 @@ use rusqlite::{OptionalExtension, Row};
 use super::columns;
 use super::store::Store;
 use crate::engine::Which;
+use crate::job::headers::ONCE;
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 
 /// The failed jobs of a queue, oldest first.
@@ -20,7 +21,8 @@ pub(super) fn list(
         return Ok(Vec::new());
     };
     let sql = "SELECT failed_at, attempts, reason, error, job_id, enqueued_at, retry_wait, name,
-        topic, payload, enqueued_by FROM failed WHERE queue = ?1 ORDER BY seq LIMIT ?2";
+        topic, payload, enqueued_by, headers, content_encoding
+        FROM failed WHERE queue = ?1 ORDER BY seq LIMIT ?2";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = store.connection.prepare_cached(sql)?;
     statement.query_map((queue, limit), |row| read(row, name))?.collect()
@@ -36,12 +38,14 @@ pub(super) fn find(
         return Ok(None);
     };
     let sql = "SELECT failed_at, attempts, reason, error, job_id, enqueued_at, retry_wait, name,
-        topic, payload, enqueued_by FROM failed WHERE queue = ?1 AND job_id = ?2 ORDER BY seq LIMIT 1";
+        topic, payload, enqueued_by, headers, content_encoding
+        FROM failed WHERE queue = ?1 AND job_id = ?2 ORDER BY seq LIMIT 1";
     let mut statement = store.connection.prepare_cached(sql)?;
     statement.query_row((queue, id.as_bytes()), |row| read(row, name)).optional()
 }
 
 fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
+    let attempts = columns::to_attempts(row.get(1)?);
     let envelope = Envelope {
         id: JobId::from_bytes(row.get(4)?),
         queue: Cow::Owned(queue.to_owned()),
@@ -53,8 +57,10 @@ fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
         expires_at: None,
         topic: row.get(8)?,
         enqueued_by: row.get(10)?,
+        headers: columns::to_headers(row.get_ref(11)?.as_str_or_null()?),
+        content_encoding: row.get::<_, Option<String>>(12)?.map(Cow::Owned),
+        attempts,
     };
-    let attempts = columns::to_attempts(row.get(1)?);
     // A reason that this version does not know was written by a newer one.
     let reason = FailedReason::parse(&row.get::<_, String>(2)?).unwrap_or(FailedReason::Exhausted);
     let failed_at = columns::to_time(row.get(0)?);
@@ -64,16 +70,32 @@ fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
 /// Puts failed jobs back into their queue, as if they were new.
 pub(super) fn retry(store: &mut Store<'_>, name: &str, which: Which) -> rusqlite::Result<u64> {
     on_each(store, name, which, |store, queue, first, last| {
+        remove_once(store, queue, first, last)?;
         // An event has no expiry by saying so: else it has that of its subscriber.
         let sql = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
-                expires_at, name, topic, enqueued_by, payload)
+                expires_at, name, topic, enqueued_by, payload, headers, content_encoding)
             SELECT queue, ?4, 0, job_id, enqueued_at, retry_wait, iif(topic IS NULL, NULL, ?5),
-                name, topic, enqueued_by, payload
+                name, topic, enqueued_by, payload, headers, content_encoding
             FROM failed WHERE queue = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq";
         let mut statement = store.connection.prepare_cached(sql)?;
         statement.execute((queue, first, last, store.clock.now(), columns::NEVER))?;
         delete(store, queue, first, last)
     })
+}
+
+/// Jobs that had one attempt are as all others when they are put back.
+fn remove_once(store: &Store<'_>, queue: i64, first: i64, last: i64) -> rusqlite::Result<()> {
+    let sql = "SELECT seq, headers FROM failed
+        WHERE queue = ?1 AND seq BETWEEN ?2 AND ?3 AND instr(headers, ?4) > 0";
+    let mut select = store.connection.prepare_cached(sql)?;
+    let mut rows = select.query((queue, first, last, ONCE))?;
+    while let Some(row) = rows.next()? {
+        let headers = columns::to_headers(row.get_ref(1)?.as_str_or_null()?).without_once();
+        let sql = "UPDATE failed SET headers = ?2 WHERE seq = ?1";
+        let changed = (row.get::<_, i64>(0)?, columns::of_headers(&headers));
+        store.connection.prepare_cached(sql)?.execute(changed)?;
+    }
+    Ok(())
 }
 
 /// Deletes failed jobs.

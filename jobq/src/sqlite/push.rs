@@ -10,8 +10,8 @@ use crate::job::Envelope;
 
 pub(super) const INSERT: &str =
     "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
-    expires_at, name, topic, enqueued_by, payload) VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, ?8, ?9,
-    ?10)";
+    expires_at, name, topic, enqueued_by, payload, headers, content_encoding) VALUES (?1, ?2, ?11,
+    ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?12, ?13)";
 
 /// The most jobs that are one thing for the writer to do, so that others are not kept waiting,
 /// and those of a large `push_all` need not be in memory at once.
@@ -35,6 +35,9 @@ pub(super) fn insert(store: &mut Store<'_>, job: &Envelope) -> rusqlite::Result<
         job.topic.as_deref(),
         job.enqueued_by.as_deref(),
         &job.payload,
+        job.attempts,
+        columns::of_headers(&job.headers),
+        job.content_encoding.as_deref(),
     ))?;
     Ok(Ok(()))
 }

@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/3.sql"),
     include_str!("migrations/4.sql"),
     include_str!("migrations/5.sql"),
+    include_str!("migrations/6.sql"),
 ];
 
 /// [`open`], and the clock of the file.

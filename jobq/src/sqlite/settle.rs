@@ -125,9 +125,10 @@ impl Settling {
             }
             Act::Fail { reason, error, attempts, at } => {
                 let sql = "INSERT INTO failed (queue, failed_at, attempts, reason, error, job_id,
-                        enqueued_at, retry_wait, name, topic, enqueued_by, payload)
+                        enqueued_at, retry_wait, name, topic, enqueued_by, payload, headers,
+                        content_encoding)
                     SELECT queue, ?3, ?4, ?5, ?6, job_id, enqueued_at, retry_wait, name, topic,
-                        enqueued_by, payload FROM jobs WHERE seq = ?1 AND owner = ?2";
+                        enqueued_by, payload, headers, content_encoding FROM jobs WHERE seq = ?1 AND owner = ?2";
                 let row = (seq, owner, at, attempts, reason.as_str(), error);
                 connection.prepare_cached(sql)?.execute(row)?;
                 store.delete.of(connection)?.execute((seq, owner))?

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Store;
 use crate::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
-use crate::job::{Envelope, EventEnvelope, JobId};
+use crate::job::{Envelope, EventEnvelope, Headers, JobId};
 
 /// How long a case waits for an event that must come, before it fails.
 pub const DEADLINE: Duration = Duration::from_secs(180);
@@ -127,6 +127,15 @@ pub(super) fn job(queue: &str) -> Envelope {
 }
 
 /// An event with the least in it.
+/// A job's headers, of the program's own and of jobq's.
+pub(super) fn headers() -> Headers {
+    let mut headers = Headers::new();
+    headers.set("tenant", "7, \"ä\"").expect("a header");
+    headers.put("jobq-needs", "once zip");
+    headers.set_nonce();
+    headers
+}
+
 pub(super) fn event(topic: &str) -> EventEnvelope {
     EventEnvelope::new(topic, br#"{"user":7}"#.to_vec())
 }

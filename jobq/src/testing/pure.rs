@@ -24,7 +24,7 @@ pub fn parts() -> Vec<(&'static str, Part)> {
         }),
         ("decide on a retry", {
             Box::new(move || {
-                black_box(retry::after(black_box(&policy), 3, &Ending::Failed, || 0.5));
+                black_box(retry::after(black_box(&policy), 3, false, &Ending::Failed, || 0.5));
             })
         }),
         ("check a topic", {

@@ -91,6 +91,20 @@ impl JobContext {
         self
     }
 
+    /// The same context for a job with this header.
+    ///
+    /// # Panics
+    ///
+    /// If [`Headers::set`](crate::Headers::set) refuses it.
+    #[must_use]
+    pub fn with_header(mut self, name: &str, value: impl Into<String>) -> Self {
+        let headers = &mut Arc::make_mut(&mut self.envelope).headers;
+        if let Err(error) = headers.set(name, value) {
+            panic!("{error}");
+        }
+        self
+    }
+
     /// The job's id.
     #[must_use]
     pub fn id(&self) -> JobId {
@@ -121,6 +135,27 @@ impl JobContext {
     #[must_use]
     pub fn enqueued_at(&self) -> SystemTime {
         self.envelope.enqueued_at
+    }
+
+    /// When the first attempt was due: when the job was enqueued, and its delay after that.
+    #[must_use]
+    pub fn due(&self) -> SystemTime {
+        self.envelope.due()
+    }
+
+    /// The value of a header, if the job has it: see [`Enqueue::header`](crate::Enqueue::header).
+    /// Of a message of another client, each header is there whose name is `[a-z0-9-]` and whose
+    /// value is text.
+    ///
+    /// ```
+    /// use jobq::JobContext;
+    ///
+    /// let context = JobContext::for_test().with_header("tenant", "7");
+    /// assert_eq!(context.header("tenant"), Some("7"));
+    /// ```
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.envelope.headers.get(name)
     }
 
     /// The topic of the event that the job was made from, if it was: the one that it was

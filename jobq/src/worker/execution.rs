@@ -150,6 +150,10 @@ fn resolve(
     if let Some(job) = job {
         job.origins.check(job.name, envelope);
     }
+    let not_understood = |lacking| {
+        let error = format!("no worker that took it {lacking}; update the workers");
+        Decision::of(retry::after_unknown(attempt), error, attempt)
+    };
     let resolved = match job {
         _ if delivery.solo.is_none() && retry::is_suspected(delivery.crashes) => {
             Err(Decision::plain(Settlement::Isolate))
@@ -159,7 +163,7 @@ fn resolve(
             let error = "its time ran out before this attempt could start".to_owned();
             Err(Decision::failed(FailedReason::Expired, error, attempt.saturating_sub(1)))
         }
-        Some(job) => Ok(Arc::clone(job)),
+        Some(job) => envelope.lacking().map(not_understood).map_or(Ok(Arc::clone(job)), Err),
     };
     (who, resolved)
 }
@@ -197,13 +201,13 @@ async fn run(
             if let Ok(Ok(outcome)) = &called {
                 who.layered(outcome, attempt.function_outcome());
             }
-            decide(pool, job, number, called)
+            decide(pool, job, delivery, called)
         }
         () = attempt.timed_out(limit) => {
             task = call.cancel();
             let limit = limit.map(period::format).unwrap_or_default();
             let outcome = Outcome::failed(format!("it took longer than its timeout of {limit}"));
-            after(job, number, outcome)
+            after(job, delivery, outcome)
         }
         () = halt => Decision::plain(Settlement::Release),
     };
@@ -305,14 +309,14 @@ impl Lingering {
 fn decide(
     pool: &Shared,
     job: &Registered,
-    attempt: u32,
+    delivery: &Delivery,
     ended: Result<Called, JoinError>,
 ) -> Decision {
     let outcome = match ended {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(problem)) => {
             let error = format!("the payload is no payload of job `{}`: {problem}", job.name);
-            let attempts = attempt.saturating_sub(1);
+            let attempts = delivery.attempt.saturating_sub(1);
             return Decision::failed(FailedReason::UnreadablePayload, error, attempts);
         }
         Err(error) => match error.try_into_panic() {
@@ -324,12 +328,13 @@ fn decide(
         // It failed for that, maybe.
         return Decision::plain(Settlement::Release);
     }
-    after(job, attempt, outcome)
+    after(job, delivery, outcome)
 }
 
 /// What comes after an attempt with this outcome.
-fn after(job: &Registered, attempt: u32, outcome: Outcome) -> Decision {
-    let next = retry::after(&job.options, attempt, &outcome.ending, fastrand::f64);
+fn after(job: &Registered, delivery: &Delivery, outcome: Outcome) -> Decision {
+    let (attempt, once) = (delivery.attempt, delivery.envelope().is_once());
+    let next = retry::after(&job.options, attempt, once, &outcome.ending, fastrand::f64);
     Decision::of(next, outcome.error, attempt)
 }
 

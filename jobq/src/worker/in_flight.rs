@@ -52,8 +52,8 @@ impl Identity {
     }
 
     fn contents(&self) -> impl PartialEq + Hash {
-        let Envelope { name, payload, enqueued_at, .. } = &*self.envelope;
-        (self.attempt, name, payload, enqueued_at)
+        let Envelope { name, payload, enqueued_at, headers, .. } = &*self.envelope;
+        (self.attempt, name, payload, enqueued_at, headers)
     }
 }
 

@@ -9,6 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -213,10 +214,8 @@ impl Queue {
 
     async fn release_waiting(&self) {
         let waiting = std::mem::take(&mut self.state().waiting);
-        for delivery in waiting {
-            // Stale means that it is handed back already.
-            let _ = delivery.settle(Settlement::Release).await;
-        }
+        // Stale means that it is handed back already.
+        join_all(waiting.into_iter().map(|delivery| delivery.settle(Settlement::Release))).await;
     }
 
     /// Ends all at once. What is dropped unsettled is handed back.

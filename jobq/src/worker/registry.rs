@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::engine::QueueSpec;
 use crate::error::{Error, Result};
 use crate::guard::Guarded;
-use crate::job::{Job, JobOptions, check_name, check_pattern, queue_of};
+use crate::job::{Job, JobOptions, check_name, check_pattern, codec, queue_of};
 use crate::retry;
 
 /// Reads the payload of an attempt and calls the job's function with it, inside the layers.
@@ -54,7 +54,7 @@ impl Registered {
         let mut requires = Requires::default();
         J::requires(&mut requires);
         let start = |attempt: &Attempt, layers: &Arc<Layers>| {
-            let job: J = serde_json::from_slice(&attempt.envelope().payload)?;
+            let job: J = codec::decode(&attempt.envelope().payload)?;
             Ok(layers.around(attempt, |attempt| job.call(attempt)))
         };
         Self::new::<J>(Box::new(start), J::BLOCKS, requires)
@@ -66,7 +66,7 @@ impl Registered {
         F::requires(&mut requires);
         let function = Arc::new(function);
         let start = move |attempt: &Attempt, layers: &Arc<Layers>| {
-            let job = serde_json::from_slice(&attempt.envelope().payload)?;
+            let job = codec::decode(&attempt.envelope().payload)?;
             let function = Arc::clone(&function);
             Ok(layers.around(attempt, move |attempt| F::call(&function, job, attempt)))
         };

@@ -94,8 +94,8 @@ pub(crate) async fn fill(url: &str, done: &Done, jobs: u32, types: u16) -> anyho
 }
 
 fn envelope(done: &Done, kind: u32) -> Envelope {
-    Envelope {
-        name: Some(format!("kind{kind:03}").into()),
-        ..Envelope::new(QUEUE, serde_json::to_vec(&done.job()).expect("a job is JSON"))
-    }
+    let payload = serde_json::to_vec(&done.job()).expect("a job is JSON");
+    let mut envelope = Envelope::new(QUEUE, payload);
+    envelope.name = Some(format!("kind{kind:03}").into());
+    envelope
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use jobq::{FailedReason, Job, JobId};
+use jobq::{FailedReason, Job};
 use jobq_tests::both_engines;
 use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
 use serde::{Deserialize, Serialize};
@@ -123,11 +123,8 @@ async fn a_message_without_a_name_is_the_only_job_of_its_queue(store: Store) {
     let mut stage = Stage::on(store).await;
     stage.client.declare::<Scripted>().await.unwrap();
     let engine = jobq::testing::open(&stage.store.url, &stage.store.namespace).await.unwrap();
-    let id = JobId::new();
-    let envelope = jobq::Envelope {
-        id,
-        ..jobq::Envelope::new("scripted", br#"{"steps": ["Succeed"]}"#.to_vec())
-    };
+    let envelope = jobq::Envelope::new("scripted", br#"{"steps": ["Succeed"]}"#.to_vec());
+    let id = envelope.id;
     engine.declare(&[jobq::engine::QueueSpec::new("scripted")]).await.unwrap();
     engine.push(envelope).await.unwrap();
     engine.close().await;

@@ -7,6 +7,7 @@ use jobq::Envelope;
 use jobq::engine::{QueueSpec, Settlement};
 use jobq::testing::soon;
 use jobq_tests::broker;
+use jobq_tests::jobs::{self, with};
 use jobq_tests::raw::{Raw, header};
 use jobq_tests::stage::until;
 use jobq_tests::timed::millis;
@@ -62,12 +63,7 @@ async fn taken(raw: &Raw, tap: &str, count: usize) -> HashMap<String, Vec<(usize
 }
 
 fn job(delay: Duration) -> Envelope {
-    Envelope {
-        name: Some("greet".into()),
-        delay,
-        retry_wait: Some(TIER),
-        ..Envelope::new("mail", b"{}".to_vec())
-    }
+    with(jobs::job("mail"), |job| (job.delay, job.retry_wait) = (delay, Some(TIER)))
 }
 
 /// What becomes of each job after its run of this number, from 0.

@@ -35,7 +35,6 @@ const READY: usize = 64;
 /// Starts to consume a queue. The consumer takes jobs when this returns.
 pub(crate) async fn consume(
     shared: Arc<Shared>,
-    tasks: &TaskTracker,
     link: Link,
     queue: &'static str,
     prefetch: u16,
@@ -60,6 +59,7 @@ pub(crate) async fn consume(
     let up = feed.link.up().await?;
     let first = feed.start(&up).await?;
     let interruptions = feed.interruption.subscribe();
+    let tasks = feed.shared.tasks.clone();
     background::spawn(tasks.track_future(feed.run(up, first)));
     let control = Control { orders: controls, sessions, interruptions };
     Ok(Consumer::new(deliveries, Box::new(control)))
@@ -287,12 +287,13 @@ impl Feed {
             session: Arc::clone(&live.session),
             queue: self.queue,
             hand: Arc::clone(&self.hand),
+            tasks: self.shared.tasks.clone(),
         });
         loop {
             let free = !self.hand.is_full();
             tokio::select! {
                 biased;
-                () = self.shared.broker.closing().cancelled() => return self.stop(live, None).await,
+                () = self.shared.broker.closing().cancelled() => return self.stop(&origin, live, None).await,
                 order = self.orders.recv() => match order {
                     Some(Order::Prefetch(prefetch)) => {
                         self.hand.set_most(prefetch);
@@ -303,8 +304,8 @@ impl Feed {
                             return End::Lost(Some(error));
                         }
                     }
-                    Some(Order::Stop(waiting)) => return self.stop(live, Some(waiting)).await,
-                    None => return self.stop(live, None).await,
+                    Some(Order::Stop(waiting)) => return self.stop(&origin, live, Some(waiting)).await,
+                    None => return self.stop(&origin, live, None).await,
                 },
                 () = self.link.lost(up.generation) => {
                     live.session.end();
@@ -356,7 +357,7 @@ impl Feed {
         let mut received = decode(names, Cow::Borrowed(self.queue), properties, message.data);
         let wait = routing_key::wait_in(message.routing_key.as_str(), self.queue);
         received.envelope.retry_wait = wait.map(Duration::from_millis);
-        let history = received.history;
+        let (history, due) = (received.history, properties::first_due(properties, &received));
         if history.died {
             self.shared.limited.notice(names, self.queue, properties);
         }
@@ -369,17 +370,27 @@ impl Feed {
         let is_whole = received.has_id && !renamed && told.is_none();
         let wait = wait.filter(|_| is_whole && received.is_movable);
         let (tag, envelope) = (message.delivery_tag, received.envelope);
-        let ticket = Ticket::new(origin, tag, envelope, message.properties, wait, solo);
+        let ticket =
+            Ticket::new(origin, tag, envelope, message.properties, wait, history.crashes, solo);
         let attempt = history.attempts.saturating_add(1);
         let mut delivery = Delivery::new(attempt, Box::new(ticket));
         delivery.solo = told;
-        delivery.crashed(history.crashes)
+        delivery.due_at(due).crashed(history.crashes)
     }
 
     /// Ends the consumer and gives back what it was sent and nobody has taken.
-    async fn stop(&self, mut live: Live, waiting: Option<oneshot::Sender<()>>) -> End {
+    async fn stop(
+        &self,
+        origin: &Arc<Origin>,
+        mut live: Live,
+        waiting: Option<oneshot::Sender<()>>,
+    ) -> End {
         // A connection that ends meanwhile gives everything back as well.
-        let _ = tokio::time::timeout(self.shared.broker.timeout(), live.stop()).await;
+        let stopped = tokio::time::timeout(self.shared.broker.timeout(), live.stop()).await;
+        for message in stopped.into_iter().flatten().flatten() {
+            // Dropped unsettled, it is handed back.
+            drop(self.receive(origin, message));
+        }
         End::Stopped(waiting)
     }
 }

@@ -137,16 +137,15 @@ impl Live {
         }
     }
 
-    /// Ends the consumer and gives back what it was sent.
-    pub(crate) async fn stop(&mut self) -> Result<()> {
+    /// Ends the consumer, and gives what it was sent and nobody has taken.
+    pub(crate) async fn stop(&mut self) -> Result<Vec<Message>> {
         self.cancel().await?;
         // All that will come is there: the broker's answer came after it.
+        let mut left = Vec::new();
         while let Some(Some((_, item))) = poll_fn(|cx| self.messages.poll(cx)).now_or_never() {
-            if let Some(Ok(message)) = item {
-                self.session.give_back(message.delivery_tag);
-            }
+            left.extend(item.and_then(lapin::Result::ok));
         }
-        Ok(())
+        Ok(left)
     }
 }
 

@@ -18,7 +18,6 @@ use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
-use tokio_util::task::TaskTracker;
 
 use self::consumer::Source;
 use self::shared::Shared;
@@ -46,7 +45,6 @@ pub(crate) struct Consumers {
     /// Opened by the first consumer. A connection of its own, since the broker stops
     /// reading from those that publish when it is short of memory or disk.
     link: OnceCell<Link>,
-    tasks: TaskTracker,
 }
 
 impl Consumers {
@@ -56,7 +54,7 @@ impl Consumers {
         publisher: Arc<Publisher>,
     ) -> Self {
         let shared = Arc::new(Shared::new(broker, declarer, publisher));
-        Self { shared, link: OnceCell::new(), tasks: TaskTracker::new() }
+        Self { shared, link: OnceCell::new() }
     }
 
     /// Starts to consume a queue.
@@ -71,14 +69,14 @@ impl Consumers {
 
     async fn start(&self, queue: &'static str, prefetch: u16, source: Source) -> Result<Consumer> {
         let (shared, link) = (Arc::clone(&self.shared), self.link().await?);
-        consumer::consume(shared, &self.tasks, link, queue, prefetch, source).await
+        consumer::consume(shared, link, queue, prefetch, source).await
     }
 
     /// The connection for consuming. Whoever opens it also begins to move strays, and to look
     /// for what is missing.
     async fn link(&self) -> Result<Link> {
         let opening = async {
-            let Shared { broker, declarer, publisher, limited, .. } = &*self.shared;
+            let Shared { broker, declarer, publisher, limited, tasks, .. } = &*self.shared;
             let link = broker.open("consuming").await?;
             probe::watch(&link, broker.target(), self.shared.names().orphan());
             let strays = Strays {
@@ -89,8 +87,8 @@ impl Consumers {
             };
             let strays = stray::run(strays, link.clone());
             let upkeep = upkeep::run(Arc::clone(broker), Arc::clone(declarer));
-            background::spawn(self.tasks.track_future(strays));
-            background::spawn(self.tasks.track_future(upkeep));
+            background::spawn(tasks.track_future(strays));
+            background::spawn(tasks.track_future(upkeep));
             Ok(link)
         };
         self.link.get_or_try_init(|| opening).await.cloned()
@@ -99,8 +97,8 @@ impl Consumers {
     /// Waits for the consumers, which end when the engine is closed, and for what they have to
     /// tell the broker.
     pub(crate) async fn close(&self) {
-        self.tasks.close();
-        let _ = timeout(LAST_WORD, self.tasks.wait()).await;
+        self.shared.tasks.close();
+        let _ = timeout(LAST_WORD, self.shared.tasks.wait()).await;
         self.shared.last_word.cancel();
         self.shared.tellers.close();
         let _ = timeout(LAST_WORD, self.shared.tellers.wait()).await;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapin::BasicProperties;
+use tokio_util::task::TaskTracker;
 
 use super::session::{Hand, Session};
 use crate::background;
@@ -22,7 +23,11 @@ use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::topology::routing::Way;
+use crate::rabbitmq::topology::routing_key;
 
+/// From how many returns on a job is handed back as a new message. Each one that the broker counts
+/// makes the worker's death likelier in its eyes; after three the job runs alone.
+const RETURNS: u32 = 2;
 /// How long a job is kept that cannot be made to wait.
 const REFUSED: Duration = Duration::from_secs(1);
 
@@ -65,6 +70,8 @@ pub(crate) struct Origin {
     pub(crate) session: Arc<Session>,
     pub(crate) queue: &'static str,
     pub(crate) hand: Arc<Hand>,
+    /// What is handed back as new messages.
+    pub(crate) tasks: TaskTracker,
 }
 
 impl Origin {
@@ -82,6 +89,8 @@ pub(crate) struct Ticket {
     properties: BasicProperties,
     /// The tier that the message itself names, where the broker may choose by it.
     wait: Option<u64>,
+    /// How often it came back, as the broker counts.
+    returns: u32,
     /// Set on a delivery of the queue of jobs that are run alone.
     solo: Option<Desk>,
     open: bool,
@@ -95,17 +104,25 @@ impl Ticket {
         envelope: Envelope,
         properties: BasicProperties,
         wait: Option<u64>,
+        returns: u32,
         solo: Option<Desk>,
     ) -> Self {
         origin.hand.take();
-        let envelope = Arc::new(envelope);
-        Self { origin: Arc::clone(origin), tag, envelope, properties, wait, solo, open: true }
+        let (origin, envelope) = (Arc::clone(origin), Arc::new(envelope));
+        Self { origin, tag, envelope, properties, wait, returns, solo, open: true }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if self.open {
+        if self.open && self.is_returned_as_new() {
+            let released = Box::new(self.take());
+            background::spawn(self.origin.tasks.track_future(async move {
+                if let Err(error) = released.release().await {
+                    tracing::debug!(%error, "a job was not handed back; the broker delivers it again");
+                }
+            }));
+        } else if self.open {
             self.origin.session.give_back(self.tag);
         }
         self.origin.hand.put_back();
@@ -132,6 +149,7 @@ impl Receipt for Ticket {
                     let changes = Changes::solo(used, starts.saturating_sub(1), None);
                     Box::pin(self.to_solo(changes)).await
                 }
+                _ if self.is_returned_as_new() => Box::pin(self.release()).await,
                 _ => self.reject(true).await,
             },
             Settlement::Isolate => Box::pin(self.to_solo(Changes::solo(used, 0, None))).await,
@@ -171,6 +189,31 @@ impl Ticket {
         let millis = period::millis(wait);
         let tiers = self.origin.declarer.known().tiers(self.origin.queue);
         self.wait == Some(millis) && tiers.is_some_and(|tiers| tiers.contains(&millis))
+    }
+
+    /// Whether the job is handed back as a new message, which has not come back so far.
+    fn is_returned_as_new(&self) -> bool {
+        self.returns >= RETURNS && self.solo.is_none() && !self.is_stale()
+    }
+
+    /// This one, of which nothing is left to settle here.
+    fn take(&mut self) -> Self {
+        let (envelope, properties) =
+            (Arc::clone(&self.envelope), std::mem::take(&mut self.properties));
+        self.open = false;
+        self.origin.hand.take();
+        let origin = Arc::clone(&self.origin);
+        let (tag, wait, returns) = (self.tag, self.wait, self.returns);
+        Self { origin, tag, envelope, properties, wait, returns, solo: None, open: true }
+    }
+
+    /// Hands the job back as a new message.
+    async fn release(self: Box<Self>) -> Result<()> {
+        let queue = self.origin.queue;
+        let wait = self.envelope.retry_wait.map(period::millis);
+        let route = Route::new(self.origin.names().jobs(), routing_key::write(queue, wait))?;
+        let changes = Changes::next(self.envelope.attempts);
+        self.replace(route, changes, Ack::WithOthers).await
     }
 
     /// Publishes the job to where it is run alone.

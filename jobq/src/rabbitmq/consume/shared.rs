@@ -18,6 +18,8 @@ pub(crate) struct Shared {
     pub(crate) declarer: Arc<Declarer>,
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) limited: Arc<LimitedQueues>,
+    /// The consumers, and what they hand back as new messages.
+    pub(crate) tasks: TaskTracker,
     /// Those who tell the broker what was settled end, after the consumers.
     pub(crate) last_word: CancellationToken,
     /// Those who tell the broker what was settled, and outlive the consumers.
@@ -35,6 +37,7 @@ impl Shared {
             declarer,
             publisher,
             limited: Arc::default(),
+            tasks: TaskTracker::new(),
             last_word: CancellationToken::new(),
             tellers: TaskTracker::new(),
         }

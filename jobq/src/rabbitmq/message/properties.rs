@@ -8,15 +8,19 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lapin::BasicProperties;
-use lapin::types::{FieldTable, ShortString};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 pub(crate) use republish::{Changes, again, fresh};
 
-use super::deaths::{History, key_at_death, sane};
+use super::deaths::{ATTEMPTS_HEADER, History, key_at_death, sane};
 use super::size::{MAX_HEADERS, size_of_table};
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::job::{Envelope, EventEnvelope, FailedJob, FailedReason, JobId, MAX_PAYLOAD};
+use crate::job::headers::{DUE, NEEDS, NONCE, ONCE, UNREADABLE, is_own_name};
+use crate::job::{
+    Envelope, EventEnvelope, FailedJob, FailedReason, Headers, JobId, MAX_PAYLOAD, from_millis,
+    to_millis,
+};
 use crate::rabbitmq::topology::levels::{self, End};
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
 use crate::rabbitmq::topology::route::Route;
@@ -48,12 +52,19 @@ pub(crate) struct Message {
 
 /// The message that enqueues a job by this route.
 pub(crate) fn encode(job: Envelope, route: Arc<Route>) -> Result<Message> {
-    let mut headers = Headers::default();
+    let mut headers = Table::default();
     headers.add_expiry(job.expires_at);
+    headers.add_all(&job.headers);
     if let Some(topic) = &job.topic {
         headers.add(TOPIC, topic.as_str());
     }
+    if job.attempts > 0 {
+        headers.0.insert(fits(ATTEMPTS_HEADER), AMQPValue::LongLongInt(job.attempts.into()));
+    }
     let mut properties = headers.into_properties(job.id, job.enqueued_at)?;
+    if let Some(encoding) = &job.content_encoding {
+        properties = properties.with_content_encoding(short(&**encoding)?);
+    }
     if let Some(name) = &job.name {
         properties = properties.with_type(short(&**name)?);
     }
@@ -65,10 +76,14 @@ pub(crate) fn encode(job: Envelope, route: Arc<Route>) -> Result<Message> {
 
 /// The message that publishes an event by this route. It states no job: who subscribes, knows.
 pub(crate) fn encode_event(event: EventEnvelope, route: Arc<Route>) -> Result<Message> {
-    let mut headers = Headers::default();
+    let mut headers = Table::default();
     headers.add_expiry(event.expires_at);
+    headers.add_all(&event.headers);
     headers.add(TOPIC, event.topic.as_str());
     let mut properties = headers.into_properties(event.id, event.published_at)?;
+    if let Some(encoding) = &event.content_encoding {
+        properties = properties.with_content_encoding(short(&**encoding)?);
+    }
     if let Some(program) = &event.enqueued_by {
         properties = properties.with_app_id(short(&**program)?);
     }
@@ -77,16 +92,22 @@ pub(crate) fn encode_event(event: EventEnvelope, route: Arc<Route>) -> Result<Me
 
 /// The headers of a new message.
 #[derive(Default)]
-struct Headers(FieldTable);
+struct Table(FieldTable);
 
-impl Headers {
+impl Table {
     fn add(&mut self, key: &str, text: impl Into<Vec<u8>>) {
         self.0.insert(fits(key), long(text));
     }
 
+    fn add_all(&mut self, headers: &Headers) {
+        for (name, value) in headers.iter() {
+            self.add(name, value);
+        }
+    }
+
     fn add_expiry(&mut self, expires_at: Option<SystemTime>) {
         if let Some(time) = expires_at {
-            self.add(EXPIRES_AT, clock::to_millis(time).to_string());
+            self.add(EXPIRES_AT, to_millis(time).to_string());
         }
     }
 
@@ -99,7 +120,7 @@ impl Headers {
         let properties = BasicProperties::default()
             .with_delivery_mode(PERSISTENT)
             .with_message_id(fits(id.to_text()))
-            .with_timestamp(clock::to_millis(time) / 1_000);
+            .with_timestamp(to_millis(time) / 1_000);
         Ok(if self.0.inner().is_empty() { properties } else { properties.with_headers(self.0) })
     }
 }
@@ -179,12 +200,19 @@ pub(crate) fn decode(
     let none = FieldTable::default();
     let headers = properties.headers().as_ref().unwrap_or(&none);
     let (mut expires_at, mut topic, mut is_copied) = (None, None, false);
+    let mut kept = Headers::new();
     for (key, value) in headers.inner() {
         match key.as_str() {
             EXPIRES_AT => expires_at = text(value).and_then(decimal),
             TOPIC => topic = text(value),
             // The broker moves a message to all that it names.
             "CC" => is_copied = true,
+            NEEDS => kept.put(NEEDS, text(value).unwrap_or(UNREADABLE)),
+            name if is_own_name(name) || [ONCE, NONCE, DUE].contains(&name) => {
+                if let Some(value) = text(value) {
+                    kept.put(name, value);
+                }
+            }
             _ => {}
         }
     }
@@ -199,15 +227,28 @@ pub(crate) fn decode(
         queue,
         name,
         payload,
-        enqueued_at: enqueued_at.map_or_else(clock::now, clock::from_millis),
+        content_encoding: stated(properties.content_encoding().as_ref())
+            .map(|encoding| encoding.to_owned().into()),
+        headers: kept,
+        attempts: history.attempts,
+        enqueued_at: enqueued_at.map_or_else(clock::now, from_millis),
         delay: Duration::ZERO,
         retry_wait: None,
-        expires_at: expires_at.map(clock::from_millis),
+        expires_at: expires_at.map(from_millis),
         topic: topic.map(str::to_owned),
         enqueued_by: stated(properties.app_id().as_ref()).map(Arc::from),
     };
     let is_movable = !history.is_forged && !is_copied;
     Received { envelope, is_movable, has_id: id.is_some(), history }
+}
+
+/// When the first attempt of a message's job was due. `None` for any later delivery, which a worker
+/// published again or the broker brought back after a wait.
+pub(crate) fn first_due(properties: &BasicProperties, received: &Received) -> Option<SystemTime> {
+    let headers = properties.headers().as_ref().map(FieldTable::inner);
+    let is_first = received.history.attempts == 0
+        && headers.is_none_or(|headers| !headers.contains_key(ATTEMPTS_HEADER));
+    is_first.then(|| received.envelope.due())
 }
 
 /// The text of a property, unless it is empty.
@@ -262,7 +303,7 @@ pub(crate) fn decode_failed(
 pub(crate) fn failed_at(properties: &BasicProperties) -> SystemTime {
     let headers = properties.headers().as_ref();
     let time = headers.and_then(|headers| headers.inner().get(FAILED_AT)).and_then(text);
-    time.and_then(decimal).map_or(UNIX_EPOCH, clock::from_millis)
+    time.and_then(decimal).map_or(UNIX_EPOCH, from_millis)
 }
 
 /// The queue that a failed job of this queue goes back to.

@@ -207,12 +207,43 @@ fn a_failed_job_says_why_and_is_put_back_as_if_new() {
     assert_eq!((failed.reason(), failed.error()), (FailedReason::Exhausted, "no route to host"));
     assert!(failed.failed_at() > UNIX_EPOCH);
     let back = fresh(&properties, job().id);
-    assert_eq!(keys(&back), ["jobq-expires-at", "jobq-topic"]);
+    assert_eq!(keys(&back), ["jobq-attempts", "jobq-expires-at", "jobq-topic"]);
     let never = decode(&names(), "mail".into(), &back, Vec::new()).envelope.expires_at;
     assert!(never > Some(UNIX_EPOCH + Duration::from_secs(100_000_000_000)), "an event does not");
     let no_event = encode(&names(), Envelope { topic: None, ..job() }, &Way::Now(None)).unwrap();
-    assert!(keys(&fresh(&no_event.properties, job().id)).is_empty());
+    assert_eq!(keys(&fresh(&no_event.properties, job().id)), ["jobq-attempts"]);
     assert_eq!(home(&properties, "mail").as_str(), "mail");
+}
+
+#[test]
+fn headers_of_programs_and_of_later_versions_are_read() {
+    let properties = headers([
+        ("tenant", long("7")),
+        ("traceparent", AMQPValue::ShortString(fits("00-1"))),
+        ("X-Request-Id", long("no name that a program may set")),
+        ("number", AMQPValue::LongInt(7)),
+        ("jobq-needs", AMQPValue::LongInt(7)),
+        ("jobq-once", long("canary")),
+        ("jobq-due", long("1700000000123")),
+        ("jobq-later", long("of no version so far")),
+        ("x-delivery-count", AMQPValue::LongInt(1)),
+    ]);
+    let read = decode(&names(), "mail".into(), &properties, Vec::new());
+    let due = UNIX_EPOCH + Duration::from_millis(1_700_000_000_123);
+    let found: Vec<_> = read.envelope.headers.iter().collect();
+    let expected = [
+        ("jobq-due", "1700000000123"),
+        ("jobq-needs", "(unreadable)"),
+        ("jobq-once", "canary"),
+        ("tenant", "7"),
+        ("traceparent", "00-1"),
+    ];
+    assert_eq!(found, expected);
+    assert!(read.envelope.is_once() && read.envelope.lacking().is_some());
+    assert_eq!((read.envelope.due(), first_due(&properties, &read)), (due, Some(due)));
+    let retried = again(&properties, JobId::new(), Changes::next(0));
+    let read = decode(&names(), "mail".into(), &retried, Vec::new());
+    assert_eq!(first_due(&retried, &read), None, "it was snoozed, or put back");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::engine::Settlement;
 use crate::job::{Envelope, FailedReason};
 use crate::testing::Bench;
-use crate::testing::bench::{consume, ids, job, settle, soon, sorted, take, take_many};
+use crate::testing::bench::{consume, headers, ids, job, settle, soon, sorted, take, take_many};
 
 /// Only a declared queue can be consumed.
 pub async fn an_unknown_queue_is_not_found(bench: &Bench) {
@@ -140,6 +140,32 @@ pub async fn a_dropped_consumer_hands_back_what_nobody_took(bench: &Bench) {
     taken.extend(take_many(&mut second, 4).await);
     assert!(taken.iter().all(|delivery| delivery.attempt == 1));
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
+}
+
+/// Whatever way a job is handed back, and however often, that is no sign of a worker's death.
+pub async fn a_job_that_is_handed_back_often_is_not_suspected(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let mut pushed = job("mail");
+    pushed.headers = headers();
+    bench.push(vec![pushed.clone()]).await;
+    settle(take(&mut consumer).await, Settlement::Retry(Duration::ZERO)).await;
+    for round in 0..4 {
+        for _ in 0..2 {
+            settle(take(&mut consumer).await, Settlement::Release).await;
+            drop(take(&mut consumer).await);
+        }
+        // It is on its way to this consumer, and nobody takes it.
+        soon("a consumer to stop", consumer.stop()).await;
+        drop(consumer);
+        consumer = consume(bench.engine(), "mail", 1).await;
+        let delivery = take(&mut consumer).await;
+        assert!(delivery.crashes < 3, "{} in round {round}", delivery.crashes);
+        assert_eq!((delivery.attempt, delivery.envelope().id), (2, pushed.id));
+        assert_eq!(delivery.envelope().headers, pushed.headers);
+        drop(delivery);
+    }
+    settle(take(&mut consumer).await, Settlement::Complete).await;
+    bench.counts("mail", 0, 0, 0).await;
 }
 
 /// A delivery can be settled after its consumer was dropped.

@@ -1,12 +1,12 @@
 //! Initial delays, for the engines that have them.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::clock;
 use crate::engine::Settlement;
 use crate::job::Envelope;
 use crate::testing::Bench;
-use crate::testing::bench::{ids, job, settle, take, take_many};
+use crate::testing::bench::{headers, ids, job, settle, take, take_many};
 
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(600);
@@ -38,10 +38,14 @@ pub async fn a_delayed_job_comes_as_it_was_pushed(bench: &Bench) {
             expires_at: Some(clock::now() + LONG),
             topic: Some("user.created".to_owned()),
             enqueued_by: Some("shop-web (shop_jobs)".into()),
+            headers: headers(),
             ..job("mail")
         };
+        let mut pushed = pushed;
+        pushed.set_due(clock::now() + delay);
         bench.push(vec![pushed.clone()]).await;
         let delivery = take(&mut consumer).await;
+        assert!(delivery.due().is_some_and(|due| due <= SystemTime::now() + SLACK));
         let &Envelope { enqueued_at, retry_wait, .. } = delivery.envelope();
         let expected = Envelope { delay: Duration::ZERO, enqueued_at, retry_wait, ..pushed };
         assert_eq!(*delivery.envelope(), expected, "{delay:?}");

@@ -7,7 +7,7 @@ use crate::engine::{Delivery, QueueSpec, Settlement, Which};
 use crate::error::ErrorKind;
 use crate::job::{EventEnvelope, FailedReason, JobId};
 use crate::testing::Bench;
-use crate::testing::bench::{consume, event, ids, settle, soon, take, take_many};
+use crate::testing::bench::{consume, event, headers, ids, settle, soon, take, take_many};
 
 const DECLARED: Duration = Duration::from_millis(300);
 const UNDECLARED: Duration = Duration::from_millis(200);
@@ -37,7 +37,12 @@ pub async fn an_event_reaches_every_subscriber(bench: &Bench) {
     subscribe(bench, "welcome", &["user.created"]).await;
     subscribe(bench, "audit", &["#"]).await;
     subscribe(bench, "invoice", &["order.*"]).await;
-    let published = EventEnvelope { enqueued_by: Some("shop-web".into()), ..event("user.created") };
+    let published = EventEnvelope {
+        enqueued_by: Some("shop-web".into()),
+        headers: headers(),
+        content_encoding: Some("gzip".into()),
+        ..event("user.created")
+    };
     publish(bench, published.clone()).await;
     for queue in ["welcome", "audit"] {
         let delivery = take_from(bench, queue).await;
@@ -46,6 +51,10 @@ pub async fn an_event_reaches_every_subscriber(bench: &Bench) {
         assert_eq!((job.topic.as_deref(), job.name.as_deref()), (Some("user.created"), None));
         assert_eq!((delivery.attempt, &*job.queue, job.expires_at), (1, queue, None));
         assert_eq!(job.enqueued_by, published.enqueued_by);
+        assert_eq!(
+            (&job.headers, &job.content_encoding),
+            (&published.headers, &published.content_encoding)
+        );
         settle(delivery, Settlement::Complete).await;
         bench.counts(queue, 0, 0, 0).await;
     }
@@ -233,7 +242,8 @@ pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &
     let delay = Duration::from_secs(5);
     let start = std::time::Instant::now();
     let enqueued_by = Some("shop-web".into());
-    let event = EventEnvelope { delay, enqueued_by, ..event("user.created") };
+    let headers = headers();
+    let event = EventEnvelope { headers, delay, enqueued_by, ..event("user.created") };
     let id = publish(bench, event.clone()).await;
     let published = std::time::Instant::now();
     subscribe(bench, "newcomer", &["user.*"]).await;
@@ -247,9 +257,10 @@ pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &
         let job = delivery.envelope();
         assert_eq!((job.id, job.topic.as_deref()), (id, Some("user.created")));
         assert_eq!((delivery.attempt, job.delay), (1, Duration::ZERO));
-        assert_eq!(job.enqueued_by, event.enqueued_by);
+        assert_eq!((&job.enqueued_by, &job.headers), (&event.enqueued_by, &event.headers));
         settle(delivery, Settlement::Retry(DECLARED)).await;
         let again = take_from(bench, queue).await;
+        assert_eq!(again.envelope().headers, event.headers);
         assert_eq!((again.attempt, again.envelope().topic.as_deref()), (2, Some("user.created")));
         settle(again, Settlement::Complete).await;
     }

@@ -6,7 +6,9 @@ use crate::clock;
 use crate::engine::{Consumer, Settlement, Which};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 use crate::testing::Bench;
-use crate::testing::bench::{consume, eventually, ids, job, settle, soon, sorted, take, take_many};
+use crate::testing::bench::{
+    consume, eventually, headers, ids, job, settle, soon, sorted, take, take_many,
+};
 
 fn fail(error: impl Into<String>, attempts: u32) -> Settlement {
     Settlement::Fail { reason: FailedReason::Exhausted, error: error.into(), attempts }
@@ -139,15 +141,20 @@ pub async fn a_failed_job_is_found_by_its_id(bench: &Bench) {
     assert!(find(bench, JobId::new()).await.is_none());
 }
 
-/// A job that is put back starts anew: first attempt, no expiry, same id and payload.
+/// A job that is put back starts anew: first attempt, no expiry, same id, payload and headers; it
+/// has all its attempts.
 pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = Envelope {
         expires_at: Some(clock::now() + Duration::from_secs(600)),
         payload: b"[1]".to_vec(),
         enqueued_by: Some("shop-web (shop_jobs)".into()),
+        headers: headers(),
+        content_encoding: Some("gzip".into()),
         ..job("mail")
     };
+    let mut pushed = pushed;
+    pushed.headers.put("jobq-once", "operation");
     bench.push(vec![pushed.clone()]).await;
     settle(take(&mut consumer).await, Settlement::Retry(Duration::ZERO)).await;
     let second = take(&mut consumer).await;
@@ -163,9 +170,11 @@ pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
         enqueued_at: found.enqueued_at,
         retry_wait: found.retry_wait,
         expires_at: None,
+        headers: pushed.headers.without_once(),
         ..pushed
     };
     assert_eq!(*found, expected);
+    assert_eq!(found.headers.get("jobq-needs"), Some("zip"));
     assert_eq!(errors(&list(bench, 10).await), ["another"]);
     settle(delivery, Settlement::Retry(Duration::ZERO)).await;
     assert_eq!(take(&mut consumer).await.attempt, 2);

@@ -42,6 +42,7 @@ macro_rules! conformance {
                 consume::a_dropped_delivery_is_handed_back
                 consume::a_released_job_comes_back_as_the_same_attempt
                 consume::a_dropped_consumer_hands_back_what_nobody_took
+                consume::a_job_that_is_handed_back_often_is_not_suspected
                 consume::a_job_in_hand_outlives_its_consumer
                 consume::an_expired_job_is_delivered_all_the_same
                 consume::counts_tell_ready_waiting_and_failed_apart

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::engine::{Consumer, Delivery, Settlement};
 use crate::job::Envelope;
 use crate::testing::Bench;
-use crate::testing::bench::{job, settle, take};
+use crate::testing::bench::{headers, job, settle, take};
 
 const SHORT: Duration = Duration::from_millis(300);
 const OTHER: Duration = Duration::from_millis(450);
@@ -90,6 +90,8 @@ pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) 
         expires_at: Some(clock::now() + LONG),
         topic: Some("user.created".to_owned()),
         enqueued_by: Some("shop-web (shop_jobs)".into()),
+        headers: headers(),
+        content_encoding: Some("gzip".into()),
         ..job("mail")
     };
     bench.push(vec![pushed.clone()]).await;
@@ -103,8 +105,8 @@ pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) 
         Settlement::Release,
     ] {
         delivery = around(&mut consumer, delivery, settlement.clone()).await;
-        let retry_wait = delivery.envelope().retry_wait;
-        let expected = Envelope { enqueued_at, retry_wait, ..pushed.clone() };
+        let (retry_wait, attempts) = (delivery.envelope().retry_wait, delivery.attempt - 1);
+        let expected = Envelope { attempts, enqueued_at, retry_wait, ..pushed.clone() };
         assert_eq!(*delivery.envelope(), expected, "after {settlement:?}");
     }
 }

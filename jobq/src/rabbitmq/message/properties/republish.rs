@@ -7,14 +7,15 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::{ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC};
 use crate::clock;
-use crate::job::{FailedReason, JobId};
+use crate::job::headers::{NEEDS, ONCE, needs_without_once};
+use crate::job::{FailedReason, JobId, to_millis};
 use crate::rabbitmq::message::deaths::ATTEMPTS_HEADER;
 use crate::rabbitmq::message::size::shrink;
-use crate::rabbitmq::values::{fits, long};
+use crate::rabbitmq::values::{fits, long, text};
 
 /// What a failed job has and a job that is put back has not.
-const OF_FAILED: [&str; 9] =
-    [ATTEMPTS_HEADER, EXPIRES_AT, ERROR, REASON, FAILED_AT, QUEUE, SOLO, START, STRAY];
+const OF_FAILED: [&str; 10] =
+    [ATTEMPTS_HEADER, EXPIRES_AT, ERROR, REASON, FAILED_AT, QUEUE, SOLO, START, STRAY, ONCE];
 
 /// The most bytes of an error that a failed job keeps.
 const MAX_ERROR: usize = 8 * 1024;
@@ -55,7 +56,7 @@ impl Changes {
         let mut changes = Self::next(attempts);
         changes.text(ERROR, cut(error, MAX_ERROR));
         changes.text(REASON, reason.as_str());
-        changes.text(FAILED_AT, &clock::to_millis(clock::now()).to_string());
+        changes.text(FAILED_AT, &to_millis(clock::now()).to_string());
         changes
     }
 
@@ -86,13 +87,20 @@ pub(crate) fn again(original: &BasicProperties, id: JobId, changes: Changes) -> 
 
 /// The properties of a failed job that is put back: fresh attempts and fresh headers.
 pub(crate) fn fresh(original: &BasicProperties, id: JobId) -> BasicProperties {
-    let mut changes = Changes::default();
-    let headers = original.headers().iter().flat_map(FieldTable::inner);
-    if headers.into_iter().any(|(key, _)| key.as_str() == TOPIC) {
+    // None is used up. That it says so tells it from a job that was just enqueued.
+    let mut changes = Changes::next(0);
+    let header = |key| original.headers().as_ref().and_then(|headers| headers.inner().get(key));
+    if header(TOPIC).is_some() {
         // An event has no expiry by saying so: else it has that of its subscriber.
         changes.text(EXPIRES_AT, &i64::MAX.to_string());
     }
-    rewrite(original, id, |key| OF_FAILED.contains(&key), changes)
+    let needs = header(NEEDS).and_then(text).map(needs_without_once);
+    if let Some(needs) = needs.as_deref().filter(|needs| !needs.is_empty()) {
+        changes.text(NEEDS, needs);
+    }
+    let needs_nothing = needs.is_some_and(|needs| needs.is_empty());
+    let goes = |key: &str| OF_FAILED.contains(&key) || key == NEEDS && needs_nothing;
+    rewrite(original, id, goes, changes)
 }
 
 fn rewrite(

@@ -1,0 +1,132 @@
+//! What a program does with each job and event before it is enqueued.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::guard::{self, guarded};
+use crate::job::{BoxError, Headers, JobId};
+
+/// A job or an event that is about to be enqueued, as a hook of
+/// [`ClientBuilder::on_enqueue`](crate::ClientBuilder::on_enqueue) sees it.
+#[derive(Debug)]
+pub struct Outgoing {
+    id: JobId,
+    what: What,
+    headers: Headers,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    Job { name: &'static str, queue: &'static str },
+    Event { topic: String },
+}
+
+impl Outgoing {
+    /// The id.
+    #[must_use]
+    pub fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// The job's name; `None` of an event.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        match &self.what {
+            What::Job { name, .. } => Some(name),
+            What::Event { .. } => None,
+        }
+    }
+
+    /// The job's queue; `None` of an event.
+    #[must_use]
+    pub fn queue(&self) -> Option<&str> {
+        match &self.what {
+            What::Job { queue, .. } => Some(queue),
+            What::Event { .. } => None,
+        }
+    }
+
+    /// The event's topic; `None` of a job.
+    #[must_use]
+    pub fn topic(&self) -> Option<&str> {
+        match &self.what {
+            What::Job { .. } => None,
+            What::Event { topic } => Some(topic),
+        }
+    }
+
+    /// The headers so far: those of the call, and of the hooks before this one.
+    #[must_use]
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// Sets a header, in place of one of the same name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Headers::set`].
+    pub fn header(&mut self, name: &str, value: impl Into<String>) -> Result<(), BoxError> {
+        Ok(self.headers.set(name, value)?)
+    }
+}
+
+type Hook = dyn Fn(&mut Outgoing) -> Result<(), BoxError> + Send + Sync;
+
+/// The hooks of a client, in the order in which they are called.
+#[derive(Clone, Default)]
+pub(super) struct Hooks(Vec<Arc<Hook>>);
+
+impl Hooks {
+    pub(super) fn add(
+        &mut self,
+        hook: impl Fn(&mut Outgoing) -> Result<(), BoxError> + Send + Sync + 'static,
+    ) {
+        self.0.push(Arc::new(hook));
+    }
+
+    /// The headers that the hooks make of these.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid) where one of them fails or panics.
+    pub(super) fn call(
+        &self,
+        id: JobId,
+        what: impl FnOnce() -> What,
+        headers: Headers,
+    ) -> Result<Headers> {
+        if self.0.is_empty() {
+            return Ok(headers);
+        }
+        let mut outgoing = Outgoing { id, what: what(), headers };
+        for hook in &self.0 {
+            let refused = match guarded(|| hook(&mut outgoing)) {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => {
+                    Error::invalid(outgoing.refused(&error.to_string())).because(error)
+                }
+                Err(panic) => Error::invalid(outgoing.refused(&guard::text(panic))),
+            };
+            return Err(refused);
+        }
+        Ok(outgoing.headers)
+    }
+}
+
+impl Outgoing {
+    fn refused(&self, error: &str) -> String {
+        let what = match &self.what {
+            What::Job { name, .. } => format!("job `{name}`"),
+            What::Event { topic } => format!("event `{topic}`"),
+        };
+        format!("{what} was not enqueued: a hook of `on_enqueue` refused it: {error}")
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} hooks", self.0.len())
+    }
+}

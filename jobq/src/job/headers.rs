@@ -1,0 +1,224 @@
+//! Headers: text beside a job's payload, of the program's own and of jobq's.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::SystemTime;
+
+use super::millis::{from_millis, to_millis};
+use crate::error::{Error, Result};
+
+/// Words that a worker must understand to run the job, with spaces between them.
+pub(crate) const NEEDS: &str = "jobq-needs";
+/// The operation that put the job back for one attempt.
+pub(crate) const ONCE: &str = "jobq-once";
+/// Tells two enqueues of one id.
+pub(crate) const NONCE: &str = "jobq-nonce";
+/// When the first attempt is due, in milliseconds since 1970.
+pub(crate) const DUE: &str = "jobq-due";
+
+/// The word in [`NEEDS`] of a job that has one attempt.
+pub(crate) const NEEDS_ONCE: &str = "once";
+/// In place of a header that cannot be read. No worker understands it.
+#[cfg_attr(not(any(feature = "rabbitmq", feature = "sqlite")), allow(dead_code))]
+pub(crate) const UNREADABLE: &str = "(unreadable)";
+
+/// What this version understands.
+const UNDERSTOOD: [&str; 1] = [NEEDS_ONCE];
+
+/// The most bytes of the names and values of a program's headers.
+const MOST: usize = 8 * 1024;
+/// The most bytes of a name.
+const LONGEST_NAME: usize = 120;
+
+/// The headers of a job or an event: text beside its payload, such as a tenant or a trace. Every
+/// engine keeps them through retries, failures and put-backs.
+///
+/// ```
+/// use jobq::Headers;
+///
+/// let mut headers = Headers::new();
+/// headers.set("tenant", "7")?;
+/// assert_eq!(headers.get("tenant"), Some("7"));
+/// assert!(headers.set("x-death", "1").is_err());
+/// # Ok::<(), jobq::Error>(())
+/// ```
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Headers(BTreeMap<String, String>);
+
+impl Headers {
+    /// No headers.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Sets a header, in place of one of the same name.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid): a name that is not `[a-z0-9-]{1,120}`, or begins
+    /// with `jobq-` or `x-`; more than 8 KiB of names and values together.
+    pub fn set(&mut self, name: &str, value: impl Into<String>) -> Result<()> {
+        if !is_own_name(name) {
+            return Err(Error::invalid(format!(
+                "the header name `{}` is not a to z, 0 to 9 and `-`, of at most {LONGEST_NAME} \
+                 characters, without `jobq-` and `x-` at its start",
+                name.escape_debug()
+            )));
+        }
+        let value = value.into();
+        let others = self.iter().filter(|(other, _)| is_own_name(other) && *other != name);
+        let size: usize = others.map(|(name, value)| name.len() + value.len()).sum();
+        let size = size + name.len() + value.len();
+        if size > MOST {
+            return Err(Error::invalid(format!(
+                "with `{name}` the headers have {size} bytes, the most is {MOST}; put what is \
+                 large into the payload"
+            )));
+        }
+        self.0.insert(name.to_owned(), value);
+        Ok(())
+    }
+
+    /// The value of a header.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// All headers with their values, jobq's own among them (`jobq-*`), in the order of their
+    /// names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Sets a header without checks: one of jobq's own, or one that was stored.
+    pub(crate) fn put(&mut self, name: &str, value: impl Into<String>) {
+        self.0.insert(name.to_owned(), value.into());
+    }
+
+    /// Removes the mark of a job that has one attempt.
+    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
+    pub(crate) fn without_once(mut self) -> Self {
+        self.0.remove(ONCE);
+        if let Some(needs) = self.0.remove(NEEDS) {
+            let needs = needs_without_once(&needs);
+            if !needs.is_empty() {
+                self.put(NEEDS, needs);
+            }
+        }
+        self
+    }
+
+    /// The first word of [`NEEDS`] that this version does not understand.
+    pub(crate) fn lacking(&self) -> Option<&str> {
+        let mut words = self.get(NEEDS)?.split_whitespace();
+        words.find(|word| !UNDERSTOOD.contains(word))
+    }
+
+    pub(crate) fn due(&self) -> Option<SystemTime> {
+        self.get(DUE)?.parse().ok().map(from_millis)
+    }
+
+    pub(crate) fn set_due(&mut self, time: SystemTime) {
+        self.put(DUE, to_millis(time).to_string());
+    }
+
+    /// Marks an enqueue of an id that another one may have.
+    pub(crate) fn set_nonce(&mut self) {
+        self.put(NONCE, format!("{:016x}", fastrand::u64(..)));
+    }
+}
+
+/// What a job needs that is put back: all but [`NEEDS_ONCE`].
+#[cfg_attr(not(any(feature = "rabbitmq", feature = "sqlite")), allow(dead_code))]
+pub(crate) fn needs_without_once(needs: &str) -> String {
+    let words: Vec<_> = needs.split_whitespace().filter(|word| *word != NEEDS_ONCE).collect();
+    words.join(" ")
+}
+
+/// Headers as an engine stored them.
+impl FromIterator<(String, String)> for Headers {
+    fn from_iter<T: IntoIterator<Item = (String, String)>>(headers: T) -> Self {
+        Self(headers.into_iter().collect())
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Whether a program may have a header of this name.
+pub(crate) fn is_own_name(name: &str) -> bool {
+    let is_of_name = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    (1..=LONGEST_NAME).contains(&name.len())
+        && name.bytes().all(is_of_name)
+        && !name.starts_with("jobq-")
+        && !name.starts_with("x-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_mean_something_elsewhere_are_refused() {
+        let long = "n".repeat(121);
+        for name in ["", "Tenant", "a_b", "a b", "jobq-due", "x-death", "CC", "ä", &long] {
+            assert!(Headers::new().set(name, "1").unwrap_err().is_invalid(), "{name}");
+        }
+        for name in ["tenant", "traceparent", "a-1", "x", "jobq", &long[1..]] {
+            assert!(Headers::new().set(name, "1").is_ok(), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_and_values_together_are_bounded() {
+        let mut headers = Headers::new();
+        headers.put(NEEDS, "x".repeat(MOST));
+        headers.set("a", "x".repeat(MOST - 1)).unwrap();
+        assert!(headers.set("b", "").unwrap_err().to_string().contains("8193 bytes"));
+        headers.set("a", "").unwrap();
+        headers.set("b", "").unwrap();
+        assert_eq!(headers.iter().count(), 3);
+    }
+
+    #[test]
+    fn what_this_version_does_not_understand_is_lacking() {
+        let table = [
+            (None, None),
+            (Some(""), None),
+            (Some("once"), None),
+            (Some(" once  once "), None),
+            (Some("once encryption"), Some("encryption")),
+            (Some("Once"), Some("Once")),
+            (Some(UNREADABLE), Some(UNREADABLE)),
+        ];
+        for (needs, lacking) in table {
+            let mut headers = Headers::new();
+            if let Some(needs) = needs {
+                headers.put(NEEDS, needs);
+            }
+            assert_eq!(headers.lacking(), lacking, "{needs:?}");
+        }
+        assert_eq!(needs_without_once("once zip  once"), "zip");
+    }
+
+    #[test]
+    fn a_time_is_kept_to_the_millisecond() {
+        let time = from_millis(1_700_000_000_123);
+        let mut headers = Headers::new();
+        headers.set_due(time);
+        assert_eq!((headers.get(DUE), headers.due()), (Some("1700000000123"), Some(time)));
+        headers.put(DUE, "soon");
+        assert_eq!(headers.due(), None);
+    }
+}

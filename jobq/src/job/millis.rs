@@ -1,0 +1,15 @@
+//! Times in whole milliseconds since 1970, as headers and files keep them.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Milliseconds since 1970; 0 for a time before it.
+pub(crate) fn to_millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The time of these milliseconds since 1970; the year 10,000 for any later one.
+pub(crate) fn from_millis(millis: u64) -> SystemTime {
+    const YEAR_10_000: u64 = 253_402_300_800_000;
+    UNIX_EPOCH + Duration::from_millis(millis.min(YEAR_10_000))
+}
