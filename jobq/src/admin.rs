@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::background;
-use crate::engine::{Engine, Which};
+use crate::engine::{Administer, Engine, Which, administration};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId, check_name};
 
@@ -44,7 +44,7 @@ impl FailedJobs {
     /// An invalid queue name; an engine that cannot be reached or refuses.
     pub async fn list(&self, limit: usize) -> Result<Vec<FailedJob>> {
         check_name("queue", &self.queue)?;
-        background::call(self.engine.failed_list(&self.queue, limit)).await
+        background::call(self.administration()?.failed_list(&self.queue, limit)).await
     }
 
     /// The failed job with this id; the oldest, where several have it.
@@ -55,7 +55,7 @@ impl FailedJobs {
     /// [`list`](Self::list).
     pub async fn show(&self, id: JobId) -> Result<FailedJob> {
         check_name("queue", &self.queue)?;
-        let found = background::call(self.engine.failed_find(&self.queue, id)).await?;
+        let found = background::call(self.administration()?.failed_find(&self.queue, id)).await?;
         found.ok_or_else(|| self.not_found(id))
     }
 
@@ -68,7 +68,9 @@ impl FailedJobs {
     /// failed, or both.
     pub async fn retry(&self, id: JobId) -> Result<()> {
         check_name("queue", &self.queue)?;
-        match background::call(self.engine.failed_retry(&self.queue, Which::One(id))).await? {
+        match background::call(self.administration()?.failed_retry(&self.queue, Which::One(id)))
+            .await?
+        {
             0 => Err(self.not_found(id)),
             _ => Ok(()),
         }
@@ -82,7 +84,7 @@ impl FailedJobs {
     /// As [`list`](Self::list). What was put back until then stays so.
     pub async fn retry_all(&self) -> Result<u64> {
         check_name("queue", &self.queue)?;
-        background::call(self.engine.failed_retry(&self.queue, Which::All)).await
+        background::call(self.administration()?.failed_retry(&self.queue, Which::All)).await
     }
 
     /// Deletes the failed job with this id.
@@ -92,7 +94,9 @@ impl FailedJobs {
     /// As [`show`](Self::show).
     pub async fn discard(&self, id: JobId) -> Result<()> {
         check_name("queue", &self.queue)?;
-        match background::call(self.engine.failed_discard(&self.queue, Which::One(id))).await? {
+        match background::call(self.administration()?.failed_discard(&self.queue, Which::One(id)))
+            .await?
+        {
             0 => Err(self.not_found(id)),
             _ => Ok(()),
         }
@@ -105,7 +109,11 @@ impl FailedJobs {
     /// As [`list`](Self::list).
     pub async fn purge(&self) -> Result<u64> {
         check_name("queue", &self.queue)?;
-        background::call(self.engine.failed_discard(&self.queue, Which::All)).await
+        background::call(self.administration()?.failed_discard(&self.queue, Which::All)).await
+    }
+
+    fn administration(&self) -> Result<&dyn Administer> {
+        administration(&*self.engine)
     }
 
     fn not_found(&self, id: JobId) -> Error {

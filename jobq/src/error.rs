@@ -2,6 +2,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+
 /// A result with jobq's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -163,6 +165,13 @@ impl Error {
     #[must_use]
     pub fn maybe_enqueued(&self) -> bool {
         self.0.maybe_enqueued
+    }
+}
+
+/// As its text.
+impl Serialize for Error {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

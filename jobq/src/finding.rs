@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
 /// What a broker or a file was found to be like, made by [`doctor`](crate::doctor()). It
 /// prints as a page for a person.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
     about: String,
     version: Option<String>,
@@ -12,8 +14,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report about a broker or a file, of this version. The worst findings come first.
-    pub(crate) fn new(
+    /// A report about a store, of this version, for an [`Engine`](crate::engine::Engine) that can
+    /// examine it. The worst findings come first.
+    #[must_use]
+    pub fn new(
         about: impl Into<String>,
         version: Option<String>,
         mut findings: Vec<Finding>,
@@ -67,7 +71,7 @@ impl fmt::Display for Report {
 }
 
 /// One thing that was found.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     kind: FindingKind,
     severity: Severity,
@@ -78,7 +82,8 @@ pub struct Finding {
 }
 
 /// The kinds of [`Finding`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FindingKind {
     /// A version that jobq does not support or was not tested on.
@@ -113,7 +118,8 @@ pub enum FindingKind {
 }
 
 /// How much a [`Finding`] matters. A later one is worse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Severity {
     /// Good to know; nothing has to be done.
@@ -125,25 +131,31 @@ pub enum Severity {
 }
 
 impl Finding {
-    pub(crate) fn new(kind: FindingKind, severity: Severity, about: impl Into<String>) -> Self {
+    /// A finding about this part of a store.
+    #[must_use]
+    pub fn new(kind: FindingKind, severity: Severity, about: impl Into<String>) -> Self {
         let none = String::new;
         let about = about.into();
         Self { kind, severity, about, found: none(), matters: none(), remedy: none() }
     }
 
-    pub(crate) fn found(mut self, found: impl Into<String>) -> Self {
+    /// With what was found, as a clause: `it keeps 3 days of jobs`.
+    #[must_use]
+    pub fn found(mut self, found: impl Into<String>) -> Self {
         self.found = found.into();
         self
     }
 
-    #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
-    pub(crate) fn matters(mut self, matters: impl Into<String>) -> Self {
+    /// With why that matters.
+    #[must_use]
+    pub fn matters(mut self, matters: impl Into<String>) -> Self {
         self.matters = matters.into();
         self
     }
 
-    #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
-    pub(crate) fn remedy(mut self, remedy: impl Into<String>) -> Self {
+    /// With what to do.
+    #[must_use]
+    pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = remedy.into();
         self
     }

@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use jobq::engine::Engine;
 use jobq::testing::{Store, conformance};
 use jobq_tests::broker;
+use jobq_tests::example_engine::ExampleEngine;
 use jobq_tests::files::Directory;
 
 struct Memory;
@@ -23,6 +24,16 @@ struct File(Directory);
 impl Store for File {
     async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
         jobq::testing::open(&self.0.url("jobs.db"), "jobq").await
+    }
+}
+
+#[derive(Default)]
+struct Example(ExampleEngine);
+
+#[async_trait]
+impl Store for Example {
+    async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
+        Ok(Arc::new(self.0.clone()))
     }
 }
 
@@ -44,6 +55,7 @@ impl Store for RabbitMq {
     }
 }
 
+conformance!(example_engine, Example::default(), delays = yes, shared = no);
 conformance!(sqlite_memory, Memory, delays = yes, shared = no);
 conformance!(sqlite_file, File(Directory::new()), delays = yes, shared = yes);
 conformance!(rabbitmq, RabbitMq::new(), delays = yes, shared = yes);

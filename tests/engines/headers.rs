@@ -1,5 +1,6 @@
 //! Headers of the program's own, hooks that set them, and what a worker must understand.
 
+use jobq::testing::EngineExt as _;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -272,7 +273,7 @@ async fn two_jobs_of_one_id_differ_by_a_nonce(store: Store) {
         client.enqueue(Bill { failures: 1 }).id(id).await.unwrap();
     }
     let engine: Arc<dyn Engine> = jobq::testing::open(&store.url, &store.namespace).await.unwrap();
-    let mut consumer = engine.consume("bill", 2).await.unwrap();
+    let mut consumer = engine.consume_from("bill", 2).await.unwrap();
     let mut nonces = Vec::new();
     for _ in 0..2 {
         let delivery = soon("a job", consumer.next()).await.unwrap().unwrap();

@@ -13,6 +13,7 @@ mod log;
 mod many;
 mod order;
 mod origin;
+mod own_engine;
 mod panics;
 mod plain;
 mod poison;

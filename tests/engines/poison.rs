@@ -1,5 +1,6 @@
 //! Jobs that take their worker down are told from their neighbours.
 
+use jobq::testing::EngineExt as _;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
@@ -96,7 +97,7 @@ async fn a_job_that_ended_well_is_not_blamed_for_the_next_one(store: Store) {
     let ids = client.enqueue_all(jobs).await.unwrap();
     let engine = jobq::testing::open(&store.url, &store.namespace).await.unwrap();
     engine.declare(&[QueueSpec::new("fragile").solo()]).await.unwrap();
-    let mut consumer = engine.consume("fragile", 3).await.unwrap();
+    let mut consumer = engine.consume_from("fragile", 3).await.unwrap();
     for _ in 0..3 {
         let delivery = soon("a job", consumer.next()).await.unwrap().unwrap();
         delivery.settle(Settlement::Isolate).await.unwrap();

@@ -1,5 +1,6 @@
 //! Many failed jobs: they are looked at in one pass, in their order, by one after the other.
 
+use jobq::testing::EngineExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,25 +62,25 @@ async fn looks_leave_thousands_in_their_order() {
     let engine = open(&namespace).await;
     let all = fail(&namespace, 5_000, 100).await;
     for limit in [3, 1_500, 3, 5_000, 9_000] {
-        let listed = engine.failed_list(QUEUE, limit).await.expect("listed");
+        let listed = engine.admin().failed_list(QUEUE, limit).await.expect("listed");
         assert_eq!(ids(&listed), all[..limit.min(5_000)], "{limit}");
     }
     for place in [0, 4_999, 2_500] {
-        let found = engine.failed_find(QUEUE, all[place]).await.expect("looked for");
+        let found = engine.admin().failed_find(QUEUE, all[place]).await.expect("looked for");
         assert_eq!(found.expect("it is there").id(), all[place]);
     }
-    assert!(engine.failed_find(QUEUE, JobId::new()).await.expect("looked for").is_none());
+    assert!(engine.admin().failed_find(QUEUE, JobId::new()).await.expect("looked for").is_none());
     let mut left = all.clone();
     for place in [4_000, 2_000, 0] {
         let gone = Which::One(left.remove(place));
-        assert_eq!(engine.failed_discard(QUEUE, gone).await.expect("discarded"), 1);
+        assert_eq!(engine.admin().failed_discard(QUEUE, gone).await.expect("discarded"), 1);
     }
-    let listed = engine.failed_list(QUEUE, 9_000).await.expect("listed");
+    let listed = engine.admin().failed_list(QUEUE, 9_000).await.expect("listed");
     assert_eq!(ids(&listed), left);
-    assert_eq!(engine.failed_retry(QUEUE, Which::All).await.expect("put back"), 4_997);
+    assert_eq!(engine.admin().failed_retry(QUEUE, Which::All).await.expect("put back"), 4_997);
     let expected = Counts::new(4_997, 0, 0);
     until("all to be back", async || {
-        (engine.counts(QUEUE).await.expect("counted") == expected).then_some(())
+        (engine.admin().counts(QUEUE).await.expect("counted") == expected).then_some(())
     })
     .await;
 }
@@ -97,7 +98,7 @@ async fn nobody_sees_a_part_while_others_look() {
         tokio::spawn(async move {
             let engine = open(&namespace).await;
             for _ in 0..5 {
-                let listed = engine.failed_list(QUEUE, COUNT).await.expect("listed");
+                let listed = engine.admin().failed_list(QUEUE, COUNT).await.expect("listed");
                 assert!(ids(&listed) == all, "{}", listed.len());
             }
         })
@@ -105,7 +106,7 @@ async fn nobody_sees_a_part_while_others_look() {
     let looking: Vec<_> = looking.collect();
     let counter = open(&namespace).await;
     while !looking.iter().all(tokio::task::JoinHandle::is_finished) {
-        let counts = counter.counts(QUEUE).await.expect("counted");
+        let counts = counter.admin().counts(QUEUE).await.expect("counted");
         assert_eq!(counts.failed, COUNT as u64);
     }
     for looking in looking {
@@ -119,11 +120,11 @@ async fn large_ones_are_looked_at_too() {
     let namespace = broker::namespace();
     let engine = open(&namespace).await;
     let all = fail(&namespace, 200, 1024 * 1024).await;
-    let found = engine.failed_find(QUEUE, all[199]).await.expect("looked for");
+    let found = engine.admin().failed_find(QUEUE, all[199]).await.expect("looked for");
     assert_eq!(found.expect("it is there").id(), all[199]);
-    let listed = engine.failed_list(QUEUE, 2).await.expect("listed");
+    let listed = engine.admin().failed_list(QUEUE, 2).await.expect("listed");
     assert_eq!(ids(&listed), all[..2]);
-    assert_eq!(engine.failed_discard(QUEUE, Which::All).await.expect("purged"), 200);
+    assert_eq!(engine.admin().failed_discard(QUEUE, Which::All).await.expect("purged"), 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -132,8 +133,8 @@ async fn what_waits_is_unknown_to_who_has_not_declared_it() {
     let engine = open(&namespace).await;
     let url = broker::shared().await;
     let other = jobq::testing::open(&url, &namespace).await.expect("opens");
-    let counts = other.counts(QUEUE).await.expect("counted");
+    let counts = other.admin().counts(QUEUE).await.expect("counted");
     assert_eq!((counts.ready, counts.waiting, counts.failed), (0, None, 0));
-    assert_eq!(engine.counts(QUEUE).await.expect("counted"), Counts::new(0, 0, 0));
+    assert_eq!(engine.admin().counts(QUEUE).await.expect("counted"), Counts::new(0, 0, 0));
     tokio::time::timeout(Duration::from_secs(60), other.close()).await.expect("it ends");
 }

@@ -1,5 +1,6 @@
 //! Messages of other clients, sound and hostile: each is a job, and none does harm.
 
+use jobq::testing::EngineExt as _;
 use std::time::Duration;
 
 use jobq::engine::{Consumer, Delivery, QueueSpec, Settlement};
@@ -55,8 +56,8 @@ async fn every_message_is_a_job_that_can_be_retried_and_failed() {
     let spec = |name: &str| QueueSpec::new(name).waits([WAIT]);
     let specs = [spec("mail"), spec("other")];
     engine.declare(&specs).await.expect("declares");
-    let mut consumer = engine.consume("mail", 4).await.expect("consumes");
-    let mut other = engine.consume("other", 4).await.expect("consumes");
+    let mut consumer = engine.consume_from("mail", 4).await.expect("consumes");
+    let mut other = engine.consume_from("other", 4).await.expect("consumes");
     let raw = Raw::connect(&url).await;
     // The second key says the tier, by which the broker could move the job at once.
     let both =
@@ -87,7 +88,7 @@ async fn every_message_is_a_job_that_can_be_retried_and_failed() {
             attempts: 3,
         };
         third.settle(fail).await.expect("settles");
-        let failed = engine.failed_find("mail", id).await.expect("looks");
+        let failed = engine.admin().failed_find("mail", id).await.expect("looks");
         assert_eq!(failed.expect("it is there").attempts(), 3);
         if copied {
             // The copy that the client asked for, and no further one.
@@ -95,7 +96,7 @@ async fn every_message_is_a_job_that_can_be_retried_and_failed() {
             copy.settle(Settlement::Complete).await.expect("settles");
         }
     }
-    let counts = engine.counts("other").await.expect("counts");
+    let counts = engine.admin().counts("other").await.expect("counts");
     assert_eq!((counts.ready, counts.waiting.unwrap(), counts.failed), (0, 0, 0));
     engine.close().await;
 }
@@ -114,9 +115,9 @@ async fn a_message_that_cannot_be_read_stops_its_queue_alone() {
     let engine = jobq::testing::open(&url, &namespace).await.expect("connects");
     let queues = messages.iter().map(|(queue, _)| *queue).chain(["other"]).map(QueueSpec::new);
     engine.declare(&queues.collect::<Vec<_>>()).await.expect("declares");
-    let mut other = engine.consume("other", 1).await.expect("consumes");
+    let mut other = engine.consume_from("other", 1).await.expect("consumes");
     for (queue, properties) in messages {
-        let mut consumer = engine.consume(queue, 1).await.expect("consumes");
+        let mut consumer = engine.consume_from(queue, 1).await.expect("consumes");
         // A short text that is no UTF-8 ends the connection of whoever receives it.
         let way = raw::garbled(&url, b"bad-text", b"bad\xff\xfeext").await;
         Raw::connect(&way).await.publish(&namespace, queue, properties, b"{}").await;
@@ -142,7 +143,7 @@ async fn strays_cost_nobody_the_connection() {
     let queue = QueueSpec::new("mail");
     engine.declare(&[queue]).await.expect("declares");
     push(&*engine, "mail", 1).await;
-    let mut consumer = engine.consume("mail", 1).await.expect("consumes");
+    let mut consumer = engine.consume_from("mail", 1).await.expect("consumes");
     let held = take(&mut consumer).await;
     // More than a connection has channel numbers, of which the end of a channel uses one up.
     let (raw, strays) = (Raw::connect(&url).await, 2_100);
@@ -150,10 +151,10 @@ async fn strays_cost_nobody_the_connection() {
         raw.publish(&namespace, "nowhere", BasicProperties::default(), b"{}").await;
     }
     for _ in 0..strays {
-        engine.counts("nowhere").await.expect("counts");
+        engine.admin().counts("nowhere").await.expect("counts");
     }
     eventually("all strays to be moved", strays, || async {
-        engine.counts("orphan").await.expect("counts").failed
+        engine.admin().counts("orphan").await.expect("counts").failed
     })
     .await;
     held.settle(Settlement::Complete).await.expect("it is still in hand");
@@ -170,7 +171,7 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
         .declare(&[spec("welcome").patterns(["welcome@200"]), spec("audit")])
         .await
         .expect("declares");
-    let mut consumer = engine.consume("welcome", 1).await.expect("consumes");
+    let mut consumer = engine.consume_from("welcome", 1).await.expect("consumes");
     let raw = Raw::connect(&url).await;
     let events = format!("{namespace}.events");
     let plain = BasicProperties::default;
@@ -206,16 +207,17 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
         let reason = jobq::FailedReason::Exhausted;
         let fail = Settlement::Fail { reason, error: String::new(), attempts: 4 };
         take(&mut consumer).await.settle(fail).await.expect("settles");
-        let failed = engine.failed_find("welcome", ids[0]).await.expect("looks").expect("is there");
+        let failed =
+            engine.admin().failed_find("welcome", ids[0]).await.expect("looks").expect("is there");
         assert_eq!(failed.topic(), Some(topic));
         let which = jobq::engine::Which::One(ids[0]);
-        assert_eq!(engine.failed_retry("welcome", which).await.expect("puts back"), 1);
+        assert_eq!(engine.admin().failed_retry("welcome", which).await.expect("puts back"), 1);
         let delivery = take(&mut consumer).await;
         assert_eq!((delivery.attempt, delivery.envelope().topic.as_deref()), (1, Some(topic)));
         delivery.settle(Settlement::Complete).await.expect("settles");
     }
     eventually("the other subscriber's events", 10, async || {
-        engine.counts("audit").await.expect("counts").ready
+        engine.admin().counts("audit").await.expect("counts").ready
     })
     .await;
     engine.close().await;
@@ -227,7 +229,7 @@ async fn lists_in_lists_cost_nobody_the_process() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
     let engine = jobq::testing::open(&url, &namespace).await.expect("connects");
     engine.declare(&[QueueSpec::new("mail").waits([WAIT])]).await.expect("declares");
-    let mut mail = engine.consume("mail", 1).await.expect("consumes");
+    let mut mail = engine.consume_from("mail", 1).await.expect("consumes");
     for levels in [10, 300, 3_000, 20_000] {
         let (lists, placeholder) = raw::deep(levels);
         let flat = placeholder.as_long_string().expect("a text").as_bytes().to_vec();

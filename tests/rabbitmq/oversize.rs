@@ -1,5 +1,6 @@
 //! Messages that are larger than the broker takes.
 
+use jobq::testing::EngineExt as _;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -163,7 +164,7 @@ async fn a_job_that_became_too_large_stays_until_the_broker_takes_it() {
     broker.stop();
     broker.restart().await;
 
-    let mut consumer = engine.consume("letters", 1).await.expect("it consumes");
+    let mut consumer = engine.consume_from("letters", 1).await.expect("it consumes");
     let delivery = soon("the job", consumer.next()).await.expect("it goes on").expect("a job");
     let reason = jobq::FailedReason::Aborted;
     let fail = Settlement::Fail { reason, error: "no".to_owned(), attempts: 1 };
@@ -178,6 +179,7 @@ async fn a_job_that_became_too_large_stays_until_the_broker_takes_it() {
     broker.ctl(&["eval", &format!("application:set_env(rabbit, max_message_size, {size}), persistent_term:put(max_message_size, {size}).")]).await;
     let settled = soon("the end of the job", failing).await.expect("it does not panic");
     settled.expect("it is moved");
-    let failed = until("the failed job", async || engine.failed_find("letters", id).await.ok()?);
+    let failed =
+        until("the failed job", async || engine.admin().failed_find("letters", id).await.ok()?);
     assert_eq!(failed.await.id(), id);
 }

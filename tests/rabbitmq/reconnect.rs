@@ -1,5 +1,6 @@
 //! Brokers that die, restart, and lose what was declared.
 
+use jobq::testing::EngineExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +58,7 @@ async fn a_consumer_outlives_the_crash_of_its_broker() {
     };
     let engine = jobq::testing::open(&node.url(), "jobq").await.expect("opens");
     engine.declare(&[spec("mail")]).await.expect("declares");
-    let mut consumer = engine.consume("mail", 3).await.expect("consumes");
+    let mut consumer = engine.consume_from("mail", 3).await.expect("consumes");
     for crash in 0..2 {
         let pushed = push(&*engine, jobs(20)).await;
         let (held, failed) = (take(&mut consumer).await, take(&mut consumer).await);
@@ -74,7 +75,11 @@ async fn a_consumer_outlives_the_crash_of_its_broker() {
         assert!(error.is_stale(), "crash {crash}: {error:?}");
     }
     eventually("the queue is empty", 0, || async {
-        engine.counts("mail").await.map_or(1, |counts| counts.ready + counts.waiting.unwrap())
+        engine
+            .admin()
+            .counts("mail")
+            .await
+            .map_or(1, |counts| counts.ready + counts.waiting.unwrap())
     })
     .await;
     engine.close().await;
@@ -88,7 +93,7 @@ async fn connections_that_are_closed_come_back() {
     };
     let engine = jobq::testing::open(&node.url(), "jobq").await.expect("opens");
     engine.declare(&[spec("mail")]).await.expect("declares");
-    let mut consumer = engine.consume("mail", 3).await.expect("consumes");
+    let mut consumer = engine.consume_from("mail", 3).await.expect("consumes");
     let log = Seen::log();
     for _ in 0..3 {
         node.ctl(&["close_all_connections", "an operator's reasons"]).await;
@@ -115,7 +120,7 @@ async fn a_queue_that_was_deleted_is_declared_again() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
     let engine = jobq::testing::open(&url, &namespace).await.expect("opens");
     engine.declare(&[spec("mail")]).await.expect("declares");
-    let mut consumer = engine.consume("mail", 3).await.expect("consumes");
+    let mut consumer = engine.consume_from("mail", 3).await.expect("consumes");
     let raw = Raw::connect(&url).await;
     raw.delete(&format!("{namespace}:mail")).await;
     // Until the queue is there again, what is pushed is a stray and found as failed.
@@ -161,7 +166,7 @@ async fn subscriptions_come_back_and_ended_ones_do_not() {
     let engine = jobq::testing::open(&node.url(), "jobq").await.expect("opens");
     let queue = spec("mail").patterns(["user.*", "order.*"]);
     engine.declare(&[queue]).await.expect("declares");
-    engine.unsubscribe("mail", "order.*").await.expect("unsubscribes");
+    engine.admin().unsubscribe("mail", "order.*").await.expect("unsubscribes");
     let raw = Raw::connect(&node.url()).await;
     raw.delete("jobq:mail").await;
     node.ctl(&["close_all_connections", "an operator's reasons"]).await;

@@ -1,5 +1,6 @@
 //! Which events a pattern means: the file answers as a topic exchange of RabbitMQ does.
 
+use jobq::testing::EngineExt as _;
 use std::cell::Cell;
 
 use jobq::engine::QueueSpec;
@@ -72,8 +73,8 @@ async fn of_file(patterns: &[String], topics: &[String]) -> Vec<Vec<String>> {
     }
     let mut found = Vec::new();
     for (queue, _) in queues {
-        let count = engine.counts(queue).await.expect("counts").ready;
-        let mut consumer = engine.consume(queue, 100).await.expect("consumes");
+        let count = engine.admin().counts(queue).await.expect("counts").ready;
+        let mut consumer = engine.consume_from(queue, 100).await.expect("consumes");
         let mut got = Vec::new();
         for _ in 0..count {
             let delivery = consumer.next().await.expect("goes on").expect("a delivery");

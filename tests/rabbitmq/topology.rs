@@ -1,5 +1,6 @@
 //! What jobq declares on a broker, and what the broker then does by itself.
 
+use jobq::testing::EngineExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +69,7 @@ async fn a_retry_with_the_wait_of_its_policy_is_one_nack() {
     let namespace = broker::namespace();
     let engine = open(&namespace).await;
     engine.declare(&[spec("mail")]).await.expect("declares");
-    let mut consumer = engine.consume("mail", 1).await.expect("consumes");
+    let mut consumer = engine.consume_from("mail", 1).await.expect("consumes");
     push(&*engine, job("mail", Some(WAIT))).await;
     for attempt in 1..4 {
         let delivery = take(&mut consumer).await;
@@ -101,7 +102,7 @@ async fn a_retry_after_another_wait_is_a_new_message() {
     let namespace = broker::namespace();
     let engine = open(&namespace).await;
     engine.declare(&[spec("mail")]).await.expect("declares");
-    let mut consumer = engine.consume("mail", 1).await.expect("consumes");
+    let mut consumer = engine.consume_from("mail", 1).await.expect("consumes");
     // No hint, one that no tier has, and one that the worker does not follow.
     for hint in [None, Some(Duration::from_secs(17)), Some(Duration::from_secs(60))] {
         let pushed = job("mail", hint);
@@ -125,7 +126,7 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
     let namespace = broker::namespace();
     let engine = open(&namespace).await;
     engine.declare(&[spec("mail")]).await.expect("declares");
-    let _consumer = engine.consume("mail", 1).await.expect("consumes");
+    let _consumer = engine.consume_from("mail", 1).await.expect("consumes");
     let raw = Raw::connect(&broker::shared().await).await;
     let none = BasicProperties::default;
     let retry = format!("{namespace}.retry");
@@ -142,10 +143,10 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
     }
     for (queue, count) in [("orphan", 4), ("mail", 2)] {
         eventually("strays among the failed jobs", count, || async {
-            engine.counts(queue).await.expect("counts").failed
+            engine.admin().counts(queue).await.expect("counts").failed
         })
         .await;
-        let jobs = engine.failed_list(queue, 10).await.expect("lists");
+        let jobs = engine.admin().failed_list(queue, 10).await.expect("lists");
         for job in jobs {
             assert_eq!(job.reason(), FailedReason::Unroutable);
             assert_eq!(job.payload_bytes(), b"{}");
@@ -156,11 +157,11 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
     }
     // Once there is such a queue, the job can be put where it was sent.
     engine.declare(&[spec("nowhere")]).await.expect("declares");
-    let jobs = engine.failed_list("orphan", 10).await.expect("lists");
+    let jobs = engine.admin().failed_list("orphan", 10).await.expect("lists");
     let lost = jobs.iter().find(|job| job.queue() == "nowhere").expect("it is there");
-    let put_back = engine.failed_retry("orphan", Which::One(lost.id())).await;
+    let put_back = engine.admin().failed_retry("orphan", Which::One(lost.id())).await;
     assert_eq!(put_back.expect("puts back"), 1);
-    let mut consumer = engine.consume("nowhere", 1).await.expect("consumes");
+    let mut consumer = engine.consume_from("nowhere", 1).await.expect("consumes");
     let delivery = take(&mut consumer).await;
     assert_eq!((delivery.envelope().id, delivery.attempt), (lost.id(), 1));
 }
@@ -190,7 +191,7 @@ async fn a_retry_whose_way_back_was_missing_for_a_moment_runs() {
     let options = QueueBindOptions::default();
     let bound = raw.channel.queue_bind(queue.into(), exchange.into(), key.into(), options, none());
     bound.await.expect("it is bound again");
-    let mut consumer = engine.consume("mail", 1).await.expect("consumes");
+    let mut consumer = engine.consume_from("mail", 1).await.expect("consumes");
     let delivery = take(&mut consumer).await;
     assert_eq!((delivery.envelope().id, delivery.attempt), (id, 2));
     // It may lose its way again.
@@ -198,7 +199,7 @@ async fn a_retry_whose_way_back_was_missing_for_a_moment_runs() {
     let delivery = take(&mut consumer).await;
     assert_eq!((delivery.envelope().id, delivery.attempt), (id, 3));
     delivery.settle(Settlement::Complete).await.expect("settles");
-    assert_eq!(engine.counts("mail").await.expect("counts").failed, 0);
+    assert_eq!(engine.admin().counts("mail").await.expect("counts").failed, 0);
 }
 
 /// A client may know a tier that whoever made the queue did not.
@@ -207,7 +208,7 @@ async fn a_job_that_names_a_tier_which_is_not_there_runs() {
     let namespace = broker::namespace();
     let engine = open(&namespace).await;
     engine.declare(&[spec("mail")]).await.expect("declares");
-    let mut consumer = engine.consume("mail", 1).await.expect("consumes");
+    let mut consumer = engine.consume_from("mail", 1).await.expect("consumes");
     let raw = Raw::connect(&broker::shared().await).await;
     raw.publish(&namespace, "mail@17", BasicProperties::default(), b"{}").await;
     for attempt in 1..=3 {
@@ -220,7 +221,7 @@ async fn a_job_that_names_a_tier_which_is_not_there_runs() {
     }
     take(&mut consumer).await.settle(Settlement::Complete).await.expect("settles");
     for queue in ["mail", "orphan"] {
-        assert_eq!(engine.counts(queue).await.expect("counts").failed, 0, "{queue}");
+        assert_eq!(engine.admin().counts(queue).await.expect("counts").failed, 0, "{queue}");
     }
 }
 
@@ -255,7 +256,7 @@ async fn an_event_passes_its_exchange_once() {
     let raw = Raw::connect(&url).await;
     let tap = raw.tap(&format!("{namespace}.events"), "#").await;
     engine.publish(event("user.created"), false).await.expect("publishes");
-    let mut consumer = engine.consume("welcome", 1).await.expect("consumes");
+    let mut consumer = engine.consume_from("welcome", 1).await.expect("consumes");
     // By another copy, by the broker, through the levels, as a failed job, put back.
     for wait in [WAIT, WAIT, Duration::from_millis(300)] {
         take(&mut consumer).await.settle(Settlement::Retry(wait)).await.expect("settles");
@@ -263,7 +264,7 @@ async fn an_event_passes_its_exchange_once() {
     let reason = FailedReason::Exhausted;
     let fail = Settlement::Fail { reason, error: String::new(), attempts: 4 };
     take(&mut consumer).await.settle(fail).await.expect("settles");
-    assert_eq!(engine.failed_retry("welcome", Which::All).await.expect("puts back"), 1);
+    assert_eq!(engine.admin().failed_retry("welcome", Which::All).await.expect("puts back"), 1);
     take(&mut consumer).await.settle(Settlement::Complete).await.expect("settles");
     // What comes after all of that.
     engine.publish(event("order.paid"), false).await.expect("publishes");
@@ -272,7 +273,7 @@ async fn an_event_passes_its_exchange_once() {
         seen.push(until("a message", || raw.take(&tap)).await);
     }
     assert_eq!(seen, ["user.created", "order.paid"]);
-    assert_eq!(engine.counts("audit").await.expect("counts").ready, 1);
+    assert_eq!(engine.admin().counts("audit").await.expect("counts").ready, 1);
     engine.close().await;
 }
 
@@ -289,12 +290,12 @@ async fn an_event_that_nobody_waits_for_is_no_orphan() {
     eventually("the event to come out", true, async || raw.peek(&orphan).await.is_some()).await;
     raw.publish(&namespace, "nowhere", BasicProperties::default(), b"{}").await;
     // Whoever consumes also moves what belongs nowhere, in its order.
-    let _consumer = engine.consume("welcome", 1).await.expect("consumes");
+    let _consumer = engine.consume_from("welcome", 1).await.expect("consumes");
     eventually("the message of no queue", 1, async || {
-        engine.failed_list("orphan", 9).await.expect("lists").len()
+        engine.admin().failed_list("orphan", 9).await.expect("lists").len()
     })
     .await;
-    let failed = engine.failed_list("orphan", 9).await.expect("lists");
+    let failed = engine.admin().failed_list("orphan", 9).await.expect("lists");
     assert_eq!((failed[0].queue(), failed[0].topic()), ("nowhere", None));
     eventually("no orphans", true, async || raw.peek(&orphan).await.is_none()).await;
     engine.close().await;

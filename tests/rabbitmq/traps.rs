@@ -1,6 +1,7 @@
 //! What `lapin` does under fault, and a client of it has to know: each test fails where
 //! jobq steps into one of its traps (`docs/reliability.md` lists them).
 
+use jobq::testing::EngineExt as _;
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
@@ -51,7 +52,7 @@ async fn each_of_many_mandatory_events_gets_its_own_answer() {
             }
         }
     }
-    let counts = engine.counts("mail").await.unwrap();
+    let counts = engine.admin().counts("mail").await.unwrap();
     assert_eq!(counts.ready, 400);
     engine.close().await;
 }
@@ -65,7 +66,7 @@ async fn what_is_settled_after_a_restart_deletes_no_fresh_job() {
     let engine = jobq::testing::open(&node.url(), "jobq").await.unwrap();
     engine.declare(&[QueueSpec::new("mail")]).await.unwrap();
     // There is room for those that come while the old ones are still held.
-    let mut consumer = engine.consume("mail", 20).await.unwrap();
+    let mut consumer = engine.consume_from("mail", 20).await.unwrap();
     let mut all: BTreeSet<_> = push(&*engine, "mail", 10).await.into_iter().collect();
     let old = take_many(&mut consumer, 10).await;
     node.kill();
@@ -90,7 +91,7 @@ async fn what_is_settled_after_a_restart_deletes_no_fresh_job() {
     }
     assert!(returned.is_subset(&all));
     until("an empty queue", || async {
-        let counts = engine.counts("mail").await.ok()?;
+        let counts = engine.admin().counts("mail").await.ok()?;
         (counts.ready == 0).then_some(())
     })
     .await;
@@ -104,7 +105,7 @@ async fn push_surely(engine: &dyn Engine, count: usize) -> Vec<JobId> {
         let next = job("mail");
         let id = next.id;
         match engine.push(next).await {
-            Ok(()) => accepted.push(id),
+            Ok(_) => accepted.push(id),
             // It may be there as well, and is then one more that nobody waits for.
             Err(error) => assert!(error.is_connection() || error.is_timeout(), "{error:?}"),
         }
@@ -120,7 +121,7 @@ async fn what_does_not_fit_is_an_error_before_it_is_sent() {
     };
     let engine = jobq::testing::open(&node.url(), "jobq").await.unwrap();
     engine.declare(&["mail", "others"].map(QueueSpec::new)).await.unwrap();
-    let mut consumer = engine.consume("mail", 2).await.unwrap();
+    let mut consumer = engine.consume_from("mail", 2).await.unwrap();
     push(&*engine, "mail", 1).await;
     let held = take(&mut consumer).await;
     let before = connections(&node).await;
@@ -156,10 +157,10 @@ async fn what_does_not_fit_is_an_error_before_it_is_sent() {
     assert!(error.is_invalid(), "{error:?}");
     for length in [256, 70_000] {
         let name: &str = "q".repeat(length).leak();
-        let error = engine.consume(name, 1).await.map(drop).unwrap_err();
+        let error = engine.consume_from(name, 1).await.map(drop).unwrap_err();
         assert!(error.is_invalid() || error.is_not_found(), "{error:?}");
-        assert!(engine.counts(name).await.is_err());
-        assert!(engine.failed_find(name, JobId::new()).await.is_err());
+        assert!(engine.admin().counts(name).await.is_err());
+        assert!(engine.admin().failed_find(name, JobId::new()).await.is_err());
     }
 
     // What others sent is cut to what can be sent again, and so is an error.
@@ -176,7 +177,7 @@ async fn what_does_not_fit_is_an_error_before_it_is_sent() {
     let again = take(&mut consumer).await;
     let (id, reason) = (again.envelope().id, jobq::FailedReason::Aborted);
     again.settle(Settlement::Fail { reason, error, attempts: 1 }).await.unwrap();
-    let failed = engine.failed_find("mail", id).await.unwrap().unwrap();
+    let failed = engine.admin().failed_find("mail", id).await.unwrap().unwrap();
     assert_eq!(failed.error().len(), 8 * 1024);
     let kept = raw.peek_last("jobq:mail@failed").await;
     assert!(header(&kept, "large").is_none() && header(&kept, "small").is_some());
@@ -204,7 +205,7 @@ async fn a_consumer_that_hears_nothing_notices_that_its_broker_died() {
     };
     let engine = jobq::testing::open(&node.url(), "jobq").await.unwrap();
     engine.declare(&[QueueSpec::new("mail")]).await.unwrap();
-    let mut consumer = engine.consume("mail", 1).await.unwrap();
+    let mut consumer = engine.consume_from("mail", 1).await.unwrap();
     for _ in 0..2 {
         // Nothing is in hand, nothing is sent, and nobody asks for anything.
         node.kill();

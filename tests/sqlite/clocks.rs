@@ -1,6 +1,7 @@
 //! Clocks that are set, forward and back: no job is taken from a process that lives, and none stays
 //! with one that died. A row of an owner that says another time is what such a clock leaves.
 
+use jobq::testing::EngineExt as _;
 use std::time::{Duration, Instant};
 
 use jobq::engine::Settlement;
@@ -27,14 +28,16 @@ async fn a_process_that_starts_with_a_clock_ahead_takes_no_job_from_another() {
     let mut process = Process::start(&url, LONG, "hold");
     assert_eq!(process.ask("next").await, format!("taken {} 1", pushed[0]));
     // One is in hand, two are taken ahead.
-    eventually("jobs taken ahead", 0, || async { engine.counts("mail").await.unwrap().ready })
-        .await;
+    eventually("jobs taken ahead", 0, || async {
+        engine.admin().counts("mail").await.unwrap().ready
+    })
+    .await;
 
     // To a clock that is ahead, every time is long over.
     let file = connection(&directory);
     file.execute("UPDATE owners SET until = 1", []).unwrap();
     let other = open_with_lease(&url, "jobq", LONG).await.unwrap();
-    let mut consumer = other.consume("mail", 10).await.unwrap();
+    let mut consumer = other.consume_from("mail", 10).await.unwrap();
     let later = push(&*engine, "mail", 1).await;
     assert_eq!(take(&mut consumer).await.envelope().id, later[0], "and none of those");
     assert_eq!(process.ask("retry").await, "settled", "it is still its own");
@@ -51,7 +54,7 @@ async fn is_taken_over(lease: Duration, hide_process: bool) -> Duration {
     // It does not renew its lease any more, so that its row stays as it is set here.
     let mut process = Process::start(&url, LONG, "hold");
     assert_eq!(process.ask("next").await, format!("taken {} 1", pushed[0]));
-    let mut consumer = engine.consume("mail", 1).await.unwrap();
+    let mut consumer = engine.consume_from("mail", 1).await.unwrap();
     let file = connection(&directory);
     eventually("two owners", 2, || async {
         file.query_row("SELECT count(*) FROM owners", [], |row| row.get::<_, i64>(0)).unwrap()
@@ -99,8 +102,8 @@ async fn a_clock_that_was_set_makes_no_job_wait_and_none_early() {
         let last = delayed.id;
         engine.push(delayed).await.unwrap();
         let at_once = push(&*engine, "mail", 3).await;
-        assert_eq!(engine.counts("mail").await.unwrap().ready, 3);
-        let mut consumer = engine.consume("mail", 10).await.unwrap();
+        assert_eq!(engine.admin().counts("mail").await.unwrap().ready, 3);
+        let mut consumer = engine.consume_from("mail", 10).await.unwrap();
         for id in at_once {
             let delivery = take(&mut consumer).await;
             assert_eq!(delivery.envelope().id, id, "in their order");

@@ -1,5 +1,6 @@
 //! A disk that is full, and then is not any more.
 
+use jobq::testing::EngineExt as _;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -27,7 +28,7 @@ async fn what_a_full_disk_refuses_is_told_and_all_else_goes_on_when_there_is_spa
     std::fs::write(&ballast, vec![0; BALLAST]).unwrap();
     let engine = open(&disk.directory().url("jobs.db"), "jobq").await.unwrap();
     ready(&*engine, "mail").await;
-    let mut consumer = engine.consume("mail", 2).await.unwrap();
+    let mut consumer = engine.consume_from("mail", 2).await.unwrap();
     let mut accepted: BTreeSet<_> = push(&*engine, "mail", 2).await.into_iter().collect();
     let (done, retried) = (take(&mut consumer).await, take(&mut consumer).await);
     let retried_id = retried.envelope().id;
@@ -40,7 +41,7 @@ async fn what_a_full_disk_refuses_is_told_and_all_else_goes_on_when_there_is_spa
             job.payload = format!("\"{}\"", "x".repeat(size)).into_bytes();
             let id = job.id;
             match soon("an answer", engine.push(job)).await {
-                Ok(()) => assert!(accepted.insert(id)),
+                Ok(_) => assert!(accepted.insert(id)),
                 Err(error) => break error,
             }
             assert!(accepted.len() < 1_000, "the disk is not full");
@@ -49,7 +50,7 @@ async fn what_a_full_disk_refuses_is_told_and_all_else_goes_on_when_there_is_spa
         assert!(!error.maybe_enqueued(), "it is not there");
         disk.fill("rest");
     }
-    assert_eq!(engine.counts("mail").await.unwrap().ready, accepted.len() as u64 - 2);
+    assert_eq!(engine.admin().counts("mail").await.unwrap().ready, accepted.len() as u64 - 2);
 
     // What cannot be recorded: a completion is kept until it can, all else is told.
     accepted.remove(&done.envelope().id);
@@ -74,7 +75,7 @@ async fn what_a_full_disk_refuses_is_told_and_all_else_goes_on_when_there_is_spa
     push(&*engine, "mail", 1).await;
     take(&mut consumer).await.settle(Settlement::Complete).await.unwrap();
     eventually("jobs", (0, 0), || async {
-        let counts = engine.counts("mail").await.unwrap();
+        let counts = engine.admin().counts("mail").await.unwrap();
         (counts.ready, counts.waiting.unwrap())
     })
     .await;

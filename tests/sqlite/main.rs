@@ -3,6 +3,7 @@
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
+use jobq::testing::EngineExt as _;
 use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Duration;
@@ -113,8 +114,8 @@ async fn what_was_accepted_survives_a_kill() {
     assert!(accepted.len() >= 300);
 
     let engine = open(&url, "jobq").await.unwrap();
-    let stored = usize::try_from(engine.counts("mail").await.unwrap().ready).unwrap();
-    let mut consumer = engine.consume("mail", 100).await.unwrap();
+    let stored = usize::try_from(engine.admin().counts("mail").await.unwrap().ready).unwrap();
+    let mut consumer = engine.consume_from("mail", 100).await.unwrap();
     let found = drain(&mut consumer, stored).await;
     let unique: BTreeSet<_> = found.iter().copied().collect();
     assert_eq!(unique.len(), found.len(), "none came twice");
@@ -135,7 +136,7 @@ async fn the_jobs_of_a_killed_process_are_taken_over_as_the_same_attempt() {
     assert_eq!(process.ask("next").await, format!("taken {} 1", pushed[1]));
     assert_eq!(process.ask("next").await, format!("taken {} 2", pushed[0]));
 
-    let mut consumer = engine.consume("mail", 2).await.unwrap();
+    let mut consumer = engine.consume_from("mail", 2).await.unwrap();
     process.kill().await;
     let mut taken = [take(&mut consumer).await, take(&mut consumer).await]
         .map(|delivery| (delivery.envelope().id, delivery.attempt));
@@ -150,10 +151,10 @@ async fn a_process_that_lives_keeps_its_job_for_longer_than_its_lease() {
     let worker = open_with_lease(&url, "jobq", LEASE).await.unwrap();
     ready(&*worker, "mail").await;
     let pushed = push(&*worker, "mail", 1).await;
-    let mut busy = worker.consume("mail", 1).await.unwrap();
+    let mut busy = worker.consume_from("mail", 1).await.unwrap();
     let long = take(&mut busy).await;
     let other = open_with_lease(&url, "jobq", LEASE).await.unwrap();
-    let mut idle = other.consume("mail", 10).await.unwrap();
+    let mut idle = other.consume_from("mail", 10).await.unwrap();
 
     // Both owners have renewed their leases several times.
     let file = rusqlite::Connection::open(directory.file("jobs.db")).unwrap();
@@ -174,7 +175,7 @@ async fn a_process_that_lives_keeps_its_job_for_longer_than_its_lease() {
     assert_eq!(take(&mut idle).await.envelope().id, later[0]);
     let answer = soon("a settlement", long.settle(Settlement::Retry(LONG))).await;
     answer.expect("still its own");
-    assert_eq!(worker.counts("mail").await.unwrap().waiting.unwrap(), 1, "{}", pushed[0]);
+    assert_eq!(worker.admin().counts("mail").await.unwrap().waiting.unwrap(), 1, "{}", pushed[0]);
 }
 
 #[tokio::test]
@@ -187,8 +188,10 @@ async fn a_process_that_was_held_up_cannot_settle_what_others_took_over() {
     let mut process = Process::start(&url, LEASE, "hold");
     // One is in hand, two are taken ahead.
     assert_eq!(process.ask("next").await, format!("taken {} 1", pushed[0]));
-    eventually("jobs taken ahead", 0, || async { engine.counts("mail").await.unwrap().ready })
-        .await;
+    eventually("jobs taken ahead", 0, || async {
+        engine.admin().counts("mail").await.unwrap().ready
+    })
+    .await;
 
     // Not while it writes: it would keep the file's lock for as long as it sleeps.
     let file = rusqlite::Connection::open(directory.file("jobs.db")).unwrap();
@@ -196,7 +199,7 @@ async fn a_process_that_was_held_up_cannot_settle_what_others_took_over() {
     file.execute_batch("BEGIN IMMEDIATE").unwrap();
     process.signal("STOP").await;
     file.execute_batch("ROLLBACK").unwrap();
-    let mut consumer = engine.consume("mail", 3).await.unwrap();
+    let mut consumer = engine.consume_from("mail", 3).await.unwrap();
     let taken = [take(&mut consumer).await, take(&mut consumer).await, take(&mut consumer).await];
     assert_eq!(taken.each_ref().map(|delivery| delivery.envelope().id)[..], pushed);
     assert!(taken.iter().all(|delivery| delivery.attempt == 1));
@@ -211,7 +214,7 @@ async fn a_process_that_was_held_up_cannot_settle_what_others_took_over() {
     for delivery in taken {
         soon("a settlement", delivery.settle(Settlement::Retry(LONG))).await.expect("settles");
     }
-    assert_eq!(engine.counts("mail").await.unwrap().waiting.unwrap(), 3);
+    assert_eq!(engine.admin().counts("mail").await.unwrap().waiting.unwrap(), 3);
 }
 
 #[tokio::test]
@@ -290,14 +293,14 @@ async fn namespaces_share_a_file_and_nothing_else() {
     let url = directory.url("jobs.db");
     let (shop, blog) = (open(&url, "shop").await.unwrap(), open(&url, "blog").await.unwrap());
     ready(&*shop, "mail").await;
-    assert!(blog.consume("mail", 1).await.unwrap_err().is_not_found());
+    assert!(blog.consume_from("mail", 1).await.unwrap_err().is_not_found());
     ready(&*blog, "mail").await;
     let (one, two) = (push(&*shop, "mail", 1).await, push(&*blog, "mail", 1).await);
     for (engine, expected) in [(&blog, &two), (&shop, &one)] {
-        let mut consumer = engine.consume("mail", 10).await.unwrap();
+        let mut consumer = engine.consume_from("mail", 10).await.unwrap();
         let delivery = take(&mut consumer).await;
         assert_eq!(delivery.envelope().id, expected[0]);
-        assert_eq!(engine.counts("mail").await.unwrap().ready, 0);
+        assert_eq!(engine.admin().counts("mail").await.unwrap().ready, 0);
     }
 }
 
@@ -313,5 +316,5 @@ async fn a_queue_must_be_declared_before_it_is_pushed_to() {
     };
     assert!(error.is_not_found() && error.to_string().contains("`nowhere`"), "{error}");
     assert!(!error.maybe_enqueued());
-    assert_eq!(engine.counts("mail").await.unwrap().ready, 2_999);
+    assert_eq!(engine.admin().counts("mail").await.unwrap().ready, 2_999);
 }

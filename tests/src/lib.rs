@@ -7,6 +7,7 @@ pub mod broker;
 pub mod cluster;
 pub mod declared;
 pub mod errand;
+pub mod example_engine;
 pub mod files;
 pub mod flaky;
 pub mod fragile;

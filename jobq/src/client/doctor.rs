@@ -69,7 +69,10 @@ impl Doctor {
 
     async fn examine(self) -> Result<Report> {
         self.queues.iter().try_for_each(|queue| check_name("queue", &queue.name))?;
-        background::call(self.client.engine().examine(&self.queues)).await
+        match self.client.engine().diagnose() {
+            Some(diagnose) => background::call(diagnose.examine(&self.queues)).await,
+            None => Ok(Report::unexamined()),
+        }
     }
 }
 

@@ -140,6 +140,7 @@ impl Enqueue {
     fn envelope(&mut self, id: JobId) -> Result<Envelope> {
         self.times.check()?;
         let payload = std::mem::replace(&mut self.payload.0, Ok(Vec::new()))?;
+        self.client.check_size(&payload)?;
         let mut headers = std::mem::take(&mut self.headers).check()?;
         if self.id.is_some() {
             headers.set_nonce();
@@ -191,7 +192,7 @@ impl Future for EnqueueFuture {
         }
         let _entered = background::enter()?;
         match &mut self.begun {
-            Some((id, pushing)) => pushing.as_mut().poll(cx).map_ok(|()| *id),
+            Some((id, pushing)) => pushing.as_mut().poll(cx).map_ok(|_| *id),
             None => Poll::Ready(Err(Error::invalid(
                 "an enqueue was polled again after it had panicked; enqueue the job anew",
             ))),
@@ -250,6 +251,7 @@ impl<'j> EnqueueAll<'j> {
             let id = JobId::new();
             ids.push(id);
             let job = payload.0.and_then(|payload| {
+                client.check_size(&payload)?;
                 let headers = client.hooks().call(id, || kind.outgoing(), headers.clone())?;
                 Ok(envelope((&kind, &times), id, payload, headers))
             });

@@ -32,7 +32,7 @@ use self::kind::JobKind;
 use self::outgoing::Hooks;
 use crate::admin::FailedJobs;
 use crate::background;
-use crate::engine::{Counts, Engine};
+use crate::engine::{Administer, Counts, Engine, administration};
 use crate::error::{Error, Result};
 use crate::job::{Event, Job, check_name, check_pattern, origin};
 
@@ -69,6 +69,8 @@ struct Shared {
     /// The name of this program.
     program: Arc<str>,
     hooks: Hooks,
+    /// The most bytes of a payload that the engine takes.
+    largest_payload: usize,
     declared: Mutex<Declared>,
 }
 
@@ -128,7 +130,9 @@ impl Client {
 
     fn new(engine: Arc<dyn Engine>, namespace: String, program: &str, hooks: Hooks) -> Self {
         let (program, declared) = (program.into(), Mutex::default());
-        Self { shared: Arc::new(Shared { engine, namespace, program, hooks, declared }) }
+        let largest_payload = engine.capabilities().largest_payload;
+        let shared = Shared { engine, namespace, program, hooks, largest_payload, declared };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Enqueues a job. Await the result; its options come before that:
@@ -244,7 +248,7 @@ impl Client {
         check_pattern(pattern)?;
         let kind = JobKind::of::<J>();
         kind.check()?;
-        background::call(self.engine().unsubscribe(kind.queue, pattern)).await?;
+        background::call(self.administration()?.unsubscribe(kind.queue, pattern)).await?;
         self.forget(&kind);
         Ok(())
     }
@@ -335,7 +339,7 @@ impl Client {
     /// An invalid name; an engine that cannot be reached or refuses.
     pub async fn counts(&self, queue: &str) -> Result<Counts> {
         check_name("queue", queue)?;
-        background::call(self.engine().counts(queue)).await
+        background::call(self.administration()?.counts(queue)).await
     }
 
     /// Looks for settings of the broker or the file that weaken what jobq promises: versions,
@@ -378,8 +382,24 @@ impl Client {
         let _ = background::call(closing).await;
     }
 
+    fn administration(&self) -> Result<&dyn Administer> {
+        administration(&**self.engine())
+    }
+
     pub(crate) fn namespace(&self) -> &str {
         &self.shared.namespace
+    }
+
+    /// Refuses a payload that is larger than the engine takes.
+    fn check_size(&self, payload: &[u8]) -> Result<()> {
+        let (size, largest) = (payload.len(), self.shared.largest_payload);
+        if size <= largest {
+            return Ok(());
+        }
+        Err(Error::invalid(format!(
+            "the payload has {size} bytes, and this engine takes {largest}; store the data \
+             elsewhere and send where to find it"
+        )))
     }
 
     fn hooks(&self) -> &Hooks {

@@ -10,6 +10,7 @@ use super::outgoing::What;
 use super::payload::Payload;
 use super::times::{IntoPeriod, Times};
 use crate::background;
+use crate::engine::check_events;
 use crate::error::{Error, Result};
 use crate::job::{EventEnvelope, JobId, check_topic};
 
@@ -85,6 +86,7 @@ impl Publish {
         check_topic(&self.topic)?;
         self.times.check()?;
         let payload = self.payload.0?;
+        self.client.check_size(&payload)?;
         let mut headers = self.headers.check()?;
         if self.mandatory && !self.times.is_now() {
             return Err(Error::invalid(format!(
@@ -111,7 +113,9 @@ impl Publish {
             expires_at: moments.expires_at,
             enqueued_by: Some(Arc::clone(self.client.program())),
         };
-        background::call(self.client.engine().publish(event, self.mandatory)).await?;
+        let engine = self.client.engine();
+        check_events(&**engine)?;
+        background::call(engine.publish(event, self.mandatory)).await?;
         Ok(id)
     }
 }

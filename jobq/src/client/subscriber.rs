@@ -27,7 +27,8 @@ impl DeleteSubscriber {
     async fn delete(self) -> Result<u64> {
         self.kind.check()?;
         let deleted =
-            background::call(self.client.engine().delete(&self.kind.spec(), self.force)).await?;
+            background::call(self.client.administration()?.delete(&self.kind.spec(), self.force))
+                .await?;
         self.client.forget(&self.kind);
         Ok(deleted)
     }

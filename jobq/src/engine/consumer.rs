@@ -6,16 +6,53 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 
-use super::{Delivery, Settlement};
+use super::{Delivery, QueueName, Settlement};
 use crate::error::{Error, Result};
+
+/// What is to be consumed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Consume {
+    /// The queue, which must have been declared.
+    pub queue: QueueName,
+    /// How many unsettled jobs the consumer takes at most; 0 counts as 1.
+    pub prefetch: u16,
+    /// Whether it takes the jobs that may take their worker down, in place of all others. Such
+    /// jobs come to one consumer in all processes, the others wait for its end. The queue must
+    /// have been declared as [`solo`](super::QueueSpec::solo), and the prefetch does not count.
+    pub solo: bool,
+}
+
+impl Consume {
+    /// The jobs of a queue.
+    #[must_use]
+    pub fn new(queue: QueueName, prefetch: u16) -> Self {
+        Self { queue, prefetch, solo: false }
+    }
+
+    /// The jobs of a queue that are to be run alone.
+    #[must_use]
+    pub fn solo(queue: QueueName) -> Self {
+        Self { queue, prefetch: 1, solo: true }
+    }
+}
 
 /// A consumer gets no jobs for now, and goes on trying.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Interruption {
     /// Since when.
     pub since: SystemTime,
     /// Why; the newest reason, where there were several.
     pub error: Error,
+}
+
+impl Interruption {
+    /// Since this time, for this reason.
+    #[must_use]
+    pub fn new(since: SystemTime, error: Error) -> Self {
+        Self { since, error }
+    }
 }
 
 /// Takes the jobs of one queue. Dropping it stops it without waiting.

@@ -17,7 +17,7 @@ pub struct Delivery {
     /// job which the same worker had in hand, and an engine that cannot tell counts what
     /// was handed back as well.
     pub crashes: u32,
-    /// Set on a delivery of [`Engine::consume_solo`](super::Engine::consume_solo).
+    /// Set on a delivery of a [solo](super::Consume::solo) consumer.
     pub solo: Option<Solo>,
     due: Option<SystemTime>,
     receipt: Box<dyn Receipt>,
@@ -25,12 +25,21 @@ pub struct Delivery {
 
 /// What is known of a job that is to be run alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Solo {
     /// How often it was started alone, this time not counted unless it is `started`.
     pub starts: u32,
     /// Whether this delivery answers a [`Settlement::Start`] of the same consumer: then
     /// it is to be run now.
     pub started: bool,
+}
+
+impl Solo {
+    /// A job that was started alone so often, the start that this delivery answers included.
+    #[must_use]
+    pub fn new(starts: u32, started: bool) -> Self {
+        Self { starts, started }
+    }
 }
 
 impl Delivery {
@@ -102,7 +111,7 @@ impl Delivery {
     /// any other error if the engine could not record it. The job is delivered again
     /// in both cases.
     pub async fn settle(self, settlement: Settlement) -> Result<()> {
-        self.receipt.settle(self.attempt, settlement).await
+        self.receipt.settle(Settle::new(self.attempt, settlement)).await
     }
 }
 
@@ -113,8 +122,8 @@ pub trait Receipt: fmt::Debug + Send + Sync {
     /// See [`Delivery::envelope`].
     fn envelope(&self) -> &Arc<Envelope>;
 
-    /// See [`Delivery::settle`]; `attempt` is the delivery's own.
-    async fn settle(self: Box<Self>, attempt: u32, settlement: Settlement) -> Result<()>;
+    /// See [`Delivery::settle`].
+    async fn settle(self: Box<Self>, settle: Settle) -> Result<()>;
 
     /// Whether it is known already that the delivery is no longer this worker's. Such
     /// deliveries are not handed out by [`Consumer::next`](super::Consumer::next).
@@ -127,8 +136,27 @@ pub trait Receipt: fmt::Debug + Send + Sync {
     fn epoch(&self) -> u64;
 }
 
+/// How a delivery is settled.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Settle {
+    /// The number of the delivery's attempt.
+    pub attempt: u32,
+    /// What became of it.
+    pub settlement: Settlement,
+}
+
+impl Settle {
+    /// This settlement of this attempt.
+    #[must_use]
+    pub fn new(attempt: u32, settlement: Settlement) -> Self {
+        Self { attempt, settlement }
+    }
+}
+
 /// What became of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Settlement {
     /// The job is done and is deleted.
     Complete,
@@ -150,7 +178,7 @@ pub enum Settlement {
     /// attempt, at once. Of one that was `started` alone, that start does not count.
     Release,
     /// The job may take its worker down and was not run: it is delivered again, as the
-    /// same attempt, by [`Engine::consume_solo`](super::Engine::consume_solo).
+    /// same attempt, by a [solo](super::Consume::solo) consumer.
     Isolate,
     /// The job is about to be run alone: that is recorded, and it is delivered again, to the
     /// same consumer and as [`started`](Solo::started), soon, but maybe after others. It

@@ -2,7 +2,10 @@ use std::future::ready;
 
 use async_trait::async_trait;
 
-use super::{Consumer, Counts, Engine, NotPushed, Pushing, QueueSpec, Which};
+use super::{
+    Administer, Capabilities, Consume, Consumer, Counts, Engine, NotPushed, Pushing, QueueSpec,
+    Which,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
 
@@ -36,22 +39,23 @@ impl Engine for Detached {
         Err(nowhere())
     }
 
-    async fn unsubscribe(&self, _: &str, _: &str) -> Result<()> {
+    async fn consume(&self, _: Consume) -> Result<Consumer> {
         Err(nowhere())
     }
 
-    async fn delete(&self, _: &QueueSpec, _: bool) -> Result<u64> {
-        Err(nowhere())
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new().events()
     }
 
-    async fn consume(&self, _: &'static str, _: u16) -> Result<Consumer> {
-        Err(nowhere())
+    fn administer(&self) -> Option<&dyn Administer> {
+        Some(self)
     }
 
-    async fn consume_solo(&self, _: &'static str) -> Result<Consumer> {
-        Err(nowhere())
-    }
+    async fn close(&self) {}
+}
 
+#[async_trait]
+impl Administer for Detached {
     async fn counts(&self, _: &str) -> Result<Counts> {
         Err(nowhere())
     }
@@ -72,5 +76,11 @@ impl Engine for Detached {
         Err(nowhere())
     }
 
-    async fn close(&self) {}
+    async fn unsubscribe(&self, _: &str, _: &str) -> Result<()> {
+        Err(nowhere())
+    }
+
+    async fn delete(&self, _: &QueueSpec, _: bool) -> Result<u64> {
+        Err(nowhere())
+    }
 }

@@ -8,32 +8,40 @@
 //! **Unstable.** The trait is public so that its suite can be, and may change in any
 //! version.
 
+mod administer;
 mod certificates;
 mod consumer;
 mod delivery;
 mod detached;
+mod diagnose;
+mod options;
+mod queue;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
 mod refusal;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::Pin;
-use std::time::Duration;
 
 use async_trait::async_trait;
 
+pub use administer::{Administer, Counts, Which};
 pub use certificates::{Certificates, ClientCertificate, ManagementUrl};
-pub use consumer::{Consumer, Intake, Interruption};
-pub use delivery::{Delivery, Receipt, Settlement, Solo};
+pub use consumer::{Consume, Consumer, Intake, Interruption};
+pub use delivery::{Delivery, Receipt, Settle, Settlement, Solo};
 pub(crate) use detached::Detached;
+pub use diagnose::{About, Diagnose, Hold};
+pub use options::EngineOptions;
+pub use queue::{QueueName, QueueSpec};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
 
-use crate::error::{Error, Result};
-use crate::finding::{Finding, Report};
-use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Envelope, EventEnvelope, MAX_PAYLOAD};
 
 /// A store of queues with jobs in them.
+///
+/// What moves jobs is here. That an engine gives [`Administer`] or [`Diagnose`] is the capability;
+/// what is no trait of its own is among its [`Capabilities`].
 #[async_trait]
 pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Makes queues ready for pushing and consuming. A queue that exists is left as it
@@ -75,7 +83,7 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
 
     /// Stores an event: each queue that subscribes to its topic gets a job, durable when
     /// this returns `Ok`. Where the event has a delay, these are the queues that subscribe
-    /// when it is over.
+    /// when it is over. Not called where the engine has no [events](Capabilities::events).
     ///
     /// # Errors
     ///
@@ -83,113 +91,26 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// queue subscribes to its topic; as [`push`](Self::push).
     async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()>;
 
-    /// Ends the subscription of a queue to this pattern, if there is one. The jobs that it
-    /// brought stay.
-    ///
-    /// # Errors
-    ///
-    /// An engine that cannot be reached or refuses.
-    async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()>;
-
-    /// Deletes a queue, its subscriptions and its failed jobs, and says how many jobs were
-    /// deleted with it. A queue that does not exist is deleted already.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`](crate::ErrorKind::Refused) where there are jobs or consumers and it is
-    /// not to be deleted by force: then nothing has changed; an engine that cannot be
-    /// reached or refuses.
-    async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64>;
-
-    /// Starts to take jobs from a declared queue, oldest due job first, at most
-    /// `prefetch` unsettled ones at a time. Where the engine loses its connection, it
-    /// comes back by itself, and the consumer goes on.
+    /// Starts to take jobs from a declared queue, oldest due job first. Where the engine loses
+    /// its connection, it comes back by itself, and the consumer goes on.
     ///
     /// # Errors
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound) where the queue does not exist; an
     /// engine that cannot be reached or refuses.
-    async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer>;
+    async fn consume(&self, what: Consume) -> Result<Consumer>;
 
-    /// Starts to take the jobs of a queue that may take their worker down. They come to one
-    /// consumer in all processes, the others wait for its end.
-    ///
-    /// # Errors
-    ///
-    /// As [`consume`](Self::consume). The queue must have been declared as
-    /// [`solo`](QueueSpec::solo).
-    async fn consume_solo(&self, queue: &'static str) -> Result<Consumer>;
+    /// What it can do beside the traits that it gives.
+    fn capabilities(&self) -> Capabilities;
 
-    /// The engine's name and version, and how long a worker may keep a job unsettled, as far as
-    /// the store tells.
-    async fn about(&self) -> About {
-        About::new(std::any::type_name_of_val(self))
-    }
-
-    /// The error of a part of what this engine declared that the store has lost and that it may
-    /// not declare again, once that was noticed. Jobs may wait for it.
-    fn missing(&self) -> Option<Error> {
+    /// Its administration, if it has one.
+    fn administer(&self) -> Option<&dyn Administer> {
         None
     }
 
-    /// How many jobs are in a queue. An engine without such a queue has none there.
-    ///
-    /// # Errors
-    ///
-    /// An engine that cannot be reached or refuses.
-    async fn counts(&self, queue: &str) -> Result<Counts>;
-
-    /// The failed jobs of a queue, oldest first, at most `limit`.
-    ///
-    /// # Errors
-    ///
-    /// An engine that cannot be reached or refuses. A queue that does not exist has no
-    /// failed jobs.
-    async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>>;
-
-    /// The oldest failed job of a queue with this id.
-    ///
-    /// # Errors
-    ///
-    /// As [`failed_list`](Self::failed_list).
-    async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>>;
-
-    /// Puts failed jobs back into the queue that they came from, with fresh attempts,
-    /// no expiry and no further delay, and says how many.
-    ///
-    /// # Errors
-    ///
-    /// As [`failed_list`](Self::failed_list). Each job is then in its queue or still
-    /// failed, or, after a lost connection, both.
-    async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64>;
-
-    /// Deletes failed jobs, and says how many.
-    ///
-    /// # Errors
-    ///
-    /// As [`failed_list`](Self::failed_list).
-    async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64>;
-
-    /// Looks for what weakens the promises of jobq: about these queues, those that this
-    /// engine knows, and the store itself. Nothing changes.
-    ///
-    /// # Errors
-    ///
-    /// An engine that cannot be reached or refuses.
-    async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
-        let _ = queues;
-        Ok(Report::unexamined())
-    }
-
-    /// What was set from outside of jobq that weakens these queues, as far as it can be
-    /// seen: what a pool that starts wants to know.
-    ///
-    /// # Errors
-    ///
-    /// As [`examine`](Self::examine).
-    async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {
-        let _ = queues;
-        Ok(Vec::new())
+    /// What it knows of its store's health, if anything.
+    fn diagnose(&self) -> Option<&dyn Diagnose> {
+        None
     }
 
     /// Ends the engine: consumers end, jobs in hand are handed back, calls fail with
@@ -199,153 +120,99 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
 
 /// The answer to a [`push`](Engine::push). It knows the engine by itself, so that who waits for
 /// it need not keep anything else.
-pub type Pushing = Pin<Box<dyn Future<Output = Result<()>> + Send>>;
+pub type Pushing = Pin<Box<dyn Future<Output = Result<Pushed>> + Send>>;
 
-/// What a queue must be able to do.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QueueSpec {
-    /// The queue, as the user named it.
-    pub name: String,
-    /// The waits that its jobs' policies name. Other waits work as well; an engine may
-    /// use these to prepare.
-    pub waits: BTreeSet<Duration>,
-    /// The topic patterns that it subscribes to.
-    pub patterns: BTreeSet<String>,
-    /// Whether its jobs may have to run alone. Pools need it, clients do not.
-    pub solo: bool,
+/// A job that is stored.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pushed {}
+
+impl Pushed {
+    /// A job that is stored as it was pushed.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
 }
 
-impl QueueSpec {
-    /// A queue without waits and subscriptions.
+/// A job of [`Engine::push_all`] that is not certainly stored: its place among the others, and why.
+pub type NotPushed = (usize, Error);
+
+/// What an engine can do that is no trait of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Whether it can have a job run alone: it takes [`Settlement::Isolate`], and
+    /// [consumes](Engine::consume) such jobs.
+    pub solo: bool,
+    /// Whether it has events and subscriptions.
+    pub events: bool,
+    /// The most bytes of a payload.
+    pub largest_payload: usize,
+}
+
+impl Capabilities {
+    /// Neither solo runs nor events, and payloads of at most [`MAX_PAYLOAD`].
     #[must_use]
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), waits: BTreeSet::new(), patterns: BTreeSet::new(), solo: false }
+    pub fn new() -> Self {
+        Self { solo: false, events: false, largest_payload: MAX_PAYLOAD }
     }
 
-    /// With these waits.
-    #[must_use]
-    pub fn waits(mut self, waits: impl IntoIterator<Item = Duration>) -> Self {
-        self.waits.extend(waits);
-        self
-    }
-
-    /// With the place in which its jobs can be run alone.
+    /// With solo runs.
     #[must_use]
     pub fn solo(mut self) -> Self {
         self.solo = true;
         self
     }
 
-    /// With subscriptions to these topic patterns.
+    /// With events.
     #[must_use]
-    pub fn patterns<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
-        self.patterns.extend(patterns.into_iter().map(Into::into));
+    pub fn events(mut self) -> Self {
+        self.events = true;
+        self
+    }
+
+    /// With payloads of at most so many bytes.
+    #[must_use]
+    pub fn largest_payload(mut self, bytes: usize) -> Self {
+        self.largest_payload = bytes;
         self
     }
 }
 
-/// The description of an engine: its name, its version and its limit on unsettled jobs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct About {
-    /// Its name and version, for a person, without secrets.
-    pub name: String,
-    /// Set if it takes jobs back from workers that are still running them.
-    pub hold: Option<Hold>,
-}
-
-impl About {
-    /// An engine of this name and version, which takes no job back from a worker that runs it.
-    #[must_use]
-    pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), hold: None }
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
-/// How long a worker may have a job in hand before the engine gives it to another one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Hold {
-    /// How long, as far as is known.
-    pub limit: Duration,
-    /// What to change to make it longer, for a person.
-    pub remedy: String,
+/// The administration of an engine.
+///
+/// # Errors
+///
+/// An engine without one.
+pub(crate) fn administration(engine: &dyn Engine) -> Result<&dyn Administer> {
+    engine.administer().ok_or_else(|| {
+        Error::new(
+            ErrorKind::Unsupported,
+            "this engine has no administration: no counts, failed jobs and subscriptions to look \
+             at; use one that gives `Administer`",
+        )
+    })
 }
 
-impl Hold {
-    /// This long, and what to change.
-    #[must_use]
-    pub fn new(limit: Duration, remedy: impl Into<String>) -> Self {
-        Self { limit, remedy: remedy.into() }
+/// Refuses events where an engine has none.
+pub(crate) fn check_events(engine: &dyn Engine) -> Result<()> {
+    if engine.capabilities().events {
+        return Ok(());
     }
-}
-
-/// Which failed jobs of a queue a call is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    /// The oldest one with this id.
-    One(JobId),
-    /// All that had failed when the call began.
-    All,
-}
-
-/// A job of [`Engine::push_all`] that is not certainly stored: its place among the others, and why.
-pub type NotPushed = (usize, Error);
-
-/// How many jobs are in a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counts {
-    /// Jobs that could start now and are in no worker's hands.
-    pub ready: u64,
-    /// Jobs that wait for their time. On RabbitMQ these are the jobs in the tiers that
-    /// this client or its pools declared: those that wait for as long as a job's `delay`
-    /// says. Jobs with any other wait are in the delay levels, which the queues of a
-    /// namespace share, and are not counted. `None` where a client that has declared no job
-    /// of the queue asks: it does not know which tiers there are.
-    pub waiting: Option<u64>,
-    /// Failed jobs. On RabbitMQ those that somebody looks at are not counted by the broker,
-    /// so that the end of that is waited for.
-    pub failed: u64,
-}
-
-impl Counts {
-    /// These numbers of jobs.
-    #[must_use]
-    pub fn new(ready: u64, waiting: u64, failed: u64) -> Self {
-        Self { ready, waiting: Some(waiting), failed }
-    }
-
-    /// Whether there certainly are no jobs.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        *self == Self::new(0, 0, 0)
-    }
-}
-
-/// What an engine needs to know beside its URL.
-#[derive(Debug, Clone)]
-pub struct EngineOptions {
-    /// Keeps the queues of this client apart from those of other namespaces.
-    pub namespace: String,
-    /// The name under which the broker lists the connections.
-    pub connection_name: String,
-    /// How long to wait for an answer of the broker or the file.
-    pub timeout: Duration,
-    /// Who is trusted, and how the client shows who it is. An engine that has no use for
-    /// them refuses them.
-    pub certificates: Certificates,
-    /// Where the broker's management API is, if it may be asked. An engine that has none
-    /// refuses it.
-    pub management: Option<ManagementUrl>,
-    /// Whether opening the engine waits for no server: calls wait for it then.
-    pub is_lazy: bool,
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        "this engine has no events; enqueue a job for each subscriber, or use another engine",
+    ))
 }
 
 /// The error of every call after [`Engine::close`].
 pub(crate) fn closed() -> Error {
-    Error::new(
-        crate::error::ErrorKind::Closed,
-        "the client is closed; keep it open for as long as it is used",
-    )
+    Error::new(ErrorKind::Closed, "the client is closed; keep it open for as long as it is used")
 }

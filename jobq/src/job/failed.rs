@@ -1,7 +1,9 @@
 use std::fmt;
 use std::time::SystemTime;
 
-use super::{Envelope, JobId, codec};
+use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+
+use super::{Envelope, JobId, codec, to_millis};
 
 /// Why a job was moved to the failed jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,6 +59,13 @@ impl FailedReason {
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+    }
+}
+
+/// As [`as_str`](FailedReason::as_str).
+impl Serialize for FailedReason {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 
@@ -174,9 +183,47 @@ impl FailedJob {
     }
 }
 
+/// All that its methods tell, by their names: the payload as JSON, times in milliseconds since 1970.
+impl Serialize for FailedJob {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut job = serializer.serialize_struct("FailedJob", 12)?;
+        job.serialize_field("id", &self.id())?;
+        job.serialize_field("name", self.name())?;
+        job.serialize_field("queue", self.queue())?;
+        job.serialize_field("topic", &self.topic())?;
+        job.serialize_field("payload", &self.payload())?;
+        job.serialize_field("headers", &self.envelope.headers)?;
+        job.serialize_field("attempts", &self.attempts)?;
+        job.serialize_field("error", &self.error)?;
+        job.serialize_field("reason", &self.reason)?;
+        job.serialize_field("failed_at", &to_millis(self.failed_at))?;
+        job.serialize_field("enqueued_at", &to_millis(self.enqueued_at()))?;
+        job.serialize_field("enqueued_by", &self.enqueued_by())?;
+        job.end()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::from_millis;
+
+    #[test]
+    fn a_failed_job_is_json_of_what_it_tells() {
+        let mut envelope = Envelope::new("mail", br#"{"n": 12345678901234567890123}"#.to_vec());
+        envelope.name = Some("greet".into());
+        envelope.headers.set("tenant", "7").unwrap();
+        envelope.enqueued_at = from_millis(5);
+        let (reason, error) = (FailedReason::Aborted, "no".to_owned());
+        let job = FailedJob::new(envelope, 2, reason, error, from_millis(7));
+        let expected = serde_json::json!({
+            "id": job.id(), "name": "greet", "queue": "mail", "topic": null,
+            "payload": {"n": "12345678901234567890123"}, "headers": {"tenant": "7"},
+            "attempts": 2, "error": "no", "reason": "aborted", "failed_at": 7, "enqueued_at": 5,
+            "enqueued_by": null,
+        });
+        assert_eq!(serde_json::to_value(&job).unwrap(), expected);
+    }
 
     #[test]
     fn every_reason_is_read_as_it_is_written() {

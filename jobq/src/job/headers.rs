@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::SystemTime;
 
+use serde::Serialize;
+
 use super::millis::{from_millis, to_millis};
 use crate::error::{Error, Result};
 
@@ -42,7 +44,7 @@ const LONGEST_NAME: usize = 120;
 /// assert!(headers.set("x-death", "1").is_err());
 /// # Ok::<(), jobq::Error>(())
 /// ```
-#[derive(Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Headers(BTreeMap<String, String>);
 
 impl Headers {

@@ -8,7 +8,7 @@ mod failed;
 mod faithful;
 pub(crate) mod headers;
 mod id;
-mod millis;
+pub(crate) mod millis;
 mod options;
 mod origin;
 mod outcome;

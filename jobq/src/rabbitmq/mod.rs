@@ -39,6 +39,7 @@ use std::future::ready;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::TryFutureExt;
 
 use self::connection::address::Address;
 use self::connection::broker::Broker;
@@ -59,7 +60,8 @@ use self::topology::passive::Absent;
 use self::topology::requirements::Wanted;
 use crate::background;
 use crate::engine::{
-    About, Consumer, Counts, Engine, EngineOptions, NotPushed, Pushing, QueueSpec, Which,
+    About, Administer, Capabilities, Consume, Consumer, Counts, Diagnose, Engine, EngineOptions,
+    NotPushed, Pushed, Pushing, QueueSpec, Which,
 };
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
@@ -152,10 +154,10 @@ impl Engine for Rabbit {
             return Box::pin(ready(Err(closed)));
         }
         match self.enqueuer.push_at_once(job) {
-            Ok(publishing) => Box::pin(publishing),
+            Ok(publishing) => Box::pin(publishing.map_ok(|()| Pushed::new())),
             Err(job) => {
                 let enqueuer = Arc::clone(&self.enqueuer);
-                Box::pin(async move { enqueuer.push_later(job).await })
+                Box::pin(async move { enqueuer.push_later(job).await.map(|()| Pushed::new()) })
             }
         }
     }
@@ -172,41 +174,30 @@ impl Engine for Rabbit {
         self.events.publish(event, mandatory).await
     }
 
-    async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
-        check_name("queue", queue)?;
-        let doing = format!("ending the subscription of queue `{queue}` to `{pattern}`");
-        self.broker.within(&doing, self.subscribers.unsubscribe(queue, pattern)).await
+    async fn consume(&self, what: Consume) -> Result<Consumer> {
+        let doing = format!("consuming queue `{}`", what.queue);
+        self.broker.within(&doing, self.consumers.consume(what)).await
     }
 
-    async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
-        check_name("queue", &queue.name)?;
-        let doing = format!("deleting queue `{}`", queue.name);
-        self.broker.within(&doing, self.subscribers.delete(queue, force)).await
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new().solo().events()
     }
 
-    async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer> {
-        check_name("queue", queue)?;
-        let doing = format!("consuming queue `{queue}`");
-        self.broker.within(&doing, self.consumers.consume(queue, prefetch)).await
+    fn administer(&self) -> Option<&dyn Administer> {
+        Some(self)
     }
 
-    async fn consume_solo(&self, queue: &'static str) -> Result<Consumer> {
-        check_name("queue", queue)?;
-        let doing = format!("consuming the jobs of queue `{queue}` that are run alone");
-        self.broker.within(&doing, self.consumers.consume_solo(queue)).await
+    fn diagnose(&self) -> Option<&dyn Diagnose> {
+        Some(self)
     }
 
-    async fn about(&self) -> About {
-        let version = server_properties::version(self.broker.target()).await;
-        let mut about = About::new(format!("RabbitMQ {}", version.as_deref().unwrap_or("?")));
-        about.hold = server_properties::hold(version.as_deref());
-        about
+    async fn close(&self) {
+        close(&self.broker, &self.consumers).await;
     }
+}
 
-    fn missing(&self) -> Option<Error> {
-        self.declarer.known().missing()
-    }
-
+#[async_trait]
+impl Administer for Rabbit {
     async fn counts(&self, queue: &str) -> Result<Counts> {
         check_name("queue", queue)?;
         let counting = counts::counts(&self.broker, self.declarer.known(), &self.absent, queue);
@@ -237,16 +228,38 @@ impl Engine for Rabbit {
         carried_through(async move { failed.discard(&queue, which).await }).await
     }
 
+    async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
+        check_name("queue", queue)?;
+        let doing = format!("ending the subscription of queue `{queue}` to `{pattern}`");
+        self.broker.within(&doing, self.subscribers.unsubscribe(queue, pattern)).await
+    }
+
+    async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
+        check_name("queue", &queue.name)?;
+        let doing = format!("deleting queue `{}`", queue.name);
+        self.broker.within(&doing, self.subscribers.delete(queue, force)).await
+    }
+}
+
+#[async_trait]
+impl Diagnose for Rabbit {
+    async fn about(&self) -> About {
+        let version = server_properties::version(self.broker.target()).await;
+        let mut about = About::new(format!("RabbitMQ {}", version.as_deref().unwrap_or("?")));
+        about.hold = server_properties::hold(version.as_deref());
+        about
+    }
+
+    fn missing(&self) -> Option<Error> {
+        self.declarer.known().missing()
+    }
+
     async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
         self.doctor.examine(queues).await
     }
 
     async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {
         self.doctor.examine_policies(queues).await
-    }
-
-    async fn close(&self) {
-        close(&self.broker, &self.consumers).await;
     }
 }
 

@@ -9,7 +9,7 @@ use super::claim::Claimed;
 use super::feed::Feed;
 use super::inbox::{Command, Inbox};
 use super::settle::{Act, Settling, Ticket, stale};
-use crate::engine::{Consumer, Delivery, Intake, Receipt, Settlement, Solo, closed};
+use crate::engine::{Consumer, Delivery, Intake, Receipt, Settle, Settlement, Solo, closed};
 use crate::error::Result;
 use crate::job::Envelope;
 
@@ -101,12 +101,12 @@ impl Receipt for FeedReceipt {
         &self.envelope
     }
 
-    async fn settle(mut self: Box<Self>, _: u32, settlement: Settlement) -> Result<()> {
+    async fn settle(mut self: Box<Self>, settle: Settle) -> Result<()> {
         let Some(ticket) = self.ticket.take().filter(|ticket| ticket.owner == self.inbox.owner())
         else {
             return Err(stale());
         };
-        let mut settling = match settlement {
+        let mut settling = match settle.settlement {
             // That start was none.
             Settlement::Release if self.started => Settling::new(ticket, Act::Start { starts: -1 }),
             settlement => Settling::new(ticket, settlement.into()),

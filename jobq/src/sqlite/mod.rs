@@ -39,7 +39,8 @@ use async_trait::async_trait;
 use tokio::sync::oneshot;
 
 use crate::engine::{
-    About, Consumer, Counts, Engine, EngineOptions, NotPushed, Pushing, QueueSpec, Which, closed,
+    About, Administer, Capabilities, Consume, Consumer, Counts, Diagnose, Engine, EngineOptions,
+    NotPushed, Pushed, Pushing, QueueSpec, Which, closed,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Report;
@@ -150,41 +151,45 @@ impl Engine for Sqlite {
         self.inbox.call(move |store| events::publish(store, &event, mandatory)).await?
     }
 
-    async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
-        let (queue, pattern) = (queue.to_owned(), pattern.to_owned());
-        self.inbox.call(move |store| events::unsubscribe(store, &queue, &pattern)).await
-    }
-
-    async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
-        let queue = queue.name.clone();
-        self.inbox.call(move |store| queues::delete(store, &queue, force)).await?
-    }
-
     fn push(&self, job: Envelope) -> Pushing {
         let pushing = self.inbox.call(move |store| push::insert(store, &job));
-        Box::pin(async move { pushing.await? })
+        Box::pin(async move { pushing.await?.map(|()| Pushed::new()) })
     }
 
     async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed> {
         push::insert_all(&self.inbox, jobs).await
     }
 
-    async fn about(&self) -> About {
-        About::new(format!("SQLite {}, {}", rusqlite::version(), self.place))
+    async fn consume(&self, what: Consume) -> Result<Consumer> {
+        let Consume { queue, prefetch, solo, .. } = what;
+        let found = self.inbox.call(move |store| store.queue(queue.as_str())).await?;
+        let id = found.ok_or_else(|| store::unknown(queue.as_str()))?;
+        deliveries::start(&self.inbox, id, queue.as_str(), if solo { 1 } else { prefetch }, solo)
     }
 
-    async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer> {
-        let found = self.inbox.call(move |store| store.queue(queue)).await?;
-        let id = found.ok_or_else(|| store::unknown(queue))?;
-        deliveries::start(&self.inbox, id, queue, prefetch, false)
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new().solo().events()
     }
 
-    async fn consume_solo(&self, queue: &'static str) -> Result<Consumer> {
-        let found = self.inbox.call(move |store| store.queue(queue)).await?;
-        let id = found.ok_or_else(|| store::unknown(queue))?;
-        deliveries::start(&self.inbox, id, queue, 1, true)
+    fn administer(&self) -> Option<&dyn Administer> {
+        Some(self)
     }
 
+    fn diagnose(&self) -> Option<&dyn Diagnose> {
+        Some(self)
+    }
+
+    async fn close(&self) {
+        let (done, closed) = oneshot::channel();
+        if self.inbox.send(Command::Close(Some(done))).is_ok() {
+            // Where it is not answered, the thread has ended already.
+            let _ = closed.await;
+        }
+    }
+}
+
+#[async_trait]
+impl Administer for Sqlite {
     async fn counts(&self, queue: &str) -> Result<Counts> {
         let queue = queue.to_owned();
         self.inbox.call(move |store| queues::counts(store, &queue)).await
@@ -210,19 +215,28 @@ impl Engine for Sqlite {
         self.inbox.call(move |store| failed::discard(store, &queue, which)).await
     }
 
+    async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
+        let (queue, pattern) = (queue.to_owned(), pattern.to_owned());
+        self.inbox.call(move |store| events::unsubscribe(store, &queue, &pattern)).await
+    }
+
+    async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
+        let queue = queue.name.clone();
+        self.inbox.call(move |store| queues::delete(store, &queue, force)).await?
+    }
+}
+
+#[async_trait]
+impl Diagnose for Sqlite {
+    async fn about(&self) -> About {
+        About::new(format!("SQLite {}, {}", rusqlite::version(), self.place))
+    }
+
     async fn examine(&self, _: &[QueueSpec]) -> Result<Report> {
         // What the writer can answer, is open and within its promises.
         self.inbox.call(|_| Ok(())).await?;
         let (place, timeout) = (self.place.clone(), self.timeout);
         let examining = tokio::task::spawn_blocking(move || doctor::examine(&place, timeout));
         examining.await.map_err(|_| closed())
-    }
-
-    async fn close(&self) {
-        let (done, closed) = oneshot::channel();
-        if self.inbox.send(Command::Close(Some(done))).is_ok() {
-            // Where it is not answered, the thread has ended already.
-            let _ = closed.await;
-        }
     }
 }

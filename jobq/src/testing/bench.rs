@@ -1,3 +1,4 @@
+use crate::testing::EngineExt as _;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -111,7 +112,7 @@ impl Bench {
     pub(super) async fn counts(&self, queue: &str, ready: u64, waiting: u64, failed: u64) {
         let expected = (ready, waiting, failed);
         eventually("(ready, waiting, failed)", expected, || async {
-            let counts = soon("counts", self.engine().counts(queue)).await.expect("counts");
+            let counts = soon("counts", self.engine().admin().counts(queue)).await.expect("counts");
             (counts.ready, counts.waiting.unwrap_or(u64::MAX), counts.failed)
         })
         .await;
@@ -145,14 +146,15 @@ pub(super) async fn push(engine: &dyn Engine, jobs: Vec<Envelope>) {
     if jobs.len() == 1
         && let Some(job) = jobs.next()
     {
-        return soon("a job to be accepted", engine.push(job)).await.expect("accepted");
+        soon("a job to be accepted", engine.push(job)).await.expect("accepted");
+        return;
     }
     let not_pushed = soon("jobs to be accepted", engine.push_all(&mut jobs)).await;
     assert!(not_pushed.is_empty(), "{not_pushed:?}");
 }
 
 pub(super) async fn consume(engine: &dyn Engine, queue: &'static str, prefetch: u16) -> Consumer {
-    soon("a consumer", engine.consume(queue, prefetch)).await.expect("consumes")
+    soon("a consumer", engine.consume_from(queue, prefetch)).await.expect("consumes")
 }
 
 /// The next job.

@@ -50,7 +50,9 @@ use async_trait::async_trait;
 pub use crate::conformance;
 pub use bench::{Bench, DEADLINE, eventually, soon};
 
-use crate::engine::{Certificates, Engine, EngineOptions};
+use crate::engine::{
+    Administer, Certificates, Consume, Consumer, Engine, EngineOptions, QueueName,
+};
 use crate::error::Result;
 
 /// A place for the jobs of one case.
@@ -67,6 +69,39 @@ pub trait Store: Send + Sync + 'static {
     /// Removes what a case that passed has left behind, after its engines were closed.
     async fn remove(&self) {}
 }
+
+/// Short forms of what tests do with an engine.
+#[async_trait]
+pub trait EngineExt: Engine {
+    /// Consumes a queue of this name.
+    ///
+    /// # Errors
+    ///
+    /// A name that is none; those of [`Engine::consume`].
+    async fn consume_from(&self, queue: &str, prefetch: u16) -> Result<Consumer> {
+        self.consume(Consume::new(QueueName::new(queue)?, prefetch)).await
+    }
+
+    /// Consumes the jobs of a queue that are to be run alone.
+    ///
+    /// # Errors
+    ///
+    /// As [`consume_from`](Self::consume_from).
+    async fn consume_solo(&self, queue: &str) -> Result<Consumer> {
+        self.consume(Consume::solo(QueueName::new(queue)?)).await
+    }
+
+    /// Its administration.
+    ///
+    /// # Panics
+    ///
+    /// If it has none.
+    fn admin(&self) -> &dyn Administer {
+        self.administer().expect("the engine has an administration")
+    }
+}
+
+impl<E: Engine + ?Sized> EngineExt for E {}
 
 /// Opens the engine that a URL names, as a client does, with the defaults for tests.
 ///

@@ -155,7 +155,7 @@ fn resolve(
         Decision::of(retry::after_unknown(attempt), error, attempt)
     };
     let resolved = match job {
-        _ if delivery.solo.is_none() && retry::is_suspected(delivery.crashes) => {
+        _ if pool.has_solo && delivery.solo.is_none() && retry::is_suspected(delivery.crashes) => {
             Err(Decision::plain(Settlement::Isolate))
         }
         None => Err(Decision::of(retry::after_unknown(attempt), unknown_job(name, plan), attempt)),

@@ -3,13 +3,15 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::engine::{Consumer, Interruption};
 use crate::error::{Error, Result};
+use crate::job::millis;
 
 /// What a pool is doing at this moment, from [`RunningPool::health`](crate::RunningPool::health).
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct PoolHealth {
     /// Its queues, in the order of their names.
@@ -33,7 +35,7 @@ impl PoolHealth {
 }
 
 /// What a pool is doing with one queue.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct QueueHealth {
     /// The queue, as the user named it.
@@ -49,7 +51,8 @@ pub struct QueueHealth {
 }
 
 /// Whether a pool takes jobs from a queue.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum QueueState {
     /// It does, as far as is known: a connection that has silently gone away is noticed when
@@ -58,7 +61,8 @@ pub enum QueueState {
     /// It does not for now, and goes on trying: the connection was lost, the broker refuses
     /// the user, the vhost is gone. It goes on by itself when the cause is removed.
     Interrupted {
-        /// Since when.
+        /// Since when. As JSON, in milliseconds since 1970.
+        #[serde(serialize_with = "millis::serialize")]
         since: SystemTime,
         /// Why, with what to do.
         error: Error,

@@ -17,6 +17,7 @@ use super::signal::Signals;
 use super::tally::Tally;
 use crate::background;
 use crate::client::{Client, Doctor};
+use crate::engine::{About, Consume, QueueName, check_events};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Finding, Severity};
 use crate::job::Outcome;
@@ -286,15 +287,30 @@ impl WorkerPool {
         let queues = self.registry.check(self.concurrency)?;
         let background = background::handle()?;
         let engine = self.client.engine();
-        let specs = registry::specs(&queues);
+        let has_solo = engine.capabilities().solo;
+        let mut specs = registry::specs(&queues);
+        for spec in &mut specs {
+            spec.solo = has_solo;
+        }
+        if specs.iter().any(|spec| !spec.patterns.is_empty()) {
+            check_events(&**engine)?;
+        }
         engine.declare(&specs).await?;
-        refuse_weak(&engine.examine_policies(&specs).await?)?;
+        if let Some(diagnose) = engine.diagnose() {
+            refuse_weak(&diagnose.examine_policies(&specs).await?)?;
+        }
         let mut consumers = Vec::new();
         for (name, queue) in &queues {
-            let alone = engine.consume_solo(name).await?;
-            consumers.push((*name, engine.consume(name, queue.concurrency).await?, alone));
+            let name = QueueName::new(name)?;
+            let alone =
+                if has_solo { Some(engine.consume(Consume::solo(name)).await?) } else { None };
+            let together = engine.consume(Consume::new(name, queue.concurrency)).await?;
+            consumers.push((name.as_str(), together, alone));
         }
-        let about = engine.about().await;
+        let about = match engine.diagnose() {
+            Some(diagnose) => diagnose.about().await,
+            None => About::new("an engine of the program's own"),
+        };
         let told = queues.iter().map(|(name, queue)| (*name, queue.concurrency));
         telemetry::pool_started(&about.name, self.client.namespace(), told);
         if let Some(hold) = about.hold {
@@ -304,6 +320,7 @@ impl WorkerPool {
         let (plan, resources) = self.registry.into_plan(queues, self.client);
         let shared = Shared {
             resources: Arc::new(resources),
+            has_solo,
             runtime,
             plan,
             gate: Gate::new(),

@@ -21,7 +21,7 @@ use super::health::Post;
 use super::in_flight::{Admitted, Identity, InFlight};
 use super::prefetch::Prefetch;
 use super::shared::Shared;
-use crate::engine::{Consumer, Delivery, Settlement, closed};
+use crate::engine::{Consume, Consumer, Delivery, QueueName, Settlement, closed};
 use crate::error::Result;
 use crate::telemetry;
 
@@ -97,7 +97,8 @@ async fn consume_again(
     post: &Post,
 ) -> Result<Consumer> {
     loop {
-        match shared.resources.client.engine().consume(name, prefetch).await {
+        let what = Consume::new(QueueName::new(name)?, prefetch);
+        match shared.resources.client.engine().consume(what).await {
             Err(error) if error.may_pass() => {
                 post.tries(&error);
                 tracing::warn!(queue = name, %error, "not consuming yet");

@@ -12,7 +12,7 @@ use super::health::{PoolHealth, Post, QueueHealth, both};
 use super::queue;
 use super::shared::Shared;
 use super::solo;
-use crate::engine::Consumer;
+use crate::engine::{Consumer, Diagnose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
 
@@ -30,13 +30,13 @@ pub struct RunningPool {
     shared: Arc<Shared>,
     ended: watch::Receiver<Option<Result<()>>>,
     /// What the two tasks of each queue are doing.
-    posts: Vec<(&'static str, Post, Post)>,
+    posts: Vec<(&'static str, Post, Option<Post>)>,
 }
 
 impl RunningPool {
     pub(crate) fn start(
         shared: &Arc<Shared>,
-        consumers: Vec<(&'static str, Consumer, Consumer)>,
+        consumers: Vec<(&'static str, Consumer, Option<Consumer>)>,
         shutdown_timeout: Duration,
         background: &Handle,
     ) -> Self {
@@ -47,12 +47,14 @@ impl RunningPool {
         let passed: Vec<_> = consumers.iter().filter_map(|_| shared.gate.try_pass()).collect();
         for ((name, consumer, alone), passed) in consumers.into_iter().zip(passed) {
             let (pool, stop) = (Arc::clone(shared), stop.clone());
-            let (post, post_alone) = (Post::of(&consumer), Post::of(&alone));
+            let (post, post_alone) = (Post::of(&consumer), alone.as_ref().map(Post::of));
             posts.push((name, post.clone(), post_alone.clone()));
             let together =
                 queue::consume(Arc::clone(&pool), name, consumer, passed, post, stop.clone());
             queues.spawn_on(together, background);
-            queues.spawn_on(solo::consume(pool, name, alone, post_alone, stop), background);
+            if let Some((alone, post)) = alone.zip(post_alone) {
+                queues.spawn_on(solo::consume(pool, name, alone, post, stop), background);
+            }
         }
         let (stopping, halting, told) = (stop.clone(), shared.halt.clone(), Arc::clone(shared));
         // The job functions cannot run any more when their runtime has ended.
@@ -112,14 +114,17 @@ impl RunningPool {
     /// ```
     #[must_use]
     pub fn health(&self) -> PoolHealth {
-        let queue = |(name, together, alone): &(&str, Post, Post)| QueueHealth {
+        let queue = |(name, together, alone): &(&str, Post, Option<Post>)| QueueHealth {
             queue: (*name).to_owned(),
-            state: both(together.state(), alone.state()),
+            state: match alone {
+                Some(alone) => both(together.state(), alone.state()),
+                None => together.state(),
+            },
             lost_slots: self.shared.plan.queues[name].lost_slots.load(Ordering::Relaxed),
         };
         PoolHealth {
             queues: self.posts.iter().map(queue).collect(),
-            missing: self.shared.resources.client.engine().missing(),
+            missing: self.shared.resources.client.engine().diagnose().and_then(Diagnose::missing),
         }
     }
 

@@ -12,6 +12,8 @@ use super::tally::Tally;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) resources: Arc<Resources>,
+    /// Whether its engine can have a job run alone.
+    pub(crate) has_solo: bool,
     /// The runtime that the pool was started in: it runs the job functions, and they alone.
     pub(crate) runtime: Handle,
     pub(crate) plan: Plan,

@@ -1,5 +1,6 @@
 //! Jobs that failed for good, and those that never could run.
 
+use jobq::testing::EngineExt as _;
 use std::time::{Duration, SystemTime};
 
 use jobq::{FailedReason, Job};
@@ -94,7 +95,7 @@ async fn unknown_jobs_fail_after_their_retries(store: Store) {
     let id = stage.client.enqueue(NotDeployed {}).await.unwrap();
     // Twenty workers tried already.
     let engine = jobq::testing::open(&stage.store.url, &stage.store.namespace).await.unwrap();
-    let mut consumer = engine.consume("scripted", 1).await.unwrap();
+    let mut consumer = engine.consume_from("scripted", 1).await.unwrap();
     for _ in 0..20 {
         let delivery = soon("the job", consumer.next()).await.unwrap().unwrap();
         let retry = jobq::engine::Settlement::Retry(Duration::ZERO);

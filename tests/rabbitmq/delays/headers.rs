@@ -1,5 +1,6 @@
 //! What a job carries with it while it waits again and again.
 
+use jobq::testing::EngineExt as _;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ async fn headers_stay_small_and_attempts_right_however_often_a_job_waits() {
     let engine = jobq::testing::open(&url, &namespace).await.unwrap();
     let spec = QueueSpec::new("mail").waits([TIER]);
     engine.declare(&[spec]).await.unwrap();
-    let mut consumer = engine.consume("mail", 1).await.unwrap();
+    let mut consumer = engine.consume_from("mail", 1).await.unwrap();
     // The levels are made now.
     engine.push(job(millis(150))).await.unwrap();
     let first = soon("a delivery", consumer.next()).await.unwrap().unwrap();

@@ -11,6 +11,7 @@
 //! says: `next` takes the next one in hand and says `taken ID ATTEMPT`; `retry` settles
 //! the one that it took last and says `settled` or the kind of the error.
 
+use jobq::testing::EngineExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,7 @@ async fn push(engine: Arc<dyn Engine>) {
 }
 
 async fn work(engine: &dyn Engine) {
-    let mut consumer = engine.consume("mail", 10).await.expect("consumes");
+    let mut consumer = engine.consume_from("mail", 10).await.expect("consumes");
     while let Some(delivery) = consumer.next().await {
         let delivery = delivery.expect("a job");
         let id = delivery.envelope().id;
@@ -60,7 +61,7 @@ async fn work(engine: &dyn Engine) {
 }
 
 async fn hold(engine: &dyn Engine) {
-    let mut consumer = engine.consume("mail", 3).await.expect("consumes");
+    let mut consumer = engine.consume_from("mail", 3).await.expect("consumes");
     let mut held = Vec::new();
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Some(line) = lines.next_line().await.expect("a line") {

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use self::consumer::Source;
 use self::shared::Shared;
 use crate::background;
-use crate::engine::Consumer;
+use crate::engine::{Consume, Consumer};
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::link::Link;
@@ -58,16 +58,14 @@ impl Consumers {
     }
 
     /// Starts to consume a queue.
-    pub(crate) async fn consume(&self, queue: &'static str, prefetch: u16) -> Result<Consumer> {
-        self.start(queue, prefetch, Source::Work).await
-    }
-
-    /// Starts to consume the jobs of a queue that are run alone.
-    pub(crate) async fn consume_solo(&self, queue: &'static str) -> Result<Consumer> {
-        self.start(queue, SOLO_PREFETCH, Source::Solo(Arc::default())).await
-    }
-
-    async fn start(&self, queue: &'static str, prefetch: u16, source: Source) -> Result<Consumer> {
+    pub(crate) async fn consume(&self, what: Consume) -> Result<Consumer> {
+        let Consume { queue, prefetch, solo, .. } = what;
+        let (prefetch, source) = if solo {
+            (SOLO_PREFETCH, Source::Solo(Arc::default()))
+        } else {
+            (prefetch, Source::Work)
+        };
+        let queue = queue.as_str();
         let (shared, link) = (Arc::clone(&self.shared), self.link().await?);
         consumer::consume(shared, link, queue, prefetch, source).await
     }

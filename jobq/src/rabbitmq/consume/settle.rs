@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::session::{Hand, Session};
 use crate::background;
-use crate::engine::{Receipt, Settlement, Solo};
+use crate::engine::{Receipt, Settle, Settlement, Solo};
 use crate::error::{Error, Result};
 use crate::job::{Envelope, JobId};
 use crate::period;
@@ -135,7 +135,8 @@ impl Receipt for Ticket {
         &self.envelope
     }
 
-    async fn settle(mut self: Box<Self>, attempt: u32, settlement: Settlement) -> Result<()> {
+    async fn settle(mut self: Box<Self>, settle: Settle) -> Result<()> {
+        let Settle { attempt, settlement, .. } = settle;
         if self.is_stale() {
             return Err(stale(self.origin.queue));
         }

@@ -1,5 +1,6 @@
 //! Several consumers on one queue, in one engine and in several.
 
+use crate::testing::EngineExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -151,14 +152,14 @@ pub async fn failed_jobs_are_seen_by_every_engine(bench: &Bench) {
     settle(take(&mut consumer).await, fail).await;
     let other = bench.another().await;
     eventually("failed jobs", vec![pushed[0]], || async {
-        let answer = soon("the failed jobs", other.failed_list("mail", 10)).await;
+        let answer = soon("the failed jobs", other.admin().failed_list("mail", 10)).await;
         answer.expect("lists").iter().map(crate::job::FailedJob::id).collect()
     })
     .await;
-    let answer = soon("a job to be put back", other.failed_retry("mail", Which::All)).await;
+    let answer = soon("a job to be put back", other.admin().failed_retry("mail", Which::All)).await;
     assert_eq!(answer.expect("puts back"), 1);
     assert_eq!(take(&mut consumer).await.envelope().id, pushed[0]);
     // Whoever has finished with them leaves them to the others.
-    let answer = soon("the failed jobs", bench.engine().failed_list("mail", 10)).await;
+    let answer = soon("the failed jobs", bench.engine().admin().failed_list("mail", 10)).await;
     assert!(answer.expect("lists").is_empty());
 }

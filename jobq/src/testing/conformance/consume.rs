@@ -1,5 +1,6 @@
 //! Taking jobs, the prefetch, handing back, counts.
 
+use crate::testing::EngineExt as _;
 use std::time::Duration;
 
 use crate::clock;
@@ -10,7 +11,7 @@ use crate::testing::bench::{consume, headers, ids, job, settle, soon, sorted, ta
 
 /// Only a declared queue can be consumed.
 pub async fn an_unknown_queue_is_not_found(bench: &Bench) {
-    let answer = soon("an answer", bench.engine().consume("nowhere", 1)).await;
+    let answer = soon("an answer", bench.engine().consume_from("nowhere", 1)).await;
     let error = answer.expect_err("no such queue");
     assert!(error.is_not_found(), "{error:?}");
     assert!(error.to_string().contains("nowhere"), "it names the queue: {error}");

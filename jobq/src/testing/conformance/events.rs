@@ -1,5 +1,6 @@
 //! Events: publish once, and every subscriber has a job of its own.
 
+use crate::testing::EngineExt as _;
 use std::time::Duration;
 
 use crate::clock;
@@ -132,9 +133,10 @@ pub async fn an_event_that_is_put_back_is_its_subscribers_own(bench: &Bench) {
     let fail = Settlement::Fail { reason, error: "no".to_owned(), attempts: 1 };
     settle(take_from(bench, "welcome").await, fail).await;
     bench.counts("welcome", 0, 0, 1).await;
-    let failed = soon("a list", bench.engine().failed_list("welcome", 10)).await.expect("lists");
+    let failed =
+        soon("a list", bench.engine().admin().failed_list("welcome", 10)).await.expect("lists");
     assert_eq!((failed[0].id(), failed[0].attempts(), failed[0].queue()), (id, 1, "welcome"));
-    let back = bench.engine().failed_retry("welcome", Which::One(id));
+    let back = bench.engine().admin().failed_retry("welcome", Which::One(id));
     assert_eq!(soon("a put-back", back).await.expect("puts back"), 1);
     let delivery = take_from(bench, "welcome").await;
     assert_eq!((delivery.envelope().id, delivery.attempt), (id, 1));
@@ -184,7 +186,7 @@ pub async fn subscriptions_are_added_and_ended_one_by_one(bench: &Bench) {
         publish(bench, event).await;
     }
     for _ in 0..2 {
-        let ended = bench.engine().unsubscribe("welcome", "user.created");
+        let ended = bench.engine().admin().unsubscribe("welcome", "user.created");
         soon("the end of a subscription", ended).await.expect("unsubscribes");
     }
     publish(bench, event("user.created")).await;
@@ -193,7 +195,7 @@ pub async fn subscriptions_are_added_and_ended_one_by_one(bench: &Bench) {
     assert_eq!(ids(&take_many(&mut consumer, 3).await), expected);
     bench.counts("welcome", 0, 0, 0).await;
     for queue in ["welcome", "nobody"] {
-        let ended = bench.engine().unsubscribe(queue, "no.such.subscription");
+        let ended = bench.engine().admin().unsubscribe(queue, "no.such.subscription");
         soon("the end of a subscription", ended).await.expect("unsubscribes");
     }
 }
@@ -202,7 +204,8 @@ pub async fn subscriptions_are_added_and_ended_one_by_one(bench: &Bench) {
 pub async fn a_subscriber_with_jobs_is_deleted_by_force_alone(bench: &Bench) {
     let spec = QueueSpec::new("welcome").waits([LONG]).patterns(["user.*"]);
     soon("a subscription", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
-    let delete = async |force| soon("a deletion", bench.engine().delete(&spec, force)).await;
+    let delete =
+        async |force| soon("a deletion", bench.engine().admin().delete(&spec, force)).await;
     let reason = FailedReason::Aborted;
     let failed = Settlement::Fail { reason, error: String::new(), attempts: 1 };
     for (settlement, counts) in [
@@ -247,7 +250,7 @@ pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &
     let id = publish(bench, event.clone()).await;
     let published = std::time::Instant::now();
     subscribe(bench, "newcomer", &["user.*"]).await;
-    let ended = bench.engine().unsubscribe("former", "user.*");
+    let ended = bench.engine().admin().unsubscribe("former", "user.*");
     soon("the end of a subscription", ended).await.expect("unsubscribes");
     assert!(published.elapsed() < delay, "the machine is too busy to tell who subscribed when");
     for queue in ["always", "newcomer"] {

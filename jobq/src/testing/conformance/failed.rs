@@ -1,5 +1,6 @@
 //! The failed jobs: kept, listed, found, put back, discarded.
 
+use crate::testing::EngineExt as _;
 use std::time::{Duration, SystemTime};
 
 use crate::clock;
@@ -23,22 +24,24 @@ async fn fail_job(bench: &Bench, consumer: &mut Consumer, envelope: Envelope, er
 }
 
 async fn list(bench: &Bench, limit: usize) -> Vec<FailedJob> {
-    let answer = soon("the failed jobs", bench.engine().failed_list("mail", limit)).await;
+    let answer = soon("the failed jobs", bench.engine().admin().failed_list("mail", limit)).await;
     answer.expect("lists")
 }
 
 async fn find(bench: &Bench, id: JobId) -> Option<FailedJob> {
-    let answer = soon("a failed job", bench.engine().failed_find("mail", id)).await;
+    let answer = soon("a failed job", bench.engine().admin().failed_find("mail", id)).await;
     answer.expect("looks")
 }
 
 async fn retry(bench: &Bench, which: Which) -> u64 {
-    let answer = soon("jobs to be put back", bench.engine().failed_retry("mail", which)).await;
+    let answer =
+        soon("jobs to be put back", bench.engine().admin().failed_retry("mail", which)).await;
     answer.expect("puts back")
 }
 
 async fn discard(bench: &Bench, which: Which) -> u64 {
-    let answer = soon("jobs to be discarded", bench.engine().failed_discard("mail", which)).await;
+    let answer =
+        soon("jobs to be discarded", bench.engine().admin().failed_discard("mail", which)).await;
     answer.expect("discards")
 }
 

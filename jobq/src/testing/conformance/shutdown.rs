@@ -1,5 +1,6 @@
 //! Stopping a consumer and closing an engine.
 
+use crate::testing::EngineExt as _;
 use std::time::Duration;
 
 use crate::engine::{Consumer, QueueSpec, Settlement, Which};
@@ -81,14 +82,14 @@ pub async fn calls_on_a_closed_engine_say_so(bench: &Bench) {
         for mandatory in [false, true] {
             errors.extend(engine.publish(event("user.created"), mandatory).await.err());
         }
-        errors.extend(engine.unsubscribe("mail", "user.*").await.err());
-        errors.extend(engine.delete(&spec, true).await.err());
-        errors.extend(engine.consume("mail", 1).await.err());
-        errors.extend(engine.counts("mail").await.err());
-        errors.extend(engine.failed_list("mail", 1).await.err());
-        errors.extend(engine.failed_find("mail", JobId::new()).await.err());
-        errors.extend(engine.failed_retry("mail", which).await.err());
-        errors.extend(engine.failed_discard("mail", which).await.err());
+        errors.extend(engine.admin().unsubscribe("mail", "user.*").await.err());
+        errors.extend(engine.admin().delete(&spec, true).await.err());
+        errors.extend(engine.consume_from("mail", 1).await.err());
+        errors.extend(engine.admin().counts("mail").await.err());
+        errors.extend(engine.admin().failed_list("mail", 1).await.err());
+        errors.extend(engine.admin().failed_find("mail", JobId::new()).await.err());
+        errors.extend(engine.admin().failed_retry("mail", which).await.err());
+        errors.extend(engine.admin().failed_discard("mail", which).await.err());
         errors
     };
     let errors = soon("answers", calls).await;

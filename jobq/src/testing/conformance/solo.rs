@@ -1,6 +1,7 @@
 //! Jobs that may take their worker down: they come to one consumer, one at a time, and
 //! each start is recorded before it.
 
+use crate::testing::EngineExt as _;
 use std::time::Duration;
 
 use crate::engine::{Consumer, Delivery, QueueSpec, Settlement, Solo};

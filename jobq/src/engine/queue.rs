@@ -1,0 +1,108 @@
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::sync::{LazyLock, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::error::Result;
+use crate::job::check_name;
+
+/// The name of a queue, as the user named it. Copying it is free, since each name is kept for as
+/// long as the process lives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueName(&'static str);
+
+static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
+
+impl QueueName {
+    /// This name. Programs have few queues; a name that comes from outside, as in a request, is not
+    /// to become one for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid): a name that is not `[A-Za-z0-9_.-]{1,120}`, or has an
+    /// empty word between dots.
+    pub fn new(name: &str) -> Result<Self> {
+        check_name("queue", name)?;
+        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = names.get(name) {
+            return Ok(Self(known));
+        }
+        let kept: &'static str = Box::leak(name.into());
+        names.insert(kept);
+        Ok(Self(kept))
+    }
+
+    /// The name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl fmt::Debug for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a queue must be able to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueSpec {
+    /// The queue, as the user named it.
+    pub name: String,
+    /// The waits that its jobs' policies name. Other waits work as well; an engine may
+    /// use these to prepare.
+    pub waits: BTreeSet<Duration>,
+    /// The topic patterns that it subscribes to.
+    pub patterns: BTreeSet<String>,
+    /// Whether its jobs may have to run alone. Pools need it, clients do not.
+    pub solo: bool,
+}
+
+impl QueueSpec {
+    /// A queue without waits and subscriptions.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), waits: BTreeSet::new(), patterns: BTreeSet::new(), solo: false }
+    }
+
+    /// With these waits.
+    #[must_use]
+    pub fn waits(mut self, waits: impl IntoIterator<Item = Duration>) -> Self {
+        self.waits.extend(waits);
+        self
+    }
+
+    /// With the place in which its jobs can be run alone.
+    #[must_use]
+    pub fn solo(mut self) -> Self {
+        self.solo = true;
+        self
+    }
+
+    /// With subscriptions to these topic patterns.
+    #[must_use]
+    pub fn patterns<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
+        self.patterns.extend(patterns.into_iter().map(Into::into));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_kept_once() {
+        let names = [QueueName::new("a.queue").unwrap(), QueueName::new("a.queue").unwrap()];
+        assert!(std::ptr::eq(names[0].as_str(), names[1].as_str()));
+        assert!(QueueName::new("a queue").unwrap_err().is_invalid());
+    }
+}
