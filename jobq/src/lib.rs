@@ -73,9 +73,10 @@
 //!
 //! | feature | default | what |
 //! |---|---|---|
-//! | `rabbitmq` | yes | `amqp://` and `amqps://` |
+//! | `rabbitmq` | yes | `amqp://` |
 //! | `sqlite` | yes | `sqlite:` |
-//! | `management` | yes | asking RabbitMQ's management API for policies, bindings and nodes, where its URL is given |
+//! | `tls` | no | `amqps://`, by `rustls` |
+//! | `management` | no | asking RabbitMQ's management API for policies, bindings and nodes, where its URL is given; with `tls` |
 //! | `testing` | no | the conformance suite for engines |
 
 mod admin;

@@ -7,3 +7,4 @@ mod callgrind_tests;
 mod corpora;
 mod examples;
 mod layers;
+mod packages;

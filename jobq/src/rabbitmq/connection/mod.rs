@@ -13,4 +13,5 @@ pub(crate) mod link;
 pub(crate) mod probe;
 pub(crate) mod server_properties;
 pub(crate) mod socket;
+#[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
 pub(crate) mod tls;

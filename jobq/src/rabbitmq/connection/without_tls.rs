@@ -1,0 +1,50 @@
+//! Connections without encryption, where the feature `tls` is off.
+
+use lapin::tcp::OwnedTLSConfig;
+
+use super::address::Address;
+use crate::engine::Certificates;
+use crate::error::{Error, ErrorKind, Result};
+
+/// No certificates.
+#[derive(Debug, Default)]
+pub(crate) struct Tls {
+    pub(crate) config: OwnedTLSConfig,
+}
+
+impl Tls {
+    /// Refuses what needs encryption.
+    pub(crate) fn new(certificates: &Certificates, address: &Address) -> Result<Self> {
+        if address.is_tls() || !certificates.is_empty() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "this program was built without the feature `tls` of jobq, which `amqps://` and \
+                 certificates need",
+            ));
+        }
+        Ok(Self::default())
+    }
+
+    #[allow(clippy::unused_self)] // the twin asks its certificates
+    pub(crate) fn has_client_certificate(&self) -> bool {
+        false
+    }
+}
+
+/// An error that does not occur.
+#[derive(Debug)]
+pub(crate) enum Never {}
+
+impl std::fmt::Display for Never {
+    fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {}
+    }
+}
+
+pub(crate) fn cause(_: &lapin::Error) -> Option<&Never> {
+    None
+}
+
+pub(crate) fn explain(error: &Never, _: &str, _: bool) -> (ErrorKind, String) {
+    match *error {}
+}

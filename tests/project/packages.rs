@@ -1,0 +1,32 @@
+//! How many packages a program compiles with jobq. The README states the figures.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+/// The packages that `cargo` compiles for jobq with these features, itself included.
+fn packages(arguments: &[&str]) -> usize {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    cargo.args(["tree", "-p", "jobq", "-e", "normal,build", "--prefix", "none", "--locked"]);
+    let output = cargo.args(arguments).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("names are UTF-8");
+    let lines = text.lines().map(|line| line.trim_end_matches(" (*)"));
+    lines.filter(|line| !line.is_empty()).collect::<BTreeSet<_>>().len()
+}
+
+/// The most packages, which is what there are and a few: a library may split in two. Whoever needs
+/// more looks first at what the new ones bring along.
+#[test]
+fn a_program_compiles_few_packages() {
+    let table: [(&[&str], usize); 4] = [
+        (&["--no-default-features", "--features", "sqlite"], 64),
+        (&["--no-default-features", "--features", "rabbitmq"], 98),
+        (&[], 110),
+        (&["--all-features"], 192),
+    ];
+    for (arguments, most) in table {
+        let count = packages(arguments);
+        assert!(count <= most, "{arguments:?}: {count} packages, at most {most}");
+    }
+}
