@@ -1,25 +1,25 @@
-//! What jobq tells through `tracing`, in one place, so that the words and the fields
-//! stay the same wherever it is told from.
+//! The events and spans of `tracing`, in one place, so that their words and fields stay the same
+//! wherever they are emitted.
 //!
 //! | event | level | fields |
 //! |---|---|---|
-//! | a pool takes jobs | info | `engine`, `namespace`, `queues` (each with its concurrency) |
-//! | a pool has ended | info | `completed`, `retried`, `failed` (attempts since its start) |
+//! | pool takes jobs | info | `engine`, `namespace`, `queues` (each with its concurrency) |
+//! | pool ended | info | `completed`, `retried`, `failed` (attempts since its start) |
 //! | an attempt (span `attempt` around the job function) | info | `job`, `id`, `queue`, `attempt` |
-//! | the job completed | debug | `job`, `id`, `queue`, `attempt`, `millis` |
-//! | the attempt failed and is repeated | warn | the same, `of` (attempts at most), `error`, `wait` |
-//! | the job was snoozed | debug | the same, `wait` |
-//! | the job failed for good | error | the same, `of`, `error`, `reason` |
-//! | the job is suspected of killing its workers | warn | `job`, `id`, `queue`, `attempt` |
-//! | the job is run alone | info | `job`, `id`, `queue`, `attempt` |
-//! | the job was handed back | info | `job`, `id`, `queue`, `attempt` |
-//! | an outcome could not be recorded | warn | `job`, `id`, `queue`, `attempt`, `error` |
+//! | job completed | debug | `job`, `id`, `queue`, `attempt`, `millis` |
+//! | attempt failed; retrying | warn | the same, `of` (attempts at most), `error`, `wait` |
+//! | job snoozed | debug | the same, `wait` |
+//! | job failed for good | error | the same, `of`, `error`, `reason` |
+//! | workers died while they had the job | warn | `job`, `id`, `queue`, `attempt` |
+//! | job runs alone | info | `job`, `id`, `queue`, `attempt` |
+//! | job handed back | info | `job`, `id`, `queue`, `attempt` |
+//! | outcome not recorded | warn | `job`, `id`, `queue`, `attempt`, `error` |
 //! | a layer completed a job whose function failed | warn | `job`, `id`, `queue`, `attempt`, `error` |
 //! | the system gives no thread for a plain `fn` | error | `job`, `id`, `queue`, `attempt`, `wait` |
-//! | a function does not end at its timeout | warn | `job`, `id`, `queue`, `attempt`, `lost`, `slots` |
-//! | it has ended, and its slot is free again | info | the same |
+//! | function did not end at its timeout | warn | `job`, `id`, `queue`, `attempt`, `lost`, `slots` |
+//! | function ended; its slot is free again | info | the same |
 //! | jobs may run for longer than the engine lets a worker hold them (when a pool starts) | warn | `jobs`, `limit`, `remedy` |
-//! | a queue is not consumed any more | error | `queue`, `error` |
+//! | queue is no longer consumed | error | `queue`, `error` |
 //! | a policy weakens a promise | warn | `about`, `found`, `why`, `remedy` |
 
 use std::borrow::Cow;
@@ -63,27 +63,27 @@ impl Who {
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         match settlement {
             Settlement::Complete => {
-                tracing::debug!(%job, %id, %queue, attempt, millis, "the job completed");
+                tracing::debug!(%job, %id, %queue, attempt, millis, "job completed");
             }
             Settlement::Retry(wait) => {
                 let wait = period::format(*wait);
-                tracing::warn!(%job, %id, %queue, attempt, of, millis, error, wait, "the attempt failed and is repeated");
+                tracing::warn!(%job, %id, %queue, attempt, of, millis, error, wait, "attempt failed; retrying");
             }
             Settlement::Snooze(wait) => {
                 let wait = period::format(*wait);
-                tracing::debug!(%job, %id, %queue, attempt, millis, wait, "the job was snoozed");
+                tracing::debug!(%job, %id, %queue, attempt, millis, wait, "job snoozed");
             }
             Settlement::Fail { reason, error, .. } => {
-                tracing::error!(%job, %id, %queue, attempt, of, millis, error, %reason, "the job failed for good");
+                tracing::error!(%job, %id, %queue, attempt, of, millis, error, %reason, "job failed for good");
             }
             Settlement::Isolate => {
-                tracing::warn!(%job, %id, %queue, attempt, "workers that had the job in hand died; it is run alone");
+                tracing::warn!(%job, %id, %queue, attempt, "workers died while they had the job; it runs alone");
             }
             Settlement::Start => {
-                tracing::info!(%job, %id, %queue, attempt, "the job is run alone, and the pool takes no other one meanwhile");
+                tracing::info!(%job, %id, %queue, attempt, "job runs alone; the pool takes no other meanwhile");
             }
             Settlement::Release => {
-                tracing::info!(%job, %id, %queue, attempt, "the job was handed back");
+                tracing::info!(%job, %id, %queue, attempt, "job handed back");
             }
         }
     }
@@ -93,7 +93,7 @@ impl Who {
         let Some(error) = function.and_then(Outcome::error) else { return };
         if outcome.is_completed() {
             let Self { job, id, queue, attempt, .. } = self;
-            tracing::warn!(%job, %id, %queue, attempt, error, "the function failed, and a layer completed its job");
+            tracing::warn!(%job, %id, %queue, attempt, error, "function failed, and a layer completed its job");
         }
     }
 
@@ -112,20 +112,20 @@ impl Who {
         let Self { job, id, queue, attempt, .. } = self;
         tracing::warn!(
             %job, %id, %queue, attempt, lost, slots,
-            "the function did not end at its timeout and keeps its slot: that one is lost until it ends; look at `JobContext::is_cancelled` in long loops"
+            "function did not end at its timeout; its slot is lost until it ends; look at `JobContext::is_cancelled` in long loops"
         );
     }
 
     /// The function has ended after all.
     pub(crate) fn regained_slot(&self, lost: usize, slots: u16) {
         let Self { job, id, queue, attempt, .. } = self;
-        tracing::info!(%job, %id, %queue, attempt, lost, slots, "the function has ended, and its slot is free again");
+        tracing::info!(%job, %id, %queue, attempt, lost, slots, "function ended; its slot is free again");
     }
 
     /// The engine did not record what the worker decided.
     pub(crate) fn not_recorded(&self, error: &Error) {
         let Self { job, id, queue, attempt, .. } = self;
-        tracing::warn!(%job, %id, %queue, attempt, ?error, "an outcome could not be recorded; the job is delivered again");
+        tracing::warn!(%job, %id, %queue, attempt, ?error, "outcome not recorded; the job is delivered again");
     }
 }
 
@@ -138,12 +138,12 @@ pub(crate) fn pool_started(
     let queues: Vec<_> =
         queues.map(|(name, concurrency)| format!("{name}={concurrency}")).collect();
     let queues = queues.join(" ");
-    tracing::info!(engine, namespace, queues, "the pool takes jobs");
+    tracing::info!(engine, namespace, queues, "pool takes jobs");
 }
 
 /// A pool has ended, after so many attempts.
 pub(crate) fn pool_stopped([completed, retried, failed]: [u64; 3]) {
-    tracing::info!(completed, retried, failed, "the pool has ended");
+    tracing::info!(completed, retried, failed, "pool ended");
 }
 
 /// The engine may take jobs of these names back while they still run.
@@ -168,5 +168,5 @@ pub(crate) fn weakened(finding: &Finding) {
 
 /// A queue of a pool ended before the pool did.
 pub(crate) fn queue_stopped(queue: &str, error: &Error) {
-    tracing::error!(queue, ?error, "the queue is not consumed any more");
+    tracing::error!(queue, ?error, "queue is no longer consumed");
 }

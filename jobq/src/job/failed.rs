@@ -183,7 +183,8 @@ impl FailedJob {
     }
 }
 
-/// All that its methods tell, by their names: the payload as JSON, times in milliseconds since 1970.
+/// All that its methods tell, by their names: the payload as JSON, times in milliseconds since 1970
+/// (`failed_at_ms`, `enqueued_at_ms`).
 impl Serialize for FailedJob {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut job = serializer.serialize_struct("FailedJob", 12)?;
@@ -196,8 +197,8 @@ impl Serialize for FailedJob {
         job.serialize_field("attempts", &self.attempts)?;
         job.serialize_field("error", &self.error)?;
         job.serialize_field("reason", &self.reason)?;
-        job.serialize_field("failed_at", &to_millis(self.failed_at))?;
-        job.serialize_field("enqueued_at", &to_millis(self.enqueued_at()))?;
+        job.serialize_field("failed_at_ms", &to_millis(self.failed_at))?;
+        job.serialize_field("enqueued_at_ms", &to_millis(self.enqueued_at()))?;
         job.serialize_field("enqueued_by", &self.enqueued_by())?;
         job.end()
     }
@@ -219,7 +220,7 @@ mod tests {
         let expected = serde_json::json!({
             "id": job.id(), "name": "greet", "queue": "mail", "topic": null,
             "payload": {"n": "12345678901234567890123"}, "headers": {"tenant": "7"},
-            "attempts": 2, "error": "no", "reason": "aborted", "failed_at": 7, "enqueued_at": 5,
+            "attempts": 2, "error": "no", "reason": "aborted", "failed_at_ms": 7, "enqueued_at_ms": 5,
             "enqueued_by": null,
         });
         assert_eq!(serde_json::to_value(&job).unwrap(), expected);

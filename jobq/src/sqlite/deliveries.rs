@@ -8,7 +8,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::claim::Claimed;
 use super::feed::Feed;
 use super::inbox::{Command, Inbox};
-use super::settle::{Act, Settling, Ticket, stale};
+use super::settle::{Act, Claim, Settling, stale};
 use crate::engine::{Consumer, Delivery, Intake, Receipt, Settle, Settlement, Solo, closed};
 use crate::error::Result;
 use crate::job::Envelope;
@@ -40,11 +40,11 @@ pub(super) fn start(
 
 /// Hands a job over to a consumer. If that is gone, the delivery hands itself back.
 pub(super) fn deliver(feed: &mut Feed, inbox: &Inbox, owner: i64, job: Claimed) {
-    let ticket = Ticket { seq: job.seq, owner, feed: feed.id };
+    let claim = Claim { seq: job.seq, owner, feed: feed.id };
     let started = feed.started.take() == Some(job.seq);
     let attempt = job.envelope.attempts.saturating_add(1);
     let (envelope, inbox) = (Arc::new(job.envelope), inbox.clone());
-    let receipt = FeedReceipt { envelope, ticket: Some(ticket), started, inbox };
+    let receipt = FeedReceipt { envelope, claim: Some(claim), started, inbox };
     let mut delivery = Delivery::new(attempt, Box::new(receipt)).due_at(Some(job.due));
     delivery.crashes = job.crashes;
     delivery.solo = job.starts.map(|starts| Solo { starts, started });
@@ -89,7 +89,7 @@ impl Drop for FeedIntake {
 struct FeedReceipt {
     envelope: Arc<Envelope>,
     /// Taken out when it is settled.
-    ticket: Option<Ticket>,
+    claim: Option<Claim>,
     /// Whether its start alone was recorded for this delivery.
     started: bool,
     inbox: Inbox,
@@ -102,14 +102,14 @@ impl Receipt for FeedReceipt {
     }
 
     async fn settle(mut self: Box<Self>, settle: Settle) -> Result<()> {
-        let Some(ticket) = self.ticket.take().filter(|ticket| ticket.owner == self.inbox.owner())
+        let Some(claim) = self.claim.take().filter(|claim| claim.owner == self.inbox.owner())
         else {
             return Err(stale());
         };
         let mut settling = match settle.settlement {
             // That start was none.
-            Settlement::Release if self.started => Settling::new(ticket, Act::Start { starts: -1 }),
-            settlement => Settling::new(ticket, settlement.into()),
+            Settlement::Release if self.started => Settling::new(claim, Act::Start { starts: -1 }),
+            settlement => Settling::new(claim, settlement.into()),
         };
         // Nothing is lost where these two are written a moment later.
         if matches!(settling.act, Act::Complete | Act::Release) {
@@ -122,18 +122,18 @@ impl Receipt for FeedReceipt {
     }
 
     fn is_stale(&self) -> bool {
-        self.ticket.is_none_or(|ticket| ticket.owner != self.inbox.owner())
+        self.claim.is_none_or(|claim| claim.owner != self.inbox.owner())
     }
 
     fn epoch(&self) -> u64 {
-        self.ticket.map_or(0, |ticket| ticket.owner.unsigned_abs())
+        self.claim.map_or(0, |claim| claim.owner.unsigned_abs())
     }
 }
 
 impl Drop for FeedReceipt {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            let _ = self.inbox.send(Command::Settle(Settling::new(ticket, Act::Release)));
+        if let Some(claim) = self.claim.take() {
+            let _ = self.inbox.send(Command::Settle(Settling::new(claim, Act::Release)));
         }
     }
 }

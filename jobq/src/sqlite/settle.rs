@@ -19,7 +19,7 @@ const MAX_ERROR: usize = 8 * 1024;
 
 /// Which delivery it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ticket {
+pub(super) struct Claim {
     /// The job.
     pub(super) seq: i64,
     /// Who had it in hand. A job that somebody else has by now is not touched.
@@ -81,7 +81,7 @@ fn cut(error: &mut String) {
 /// A settlement on its way.
 #[derive(Debug)]
 pub(super) struct Settling {
-    pub(super) ticket: Ticket,
+    pub(super) claim: Claim,
     pub(super) act: Act,
     /// Who waits for it.
     pub(super) answer: Option<oneshot::Sender<Result<()>>>,
@@ -90,8 +90,8 @@ pub(super) struct Settling {
 }
 
 impl Settling {
-    pub(super) fn new(ticket: Ticket, act: Act) -> Self {
-        Self { ticket, act, answer: None, held: true }
+    pub(super) fn new(claim: Claim, act: Act) -> Self {
+        Self { claim, act, answer: None, held: true }
     }
 
     /// Whether the job is to be handed over once more, to be run now.
@@ -101,7 +101,7 @@ impl Settling {
 
     pub(super) fn run(&mut self, store: &mut Store<'_>) -> rusqlite::Result<()> {
         let connection = store.connection;
-        let Ticket { seq, owner, .. } = self.ticket;
+        let Claim { seq, owner, .. } = self.claim;
         let changed = match &self.act {
             Act::Complete => store.delete.of(connection)?.execute((seq, owner))?,
             Act::Release => {

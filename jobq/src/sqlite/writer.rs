@@ -358,13 +358,12 @@ impl Writer {
                 Work::Call(call) => call.run(&mut store)?,
                 Work::Settle(settling) => {
                     settling.run(&mut store)?;
-                    let ticket = settling.ticket;
-                    if Some(ticket.owner) == self.lease.owner()
-                        && let Some(feed) =
-                            self.feeds.iter_mut().find(|feed| feed.id == ticket.feed)
+                    let claim = settling.claim;
+                    if Some(claim.owner) == self.lease.owner()
+                        && let Some(feed) = self.feeds.iter_mut().find(|feed| feed.id == claim.feed)
                     {
                         feed.in_hand = feed.in_hand.saturating_sub(1);
-                        feed.started = settling.is_start().then_some(ticket.seq);
+                        feed.started = settling.is_start().then_some(claim.seq);
                     }
                 }
             }

@@ -97,6 +97,18 @@ impl Attempt {
         self.0.envelope.enqueued_at
     }
 
+    /// When the first attempt was due: when the job was enqueued, and its delay after that.
+    #[must_use]
+    pub fn due(&self) -> SystemTime {
+        self.0.envelope.due()
+    }
+
+    /// The value of a header, if the job has it: see [`Enqueue::header`](crate::Enqueue::header).
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.0.envelope.headers.get(name)
+    }
+
     /// The topic of the event that the job was made from, if it was.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {

@@ -160,7 +160,7 @@ fn resolve(
         }
         None => Err(Decision::of(retry::after_unknown(attempt), unknown_job(name, plan), attempt)),
         Some(job) if retry::is_expired(&job.options, envelope, SystemTime::now) => {
-            let error = "its time ran out before this attempt could start".to_owned();
+            let error = "expired before the attempt started".to_owned();
             Err(Decision::failed(FailedReason::Expired, error, attempt.saturating_sub(1)))
         }
         Some(job) => envelope.lacking().map(not_understood).map_or(Ok(Arc::clone(job)), Err),
@@ -170,8 +170,8 @@ fn resolve(
 
 fn unknown_job(name: &str, queue: &QueuePlan) -> String {
     match (name, queue.only_job) {
-        ("", None) => "the message states no job, and the queue has several".to_owned(),
-        (name, _) => format!("no worker that took it has a job of the name `{name}`"),
+        ("", None) => "message has no `type`, and the queue serves several jobs".to_owned(),
+        (name, _) => format!("no worker that took it has a job named `{name}`"),
     }
 }
 
@@ -315,7 +315,7 @@ fn decide(
     let outcome = match ended {
         Ok(Ok(outcome)) => outcome,
         Ok(Err(problem)) => {
-            let error = format!("the payload is no payload of job `{}`: {problem}", job.name);
+            let error = format!("payload of job `{}` cannot be read: {problem}", job.name);
             let attempts = delivery.attempt.saturating_sub(1);
             return Decision::failed(FailedReason::UnreadablePayload, error, attempts);
         }

@@ -61,8 +61,8 @@ pub enum QueueState {
     /// It does not for now, and goes on trying: the connection was lost, the broker refuses
     /// the user, the vhost is gone. It goes on by itself when the cause is removed.
     Interrupted {
-        /// Since when. As JSON, in milliseconds since 1970.
-        #[serde(serialize_with = "millis::serialize")]
+        /// Since when. As JSON, in milliseconds since 1970 (`since_ms`).
+        #[serde(rename = "since_ms", serialize_with = "millis::serialize")]
         since: SystemTime,
         /// Why, with what to do.
         error: Error,
@@ -73,9 +73,9 @@ pub enum QueueState {
     Ended(Option<Error>),
 }
 
-/// Where a task that consumes a queue says what it is doing.
+/// The state of a task that consumes a queue, set by the task and read by health checks.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Post(Arc<Mutex<Doing>>);
+pub(crate) struct Status(Arc<Mutex<Doing>>);
 
 #[derive(Debug, Default)]
 enum Doing {
@@ -86,12 +86,12 @@ enum Doing {
     Ended(Option<Error>),
 }
 
-impl Post {
+impl Status {
     /// That of a task which takes jobs from this consumer.
     pub(crate) fn of(consumer: &Consumer) -> Self {
-        let post = Self::default();
-        post.consumes(consumer);
-        post
+        let status = Self::default();
+        status.set_consuming(consumer);
+        status
     }
 
     fn doing(&self) -> MutexGuard<'_, Doing> {
@@ -99,17 +99,17 @@ impl Post {
     }
 
     /// It takes jobs from this consumer.
-    pub(crate) fn consumes(&self, consumer: &Consumer) {
+    pub(crate) fn set_consuming(&self, consumer: &Consumer) {
         *self.doing() = Doing::Consuming(consumer.interruptions());
     }
 
     /// It takes none, so that a job can run alone.
-    pub(crate) fn rests(&self) {
+    pub(crate) fn set_resting(&self) {
         *self.doing() = Doing::Resting;
     }
 
     /// It would take jobs, and cannot yet.
-    pub(crate) fn tries(&self, error: &Error) {
+    pub(crate) fn set_trying(&self, error: &Error) {
         let mut doing = self.doing();
         let since = match &*doing {
             Doing::Trying(before) => before.since,
@@ -119,7 +119,7 @@ impl Post {
     }
 
     /// It has ended.
-    pub(crate) fn ended(&self, result: &Result<()>) {
+    pub(crate) fn set_ended(&self, result: &Result<()>) {
         *self.doing() = Doing::Ended(result.as_ref().err().cloned());
     }
 
@@ -197,13 +197,13 @@ mod tests {
 
     #[test]
     fn an_interruption_lasts_from_its_first_error() {
-        let post = Post::default();
-        post.tries(&Error::new(ErrorKind::Connection, "first"));
-        let QueueState::Interrupted { since: first, .. } = post.state() else { panic!() };
-        post.tries(&gone());
-        let QueueState::Interrupted { since, error } = post.state() else { panic!() };
+        let status = Status::default();
+        status.set_trying(&Error::new(ErrorKind::Connection, "first"));
+        let QueueState::Interrupted { since: first, .. } = status.state() else { panic!() };
+        status.set_trying(&gone());
+        let QueueState::Interrupted { since, error } = status.state() else { panic!() };
         assert_eq!((since, error.to_string().as_str()), (first, "gone"));
-        post.ended(&Err(gone()));
-        assert!(matches!(post.state(), QueueState::Ended(Some(_))));
+        status.set_ended(&Err(gone()));
+        assert!(matches!(status.state(), QueueState::Ended(Some(_))));
     }
 }

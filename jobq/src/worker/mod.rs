@@ -19,7 +19,6 @@ mod execution;
 mod extensions;
 mod extract;
 mod function;
-mod gate;
 mod health;
 mod in_flight;
 mod layer;
@@ -33,6 +32,7 @@ mod running;
 mod shared;
 mod signal;
 mod solo;
+mod solo_lock;
 mod state;
 mod tally;
 

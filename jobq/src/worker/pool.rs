@@ -7,13 +7,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::Attempt;
 use super::function::JobFunction;
-use super::gate::Gate;
 use super::layer::Next;
 use super::registry::{self, Registered, Registry};
 use super::run::Run;
 use super::running::RunningPool;
 use super::shared::Shared;
 use super::signal::Signals;
+use super::solo_lock::SoloLock;
 use super::tally::Tally;
 use crate::background;
 use crate::client::{Client, Doctor};
@@ -323,7 +323,7 @@ impl WorkerPool {
             has_solo,
             runtime,
             plan,
-            gate: Gate::new(),
+            solo_lock: SoloLock::new(),
             tally: Tally::default(),
             halt: CancellationToken::new(),
         };

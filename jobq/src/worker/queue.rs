@@ -16,11 +16,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::execution::{self, Settled};
-use super::gate::Passed;
-use super::health::Post;
+use super::health::Status;
 use super::in_flight::{Admitted, Identity, InFlight};
 use super::prefetch::Prefetch;
 use super::shared::Shared;
+use super::solo_lock::Entered;
 use crate::engine::{Consume, Consumer, Delivery, QueueName, Settlement, closed};
 use crate::error::Result;
 use crate::telemetry;
@@ -37,8 +37,8 @@ pub(crate) async fn consume(
     shared: Arc<Shared>,
     name: &'static str,
     mut consumer: Consumer,
-    mut passed: Passed,
-    post: Post,
+    mut entered: Entered,
+    status: Status,
     stop: CancellationToken,
 ) -> Result<()> {
     let queue = Queue::new(&shared, name);
@@ -48,27 +48,29 @@ pub(crate) async fn consume(
             Ok(End::Stop) => break Ok(()),
             Err(error) => break Err(error),
         }
-        post.rests();
+        status.set_resting();
         queue.rest(&mut consumer).await;
-        drop(passed);
+        drop(entered);
         let prefetch = *queue.prefetch.borrow();
         let again = async {
-            let passed = shared.gate.pass().await;
-            consume_again(&shared, name, prefetch, &post).await.map(|consumer| (passed, consumer))
+            let entered = shared.solo_lock.enter().await;
+            consume_again(&shared, name, prefetch, &status)
+                .await
+                .map(|consumer| (entered, consumer))
         };
         tokio::select! {
             biased;
             () = stop.cancelled() => break Ok(()),
             again = again => match again {
                 Ok(again) => {
-                    (passed, consumer) = again;
-                    post.consumes(&consumer);
+                    (entered, consumer) = again;
+                    status.set_consuming(&consumer);
                 }
                 Err(error) => break Err(error),
             },
         }
     };
-    post.ended(&ended);
+    status.set_ended(&ended);
     if let Err(error) = &ended {
         telemetry::queue_stopped(name, error);
         if error.is_closed() {
@@ -94,13 +96,13 @@ async fn consume_again(
     shared: &Shared,
     name: &'static str,
     prefetch: u16,
-    post: &Post,
+    status: &Status,
 ) -> Result<Consumer> {
     loop {
         let what = Consume::new(QueueName::new(name)?, prefetch);
         match shared.resources.client.engine().consume(what).await {
             Err(error) if error.may_pass() => {
-                post.tries(&error);
+                status.set_trying(&error);
                 tracing::warn!(queue = name, %error, "not consuming yet");
                 sleep(AGAIN).await;
             }
@@ -175,7 +177,7 @@ impl Queue {
         stop: &CancellationToken,
     ) -> Result<End> {
         let mut stopped = pin!(stop.cancelled());
-        let mut closing = pin!(self.pool.gate.closing());
+        let mut closing = pin!(self.pool.solo_lock.requested());
         let mut prefetch = self.prefetch.subscribe();
         self.state().is_open = true;
         loop {

@@ -274,13 +274,13 @@ mod tests {
     job!(Plain, "plain", JobOptions::new());
     job!(Twin, "plain", JobOptions::new());
     job!(Misnamed, "a b", JobOptions::new());
-    job!(Mail, "mail", JobOptions::new().queue("post").concurrency(3));
+    job!(Mail, "mail", JobOptions::new().queue("status").concurrency(3));
     job!(
         Letter,
         "letter",
-        JobOptions::new().queue("post").delay(Delay::constant(Duration::from_secs(7)))
+        JobOptions::new().queue("status").delay(Delay::constant(Duration::from_secs(7)))
     );
-    job!(Parcel, "parcel", JobOptions::new().queue("post").concurrency(4));
+    job!(Parcel, "parcel", JobOptions::new().queue("status").concurrency(4));
     job!(Never, "never", JobOptions::new().concurrency(0));
     job!(Hasty, "hasty", JobOptions::new().timeout(Duration::ZERO));
     job!(Stale, "stale", JobOptions::new().expires(Duration::ZERO));
@@ -308,7 +308,7 @@ mod tests {
             (vec![Registered::of_function(run::<Misnamed>)], &["the job name `a b`", "' '"]),
             (
                 vec![Registered::of_function(run::<Mail>), Registered::of_function(run::<Parcel>)],
-                &["`post`", "3 from job `mail`", "4 from job `parcel`"],
+                &["`status`", "3 from job `mail`", "4 from job `parcel`"],
             ),
             (vec![Registered::of_function(run::<Never>)], &["`never`", "concurrency 0"]),
             (vec![Registered::of_function(run::<Hasty>)], &["`hasty`", "`timeout`", "zero"]),
@@ -357,9 +357,9 @@ mod tests {
         let seconds = |queue: &str| -> Vec<u64> {
             queues[queue].waits.iter().map(Duration::as_secs).collect()
         };
-        assert_eq!((seconds("post"), seconds("plain")), (vec![7, 30], vec![30]));
-        assert_eq!((queues["post"].concurrency, queues["plain"].concurrency), (3, 10));
-        assert_eq!(queues["post"].only_job, None);
+        assert_eq!((seconds("status"), seconds("plain")), (vec![7, 30], vec![30]));
+        assert_eq!((queues["status"].concurrency, queues["plain"].concurrency), (3, 10));
+        assert_eq!(queues["status"].only_job, None);
         assert_eq!(queues["plain"].only_job, Some("plain"));
         assert_eq!(specs(&queues).len(), 2);
     }

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::health::{PoolHealth, Post, QueueHealth, both};
+use super::health::{PoolHealth, QueueHealth, Status, both};
 use super::queue;
 use super::shared::Shared;
 use super::solo;
@@ -30,7 +30,7 @@ pub struct RunningPool {
     shared: Arc<Shared>,
     ended: watch::Receiver<Option<Result<()>>>,
     /// What the two tasks of each queue are doing.
-    posts: Vec<(&'static str, Post, Option<Post>)>,
+    statuses: Vec<(&'static str, Status, Option<Status>)>,
 }
 
 impl RunningPool {
@@ -42,18 +42,19 @@ impl RunningPool {
     ) -> Self {
         let stop = CancellationToken::new();
         let (report, ended) = watch::channel(None);
-        let (mut queues, mut posts) = (JoinSet::new(), Vec::new());
+        let (mut queues, mut statuses) = (JoinSet::new(), Vec::new());
         // All are through the gate before somebody can close it.
-        let passed: Vec<_> = consumers.iter().filter_map(|_| shared.gate.try_pass()).collect();
-        for ((name, consumer, alone), passed) in consumers.into_iter().zip(passed) {
+        let entered: Vec<_> =
+            consumers.iter().filter_map(|_| shared.solo_lock.try_enter()).collect();
+        for ((name, consumer, alone), entered) in consumers.into_iter().zip(entered) {
             let (pool, stop) = (Arc::clone(shared), stop.clone());
-            let (post, post_alone) = (Post::of(&consumer), alone.as_ref().map(Post::of));
-            posts.push((name, post.clone(), post_alone.clone()));
+            let (status, status_alone) = (Status::of(&consumer), alone.as_ref().map(Status::of));
+            statuses.push((name, status.clone(), status_alone.clone()));
             let together =
-                queue::consume(Arc::clone(&pool), name, consumer, passed, post, stop.clone());
+                queue::consume(Arc::clone(&pool), name, consumer, entered, status, stop.clone());
             queues.spawn_on(together, background);
-            if let Some((alone, post)) = alone.zip(post_alone) {
-                queues.spawn_on(solo::consume(pool, name, alone, post, stop), background);
+            if let Some((alone, status)) = alone.zip(status_alone) {
+                queues.spawn_on(solo::consume(pool, name, alone, status, stop), background);
             }
         }
         let (stopping, halting, told) = (stop.clone(), shared.halt.clone(), Arc::clone(shared));
@@ -90,7 +91,7 @@ impl RunningPool {
             telemetry::pool_stopped(told.tally.read());
             report.send_replace(Some(result));
         });
-        Self { stop, shared: Arc::clone(shared), ended, posts }
+        Self { stop, shared: Arc::clone(shared), ended, statuses }
     }
 
     /// What the pool is doing with each of its queues: whether it takes jobs, since when not,
@@ -114,7 +115,7 @@ impl RunningPool {
     /// ```
     #[must_use]
     pub fn health(&self) -> PoolHealth {
-        let queue = |(name, together, alone): &(&str, Post, Option<Post>)| QueueHealth {
+        let queue = |(name, together, alone): &(&str, Status, Option<Status>)| QueueHealth {
             queue: (*name).to_owned(),
             state: match alone {
                 Some(alone) => both(together.state(), alone.state()),
@@ -123,7 +124,7 @@ impl RunningPool {
             lost_slots: self.shared.plan.queues[name].lost_slots.load(Ordering::Relaxed),
         };
         PoolHealth {
-            queues: self.posts.iter().map(queue).collect(),
+            queues: self.statuses.iter().map(queue).collect(),
             missing: self.shared.resources.client.engine().diagnose().and_then(Diagnose::missing),
         }
     }

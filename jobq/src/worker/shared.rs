@@ -4,8 +4,8 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::Resources;
-use super::gate::Gate;
 use super::registry::Plan;
+use super::solo_lock::SoloLock;
 use super::tally::Tally;
 
 /// What all queues of a pool share.
@@ -18,7 +18,7 @@ pub(crate) struct Shared {
     pub(crate) runtime: Handle,
     pub(crate) plan: Plan,
     /// Before all its queues.
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) solo_lock: Arc<SoloLock>,
     pub(crate) tally: Tally,
     /// Cancelled when the shutdown timeout is over.
     pub(crate) halt: CancellationToken,

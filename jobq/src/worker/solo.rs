@@ -9,10 +9,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::execution::{self, Settled};
-use super::gate::Closed;
-use super::health::Post;
+use super::health::Status;
 use super::in_flight::Identity;
 use super::shared::Shared;
+use super::solo_lock::Locked;
 use crate::engine::{Consumer, Delivery, Settlement, closed};
 use crate::error::Result;
 use crate::job::FailedReason;
@@ -30,12 +30,12 @@ pub(crate) async fn consume(
     shared: Arc<Shared>,
     name: &'static str,
     mut consumer: Consumer,
-    post: Post,
+    status: Status,
     stop: CancellationToken,
 ) -> Result<()> {
-    let mut loner = Loner { shared: &shared, name, unrecorded: None };
-    let ended = loner.run(&mut consumer, &stop).await;
-    post.ended(&ended);
+    let mut runner = SoloRunner { shared: &shared, name, unrecorded: None };
+    let ended = runner.run(&mut consumer, &stop).await;
+    status.set_ended(&ended);
     if let Err(error) = &ended {
         telemetry::queue_stopped(name, error);
     }
@@ -43,7 +43,7 @@ pub(crate) async fn consume(
     ended
 }
 
-struct Loner<'s> {
+struct SoloRunner<'s> {
     shared: &'s Arc<Shared>,
     name: &'static str,
     /// The outcome of an attempt that could not be recorded, since the connection was lost. The
@@ -51,7 +51,7 @@ struct Loner<'s> {
     unrecorded: Option<(Identity, Settlement)>,
 }
 
-impl Loner<'_> {
+impl SoloRunner<'_> {
     async fn run(&mut self, consumer: &mut Consumer, stop: &CancellationToken) -> Result<()> {
         loop {
             let first = tokio::select! {
@@ -70,7 +70,7 @@ impl Loner<'_> {
         consumer: &mut Consumer,
         stop: &CancellationToken,
     ) -> Result<()> {
-        let mut alone: Option<Closed<'_>> = None;
+        let mut alone: Option<Locked<'_>> = None;
         let mut waiting = VecDeque::from([first]);
         loop {
             let next = match waiting.pop_front() {
@@ -89,7 +89,7 @@ impl Loner<'_> {
                     biased;
                     // Dropped, the job is handed back.
                     () = stop.cancelled() => return Ok(()),
-                    closed = self.shared.gate.close() => Some(closed),
+                    closed = self.shared.solo_lock.lock() => Some(closed),
                 };
             }
             let Some(delivery) = self.start(next, consumer, &mut waiting).await? else {

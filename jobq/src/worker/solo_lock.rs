@@ -1,86 +1,86 @@
-//! Brings the queues of a pool to rest, so that a job can be run alone.
+//! The lock of a solo run: while one job runs alone, the queues of its pool take none.
 
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard, watch};
 
-/// Stands before the queues of a pool. While it is open they take jobs; whoever closes it
-/// waits until all of them rest.
+/// Entered by each queue of a pool that takes jobs. Whoever locks it waits until all queues have
+/// left.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct SoloLock {
     turn: Mutex<()>,
     state: watch::Sender<State>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct State {
-    closed: bool,
-    /// How many queues have passed and do not rest.
-    busy: usize,
+    is_locked: bool,
+    /// How many queues have entered and not left.
+    entered: usize,
 }
 
-/// The closed gate. It is open again when this is dropped.
+/// The lock, held for a solo run. Dropping it lets the queues enter again.
 #[derive(Debug)]
-pub(crate) struct Closed<'g> {
-    gate: &'g Gate,
-    _turn: MutexGuard<'g, ()>,
+pub(crate) struct Locked<'l> {
+    lock: &'l SoloLock,
+    _turn: MutexGuard<'l, ()>,
 }
 
-/// A queue that takes jobs. It rests when this is dropped.
+/// A queue that takes jobs. Dropping it leaves.
 #[derive(Debug)]
-pub(crate) struct Passed(Arc<Gate>);
+pub(crate) struct Entered(Arc<SoloLock>);
 
-impl Gate {
+impl SoloLock {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { turn: Mutex::default(), state: watch::Sender::default() })
     }
 
-    /// Closes the gate, and returns when every queue rests.
-    pub(crate) async fn close(&self) -> Closed<'_> {
+    /// Lets no queue enter any more, and returns when all have left.
+    pub(crate) async fn lock(&self) -> Locked<'_> {
         let turn = self.turn.lock().await;
-        // Made before the wait, so that a caller who gives up opens it again.
-        let closed = Closed { gate: self, _turn: turn };
-        self.state.send_modify(|state| state.closed = true);
-        // The sender is this gate's own.
-        let _ = self.state.subscribe().wait_for(|state| state.busy == 0).await;
-        closed
+        // Made before the wait, so that a caller who gives up unlocks it again.
+        let locked = Locked { lock: self, _turn: turn };
+        self.state.send_modify(|state| state.is_locked = true);
+        // The sender is this lock's own.
+        let _ = self.state.subscribe().wait_for(|state| state.entered == 0).await;
+        locked
     }
 
-    /// Lets a queue take jobs, if the gate is open.
-    pub(crate) fn try_pass(self: &Arc<Self>) -> Option<Passed> {
-        let passed = self.state.send_if_modified(|state| {
-            state.busy += usize::from(!state.closed);
-            !state.closed
+    /// Lets a queue take jobs, unless the lock is held or requested.
+    pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Entered> {
+        let entered = self.state.send_if_modified(|state| {
+            state.entered += usize::from(!state.is_locked);
+            !state.is_locked
         });
-        passed.then(|| Passed(Arc::clone(self)))
+        entered.then(|| Entered(Arc::clone(self)))
     }
 
-    /// Returns when the gate is open, and the queue may take jobs.
-    pub(crate) async fn pass(self: &Arc<Self>) -> Passed {
+    /// Returns when the queue may take jobs.
+    pub(crate) async fn enter(self: &Arc<Self>) -> Entered {
         let mut state = self.state.subscribe();
         loop {
-            let _ = state.wait_for(|state| !state.closed).await;
-            if let Some(passed) = self.try_pass() {
-                return passed;
+            let _ = state.wait_for(|state| !state.is_locked).await;
+            if let Some(entered) = self.try_enter() {
+                return entered;
             }
         }
     }
 
-    /// Returns when somebody closes the gate.
-    pub(crate) async fn closing(&self) {
-        let _ = self.state.subscribe().wait_for(|state| state.closed).await;
+    /// Returns when somebody requests the lock.
+    pub(crate) async fn requested(&self) {
+        let _ = self.state.subscribe().wait_for(|state| state.is_locked).await;
     }
 }
 
-impl Drop for Closed<'_> {
+impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.gate.state.send_modify(|state| state.closed = false);
+        self.lock.state.send_modify(|state| state.is_locked = false);
     }
 }
 
-impl Drop for Passed {
+impl Drop for Entered {
     fn drop(&mut self) {
-        self.0.state.send_modify(|state| state.busy -= 1);
+        self.0.state.send_modify(|state| state.entered -= 1);
     }
 }
 
@@ -91,31 +91,31 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_closes_when_the_last_queue_rests() {
-        let gate = Gate::new();
-        let (one, other) = (gate.pass().await, gate.pass().await);
-        assert!(gate.closing().now_or_never().is_none());
-        let mut closing = Box::pin(gate.close());
-        assert!(closing.as_mut().now_or_never().is_none());
-        assert!(gate.closing().now_or_never().is_some(), "the queues are told");
+    async fn it_is_held_when_the_last_queue_has_left() {
+        let lock = SoloLock::new();
+        let (one, other) = (lock.enter().await, lock.enter().await);
+        assert!(lock.requested().now_or_never().is_none());
+        let mut locking = Box::pin(lock.lock());
+        assert!(locking.as_mut().now_or_never().is_none());
+        assert!(lock.requested().now_or_never().is_some(), "the queues are told");
         drop(one);
-        assert!(closing.as_mut().now_or_never().is_none());
-        assert!(gate.pass().now_or_never().is_none(), "nobody passes meanwhile");
+        assert!(locking.as_mut().now_or_never().is_none());
+        assert!(lock.enter().now_or_never().is_none(), "nobody passes meanwhile");
         drop(other);
-        let closed = closing.await;
-        assert!(gate.pass().now_or_never().is_none());
-        assert!(gate.close().now_or_never().is_none(), "one at a time");
+        let closed = locking.await;
+        assert!(lock.enter().now_or_never().is_none());
+        assert!(lock.lock().now_or_never().is_none(), "one at a time");
         drop(closed);
-        assert!(gate.pass().now_or_never().is_some());
+        assert!(lock.enter().now_or_never().is_some());
     }
 
     #[tokio::test]
     async fn who_gives_up_leaves_it_open() {
-        let gate = Gate::new();
-        let passed = gate.pass().await;
-        assert!(gate.close().now_or_never().is_none());
-        assert!(gate.pass().now_or_never().is_some());
-        drop(passed);
-        assert!(gate.close().now_or_never().is_some());
+        let lock = SoloLock::new();
+        let entered = lock.enter().await;
+        assert!(lock.lock().now_or_never().is_none());
+        assert!(lock.enter().now_or_never().is_some());
+        drop(entered);
+        assert!(lock.lock().now_or_never().is_some());
     }
 }

@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 
 use super::interruption::{self, Interruptions, ended};
 use super::live::Live;
-use super::session::{Hand, Session};
-use super::settle::{Desk, Origin, Ticket};
+use super::session::{InFlight, Session};
+use super::settle::{Origin, RabbitReceipt, SoloState};
 use super::shared::Shared;
 use crate::background;
 use crate::engine::{Consumer, Delivery, Intake, Interruption, Solo};
@@ -50,7 +50,7 @@ pub(crate) async fn consume(
         source,
         jobs,
         orders,
-        hand: Arc::new(Hand::new(prefetch.max(1))),
+        in_flight: Arc::new(InFlight::new(prefetch.max(1))),
         sessions: TaskTracker::new(),
         waits: backoff(),
         interruption: Interruptions::default(),
@@ -120,7 +120,7 @@ struct Feed {
     jobs: mpsc::UnboundedSender<Result<Delivery>>,
     orders: mpsc::UnboundedReceiver<Order>,
     /// As many may be in it as the prefetch says.
-    hand: Arc<Hand>,
+    in_flight: Arc<InFlight>,
     /// Those of its sessions that have not told the broker everything.
     sessions: TaskTracker,
     waits: ExponentialBackoff,
@@ -234,7 +234,7 @@ impl Feed {
                 biased;
                 () = self.shared.broker.closing().cancelled() => return None,
                 order = self.orders.recv() => match order {
-                    Some(Order::Prefetch(prefetch)) => self.hand.set_most(prefetch),
+                    Some(Order::Prefetch(prefetch)) => self.in_flight.set_limit(prefetch),
                     Some(Order::Stop(_)) | None => return None,
                 },
                 value = &mut future => return Some(value),
@@ -268,7 +268,7 @@ impl Feed {
         let telling = self.sessions.token();
         let session = Session::spawn(channel, up, &self.shared.tellers, last_word, telling);
         let mut live = Live::new(session, queue);
-        live.set_prefetch(self.hand.most()).await?;
+        live.set_prefetch(self.in_flight.limit()).await?;
         Ok(live)
     }
 
@@ -286,17 +286,17 @@ impl Feed {
             publisher: Arc::clone(&self.shared.publisher),
             session: Arc::clone(&live.session),
             queue: self.queue,
-            hand: Arc::clone(&self.hand),
+            in_flight: Arc::clone(&self.in_flight),
             tasks: self.shared.tasks.clone(),
         });
         loop {
-            let free = !self.hand.is_full();
+            let free = !self.in_flight.is_full();
             tokio::select! {
                 biased;
                 () = self.shared.broker.closing().cancelled() => return self.stop(&origin, live, None).await,
                 order = self.orders.recv() => match order {
                     Some(Order::Prefetch(prefetch)) => {
-                        self.hand.set_most(prefetch);
+                        self.in_flight.set_limit(prefetch);
                         let changing = live.set_prefetch(prefetch);
                         if let Err(error) = up.answer("changing the prefetch", changing).await {
                             tracing::warn!(queue = self.queue, %error, "consuming anew");
@@ -311,7 +311,7 @@ impl Feed {
                     live.session.end();
                     return End::Lost(None);
                 }
-                () = self.hand.freed(), if !free => (),
+                () = self.in_flight.freed(), if !free => (),
                 next = live.next_if(free) => match next {
                     Ok(message) => {
                         self.hand_over(&origin, message);
@@ -332,7 +332,7 @@ impl Feed {
     /// Brings what is there already, without looking at anything else meanwhile.
     fn bring_ready(&self, origin: &Arc<Origin>, live: &mut Live) {
         for _ in 0..READY {
-            if self.hand.is_full() {
+            if self.in_flight.is_full() {
                 return;
             }
             let Some(message) = live.ready() else {
@@ -363,17 +363,24 @@ impl Feed {
         }
         let solo = match &self.source {
             Source::Work => None,
-            Source::Solo(expected) => Some(desk(properties, Arc::clone(expected))),
+            Source::Solo(expected) => Some(solo_state(properties, Arc::clone(expected))),
         };
-        let told = solo.as_ref().map(|desk| desk.solo);
+        let told = solo.as_ref().map(|state| state.solo);
         // What a message does not have yet, it gets by being published again.
         let is_whole = received.has_id && !renamed && told.is_none();
         let wait = wait.filter(|_| is_whole && received.is_movable);
         let (tag, envelope) = (message.delivery_tag, received.envelope);
-        let ticket =
-            Ticket::new(origin, tag, envelope, message.properties, wait, history.crashes, solo);
+        let receipt = RabbitReceipt::new(
+            origin,
+            tag,
+            envelope,
+            message.properties,
+            wait,
+            history.crashes,
+            solo,
+        );
         let attempt = history.attempts.saturating_add(1);
-        let mut delivery = Delivery::new(attempt, Box::new(ticket));
+        let mut delivery = Delivery::new(attempt, Box::new(receipt));
         delivery.solo = told;
         delivery.due_at(due).crashed(history.crashes)
     }
@@ -397,7 +404,7 @@ impl Feed {
 
 /// What the message of a job that is run alone says about that. A start is told once: what
 /// is delivered again is to be started again.
-fn desk(properties: &BasicProperties, expected: Arc<Mutex<Option<String>>>) -> Desk {
+fn solo_state(properties: &BasicProperties, expected: Arc<Mutex<Option<String>>>) -> SoloState {
     let (starts, start) = properties::solo(properties);
     let started = {
         let mut expected = expected.lock().unwrap_or_else(PoisonError::into_inner);
@@ -407,5 +414,5 @@ fn desk(properties: &BasicProperties, expected: Arc<Mutex<Option<String>>>) -> D
         }
         started
     };
-    Desk { solo: Solo { starts, started }, expected }
+    SoloState { solo: Solo { starts, started }, expected }
 }

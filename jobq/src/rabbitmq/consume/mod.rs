@@ -32,7 +32,7 @@ use crate::rabbitmq::stray::{self, Strays};
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::upkeep;
 
-/// How many of the jobs that are run alone may be in hand: a job whose start was recorded
+/// How many of the jobs that are run alone may be in flight: a job whose start was recorded
 /// is behind all others.
 const SOLO_PREFETCH: u16 = 10_000;
 /// How long the last acknowledgements may take when the engine is closed.

@@ -248,46 +248,46 @@ async fn tell_at_once(channel: &Channel, finished: &Finished, batch: &mut Vec<At
     }
 }
 
-/// The deliveries of one consumer that are in somebody's hand: how many, and how many may be.
+/// The number of deliveries of one consumer that are in flight, and its limit.
 #[derive(Debug)]
-pub(crate) struct Hand {
+pub(crate) struct InFlight {
     count: AtomicUsize,
-    most: AtomicU16,
+    limit: AtomicU16,
     freed: Notify,
 }
 
-impl Hand {
-    pub(crate) fn new(most: u16) -> Self {
+impl InFlight {
+    pub(crate) fn new(limit: u16) -> Self {
         let (count, freed) = (AtomicUsize::new(0), Notify::new());
-        Self { count, most: AtomicU16::new(most), freed }
+        Self { count, limit: AtomicU16::new(limit), freed }
     }
 
-    pub(crate) fn most(&self) -> u16 {
-        self.most.load(Ordering::SeqCst)
+    pub(crate) fn limit(&self) -> u16 {
+        self.limit.load(Ordering::SeqCst)
     }
 
     /// For whoever asks [`is_full`](Self::is_full), before it asks again.
-    pub(crate) fn set_most(&self, most: u16) {
-        self.most.store(most, Ordering::SeqCst);
+    pub(crate) fn set_limit(&self, limit: u16) {
+        self.limit.store(limit, Ordering::SeqCst);
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.count.load(Ordering::SeqCst) >= usize::from(self.most())
+        self.count.load(Ordering::SeqCst) >= usize::from(self.limit())
     }
 
-    pub(crate) fn take(&self) {
+    pub(crate) fn add(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Puts one out of hand, and tells whoever waits because it was full.
-    pub(crate) fn put_back(&self) {
+    /// Counts one delivery less, and wakes whoever waits because the limit was reached.
+    pub(crate) fn remove(&self) {
         let before = self.count.fetch_sub(1, Ordering::SeqCst);
-        if before >= usize::from(self.most()) {
+        if before >= usize::from(self.limit()) {
             self.freed.notify_one();
         }
     }
 
-    /// Returns after a delivery was put out of a full hand; for one caller.
+    /// Returns when there is room after the limit was reached; for one caller.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }

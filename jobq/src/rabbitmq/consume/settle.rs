@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use lapin::BasicProperties;
 use tokio_util::task::TaskTracker;
 
-use super::session::{Hand, Session};
+use super::session::{InFlight, Session};
 use crate::background;
 use crate::engine::{Receipt, Settle, Settlement, Solo};
 use crate::error::{Error, Result};
@@ -40,13 +40,13 @@ enum Ack {
 
 /// What a delivery knows of being run alone.
 #[derive(Debug)]
-pub(crate) struct Desk {
+pub(crate) struct SoloState {
     pub(crate) solo: Solo,
     /// The start that its consumer waits for.
     pub(crate) expected: Arc<Mutex<Option<String>>>,
 }
 
-impl Desk {
+impl SoloState {
     /// Has the consumer wait for a start of its own, and tells which.
     fn expect_start(&self) -> String {
         let start = JobId::new().to_string();
@@ -69,7 +69,7 @@ pub(crate) struct Origin {
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) session: Arc<Session>,
     pub(crate) queue: &'static str,
-    pub(crate) hand: Arc<Hand>,
+    pub(crate) in_flight: Arc<InFlight>,
     /// What is handed back as new messages.
     pub(crate) tasks: TaskTracker,
 }
@@ -82,7 +82,7 @@ impl Origin {
 
 /// The right and the duty to settle one delivery.
 #[derive(Debug)]
-pub(crate) struct Ticket {
+pub(crate) struct RabbitReceipt {
     origin: Arc<Origin>,
     tag: u64,
     envelope: Arc<Envelope>,
@@ -92,11 +92,11 @@ pub(crate) struct Ticket {
     /// How often it came back, as the broker counts.
     returns: u32,
     /// Set on a delivery of the queue of jobs that are run alone.
-    solo: Option<Desk>,
+    solo: Option<SoloState>,
     open: bool,
 }
 
-impl Ticket {
+impl RabbitReceipt {
     /// Of a delivery that is in hand from now on.
     pub(crate) fn new(
         origin: &Arc<Origin>,
@@ -105,15 +105,15 @@ impl Ticket {
         properties: BasicProperties,
         wait: Option<u64>,
         returns: u32,
-        solo: Option<Desk>,
+        solo: Option<SoloState>,
     ) -> Self {
-        origin.hand.take();
+        origin.in_flight.add();
         let (origin, envelope) = (Arc::clone(origin), Arc::new(envelope));
         Self { origin, tag, envelope, properties, wait, returns, solo, open: true }
     }
 }
 
-impl Drop for Ticket {
+impl Drop for RabbitReceipt {
     fn drop(&mut self) {
         if self.open && self.is_returned_as_new() {
             let released = Box::new(self.take());
@@ -125,12 +125,12 @@ impl Drop for Ticket {
         } else if self.open {
             self.origin.session.give_back(self.tag);
         }
-        self.origin.hand.put_back();
+        self.origin.in_flight.remove();
     }
 }
 
 #[async_trait]
-impl Receipt for Ticket {
+impl Receipt for RabbitReceipt {
     fn envelope(&self) -> &Arc<Envelope> {
         &self.envelope
     }
@@ -146,7 +146,7 @@ impl Receipt for Ticket {
             Settlement::Complete => self.acknowledge(Ack::WithOthers).await,
             Settlement::Release => match &self.solo {
                 // That start was none.
-                Some(Desk { solo: Solo { starts, started: true }, .. }) => {
+                Some(SoloState { solo: Solo { starts, started: true }, .. }) => {
                     let changes = Changes::solo(used, starts.saturating_sub(1), None);
                     Box::pin(self.to_solo(changes)).await
                 }
@@ -155,11 +155,11 @@ impl Receipt for Ticket {
             },
             Settlement::Isolate => Box::pin(self.to_solo(Changes::solo(used, 0, None))).await,
             Settlement::Start => {
-                let Some(desk) = &self.solo else {
+                let Some(state) = &self.solo else {
                     return Err(not_alone());
                 };
-                let start = desk.expect_start();
-                let starts = desk.solo.starts.saturating_add(1);
+                let start = state.expect_start();
+                let starts = state.solo.starts.saturating_add(1);
                 Box::pin(self.to_solo(Changes::solo(used, starts, Some(&start)))).await
             }
             // Never a reject: 4.3 counts those as crashes.
@@ -184,7 +184,7 @@ impl Receipt for Ticket {
     }
 }
 
-impl Ticket {
+impl RabbitReceipt {
     /// Whether the message itself names the tier, and the tier is there.
     fn broker_can_retry(&self, wait: Duration) -> bool {
         let millis = period::millis(wait);
@@ -202,7 +202,7 @@ impl Ticket {
         let (envelope, properties) =
             (Arc::clone(&self.envelope), std::mem::take(&mut self.properties));
         self.open = false;
-        self.origin.hand.take();
+        self.origin.in_flight.add();
         let origin = Arc::clone(&self.origin);
         let (tag, wait, returns) = (self.tag, self.wait, self.returns);
         Self { origin, tag, envelope, properties, wait, returns, solo: None, open: true }

@@ -57,11 +57,11 @@ struct Access<'c> {
     _turn: MutexGuard<'c, ()>,
 }
 
-/// What is to become of failed jobs.
+/// An operation on failed jobs.
 #[derive(Debug, Clone, Copy)]
-enum Fate {
-    Back,
-    Gone,
+enum Action {
+    PutBack,
+    Delete,
 }
 
 impl Failed {
@@ -120,21 +120,21 @@ impl Failed {
 
     /// Puts failed jobs back into their queue, and says how many.
     pub(crate) async fn retry(&self, queue: &str, which: Which) -> Result<u64> {
-        self.settle(queue, which, Fate::Back).await
+        self.settle(queue, which, Action::PutBack).await
     }
 
     /// Deletes failed jobs, and says how many.
     pub(crate) async fn discard(&self, queue: &str, which: Which) -> Result<u64> {
-        self.settle(queue, which, Fate::Gone).await
+        self.settle(queue, which, Action::Delete).await
     }
 
-    async fn settle(&self, queue: &str, which: Which, fate: Fate) -> Result<u64> {
+    async fn settle(&self, queue: &str, which: Which, action: Action) -> Result<u64> {
         let Some(access) = self.access(queue).await? else {
             return Ok(0);
         };
         let done = match which {
-            Which::One(id) => access.settle_one(id, fate).await,
-            Which::All => access.settle_all(fate).await,
+            Which::One(id) => access.settle_one(id, action).await,
+            Which::All => access.settle_all(action).await,
         };
         access.leave().await;
         done
@@ -206,7 +206,7 @@ impl Access<'_> {
         read.has_id.then_some(read.envelope.id)
     }
 
-    async fn settle_one(&self, id: JobId, fate: Fate) -> Result<u64> {
+    async fn settle_one(&self, id: JobId, action: Action) -> Result<u64> {
         let doing = format!("looking for the failed job {id} of queue `{}`", self.queue);
         let looking = self.failed.broker.within(&doing, async {
             let mut pass = Pass::begin(&self.up, &self.name).await?;
@@ -215,14 +215,14 @@ impl Access<'_> {
         });
         let (mut pass, found) = looking.await?;
         let settled = match found {
-            Some(found) => self.settle(&mut pass, vec![found], false, fate).await,
+            Some(found) => self.settle(&mut pass, vec![found], false, action).await,
             None => Ok(0),
         };
         pass.end().await?;
         settled
     }
 
-    async fn settle_all(&self, fate: Fate) -> Result<u64> {
+    async fn settle_all(&self, action: Action) -> Result<u64> {
         let broker = &self.failed.broker;
         let doing = format!("taking the failed jobs of queue `{}`", self.queue);
         let mut pass = broker.within(&doing, Pass::begin(&self.up, &self.name)).await?;
@@ -237,7 +237,7 @@ impl Access<'_> {
             });
             let settled = match taking.await {
                 Ok(chunk) if chunk.is_empty() => break Ok(()),
-                Ok(chunk) => self.settle(&mut pass, chunk, true, fate).await,
+                Ok(chunk) => self.settle(&mut pass, chunk, true, action).await,
                 Err(error) => Err(error),
             };
             match settled {
@@ -256,12 +256,12 @@ impl Access<'_> {
         pass: &mut Pass<'_>,
         jobs: Vec<Delivery>,
         all: bool,
-        fate: Fate,
+        action: Action,
     ) -> Result<u64> {
         let mut tags: Vec<_> = jobs.iter().map(|job| job.delivery_tag).collect();
-        let stay = match fate {
-            Fate::Gone => Vec::new(),
-            Fate::Back => {
+        let stay = match action {
+            Action::Delete => Vec::new(),
+            Action::PutBack => {
                 let mut batch = Batch::new(&self.failed.publisher);
                 for job in jobs {
                     batch.send(self.back(job)).await;
