@@ -1,4 +1,4 @@
-//! The examples show what the README says that they show, on both engines.
+//! The examples show what the README says that they show; those that take a URL, on both engines.
 
 use std::env;
 use std::path::Path;
@@ -7,8 +7,23 @@ use std::process::Command;
 use jobq_tests::broker;
 use jobq_tests::files::Directory;
 
-/// Runs an example in a folder of its own and gives its lines without their times.
+/// Runs an example that takes a URL, on a file without one, and gives its lines without their
+/// times.
 fn run(example: &str, url: Option<&str>) -> Vec<String> {
+    let (lines, has_file) = output(example, url);
+    assert_eq!(has_file, url.is_none());
+    lines
+}
+
+/// Runs an example whose jobs are in memory and gives its lines without their times.
+fn run_in_memory(example: &str) -> Vec<String> {
+    let (lines, has_file) = output(example, None);
+    assert!(!has_file);
+    lines
+}
+
+/// Runs an example in a folder of its own, and gives its lines and whether it made a job file.
+fn output(example: &str, url: Option<&str>) -> (Vec<String>, bool) {
     let folder = Directory::new();
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let mut command = Command::new(env!("CARGO"));
@@ -25,9 +40,15 @@ fn run(example: &str, url: Option<&str>) -> Vec<String> {
     let output = command.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    assert_eq!(folder.path().join("jobq.db").exists(), url.is_none());
     let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().map(|line| line.split_once("] ").unwrap().1.to_owned()).collect()
+    let lines = text.lines().map(|line| without_time(line).to_owned()).collect();
+    (lines, folder.path().join("jobq.db").exists())
+}
+
+/// A line without the time before it, such as `[ 0.5 s] `.
+fn without_time(line: &str) -> &str {
+    let timed = line.strip_prefix('[').and_then(|line| line.split_once("] "));
+    timed.map_or(line, |(_, line)| line)
 }
 
 /// The place of a line among these, where it must be once.
@@ -99,6 +120,46 @@ fn check_layers(lines: &[String]) {
     assert_eq!(lines, order);
 }
 
+fn check_delays(lines: &[String]) {
+    let starts = "main:       the pool starts";
+    for time in ["after 400 ms", "at its time"] {
+        assert_order(lines, &[starts, &format!("remind:     {time}")]);
+    }
+    for job in ["call_bank: ", "call_depot:"] {
+        let attempt = |number, answer| format!("{job} attempt {number} of 4: {answer}");
+        let failing = (1..=3).map(|number| attempt(number, "no answer"));
+        let attempts: Vec<_> = failing.chain([attempt(4, "answered")]).collect();
+        let order: Vec<_> = [starts].into_iter().chain(attempts.iter().map(|a| &**a)).collect();
+        assert_order(lines, &order);
+    }
+    assert_order(lines, &[starts, r#"failed:     send_offer {"user":"ann"} (expired)"#]);
+    assert_eq!(lines.len(), 12);
+}
+
+fn check_failed_jobs(lines: &[String]) {
+    place(lines, r#"listed {"parcel":0}: there is no parcel 0 (aborted), attempts: 1"#);
+    let order = [
+        r#"listed {"parcel":5}: the printer has no paper (exhausted), attempts: 2"#,
+        r#"  "queue": "print_label","#,
+        r#"    "parcel": 5"#,
+        r#"    "clerk": "ann""#,
+        r#"  "attempts": 2,"#,
+        r#"  "error": "the printer has no paper","#,
+        r#"  "reason": "exhausted","#,
+        "printed parcel 5",
+        "failed jobs left: 0",
+    ];
+    assert_order(lines, &order);
+}
+
+fn check_axum_shutdown(lines: &[String]) {
+    let begun = "ship:   order 17 is being packed";
+    let (stopped, ended) = ("server: shutting down", "pool:   ended");
+    assert_order(lines, &[begun, stopped, "client: HTTP/1.1 202 Accepted", ended]);
+    assert_order(lines, &[begun, "ship:   order 17 is on its way", ended]);
+    assert_eq!(lines.len(), 5);
+}
+
 #[test]
 fn quickstart_on_a_file() {
     check_quickstart(&run("quickstart", None));
@@ -127,4 +188,36 @@ fn layers_on_a_file() {
 #[tokio::test]
 async fn layers_on_rabbitmq() {
     check_layers(&run("layers", Some(&broker::shared().await)));
+}
+
+#[test]
+fn delays_in_memory() {
+    check_delays(&run_in_memory("delays"));
+}
+
+#[test]
+fn state_in_memory() {
+    let letters = ["letter 1 to ann: welcome", "letter 2 to ann: the bill of order 17, attempt 1"];
+    assert_eq!(run_in_memory("state"), letters);
+}
+
+#[test]
+fn failed_jobs_in_memory() {
+    check_failed_jobs(&run_in_memory("failed_jobs"));
+}
+
+#[test]
+fn headers_in_memory() {
+    let order = [
+        "main: order 1 is refused, invalid: true",
+        "pay:  order 17, attempt 1, tenant acme, trace 4bf92f35",
+        "pay:  order 17, attempt 2, tenant acme, trace 4bf92f35",
+        "ship: order 17, attempt 1, tenant acme, trace none",
+    ];
+    assert_eq!(run_in_memory("headers"), order);
+}
+
+#[test]
+fn axum_shutdown_in_memory() {
+    check_axum_shutdown(&run_in_memory("axum_shutdown"));
 }
