@@ -181,8 +181,8 @@ fn of_hostile_headers(rows: &mut Rows, work: &str) {
         rows.add(format!("jobq-attempts {attempts}"), properties, End::Completes);
     }
     for (expires, end) in [
-        ("0", End::Fails(FailedReason::Expired, "time ran out")),
-        ("1", End::Fails(FailedReason::Expired, "time ran out")),
+        ("0", End::Fails(FailedReason::Expired, "expired before")),
+        ("1", End::Fails(FailedReason::Expired, "expired before")),
         ("-1", End::Completes),
         ("1e3", End::Completes),
         ("18446744073709551615", End::Completes),
