@@ -1,4 +1,4 @@
-//! How many jobs are in a queue, as far as the broker tells.
+//! The number of jobs in a queue, as far as the broker reports it.
 
 use lapin::Channel;
 
@@ -31,18 +31,18 @@ pub(crate) async fn counts(
     }
     let work = absent.messages_in(&up, &mut channel, &names.work(queue)).await?;
     let mut ready = work.unwrap_or(0);
-    // Only pools declare it, and looking for what does not exist has its price.
+    // Only pools declare it, and looking for a missing one costs a channel number.
     if known.part(queue).is_some_and(|wanted| wanted.solo.contains(queue)) {
         ready += absent.messages_in(&up, &mut channel, &names.solo(queue)).await?.unwrap_or(0);
     }
-    // Of a queue that is not there nothing waits.
+    // A missing queue has no waiting jobs.
     let is_known = tiers.is_some() || work.is_none();
     let failed = failed_in(&up, &mut channel, absent, &names.failed(queue)).await?;
     Ok(Counts { waiting: is_known.then_some(waiting), ..Counts::new(ready, 0, failed) })
 }
 
-/// How many failed jobs there are. Those that somebody looks at are not counted by the
-/// broker, so the end of that is waited for.
+/// The number of failed jobs. The broker does not count those that another client lists, so this
+/// waits until that ends.
 async fn failed_in(up: &Up, channel: &mut Channel, absent: &Absent, queue: &str) -> Result<u64> {
     match absent.messages_in(up, channel, queue).await? {
         Some(_) => Ok(pass::count(up, channel, queue).await?.unwrap_or(0)),

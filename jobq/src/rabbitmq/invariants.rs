@@ -1,5 +1,5 @@
-//! What must hold of whatever the wire or a user brings: for fuzzing, and for the tests
-//! that run its finds again (`fuzz/` and the feature `testing`).
+//! Invariants of input from the wire and from users: for fuzzing, and for tests that replay
+//! findings (`fuzz/` and the feature `testing`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::job::{
 use crate::period;
 use crate::rabbitmq::connection::address::Address;
 use crate::rabbitmq::errors::conflict::conflict;
-use crate::rabbitmq::message::deaths::{queues_of_death, sane};
+use crate::rabbitmq::message::deaths::{clamped, queues_of_death};
 use crate::rabbitmq::message::properties::{
     self, Changes, Message, Received, again, decode, decode_failed, fresh,
 };
@@ -26,12 +26,12 @@ use crate::rabbitmq::stray;
 use crate::rabbitmq::topology::levels::{self, End, HORIZON, UNIT};
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
 use crate::rabbitmq::topology::requirements::Tiers;
-use crate::rabbitmq::topology::routing::Way;
+use crate::rabbitmq::topology::routing::Routing;
 use crate::rabbitmq::topology::routing_key;
 
-/// The most bytes of properties that a frame of 128 KiB has room for, and some to spare.
+/// The most bytes of properties in a frame of 128 KiB, with a margin.
 const FRAME: usize = 100 * 1024;
-/// The most bytes of a name, a key or any other short text on the wire.
+/// The most bytes of a name, a key or another short string on the wire.
 const SHORT: usize = 255;
 const QUEUE: &str = "mail";
 
@@ -39,13 +39,13 @@ fn names() -> Names {
     Names::new("jobq")
 }
 
-/// The properties as `lapin` writes them.
+/// The properties as `lapin` encodes them.
 fn written(properties: &BasicProperties) -> Vec<u8> {
     let written = gen_properties(properties)(Vec::new().into());
     written.expect("memory takes what is written").into_inner().0
 }
 
-/// A message of anybody: properties as they are in a frame, then the body.
+/// Any message: properties as in a frame, then the body.
 pub(crate) fn message(data: &[u8]) {
     let Ok((body, properties)) = parse_properties(data) else {
         return;
@@ -55,7 +55,7 @@ pub(crate) fn message(data: &[u8]) {
     check_received(&received, body);
     check_again(&names, &properties, &received);
     check_failed(&names, &properties, &received);
-    let waited = properties::topic_by_way(&names, QUEUE, ("jobq.deliver", QUEUE), &properties);
+    let waited = properties::topic_of_route(&names, QUEUE, ("jobq.deliver", QUEUE), &properties);
     for topic in [None, Some("user.created"), waited.as_deref()] {
         let mut with_topic = properties.clone();
         properties::keep_topic(&mut with_topic, topic);
@@ -67,18 +67,18 @@ pub(crate) fn message(data: &[u8]) {
 }
 
 fn check_received(received: &Received, body: &[u8]) {
-    let (job, most) = (&received.envelope, sane(i64::MAX));
+    let (job, most) = (&received.envelope, clamped(i64::MAX));
     assert_eq!((job.payload.as_slice(), job.delay), (body, Duration::ZERO));
     assert!(received.history.attempts <= most && received.history.crashes <= most);
     assert!(received.history.attempts.checked_add(1).is_some(), "the next attempt has a number");
     assert_ne!(job.name.as_deref(), Some(""), "no name is none");
-    // What is due to be looked at later can be reckoned with.
+    // Due times must allow arithmetic.
     for time in [Some(job.enqueued_at), job.expires_at].into_iter().flatten() {
         assert_eq!(from_millis(to_millis(time)), time);
     }
 }
 
-/// Whatever came, what is published again can be sent, read and counted.
+/// Any message that is published again can be sent, read and counted.
 fn check_again(names: &Names, properties: &BasicProperties, received: &Received) {
     let (id, used) = (received.envelope.id, received.history.attempts);
     let table = [
@@ -95,7 +95,7 @@ fn check_again(names: &Names, properties: &BasicProperties, received: &Received)
         assert_eq!(next.envelope.id, id);
         assert_eq!(next.envelope.name, received.envelope.name);
         assert!(next.is_movable, "whatever the first one was");
-        // Once more changes nothing any more.
+        // Publishing it once more changes nothing.
         let twice = again(&properties, id, Changes::next(used));
         let thrice = again(&twice, id, Changes::next(used));
         assert_eq!(written(&twice), written(&thrice));
@@ -116,7 +116,7 @@ fn check_failed(names: &Names, properties: &BasicProperties, received: &Received
     assert!(error.starts_with(job.error()), "it is cut and not changed");
     assert!(job.error().len() + 3 >= error.len().min(8 * 1024), "and not cut too short");
     let _ = (job.payload(), job.name(), job.topic(), job.failed_at());
-    assert_eq!(properties::home(&failed, QUEUE).as_str(), QUEUE);
+    assert_eq!(properties::return_queue(&failed, QUEUE).as_str(), QUEUE);
     let back = fresh(&failed, id);
     check_sent(&back, id);
     assert!(!properties::is_failed(&back));
@@ -125,27 +125,27 @@ fn check_failed(names: &Names, properties: &BasicProperties, received: &Received
     assert_eq!((job.history.attempts, job.history.crashes, job.envelope.id), (0, 0, id));
     let now = clock::now();
     assert!(job.envelope.expires_at.is_none_or(|end| end > now), "it has all the time again");
-    // As it was put there by somebody else.
+    // As if another client had published it.
     let _ = (
         decode_failed(names, ORPHAN.into(), properties, Vec::new()),
         properties::failed_at(properties),
     );
-    assert!(properties::home(properties, ORPHAN).as_str().len() <= SHORT);
+    assert!(properties::return_queue(properties, ORPHAN).as_str().len() <= SHORT);
 }
 
-/// What belongs nowhere finds its place among the failed jobs.
+/// A stray gets a place among the failed jobs.
 fn check_stray(names: &Names, properties: &BasicProperties, body: &[u8]) {
     let text: String = String::from_utf8_lossy(body).chars().take(80).collect();
     let key = ShortString::try_new(text.as_str()).unwrap_or_default();
-    let ways = [names.jobs(), names.events(), names.level(2), names.retry(), text.clone()];
-    for exchange in ways.iter().filter_map(|way| ShortString::try_new(way.as_str()).ok()) {
+    let exchanges = [names.jobs(), names.events(), names.level(2), names.retry(), text.clone()];
+    for exchange in exchanges.iter().filter_map(|name| ShortString::try_new(name.as_str()).ok()) {
         let mut stray = Stray::mock(1, exchange, key.clone(), false, body.to_vec());
         stray.properties = properties.clone();
         let queue = stray::named_by(names, stray::key_of(names, &stray), properties);
         assert!(queue.is_none_or(|queue| check_name("queue", queue).is_ok()));
-        let _ = stray::is_unheard(names, &stray);
+        let _ = stray::has_no_subscribers(names, &stray);
         let place = queue.unwrap_or(ORPHAN).to_owned();
-        let sent = stray::failed(names, stray, &place).expect("there is always a way");
+        let sent = stray::failed(names, stray, &place).expect("there is always a route");
         assert_eq!((sent.route.key.as_str(), &*sent.payload), (&*place, body));
         check_sendable(&sent.properties);
         assert!(properties::is_failed(&sent.properties));
@@ -155,7 +155,7 @@ fn check_stray(names: &Names, properties: &BasicProperties, body: &[u8]) {
     }
 }
 
-/// What jobq sends the broker takes, and none of it makes the broker do anything else.
+/// The broker accepts messages of jobq, and has no other effect from them.
 fn check_sent(properties: &BasicProperties, id: JobId) {
     assert_eq!(properties.message_id().as_ref().map(ShortString::as_str), Some(&*id.to_string()));
     check_sendable(properties);
@@ -178,7 +178,7 @@ fn check_sendable(properties: &BasicProperties) {
     assert_eq!(written(&read), sent);
 }
 
-/// A job or an event as a client enqueues it: out of any bytes.
+/// A job or an event of a client, from any bytes.
 pub(crate) fn envelope(data: &[u8]) {
     let mut data = Bytes(data);
     let names = names();
@@ -218,12 +218,12 @@ pub(crate) fn envelope(data: &[u8]) {
     check_published(&names, &event, wait);
 }
 
-/// Headers of a program: those that any words may be.
+/// Headers of a program, of any words.
 fn headers(text: &str) -> Headers {
     let mut headers = Headers::new();
     for word in text.split(' ') {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
-        // Who enqueues is told of others.
+        // Other headers are refused.
         let _ = headers.set(name, value);
     }
     headers
@@ -231,7 +231,7 @@ fn headers(text: &str) -> Headers {
 
 fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
     let wait = period::millis(job.delay);
-    let Ok(way) = Way::of(job, tiers) else {
+    let Ok(routing) = Routing::of(job, tiers) else {
         return assert!(wait > HORIZON && !tiers.contains(&wait), "{wait} can be waited");
     };
     let sound = check_name("queue", &job.queue).is_ok()
@@ -239,25 +239,25 @@ fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
         && job.name.as_ref().is_none_or(|name| name.len() <= SHORT)
         && job.content_encoding.as_ref().is_none_or(|encoding| encoding.len() <= SHORT)
         && job.enqueued_by.as_ref().is_none_or(|origin| origin.len() <= SHORT);
-    let route = way.route(names, End::Queue(&job.queue));
+    let route = routing.route(names, End::Queue(&job.queue));
     let message = match route.and_then(|route| properties::encode(job.clone(), Arc::new(route))) {
         Ok(message) => message,
         Err(error) => return assert!(error.is_invalid() && !sound, "{error}"),
     };
     assert!(sound, "{job:?}");
     check_sent(&message.properties, job.id);
-    check_way(names, &message, &way, wait, End::Queue(&job.queue));
+    check_routing(names, &message, &routing, wait, End::Queue(&job.queue));
     let received = decode(names, job.queue.clone(), &message.properties, message.payload);
     assert_eq!(
         (received.history.attempts, received.history.crashes, received.has_id),
         (job.attempts, 0, true)
     );
     let mut back = received.envelope;
-    // Whole seconds are kept of it.
+    // Timestamps have whole seconds.
     let since = job.enqueued_at.duration_since(back.enqueued_at);
     assert!(since.is_ok_and(|since| since < Duration::from_secs(1)));
     back.enqueued_at = job.enqueued_at;
-    // The key says the one and has the other behind it.
+    // The key states the retry wait, and a delay is over.
     let mut expected = Envelope { retry_wait: None, delay: Duration::ZERO, ..job.clone() };
     expected.name = expected.name.filter(|name| !name.is_empty());
     expected.content_encoding = expected.content_encoding.filter(|encoding| !encoding.is_empty());
@@ -266,14 +266,14 @@ fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
 }
 
 fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
-    let Ok(way) = Way::new(wait, End::Topic(&event.topic), &Tiers::new()) else {
+    let Ok(routing) = Routing::new(wait, End::Topic(&event.topic), &Tiers::new()) else {
         return assert!(wait > HORIZON);
     };
     let sound = check_topic(&event.topic).is_ok()
         && event.payload.len() <= MAX_PAYLOAD
         && event.content_encoding.as_ref().is_none_or(|encoding| encoding.len() <= SHORT)
         && event.enqueued_by.as_ref().is_none_or(|program| program.len() <= SHORT);
-    let route = way.route(names, End::Topic(&event.topic));
+    let route = routing.route(names, End::Topic(&event.topic));
     let message =
         match route.and_then(|route| properties::encode_event(event.clone(), Arc::new(route))) {
             Ok(message) => message,
@@ -281,7 +281,7 @@ fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
         };
     assert!(sound, "{event:?}");
     check_sent(&message.properties, event.id);
-    check_way(names, &message, &way, wait, End::Topic(&event.topic));
+    check_routing(names, &message, &routing, wait, End::Topic(&event.topic));
     let topic = names.topic_of(message.route.exchange.as_str(), message.route.key.as_str());
     assert_eq!(topic, Some(&*event.topic));
     let job = decode(names, QUEUE.into(), &message.properties, message.payload).envelope;
@@ -290,16 +290,16 @@ fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
     assert_eq!((job.payload, &job.headers), (event.payload.clone(), &event.headers));
 }
 
-/// It waits for as long as it should, and ends where it should.
-fn check_way(names: &Names, message: &Message, way: &Way, wait: u64, end: End<'_>) {
+/// Checks the wait and the destination.
+fn check_routing(names: &Names, message: &Message, routing: &Routing, wait: u64, end: End<'_>) {
     let (exchange, key) = (message.route.exchange.as_str(), message.route.key.as_str());
     assert!(exchange.len() <= SHORT && key.len() <= SHORT);
-    let tier = match way {
-        Way::Levels(_) => None,
-        Way::Tier(millis) => Some(*millis),
-        Way::Now(retry) => *retry,
+    let tier = match routing {
+        Routing::Levels(_) => None,
+        Routing::Tier(millis) => Some(*millis),
+        Routing::Now(retry) => *retry,
     };
-    let Way::Levels(entry) = way else {
+    let Routing::Levels(entry) = routing else {
         assert_eq!(routing_key::wait_in(key, end.text()), tier);
         return assert_eq!(key, routing_key::write(end.text(), tier));
     };
@@ -367,7 +367,7 @@ pub(crate) fn name(text: &str) {
     assert!(reason.is_none_or(|reason| reason.as_str() == text));
 }
 
-/// The URL of a broker, and what must not be shown of it.
+/// The URL of a broker, and a secret that must not be shown.
 pub(crate) fn url(text: &str, secret: &str) {
     let second = Duration::from_secs(1);
     let shown = match Address::parse(text, second) {
@@ -403,7 +403,7 @@ pub(crate) fn refusal(text: &str) {
     assert!(said.len() <= text.len() + 400);
 }
 
-/// Bytes, of which there are always more: zeros.
+/// Bytes of input, padded with zeros for ever.
 struct Bytes<'d>(&'d [u8]);
 
 impl Bytes<'_> {

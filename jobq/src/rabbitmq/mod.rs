@@ -1,21 +1,21 @@
 //! The engine for `amqp://` and `amqps://` URLs: RabbitMQ, through `lapin`.
 //!
-//! The walk of a job, by the files that it passes:
+//! The path of a job, by file:
 //!
 //! * **Enqueue.** `publish/enqueue` takes the route of the job (`topology/declared`, or
-//!   `topology/routing` where it waits), `message/properties` makes it a message, `publish/publisher`
-//!   hands that to `publish/sender`, and `publish/confirm` sends it and awaits the confirm.
+//!   `topology/routing` for a delayed one), `message/properties` encodes it, `publish/publisher`
+//!   queues it for `publish/sender`, and `publish/confirm` sends it and awaits the confirm.
 //! * **Delivery.** `consume/consumer` takes the message from its channel, `message/properties` and
-//!   `message/deaths` read it, and the worker gets it with its attempt's number.
-//! * **Settlement.** `consume/settle` acknowledges it (`consume/acks` says when), or rejects it, so
-//!   that the broker moves it to the tier that its key names, or publishes it again
-//!   (`message/properties/republish`) to wait elsewhere, to run alone, or to the failed jobs.
-//! * **Failed.** `failed` lists, deletes and puts back; one `failed/pass` takes each job once.
-//! * **Stray.** What finds no queue comes to the orphan queue, from which `stray` sends it on.
+//!   `message/deaths` decode it, and the worker gets it with the number of the attempt.
+//! * **Settlement.** `consume/settle` acknowledges it (`consume/acks` determines when), or rejects
+//!   it, so that the broker moves it to the tier in its key, or publishes it again
+//!   (`message/properties/republish`) for another wait, a solo run, or the failed jobs.
+//! * **Failed.** `failed` lists, discards and puts back; one `failed/pass` takes each job once.
+//! * **Stray.** Unroutable messages reach the orphan queue, from which `stray` sends them again.
 //!
-//! The queues and exchanges of a job are named in `topology` and declared by `topology/declarer`.
-//! `connection` keeps the connections up, and `lapin` holds what answers the client library's own
-//! behaviour. Each room uses only those below it, from `values` and `errors` up to `consume`.
+//! `topology` names the queues and exchanges of a job, and `topology/declarer` declares them.
+//! `connection` keeps the connections up, and `lapin` has workarounds for the client library. Each
+//! module uses only those below it, from `values` and `errors` up to `consume`.
 
 mod connection;
 mod consume;
@@ -50,7 +50,7 @@ use self::consume::Consumers;
 use self::doctor::Doctor;
 #[cfg(feature = "management")]
 use self::doctor::Management;
-use self::failed::{Failed, carried_through};
+use self::failed::{Failed, run_to_end};
 use self::publish::{Enqueuer, Events, Publisher};
 use self::subscribers::Subscribers;
 use self::topology::declared::Declared;
@@ -73,8 +73,7 @@ pub use self::topology::declarations::Topology;
 ///
 /// # Errors
 ///
-/// A URL that is none, certificates that cannot be used, a broker that cannot be reached
-/// or refuses.
+/// An invalid URL, unusable certificates, a broker that cannot be reached or refuses.
 pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
     background::handle()?;
     let address = Address::parse(url, options.timeout)?;
@@ -207,25 +206,25 @@ impl Administer for Rabbit {
     async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
         check_name("queue", queue)?;
         let (failed, queue) = (Arc::clone(&self.failed), queue.to_owned());
-        carried_through(async move { failed.list(&queue, limit).await }).await
+        run_to_end(async move { failed.list(&queue, limit).await }).await
     }
 
     async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
         check_name("queue", queue)?;
         let (failed, queue) = (Arc::clone(&self.failed), queue.to_owned());
-        carried_through(async move { failed.find(&queue, id).await }).await
+        run_to_end(async move { failed.find(&queue, id).await }).await
     }
 
     async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
         check_name("queue", queue)?;
         let (failed, queue) = (Arc::clone(&self.failed), queue.to_owned());
-        carried_through(async move { failed.retry(&queue, which).await }).await
+        run_to_end(async move { failed.retry(&queue, which).await }).await
     }
 
     async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
         check_name("queue", queue)?;
         let (failed, queue) = (Arc::clone(&self.failed), queue.to_owned());
-        carried_through(async move { failed.discard(&queue, which).await }).await
+        run_to_end(async move { failed.discard(&queue, which).await }).await
     }
 
     async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
@@ -264,7 +263,7 @@ impl Diagnose for Rabbit {
 }
 
 impl Drop for Rabbit {
-    /// An engine that nobody can ask any more ends, though nobody closed it.
+    /// The last reference ends the engine, even if it was not closed.
     fn drop(&mut self) {
         self.broker.closing().cancel();
         let (broker, consumers) = (Arc::clone(&self.broker), Arc::clone(&self.consumers));

@@ -1,4 +1,4 @@
-//! What every job passes through on RabbitMQ, for benchmarks (feature `testing`).
+//! The pure steps of every job on RabbitMQ, for benchmarks (feature `testing`).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use crate::rabbitmq::message::properties::{decode, encode};
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::requirements::Tiers;
-use crate::rabbitmq::topology::routing::Way;
+use crate::rabbitmq::topology::routing::Routing;
 
-/// One call of a part.
+/// One call of a step.
 type Part = Box<dyn Fn()>;
 
 const QUEUE: &str = "mail";
 
-/// The parts with their names.
+/// The steps with their names.
 pub(crate) fn parts() -> Vec<(&'static str, Part)> {
     let names = Names::new("jobq");
-    let at_once = Way::Now(Some(60_000)).route(&names, End::Queue(QUEUE));
+    let at_once = Routing::Now(Some(60_000)).route(&names, End::Queue(QUEUE));
     let route = Arc::new(at_once.expect("it is a route"));
     let message = encode(job(), Arc::clone(&route)).expect("it is a message");
     let (properties, payload) = (message.properties, message.payload);
@@ -37,15 +37,15 @@ pub(crate) fn parts() -> Vec<(&'static str, Part)> {
             black_box(decode(&names, QUEUE.into(), black_box(&properties), payload.clone()));
         })
     };
-    let way = |millis: u64| -> Part {
+    let routing = |millis: u64| -> Part {
         let (names, tiers) = (names.clone(), tiers.clone());
         Box::new(move || {
-            let way = Way::new(black_box(millis), End::Queue(QUEUE), &tiers);
-            black_box(way.expect("it is in reach").route(&names, End::Queue(QUEUE)).ok());
+            let routing = Routing::new(black_box(millis), End::Queue(QUEUE), &tiers);
+            black_box(routing.expect("it is in reach").route(&names, End::Queue(QUEUE)).ok());
         })
     };
     let (first, second) = (read(properties), read(retried));
-    let ways = [way(0), way(60_000), way(12_345_600)];
+    let ways = [routing(0), routing(60_000), routing(12_345_600)];
     let [now, tier, levels] = ways;
     vec![
         ("encode a job", Box::new(move || drop(black_box(encode(job(), Arc::clone(&route)))))),
@@ -60,7 +60,7 @@ pub(crate) fn parts() -> Vec<(&'static str, Part)> {
     ]
 }
 
-/// A job as clients send most.
+/// A typical job.
 fn job() -> Envelope {
     Envelope {
         id: JobId::from_bytes([7; 16]),
@@ -71,7 +71,7 @@ fn job() -> Envelope {
     }
 }
 
-/// The same message after its second attempt has failed, as RabbitMQ hands it over.
+/// The message after its second failed attempt, as RabbitMQ delivers it.
 fn after_a_retry(properties: BasicProperties, work: &str) -> BasicProperties {
     let text = |text: &str| AMQPValue::LongString(LongString::from(text));
     let death = |queue: &str, reason: &str| {

@@ -1,4 +1,4 @@
-//! Ending subscriptions, and deleting subscribers.
+//! Ending subscriptions, and deleting queues of subscribers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ use crate::rabbitmq::topology::passive::{BUSY, inspect};
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::values::short;
 
-/// How often a queue is looked at that has nothing but consumers, and how long between.
+/// How often a queue without jobs is checked for consumers, and how long between.
 const LOOKS: u32 = 20;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
@@ -73,11 +73,11 @@ impl Subscribers {
         Ok(())
     }
 
-    /// Deletes a queue with all that belongs to it.
+    /// Deletes a queue with all its parts.
     ///
-    /// The broker deletes quorum queues without looking whether they are empty, so that is
-    /// asked before. What comes in between is not lost sight of: the subscriptions end
-    /// first, and if anything came until then they are restored.
+    /// The broker deletes quorum queues without checking that they are empty, so this checks
+    /// before. Jobs that arrive meanwhile are not lost: the subscriptions end first, and are
+    /// restored if there are any such jobs.
     pub(crate) async fn delete(&self, spec: &QueueSpec, force: bool) -> Result<u64> {
         let queue = &spec.name;
         let _turn = self.declarer.turn().await;
@@ -97,7 +97,7 @@ impl Subscribers {
         self.known().forget(queue);
         let channel = open(&up).await?;
         let mut deleted = 0;
-        // The tiers first: what they hold would find its queue gone.
+        // The tiers first: their jobs would otherwise find the queue gone.
         for name in self.queues_of(&wanted, queue) {
             let options = QueueDeleteOptions::default();
             let gone = channel.queue_delete(short(&name)?, options).await;
@@ -107,7 +107,7 @@ impl Subscribers {
         Ok(deleted)
     }
 
-    /// The queues on the broker that belong to a user's queue, the work queue last but one.
+    /// The broker queues of a user's queue, the work queue last but one.
     fn queues_of(&self, wanted: &Wanted, queue: &str) -> Vec<String> {
         let tiers = wanted.queues.get(queue).cloned().unwrap_or_default();
         let tiers = tiers.iter().map(|millis| self.names().tier(queue, *millis));
@@ -116,8 +116,8 @@ impl Subscribers {
         tiers.chain(others).collect()
     }
 
-    /// Refuses where the queue has jobs or consumers. Some versions count a consumer for a
-    /// moment longer than it is there, so one that could be gone is looked for again.
+    /// An error if the queue has jobs or consumers. Some versions count a consumer briefly after
+    /// its end, so consumers are checked again.
     async fn must_be_unused(&self, up: &Up, wanted: &Wanted, queue: &str) -> Result<()> {
         let mut looks = LOOKS;
         loop {
@@ -154,8 +154,9 @@ impl Subscribers {
     }
 }
 
-/// What a queue has, as [`inspect`] tells it, but not a 0 that the broker says because it
-/// is too busy to know (see [`Absent::messages_in`](crate::rabbitmq::topology::passive::Absent::messages_in)). A queue that does not exist has nothing.
+/// The result of [`inspect`], but not a 0 of a broker that is too busy to know (see
+/// [`Absent::messages_in`](crate::rabbitmq::topology::passive::Absent::messages_in)). A missing
+/// queue has nothing.
 async fn certainly(up: &Up, channel: &mut Channel, queue: &str) -> Result<(u64, u32)> {
     loop {
         let asked = Instant::now();

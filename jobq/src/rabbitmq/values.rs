@@ -1,10 +1,10 @@
-//! Values of AMQP: strings of limited length, and what a header holds.
+//! AMQP values: strings of limited length, and header values.
 
 use lapin::types::{AMQPValue, LongString, ShortString};
 
 use crate::error::{Error, Result};
 
-/// A short string of AMQP: at most 255 bytes.
+/// An AMQP short string: at most 255 bytes.
 pub(crate) fn short(text: impl Into<String>) -> Result<ShortString> {
     let text = text.into();
     let is_long = text.len() > usize::from(u8::MAX);
@@ -15,17 +15,17 @@ pub(crate) fn short(text: impl Into<String>) -> Result<ShortString> {
     })
 }
 
-/// A short string of a text that always fits, such as a name of jobq's own.
+/// A short string of a text that always fits, such as one of jobq's own names.
 pub(crate) fn fits(text: impl Into<String>) -> ShortString {
     ShortString::try_new(text).unwrap_or_default()
 }
 
-/// A long string, as a header has it.
+/// A long string for a header.
 pub(crate) fn long(text: impl Into<Vec<u8>>) -> AMQPValue {
     AMQPValue::LongString(LongString::from(text))
 }
 
-/// A text of either kind, if it is UTF-8.
+/// The text of either kind of string, if it is UTF-8.
 pub(crate) fn text(value: &AMQPValue) -> Option<&str> {
     match value {
         AMQPValue::LongString(text) => std::str::from_utf8(text.as_bytes()).ok(),

@@ -1,4 +1,4 @@
-//! The URL of a broker: one node of it, or several.
+//! The URL of a broker, with one node or several.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,36 +7,35 @@ use lapin::uri::{AMQPScheme, AMQPUri};
 
 use crate::error::{Error, Result};
 
-/// Seconds without a sign of life after which a connection is given up, where the URL
-/// does not state it.
+/// Seconds without a heartbeat after which a connection is closed, unless the URL states it.
 const HEARTBEAT: u16 = 20;
-/// In milliseconds; a day is no limit for one try.
+/// In milliseconds. A day is effectively no limit for one try.
 const LONGEST_CONNECTION_TIMEOUT: u64 = 24 * 60 * 60 * 1_000;
-/// The longest frame in bytes, where the URL does not state it: RabbitMQ's default. `lapin`
-/// makes its two buffers of 32 frames each when it connects. Where it learns the length only
-/// from the broker, it makes them again and writes to all of them, 8 MiB that the process then
-/// has resident; and a broker without a limit would have it ask for 128 GiB.
+/// The longest frame in bytes, unless the URL states it: RabbitMQ's default. `lapin` allocates its
+/// two buffers of 32 frames each when it connects. If it learns the length only from the broker, it
+/// allocates them again and writes to all of them: 8 MiB of resident memory. A broker without a
+/// limit would make it ask for 128 GiB.
 pub(crate) const LONGEST_FRAME: u32 = 128 * 1024;
-/// The longest frame that a URL may ask for: more would be memory that nobody uses, 64 times
-/// as much on each connection.
+/// The longest frame that a URL may state. Longer ones only waste memory, 64 times their length
+/// on each connection.
 const LARGEST_FRAME: u32 = 1024 * 1024;
-/// The fewest channels on a connection: a client that only enqueues has one to publish on, and
-/// up to four for what may be refused; others are opened for a question.
+/// The fewest channels on a connection. A client that only enqueues publishes on one, uses up to
+/// four for messages that may be refused, and opens others for queries.
 pub(crate) const FEWEST_CHANNELS: u16 = 16;
-/// What the part of a URL after its `?` may state.
+/// The query parameters that a URL may have.
 const PARAMETERS: [&str; 5] =
     ["heartbeat", "connection_timeout", "frame_max", "channel_max", "auth_mechanism"];
 
-/// Where the broker is. It shows itself without the password.
+/// The address of the broker. It is displayed without the password.
 #[derive(Clone)]
 pub(crate) struct Address {
-    /// One URL for each node, at least one; they differ in host and port alone.
+    /// One URL for each node, at least one. They differ in host and port only.
     nodes: Vec<AMQPUri>,
 }
 
 impl Address {
-    /// Reads a URL. What is wrong with it is said without showing it. A node may take its
-    /// share of the timeout, where the URL does not state how long.
+    /// Parses a URL. Errors do not show it. Each node gets a share of the timeout, unless the URL
+    /// states one.
     pub(crate) fn parse(url: &str, timeout: Duration) -> Result<Self> {
         let invalid = |problem: &str| {
             Error::invalid(format!(
@@ -45,7 +44,7 @@ impl Address {
                  host1:5672,host2:5672"
             ))
         };
-        // Tabs and line breaks are left out where URLs are read, so they hide what is there.
+        // URL parsers drop tabs and line breaks, so these could hide a part of the URL.
         if url.chars().any(char::is_control) {
             return Err(invalid("has a line break or another control character"));
         }
@@ -53,8 +52,8 @@ impl Address {
             return Err(invalid("does not begin with amqp:// or amqps://"));
         };
         let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        // It may be that of the user, after a password with such a character in it, which
-        // would then be taken for a host or a vhost, and shown.
+        // The `@` may be that of the user, after a password with such a character, which would then
+        // be taken for a host or a vhost and be shown.
         if rest.contains('@') {
             return Err(invalid(
                 "has an `@` after its first `/`, `?` or `#`: in a password write these as %2F, \
@@ -80,7 +79,7 @@ impl Address {
                 return Err(invalid(flaw));
             }
             let url = format!("{scheme}://{user}{host}{rest}");
-            // The reason may hold the URL, and with it the password.
+            // The cause may contain the URL, and with it the password.
             let mut uri: AMQPUri = url.parse().map_err(|_| invalid("cannot be read"))?;
             if uri.vhost.len() > 255 {
                 return Err(invalid("has a vhost of more than 255 bytes"));
@@ -88,7 +87,7 @@ impl Address {
             let query = &mut uri.query;
             query.heartbeat.get_or_insert(HEARTBEAT);
             match query.frame_max {
-                // None, or none that the client asks for.
+                // None, or left to the broker.
                 None | Some(0) => query.frame_max = Some(LONGEST_FRAME),
                 Some(LONGEST_FRAME..=LARGEST_FRAME) => {}
                 Some(_) => return Err(invalid(&frame_range())),
@@ -110,12 +109,12 @@ impl Address {
         Ok(Self { nodes: hosts.split(',').map(node).collect::<Result<_>>()? })
     }
 
-    /// How many nodes it names.
+    /// The number of nodes.
     pub(crate) fn count(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Each node once, with its number: that of this number first, then round and round.
+    /// Each node once, with its number, starting with this one and wrapping around.
     pub(crate) fn nodes_from(&self, first: usize) -> impl Iterator<Item = (usize, &AMQPUri)> {
         let count = self.nodes.len();
         self.nodes.iter().enumerate().cycle().skip(first % count).take(count)
@@ -140,7 +139,7 @@ impl Address {
     }
 }
 
-/// How many channels jobq needs.
+/// The number of channels that jobq needs.
 pub(crate) const CHANNELS: &str = "a client that enqueues needs 16 channels, and one with a pool \
                                    two more for each queue of the pool";
 
@@ -151,7 +150,7 @@ fn frame_range() -> String {
     )
 }
 
-/// What is wrong with a host and its port.
+/// The defect of a host and its port.
 fn flaw(host: &str) -> Option<&'static str> {
     if host.contains(['[', ']']) {
         return Some("has an IPv6 address, which is not supported: use a host name");
@@ -161,7 +160,7 @@ fn flaw(host: &str) -> Option<&'static str> {
     if name.is_empty() {
         return Some("has an empty host");
     }
-    // Among them the `%` of a user and a password that were encoded with their `@`.
+    // This includes the `%` of a user and a password that were encoded together with their `@`.
     if !name.chars().all(in_a_name) {
         return Some("has a host with a character that is in no host name");
     }
@@ -169,7 +168,7 @@ fn flaw(host: &str) -> Option<&'static str> {
     (!number).then_some("has a port that is no number from 1 to 65535")
 }
 
-/// How messages name a node.
+/// The name of a node in messages.
 pub(crate) fn host_and_port(node: &AMQPUri) -> String {
     format!("{}:{}", node.authority.host, node.authority.port)
 }

@@ -66,7 +66,7 @@ fn has_a_heartbeat_a_timeout_and_a_longest_frame() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_and_not_shown() {
+fn parse_errors_do_not_show_the_url() {
     let long = format!("amqp://ann:geheim@mq/{}", "v".repeat(256));
     let table = [
         ("amqp:geheim", "begin with"),

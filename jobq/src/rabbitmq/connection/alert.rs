@@ -1,4 +1,4 @@
-//! Hears what a broker says of a client's certificate.
+//! The TLS alert with which a broker refuses a client's certificate.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use lapin::uri::AMQPUri;
 use super::connect_error::has_ended;
 use super::tls::{Tls, cause};
 
-/// How long a broker may take to say that it refuses a client.
+/// How long to wait for the alert of a broker that refuses a client.
 const ALERT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Why a broker reset a connection in the middle of the handshake, if TLS tells.
+/// The reason for which a broker reset a connection during the handshake, if TLS states it.
 ///
-/// A broker that refuses a client's certificate hangs up while the client goes on talking
-/// (in TLS 1.3 it even takes itself for connected), and then what the broker said is lost
-/// with the connection. So this connects once more, and only listens. The end of the
-/// handshake may still cross the refusal, so it listens until it has heard it.
+/// A broker that refuses a client's certificate closes the connection while the client is still
+/// sending (in TLS 1.3 the client already considers itself connected), and the alert is lost. So
+/// this connects once more, and only reads. The end of the handshake may still cross the refusal,
+/// so it reads until the alert has arrived.
 pub(crate) async fn after_a_reset(error: lapin::Error, node: &AMQPUri, tls: &Tls) -> lapin::Error {
     if !is_reset(&error) {
         return error;

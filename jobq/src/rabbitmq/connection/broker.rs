@@ -1,4 +1,4 @@
-//! The broker, as all parts of an engine reach it.
+//! The broker connections of an engine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::rabbitmq::errors::timed_out;
 #[derive(Debug)]
 pub(crate) struct Broker {
     target: Arc<Target>,
-    /// The name under which the broker lists the connections, before what each is for.
+    /// The connection name that the broker shows, before the purpose of the connection.
     name: String,
     publishing: Link,
     closing: CancellationToken,
@@ -48,7 +48,7 @@ impl Broker {
         &self.publishing
     }
 
-    /// [`publishing`](Self::publishing), as soon as it is there.
+    /// [`publishing`](Self::publishing), once it is up.
     pub(crate) async fn up(&self) -> Result<Arc<Up>> {
         self.publishing.up().await
     }

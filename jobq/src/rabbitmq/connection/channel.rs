@@ -8,10 +8,9 @@ use crate::rabbitmq::errors::failure;
 
 /// A new channel.
 ///
-/// `lapin` keeps the number of a channel that the broker has closed unusable for as long
-/// as the connection lives, and gives the old error when it comes round to it. There are
-/// some two thousand numbers, so the next one is tried, and when none is left the
-/// connection is replaced.
+/// `lapin` never reuses the number of a channel that the broker has closed, and returns the old
+/// error for it. There are some two thousand numbers, so the next one is tried, and the connection
+/// is replaced when none is left.
 pub(crate) async fn open(up: &Up) -> Result<Channel> {
     let doing = "opening a channel";
     let opening = async {

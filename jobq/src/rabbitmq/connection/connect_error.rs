@@ -1,4 +1,4 @@
-//! Why a connection could not be made, and what to look at.
+//! Connect errors, with advice.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use super::tls::{self, Tls};
 use crate::error::{Error, ErrorKind};
 use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_ALLOWED, code};
 
-/// Why one node did not take the connection.
+/// A node's failure to connect.
 #[derive(Debug)]
 pub(crate) struct Unconnected {
     pub(crate) node: String,
     pub(crate) kind: ErrorKind,
-    /// What was found and what to do, for a person.
+    /// The finding and the advice.
     pub(crate) reason: String,
     pub(crate) source: Option<lapin::Error>,
-    /// Whether every other node would say the same.
+    /// Whether every other node would fail the same way.
     pub(crate) everywhere: bool,
 }
 
 impl Unconnected {
-    /// What `lapin` met.
+    /// An error of `lapin`.
     pub(crate) fn because(
         address: &Address,
         tls: &Tls,
@@ -34,14 +34,14 @@ impl Unconnected {
             Some(cause) => tls::explain(cause, &node.authority.host, tls.has_client_certificate()),
             None => advice(address, &error),
         };
-        // Every node has the same users. A vhost may be down on one of them alone, and each
-        // has a certificate of its own.
+        // All nodes have the same users. A vhost may be down on one of them only, and each has a
+        // certificate of its own.
         let everywhere = code(&error) == Some(ACCESS_REFUSED) || kind == ErrorKind::Invalid;
         let reason = format!("{error}; {advice}");
         Self { node: host_and_port(node), kind, reason, source: Some(error), everywhere }
     }
 
-    /// It took the connection, with limits that jobq cannot work with.
+    /// Limits of the connection that are too low for jobq.
     pub(crate) fn too_narrow(node: &AMQPUri, connection: &lapin::Connection) -> Option<Self> {
         let agreed = connection.configuration();
         let reason = narrow(agreed.frame_max(), agreed.channel_max())?;
@@ -49,7 +49,7 @@ impl Unconnected {
         Some(Self { node, kind, reason, source: None, everywhere: false })
     }
 
-    /// It did not answer.
+    /// No answer in time.
     pub(crate) fn silent(node: String, limit: Duration) -> Self {
         let reason = format!(
             "no answer in {}; check the host and the port, and whether the broker is overloaded \
@@ -60,7 +60,7 @@ impl Unconnected {
     }
 }
 
-/// What is too little of what was agreed on.
+/// The limits that are too low.
 fn narrow(frame_max: u32, channel_max: u16) -> Option<String> {
     if frame_max < LONGEST_FRAME {
         return Some(format!(
@@ -77,7 +77,7 @@ fn narrow(frame_max: u32, channel_max: u16) -> Option<String> {
     })
 }
 
-/// What to look at where TLS is not the cause.
+/// Advice for errors other than TLS.
 fn advice(address: &Address, error: &lapin::Error) -> (ErrorKind, String) {
     let (user, vhost) = (address.user(), address.vhost());
     match (error.kind(), code(error)) {
@@ -102,7 +102,7 @@ fn advice(address: &Address, error: &lapin::Error) -> (ErrorKind, String) {
                  URL's path (none means `/`, a lone slash the vhost without a name)"
             ),
         ),
-        // What a TLS port does with a client that does not speak TLS.
+        // The reaction of a TLS port to a client without TLS.
         (Lapin::IOError(io), _) if !address.is_tls() && has_ended(io.kind()) => (
             ErrorKind::Connection,
             "it took the connection and ended it: check that the port speaks AMQP 0.9.1 without \
@@ -130,13 +130,13 @@ fn advice(address: &Address, error: &lapin::Error) -> (ErrorKind, String) {
     }
 }
 
-/// Whether the other end hung up.
+/// Whether the peer closed the connection.
 pub(crate) fn has_ended(kind: std::io::ErrorKind) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     matches!(kind, BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
-/// No node took the connection; these are the reasons of those that were asked.
+/// The error if no node accepted the connection, with the reason of each node that was tried.
 pub(crate) fn cannot_connect(address: &Address, failures: Vec<Unconnected>) -> Error {
     let several = address.count() > 1;
     let reason = |failure: &Unconnected| {
@@ -149,7 +149,7 @@ pub(crate) fn cannot_connect(address: &Address, failures: Vec<Unconnected>) -> E
     let reasons: Vec<_> = failures.iter().map(reason).collect();
     let message = format!("cannot connect to {address}: {}", reasons.join(". "));
     let kind = kind(&failures);
-    // The message has all reasons; of several nodes a cause would tell but one.
+    // The message has all reasons. With several nodes a cause would show only one.
     let mut failures = failures.into_iter();
     match (failures.next().and_then(|first| first.source), failures.next()) {
         (Some(source), None) => Error::new(kind, message).because(source),
@@ -157,7 +157,7 @@ pub(crate) fn cannot_connect(address: &Address, failures: Vec<Unconnected>) -> E
     }
 }
 
-/// That of the failure which ended the tries, or the one they have in common.
+/// The kind of the failure that ended the tries, or the common one.
 fn kind(failures: &[Unconnected]) -> ErrorKind {
     match failures {
         [.., last] if last.everywhere => last.kind,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_little_is_said_with_what_is_needed() {
+    fn low_limits_are_named_with_the_needed_ones() {
         assert_eq!(narrow(LONGEST_FRAME, FEWEST_CHANNELS), None);
         assert_eq!(narrow(u32::MAX, u16::MAX), None);
         let table = [

@@ -1,4 +1,4 @@
-//! One life of a connection.
+//! A connection epoch: one established connection.
 
 use lapin::Connection;
 use tokio_util::sync::CancellationToken;
@@ -6,32 +6,32 @@ use tokio_util::sync::CancellationToken;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::lapin::log::Questions;
 
-/// A connection that was made.
-pub(crate) struct Made {
+/// An established connection.
+pub(crate) struct Established {
     pub(crate) connection: Connection,
     pub(crate) questions: Questions,
 }
 
-/// One life of the connection.
+/// A connection epoch.
 #[derive(Debug)]
 pub(crate) struct Up {
     pub(crate) connection: Connection,
-    /// Tells this life from the others.
+    /// Unique among the epochs of a link.
     pub(crate) generation: u64,
-    /// Cancelled when the connection is over.
+    /// Cancelled when the connection has ended.
     pub(crate) over: CancellationToken,
-    /// The questions on its channels.
+    /// Requests on its channels that the broker may refuse.
     pub(crate) questions: Questions,
 }
 
 impl Up {
-    pub(crate) fn new(made: Made, generation: u64) -> Self {
-        let Made { connection, questions } = made;
+    pub(crate) fn new(established: Established, generation: u64) -> Self {
+        let Established { connection, questions } = established;
         Self { connection, generation, over: CancellationToken::new(), questions }
     }
 
-    /// The answer to what is asked on this connection. One that has just ended may take a
-    /// question, and then `lapin` never answers.
+    /// Waits for an answer on this connection. `lapin` accepts requests on one that has just ended,
+    /// and never answers them.
     pub(crate) async fn answer<T>(
         &self,
         doing: &str,

@@ -1,8 +1,8 @@
-//! One supervised connection: it comes back by itself, for ever.
+//! A supervised connection, which reconnects for ever.
 //!
-//! `lapin`'s own recovery stays off, since it uses delivery tags again: an old
-//! acknowledgement would then settle a job that nobody ran. What was opened on a
-//! connection dies with it, and its owner opens it again on the next one.
+//! `lapin`'s own recovery stays off, since it reuses delivery tags: an old acknowledgement would
+//! then settle a job that never ran. Channels and consumers end with their connection, and their
+//! owners open them again on the next one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::address::{Address, host_and_port};
 use super::alert;
 use super::connect_error::{Unconnected, cannot_connect};
-use super::epoch::{Made, Up};
+use super::epoch::{Established, Up};
 use super::socket;
 use super::tls::Tls;
 use crate::background;
@@ -27,16 +27,16 @@ use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::lapin::log::{LogFilter, Questions};
 
-/// How often the state is looked at where no event told of its end.
-const LOOK: Duration = Duration::from_millis(500);
-/// How long the event that says why a connection ended may come after its end.
-const EPILOGUE: Duration = Duration::from_millis(50);
-/// A connection, channel or consumer that lived for so long starts its waits afresh.
-pub(crate) const LASTING: Duration = Duration::from_secs(20);
+/// How often the state is polled in case no event reported the end.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+/// How long the event with the reason may come after the end of a connection.
+const EVENT_DELAY: Duration = Duration::from_millis(50);
+/// After this uptime of a connection, channel or consumer, the backoff starts afresh.
+pub(crate) const STABLE_AFTER: Duration = Duration::from_secs(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
-const FAREWELL: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What to do about an alarm.
+/// Advice for an alarm.
 pub(crate) const ALARM_ADVICE: &str = "free memory or disk on its nodes, or raise the limit \
                                        (`rabbitmq-diagnostics alarms` says which)";
 
@@ -48,7 +48,7 @@ pub(crate) struct Link {
     closing: CancellationToken,
 }
 
-/// Where connections lead, and how they are made.
+/// The address, and the options of connections.
 #[derive(Debug)]
 pub(crate) struct Target {
     pub(crate) address: Address,
@@ -59,21 +59,21 @@ pub(crate) struct Target {
 #[derive(Debug, Clone)]
 enum State {
     Up(Arc<Up>),
-    /// The broker reads nothing that is sent to it, for this reason.
+    /// The broker does not read from the connection, for this reason.
     Blocked(Arc<Up>, Arc<str>),
-    /// And why.
+    /// With the reason.
     Down(Error),
     Closed,
 }
 
-/// What the supervisor needs to open the connection again.
+/// The state that the supervisor needs to reconnect.
 #[derive(Debug)]
 struct Supervisor {
     target: Arc<Target>,
     name: String,
-    /// The number of the node that is tried first.
+    /// The number of the node to try first.
     next: usize,
-    /// The one that took the last connection, for the log.
+    /// The node of the last connection, for the log.
     node: String,
     state: watch::Sender<State>,
     unreadable: Arc<AtomicBool>,
@@ -81,11 +81,11 @@ struct Supervisor {
 }
 
 impl Link {
-    /// Connects, to any of the nodes first, so that clients spread over them. Only the
-    /// first connection's error is returned; later ones are waited out.
+    /// Connects to the nodes in an order with a random start, so that clients spread over them.
+    /// Only the first connection's error is returned. Later ones are retried.
     pub(crate) async fn open(target: Arc<Target>, name: String) -> Result<Self> {
         let (link, mut supervisor) = Self::supervised(target, name);
-        // Its socket and its heartbeats live where it is opened.
+        // The socket and the heartbeats run on the runtime that opens the connection.
         let opening = background::spawn(async move {
             let connection = supervisor.connect().await?;
             let first = Arc::new(Up::new(connection, 0));
@@ -98,8 +98,7 @@ impl Link {
         Ok(link)
     }
 
-    /// [`open`](Self::open), without waiting: the first connection is made as one that was lost
-    /// is made again.
+    /// [`open`](Self::open) without waiting: the first connection is established like a lost one.
     pub(crate) fn open_lazily(target: Arc<Target>, name: String) -> Self {
         let (link, mut supervisor) = Self::supervised(target, name);
         let text = format!("there is no connection to {} yet", supervisor.target.address);
@@ -134,13 +133,13 @@ impl Link {
         (Self { state, unreadable, closing }, supervisor)
     }
 
-    /// The connection, as soon as there is one that the broker reads from. What is sent on
-    /// another one would heap up in this process.
+    /// The connection, once there is one that the broker reads from. Otherwise outgoing data would
+    /// accumulate in this process.
     pub(crate) async fn up(&self) -> Result<Arc<Up>> {
         self.up_or_tell(|_| ()).await
     }
 
-    /// [`up`](Self::up), and tells why there is none for as long as there is none.
+    /// [`up`](Self::up), with a call of `tell` for each reason for the wait.
     pub(crate) async fn up_or_tell(&self, mut tell: impl FnMut(&Error)) -> Result<Arc<Up>> {
         let mut state = self.state.clone();
         loop {
@@ -158,18 +157,18 @@ impl Link {
         }
     }
 
-    /// Whether the broker reads nothing for now.
+    /// Whether the broker has stopped reading.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(*self.state.borrow(), State::Blocked(..))
     }
 
-    /// Returns when the broker reads again, or the connection is over.
+    /// Waits until the broker reads again, or the connection has ended.
     pub(crate) async fn unblocked(&self) {
         let mut state = self.state.clone();
         let _ = state.wait_for(|state| !matches!(state, State::Blocked(..))).await;
     }
 
-    /// Why the broker may not answer, for a person.
+    /// The likely reason for a missing answer, for error messages.
     pub(crate) fn trouble(&self) -> String {
         match &*self.state.borrow() {
             State::Blocked(_, cause) => takes_nothing(cause),
@@ -180,7 +179,7 @@ impl Link {
         }
     }
 
-    /// The alarm for which the broker reads nothing, as soon as it says so.
+    /// Waits until an alarm stops the broker from reading, and returns its reason.
     pub(crate) async fn blocked(&self) -> Arc<str> {
         let mut state = self.state.clone();
         let blocked = |state: &State| matches!(state, State::Blocked(..));
@@ -190,12 +189,12 @@ impl Link {
         };
         match cause {
             Some(cause) => cause,
-            // There is no connection any more.
+            // The connection has ended.
             None => std::future::pending().await,
         }
     }
 
-    /// Returns when this life of the connection is over.
+    /// Waits until this epoch of the connection has ended.
     pub(crate) async fn lost(&self, generation: u64) {
         let mut state = self.state.clone();
         let other = |state: &State| match state {
@@ -205,18 +204,18 @@ impl Link {
         let _ = state.wait_for(other).await;
     }
 
-    /// Whether the connection has ever ended because of a message that `lapin` cannot read.
-    /// The broker sends that again on the next one.
+    /// Whether a message that `lapin` cannot parse ever ended the connection. The broker sends it
+    /// again on the next one.
     pub(crate) fn is_unreadable(&self) -> bool {
         self.unreadable.load(Ordering::Acquire)
     }
 
-    /// Ends the connection.
+    /// Closes the connection.
     pub(crate) async fn close(&self) {
         self.closing.cancel();
         let mut state = self.state.clone();
         let over = state.wait_for(|state| matches!(state, State::Closed));
-        let _ = tokio::time::timeout(FAREWELL, over).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, over).await;
     }
 }
 
@@ -244,7 +243,7 @@ impl Supervisor {
                     self.state.send_replace(State::Down(Error::new(ErrorKind::Connection, lost)));
                 }
             }
-            if since.elapsed() > LASTING {
+            if since.elapsed() > STABLE_AFTER {
                 waits = backoff();
             }
             let generation = up.generation + 1;
@@ -259,11 +258,11 @@ impl Supervisor {
         }
         up.questions.end();
         let goodbye = up.connection.close(200, "closed".into());
-        let _ = tokio::time::timeout(FAREWELL, goodbye).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, goodbye).await;
         up.over.cancel();
     }
 
-    /// The broker said that it reads nothing for now, or that it reads again.
+    /// Records that the broker has stopped reading, or reads again.
     fn blocked(&self, up: &Arc<Up>, cause: Option<String>) {
         let broker = &self.target.address;
         let state = if let Some(cause) = cause {
@@ -276,13 +275,13 @@ impl Supervisor {
         self.state.send_replace(state);
     }
 
-    async fn connect_again(&mut self, waits: &mut ExponentialBackoff) -> Made {
+    async fn connect_again(&mut self, waits: &mut ExponentialBackoff) -> Established {
         loop {
             tokio::time::sleep(waits.next().unwrap_or(LONGEST_WAIT)).await;
             match self.connect().await {
                 Ok(connection) => return connection,
                 Err(error) => {
-                    // What the broker refuses, waiting alone does not heal.
+                    // Waiting alone does not resolve a refusal.
                     if error.kind() == ErrorKind::Connection || error.is_timeout() {
                         tracing::warn!(%error, connection = self.name, "still not connected");
                     } else {
@@ -294,13 +293,13 @@ impl Supervisor {
         }
     }
 
-    /// Tries each node once, the one after the last that took a connection first: so the
-    /// clients of a node that died go on at once.
-    async fn connect(&mut self) -> Result<Made> {
+    /// Tries each node once, starting after the node of the last connection: so the clients of a
+    /// node that died reconnect at once.
+    async fn connect(&mut self) -> Result<Established> {
         let target = Arc::clone(&self.target);
         let mut failures = Vec::new();
         for (number, node) in target.address.nodes_from(self.next) {
-            // TLS has much to keep in mind.
+            // The TLS future is large.
             match Box::pin(self.connect_to(node)).await {
                 Ok(connection) => {
                     self.next = number + 1;
@@ -319,15 +318,15 @@ impl Supervisor {
         Err(cannot_connect(&target.address, failures))
     }
 
-    async fn connect_to(&self, node: &AMQPUri) -> Result<Made, Unconnected> {
+    async fn connect_to(&self, node: &AMQPUri) -> Result<Established, Unconnected> {
         let Target { address, tls, timeout } = &*self.target;
         let stated = node.query.connection_timeout.map(Duration::from_millis);
         let limit = stated.unwrap_or(*timeout).min(*timeout);
         let because = |error| Unconnected::because(address, tls, node, error);
         let properties =
             ConnectionProperties::default().with_connection_name(self.name.as_str().into());
-        // `lapin` opens the socket on a thread of its own, which would go on for minutes
-        // where nobody answers, whether or not anybody still waits for it.
+        // `lapin` opens the socket on a thread of its own. If nothing answers, that would go on for
+        // minutes, even after the caller is dropped.
         let (target, questions) = (Arc::clone(&self.target), Questions::default());
         let filter = LogFilter::new(questions.clone());
         let of_thread = filter.clone();
@@ -344,10 +343,11 @@ impl Supervisor {
                 Err(because(alert::after_a_reset(error, node, tls).await))
             }
             Ok(Ok(connection)) => match Unconnected::too_narrow(node, &connection) {
-                None => Ok(Made { connection, questions }),
+                None => Ok(Established { connection, questions }),
                 Some(narrow) => {
-                    let _ = tokio::time::timeout(FAREWELL, connection.close(200, "closed".into()))
-                        .await;
+                    let _ =
+                        tokio::time::timeout(CLOSE_TIMEOUT, connection.close(200, "closed".into()))
+                            .await;
                     Err(narrow)
                 }
             },
@@ -357,11 +357,10 @@ impl Supervisor {
     }
 }
 
-/// Waits until the connection has ended, and gives the reason and whether it is that a
-/// message could not be read. Until then it tells why the broker takes no messages, and
-/// that it takes them again.
+/// Waits until the connection has ended, and returns the reason, and whether it was an unreadable
+/// message. Until then it reports when the broker stops reading and when it reads again.
 ///
-/// The streams of its consumers may stay silent when it does.
+/// The consumers' streams may not report the end.
 async fn end(
     connection: &Connection,
     events: impl Stream<Item = Event>,
@@ -374,9 +373,9 @@ async fn end(
         if !connected && let Some(reason) = reason {
             return reason;
         }
-        // The event that says why may come a moment before the end, or after it.
-        let patience = if connected && reason.is_none() { LOOK } else { EPILOGUE };
-        match tokio::time::timeout(patience, events.next()).await {
+        // The event with the reason may come a moment before the end, or after it.
+        let wait = if connected && reason.is_none() { POLL_INTERVAL } else { EVENT_DELAY };
+        match tokio::time::timeout(wait, events.next()).await {
             Ok(Some(Event::Error(error))) => {
                 let unreadable = matches!(error.kind(), Lapin::ParsingError(_));
                 reason = Some((error.to_string(), unreadable));
@@ -384,13 +383,13 @@ async fn end(
             Ok(Some(Event::ConnectionBlocked(cause))) => blocked(Some(cause)),
             Ok(Some(Event::ConnectionUnblocked)) => blocked(None),
             Ok(None) | Err(_) if !connected => return ("it was closed".to_owned(), false),
-            Ok(None) => tokio::time::sleep(EPILOGUE).await,
+            Ok(None) => tokio::time::sleep(EVENT_DELAY).await,
             Ok(Some(_)) | Err(_) => {}
         }
     }
 }
 
-/// That an alarm keeps the broker from reading, for a person.
+/// The message that an alarm stops the broker from reading.
 fn takes_nothing(cause: &str) -> String {
     format!(
         "the broker takes no messages for now, since it is `{cause}` (an alarm): {ALARM_ADVICE}; \
@@ -398,7 +397,7 @@ fn takes_nothing(cause: &str) -> String {
     )
 }
 
-/// The waits between tries that failed: 50 ms to 10 s, then 10 s for ever, with jitter.
+/// The waits between failed tries: 50 ms to 10 s, then 10 s for ever, with jitter.
 pub(crate) fn backoff() -> ExponentialBackoff {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(50))

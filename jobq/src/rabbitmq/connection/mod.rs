@@ -1,7 +1,7 @@
-//! Connections: addresses, certificates, supervision, and the probe of a node that fell silent.
+//! Connections: addresses, certificates, supervision, and the probe of a silent node.
 //!
-//! A [`link`] is one connection that comes back by itself; each time that it is established is an
-//! [`epoch`]. The [`broker`] holds the one for everything but consuming, and opens further ones.
+//! A [`link`] is a connection that reconnects by itself. Each established connection is an
+//! [`epoch`]. The [`broker`] has the one for everything but consuming, and opens others.
 
 pub(crate) mod address;
 pub(crate) mod alert;

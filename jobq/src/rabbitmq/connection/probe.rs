@@ -1,9 +1,9 @@
-//! Leaving a node that is cut off from the others of its cluster.
+//! Leaving a node that is partitioned from its cluster.
 //!
-//! Such a node takes connections and keeps them, but nothing comes of what most of the copies
-//! of a queue must agree to: no confirm, no delivery, and no end of either, for as long as
-//! the cut lasts. So the node is asked for something that takes this agreement and changes
-//! nothing, and where the URL names others, one that does not answer is left for the next.
+//! Such a node accepts connections and keeps them, but operations that need a majority of a queue's
+//! replicas never complete while the partition lasts: confirms, deliveries, and errors of either.
+//! So the node is sent a request that needs a majority and changes nothing. If it does not answer
+//! and the URL has other nodes, the next one is used.
 
 use std::time::{Duration, Instant};
 
@@ -17,52 +17,52 @@ use super::link::{Link, Target};
 use crate::background;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, code};
 
-/// How often a node is asked.
+/// How often a node is probed.
 const BETWEEN: Duration = Duration::from_secs(10);
-/// How often one that refuses is: each refusal costs a channel number.
+/// How often after a refusal: each one costs a channel number.
 const REFUSED: Duration = Duration::from_secs(300);
-/// A node that has not answered in less is not silent, however short a client's timeout is.
+/// The shortest silence that counts, however short a client's timeout is.
 const SHORTEST: Duration = Duration::from_secs(10);
-/// The longest that a node may stay silent, after others were left in vain.
+/// The longest limit, after other nodes did not answer either.
 const LONGEST: Duration = Duration::from_secs(600);
-/// How long the end of a connection may take.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How long closing a connection may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a node may stay silent. Where the next one is no better, it is not the node, and
-/// each change costs what is in hand: so from one to the next it may take twice as long.
+/// How long a node may stay silent. If the next one is no better, the node is not the cause, and
+/// each change costs the jobs in flight: so the limit doubles with each change.
 #[derive(Debug, PartialEq, Eq)]
-struct Patience {
+struct SilenceLimit {
     first: Duration,
     now: Duration,
 }
 
-impl Patience {
+impl SilenceLimit {
     fn new(first: Duration) -> Self {
         Self { first, now: first }
     }
 
-    /// The node has answered.
+    /// Resets the limit after an answer.
     fn restore(&mut self) {
         self.now = self.first;
     }
 
-    /// The node was left.
-    fn lose(&mut self) {
+    /// Doubles the limit after a change of node.
+    fn double(&mut self) {
         self.now = (self.now * 2).min(LONGEST.max(self.first));
     }
 }
 
-/// What came of a question.
+/// The result of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pulse {
-    Beats,
-    /// There is no such queue, or this user may not ask.
+enum ProbeResult {
+    Answered,
+    /// There is no such queue, or this user may not read it.
     Refused,
     /// The connection or the channel ended.
     Lost,
 }
 
-/// Watches the nodes of a link by their queue of strays, if there is another one to go to.
+/// Probes the nodes of a link through their orphan queue, if the URL has several.
 pub(crate) fn watch(link: &Link, target: &Target, strays: String) {
     if target.address.count() > 1 {
         let limit = target.timeout.max(SHORTEST);
@@ -70,11 +70,11 @@ pub(crate) fn watch(link: &Link, target: &Target, strays: String) {
     }
 }
 
-/// Asks for this queue until the link is closed, and leaves a node that does not answer for
-/// so long. What is in the queue must not be a job, since it may be taken and given back:
-/// the strays are no longer anybody's.
+/// Probes with this queue until the link is closed, and leaves a node that does not answer within
+/// the limit. The queue must not hold jobs in use, since a message may be taken and requeued:
+/// strays belong to no queue.
 async fn keep(link: Link, queue: ShortString, limit: Duration) {
-    let mut patience = Patience::new(limit);
+    let mut silence_limit = SilenceLimit::new(limit);
     let mut pause = BETWEEN;
     loop {
         sleep(pause).await;
@@ -83,15 +83,15 @@ async fn keep(link: Link, queue: ShortString, limit: Duration) {
             return;
         };
         let asked = Instant::now();
-        let pulse = tokio::select! {
-            pulse = timeout(patience.now, ask(&up, queue.clone())) => pulse,
+        let result = tokio::select! {
+            result = timeout(silence_limit.now, ask(&up, queue.clone())) => result,
             () = link.lost(up.generation) => continue,
         };
-        match pulse {
-            Ok(Pulse::Beats) => patience.restore(),
-            Ok(Pulse::Refused) => pause = REFUSED,
-            Ok(Pulse::Lost) => {}
-            // An alarm: the broker reads nothing for now, at any of its nodes.
+        match result {
+            Ok(ProbeResult::Answered) => silence_limit.restore(),
+            Ok(ProbeResult::Refused) => pause = REFUSED,
+            Ok(ProbeResult::Lost) => {}
+            // An alarm: no node of the broker reads for now.
             Err(_) if up.connection.status().blocked() => {}
             Err(_) => {
                 let silent = crate::period::format(asked.elapsed());
@@ -100,28 +100,30 @@ async fn keep(link: Link, queue: ShortString, limit: Duration) {
                     "the node does not get the agreement of the others of its cluster; it is left \
                      for the next one of the URL"
                 );
-                patience.lose();
-                let goodbye = up.connection.close(200, "no answer".into());
-                let _ = timeout(FAREWELL, goodbye).await;
+                silence_limit.double();
+                let closing = up.connection.close(200, "no answer".into());
+                let _ = timeout(CLOSE_TIMEOUT, closing).await;
             }
         }
     }
 }
 
-/// Takes a message that is not there: the copies of the queue agree on who has what. If one
-/// is there, it goes back with the end of the channel.
-async fn ask(up: &Up, queue: ShortString) -> Pulse {
+/// Gets a message from the empty queue, which needs the majority of its replicas. If there is a
+/// message, it is requeued when the channel ends.
+async fn ask(up: &Up, queue: ShortString) -> ProbeResult {
     let Ok(channel) = open(up).await else {
-        return Pulse::Lost;
+        return ProbeResult::Lost;
     };
     let _question = up.questions.ask(channel.id());
-    let pulse = match channel.basic_get(queue, BasicGetOptions::default()).await {
-        Ok(_) => Pulse::Beats,
-        Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => Pulse::Refused,
-        Err(_) => Pulse::Lost,
+    let result = match channel.basic_get(queue, BasicGetOptions::default()).await {
+        Ok(_) => ProbeResult::Answered,
+        Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => {
+            ProbeResult::Refused
+        }
+        Err(_) => ProbeResult::Lost,
     };
     let _ = channel.close(200, "asked".into()).await;
-    pulse
+    result
 }
 
 #[cfg(test)]
@@ -129,16 +131,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_node_that_is_left_in_vain_makes_it_twice_as_patient() {
+    fn each_change_of_node_doubles_the_limit() {
         let seconds = Duration::from_secs;
         for (first, expected) in [(30, [30, 60, 120, 240, 480, 600, 600]), (900, [900; 7])] {
-            let mut patience = Patience::new(seconds(first));
+            let mut silence_limit = SilenceLimit::new(seconds(first));
             for expected in expected {
-                assert_eq!(patience.now, seconds(expected));
-                patience.lose();
+                assert_eq!(silence_limit.now, seconds(expected));
+                silence_limit.double();
             }
-            patience.restore();
-            assert_eq!(patience, Patience::new(seconds(first)));
+            silence_limit.restore();
+            assert_eq!(silence_limit, SilenceLimit::new(seconds(first)));
         }
     }
 }

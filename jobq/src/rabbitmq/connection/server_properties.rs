@@ -1,5 +1,5 @@
-//! What a broker says of itself before anybody has logged in: its version, which `lapin` does
-//! not tell.
+//! The broker's version, from the properties that it sends before the login. `lapin` does not
+//! expose them.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -17,16 +17,16 @@ use crate::background;
 use crate::engine::Hold;
 use crate::rabbitmq::values::text;
 
-/// How long a broker may take to greet.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait for the broker's greeting.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// A greeting has some 500 bytes.
 const LONGEST: usize = 64 * 1024;
-/// What a client begins with: the protocol AMQP 0.9.1.
+/// The protocol header of AMQP 0.9.1, which the client sends first.
 const HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
 
-/// The first version whose queues may state their own time to acknowledge.
+/// The first version whose queues can have a consumer timeout of their own.
 pub(crate) const WITH_TIMEOUTS_OF_QUEUES: (u32, u32) = (3, 12);
-/// The `consumer_timeout` of a broker that was told none.
+/// The default `consumer_timeout` of a broker.
 const DEFAULT_HOLD: Duration = Duration::from_secs(30 * 60);
 
 /// The version of the first node that answers.
@@ -35,7 +35,7 @@ pub(crate) async fn version(target: &Arc<Target>) -> Option<String> {
     let asking = background::spawn(async move {
         for (_, node) in target.address.nodes_from(0) {
             let asking = ask(node, &target);
-            let answer = tokio::time::timeout(PATIENCE.min(target.timeout), asking).await;
+            let answer = tokio::time::timeout(GREETING_TIMEOUT.min(target.timeout), asking).await;
             if let Ok(Some(version)) = answer {
                 return Some(version);
             }
@@ -45,7 +45,7 @@ pub(crate) async fn version(target: &Arc<Target>) -> Option<String> {
     AbortOnDropHandle::new(asking).await.ok().flatten()
 }
 
-/// `3.10.8` as 3 and 10.
+/// Parses `3.10.8` as 3 and 10.
 pub(crate) fn number(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split(['.', '-', '+']);
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -91,8 +91,8 @@ fn version_in(content: &[u8]) -> Option<String> {
     version.and_then(text).map(str::to_owned)
 }
 
-/// How long a broker lets a worker hold a job, where jobq cannot set that; from the version
-/// on that lets it, the queues that it declares state a day.
+/// How long a broker lets a worker hold a job, if jobq cannot set that. On newer versions the
+/// queues that jobq declares state a day.
 pub(crate) fn hold(version: Option<&str>) -> Option<Hold> {
     let version = version?;
     (number(version)? < WITH_TIMEOUTS_OF_QUEUES).then(|| {

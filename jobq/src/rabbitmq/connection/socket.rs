@@ -1,5 +1,5 @@
-//! The socket of a connection, through which `lapin` gets no headers that are too deep
-//! for it (see [`depth`](crate::rabbitmq::lapin::depth)).
+//! The socket of a connection. It keeps headers from `lapin` that are nested too deeply (see
+//! [`depth`](crate::rabbitmq::lapin::depth)).
 
 use std::future::Future;
 use std::io::{self, Read, Write};
@@ -20,10 +20,10 @@ use super::tls::Tls;
 use crate::rabbitmq::lapin::depth::Shallow;
 use crate::rabbitmq::lapin::log::{FilteredTasks, LogFilter};
 
-/// Tokio's, encrypted or not.
+/// Tokio's socket, encrypted or not.
 type Plain = AsyncTcpStream<<Tokio as Reactor>::TcpStream>;
 
-/// Tokio, with a [`Socket`] for its own. `lapin` asks for the one that its runtime has.
+/// Tokio with a [`Socket`] as its socket. `lapin` uses the one of its runtime.
 pub(crate) type Kit = RuntimeParts<FilteredTasks, Sockets>;
 
 /// The runtime of a connection, whose tasks log through this filter.
@@ -33,14 +33,14 @@ pub(crate) fn runtime(filter: LogFilter) -> Runtime<Kit> {
     Runtime::new(RuntimeParts::new(tasks, Sockets(tokio)))
 }
 
-/// Opens the socket of a node.
+/// Opens a socket to a node.
 pub(crate) async fn open(node: &AMQPUri, tls: &Tls) -> io::Result<AsyncTcpStream<Socket>> {
     let runtime = Runtime::new(Tokio::current());
     let stream = node.connect_with_config_async(tls.config.as_ref(), &runtime).await?;
     Ok(AsyncTcpStream::Plain(Socket::new(stream)))
 }
 
-/// A socket whose headers are shallow.
+/// A socket that flattens deeply nested headers.
 pub(crate) struct Socket {
     stream: Plain,
     shallow: Shallow,
@@ -92,7 +92,7 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// Tokio's sockets and clocks.
+/// Tokio's sockets and timers.
 #[derive(Debug, Clone)]
 pub(crate) struct Sockets(Tokio);
 
@@ -104,7 +104,7 @@ impl Reactor for Sockets {
         &self,
         _: H,
     ) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + 'static> {
-        // For sockets that were opened elsewhere, of which there are none.
+        // For sockets that were opened elsewhere. jobq has none.
         Err::<Socket, _>(io::ErrorKind::Unsupported.into())
     }
 

@@ -1,4 +1,4 @@
-//! The certificates of an encrypted connection, and what its end says about them.
+//! TLS: certificates, and advice for handshake errors.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::address::Address;
 use crate::engine::{Certificates, ClientCertificate};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The certificates in the form in which `lapin` takes them. It shows itself without a key.
+/// The certificates in `lapin`'s form. They are displayed without the key.
 #[derive(Default)]
 pub(crate) struct Tls {
     pub(crate) config: OwnedTLSConfig,
@@ -25,8 +25,8 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Reads the certificates, so that what is wrong with them is said before anything is
-    /// sent. Those of CAs add to the system's.
+    /// Parses the certificates, so that errors are found before anything is sent. Root certificates
+    /// add to the system's.
     pub(crate) fn new(certificates: &Certificates, address: &Address) -> Result<Self> {
         if !address.is_tls() && !certificates.is_empty() {
             return Err(Error::invalid(
@@ -44,7 +44,7 @@ impl Tls {
                 })?;
             }
         }
-        // Outside of its certificates PEM may be a comment in any encoding.
+        // PEM may have comments in any encoding outside of its certificates.
         let text: Vec<_> =
             certificates.roots.iter().map(|pem| String::from_utf8_lossy(pem)).collect();
         let cert_chain = (!text.is_empty()).then(|| text.join("\n"));
@@ -72,7 +72,7 @@ fn read_chain(option: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> 
 
 fn identity(ClientCertificate { chain, key }: &ClientCertificate) -> Result<OwnedIdentity> {
     read_chain(".client_certificate", chain)?;
-    // The cause is not given: it may hold a part of the key.
+    // The error has no cause: it may contain a part of the key.
     PrivateKeyDer::from_pem_slice(key).map_err(|_| {
         Error::invalid(
             ".client_certificate was given no private key in PEM form (-----BEGIN PRIVATE \
@@ -83,7 +83,7 @@ fn identity(ClientCertificate { chain, key }: &ClientCertificate) -> Result<Owne
     Ok(OwnedIdentity::PKCS8 { pem: chain.clone(), key: key.clone() })
 }
 
-/// Whether TLS failed, and how.
+/// The TLS error, if there is one.
 pub(crate) fn cause(error: &lapin::Error) -> Option<&rustls::Error> {
     match error.kind() {
         lapin::ErrorKind::IOError(error) => error.get_ref()?.downcast_ref(),
@@ -91,7 +91,7 @@ pub(crate) fn cause(error: &lapin::Error) -> Option<&rustls::Error> {
     }
 }
 
-/// What a failed handshake with a host means, and what to do.
+/// The meaning of a failed handshake with a host, and advice.
 pub(crate) fn explain(
     error: &rustls::Error,
     host: &str,
@@ -130,8 +130,8 @@ pub(crate) fn explain(
     (kind, advice)
 }
 
-/// Whether it is about the certificate of the one to whom it is sent. Before TLS 1.3 one
-/// that is missing is a failed handshake.
+/// Whether the alert concerns the receiver's certificate. Before TLS 1.3 a missing one is a failed
+/// handshake.
 fn is_of_certificates(alert: AlertDescription) -> bool {
     matches!(
         alert,
@@ -148,7 +148,7 @@ fn is_of_certificates(alert: AlertDescription) -> bool {
     )
 }
 
-/// Why the broker's certificate is not trusted.
+/// The reason for which the broker's certificate is not trusted.
 fn distrust(found: &CertificateError, host: &str) -> String {
     match found {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_handshake_met_is_explained() {
+    fn handshake_errors_are_explained() {
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let expected = ServerName::try_from("mq").unwrap();
         let presented = vec!["DnsName(\"a\")".to_owned(), "IpAddress(192.0.2.1)".to_owned()];

@@ -1,4 +1,4 @@
-//! Connections without encryption, where the feature `tls` is off.
+//! Connections without encryption, if the feature `tls` is off.
 
 use lapin::tcp::OwnedTLSConfig;
 
@@ -13,7 +13,7 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    /// Refuses what needs encryption.
+    /// Refuses options that need encryption.
     pub(crate) fn new(certificates: &Certificates, address: &Address) -> Result<Self> {
         if address.is_tls() || !certificates.is_empty() {
             return Err(Error::new(
@@ -25,7 +25,7 @@ impl Tls {
         Ok(Self::default())
     }
 
-    #[allow(clippy::unused_self)] // the twin asks its certificates
+    #[allow(clippy::unused_self)] // the variant with TLS uses it
     pub(crate) fn has_client_certificate(&self) -> bool {
         false
     }

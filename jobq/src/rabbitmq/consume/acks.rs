@@ -1,85 +1,83 @@
-//! Which acknowledgements to send: a pure ledger of the deliveries of one channel.
+//! The acknowledgements to send: a ledger of the deliveries of one channel. Pure.
 //!
-//! One `basic.ack` with `multiple` settles a whole finished prefix and costs as much as
-//! one for a single delivery. It must never reach past a delivery that is unfinished.
+//! One `basic.ack` with `multiple` settles all finished deliveries up to a tag, at the cost of one
+//! for a single delivery. It must never cover an unfinished delivery.
 
 use std::collections::BTreeSet;
 
-/// The deliveries of one channel, each of which is settled once. The broker numbers them 1, 2,
-/// 3 and so on.
+/// The deliveries of one channel, each settled once. The broker numbers them 1, 2, 3 and so on.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     /// All deliveries up to this one are settled.
     settled: u64,
-    /// The last of these that the broker is to be told of, with all before it.
+    /// The last of these, if the broker must still be sent an acknowledgement up to it.
     due: Option<u64>,
-    /// Finished ones beyond them that the broker has not been told of.
+    /// Finished deliveries beyond them, not yet acknowledged.
     finished: BTreeSet<u64>,
-    /// Settled ones beyond them: the broker knows.
-    told: BTreeSet<u64>,
-    /// Whether the broker is told of nothing more.
+    /// Settled deliveries beyond them, already sent to the broker.
+    sent: BTreeSet<u64>,
+    /// Whether no more deliveries are accepted.
     closed: bool,
 }
 
 impl Ledger {
-    /// The delivery is finished and is to be acknowledged. Whether that is written down: not
-    /// in a closed ledger.
+    /// Records a finished delivery to acknowledge. False in a closed ledger.
     pub(crate) fn finish(&mut self, tag: u64) -> bool {
         if self.closed {
             return false;
         }
         if tag == self.settled + 1 {
             (self.settled, self.due) = (tag, Some(tag));
-            self.go_on();
-        } else if tag > self.settled && !self.told.contains(&tag) {
+            self.advance();
+        } else if tag > self.settled && !self.sent.contains(&tag) {
             self.finished.insert(tag);
         }
         true
     }
 
-    /// Takes nothing more. What is finished is still to be told.
+    /// Accepts no more deliveries. Those that are finished are still acknowledged.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }
 
-    /// The broker was told of this delivery by another frame, which was sent before.
-    pub(crate) fn tell(&mut self, tag: u64) {
+    /// Records a delivery that another frame has settled.
+    pub(crate) fn mark_sent(&mut self, tag: u64) {
         self.finished.remove(&tag);
         if tag == self.settled + 1 {
             self.settled = tag;
-            self.go_on();
+            self.advance();
         } else if tag > self.settled {
-            self.told.insert(tag);
+            self.sent.insert(tag);
         }
     }
 
-    /// Goes on to the first delivery that is not settled.
-    fn go_on(&mut self) {
+    /// Advances to the first unsettled delivery.
+    fn advance(&mut self) {
         loop {
             let next = self.settled + 1;
             if self.finished.remove(&next) {
                 self.due = Some(next);
-            } else if !self.told.remove(&next) {
+            } else if !self.sent.remove(&next) {
                 return;
             }
             self.settled = next;
         }
     }
 
-    /// The tag up to which one acknowledgement with `multiple` is right, if one is due.
+    /// The tag up to which one acknowledgement with `multiple` is due.
     pub(crate) fn prefix(&mut self) -> Option<u64> {
         self.due.take()
     }
 
-    /// Whether there are finished deliveries that wait for one before them.
+    /// Whether finished deliveries wait for an unfinished one before them.
     pub(crate) fn has_stragglers(&self) -> bool {
         !self.finished.is_empty()
     }
 
-    /// The finished deliveries behind an unfinished one: each to be acknowledged alone.
+    /// Takes the finished deliveries behind an unfinished one, to acknowledge each alone.
     pub(crate) fn stragglers(&mut self) -> BTreeSet<u64> {
         let stragglers = std::mem::take(&mut self.finished);
-        self.told.extend(&stragglers);
+        self.sent.extend(&stragglers);
         stragglers
     }
 }
@@ -117,13 +115,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_returned_does_not_hold_the_prefix_open() {
+    fn requeued_deliveries_do_not_block_the_prefix() {
         let mut ledger = Ledger::default();
-        ledger.tell(1);
+        ledger.mark_sent(1);
         ledger.finish(2);
-        ledger.tell(3);
+        ledger.mark_sent(3);
         assert_eq!(ledger.prefix(), Some(2));
-        ledger.tell(4);
+        ledger.mark_sent(4);
         assert_eq!(ledger.prefix(), None);
         ledger.finish(5);
         assert_eq!(ledger.prefix(), Some(5));
@@ -132,13 +130,13 @@ mod tests {
     #[test]
     fn settling_twice_is_settling_once() {
         let mut ledger = Ledger::default();
-        ledger.tell(1);
+        ledger.mark_sent(1);
         ledger.finish(1);
         assert!(!ledger.has_stragglers());
         ledger.finish(2);
         assert_eq!(ledger.prefix(), Some(2));
         ledger.finish(2);
-        ledger.tell(1);
+        ledger.mark_sent(1);
         assert_eq!(ledger.prefix(), None);
         assert!(!ledger.has_stragglers());
         ledger.finish(3);
@@ -167,7 +165,7 @@ mod tests {
             BTreeSet::remove(&mut unfinished, &tag);
             match random.u8(0..4) {
                 0 => {
-                    ledger.tell(tag);
+                    ledger.mark_sent(tag);
                     returned.insert(tag);
                 }
                 _ => assert!(ledger.finish(tag)),
@@ -186,6 +184,6 @@ mod tests {
             }
         }
         assert_eq!(acknowledged.len() + returned.len(), 500);
-        assert!(ledger.finished.is_empty() && ledger.told.is_empty());
+        assert!(ledger.finished.is_empty() && ledger.sent.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! Taking the jobs of one queue, over as many channels as it takes.
+//! Consuming one queue, over as many successive channels as needed.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +13,8 @@ use tokio::task::coop::consume_budget;
 use tokio_util::task::TaskTracker;
 
 use super::interruption::{self, Interruptions, ended};
-use super::live::Live;
-use super::session::{InFlight, Session};
+use super::live::ChannelConsumer;
+use super::session::{InFlightCount, Session};
 use super::settle::{Origin, RabbitReceipt, SoloState};
 use super::shared::Shared;
 use crate::background;
@@ -22,17 +22,17 @@ use crate::engine::{Consumer, Delivery, Intake, Interruption, Solo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::connection::link::{LASTING, Link, backoff};
+use crate::rabbitmq::connection::link::{Link, STABLE_AFTER, backoff};
 use crate::rabbitmq::connection::probe;
 use crate::rabbitmq::message::properties::{self, decode};
 use crate::rabbitmq::topology::ensure::apply_again;
 use crate::rabbitmq::topology::routing_key;
 use crate::rabbitmq::values::short;
 
-/// How many deliveries are brought before orders are looked at again.
+/// How many deliveries are forwarded before commands are checked again.
 const READY: usize = 64;
 
-/// Starts to consume a queue. The consumer takes jobs when this returns.
+/// Starts to consume a queue. The consumer is active when this returns.
 pub(crate) async fn consume(
     shared: Arc<Shared>,
     link: Link,
@@ -50,7 +50,7 @@ pub(crate) async fn consume(
         source,
         jobs,
         orders,
-        in_flight: Arc::new(InFlight::new(prefetch.max(1))),
+        in_flight: Arc::new(InFlightCount::new(prefetch.max(1))),
         sessions: TaskTracker::new(),
         waits: backoff(),
         interruption: Interruptions::default(),
@@ -87,7 +87,7 @@ impl Intake for Control {
     async fn stop(&self) {
         let (stopped, over) = oneshot::channel();
         let _ = self.orders.send(Order::Stop(stopped));
-        // An error says that it had stopped before.
+        // An error means that it had stopped already.
         let _ = over.await;
     }
 
@@ -101,27 +101,27 @@ impl Intake for Control {
     }
 }
 
-/// Which of the queues that a user's queue has on the broker.
+/// Which of the broker queues of a user's queue is consumed.
 #[derive(Debug)]
 pub(crate) enum Source {
     Work,
-    /// The jobs that are run alone, with the start that their consumer waits for.
+    /// The queue of solo runs, with the id of the run that its consumer expects.
     Solo(Arc<Mutex<Option<String>>>),
 }
 
-/// Brings the deliveries of one queue to their consumer.
+/// Forwards the deliveries of one queue to their consumer.
 struct Feed {
     shared: Arc<Shared>,
     link: Link,
-    /// Whether the connection is this feed's own.
+    /// Whether the feed has a connection of its own.
     alone: bool,
     queue: &'static str,
     source: Source,
     jobs: mpsc::UnboundedSender<Result<Delivery>>,
     orders: mpsc::UnboundedReceiver<Order>,
-    /// As many may be in it as the prefetch says.
-    in_flight: Arc<InFlight>,
-    /// Those of its sessions that have not told the broker everything.
+    /// Bounded by the prefetch.
+    in_flight: Arc<InFlightCount>,
+    /// Its sessions with settlements to send.
     sessions: TaskTracker,
     waits: ExponentialBackoff,
     interruption: Interruptions,
@@ -129,27 +129,27 @@ struct Feed {
 
 /// How a session ended.
 enum End {
-    /// The consumer was stopped; somebody may wait for that.
+    /// The consumer was stopped, with the caller that may wait for it.
     Stopped(Option<oneshot::Sender<()>>),
-    /// And why, where the connection does not know better.
+    /// The error, unless the connection has a better one.
     Lost(Option<Error>),
 }
 
 impl Feed {
-    async fn run(mut self, up: Arc<Up>, first: Live) {
+    async fn run(mut self, up: Arc<Up>, first: ChannelConsumer) {
         self.bring_all(up, first).await;
         if self.alone {
             self.link.close().await;
         }
     }
 
-    async fn bring_all(&mut self, mut up: Arc<Up>, first: Live) {
-        let mut live = Some(first);
+    async fn bring_all(&mut self, mut up: Arc<Up>, first: ChannelConsumer) {
+        let mut consumer = Some(first);
         loop {
-            if let Some(live) = live.take() {
+            if let Some(consumer) = consumer.take() {
                 let since = Instant::now();
-                let end = self.bring(&up, live).await;
-                if since.elapsed() > LASTING {
+                let end = self.bring(&up, consumer).await;
+                if since.elapsed() > STABLE_AFTER {
                     self.waits = backoff();
                 }
                 match end {
@@ -181,7 +181,7 @@ impl Feed {
             };
             match up.answer("consuming", self.start(&up)).await {
                 Ok(started) => {
-                    live = Some(started);
+                    consumer = Some(started);
                     self.interruption.end();
                 }
                 Err(error) if error.may_pass() => {
@@ -193,9 +193,9 @@ impl Feed {
         }
     }
 
-    /// Goes on over a connection of its own, after the one that is shared ended at a message
-    /// that cannot be read: whoever's it was, the others are rid of it. An error if the own
-    /// connection ended so, too: then it is this queue's.
+    /// Moves to a connection of its own after an unreadable message ended the shared one, which
+    /// protects the other queues. An error if its own connection ended the same way: then the
+    /// message is in this queue.
     async fn isolate(&mut self) -> Result<()> {
         let queue = self.queue;
         if self.alone {
@@ -220,13 +220,13 @@ impl Feed {
         Ok(())
     }
 
-    /// Tells the consumer why it ends.
+    /// Sends the consumer the error that ends it.
     fn fail(&self, error: Error) {
-        // Who has dropped the consumer does not ask any more.
+        // A dropped consumer needs no error.
         let _ = self.jobs.send(Err(error));
     }
 
-    /// What the future gives, or `None` if the consumer is stopped before.
+    /// The output of the future, or `None` if the consumer is stopped first.
     async fn unless_stopped<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         loop {
@@ -242,9 +242,9 @@ impl Feed {
         }
     }
 
-    /// Opens a channel and consumes on it. A queue that is gone is declared again, if
-    /// this client declared it.
-    async fn start(&self, up: &Arc<Up>) -> Result<Live> {
+    /// Opens a channel and consumes on it. Declares a deleted queue again if this client had
+    /// declared it.
+    async fn start(&self, up: &Arc<Up>) -> Result<ChannelConsumer> {
         match self.consume(up).await {
             Err(error) if error.is_not_found() => match self.shared.known().part(self.queue) {
                 Some(wanted) => {
@@ -261,18 +261,18 @@ impl Feed {
         }
     }
 
-    async fn consume(&self, up: &Up) -> Result<Live> {
+    async fn consume(&self, up: &Up) -> Result<ChannelConsumer> {
         let channel = open(up).await?;
         let queue = short(self.name())?;
-        let last_word = self.shared.last_word.clone();
-        let telling = self.sessions.token();
-        let session = Session::spawn(channel, up, &self.shared.tellers, last_word, telling);
-        let mut live = Live::new(session, queue);
-        live.set_prefetch(self.in_flight.limit()).await?;
-        Ok(live)
+        let last_acks = self.shared.last_acks.clone();
+        let sending = self.sessions.token();
+        let session = Session::spawn(channel, up, &self.shared.ack_tasks, last_acks, sending);
+        let mut consumer = ChannelConsumer::new(session, queue);
+        consumer.set_prefetch(self.in_flight.limit()).await?;
+        Ok(consumer)
     }
 
-    /// The queue on the broker.
+    /// The name of the queue on the broker.
     fn name(&self) -> String {
         match self.source {
             Source::Work => self.shared.names().work(self.queue),
@@ -280,11 +280,11 @@ impl Feed {
         }
     }
 
-    async fn bring(&mut self, up: &Up, mut live: Live) -> End {
+    async fn bring(&mut self, up: &Up, mut consumer: ChannelConsumer) -> End {
         let origin = Arc::new(Origin {
             declarer: Arc::clone(&self.shared.declarer),
             publisher: Arc::clone(&self.shared.publisher),
-            session: Arc::clone(&live.session),
+            session: Arc::clone(&consumer.session),
             queue: self.queue,
             in_flight: Arc::clone(&self.in_flight),
             tasks: self.shared.tasks.clone(),
@@ -293,35 +293,35 @@ impl Feed {
             let free = !self.in_flight.is_full();
             tokio::select! {
                 biased;
-                () = self.shared.broker.closing().cancelled() => return self.stop(&origin, live, None).await,
+                () = self.shared.broker.closing().cancelled() => return self.stop(&origin, consumer, None).await,
                 order = self.orders.recv() => match order {
                     Some(Order::Prefetch(prefetch)) => {
                         self.in_flight.set_limit(prefetch);
-                        let changing = live.set_prefetch(prefetch);
+                        let changing = consumer.set_prefetch(prefetch);
                         if let Err(error) = up.answer("changing the prefetch", changing).await {
                             tracing::warn!(queue = self.queue, %error, "consuming anew");
-                            live.session.abandon().await;
+                            consumer.session.abandon().await;
                             return End::Lost(Some(error));
                         }
                     }
-                    Some(Order::Stop(waiting)) => return self.stop(&origin, live, Some(waiting)).await,
-                    None => return self.stop(&origin, live, None).await,
+                    Some(Order::Stop(waiting)) => return self.stop(&origin, consumer, Some(waiting)).await,
+                    None => return self.stop(&origin, consumer, None).await,
                 },
                 () = self.link.lost(up.generation) => {
-                    live.session.end();
+                    consumer.session.end();
                     return End::Lost(None);
                 }
                 () = self.in_flight.freed(), if !free => (),
-                next = live.next_if(free) => match next {
+                next = consumer.next_if(free) => match next {
                     Ok(message) => {
                         self.hand_over(&origin, message);
-                        self.bring_ready(&origin, &mut live);
-                        // Nothing else here makes the task pause while there are messages.
+                        self.bring_ready(&origin, &mut consumer);
+                        // The only point at which the task yields while there are messages.
                         consume_budget().await;
                     }
                     Err(reason) => {
                         tracing::warn!(queue = self.queue, reason, "the broker ended the consumer; consuming anew");
-                        live.session.abandon().await;
+                        consumer.session.abandon().await;
                         return End::Lost(Some(ended(self.queue, &reason)));
                     }
                 },
@@ -329,29 +329,29 @@ impl Feed {
         }
     }
 
-    /// Brings what is there already, without looking at anything else meanwhile.
-    fn bring_ready(&self, origin: &Arc<Origin>, live: &mut Live) {
+    /// Forwards the messages that have arrived, without waiting for anything else.
+    fn bring_ready(&self, origin: &Arc<Origin>, consumer: &mut ChannelConsumer) {
         for _ in 0..READY {
             if self.in_flight.is_full() {
                 return;
             }
-            let Some(message) = live.ready() else {
+            let Some(message) = consumer.ready() else {
                 return;
             };
             self.hand_over(origin, message);
         }
     }
 
-    /// Hands a message to the consumer. If that is gone, the delivery hands itself back.
+    /// Forwards a message to the consumer. If that is dropped, the delivery is requeued.
     fn hand_over(&self, origin: &Arc<Origin>, message: Message) {
         let _ = self.jobs.send(Ok(self.receive(origin, message)));
     }
 
-    /// A message as a delivery.
+    /// Builds the delivery of a message.
     fn receive(&self, origin: &Arc<Origin>, mut message: Message) -> Delivery {
         let names = self.shared.names();
-        let way = (message.exchange.as_str(), message.routing_key.as_str());
-        let topic = properties::topic_by_way(names, self.queue, way, &message.properties);
+        let source = (message.exchange.as_str(), message.routing_key.as_str());
+        let topic = properties::topic_of_route(names, self.queue, source, &message.properties);
         let properties = &mut message.properties;
         let renamed = properties::keep_topic(properties, topic.as_deref());
         let mut received = decode(names, Cow::Borrowed(self.queue), properties, message.data);
@@ -365,9 +365,9 @@ impl Feed {
             Source::Work => None,
             Source::Solo(expected) => Some(solo_state(properties, Arc::clone(expected))),
         };
-        let told = solo.as_ref().map(|state| state.solo);
-        // What a message does not have yet, it gets by being published again.
-        let is_whole = received.has_id && !renamed && told.is_none();
+        let solo_run = solo.as_ref().map(|state| state.solo);
+        // Missing parts are added when the message is published again.
+        let is_whole = received.has_id && !renamed && solo_run.is_none();
         let wait = wait.filter(|_| is_whole && received.is_movable);
         let (tag, envelope) = (message.delivery_tag, received.envelope);
         let receipt = RabbitReceipt::new(
@@ -381,29 +381,29 @@ impl Feed {
         );
         let attempt = history.attempts.saturating_add(1);
         let mut delivery = Delivery::new(attempt, Box::new(receipt));
-        delivery.solo = told;
+        delivery.solo = solo_run;
         delivery.due_at(due).crashed(history.crashes)
     }
 
-    /// Ends the consumer and gives back what it was sent and nobody has taken.
+    /// Ends the consumer and requeues its untaken messages.
     async fn stop(
         &self,
         origin: &Arc<Origin>,
-        mut live: Live,
+        mut consumer: ChannelConsumer,
         waiting: Option<oneshot::Sender<()>>,
     ) -> End {
-        // A connection that ends meanwhile gives everything back as well.
-        let stopped = tokio::time::timeout(self.shared.broker.timeout(), live.stop()).await;
+        // A connection that ends meanwhile requeues everything as well.
+        let stopped = tokio::time::timeout(self.shared.broker.timeout(), consumer.stop()).await;
         for message in stopped.into_iter().flatten().flatten() {
-            // Dropped unsettled, it is handed back.
+            // An unsettled delivery is requeued when it is dropped.
             drop(self.receive(origin, message));
         }
         End::Stopped(waiting)
     }
 }
 
-/// What the message of a job that is run alone says about that. A start is told once: what
-/// is delivered again is to be started again.
+/// The state of a solo run from its message. A run id is accepted once: a redelivery must be
+/// started again.
 fn solo_state(properties: &BasicProperties, expected: Arc<Mutex<Option<String>>>) -> SoloState {
     let (starts, start) = properties::solo(properties);
     let started = {

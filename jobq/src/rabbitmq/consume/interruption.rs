@@ -1,4 +1,4 @@
-//! Why a consumer gets no jobs, for those who ask and for the log.
+//! The reason for which a consumer gets no jobs, for callers and for the log.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind};
 pub(crate) struct Interruptions(Arc<watch::Sender<Option<Interruption>>>);
 
 impl Interruptions {
-    /// Notes why no jobs come, and since when if they came before.
+    /// Records why no jobs arrive, and the time if they arrived before.
     pub(crate) fn begin(&self, error: &Error) {
         self.0.send_modify(|interruption| {
             let since = interruption.as_ref().map_or_else(SystemTime::now, |before| before.since);
@@ -21,7 +21,7 @@ impl Interruptions {
         });
     }
 
-    /// Notes that they come again.
+    /// Records that jobs arrive again.
     pub(crate) fn end(&self) {
         self.0.send_replace(None);
     }
@@ -31,13 +31,13 @@ impl Interruptions {
     }
 }
 
-/// The broker has ended the consumer alone.
+/// The broker has ended the consumer only.
 pub(crate) fn ended(queue: &str, reason: &str) -> Error {
     let text = format!("the broker ended the consumer of queue `{queue}`: {reason}");
     Error::new(ErrorKind::Connection, text)
 }
 
-/// What the broker refuses, waiting alone does not heal: that is told as an error.
+/// Logs a refusal as an error, since waiting alone does not resolve it.
 pub(crate) fn log(queue: &str, error: &Error) {
     if error.is_connection() || error.is_timeout() {
         tracing::warn!(queue, %error, "not consuming yet");

@@ -1,4 +1,4 @@
-//! One channel that is consumed on, by one consumer after the other.
+//! A channel with successive consumers.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::session::Session;
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;
 
-/// A message, or why there is none any more.
+/// A message, or the reason for which no more arrive.
 type Item = std::result::Result<Message, String>;
 
 impl Tagged for lapin::Result<Message> {
@@ -23,7 +23,7 @@ impl Tagged for lapin::Result<Message> {
     }
 }
 
-/// Why a consumer has ended.
+/// The reason for which a consumer has ended.
 fn reason(end: Option<lapin::Result<Message>>) -> String {
     match end {
         Some(Err(error)) => error.to_string(),
@@ -31,19 +31,20 @@ fn reason(end: Option<lapin::Result<Message>>) -> String {
     }
 }
 
-/// The broker counts the prefetch for each consumer, from the consumer's beginning, so another
-/// prefetch is another consumer. What the one before it was sent comes on top until it is settled,
-/// which is for a moment where the prefetch is raised, since jobs are short then. Two consumers
-/// side by side, each with a part of the prefetch, would give the broker more to do for each job
-/// (measured: 4 in 100 of the rate, 3.10).
-pub(crate) struct Live {
+/// A channel that is consumed on.
+///
+/// The broker counts the prefetch for each consumer from its start, so a new prefetch needs a new
+/// consumer. Deliveries of the old one come on top until settled, which is brief: a raised prefetch
+/// means short jobs. Two consumers, each with a part of the prefetch, cost the broker more for each
+/// job (measured: 4 in 100 of the rate, 3.10).
+pub(crate) struct ChannelConsumer {
     pub(crate) session: Arc<Session>,
     queue: ShortString,
     messages: Merge<lapin::Consumer>,
-    /// The consumer that was not cancelled.
+    /// The consumer that is not cancelled.
     consumer: Option<Current>,
     next: u32,
-    /// An end that was met and not told yet.
+    /// The reason of an end that was seen and not yet returned.
     over: Option<String>,
 }
 
@@ -53,7 +54,7 @@ struct Current {
     prefetch: u16,
 }
 
-impl Live {
+impl ChannelConsumer {
     pub(crate) fn new(session: Arc<Session>, queue: ShortString) -> Self {
         let messages = Merge::default();
         Self { session, queue, messages, consumer: None, next: 0, over: None }
@@ -74,7 +75,7 @@ impl Live {
         Ok(())
     }
 
-    /// Ends the consumer. What it was sent is still to come.
+    /// Ends the consumer. Its deliveries still arrive.
     async fn cancel(&mut self) -> Result<()> {
         if let Some(Current { tag, .. }) = self.consumer.take() {
             let options = BasicCancelOptions::default();
@@ -84,12 +85,12 @@ impl Live {
         Ok(())
     }
 
-    /// Whether it is this one that was not cancelled.
+    /// Whether this is the consumer that is not cancelled.
     fn is_current(&self, id: u32) -> bool {
         self.consumer.as_ref().is_some_and(|current| current.id == id)
     }
 
-    /// The next message, or why there is none any more.
+    /// The next message, or the reason for which no more arrive.
     async fn next(&mut self) -> Item {
         if let Some(reason) = self.over.take() {
             return Err(reason);
@@ -105,14 +106,14 @@ impl Live {
         }
     }
 
-    /// The next message, or why there is none any more. Where none is wanted now, only the end
-    /// is waited for.
+    /// The next message, or the reason for which no more arrive. If `wanted` is false, waits for
+    /// the end only.
     pub(crate) async fn next_if(&mut self, wanted: bool) -> Item {
         if wanted { self.next().await } else { Err(self.ended().await) }
     }
 
-    /// Returns when a consumer has ended, and why; what comes meanwhile is kept for
-    /// [`next`](Self::next).
+    /// Waits until a consumer has ended, and returns the reason. Messages that arrive meanwhile are
+    /// kept for [`next`](Self::next).
     async fn ended(&mut self) -> String {
         if let Some(reason) = self.over.take() {
             return reason;
@@ -123,7 +124,7 @@ impl Live {
         reason(end.await)
     }
 
-    /// The next message, if it is there. An end is left for [`next`](Self::next).
+    /// The next message, if it has arrived. An end is left for [`next`](Self::next).
     pub(crate) fn ready(&mut self) -> Option<Message> {
         match poll_fn(|cx| self.messages.poll(cx)).now_or_never()? {
             Some((_, Some(Ok(message)))) => Some(message),
@@ -137,10 +138,10 @@ impl Live {
         }
     }
 
-    /// Ends the consumer, and gives what it was sent and nobody has taken.
+    /// Ends the consumer, and returns its untaken messages.
     pub(crate) async fn stop(&mut self) -> Result<Vec<Message>> {
         self.cancel().await?;
-        // All that will come is there: the broker's answer came after it.
+        // All messages have arrived: the broker's answer came after them.
         let mut left = Vec::new();
         while let Some(Some((_, item))) = poll_fn(|cx| self.messages.poll(cx)).now_or_never() {
             left.extend(item.and_then(lapin::Result::ok));
@@ -149,9 +150,8 @@ impl Live {
     }
 }
 
-/// The name of a consumer, which others on the same channel do not have. It is short because
-/// each message says whose it is, and `lapin` looks that up three times; the broker would
-/// make up one of 31 bytes.
+/// The consumer tag, unique on its channel. It is short because each message carries it and `lapin`
+/// looks it up three times; the broker would generate one of 31 bytes.
 fn tag(id: u32) -> ShortString {
     ShortString::try_new(id.to_string()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
-//! The messages of the consumers that a channel has had, in the order in which they were sent.
+//! Merges the messages of a channel's consumers into the order of sending.
 //!
-//! Their tags count up over the whole channel, so that the next one is known as such without
-//! asking the other consumers, each of which `lapin` keeps behind a lock.
+//! Their tags count up over the whole channel, so the next one is recognized without polling the
+//! other consumers, each of which `lapin` keeps behind a lock.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -9,25 +9,25 @@ use std::task::{Context, Poll};
 
 use futures_util::Stream;
 
-/// What is sent to a consumer.
+/// An item of a consumer's stream.
 pub(crate) trait Tagged {
-    /// The tag of a message; what has none is the end of the consumer.
+    /// The tag of a message. An item without a tag is the end of the consumer.
     fn tag(&self) -> Option<u64>;
 }
 
-/// Consumers, each with a number. A consumer that has ended gives nothing, or what has no tag.
+/// Numbered consumers. One that has ended yields nothing, or an item without a tag.
 pub(crate) struct Merge<S: Stream> {
     inputs: Vec<Kept<S>>,
     /// The tag of the last message.
     last: u64,
-    /// The place of the input that is asked first.
+    /// The position of the input that is polled first.
     turn: usize,
 }
 
 struct Kept<S: Stream> {
     id: u32,
     input: S,
-    /// The messages that are its next.
+    /// Its messages that have arrived.
     here: VecDeque<S::Item>,
 }
 
@@ -45,17 +45,17 @@ where
         self.inputs.push(Kept { id, input, here: VecDeque::new() });
     }
 
-    /// Asks another input first, so that none waits for long to tell of its end.
+    /// Polls another input first, so that each soon reports its end.
     pub(crate) fn turn(&mut self) {
         self.turn = (self.turn + 1) % self.inputs.len().max(1);
     }
 
-    /// What any of the inputs has, and which one, as long as there is one.
+    /// The next item of any input, with the number of the input. `None` without inputs.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u32, Option<S::Item>)>> {
         let next = Some(self.last + 1);
         let mut came = true;
-        // What was sent before a message that is there is there as well, but maybe only since
-        // its input was asked.
+        // Messages that were sent before one that has arrived have arrived too, but maybe only
+        // after their input was polled.
         while came {
             came = false;
             for step in 0..self.inputs.len() {
@@ -86,7 +86,7 @@ where
                 }
             }
         }
-        // None is the next: tags are missing.
+        // No item has the next tag: tags are missing.
         let tag = |kept: &&mut Kept<S>| kept.here.front().and_then(Tagged::tag);
         let there = self.inputs.iter_mut().filter(|kept| !kept.here.is_empty());
         match there.min_by_key(tag).map(|kept| (kept.id, kept.here.pop_front())) {
@@ -99,7 +99,7 @@ where
         }
     }
 
-    /// The end of one of these inputs, once there is one; what comes meanwhile is kept.
+    /// The end of one of these inputs. Messages that arrive meanwhile are kept.
     pub(crate) fn poll_end(
         &mut self,
         cx: &mut Context<'_>,
@@ -123,7 +123,7 @@ mod tests {
 
     use super::*;
 
-    /// What comes each time that it is asked; nothing after the last.
+    /// Yields one step on each poll, and nothing after the last.
     struct Script(VecDeque<Step>);
 
     #[derive(Clone, Copy)]
@@ -162,7 +162,7 @@ mod tests {
         merge
     }
 
-    /// The tags that come one after the other, 0 for the end of an input.
+    /// The tags in the order of arrival, 0 for the end of an input.
     fn all(merge: &mut Merge<Script>) -> Vec<u64> {
         let mut cx = Context::from_waker(Waker::noop());
         let mut tags = Vec::new();
@@ -178,12 +178,12 @@ mod tests {
             (&[&[Sent(1), Sent(2)][..]][..], &[1, 2][..]),
             (&[&[Sent(1), Sent(4), Sent(5)], &[Sent(2), Sent(3), Sent(6)]], &[1, 2, 3, 4, 5, 6]),
             (&[&[Sent(3)], &[Sent(2)], &[Sent(1)]], &[1, 2, 3]),
-            // The first one comes between the questions.
+            // The first message arrives between the polls.
             (&[&[Nothing, Sent(1)], &[Sent(2)]], &[1, 2]),
             (&[&[Nothing, Nothing, Sent(2)], &[Sent(1), Sent(3)]], &[1, 2, 3]),
-            // A tag that never comes holds nothing up.
+            // A missing tag blocks nothing.
             (&[&[Sent(2), Sent(7)], &[Sent(4)]], &[2, 4, 7]),
-            // The end of one is told in its turn, and the others go on.
+            // The end of one input comes in its turn, and the others go on.
             (&[&[Sent(1), End], &[Sent(2), Sent(3)]], &[1, 0, 2, 3]),
             (&[&[Sent(2), End], &[Sent(1), Broken]], &[1, 0, 2, 0]),
         ] {

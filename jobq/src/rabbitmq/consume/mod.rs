@@ -1,8 +1,8 @@
 //! Consuming: deliveries, prefetch, acknowledgements and settlements.
 //!
-//! A message comes to the [`consumer`] over a channel that is [`live`], and in the order of
-//! [`merge`] where the channel had several consumers. Its settlement is [`settle`]; what the
-//! broker is told of it goes through the [`session`] of the channel, as its [`acks`] say.
+//! A message reaches the [`consumer`] over a channel ([`live`]), in the order of [`merge`] if the
+//! channel had several consumers. [`settle`] settles it, and the [`session`] of the channel sends
+//! the acknowledgements that [`acks`] determines.
 
 pub(crate) mod acks;
 pub(crate) mod consumer;
@@ -32,18 +32,18 @@ use crate::rabbitmq::stray::{self, Strays};
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::upkeep;
 
-/// How many of the jobs that are run alone may be in flight: a job whose start was recorded
-/// is behind all others.
+/// The prefetch of the solo queue. It is high because a job whose start was recorded moves to the
+/// end of the queue.
 const SOLO_PREFETCH: u16 = 10_000;
 /// How long the last acknowledgements may take when the engine is closed.
-const LAST_WORD: Duration = Duration::from_secs(2);
+const LAST_ACKS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The consumers of an engine.
 #[derive(Debug)]
 pub(crate) struct Consumers {
     shared: Arc<Shared>,
-    /// Opened by the first consumer. A connection of its own, since the broker stops
-    /// reading from those that publish when it is short of memory or disk.
+    /// Opened by the first consumer. Not the publishing connection, since the broker stops reading
+    /// from connections that publish when it is short of memory or disk.
     link: OnceCell<Link>,
 }
 
@@ -70,8 +70,8 @@ impl Consumers {
         consumer::consume(shared, link, queue, prefetch, source).await
     }
 
-    /// The connection for consuming. Whoever opens it also begins to move strays, and to look
-    /// for what is missing.
+    /// The connection for consuming. The first call opens it, and starts the tasks for strays and
+    /// for the upkeep of the topology.
     async fn link(&self) -> Result<Link> {
         let opening = async {
             let Shared { broker, declarer, publisher, limited, tasks, .. } = &*self.shared;
@@ -92,14 +92,14 @@ impl Consumers {
         self.link.get_or_try_init(|| opening).await.cloned()
     }
 
-    /// Waits for the consumers, which end when the engine is closed, and for what they have to
-    /// tell the broker.
+    /// Waits for the consumers, which end when the engine is closed, and for their last
+    /// acknowledgements.
     pub(crate) async fn close(&self) {
         self.shared.tasks.close();
-        let _ = timeout(LAST_WORD, self.shared.tasks.wait()).await;
-        self.shared.last_word.cancel();
-        self.shared.tellers.close();
-        let _ = timeout(LAST_WORD, self.shared.tellers.wait()).await;
+        let _ = timeout(LAST_ACKS_TIMEOUT, self.shared.tasks.wait()).await;
+        self.shared.last_acks.cancel();
+        self.shared.ack_tasks.close();
+        let _ = timeout(LAST_ACKS_TIMEOUT, self.shared.ack_tasks.wait()).await;
         if let Some(link) = self.link.get() {
             link.close().await;
         }

@@ -1,4 +1,4 @@
-//! The deliveries of one channel and what the broker is told of them.
+//! The deliveries of one channel, and the settlements that the broker is sent.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
@@ -18,37 +18,37 @@ use super::acks::Ledger;
 use crate::background;
 use crate::rabbitmq::connection::epoch::Up;
 
-/// How long a finished delivery may wait for one before it.
-const STRAGGLE: Duration = Duration::from_millis(15);
-/// How long the end of a channel may take.
-const FAREWELL: Duration = Duration::from_secs(5);
-/// How long whoever waits for the last settlement waits on, after it was told. RabbitMQ holds
-/// settlements back while a quorum queue has 32 to apply (`quorum_commands_soft_limit`),
-/// answers whatever else is asked on the channel, and forgets them where the channel ends: of
-/// 3,000 rejects 12 and 27 came back (measured on 3.10). It tells nobody when they are applied.
+/// How long a finished delivery may wait for an unfinished one before it.
+const ACK_DELAY: Duration = Duration::from_millis(15);
+/// How long closing a channel may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait after the last settlement was sent. RabbitMQ delays settlements while a quorum
+/// queue has 32 to apply (`quorum_commands_soft_limit`), answers other requests on the channel, and
+/// drops them if the channel ends: of 3,000 rejects 12 and 27 came back (measured on 3.10). It does
+/// not report when they are applied.
 const APPLIED: Duration = Duration::from_millis(100);
-/// How long a channel is left open for them after that.
+/// How long a channel stays open for them after that.
 const LINGER: Duration = Duration::from_secs(5);
-/// How many settlements are told together.
+/// How many settlements are sent together.
 const BATCH: usize = 64;
 
-/// How many sessions there were.
+/// The number of sessions so far.
 static EPOCHS: AtomicU64 = AtomicU64::new(0);
 
-/// One channel with deliveries on it. It lives for as long as anybody holds one.
+/// One channel with deliveries. It lives as long as any reference to it.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) channel: Channel,
-    /// Tells it from every other session of this process.
+    /// Unique among the sessions of this process.
     pub(crate) epoch: u64,
     finished: Arc<Finished>,
-    /// It is closed when nothing is told any more.
+    /// Closed when nothing more is sent.
     at_once: mpsc::UnboundedSender<AtOnce>,
     ended: AtomicBool,
 }
 
-/// The deliveries that are to be acknowledged, soon. Whoever finishes one writes that down by
-/// itself, which is less than a message for each.
+/// The deliveries to acknowledge soon. Finished ones are recorded directly, which costs less than a
+/// message for each.
 #[derive(Debug, Default)]
 struct Finished {
     ledger: Mutex<Ledger>,
@@ -61,7 +61,7 @@ impl Finished {
     }
 }
 
-/// A delivery that the broker is to be told of at once.
+/// A delivery to settle at once.
 #[derive(Debug)]
 struct AtOnce {
     tag: u64,
@@ -69,41 +69,42 @@ struct AtOnce {
     sent: Option<oneshot::Sender<()>>,
 }
 
-/// What the broker is to do with a delivery.
+/// The settlement of a delivery.
 #[derive(Debug, Clone, Copy)]
 enum How {
     Delete,
-    GiveBack,
+    Requeue,
     DeadLetter,
 }
 
 impl Session {
-    /// Tells the broker of settled deliveries until there can be none any more, or until the
-    /// connection is over, or until `closing`, when the last word is sent at once. `telling` is
-    /// dropped when the broker has heard it all, or cannot hear any more.
+    /// Sends settlements until no more can come, the connection ends or `closing` is cancelled,
+    /// when the last acknowledgements are sent at once. `sending` is dropped when the broker has
+    /// all of them or can receive no more.
     pub(crate) fn spawn(
         channel: Channel,
         up: &Up,
         tasks: &TaskTracker,
         closing: CancellationToken,
-        telling: TaskTrackerToken,
+        sending: TaskTrackerToken,
     ) -> Arc<Self> {
         let (at_once, received) = mpsc::unbounded_channel();
         let finished = Arc::<Finished>::default();
-        let (of_teller, to_tell, over) = (channel.clone(), Arc::clone(&finished), up.over.clone());
-        let teller = async move {
-            let telling_all = async {
-                let last = tell(&of_teller, &to_tell, received, &closing).await;
+        let (sender_channel, unsent, over) =
+            (channel.clone(), Arc::clone(&finished), up.over.clone());
+        let sender = async move {
+            let send_all = async {
+                let last = send_settlements(&sender_channel, &unsent, received, &closing).await;
                 if let Some(last) = last {
                     tokio::time::sleep_until(last + APPLIED).await;
                 }
-                drop(telling);
+                drop(sending);
                 closing.run_until_cancelled(tokio::time::sleep(LINGER)).await;
             };
-            // Who waits for what was not told then learns that it was not.
-            over.run_until_cancelled(telling_all).await;
+            // Callers that wait for unsent settlements then get an error.
+            over.run_until_cancelled(send_all).await;
         };
-        background::spawn(tasks.track_future(teller));
+        background::spawn(tasks.track_future(sender));
         let epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
         let ended = AtomicBool::new(false);
         Arc::new(Self { channel, epoch, finished, at_once, ended })
@@ -116,59 +117,58 @@ impl Session {
             && self.channel.status().connected()
     }
 
-    /// The broker has taken the deliveries back.
+    /// Marks the session as ended: the broker has requeued its deliveries.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Ends the session and its channel, so that the broker takes back at once what was
-    /// delivered through it.
+    /// Ends the session and its channel, so that the broker requeues its deliveries at once.
     pub(crate) async fn abandon(&self) {
         self.end();
         let closing = self.channel.close(200, "consuming anew".into());
-        let _ = tokio::time::timeout(FAREWELL, closing).await;
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, closing).await;
     }
 
-    /// The delivery is to be acknowledged, alone or with others. Whether the broker is told:
-    /// not after its last word.
+    /// Records a delivery to acknowledge, alone or with others. False after the last
+    /// acknowledgements.
     pub(crate) fn finish(&self, tag: u64) -> bool {
         let written = self.finished.ledger().finish(tag);
         self.finished.news.notify_one();
         written
     }
 
-    /// The delivery goes back to its queue.
-    pub(crate) fn give_back(&self, tag: u64) {
-        let _ = self.at_once.send(AtOnce { tag, how: How::GiveBack, sent: None });
+    /// Requeues the delivery.
+    pub(crate) fn requeue(&self, tag: u64) {
+        let _ = self.at_once.send(AtOnce { tag, how: How::Requeue, sent: None });
     }
 
-    /// Rejects a delivery, and says whether the broker was told.
+    /// Rejects a delivery. True if it was sent.
     pub(crate) async fn reject(&self, tag: u64, requeue: bool) -> bool {
-        let how = if requeue { How::GiveBack } else { How::DeadLetter };
+        let how = if requeue { How::Requeue } else { How::DeadLetter };
         self.at_once(tag, how).await
     }
 
-    /// Acknowledges a delivery by itself, and says whether the broker was told: for what is
-    /// not to be delivered again even if this process dies in the next moment.
+    /// Acknowledges a delivery at once. True if it was sent. For deliveries that must not
+    /// be repeated even if this process dies in the next moment.
     pub(crate) async fn acknowledge(&self, tag: u64) -> bool {
         self.at_once(tag, How::Delete).await
     }
 
     async fn at_once(&self, tag: u64, how: How) -> bool {
-        let (sent, told) = oneshot::channel();
+        let (sent, done) = oneshot::channel();
         let settled = AtOnce { tag, how, sent: Some(sent) };
-        self.at_once.send(settled).is_ok() && told.await.is_ok()
+        self.at_once.send(settled).is_ok() && done.await.is_ok()
     }
 }
 
-/// Tells the broker of what comes, and says when it was last told of something.
-async fn tell(
+/// Sends the settlements that arrive, and returns the time of the last one.
+async fn send_settlements(
     channel: &Channel,
     finished: &Finished,
     mut at_once: mpsc::UnboundedReceiver<AtOnce>,
     closing: &CancellationToken,
 ) -> Option<Instant> {
-    let mut last_told = None;
+    let mut last_sent = None;
     let mut batch = Vec::with_capacity(BATCH);
     let mut overdue = None;
     loop {
@@ -182,14 +182,14 @@ async fn tell(
             () = closing.cancelled() => last = true,
         }
         if last {
-            // Who settles from now on learns that nobody is told.
+            // Later settlements then report that they were not sent.
             at_once.close();
             while let Ok(settled) = at_once.try_recv() {
                 batch.push(settled);
             }
         }
-        let mut tells = !batch.is_empty();
-        tell_at_once(channel, finished, &mut batch).await;
+        let mut sends = !batch.is_empty();
+        send_at_once(channel, finished, &mut batch).await;
         let late = last || overdue.is_some_and(|due| Instant::now() >= due);
         let (prefix, single, has_stragglers) = {
             let mut ledger = finished.ledger();
@@ -200,48 +200,48 @@ async fn tell(
             let single = if late { ledger.stragglers() } else { BTreeSet::default() };
             (prefix, single, ledger.has_stragglers())
         };
-        tells |= prefix.is_some() || !single.is_empty();
+        sends |= prefix.is_some() || !single.is_empty();
         let acks = prefix
             .map(|tag| (tag, true))
             .into_iter()
             .chain(single.into_iter().map(|tag| (tag, false)))
             .map(|(tag, multiple)| channel.basic_ack(tag, BasicAckOptions { multiple }));
-        // An ack that fails has lost its channel: the delivery comes again.
+        // A failed ack means a lost channel: the delivery comes again.
         join_all(acks).await;
-        if tells {
-            last_told = Some(Instant::now());
+        if sends {
+            last_sent = Some(Instant::now());
         }
         overdue = match (has_stragglers, overdue) {
             (false, _) => None,
             (true, Some(due)) if !late => Some(due),
-            (true, _) => Some(Instant::now() + STRAGGLE),
+            (true, _) => Some(Instant::now() + ACK_DELAY),
         };
         if last {
-            // Answered after all that was sent before it: a process that ends now settles
-            // what it was about to.
-            let heard = channel.basic_qos(1, BasicQosOptions::default());
-            let _ = tokio::time::timeout(FAREWELL, heard).await;
-            return last_told;
+            // The answer comes after the broker has read all earlier frames, so the settlements
+            // hold even if the process ends now.
+            let answered = channel.basic_qos(1, BasicQosOptions::default());
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, answered).await;
+            return last_sent;
         }
     }
 }
 
-/// What is told at once goes first and whole, since an acknowledgement of a prefix covers
-/// it too.
-async fn tell_at_once(channel: &Channel, finished: &Finished, batch: &mut Vec<AtOnce>) {
-    let telling = batch.drain(..).map(|AtOnce { tag, how, sent }| async move {
-        let told = match how {
+/// Settlements to send at once go first and completely, since an acknowledgement of a prefix covers
+/// them too.
+async fn send_at_once(channel: &Channel, finished: &Finished, batch: &mut Vec<AtOnce>) {
+    let sending = batch.drain(..).map(|AtOnce { tag, how, sent }| async move {
+        let done = match how {
             How::Delete => channel.basic_ack(tag, BasicAckOptions::default()).await,
-            How::GiveBack | How::DeadLetter => {
-                let requeue = matches!(how, How::GiveBack);
+            How::Requeue | How::DeadLetter => {
+                let requeue = matches!(how, How::Requeue);
                 let options = BasicNackOptions { multiple: false, requeue };
                 channel.basic_nack(tag, options).await
             }
         };
-        (tag, sent.filter(|_| told.is_ok()))
+        (tag, sent.filter(|_| done.is_ok()))
     });
-    for (tag, sent) in join_all(telling).await {
-        finished.ledger().tell(tag);
+    for (tag, sent) in join_all(sending).await {
+        finished.ledger().mark_sent(tag);
         if let Some(sent) = sent {
             let _ = sent.send(());
         }
@@ -250,13 +250,13 @@ async fn tell_at_once(channel: &Channel, finished: &Finished, batch: &mut Vec<At
 
 /// The number of deliveries of one consumer that are in flight, and its limit.
 #[derive(Debug)]
-pub(crate) struct InFlight {
+pub(crate) struct InFlightCount {
     count: AtomicUsize,
     limit: AtomicU16,
     freed: Notify,
 }
 
-impl InFlight {
+impl InFlightCount {
     pub(crate) fn new(limit: u16) -> Self {
         let (count, freed) = (AtomicUsize::new(0), Notify::new());
         Self { count, limit: AtomicU16::new(limit), freed }
@@ -266,7 +266,7 @@ impl InFlight {
         self.limit.load(Ordering::SeqCst)
     }
 
-    /// For whoever asks [`is_full`](Self::is_full), before it asks again.
+    /// Takes effect at the next [`is_full`](Self::is_full).
     pub(crate) fn set_limit(&self, limit: u16) {
         self.limit.store(limit, Ordering::SeqCst);
     }
@@ -279,7 +279,7 @@ impl InFlight {
         self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Counts one delivery less, and wakes whoever waits because the limit was reached.
+    /// Counts one delivery less, and wakes the waiting caller if the limit was reached.
     pub(crate) fn remove(&self) {
         let before = self.count.fetch_sub(1, Ordering::SeqCst);
         if before >= usize::from(self.limit()) {
@@ -287,7 +287,7 @@ impl InFlight {
         }
     }
 
-    /// Returns when there is room after the limit was reached; for one caller.
+    /// Returns once there is room after the limit was reached; for one caller.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }

@@ -1,5 +1,5 @@
-//! Settling a delivery: one frame where the broker can do the rest, else a new message,
-//! confirmed, before the old one is acknowledged.
+//! Settling a delivery: with one frame where the broker does the rest, else with a new message that
+//! is confirmed before the old one is acknowledged.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use lapin::BasicProperties;
 use tokio_util::task::TaskTracker;
 
-use super::session::{InFlight, Session};
+use super::session::{InFlightCount, Session};
 use crate::background;
 use crate::engine::{Receipt, Settle, Settlement, Solo};
 use crate::error::{Error, Result};
@@ -22,32 +22,32 @@ use crate::rabbitmq::topology::levels::{End, HORIZON};
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::route::Route;
-use crate::rabbitmq::topology::routing::Way;
+use crate::rabbitmq::topology::routing::Routing;
 use crate::rabbitmq::topology::routing_key;
 
-/// From how many returns on a job is handed back as a new message. Each one that the broker counts
-/// makes the worker's death likelier in its eyes; after three the job runs alone.
+/// The number of returns from which a job is requeued as a new message. The broker's count of
+/// returns is taken as a sign of crashes; after three the job runs solo.
 const RETURNS: u32 = 2;
-/// How long a job is kept that cannot be made to wait.
+/// How long a job is kept if its wait cannot be arranged.
 const REFUSED: Duration = Duration::from_secs(1);
 
-/// When the broker learns that a message has been replaced by another one.
+/// When to acknowledge a message that was replaced by another one.
 enum Ack {
     AtOnce,
-    /// Soon: one acknowledgement is for many.
+    /// Soon, one acknowledgement for many.
     WithOthers,
 }
 
-/// What a delivery knows of being run alone.
+/// The solo state of a delivery.
 #[derive(Debug)]
 pub(crate) struct SoloState {
     pub(crate) solo: Solo,
-    /// The start that its consumer waits for.
+    /// The id of the run that its consumer expects.
     pub(crate) expected: Arc<Mutex<Option<String>>>,
 }
 
 impl SoloState {
-    /// Has the consumer wait for a start of its own, and tells which.
+    /// Generates the id of the next run, and has the consumer expect it.
     fn expect_start(&self) -> String {
         let start = JobId::new().to_string();
         let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,21 +56,21 @@ impl SoloState {
     }
 }
 
-/// The error of starting alone what was not delivered so.
-fn not_alone() -> Error {
+/// The error of a solo start of a delivery from another queue.
+fn not_solo() -> Error {
     Error::invalid("only a delivery of `consume_solo` can be started alone")
 }
 
-/// Where the deliveries of a session come from and go back to. They share it, since each count
-/// of who uses what is a word of memory that several processors write.
+/// The origin of a session's deliveries. They share it, since each reference count is a word of
+/// memory that several processors write.
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) declarer: Arc<Declarer>,
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) session: Arc<Session>,
     pub(crate) queue: &'static str,
-    pub(crate) in_flight: Arc<InFlight>,
-    /// What is handed back as new messages.
+    pub(crate) in_flight: Arc<InFlightCount>,
+    /// Jobs that are requeued as new messages.
     pub(crate) tasks: TaskTracker,
 }
 
@@ -80,24 +80,24 @@ impl Origin {
     }
 }
 
-/// The right and the duty to settle one delivery.
+/// Settlement handle of one delivery.
 #[derive(Debug)]
 pub(crate) struct RabbitReceipt {
     origin: Arc<Origin>,
     tag: u64,
     envelope: Arc<Envelope>,
     properties: BasicProperties,
-    /// The tier that the message itself names, where the broker may choose by it.
+    /// The tier that the routing key names, if the broker may use it.
     wait: Option<u64>,
-    /// How often it came back, as the broker counts.
+    /// The broker's count of returns.
     returns: u32,
-    /// Set on a delivery of the queue of jobs that are run alone.
+    /// Set on a delivery of the solo queue.
     solo: Option<SoloState>,
     open: bool,
 }
 
 impl RabbitReceipt {
-    /// Of a delivery that is in hand from now on.
+    /// Counts the delivery as in flight.
     pub(crate) fn new(
         origin: &Arc<Origin>,
         tag: u64,
@@ -123,7 +123,7 @@ impl Drop for RabbitReceipt {
                 }
             }));
         } else if self.open {
-            self.origin.session.give_back(self.tag);
+            self.origin.session.requeue(self.tag);
         }
         self.origin.in_flight.remove();
     }
@@ -141,11 +141,11 @@ impl Receipt for RabbitReceipt {
             return Err(stale(self.origin.queue));
         }
         let used = attempt.saturating_sub(1);
-        // What publishes is boxed: its futures are large, and most jobs need none of them.
+        // Publishing futures are boxed: they are large, and most jobs need none.
         match settlement {
             Settlement::Complete => self.acknowledge(Ack::WithOthers).await,
             Settlement::Release => match &self.solo {
-                // That start was none.
+                // Undoes the start.
                 Some(SoloState { solo: Solo { starts, started: true }, .. }) => {
                     let changes = Changes::solo(used, starts.saturating_sub(1), None);
                     Box::pin(self.to_solo(changes)).await
@@ -156,7 +156,7 @@ impl Receipt for RabbitReceipt {
             Settlement::Isolate => Box::pin(self.to_solo(Changes::solo(used, 0, None))).await,
             Settlement::Start => {
                 let Some(state) = &self.solo else {
-                    return Err(not_alone());
+                    return Err(not_solo());
                 };
                 let start = state.expect_start();
                 let starts = state.solo.starts.saturating_add(1);
@@ -185,19 +185,19 @@ impl Receipt for RabbitReceipt {
 }
 
 impl RabbitReceipt {
-    /// Whether the message itself names the tier, and the tier is there.
+    /// Whether the message itself names the tier, and the tier exists.
     fn broker_can_retry(&self, wait: Duration) -> bool {
         let millis = period::millis(wait);
         let tiers = self.origin.declarer.known().tiers(self.origin.queue);
         self.wait == Some(millis) && tiers.is_some_and(|tiers| tiers.contains(&millis))
     }
 
-    /// Whether the job is handed back as a new message, which has not come back so far.
+    /// Whether the job is requeued as a new message, whose count of returns starts at 0.
     fn is_returned_as_new(&self) -> bool {
         self.returns >= RETURNS && self.solo.is_none() && !self.is_stale()
     }
 
-    /// This one, of which nothing is left to settle here.
+    /// Moves the handle out, and leaves nothing to settle here.
     fn take(&mut self) -> Self {
         let (envelope, properties) =
             (Arc::clone(&self.envelope), std::mem::take(&mut self.properties));
@@ -208,7 +208,7 @@ impl RabbitReceipt {
         Self { origin, tag, envelope, properties, wait, returns, solo: None, open: true }
     }
 
-    /// Hands the job back as a new message.
+    /// Requeues the job as a new message.
     async fn release(self: Box<Self>) -> Result<()> {
         let queue = self.origin.queue;
         let wait = self.envelope.retry_wait.map(period::millis);
@@ -217,7 +217,7 @@ impl RabbitReceipt {
         self.replace(route, changes, Ack::WithOthers).await
     }
 
-    /// Publishes the job to where it is run alone.
+    /// Publishes the job to the solo queue.
     async fn to_solo(self: Box<Self>, changes: Changes) -> Result<()> {
         let wanted = self.origin.declarer.known().part(self.origin.queue).map(Wanted::with_solo);
         if let Some(wanted) = wanted {
@@ -225,59 +225,59 @@ impl RabbitReceipt {
         }
         let exchange = self.origin.names().jobs();
         let route = Route::new(exchange, Names::solo_key(self.origin.queue))?;
-        // It may take this process down in the next moment, and is to have one life.
+        // It may crash this process in the next moment, and must not exist twice.
         self.replace(route, changes, Ack::AtOnce).await
     }
 
-    /// Has the broker delete the message. The next job that is run alone may take this
-    /// process down at once, and a start of this one would be counted that had its end.
+    /// Acknowledges the message. The next solo run may crash this process at once, and a start of
+    /// this one would then be counted as a crash.
     async fn acknowledge(&mut self, ack: Ack) -> Result<()> {
         self.open = false;
         let session = &self.origin.session;
-        let told = if self.solo.is_none() && matches!(ack, Ack::WithOthers) {
+        let sent = if self.solo.is_none() && matches!(ack, Ack::WithOthers) {
             session.finish(self.tag)
         } else {
             session.acknowledge(self.tag).await
         };
-        self.recorded(told)
+        self.recorded(sent)
     }
 
     async fn reject(mut self: Box<Self>, requeue: bool) -> Result<()> {
         self.open = false;
-        let told = self.origin.session.reject(self.tag, requeue).await;
-        self.recorded(told)
+        let sent = self.origin.session.reject(self.tag, requeue).await;
+        self.recorded(sent)
     }
 
-    /// An error where the broker is not told of the settlement: it gives the job again.
-    fn recorded(&self, told: bool) -> Result<()> {
-        if told { Ok(()) } else { Err(stale(self.origin.queue)) }
+    /// An error if the broker was not sent the settlement: it redelivers the job.
+    fn recorded(&self, sent: bool) -> Result<()> {
+        if sent { Ok(()) } else { Err(stale(self.origin.queue)) }
     }
 
     /// Publishes the job again, to be delivered after the wait.
     async fn wait(self: Box<Self>, attempts: u32, millis: u64) -> Result<()> {
         let tiers = self.origin.declarer.known().tiers(self.origin.queue).unwrap_or_default();
-        // It must wait somewhere, so the longest wait takes the place of a longer one.
+        // A wait beyond the limit is cut to the longest one.
         let end = End::Queue(self.origin.queue);
-        let way = Way::new(millis.min(HORIZON), end, &tiers)?;
-        while let Err(error) = self.origin.declarer.prepare(&way).await {
-            // A job that was given back now would come again at once.
+        let routing = Routing::new(millis.min(HORIZON), end, &tiers)?;
+        while let Err(error) = self.origin.declarer.prepare(&routing).await {
+            // A job that was requeued now would come again at once.
             tokio::time::sleep(REFUSED).await;
-            // It has run, so it is kept for as long as it is this worker's: a busy broker takes
-            // longer to make the levels than anybody waits.
+            // The job has run, so it is kept while this worker owns it: a busy broker may take
+            // longer than the timeout to declare the levels.
             if self.is_stale() || !(error.is_connection() || error.is_timeout()) {
                 return Err(error);
             }
             tracing::warn!(queue = self.origin.queue, %error, "a job cannot be made to wait yet");
         }
-        let route = way.route(self.origin.names(), end)?;
+        let route = routing.route(self.origin.names(), end)?;
         self.replace(route, Changes::next(attempts), Ack::WithOthers).await
     }
 
-    /// Publishes the message as another one, then acknowledges this one. Once begun it
-    /// is carried through, whether or not anybody waits for it.
+    /// Publishes the message as a new one, then acknowledges the old one. Once begun this completes
+    /// even if the caller is dropped.
     async fn replace(mut self: Box<Self>, route: Route, changes: Changes, ack: Ack) -> Result<()> {
         let properties = properties::again(&self.properties, self.envelope.id, changes);
-        // The attempt may still have a share of it.
+        // The attempt may still share it.
         let payload = match Arc::get_mut(&mut self.envelope) {
             Some(envelope) => std::mem::take(&mut envelope.payload),
             None => self.envelope.payload.clone(),

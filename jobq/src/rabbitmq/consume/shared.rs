@@ -18,12 +18,12 @@ pub(crate) struct Shared {
     pub(crate) declarer: Arc<Declarer>,
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) limited: Arc<LimitedQueues>,
-    /// The consumers, and what they hand back as new messages.
+    /// The consumers, and the jobs that they requeue as new messages.
     pub(crate) tasks: TaskTracker,
-    /// Those who tell the broker what was settled end, after the consumers.
-    pub(crate) last_word: CancellationToken,
-    /// Those who tell the broker what was settled, and outlive the consumers.
-    pub(crate) tellers: TaskTracker,
+    /// Cancelled after the consumers have ended, to send the last acknowledgements.
+    pub(crate) last_acks: CancellationToken,
+    /// The tasks that send settlements, which outlive the consumers.
+    pub(crate) ack_tasks: TaskTracker,
 }
 
 impl Shared {
@@ -38,8 +38,8 @@ impl Shared {
             publisher,
             limited: Arc::default(),
             tasks: TaskTracker::new(),
-            last_word: CancellationToken::new(),
-            tellers: TaskTracker::new(),
+            last_acks: CancellationToken::new(),
+            ack_tasks: TaskTracker::new(),
         }
     }
 

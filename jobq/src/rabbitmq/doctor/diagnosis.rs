@@ -1,4 +1,4 @@
-//! From what was seen of a broker to what is wrong with it. Pure.
+//! Diagnosis: from the facts about a broker to findings. Pure.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::rabbitmq::connection::server_properties::{WITH_TIMEOUTS_OF_QUEUES, nu
 use crate::rabbitmq::topology::declarations::{Argument, Arguments, Declaration, Topology};
 use crate::rabbitmq::topology::names::Names;
 
-/// The versions that jobq is tested on, and those between.
+/// The oldest and the newest version that jobq is tested on.
 const OLDEST: (u32, u32) = (3, 10);
 const NEWEST: (u32, u32) = (4, 3);
-/// A queue on so many nodes outlives the loss of one.
+/// A queue with this many replicas survives the loss of one node.
 const REPLICAS: usize = 3;
 
-/// What is wrong. The topology is what the queues should be.
+/// The findings. The topology has the expected queues.
 pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec<Finding> {
     let mut findings = version(facts.version.as_deref());
     findings.extend(heartbeat(facts.heartbeat));
@@ -34,7 +34,7 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
                 Ok(bindings) => {
                     findings.extend(presence::missing_bindings(bindings, facts, names, topology));
                 }
-                // Where the queues are not shown either, that is told once.
+                // If the queues are not shown either, one finding says so.
                 Err(why) if queues.is_ok() => {
                     findings.push(not_shown("the bindings of the queues", why));
                 }
@@ -209,7 +209,7 @@ fn cluster(nodes: &[Node]) -> Vec<Finding> {
     findings
 }
 
-/// What policies do to these queues. One finding is for all queues to which they do the same.
+/// The effects of policies on these queues. One finding covers all queues with the same effect.
 pub(crate) fn policies(queues: &[Queue], names: &Names, vhost: &str) -> Vec<Finding> {
     let mut effects_of: BTreeMap<_, Vec<&str>> = BTreeMap::new();
     for queue in queues {
@@ -233,8 +233,8 @@ pub(crate) fn policies(queues: &[Queue], names: &Names, vhost: &str) -> Vec<Find
     effects_of.into_iter().map(finding).collect()
 }
 
-/// Which policy it is, and how to be rid of it. Where there are both, the broker does not
-/// say which one sets a key.
+/// The name of the policy, and how to remove it. If there are both kinds, the broker does not
+/// report which one sets a key.
 fn blame(policy: &str, operator: &str, vhost: &str) -> (String, String) {
     let clear = |what: &str, name: &str| format!("`rabbitmqctl {what} -p {vhost} {name}`");
     match (policy.is_empty(), operator.is_empty()) {
@@ -253,7 +253,7 @@ fn blame(policy: &str, operator: &str, vhost: &str) -> (String, String) {
     }
 }
 
-/// The first few of them by name.
+/// The first few names.
 fn enumeration(what: &str, names: &[&str]) -> String {
     let quoted = |names: &[&str]| {
         let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
@@ -269,10 +269,9 @@ fn enumeration(what: &str, names: &[&str]) -> String {
     }
 }
 
-/// The queues that are on too few nodes, or whose nodes are down.
+/// The queues with too few replicas, or with replicas on stopped nodes.
 ///
-/// Which members of a queue are online the broker says, too, but of a queue that was just
-/// declared it may say that none is.
+/// The broker also reports the online members of a queue, but for a new queue it may report none.
 fn replicas(queues: &[Queue], nodes: &[Node]) -> Vec<Finding> {
     let runs = |name: &&String| nodes.iter().any(|node| node.running && node.name == **name);
     let nodes = nodes.len();
@@ -314,8 +313,8 @@ fn replicas(queues: &[Queue], nodes: &[Node]) -> Vec<Finding> {
     few.chain(down).collect()
 }
 
-/// The queues whose arguments are not those of the topology, but for those that the broker
-/// itself refused.
+/// The queues whose arguments differ from the topology, except for those that the broker itself
+/// refused.
 fn arguments(
     queues: &[Queue],
     topology: &Topology,
@@ -344,7 +343,7 @@ fn differences(expected: &Arguments, queue: &Queue) -> Vec<String> {
     let mut differences = Vec::new();
     for (key, wanted) in expected {
         let is = match found.get(*key) {
-            // Where the broker's default type is quorum, the argument may be missing.
+            // If the broker's default type is quorum, the argument may be missing.
             None if *key == "x-queue-type" => queue.kind.clone().map(Value::from),
             other => other.cloned(),
         };

@@ -15,7 +15,7 @@ fn topology() -> Topology {
     Topology::of("jobq", &[QueueSpec::new("mail").waits([Duration::from_secs(30)])])
 }
 
-/// Queues that are as jobq declares them, on these nodes.
+/// Queues as jobq declares them, on these nodes.
 fn sound(nodes: &[&str]) -> Vec<Queue> {
     let topology = topology();
     let queue = |declaration: &Declaration| {
@@ -46,7 +46,7 @@ fn node(name: &str) -> Node {
     Node { name: name.into(), running: true, ..Node::default() }
 }
 
-/// A cluster in which all is well.
+/// The facts of a healthy cluster.
 fn healthy() -> Facts {
     let nodes = ["a", "b", "c"];
     Facts {
@@ -154,7 +154,7 @@ fn each_fact_has_its_finding() {
             |facts| of_cluster(facts).1[1..].iter_mut().for_each(|node| node.running = false),
             &[(Kind::Node, Warning), (Kind::Node, Warning), (Kind::Replicas, Error)],
         ),
-        // Of nodes that are not shown it is not known whether they run.
+        // The state of hidden nodes is unknown.
         (
             |facts| {
                 let queues = Ok(of_cluster(facts).0.clone());
@@ -188,7 +188,7 @@ fn each_fact_has_its_finding() {
 }
 
 #[test]
-fn a_single_node_is_one_finding_whatever_is_on_it() {
+fn a_single_node_is_one_finding() {
     let mut facts = healthy();
     *of_cluster(&mut facts).0 = sound(&["a"]);
     *of_cluster(&mut facts).1 = vec![node("a")];
@@ -198,7 +198,7 @@ fn a_single_node_is_one_finding_whatever_is_on_it() {
 }
 
 #[test]
-fn a_policy_is_named_with_its_queues_and_what_to_do() {
+fn a_policy_is_named_with_its_queues_and_the_remedy() {
     let mut facts = healthy();
     facts.vhost = "shop".into();
     for found in of_cluster(&mut facts).0 {
@@ -207,7 +207,7 @@ fn a_policy_is_named_with_its_queues_and_what_to_do() {
     }
     queue(&mut facts, "jobq:mail").operator_policy = Some("ops".into());
     let findings = findings(&facts);
-    // The work queue, its tier, what comes to it out of the levels, these, and those of failed jobs.
+    // Work queue, tier, queue out of the levels, the levels, and the queues of failed jobs.
     assert_eq!(findings.len(), 6, "{findings:#?}");
     let about = |about: &str| findings.iter().find(|finding| finding.about() == about).unwrap();
     let work = about("queue `jobq:mail`");
@@ -232,7 +232,7 @@ fn arguments_are_compared_both_ways() {
     mail.arguments["x-delivery-limit"] = json!(20);
     mail.arguments["x-expires"] = json!(1_000);
     mail.arguments.as_object_mut().unwrap().remove("x-overflow");
-    // The type may come from the broker's default.
+    // The type may be the broker's default.
     mail.arguments.as_object_mut().unwrap().remove("x-queue-type");
     let different = findings(&facts);
     assert_eq!(different.len(), 1, "{different:#?}");
@@ -241,7 +241,7 @@ fn arguments_are_compared_both_ways() {
         "`x-delivery-limit` is 20, jobq needs 2147483647; `x-overflow` is missing, jobq needs \
          reject-publish; `x-expires` is 1000, jobq has none"
     );
-    // What the broker itself refused is not told twice.
+    // A refusal by the broker is reported once.
     let refusal = crate::error::Error::new(ErrorKind::Conflict, "the first difference");
     facts.refused.push(("queue `jobq:mail`".into(), refusal));
     assert_eq!(found(&facts), [(Kind::Arguments, Severity::Error)]);

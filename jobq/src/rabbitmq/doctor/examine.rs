@@ -1,4 +1,4 @@
-//! Looks at a broker. Nothing is changed on it: what is not there is not declared.
+//! Examines a broker without changing it: missing parts are not declared.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,28 +31,28 @@ use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::values::short;
 
-/// How long the broker may take to confirm a message that reaches no queue.
+/// How long the broker may take to confirm an unroutable message.
 const CONFIRM: Duration = Duration::from_secs(5);
-/// How long the broker may take to say whether a queue is there. One whose nodes are down is
-/// told of at once (measured: 3.10, 4.0 and 4.3).
+/// How long the broker may take for a passive declaration. For a queue whose nodes are down it
+/// answers at once (measured: 3.10, 4.0 and 4.3).
 const ANSWER: Duration = Duration::from_secs(5);
-/// A message that reaches no queue has this routing key on the default exchange, which
-/// leads to the queue of that name; no queue of jobq is called so.
-const NOWHERE: &str = "jobq@doctor";
+/// The routing key of an unroutable message on the default exchange, which routes to the queue
+/// of that name. No queue of jobq has this name.
+const UNROUTABLE_KEY: &str = "jobq@doctor";
 
-/// Looks at the broker of an engine.
+/// Examines the broker of an engine.
 #[derive(Debug)]
 pub(crate) struct Doctor {
     pub(crate) broker: Arc<Broker>,
     pub(crate) known: Arc<Declared>,
-    /// The management API, where the user gave its URL.
+    /// The management API, if the user gave its URL.
     #[cfg(feature = "management")]
     pub(crate) management: Option<Api>,
 }
 
 impl Doctor {
-    /// All that can be found, about these queues and those that this client knows; with
-    /// the management API about all queues of the namespace.
+    /// All findings about these queues and those that this client knows. With the management API,
+    /// about all queues of the namespace.
     pub(crate) async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
         let (target, names) = (self.broker.target(), self.known.names());
         let management = self.ask_management().await;
@@ -65,10 +65,10 @@ impl Doctor {
         wanted.add(Wanted::queues(&specs(names, found.iter().map(|q| q.name.as_str()))));
         wanted.levels |= found.iter().any(|q| role(names, &q.name) == Some(Role::Level));
         let topology = self.known.topology(&wanted);
-        // The publishing connection may be blocked, and looking for what is not there uses
-        // up channel numbers.
+        // The publishing connection may be blocked, and looking for missing parts uses up its
+        // channel numbers.
         let link = self.broker.open("doctor").await?;
-        let looking = self.look_around(&link, &topology);
+        let looking = self.collect_facts(&link, &topology);
         let seen = self.broker.within("examining the broker", looking).await;
         link.close().await;
         let facts = Facts { management, vhost: target.address.vhost().to_owned(), ..seen? };
@@ -77,8 +77,8 @@ impl Doctor {
         Ok(Report::new(about, facts.version, findings))
     }
 
-    /// What policies do to these queues and to those that all queues share, where the
-    /// management API can be asked.
+    /// The effects of policies on these queues and on the shared ones, if there is a management
+    /// API.
     pub(crate) async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {
         let (target, names) = (self.broker.target(), self.known.names());
         let Some(found) = self.queues_by_management().await else {
@@ -99,7 +99,7 @@ impl Doctor {
         Ok(policies(&found, names, target.address.vhost()))
     }
 
-    async fn look_around(&self, link: &Link, topology: &Topology) -> Result<Facts> {
+    async fn collect_facts(&self, link: &Link, topology: &Topology) -> Result<Facts> {
         let mut facts = Facts {
             version: server_properties::version(self.broker.target()).await,
             ..Facts::default()
@@ -107,7 +107,7 @@ impl Doctor {
         let up = link.up().await?;
         facts.heartbeat = up.connection.configuration().heartbeat();
         look_at(&up, topology, &mut facts).await?;
-        facts.publishing = publish_nowhere(link, &up).await;
+        facts.publishing = publish_unroutable(link, &up).await;
         Ok(facts)
     }
 
@@ -129,19 +129,19 @@ impl Doctor {
     }
 
     #[cfg(not(feature = "management"))]
-    #[allow(clippy::unused_async)] // the twin above awaits
+    #[allow(clippy::unused_async)] // the variant above awaits
     async fn ask_management(&self) -> Management {
         Management::NotGiven
     }
 
     #[cfg(not(feature = "management"))]
-    #[allow(clippy::unused_async)] // the twin above awaits
+    #[allow(clippy::unused_async)] // the variant above awaits
     async fn queues_by_management(&self) -> Option<Result<Vec<Queue>, String>> {
         None
     }
 }
 
-/// Looks which of these queues and exchanges are there, and whether they are as declared.
+/// Looks for these queues and exchanges, and compares them with their declarations.
 async fn look_at(up: &Up, topology: &Topology, facts: &mut Facts) -> Result<()> {
     let mut channel = open(up).await?;
     let mut may_declare = true;
@@ -183,7 +183,7 @@ async fn look_at(up: &Up, topology: &Topology, facts: &mut Facts) -> Result<()> 
                 continue;
             }
         }
-        // It is there, so that nothing comes of this but an error where it differs.
+        // It exists, so this only returns an error if it differs.
         match declare(&channel, place).await {
             Err(error) if error.is_connection() => return Err(error),
             Err(error) => {
@@ -201,11 +201,10 @@ async fn look_at(up: &Up, topology: &Topology, facts: &mut Facts) -> Result<()> 
     Ok(())
 }
 
-/// Publishes a message that reaches no queue: a broker with an alarm says so to those who
-/// publish, and to nobody else.
-async fn publish_nowhere(link: &Link, up: &Up) -> Publishing {
+/// Publishes an unroutable message: a broker reports an alarm only to clients that publish.
+async fn publish_unroutable(link: &Link, up: &Up) -> Publishing {
     let confirming = async {
-        let route = Arc::new(Route { exchange: short("").ok()?, key: short(NOWHERE).ok()? });
+        let route = Arc::new(Route { exchange: short("").ok()?, key: short(UNROUTABLE_KEY).ok()? });
         let properties = BasicProperties::default();
         let message = Message { route, properties, payload: Vec::new() };
         send_alone(up, &message, false).await.ok()?.ok()

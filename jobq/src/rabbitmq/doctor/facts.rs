@@ -1,49 +1,49 @@
-//! What was seen of a broker.
+//! The facts about a broker.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::Error;
 
-/// All that was seen.
+/// All facts.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) vhost: String,
-    /// As the broker greets with it, such as `3.10.8`.
+    /// From the server properties, such as `3.10.8`.
     pub(crate) version: Option<String>,
-    /// The seconds that were agreed on; 0 is none.
+    /// The negotiated seconds. 0 means none.
     pub(crate) heartbeat: u16,
-    /// Whether the broker takes messages.
+    /// Whether the broker accepts messages.
     pub(crate) publishing: Publishing,
-    /// The queues that were asked after and are not there, by the broker's names.
+    /// The missing queues, by their names on the broker.
     pub(crate) missing: Vec<String>,
-    /// The exchanges that were, too.
+    /// The missing exchanges.
     pub(crate) missing_exchanges: Vec<String>,
-    /// The declarations that the broker refused: the thing, and the refusal.
+    /// The refused declarations, each with its error.
     pub(crate) refused: Vec<(String, Error)>,
-    /// The queues and exchanges that are there and may not be declared by this user, so that
-    /// nobody said whether they are as they should be.
+    /// The queues and exchanges that exist but may not be declared by this user, so that they
+    /// were not compared.
     pub(crate) uncompared: Vec<String>,
-    /// Those that this user may not even ask for.
+    /// Those that this user may not look for.
     pub(crate) hidden: Vec<String>,
-    /// The one that the broker did not answer for. No other was asked for after it.
+    /// The one for which the broker did not answer. The examination ended there.
     pub(crate) unanswered: Option<String>,
     pub(crate) management: Management,
 }
 
-/// Whether the broker takes a message that reaches no queue.
+/// Whether the broker accepts an unroutable message.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Publishing {
     #[default]
     Unknown,
     Taken,
-    /// It said that it takes none, for this reason.
+    /// It stopped reading, for this reason.
     Blocked(String),
-    /// It said nothing for this long.
+    /// It did not answer for this long.
     Silent(String),
 }
 
-/// What the management API showed.
+/// The facts from the management API.
 #[derive(Debug, Default)]
 pub(crate) enum Management {
     /// No URL was given.
@@ -70,7 +70,7 @@ pub(crate) struct Queue {
     pub(crate) arguments: Value,
     pub(crate) policy: Option<String>,
     pub(crate) operator_policy: Option<String>,
-    /// What both policies together say.
+    /// The combined definition of both policies.
     #[serde(rename = "effective_policy_definition")]
     pub(crate) effective: Value,
     /// The nodes that have it.

@@ -1,7 +1,7 @@
-//! The broker's management API: what AMQP does not show.
+//! The broker's management API, for facts that AMQP does not expose.
 //!
-//! It is asked only where its URL was given, since a URL that is made up might be that of
-//! somebody else, who would get the password.
+//! It is used only if the user gave its URL: a guessed URL might belong to somebody else, who would
+//! receive the password.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use crate::error::{Error, Result};
 use crate::period;
 use crate::rabbitmq::connection::address::Address;
 
-/// How many queues are asked for at a time, and the most bytes that they may have.
+/// The number of queues in a page.
 const PAGE: u32 = 500;
 const LARGEST_ANSWER: u64 = 64 * 1024 * 1024;
-/// A broker that has just started may answer with the status 500 (measured on 4.3, for some
-/// 100 ms, when asked for its nodes), so it is asked again, for 6 seconds in all.
+/// A broker that has just started may answer with the status 500 (measured on 4.3, for some 100 ms,
+/// for its nodes), so requests are repeated, for 6 seconds in all.
 const AGAIN: Duration = Duration::from_millis(200);
 const TIMES: usize = 5;
-/// What is read of a queue.
+/// The requested columns of queues.
 const COLUMNS: &str =
     "name,type,arguments,policy,operator_policy,effective_policy_definition,members";
 
-/// The way to a management API.
+/// The address of a management API.
 #[derive(Clone)]
 pub(crate) struct Management {
     url: Url,
@@ -62,7 +62,7 @@ struct Page {
 }
 
 impl Management {
-    /// Reads the URL. A user that it does not name is that of the broker's URL.
+    /// Parses the URL. Without a user, that of the broker's URL is used.
     pub(crate) fn new(
         url: &ManagementUrl,
         address: &Address,
@@ -74,7 +74,7 @@ impl Management {
                  http://localhost:15672 or https://mq.example.com:15671"
             ))
         };
-        // The reason may hold the URL, and with it the password.
+        // The cause may contain the URL, and with it the password.
         let mut url: Url = url.0.parse().map_err(|_| invalid("cannot be read"))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(invalid("has none of the schemes http and https"));
@@ -97,7 +97,7 @@ impl Management {
         let agent = Agent::config_builder()
             .timeout_global(Some(options.timeout))
             .http_status_as_error(false)
-            // The password goes to the URL that was given, and nowhere else.
+            // The password is sent only to the URL that was given.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .proxy(None)
@@ -110,9 +110,9 @@ impl Management {
         Ok(Self { url, user, authorization, vhost, timeout: options.timeout, agent })
     }
 
-    /// The queues of a namespace, or why they are not shown.
+    /// The queues of a namespace, or the reason for which they are not shown.
     pub(crate) async fn queues(&self, namespace: &str) -> Result<Vec<Queue>, String> {
-        // A namespace has no character that means something here.
+        // A namespace has no special characters of patterns.
         let pattern = format!("^{namespace}[:.]");
         let size = PAGE.to_string();
         let (mut queues, mut page) = (Vec::new(), 1);
@@ -134,13 +134,13 @@ impl Management {
         }
     }
 
-    /// The nodes of the cluster, or why they are not shown.
+    /// The nodes of the cluster, or the reason for which they are not shown.
     pub(crate) async fn nodes(&self) -> Result<Vec<Node>, String> {
         let columns = "name,running,mem_alarm,disk_free_alarm,partitions";
         self.get(&["nodes"], &[("columns", columns)]).await
     }
 
-    /// The bindings of the vhost, or why they are not shown.
+    /// The bindings of the vhost, or the reason for which they are not shown.
     pub(crate) async fn bindings(&self) -> Result<Vec<Binding>, String> {
         let columns = "source,destination,destination_type,routing_key";
         self.get(&["bindings", &self.vhost], &[("columns", columns)]).await
@@ -222,13 +222,13 @@ fn tls(certificates: &Certificates) -> Result<TlsConfig> {
     let client = match &certificates.client {
         None => None,
         Some(client) => {
-            // The cause is not given: it may hold a part of the key.
+            // The error has no cause: it may contain a part of the key.
             let key = PrivateKey::from_pem(&client.key)
                 .map_err(|_| Error::invalid("the client's key cannot be read"))?;
             Some(ClientCert::new_with_certs(&chain(&client.chain)?, key))
         }
     };
-    // As for the broker's own connections: the program's choice, where it made one.
+    // As for AMQP connections: the program's provider, if it chose one.
     let provider = CryptoProvider::get_default().cloned();
     let provider = provider.unwrap_or_else(|| Arc::new(ring::default_provider()));
     Ok(TlsConfig::builder()

@@ -1,6 +1,6 @@
-//! Looking for what weakens the promises of jobq: what is seen, and what it means.
+//! Examining a broker for settings that weaken jobq's guarantees: facts and findings.
 //!
-//! `diagnosis`, `policy`, `presence` and `role` are pure; `examine` and `management` look.
+//! `diagnosis`, `policy`, `presence` and `role` are pure; `examine` and `management` collect facts.
 
 mod diagnosis;
 mod examine;

@@ -1,7 +1,6 @@
-//! What a policy does to a queue of jobq. Pure.
+//! The effects of a policy on a queue of jobq. Pure.
 //!
-//! An argument of jobq's wins over a policy, but for limits, of which the broker takes the
-//! lower one.
+//! Arguments of jobq override policies, except for limits: of these the lower one applies.
 
 use std::time::Duration;
 
@@ -13,7 +12,7 @@ use crate::finding::Severity;
 use crate::period;
 use crate::rabbitmq::topology::declarations::CONSUMER_TIMEOUT;
 
-/// What a key of a policy does to a queue.
+/// The effect of a policy key on a queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Effect {
     pub(crate) key: String,
@@ -22,7 +21,7 @@ pub(crate) struct Effect {
     pub(crate) why: String,
 }
 
-/// What the policies of a queue do to it that weakens a promise.
+/// The effects of a queue's policies that weaken a guarantee.
 pub(crate) fn effects(role: Role, queue: &Queue) -> Vec<Effect> {
     let Some(policy) = queue.effective.as_object() else {
         return Vec::new();
@@ -36,7 +35,7 @@ pub(crate) fn effects(role: Role, queue: &Queue) -> Vec<Effect> {
     policy.iter().filter_map(effect).collect()
 }
 
-/// What one key does, where jobq's own argument of that name is this number.
+/// The effect of one key. `own` is the number in jobq's argument of that name.
 fn effect(role: Role, key: &str, value: &Value, own: Option<u64>) -> Option<(Severity, String)> {
     use Role::{Due, Failed, Level, Orphan, Solo, Tier, Work};
     use Severity::{Error, Warning};
@@ -105,7 +104,7 @@ fn time(millis: u64) -> String {
     period::format(Duration::from_millis(millis))
 }
 
-/// jobq's own number for the time that a job may run.
+/// jobq's limit for the run time of a job.
 pub(crate) fn longest_run() -> String {
     time(CONSUMER_TIMEOUT.unsigned_abs())
 }
@@ -138,7 +137,7 @@ mod tests {
             (
                 "message-ttl",
                 json!(60_000),
-                // What comes out of the levels has a shorter one.
+                // The queue out of the levels has a shorter one.
                 &[
                     (Work, Error),
                     (Tier, Error),
@@ -148,7 +147,7 @@ mod tests {
                     (Orphan, Warning),
                 ],
             ),
-            // A tier and a level of less than that.
+            // The wait of a tier and of a level is shorter.
             (
                 "message-ttl",
                 json!(4_000_000_000_u64),
@@ -195,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_has_no_effect() {
+    fn values_other_than_tables_have_no_effect() {
         for effective in [Value::Null, json!([]), json!("max-length"), json!({})] {
             let queue = Queue { effective, ..Queue::default() };
             assert_eq!(effects(Role::Work, &queue), []);

@@ -1,4 +1,4 @@
-//! What is wrong with what is there and what is not: exchanges, queues and bindings. Pure.
+//! Findings about missing and different exchanges, queues and bindings. Pure.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::finding::{Finding, FindingKind as Kind, Severity};
 use crate::rabbitmq::topology::declarations::{By, Declaration, Topology};
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
 
-/// What brings back what is gone.
+/// The remedy for missing parts.
 const REMEDY: &str = "a pool that runs declares it again within a minute, as does one that \
                       starts, and `Client::declare`: each needs the permission to configure it";
 
@@ -16,15 +16,14 @@ pub(super) fn queue_named(name: &str) -> String {
     format!("queue `{name}`")
 }
 
-/// The queues and exchanges that are not there. What belongs to a queue that is not there
-/// itself is not expected.
+/// The missing queues and exchanges. Parts of a queue that is missing itself are not expected.
 pub(super) fn missing(facts: &Facts, names: &Names) -> Vec<Finding> {
     let (missing, is_unused) = (&facts.missing, is_unused(facts, names));
     let queue = |name: &String| {
         let finding = |severity| {
             Finding::new(Kind::Queue, severity, queue_named(name)).found("it is not declared")
         };
-        let home = match names.queue_of(name) {
+        let owner = match names.queue_of(name) {
             Some(queue) if queue != ORPHAN => names.work(queue),
             _ => names.orphan(),
         };
@@ -35,7 +34,7 @@ pub(super) fn missing(facts: &Facts, names: &Names) -> Vec<Finding> {
                     .remedy("start a pool, or call `Client::declare` when the program is deployed"),
             ),
             role if is_unused && role != Role::Work => None,
-            role if role == Role::Orphan || !missing.contains(&home) => {
+            role if role == Role::Orphan || !missing.contains(&owner) => {
                 Some(finding(Severity::Error).matters(without(role)).remedy(REMEDY))
             }
             _ => None,
@@ -59,15 +58,14 @@ pub(super) fn missing(facts: &Facts, names: &Names) -> Vec<Finding> {
     missing.iter().filter_map(queue).chain(exchanges.iter().map(exchange)).collect()
 }
 
-/// Whether nobody has declared a queue of jobq's in the namespace: what all queues share is
-/// not there.
+/// Whether the namespace is unused: its shared parts are missing.
 fn is_unused(facts: &Facts, names: &Names) -> bool {
     let shared = [names.orphan(), names.retry(), names.deliver(), names.failed_jobs()];
     shared.iter().all(|name| facts.missing_exchanges.contains(name))
         && facts.missing.contains(&names.orphan())
 }
 
-/// What happens without a queue of this role.
+/// The consequence of a missing queue of this role.
 fn without(role: Role) -> &'static str {
     match role {
         Role::Tier => "jobs whose retry waits there fail as `unroutable` instead",
@@ -79,7 +77,7 @@ fn without(role: Role) -> &'static str {
     }
 }
 
-/// The bindings that are not there, though what they connect is.
+/// The missing bindings between existing parts.
 pub(super) fn missing_bindings(
     found: &[Binding],
     facts: &Facts,
@@ -102,7 +100,7 @@ pub(super) fn missing_bindings(
                 let are_there = is_exchange_there(exchange) && is_queue_there(queue);
                 (exchange, queue, "queue", key, are_there)
             }
-            Declaration::Passage { from, to, key } => {
+            Declaration::ExchangeBinding { from, to, key } => {
                 let are_there = is_exchange_there(from) && is_exchange_there(to);
                 (from, to, "exchange", key.as_str(), are_there)
             }
@@ -133,7 +131,7 @@ pub(super) fn missing_bindings(
     topology.declarations().iter().filter_map(finding).collect()
 }
 
-/// A queue or an exchange is not as jobq declares it.
+/// The finding of a queue or an exchange that differs from jobq's declaration.
 pub(super) fn different(about: String, found: String) -> Finding {
     Finding::new(Kind::Arguments, Severity::Error, about)
         .found(found)
@@ -141,7 +139,7 @@ pub(super) fn different(about: String, found: String) -> Finding {
         .remedy("delete it once it is empty and unused, or give this program another namespace")
 }
 
-/// What the broker refused, and what nobody could look at.
+/// The refused declarations, and the parts that could not be compared.
 pub(super) fn not_compared(facts: &Facts) -> Vec<Finding> {
     let refused = facts.refused.iter().map(|(about, error)| {
         if error.is_conflict() {
@@ -161,7 +159,7 @@ pub(super) fn not_compared(facts: &Facts) -> Vec<Finding> {
                 .remedy("look at the broker's load and its log, and try again"),
         );
     }
-    // The management API shows the arguments of the queues; those of exchanges are few.
+    // The management API shows the arguments of queues. Exchanges have few.
     let shown = matches!(facts.management, Management::Asked { queues: Ok(_), .. });
     if !facts.uncompared.is_empty() && !shown {
         findings.push(
@@ -185,7 +183,7 @@ pub(super) fn not_compared(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// The first few of them.
+/// The first few names.
 fn enumeration(names: &[String]) -> String {
     match names {
         [first, second, third, _, rest @ ..] => {

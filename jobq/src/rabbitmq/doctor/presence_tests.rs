@@ -28,14 +28,14 @@ pub(in crate::rabbitmq::doctor) fn bindings(topology: &Topology) -> Vec<Binding>
         Declaration::Binding { exchange, queue, by: By::Key(key) } => {
             Some(binding(exchange, queue, "queue", key))
         }
-        Declaration::Passage { from, to, key } => Some(binding(from, to, "exchange", key)),
+        Declaration::ExchangeBinding { from, to, key } => Some(binding(from, to, "exchange", key)),
         Declaration::Exchange { .. } | Declaration::Queue { .. } => None,
     };
     topology.declarations().iter().filter_map(shown).collect()
 }
 
 #[test]
-fn each_thing_that_is_gone_is_named_and_says_what_does_not_work() {
+fn each_missing_part_is_named_with_its_consequence() {
     let table = [
         ("jobq.retry", "retries never come"),
         ("jobq.events", "no event can be published"),
@@ -63,14 +63,14 @@ fn each_thing_that_is_gone_is_named_and_says_what_does_not_work() {
         assert_eq!(found[0].about(), format!("{what} `{name}`"));
         assert!(found[0].why().contains(matters), "{name}: {}", found[0].why());
         assert!(!found[0].advice().contains("delete"), "{name}");
-        // Its bindings are gone with it, and are not told as well.
+        // Its bindings are missing as well, and are not reported.
         let found = missing_bindings(&bindings(&topology), &facts, &names(), &topology);
         assert_eq!(found, [], "{name}");
     }
 }
 
 #[test]
-fn what_was_never_declared_is_not_gone() {
+fn an_unused_namespace_misses_nothing() {
     let mut facts = Facts::default();
     for declaration in topology().declarations() {
         match declaration {
@@ -82,7 +82,7 @@ fn what_was_never_declared_is_not_gone() {
     let found = missing(&facts, &names());
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!((found[0].about(), found[0].severity()), ("queue `jobq:mail`", Severity::Note));
-    // Somebody else has an exchange and a queue of these names.
+    // Another application has an exchange and a queue of these names.
     facts.missing.retain(|name| name != "jobq:mail");
     facts.missing_exchanges.retain(|name| name != "jobq");
     assert_eq!(missing(&facts, &names()), []);
@@ -108,7 +108,7 @@ fn each_binding_that_is_gone_is_named() {
 }
 
 #[test]
-fn only_what_differs_is_to_be_deleted() {
+fn only_different_parts_are_to_be_deleted() {
     let error = |kind| Error::new(kind, "said so");
     let table = [
         (ErrorKind::Conflict, Kind::Arguments, Severity::Error, true),
@@ -127,7 +127,7 @@ fn only_what_differs_is_to_be_deleted() {
 }
 
 #[test]
-fn what_nobody_could_look_at_is_one_finding_for_all() {
+fn uncompared_parts_are_one_finding() {
     let some = |count: usize| (0..count).map(|n| format!("queue `q{n}`")).collect::<Vec<_>>();
     for (count, about) in [
         (1, "queue `q0`"),

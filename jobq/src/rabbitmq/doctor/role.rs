@@ -1,4 +1,4 @@
-//! What the queues of a namespace are for, told by their names. Pure.
+//! The roles of a namespace's queues, from their names. Pure.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::engine::QueueSpec;
 use crate::period;
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
 
-/// What a queue is for.
+/// The role of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
     Work,
@@ -18,7 +18,7 @@ pub(crate) enum Role {
     Orphan,
 }
 
-/// What a queue of this name is for, if it is one of the namespace's.
+/// The role of a queue with this name, if it belongs to the namespace.
 pub(crate) fn role(names: &Names, name: &str) -> Option<Role> {
     if name == names.orphan() {
         return Some(Role::Orphan);
@@ -36,7 +36,7 @@ pub(crate) fn role(names: &Names, name: &str) -> Option<Role> {
     }
 }
 
-/// The users' queues that these queues belong to, with the waits that have a tier.
+/// The users' queues of these queues, with the waits of their tiers.
 pub(crate) fn specs<'n>(names: &Names, found: impl Iterator<Item = &'n str>) -> Vec<QueueSpec> {
     let spec = |name: &str| {
         let queue = names.queue_of(name)?;
@@ -45,7 +45,7 @@ pub(crate) fn specs<'n>(names: &Names, found: impl Iterator<Item = &'n str>) -> 
             Role::Work | Role::Due => Some(spec),
             Role::Solo => Some(spec.solo()),
             Role::Tier => Some(spec.waits(wait(name))),
-            // That of the orphans has failed jobs and is no user's.
+            // The queue of unroutable messages is not a user's.
             Role::Failed => (queue != ORPHAN).then_some(spec),
             Role::Level | Role::Orphan => None,
         }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_tells_what_a_queue_is_for() {
+    fn the_name_of_a_queue_states_its_role() {
         let names = Names::new("jobq");
         let table = [
             (names.work("mail"), Some(Role::Work)),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_says_what_was_declared() {
+    fn found_queues_state_their_specs() {
         let names = Names::new("jobq");
         let wait = Duration::from_secs(90);
         let found = [names.work("mail"), names.tier("mail", 90_000), names.solo("mail")];

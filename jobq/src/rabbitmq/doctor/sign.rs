@@ -1,4 +1,4 @@
-//! What a policy left behind on a job: all that AMQP shows of it.
+//! Traces of a policy on a job, the only ones that AMQP shows.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
@@ -8,12 +8,12 @@ use lapin::BasicProperties;
 use crate::rabbitmq::message::deaths::died_by_policy;
 use crate::rabbitmq::topology::names::Names;
 
-/// The queues of which a policy was seen to lose jobs.
+/// The queues whose jobs a policy was seen to remove.
 #[derive(Debug, Default)]
 pub(crate) struct LimitedQueues(Mutex<HashSet<String>>);
 
 impl LimitedQueues {
-    /// Tells, once for each queue, that a policy loses its jobs, where a job says so.
+    /// Warns once for each queue that a policy removes its jobs, if a job shows it.
     pub(crate) fn notice(&self, names: &Names, queue: &str, properties: &BasicProperties) {
         let Some(headers) = properties.headers() else {
             return;

@@ -1,9 +1,9 @@
-//! Reads the broker's refusal of a declaration: which queue or exchange, which argument,
-//! what was found and what was wanted.
+//! Parses the broker's refusal of a declaration: the queue or exchange, the argument, and the
+//! current and the requested value.
 
 use crate::error::{Error, ErrorKind};
 
-/// The error for a declaration that the broker refused with 406.
+/// The error of a declaration that the broker refused with 406.
 pub(crate) fn conflict(text: &str) -> Error {
     if let Some((_, limit)) = text.split_once("limit in ") {
         return Error::new(
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_was_found_and_what_was_wanted() {
+    fn states_the_current_and_the_requested_value() {
         let table = [
             (
                 "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'jobq:a@wait.1s' \

@@ -16,10 +16,10 @@ pub(crate) const PRECONDITION_FAILED: u16 = 406;
 pub(crate) const NOT_ALLOWED: u16 = 530;
 const INTERNAL_ERROR: u16 = 541;
 
-/// By these RabbitMQ says that too few nodes are up (3.10, 4.0 and 4.3, two of three killed).
+/// Texts of RabbitMQ if too few nodes are up (3.10, 4.0 and 4.3, two of three killed).
 const WITHOUT_MAJORITY: [&str; 4] = ["nodedown", "cluster_not_formed", "timed out", "timeout"];
 
-/// The code by which the broker refused, if it did.
+/// The code of the broker's refusal, if the error is one.
 pub(crate) fn code(error: &lapin::Error) -> Option<u16> {
     match error.kind() {
         Lapin::ProtocolError(error) => Some(error.get_id()),
@@ -27,7 +27,7 @@ pub(crate) fn code(error: &lapin::Error) -> Option<u16> {
     }
 }
 
-/// The code and the text by which the broker refused, if it did.
+/// The code and the text of the broker's refusal, if the error is one.
 pub(crate) fn refused(error: &lapin::Error) -> Option<(u16, &str)> {
     match error.kind() {
         Lapin::ProtocolError(error) => Some((error.get_id(), error.get_message().as_str())),
@@ -35,19 +35,19 @@ pub(crate) fn refused(error: &lapin::Error) -> Option<(u16, &str)> {
     }
 }
 
-/// The code of the broker's refusal that this error tells of, if it does.
+/// The code of the broker's refusal in the cause of this error.
 pub(crate) fn refusal(error: &Error) -> Option<u16> {
     std::error::Error::source(error)?.downcast_ref().and_then(code)
 }
 
-/// What went wrong while something was done on an open connection.
+/// The error of an operation on an open connection.
 pub(crate) fn failure(doing: &str, error: lapin::Error) -> Error {
     let kind = match error.kind() {
         Lapin::ProtocolError(refusal) => match refusal.get_id() {
             PRECONDITION_FAILED => {
                 return conflict(refusal.get_message().as_str()).because(error);
             }
-            // A queue whose node or process is down is there.
+            // A queue whose node or process is down exists.
             NOT_FOUND if refusal.get_message().as_str().contains("NOT_FOUND - no ") => {
                 ErrorKind::NotFound
             }
@@ -80,7 +80,7 @@ pub(crate) fn failure(doing: &str, error: lapin::Error) -> Error {
     Error::new(kind, text).because(error)
 }
 
-/// The broker did not answer, maybe because of this trouble.
+/// The error of an operation without an answer, and the likely reason.
 pub(crate) fn timed_out(doing: &str, limit: Duration, trouble: &str) -> Error {
     let limit = crate::period::format(limit);
     let text = format!("{doing}: no answer from the broker in {limit}; {trouble}");

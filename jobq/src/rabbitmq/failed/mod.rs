@@ -1,8 +1,8 @@
-//! Looking at failed jobs, putting them back and deleting them.
+//! Listing failed jobs, putting them back and discarding them.
 //!
-//! Only one may do so at a time, in any process, or two would see a part each; the right to it
-//! is an exclusive queue, which ends with its connection. Each takes one [`Pass`], so that
-//! nobody waits for longer than that.
+//! Only one process may do so at a time, or each would see a part of the jobs. The lock is an
+//! exclusive queue, which ends with its connection. A call takes one [`Pass`], which bounds the
+//! wait of the others.
 
 pub(crate) mod pass;
 
@@ -26,7 +26,7 @@ use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::backoff;
 use crate::rabbitmq::errors::{RESOURCE_LOCKED, code, failure};
-use crate::rabbitmq::message::properties::{Message, decode, decode_failed, fresh, home};
+use crate::rabbitmq::message::properties::{Message, decode, decode_failed, fresh, return_queue};
 use crate::rabbitmq::publish::{Batch, Publisher};
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::Absent;
@@ -40,19 +40,19 @@ pub(crate) struct Failed {
     names: Names,
     absent: Arc<Absent>,
     publisher: Arc<Publisher>,
-    /// Calls of one client take turns, since the broker tells connections apart only.
+    /// Calls of one client take turns, since the broker distinguishes connections only.
     turn: Mutex<()>,
 }
 
-/// The sole access to the failed jobs of one queue.
+/// Exclusive access to the failed jobs of one queue.
 struct Access<'c> {
     failed: &'c Failed,
     queue: Cow<'static, str>,
-    /// The name of the queue with the failed jobs.
+    /// The name of the queue of failed jobs.
     name: String,
     lock: String,
     up: Arc<Up>,
-    /// For the lock.
+    /// The channel of the lock.
     channel: Channel,
     _turn: MutexGuard<'c, ()>,
 }
@@ -96,7 +96,7 @@ impl Failed {
         let listed = listed.await;
         access.leave().await;
         let mut jobs = listed?;
-        // Pools that publish at the same time may have passed each other.
+        // Pools that publish at the same time may have changed the order.
         jobs.sort_by_key(FailedJob::failed_at);
         Ok(jobs)
     }
@@ -118,12 +118,12 @@ impl Failed {
         found
     }
 
-    /// Puts failed jobs back into their queue, and says how many.
+    /// Puts failed jobs back into their queue, and returns their number.
     pub(crate) async fn retry(&self, queue: &str, which: Which) -> Result<u64> {
         self.settle(queue, which, Action::PutBack).await
     }
 
-    /// Deletes failed jobs, and says how many.
+    /// Discards failed jobs, and returns their number.
     pub(crate) async fn discard(&self, queue: &str, which: Which) -> Result<u64> {
         self.settle(queue, which, Action::Delete).await
     }
@@ -140,7 +140,7 @@ impl Failed {
         done
     }
 
-    /// Gets the sole access; `None` where no such queue has ever had failed jobs.
+    /// Takes the lock; `None` if the queue of failed jobs does not exist.
     async fn access(&self, queue: &str) -> Result<Option<Access<'_>>> {
         let (name, lock) = (self.names.failed(queue), self.names.failed_lock(queue));
         let turn = self.turn.lock().await;
@@ -167,7 +167,7 @@ impl Failed {
     }
 }
 
-/// Tries to get the lock; where another connection has it, the channel has ended.
+/// Tries to take the lock. If another connection has it, the channel has ended.
 async fn locked(channel: &Channel, lock: &str) -> Result<bool> {
     let options = QueueDeclareOptions {
         exclusive: true,
@@ -249,8 +249,8 @@ impl Access<'_> {
         result.map(|()| done)
     }
 
-    /// Puts jobs back or deletes them. A job that could not be put back stays failed. `all`
-    /// where all that were taken before are gone.
+    /// Puts jobs back or discards them. A job that could not be put back stays failed. `all` if all
+    /// jobs taken before are gone.
     async fn settle(
         &self,
         pass: &mut Pass<'_>,
@@ -279,22 +279,21 @@ impl Access<'_> {
         }
     }
 
-    /// The message that puts a job back.
+    /// The message with which a job is put back.
     fn back(&self, delivery: Delivery) -> Result<Message> {
         let names = &self.failed.names;
         let read = decode(names, self.queue.clone(), &delivery.properties, Vec::new());
         Ok(Message {
             route: Arc::new(Route {
                 exchange: short(names.jobs())?,
-                key: home(&delivery.properties, &self.queue),
+                key: return_queue(&delivery.properties, &self.queue),
             }),
             properties: fresh(&delivery.properties, read.envelope.id),
             payload: delivery.data,
         })
     }
 
-    /// Gives up the access. What fails here ends with the connection, which gives it up as
-    /// well.
+    /// Releases the lock. After an error the end of the connection releases it.
     async fn leave(self) {
         let unlocking = async {
             let options = QueueDeleteOptions::default();
@@ -312,9 +311,9 @@ impl Access<'_> {
     }
 }
 
-/// Carries a call through, whether or not its caller goes on waiting: what it has taken
-/// in hand must be given back.
-pub(crate) async fn carried_through<T: Send + 'static>(
+/// Runs a call to its end even if the caller is dropped, since it must requeue the jobs that it
+/// holds.
+pub(crate) async fn run_to_end<T: Send + 'static>(
     call: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     background::spawn(call).await.unwrap_or_else(|_| Err(closed()))

@@ -1,9 +1,9 @@
 //! One pass through the failed jobs of a queue: each is taken once, the oldest first.
 //!
-//! AMQP has no way to look into a queue: its messages are taken, unacknowledged, and given
-//! back. What is consumed goes back in its order when the channel ends, on every version, and
-//! comes many times as fast as what is got one by one (measured: 100,000 in 1 to 2 s, against
-//! 400 to 600 a second; what is got, or given back by a `nack`, changes its place).
+//! AMQP cannot browse a queue: messages are taken, unacknowledged, and requeued. Consumed messages
+//! return to their positions when the channel ends, on every version, and arrive much faster than
+//! with `basic.get` (measured: 100,000 in 1 to 2 s, against 400 to 600 a second; messages of
+//! `basic.get` or of a `nack` change their positions).
 
 use std::time::Duration;
 
@@ -22,45 +22,45 @@ use crate::rabbitmq::topology::passive::BUSY;
 use crate::rabbitmq::topology::passive::inspect;
 use crate::rabbitmq::values::short;
 
-/// How many bytes may be on their way here.
-const ROOM: usize = 64 * 1024 * 1024;
-/// What a message takes beside its payload, well counted.
+/// The most bytes of messages in flight.
+const MAX_IN_FLIGHT_BYTES: usize = 64 * 1024 * 1024;
+/// Memory of a message beside its payload, rounded up.
 const OVERHEAD: usize = 1_024;
-/// The first consumer takes so many at the most, since their size is not known yet. As many are
-/// removed together: it gets others for them.
+/// The prefetch of the first consumer, since the size of messages is not known yet. As many are
+/// removed together: the consumer gets others for them.
 pub(crate) const FIRST: usize = 64;
-/// How many a pass takes, and how many bytes of them, though fewer are wanted: what goes back
-/// joins the end of what went back before, so that the order stays where all are taken.
+/// The fewest jobs and bytes that a pass takes, even if fewer are wanted: requeued messages join
+/// the end of those requeued before, so the order is kept if all are taken.
 const ALL: u64 = 100_000;
 const ALL_SIZE: usize = 256 * 1024 * 1024;
-/// How long nothing may come before it is asked whether there is anything left.
+/// How long to wait for a message before checking whether any are left.
 const IDLE: Duration = Duration::from_millis(500);
-/// How long the broker may take to apply acknowledgements before the channel ends: it forgets
-/// them otherwise where there are many (`quorum_commands_soft_limit`).
+/// How long the broker may take to apply acknowledgements before the channel ends. It drops them
+/// otherwise if there are many (`quorum_commands_soft_limit`).
 const APPLIED: Duration = Duration::from_millis(100);
 
-/// A pass. What was taken and not removed goes back when it [ends](Self::end) or is dropped.
+/// A pass. Jobs that were not removed are requeued when it [ends](Self::end) or is dropped.
 pub(crate) struct Pass<'u> {
     up: &'u Up,
     queue: ShortString,
     channel: Channel,
-    /// They live as long as the channel: what a cancelled one held may not go back in its order.
+    /// They live as long as the channel: messages of a cancelled one may be requeued out of order.
     consumers: Vec<Consumer>,
-    /// How many more the last consumer gets before it has as many as it may hold.
+    /// How many more messages the last consumer gets before its prefetch is reached.
     window: usize,
-    /// How many of the jobs that there were at the start are left to take.
+    /// The jobs from the start of the pass that are left to take.
     left: u64,
-    /// How many were taken.
+    /// The number of jobs taken.
     taken: u64,
-    /// The bytes that they had.
+    /// The bytes of the jobs taken.
     size: usize,
-    /// The most bytes that one has had so far.
+    /// The largest job so far, in bytes.
     largest: usize,
     has_removed: bool,
 }
 
 impl<'u> Pass<'u> {
-    /// Begins a pass through a queue that nobody else takes from.
+    /// Begins a pass through a queue without other consumers.
     pub(crate) async fn begin(up: &'u Up, queue: &str) -> Result<Self> {
         let mut channel = open(up).await?;
         let left = count(up, &mut channel, queue).await?.unwrap_or(0);
@@ -78,7 +78,7 @@ impl<'u> Pass<'u> {
         })
     }
 
-    /// The next of the jobs that there were at the start; at most `wanted` are still asked for.
+    /// The next job from the start of the pass. At most `wanted` more are requested.
     pub(crate) async fn next(&mut self, wanted: usize) -> Result<Option<Delivery>> {
         while self.left > 0 && wanted > 0 {
             if self.window == 0 {
@@ -101,7 +101,7 @@ impl<'u> Pass<'u> {
                     let text = "taking failed jobs failed: the broker ended the consumer";
                     return Err(Error::new(ErrorKind::Connection, text));
                 }
-                // Somebody else may have removed some.
+                // Another client may have removed some.
                 Err(_) if self.is_empty().await? => return Ok(None),
                 Err(_) => {}
             }
@@ -109,7 +109,7 @@ impl<'u> Pass<'u> {
         Ok(None)
     }
 
-    /// Whether the pass is to go on for the sake of the order alone.
+    /// Whether the pass goes on only to keep the order.
     pub(crate) fn keeps_order(&self) -> bool {
         self.taken < ALL && self.size < ALL_SIZE
     }
@@ -135,8 +135,8 @@ impl<'u> Pass<'u> {
         Ok(found.is_none_or(|(ready, _)| ready == 0 && asked.elapsed() < BUSY))
     }
 
-    /// Removes these jobs, in the order in which they were taken: all that were taken since the
-    /// last were removed, where that is so.
+    /// Removes these jobs, in the order in which they were taken. `all` if they are all that were
+    /// taken since the last removal.
     pub(crate) async fn remove(&mut self, tags: &[u64], all: bool) -> Result<()> {
         let (single, prefix) = if all { (&[][..], tags.last()) } else { (tags, None) };
         let options = BasicAckOptions { multiple: false };
@@ -148,13 +148,13 @@ impl<'u> Pass<'u> {
             let acknowledged = self.channel.basic_ack(*tag, BasicAckOptions { multiple: true });
             acknowledged.await.map_err(|error| failure("removing failed jobs", error))?;
         }
-        // The consumer gets others for them.
+        // The consumer gets other jobs for them.
         self.window += tags.len();
         self.has_removed = true;
         Ok(())
     }
 
-    /// Ends the pass. What was not removed is back in its place then.
+    /// Ends the pass. Afterwards the remaining jobs are back in their positions.
     pub(crate) async fn end(self) -> Result<()> {
         if self.has_removed {
             sleep(APPLIED).await;
@@ -164,18 +164,17 @@ impl<'u> Pass<'u> {
     }
 }
 
-/// How many messages a consumer may hold, where `wanted` are and none had more bytes than this
-/// so far.
+/// The prefetch of a consumer for this many wanted messages, none of them larger than this so far.
 fn window(largest: usize, wanted: usize) -> u16 {
-    let fitting = if largest == 0 { FIRST } else { ROOM / (largest + OVERHEAD) };
+    let fitting = if largest == 0 { FIRST } else { MAX_IN_FLIGHT_BYTES / (largest + OVERHEAD) };
     u16::try_from(fitting.min(wanted).max(1)).unwrap_or(u16::MAX)
 }
 
-/// How many messages a queue has that nobody else looks at: what another pass has in hand is
-/// not counted by the broker until that ends. `None` where there is no such queue.
+/// The number of messages in a queue without other consumers: the broker does not count those that
+/// another pass holds. `None` if there is no such queue.
 ///
-/// A broker that is too busy to know within 250 ms says 0 (`rabbit_quorum_queue:stat/1`), so a
-/// 0 that took so long is asked for again.
+/// A broker that is too busy to know within 250 ms returns 0 (`rabbit_quorum_queue:stat/1`), so a 0
+/// that took so long is requested again.
 pub(crate) async fn count(up: &Up, channel: &mut Channel, queue: &str) -> Result<Option<u64>> {
     loop {
         let asked = Instant::now();
@@ -192,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_consumer_holds_what_fits_and_is_wanted() {
+    fn the_prefetch_is_bounded_by_size_and_demand() {
         let table = [
             (0, 3, 3),
             (0, 100_000, 64),

@@ -1,37 +1,36 @@
-//! Keeps headers shallow, before `lapin` reads them. Pure.
+//! Flattens deeply nested headers before `lapin` reads them. Pure.
 //!
-//! `lapin` reads lists and tables in each other by recursion, to any depth, on a thread
-//! with the usual stack: a message with a few hundred lists in each other, 2 KB of them,
-//! overflows it and ends the process. The broker then gives the message to the next one.
-//! So what is too deep is made bytes where it comes in: they have the same length on the
-//! wire as a list or table, and differ from it by the letter of its type.
+//! `lapin` parses nested lists and tables by recursion, to any depth, on a thread with the usual
+//! stack. A message with a few hundred nested lists, 2 KB of them, overflows it and ends the
+//! process. The broker then delivers the message to the next one. So values that are too deep are
+//! turned into bytes as they arrive: these have the same length on the wire as a list or table, and
+//! differ only in the letter of the type.
 
-/// How many tables and lists may be in each other, the headers themselves being the first.
-/// What the broker writes has three.
+/// The most nested tables and lists, including the headers themselves. Brokers write three.
 const MOST: usize = 32;
-/// The type of bytes.
+/// The type letter of bytes.
 const BYTES: u8 = b'x';
 const HEADER_FRAME: u64 = 2;
-/// Class, weight and size of a content header, before the flags of its properties.
+/// The length of class, weight and body size of a content header, before its property flags.
 const BEFORE_FLAGS: usize = 12;
-/// A content header of no more bytes is not too deep: a list takes five, its type and its length.
+/// A content header up to this length is not deep: a list takes five bytes, type and length.
 const SHALLOW: usize = 5 * (MOST - 1);
-/// The flags of the properties that come first.
+/// The flags of the first properties.
 const CONTENT_TYPE: u64 = 1 << 15;
 const CONTENT_ENCODING: u64 = 1 << 14;
 const HEADERS: u64 = 1 << 13;
 
-/// What comes next in the bytes of a connection.
+/// The next element in the bytes of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// Type, channel and size of a frame.
+    /// The type, channel and size of a frame.
     Frame,
     Flags,
     /// The length of a property before the headers.
     Property,
     /// The length of a key of a table.
     Key,
-    /// The letter of a value.
+    /// The type letter of a value.
     Type,
     /// The length of a text or of bytes.
     Text,
@@ -45,21 +44,21 @@ enum Kind {
     List,
 }
 
-/// The bytes of a connection as they come, however they are cut.
+/// A parser of a connection's bytes, in chunks of any size.
 #[derive(Debug)]
 pub(crate) struct Shallow {
     next: Next,
-    /// Bytes of no interest before it.
+    /// Bytes to skip before it.
     skip: usize,
-    /// How many bytes of it are missing, and the number that the others make.
+    /// The number of its missing bytes, and the value of the others.
     missing: usize,
     number: u64,
-    /// How far this frame was read, and its size.
+    /// The position in this frame, and the frame's size.
     at: usize,
     size: usize,
-    /// Properties that come before the headers.
+    /// The number of properties before the headers.
     properties: u32,
-    /// The tables and lists that are open, and where they end.
+    /// The open tables and lists, with their ends.
     open: Vec<(Kind, usize)>,
 }
 
@@ -79,7 +78,7 @@ impl Default for Shallow {
 }
 
 impl Shallow {
-    /// Looks at the next bytes, and changes what is too deep.
+    /// Parses the next bytes, and flattens values that are too deep.
     pub(crate) fn pass(&mut self, mut bytes: &mut [u8]) {
         loop {
             let skipped = self.skip.min(bytes.len());
@@ -98,7 +97,7 @@ impl Shallow {
             if self.missing == 0 {
                 let number = std::mem::take(&mut self.number);
                 if self.read(number) {
-                    // A type is one byte.
+                    // A type letter is one byte.
                     taken[0] = BYTES;
                 }
             }
@@ -106,9 +105,9 @@ impl Shallow {
         }
     }
 
-    /// Goes on after a number; `true` if it is the type of what is too deep.
+    /// Advances past a number. True if it is the type letter of a value that is too deep.
     fn read(&mut self, number: u64) -> bool {
-        // Numbers of at most four bytes.
+        // Numbers have at most four bytes.
         let length = usize::try_from(number & 0xffff_ffff).unwrap_or(usize::MAX);
         match self.next {
             Next::Frame => {
@@ -161,7 +160,7 @@ impl Shallow {
             }
             b'A' => Kind::List,
             b'F' => Kind::Table,
-            // Nobody can read on, `lapin` neither.
+            // Invalid data, which `lapin` cannot read either.
             _ => {
                 self.end();
                 return false;
@@ -177,7 +176,7 @@ impl Shallow {
         false
     }
 
-    /// Goes on after a value of this length.
+    /// Advances past a value of this length.
     fn after(&mut self, length: usize) {
         let here = self.at.saturating_add(length);
         while self.open.pop_if(|(_, end)| *end <= here).is_some() {}
@@ -188,7 +187,7 @@ impl Shallow {
         }
     }
 
-    /// Skips bytes of this frame, then reads a number of so many.
+    /// Skips bytes of this frame, then reads a number of `missing` bytes.
     fn then(&mut self, skip: usize, next: Next, missing: usize) {
         if self.at.saturating_add(skip).saturating_add(missing) > self.size {
             return self.end();
@@ -196,7 +195,7 @@ impl Shallow {
         (self.skip, self.next, self.missing) = (skip, next, missing);
     }
 
-    /// Skips the rest of the frame, with the byte that ends it.
+    /// Skips the rest of the frame, including its end byte.
     fn end(&mut self) {
         self.open.clear();
         self.skip = (self.size - self.at.min(self.size)).saturating_add(1);

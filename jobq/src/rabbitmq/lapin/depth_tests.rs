@@ -4,7 +4,7 @@ use lapin::types::{AMQPValue, FieldArray, FieldTable};
 
 use super::*;
 
-/// So many lists in each other, with a table now and then.
+/// Nested lists, with some tables among them.
 fn nested(levels: usize) -> AMQPValue {
     (0..levels).fold(AMQPValue::Boolean(true), |inner, level| {
         if level % 5 == 3 {
@@ -68,7 +68,7 @@ fn messages() -> Vec<BasicProperties> {
 }
 
 #[test]
-fn what_is_too_deep_becomes_bytes_however_it_is_cut() {
+fn deep_values_become_bytes_for_any_chunks() {
     let method = frame(1, &[0, 60, 0, 60, b'A', b'F', 2, 2]);
     let body = frame(3, &[2, 0, 1, 0, 0, 0, 9, b'A', 0xce]);
     for piece in [1, 2, 7, 8, 100, 100_000] {
@@ -98,9 +98,9 @@ fn what_is_too_deep_becomes_bytes_however_it_is_cut() {
     }
 }
 
-/// The fewest bytes: lists with nothing else in them, under a key without a letter.
+/// The shortest nesting: lists with nothing else in them, under an empty key.
 #[test]
-fn the_shortest_that_is_too_deep_is_not_passed_over() {
+fn the_shortest_deep_value_becomes_bytes() {
     let list = |inner: Vec<AMQPValue>| AMQPValue::FieldArray(FieldArray::from(inner));
     let mut value = list(vec![]);
     for levels in 1..=MOST {
@@ -115,7 +115,7 @@ fn the_shortest_that_is_too_deep_is_not_passed_over() {
 }
 
 #[test]
-fn what_is_no_message_harms_nobody() {
+fn invalid_messages_are_harmless() {
     let mut random = fastrand::Rng::with_seed(7);
     for _ in 0..2_000 {
         let mut shallow = Shallow::default();
@@ -127,7 +127,7 @@ fn what_is_no_message_harms_nobody() {
         shallow.pass(&mut bytes);
         assert_eq!(bytes, before, "that is never so deep");
     }
-    // Lengths that reach beyond their frame: the next one is read all the same.
+    // Lengths beyond the end of their frame do not affect the next one.
     let mut headers = FieldTable::default();
     headers.insert("deep".into(), nested(40));
     let good = header(&BasicProperties::default().with_headers(headers));

@@ -1,11 +1,10 @@
-//! The log lines of `lapin`. It logs every channel that a broker closes as an error, also one on which
-//! jobq only asked whether something is there or may be declared: a broker answers no to that
-//! question by closing the channel. It logs as an error as well whatever was still to be done on a
-//! connection that was closed in good order. Those lines are dropped, and all others go where the
-//! program's go.
+//! Filters the log lines of `lapin`. It logs each channel that a broker closes as an error, even if
+//! jobq only looked for something: a broker closes the channel to report that it is missing or
+//! forbidden. It also logs as errors the operations left over on a connection that was closed
+//! normally. Those lines are dropped, and all others go to the program's subscriber.
 //!
-//! `lapin` logs on a thread and in tasks of its own for each connection, so that the filter is the
-//! default subscriber there alone.
+//! `lapin` logs on a thread and in tasks of its own for each connection, so the filter is their
+//! default subscriber only.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -27,11 +26,11 @@ use tracing::{Event, Level, Metadata};
 
 use crate::background;
 
-/// How long after its first question a new subscriber is looked for: it is asked what it wants
-/// before it is the program's.
-const INSTALLED: Duration = Duration::from_secs(1);
+/// How long to wait before looking for a new subscriber: it is asked for its interest before it is
+/// installed.
+const INSTALL_DELAY: Duration = Duration::from_secs(1);
 
-/// The questions on the channels of a connection that the broker may answer by no.
+/// The channels of a connection on which the broker may refuse a request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Questions {
     channels: Arc<Mutex<HashSet<u16>>>,
@@ -39,12 +38,12 @@ pub(crate) struct Questions {
 }
 
 impl Questions {
-    /// jobq closes the connection: what `lapin` was still to do on it is no news.
+    /// jobq closes the connection: leftover operations of `lapin` are expected to fail.
     pub(crate) fn end(&self) {
         self.are_over.store(true, Ordering::Release);
     }
 
-    /// Something is asked on this channel until the guard is dropped.
+    /// Marks the channel as one with an expected refusal until the guard is dropped.
     pub(crate) fn ask(&self, channel: u16) -> Question<'_> {
         self.channels().insert(channel);
         Question { questions: self, channel }
@@ -55,7 +54,7 @@ impl Questions {
     }
 }
 
-/// A channel on which something is asked.
+/// A channel with an expected refusal.
 #[must_use = "the question is over when this is dropped"]
 pub(crate) struct Question<'q> {
     questions: &'q Questions,
@@ -68,31 +67,31 @@ impl Drop for Question<'_> {
     }
 }
 
-/// The filter of a connection, and of nothing else.
+/// The log filter of one connection.
 #[derive(Debug, Clone)]
 pub(crate) struct LogFilter(Dispatch);
 
 impl LogFilter {
-    /// One that drops what is answered by no to these questions. Called on a thread of jobq.
+    /// A filter that drops expected refusals. Called on a thread of jobq.
     pub(crate) fn new(questions: Questions) -> Self {
         look_for_subscriber();
         Self(Dispatch::new(Filter { questions }))
     }
 
-    /// Filters what this thread, that of the connection, logs until it ends.
+    /// Filters the log of this thread, which is the connection's, until it ends.
     pub(crate) fn filter_this_thread(&self) {
         thread_local! {
             static FILTER: RefCell<Option<DefaultGuard>> = const { RefCell::new(None) };
         }
         FILTER.with(|filter| {
-            // The one before is not to be put back in its place later.
+            // The previous guard must not restore its subscriber later.
             filter.take();
             filter.replace(Some(dispatcher::set_default(&self.0)));
         });
     }
 }
 
-/// Tokio, where the tasks of a connection are filtered.
+/// Tokio, with a filter on the tasks of a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct FilteredTasks {
     pub(crate) tokio: Tokio,
@@ -121,82 +120,81 @@ impl Executor for FilteredTasks {
     }
 }
 
-/// The subscriber of the program, which it can install once.
-static PROGRAMS: OnceLock<Dispatch> = OnceLock::new();
+/// The subscriber of the program, which can install one only.
+static PROGRAM_SUBSCRIBER: OnceLock<Dispatch> = OnceLock::new();
 
-/// Keeps the subscriber of this thread as the program's, if there is one. Threads of jobq have no
+/// Stores the subscriber of this thread as the program's, if there is one. Threads of jobq have no
 /// other.
 fn look_for_subscriber() -> bool {
     let found = dispatcher::get_default(|found| {
-        (!found.is::<NoSubscriber>()).then(|| PROGRAMS.get_or_init(|| found.clone()))
+        (!found.is::<NoSubscriber>()).then(|| PROGRAM_SUBSCRIBER.get_or_init(|| found.clone()))
     });
     found.is_some()
 }
 
-/// Looks again in a moment. Whoever installs a subscriber has it asked for its interests before.
+/// Looks again soon. A subscriber is asked for its interest before it is installed.
 fn look_again() {
     static LOOKS: AtomicBool = AtomicBool::new(false);
     if LOOKS.swap(true, Ordering::AcqRel) {
         return;
     }
     background::spawn(async {
-        tokio::time::sleep(INSTALLED).await;
+        tokio::time::sleep(INSTALL_DELAY).await;
         let is_new = look_for_subscriber();
         LOOKS.store(false, Ordering::Release);
         if is_new {
-            // The filters said that nobody is interested.
+            // The filters had no interest before.
             tracing::callsite::rebuild_interest_cache();
         }
     });
 }
 
-/// Passes everything to the program's subscriber but the lines that are no news.
+/// Passes everything but expected errors to the program's subscriber.
 struct Filter {
     questions: Questions,
 }
 
 impl Filter {
     fn is_expected(&self, event: &Event<'_>) -> bool {
-        let mut told = Told::default();
-        event.record(&mut told);
+        let mut fields = Fields::default();
+        event.record(&mut fields);
         let is_asked = |channel| self.questions.channels().contains(&channel);
-        told.is_too_late && self.questions.are_over.load(Ordering::Acquire)
-            || told.is_no && told.channel.is_some_and(is_asked)
+        fields.is_closed && self.questions.are_over.load(Ordering::Acquire)
+            || fields.is_refusal && fields.channel.is_some_and(is_asked)
     }
 }
 
-/// Whether it may be a line that is dropped. Only its fields tell, so that the program's
-/// subscriber is asked for its interest when they are known: one that said that it is interested
-/// expects the event.
+/// Whether the line may be dropped, which depends on its fields. The program's subscriber is asked
+/// for its interest only when they are known: after it has shown interest, it expects the event.
 fn is_of_channels(metadata: &Metadata<'_>) -> bool {
     *metadata.level() == Level::ERROR
         && ["lapin::channel", "lapin::channels"].contains(&metadata.target())
 }
 
-/// The fields of the lines about a channel that the broker has closed, and about a connection.
+/// The fields of the lines about closed channels and connections.
 #[derive(Default)]
-struct Told {
-    /// Whether something was not done since the channel or the connection is closed.
-    is_too_late: bool,
+struct Fields {
+    /// Whether the operation failed because the channel or the connection is closed.
+    is_closed: bool,
     channel: Option<u16>,
-    /// Whether for something that is not there, or that the user may not do.
-    is_no: bool,
+    /// Whether the object is missing, or forbidden to the user.
+    is_refusal: bool,
 }
 
-impl Visit for Told {
+impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         match field.name() {
             "channel" => self.channel = format!("{value:?}").parse().ok(),
             "method" => {
                 let method = format!("{value:?}");
-                self.is_no =
+                self.is_refusal =
                     ["reply_code: 404", "reply_code: 403"].iter().any(|no| method.contains(no));
             }
             "error" => {
                 let error = format!("{value:?}");
-                // The second one is that of a channel which `lapin` removes twice, where it was
-                // closed a moment before its connection.
-                self.is_too_late = error.starts_with("invalid ") && error.contains(" state: Clos")
+                // The second text is that of a channel that `lapin` removes twice, if it was closed
+                // just before its connection.
+                self.is_closed = error.starts_with("invalid ") && error.contains(" state: Clos")
                     || error.starts_with("invalid channel: ");
             }
             _ => {}
@@ -206,7 +204,7 @@ impl Visit for Told {
 
 impl Subscriber for Filter {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        let Some(programs) = PROGRAMS.get() else {
+        let Some(programs) = PROGRAM_SUBSCRIBER.get() else {
             look_again();
             return Interest::never();
         };
@@ -215,35 +213,37 @@ impl Subscriber for Filter {
         if is_asked_later { Interest::sometimes() } else { interest }
     }
 
-    /// No more than the program's subscriber wants: the most of all counts.
+    /// The level of the program's subscriber: the highest of all counts.
     fn max_level_hint(&self) -> Option<LevelFilter> {
         Some(LevelFilter::ERROR)
     }
 
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        PROGRAMS
+        PROGRAM_SUBSCRIBER
             .get()
             .is_some_and(|programs| is_of_channels(metadata) || programs.enabled(metadata))
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
-        PROGRAMS.get().map_or_else(|| Id::from_u64(u64::MAX), |programs| programs.new_span(span))
+        PROGRAM_SUBSCRIBER
+            .get()
+            .map_or_else(|| Id::from_u64(u64::MAX), |programs| programs.new_span(span))
     }
 
     fn record(&self, span: &Id, values: &Record<'_>) {
-        if let Some(programs) = PROGRAMS.get() {
+        if let Some(programs) = PROGRAM_SUBSCRIBER.get() {
             programs.record(span, values);
         }
     }
 
     fn record_follows_from(&self, span: &Id, follows: &Id) {
-        if let Some(programs) = PROGRAMS.get() {
+        if let Some(programs) = PROGRAM_SUBSCRIBER.get() {
             programs.record_follows_from(span, follows);
         }
     }
 
     fn event(&self, event: &Event<'_>) {
-        let Some(programs) = PROGRAMS.get() else {
+        let Some(programs) = PROGRAM_SUBSCRIBER.get() else {
             return;
         };
         let metadata = event.metadata();
@@ -253,23 +253,23 @@ impl Subscriber for Filter {
     }
 
     fn enter(&self, span: &Id) {
-        if let Some(programs) = PROGRAMS.get() {
+        if let Some(programs) = PROGRAM_SUBSCRIBER.get() {
             programs.enter(span);
         }
     }
 
     fn exit(&self, span: &Id) {
-        if let Some(programs) = PROGRAMS.get() {
+        if let Some(programs) = PROGRAM_SUBSCRIBER.get() {
             programs.exit(span);
         }
     }
 
     fn clone_span(&self, span: &Id) -> Id {
-        PROGRAMS.get().map_or_else(|| span.clone(), |programs| programs.clone_span(span))
+        PROGRAM_SUBSCRIBER.get().map_or_else(|| span.clone(), |programs| programs.clone_span(span))
     }
 
     fn try_close(&self, span: Id) -> bool {
-        PROGRAMS.get().is_some_and(|programs| programs.try_close(span))
+        PROGRAM_SUBSCRIBER.get().is_some_and(|programs| programs.try_close(span))
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::*;
 
-/// A program's subscriber, which hears of events at `INFO` and above. It panics where it was asked
-/// for its interest in an event and does not get it, as those of `tracing-subscriber` may.
+/// A program's subscriber for events at `INFO` and above. Like those of `tracing-subscriber` it may
+/// panic, here if an event does not follow the query for its interest.
 struct Heard {
     lines: Mutex<Sender<String>>,
     expects: Mutex<HashSet<thread::ThreadId>>,
@@ -60,10 +60,10 @@ impl Subscriber for Heard {
     fn exit(&self, _: &Id) {}
 }
 
-/// As `lapin` tells that a channel was closed.
+/// Logs a closed channel as `lapin` does.
 fn closed(channel: u16, reply_code: u16, text: &'static str) {
     #[derive(Debug)]
-    #[allow(dead_code)] // it is shown
+    #[allow(dead_code)] // shown by `Debug`
     struct Close {
         reply_code: u16,
     }
@@ -71,7 +71,7 @@ fn closed(channel: u16, reply_code: u16, text: &'static str) {
     tracing::error!(target: "lapin::channel", %channel, ?method, "{text}");
 }
 
-/// As `lapin` tells that it could not do something on a connection that is closed.
+/// Logs a failed operation on a closed connection as `lapin` does.
 fn too_late(text: &'static str) {
     for error in ["invalid channel state: Closing (channel.close)", "invalid channel: 12"] {
         tracing::error!(target: "lapin::channels", %error, "{text}");
@@ -85,7 +85,7 @@ fn lines_to(last: &str, lines: &Receiver<String>) -> Vec<String> {
 }
 
 #[test]
-fn answers_are_dropped_and_all_else_is_told_to_a_subscriber_that_comes_later() {
+fn refusals_are_dropped_and_other_events_reach_a_later_subscriber() {
     let questions = Questions::default();
     let (filter, (go, gone)) = (LogFilter::new(questions.clone()), channel::<()>());
     let (ready, steps) = channel();
@@ -93,7 +93,7 @@ fn answers_are_dropped_and_all_else_is_told_to_a_subscriber_that_comes_later() {
         filter.filter_this_thread();
         tracing::error!("nobody hears");
         let _ = ready.send(());
-        // The subscriber is found a moment after it was installed.
+        // The subscriber is found shortly after it was installed.
         while gone.try_recv().is_err() {
             tracing::error!("is heard");
         }

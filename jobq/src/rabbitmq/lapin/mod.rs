@@ -1,9 +1,8 @@
 //! Workarounds for `lapin` and hooks into it. Its version is pinned, and
-//! `tests/rabbitmq/upstream.rs` shows that it still does what is answered here.
+//! `tests/rabbitmq/upstream.rs` shows that they are still needed.
 //!
-//! * [`depth`]: headers are kept shallow, since `lapin` reads lists and tables in each other by
-//!   recursion without a limit.
-//! * [`log`]: a question that a broker answers by closing the channel is no error in the log.
+//! * [`depth`]: flattens deep headers, since `lapin` parses lists and tables recursively.
+//! * [`log`]: drops errors of expected refusals from the log.
 
 pub(crate) mod depth;
 pub(crate) mod log;

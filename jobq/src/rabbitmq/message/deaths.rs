@@ -1,41 +1,39 @@
-//! The number of an attempt: a pure function of a message's headers.
+//! Attempt numbers from the headers of a message. Pure.
 
 use lapin::types::{AMQPValue, FieldArray, FieldTable};
 
 use crate::rabbitmq::values::{integer, text};
 
-/// The header with the number of attempts that were used up when the message was last
-/// published; the broker counts those since then.
+/// Header with the number of attempts used up when the message was last published. The broker
+/// counts those since then.
 pub(crate) const ATTEMPTS_HEADER: &str = "jobq-attempts";
-/// More attempts than any policy allows; a number beyond it has no other meaning.
+/// Upper bound of attempts, above what any policy allows.
 const MOST: u32 = i32::MAX as u32;
 
-/// What the headers of a message tell of the deliveries before this one.
+/// The earlier deliveries of a message, as its headers state them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct History {
     /// See [`attempts_used`].
     pub(crate) attempts: u32,
-    /// How often the worker that had a delivery may have died of it: what the broker counted
-    /// as returns of it.
+    /// The number of broker-counted returns that may stand for a crash of the worker.
     ///
-    /// Which returns count differs between versions, and of the prefetched deliveries of a
-    /// worker that died each was returned. 4.0 says the rejections of before, which are
-    /// failed attempts.
+    /// Which returns count differs between versions. A crashed worker returns all of its prefetched
+    /// deliveries. 4.0 also counts earlier rejections, which are failed attempts.
     pub(crate) crashes: u32,
-    /// Whether the message died anywhere.
+    /// Whether the message was ever dead-lettered.
     pub(crate) died: bool,
     /// Whether `x-death` is not as a broker writes it.
     ///
-    /// A broker that is to move such a message reads it, fails, and from then on moves nothing
+    /// A broker that has to dead-letter such a message fails to read it, and then moves nothing
     /// more out of that queue.
     pub(crate) is_forged: bool,
 }
 
 impl History {
-    /// What these headers tell. The name of the work queue is asked for only where something
-    /// died, which most messages have not.
+    /// Reads the headers. The name of the work queue is computed only for a dead-lettered message;
+    /// most are not.
     pub(crate) fn of(headers: &FieldTable, work_queue: impl FnOnce() -> String) -> Self {
-        let number = |value| integer(value).map_or(0, sane);
+        let number = |value| integer(value).map_or(0, clamped);
         let (mut said, mut returns, mut deaths) = (0, 0, None);
         for (key, value) in headers.inner() {
             match key.as_str() {
@@ -58,21 +56,21 @@ impl History {
     }
 }
 
-/// How many attempts were used up before this delivery: those that the message says,
-/// and those that the broker counted since, as rejections by the work queue.
+/// The number of attempts used up before this delivery: those that the header states, plus the
+/// rejections by the work queue that the broker counted since.
 ///
-/// The broker's entry is searched for, since the order of entries differs between
-/// versions. `x-delivery-count` and `redelivered` say nothing about attempts.
+/// The broker's entry is searched for, since the order of entries differs between versions.
+/// `x-delivery-count` and `redelivered` do not count attempts.
 pub(crate) fn attempts_used(headers: &FieldTable, work_queue: &str) -> u32 {
     History::of(headers, || work_queue.to_owned()).attempts
 }
 
-/// How often the work queue rejected the message.
+/// The number of rejections by the work queue.
 fn rejections(deaths: &AMQPValue, work_queue: &str) -> u32 {
     tables(deaths)
         .filter(|death| is_text(death, "queue", work_queue) && is_text(death, "reason", "rejected"))
         .find_map(|death| death.inner().get("count").and_then(integer))
-        .map_or(0, sane)
+        .map_or(0, clamped)
 }
 
 /// The entries of an `x-death`.
@@ -81,8 +79,8 @@ fn tables(deaths: &AMQPValue) -> impl Iterator<Item = &FieldTable> {
     deaths.iter().filter_map(AMQPValue::as_field_table)
 }
 
-/// Why the work queue lost the message, if not because a worker rejected it: then a policy
-/// limits it, since jobq does not.
+/// The reason for which the work queue dead-lettered the message, other than a rejection. It comes
+/// from a policy, since jobq sets no limits.
 pub(crate) fn died_by_policy<'h>(headers: &'h FieldTable, work_queue: &str) -> Option<&'h str> {
     const OF_POLICIES: [&str; 3] = ["expired", "maxlen", "delivery_limit"];
     let here =
@@ -116,7 +114,7 @@ fn is_death(value: &AMQPValue) -> bool {
         && is("time", |time| matches!(time, AMQPValue::Timestamp(_)))
 }
 
-/// The routing key that the message had in a queue in which it died.
+/// The routing key with which a queue dead-lettered the message.
 pub(crate) fn key_at_death<'h>(headers: &'h FieldTable, queue: &str) -> Option<&'h str> {
     let mut here =
         tables(headers.inner().get("x-death")?).filter(|death| is_text(death, "queue", queue));
@@ -124,7 +122,7 @@ pub(crate) fn key_at_death<'h>(headers: &'h FieldTable, queue: &str) -> Option<&
     keys?.as_slice().first().and_then(text)
 }
 
-/// The queues in which the message died, latest first where the broker says so.
+/// The queues that dead-lettered the message, latest first if the broker keeps that order.
 pub(crate) fn queues_of_death(headers: &FieldTable) -> impl Iterator<Item = &str> {
     let deaths = headers.inner().get("x-death").into_iter().flat_map(tables);
     deaths.filter_map(|death| death.inner().get("queue").and_then(text))
@@ -134,8 +132,8 @@ fn is_text(table: &FieldTable, key: &str, expected: &str) -> bool {
     table.inner().get(key).and_then(text) == Some(expected)
 }
 
-/// A count that cannot be is none; one that is too large is cut.
-pub(crate) fn sane(number: i64) -> u32 {
+/// Clamps a count to 0..=`MOST`.
+pub(crate) fn clamped(number: i64) -> u32 {
     u32::try_from(number.max(0)).unwrap_or(MOST).min(MOST)
 }
 

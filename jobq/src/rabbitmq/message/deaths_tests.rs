@@ -35,7 +35,7 @@ fn number(number: i64) -> AMQPValue {
     AMQPValue::LongLongInt(number)
 }
 
-/// What brokers send after four rounds of one nack and one expiry.
+/// The headers that brokers send after four rounds of one nack and one expiry.
 fn recorded(version: &str) -> FieldTable {
     let mut headers = table([
         (
@@ -77,7 +77,7 @@ fn every_broker_counts_what_it_rejected() {
 }
 
 #[test]
-fn what_the_message_says_is_added() {
+fn attempts_in_the_header_are_added() {
     for version in ["3.10", "4.0", "4.3"] {
         let mut headers = recorded(version);
         headers.insert(ShortString::try_new(ATTEMPTS_HEADER).unwrap(), number(3));
@@ -138,7 +138,7 @@ fn hostile_headers_do_no_harm() {
 }
 
 #[test]
-fn what_a_policy_did_is_told_from_what_a_worker_did() {
+fn policies_are_distinguished_from_rejections() {
     let died = |entries| table([("x-death", array(entries))]);
     let one = |queue, reason| died(vec![death(queue, reason, number(1))]);
     let table = [
@@ -166,7 +166,7 @@ fn what_a_policy_did_is_told_from_what_a_worker_did() {
 }
 
 #[test]
-fn the_key_of_before_is_kept() {
+fn the_key_at_death_is_found() {
     for version in ["3.10", "4.0", "4.3"] {
         let headers = recorded(version);
         assert_eq!(key_at_death(&headers, "jobq:mail@wait.30s"), Some("mail@30000"), "{version}");
@@ -186,7 +186,7 @@ fn history(headers: &FieldTable) -> History {
 }
 
 #[test]
-fn what_no_broker_wrote_is_forged() {
+fn histories_that_no_broker_writes_are_forged() {
     let is_forged = |headers: &FieldTable| history(headers).is_forged;
     for version in ["3.10", "4.0", "4.3"] {
         assert!(!is_forged(&recorded(version)), "{version}");
@@ -236,10 +236,10 @@ fn returns_that_are_rejections_are_no_crashes() {
         (vec![count(2)], 2),
         (vec![count(-1)], 0),
         (vec![("x-delivery-count", AMQPValue::LongString("3".into()))], 0),
-        // 4.0 says the rejections of before on the first delivery after them.
+        // 4.0 counts earlier rejections on the first delivery after them.
         (vec![count(4), rejected(4)], 0),
         (vec![count(1), rejected(4)], 1),
-        // 3.10 starts at 0 in each round, and 4.3 says none.
+        // 3.10 starts at 0 in each round, and 4.3 sends no count.
         (vec![count(0), rejected(4)], 0),
         (vec![rejected(4)], 0),
     ];

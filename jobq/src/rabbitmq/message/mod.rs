@@ -1,7 +1,7 @@
-//! Jobs as messages: properties and headers, both ways. Pure; `docs/wire.md` is for other clients.
+//! Encoding of jobs as messages, and decoding. Pure; `docs/wire.md` is for other clients.
 //!
-//! A job becomes a message in [`properties`], whose `republish` makes the next message of one that
-//! is published again. [`deaths`] counts its attempts, and [`size`] keeps its headers within a frame.
+//! [`properties`] encodes and decodes messages, and its `republish` builds the message of a job
+//! that is published again. [`deaths`] counts attempts; [`size`] keeps the headers within a frame.
 
 pub(crate) mod deaths;
 pub(crate) mod properties;

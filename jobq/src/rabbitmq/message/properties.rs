@@ -1,5 +1,4 @@
-//! Jobs as messages and messages as jobs. Pure; documented for other clients in
-//! `docs/wire.md`.
+//! Encoding of jobs as messages, and decoding. Pure; `docs/wire.md` documents it for other clients.
 
 mod republish;
 
@@ -12,7 +11,7 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 pub(crate) use republish::{Changes, again, fresh};
 
-use super::deaths::{ATTEMPTS_HEADER, History, key_at_death, sane};
+use super::deaths::{ATTEMPTS_HEADER, History, clamped, key_at_death};
 use super::size::{MAX_HEADERS, size_of_table};
 use crate::clock;
 use crate::error::{Error, Result};
@@ -28,21 +27,21 @@ use crate::rabbitmq::topology::routing_key::decimal;
 use crate::rabbitmq::values::{fits, integer, long, short, text};
 
 const TOPIC: &str = "jobq-topic";
-/// How often a job was started alone. Such a job has it, and no other.
+/// The number of solo runs that were started. Only jobs that run solo have it.
 const SOLO: &str = "jobq-solo";
-/// Which start that was, for the consumer that asked for it.
+/// The id of the last solo run, for the consumer that started it.
 const START: &str = "jobq-solo-start";
 const EXPIRES_AT: &str = "jobq-expires-at";
 const ERROR: &str = "jobq-error";
 const REASON: &str = "jobq-failed-reason";
 const FAILED_AT: &str = "jobq-failed-at";
-/// That it was sent on its way again, which it had lost.
+/// Marks a stray that was sent again.
 const STRAY: &str = "jobq-stray";
-/// The routing key of a message that belonged nowhere.
+/// The original routing key of an unroutable message.
 pub(crate) const QUEUE: &str = "jobq-queue";
 const PERSISTENT: u8 = 2;
 
-/// A message on its way to the broker.
+/// A message to publish.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Message {
     pub(crate) route: Arc<Route>,
@@ -50,7 +49,7 @@ pub(crate) struct Message {
     pub(crate) payload: Vec<u8>,
 }
 
-/// The message that enqueues a job by this route.
+/// Encodes a job as a message for this route.
 pub(crate) fn encode(job: Envelope, route: Arc<Route>) -> Result<Message> {
     let mut headers = Table::default();
     headers.add_expiry(job.expires_at);
@@ -74,7 +73,7 @@ pub(crate) fn encode(job: Envelope, route: Arc<Route>) -> Result<Message> {
     message(route, job.id, properties, job.payload)
 }
 
-/// The message that publishes an event by this route. It states no job: who subscribes, knows.
+/// Encodes an event as a message for this route. It names no job: each subscriber has its own.
 pub(crate) fn encode_event(event: EventEnvelope, route: Arc<Route>) -> Result<Message> {
     let mut headers = Table::default();
     headers.add_expiry(event.expires_at);
@@ -141,9 +140,9 @@ fn message(
     Ok(Message { route, properties, payload })
 }
 
-/// The topic of an event that came to this queue by this way, at once or out of the levels.
-/// A message of another client may not say it itself.
-pub(crate) fn topic_by_way<'w>(
+/// The topic of an event, from the exchange and key by which it reached this queue. A message of
+/// another client may have no topic header.
+pub(crate) fn topic_of_route<'w>(
     names: &Names,
     queue: &str,
     (exchange, key): (&'w str, &'w str),
@@ -162,8 +161,7 @@ pub(crate) fn topic_by_way<'w>(
     }
 }
 
-/// Has a message keep this topic as a header, when it comes by another way; and says whether
-/// it had another one or none.
+/// Stores this topic in a header for publishing by another route. True if the header changed.
 pub(crate) fn keep_topic(properties: &mut BasicProperties, topic: Option<&str>) -> bool {
     let Some(topic) = topic else {
         return false;
@@ -177,20 +175,20 @@ pub(crate) fn keep_topic(properties: &mut BasicProperties, topic: Option<&str>) 
     true
 }
 
-/// A message as a worker is to see it.
+/// A message as a worker sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Received {
     pub(crate) envelope: Envelope,
     pub(crate) history: History,
-    /// Whether the broker can move it, and moves it to one place.
+    /// Whether the broker can dead-letter it, and to one queue only.
     pub(crate) is_movable: bool,
-    /// Whether it came with its id: one that was made up now is lost when the broker
-    /// moves the message.
+    /// Whether the message has its own id. A generated one is lost when the broker moves the
+    /// message.
     pub(crate) has_id: bool,
 }
 
-/// Reads a message of a queue. Whatever is missing or of another type counts as absent;
-/// nothing is refused.
+/// Reads a message of a queue. Missing values and those of a wrong type count as absent. No message
+/// is refused.
 pub(crate) fn decode(
     names: &Names,
     queue: Cow<'static, str>,
@@ -205,7 +203,7 @@ pub(crate) fn decode(
         match key.as_str() {
             EXPIRES_AT => expires_at = text(value).and_then(decimal),
             TOPIC => topic = text(value),
-            // The broker moves a message to all that it names.
+            // The broker dead-letters a message to all queues that `CC` names.
             "CC" => is_copied = true,
             NEEDS => kept.put(NEEDS, text(value).unwrap_or(UNREADABLE)),
             name if is_own_name(name) || [ONCE, NONCE, DUE].contains(&name) => {
@@ -219,7 +217,7 @@ pub(crate) fn decode(
     let id = properties.message_id().as_ref().and_then(|id| id.as_str().parse().ok());
     let history = History::of(headers, || names.work(&queue));
     let name = stated(properties.kind().as_ref());
-    // A job that names no queue has one of its own name.
+    // A job without a queue of its own has its name as the queue's name.
     let name = name.map(|name| if name == queue { queue.clone() } else { name.to_owned().into() });
     let enqueued_at = properties.timestamp().map(|seconds| seconds.saturating_mul(1_000));
     let envelope = Envelope {
@@ -242,8 +240,8 @@ pub(crate) fn decode(
     Received { envelope, is_movable, has_id: id.is_some(), history }
 }
 
-/// When the first attempt of a message's job was due. `None` for any later delivery, which a worker
-/// published again or the broker brought back after a wait.
+/// The due time of a job's first attempt. `None` for any later delivery: one that a worker
+/// published again, or that the broker returned after a wait.
 pub(crate) fn first_due(properties: &BasicProperties, received: &Received) -> Option<SystemTime> {
     let headers = properties.headers().as_ref().map(FieldTable::inner);
     let is_first = received.history.attempts == 0
@@ -251,26 +249,26 @@ pub(crate) fn first_due(properties: &BasicProperties, received: &Received) -> Op
     is_first.then(|| received.envelope.due())
 }
 
-/// The text of a property, unless it is empty.
+/// The text of a property that is present and not empty.
 fn stated(property: Option<&ShortString>) -> Option<&str> {
     property.map(ShortString::as_str).filter(|text| !text.is_empty())
 }
 
-/// How often the job of this message was started alone, and which start was the last.
+/// The number of solo runs that were started, and the id of the last one.
 pub(crate) fn solo(properties: &BasicProperties) -> (u32, Option<&str>) {
     let header = |key| properties.headers().as_ref().and_then(|headers| headers.inner().get(key));
-    let starts = header(SOLO).and_then(integer).map_or(0, sane);
+    let starts = header(SOLO).and_then(integer).map_or(0, clamped);
     (starts, header(START).and_then(text))
 }
 
-/// Whether a message was sent to the failed jobs before.
+/// Whether the message was moved to the failed jobs before.
 pub(crate) fn is_failed(properties: &BasicProperties) -> bool {
     let header = properties.headers().as_ref().and_then(|headers| headers.inner().get(REASON));
     header.and_then(text).and_then(FailedReason::parse).is_some()
 }
 
-/// Whether the message was sent on its way again, and found none. What has been in a queue
-/// since then may be sent once more.
+/// Whether the stray was sent again and is still unroutable. One that was in a queue since then may
+/// be sent once more.
 pub(crate) fn is_stray_again(properties: &BasicProperties) -> bool {
     let headers = properties.headers().as_ref().map(FieldTable::inner);
     headers.is_some_and(|headers| headers.contains_key(STRAY) && !headers.contains_key("x-death"))
@@ -288,7 +286,7 @@ pub(crate) fn decode_failed(
     received.envelope.queue = key.unwrap_or(received.envelope.queue);
     let headers = properties.headers().clone().unwrap_or_default();
     let header = |key: &str| headers.inner().get(key).and_then(text);
-    // Only what somebody else put here has no reason; it was routed by hand.
+    // Only messages of other clients have no reason.
     let reason = header(REASON).and_then(FailedReason::parse);
     FailedJob::new(
         received.envelope,
@@ -299,21 +297,21 @@ pub(crate) fn decode_failed(
     )
 }
 
-/// When a job was moved to the failed jobs.
+/// The time at which a job was moved to the failed jobs.
 pub(crate) fn failed_at(properties: &BasicProperties) -> SystemTime {
     let headers = properties.headers().as_ref();
     let time = headers.and_then(|headers| headers.inner().get(FAILED_AT)).and_then(text);
     time.and_then(decimal).map_or(UNIX_EPOCH, from_millis)
 }
 
-/// The queue that a failed job of this queue goes back to.
-pub(crate) fn home(properties: &BasicProperties, queue: &str) -> ShortString {
+/// The queue that a failed job of this queue is put back into.
+pub(crate) fn return_queue(properties: &BasicProperties, queue: &str) -> ShortString {
     let key = stray_key(properties, queue).and_then(|key| ShortString::try_new(key).ok());
     key.unwrap_or_else(|| fits(queue))
 }
 
-/// The routing key that led nowhere: only what was moved to the failed jobs of no queue
-/// has one. Anywhere else the header is some other client's.
+/// The original routing key of an unroutable message. Only failed jobs of the orphan queue have
+/// one; on others the header is another client's.
 fn stray_key<'p>(properties: &'p BasicProperties, queue: &str) -> Option<&'p str> {
     let headers = properties.headers().as_ref().filter(|_| queue == ORPHAN)?;
     headers.inner().get(QUEUE).and_then(text)

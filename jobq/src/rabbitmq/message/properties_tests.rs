@@ -2,14 +2,14 @@ use lapin::types::{AMQPValue, LongString};
 
 use super::*;
 use crate::rabbitmq::topology::levels::End;
-use crate::rabbitmq::topology::routing::Way;
+use crate::rabbitmq::topology::routing::Routing;
 
 fn names() -> Names {
     Names::new("jobq")
 }
 
-fn encode(names: &Names, job: Envelope, way: &Way) -> Result<Message> {
-    let route = way.route(names, End::Queue(&job.queue))?;
+fn encode(names: &Names, job: Envelope, routing: &Routing) -> Result<Message> {
+    let route = routing.route(names, End::Queue(&job.queue))?;
     super::encode(job, Arc::new(route))
 }
 
@@ -48,7 +48,7 @@ fn value<'p>(properties: &'p BasicProperties, key: &str) -> Option<&'p AMQPValue
 
 #[test]
 fn a_job_travels_as_documented() {
-    let message = encode(&names(), job(), &Way::Now(Some(30_000))).unwrap();
+    let message = encode(&names(), job(), &Routing::Now(Some(30_000))).unwrap();
     assert_eq!(
         (message.route.exchange.as_str(), message.route.key.as_str()),
         ("jobq", "mail@30000")
@@ -66,23 +66,23 @@ fn a_job_travels_as_documented() {
     assert_eq!(value(properties, "jobq-topic"), Some(&long("user.created")));
     assert_eq!(message.payload, job().payload);
     let plain = Envelope { expires_at: None, topic: None, ..job() };
-    let message = encode(&names(), plain, &Way::Now(None)).unwrap();
+    let message = encode(&names(), plain, &Routing::Now(None)).unwrap();
     assert_eq!(message.route.key.as_str(), "mail");
     assert_eq!(*message.properties.headers(), None, "most jobs need none");
 }
 
 #[test]
-fn a_delay_is_the_way_and_no_header() {
+fn a_delay_is_in_the_route_and_not_a_header() {
     let table = [
-        (Way::Tier(60_000), "jobq.retry", "mail@60000"),
+        (Routing::Tier(60_000), "jobq.retry", "mail@60000"),
         (
-            Way::new(60_000, End::Queue("mail"), &[].into()).unwrap(),
+            Routing::new(60_000, End::Queue("mail"), &[].into()).unwrap(),
             "jobq.level.2",
             "0.0.0.0.0.2.5.8.q.mail",
         ),
     ];
-    for (way, exchange, key) in table {
-        let message = encode(&names(), job(), &way).unwrap();
+    for (routing, exchange, key) in table {
+        let message = encode(&names(), job(), &routing).unwrap();
         assert_eq!((message.route.exchange.as_str(), message.route.key.as_str()), (exchange, key));
         assert_eq!(message.properties.headers().as_ref().unwrap().inner().len(), 2);
     }
@@ -93,7 +93,7 @@ fn a_job_is_read_as_it_was_written() {
     let mut bare = job();
     (bare.name, bare.expires_at, bare.topic) = (None, None, None);
     for job in [job(), bare] {
-        let message = encode(&names(), job.clone(), &Way::Now(None)).unwrap();
+        let message = encode(&names(), job.clone(), &Routing::Now(None)).unwrap();
         let read = decode(&names(), "mail".into(), &message.properties, message.payload);
         assert_eq!(read.envelope, Envelope { retry_wait: None, ..job }, "the key says that");
         assert_eq!((read.history.attempts, read.has_id, read.is_movable), (0, true, true));
@@ -139,23 +139,23 @@ fn wrong_types_and_senseless_values_count_as_absent() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused_before_it_is() {
+fn invalid_jobs_are_refused_before_sending() {
     let mut large = job();
     large.payload = vec![b' '; MAX_PAYLOAD + 1];
-    assert!(encode(&names(), large.clone(), &Way::Now(None)).unwrap_err().is_invalid());
+    assert!(encode(&names(), large.clone(), &Routing::Now(None)).unwrap_err().is_invalid());
     large.payload.pop();
-    assert!(encode(&names(), large, &Way::Now(None)).is_ok());
+    assert!(encode(&names(), large, &Routing::Now(None)).is_ok());
     for wrong in ["", "a b", "a@b", &"q".repeat(300)] {
         let mut job = job();
         job.queue = wrong.to_owned().into();
-        assert!(encode(&names(), job, &Way::Now(None)).unwrap_err().is_invalid(), "{wrong}");
+        assert!(encode(&names(), job, &Routing::Now(None)).unwrap_err().is_invalid(), "{wrong}");
     }
     let mut named = job();
     named.name = Some("n".repeat(256).into());
-    assert!(encode(&names(), named, &Way::Now(None)).unwrap_err().is_invalid());
+    assert!(encode(&names(), named, &Routing::Now(None)).unwrap_err().is_invalid());
     let mut wide = job();
     wide.topic = Some("t".repeat(70_000));
-    assert!(encode(&names(), wide, &Way::Now(None)).unwrap_err().is_invalid());
+    assert!(encode(&names(), wide, &Routing::Now(None)).unwrap_err().is_invalid());
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
 
 #[test]
 fn a_failed_job_says_why_and_is_put_back_as_if_new() {
-    let message = encode(&names(), job(), &Way::Now(None)).unwrap();
+    let message = encode(&names(), job(), &Routing::Now(None)).unwrap();
     let changes = Changes::failed(FailedReason::Exhausted, "no route to host", 4);
     let properties = again(&message.properties, job().id, changes);
     assert!(is_failed(&properties) && !is_failed(&message.properties));
@@ -210,9 +210,10 @@ fn a_failed_job_says_why_and_is_put_back_as_if_new() {
     assert_eq!(keys(&back), ["jobq-attempts", "jobq-expires-at", "jobq-topic"]);
     let never = decode(&names(), "mail".into(), &back, Vec::new()).envelope.expires_at;
     assert!(never > Some(UNIX_EPOCH + Duration::from_secs(100_000_000_000)), "an event does not");
-    let no_event = encode(&names(), Envelope { topic: None, ..job() }, &Way::Now(None)).unwrap();
+    let no_event =
+        encode(&names(), Envelope { topic: None, ..job() }, &Routing::Now(None)).unwrap();
     assert_eq!(keys(&fresh(&no_event.properties, job().id)), ["jobq-attempts"]);
-    assert_eq!(home(&properties, "mail").as_str(), "mail");
+    assert_eq!(return_queue(&properties, "mail").as_str(), "mail");
 }
 
 #[test]
@@ -247,14 +248,14 @@ fn headers_of_programs_and_of_later_versions_are_read() {
 }
 
 #[test]
-fn what_belonged_nowhere_remembers_where_it_was_sent() {
+fn an_unroutable_message_keeps_its_routing_key() {
     let changes = Changes::failed(FailedReason::Unroutable, "", 0).sent_to("no such queue!");
     let properties = again(&BasicProperties::default(), JobId::new(), changes);
-    assert_eq!(home(&properties, "orphan").as_str(), "no such queue!");
+    assert_eq!(return_queue(&properties, "orphan").as_str(), "no such queue!");
     let failed = decode_failed(&names(), "orphan".into(), &properties, Vec::new());
     assert_eq!(failed.queue(), "no such queue!");
     let hostile = headers([(QUEUE, long("k".repeat(300)))]);
-    assert_eq!(home(&hostile, "orphan").as_str(), "orphan");
+    assert_eq!(return_queue(&hostile, "orphan").as_str(), "orphan");
 }
 
 #[test]

@@ -1,19 +1,19 @@
-//! The size of headers: a frame must hold them all.
+//! The size of headers, which must fit into one frame.
 
 use std::collections::BTreeMap;
 
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-/// The most bytes of headers that jobq sends; a frame has 128 KiB, and one that is too
-/// large ends the connection.
+/// The most bytes of headers that jobq sends. A frame has 128 KiB, and a larger one ends the
+/// connection.
 pub(crate) const MAX_HEADERS: usize = 64 * 1024;
 
-/// Drops the largest foreign headers until what is left may be sent.
+/// Drops the largest foreign headers until the rest fits.
 pub(crate) fn shrink(headers: &mut BTreeMap<ShortString, AMQPValue>) {
     let size = |(key, value): (&ShortString, &AMQPValue)| entry_size(key, value);
     let mut total: usize = headers.iter().map(size).sum();
     while total > MAX_HEADERS {
-        // Of jobq's own only the topic and the key can be long, and not so long.
+        // Of jobq's own headers only the topic and the key can be long, and both are limited.
         let own = |key: &ShortString| key.as_str().starts_with("jobq-");
         let foreign = headers.iter().filter(|(key, _)| !own(key));
         let Some(largest) = foreign
@@ -43,7 +43,7 @@ pub(crate) fn size_of_table(table: &FieldTable) -> usize {
     4 + table.inner().iter().map(|(key, value)| entry_size(key, value)).sum::<usize>()
 }
 
-/// The bytes of a value on the wire, with the one for its type.
+/// The bytes of a value on the wire, including its type byte.
 fn size_of(value: &AMQPValue) -> usize {
     1 + match value {
         AMQPValue::Void => 0,
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_size_of_headers_is_what_lapin_writes() {
+    fn the_size_of_headers_is_that_of_lapin() {
         let mut table = FieldTable::default();
         let values = [
             AMQPValue::Boolean(true),

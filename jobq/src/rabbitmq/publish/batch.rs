@@ -1,4 +1,4 @@
-//! Many messages, each sent before the ones before it are confirmed.
+//! Publishing many messages without waiting for each confirm.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,33 +7,32 @@ use std::time::Duration;
 use tokio::time::timeout;
 
 use super::publisher::Publisher;
-use super::request::Pending;
-use super::sender::WINDOW;
+use super::sender::{Pending, WINDOW};
 use crate::engine::NotPushed;
 use crate::error::Result;
 use crate::rabbitmq::message::properties::Message;
 
-/// Messages that are published one after the other, no more of them at once than may be
-/// unconfirmed. The time without progress counts, however many they are: when it is up, nothing
-/// more is sent, since the answer would not be waited for.
+/// Messages published in order, with a limited number of unconfirmed ones. The timeout covers the
+/// time without progress, whatever the number of messages. After it nothing more is sent, since its
+/// answer would not be awaited.
 pub(crate) struct Batch<'p> {
     publisher: &'p Publisher,
-    /// How many there were.
+    /// The number of messages so far.
     count: usize,
-    /// Those whose answers are awaited, with their places.
+    /// Messages with a pending answer, with their positions.
     sent: VecDeque<(usize, Pending)>,
     failed: Vec<NotPushed>,
-    /// How long to wait for what comes next.
-    patience: Duration,
+    /// How long to wait for the next answer or for room.
+    wait_limit: Duration,
 }
 
 impl<'p> Batch<'p> {
     pub(crate) fn new(publisher: &'p Publisher) -> Self {
         let (sent, failed) = (VecDeque::new(), Vec::new());
-        Self { publisher, count: 0, sent, failed, patience: publisher.timeout }
+        Self { publisher, count: 0, sent, failed, wait_limit: publisher.timeout }
     }
 
-    /// Sends the next message, as soon as there is room for it.
+    /// Sends the next message once there is room for it.
     pub(crate) async fn send(&mut self, message: Result<Message>) {
         if self.sent.len() == WINDOW {
             self.answer().await;
@@ -51,10 +50,10 @@ impl<'p> Batch<'p> {
         }
     }
 
-    /// The answer to await. `None` where the message has been stored already.
+    /// Sends a message, and returns its pending answer. `None` if the message is stored already.
     async fn send_if_it_fits(&mut self, message: Arc<Message>) -> Result<Option<Pending>> {
         if !self.publisher.size_limit.is_taken(message.payload.len()) {
-            // It may go another way, and is not to overtake those before it.
+            // It may be sent on another channel, and must not overtake earlier messages.
             while !self.sent.is_empty() {
                 self.answer().await;
             }
@@ -62,17 +61,17 @@ impl<'p> Batch<'p> {
         if !self.publisher.fits(&message).await? {
             return Ok(None);
         }
-        if self.patience.is_zero() {
+        if self.wait_limit.is_zero() {
             return Err(self.publisher.no_answer(&message, false));
         }
         let message = match self.publisher.try_send(message) {
             Ok(pending) => return Ok(Some(pending)),
             Err(message) => message,
         };
-        if let Ok(room) = timeout(self.patience, self.publisher.room(&message)).await {
+        if let Ok(room) = timeout(self.wait_limit, self.publisher.room(&message)).await {
             return Ok(Some(self.publisher.send(message, room?)));
         }
-        self.patience = Duration::ZERO;
+        self.wait_limit = Duration::ZERO;
         Err(self.publisher.no_answer(&message, false))
     }
 
@@ -81,8 +80,8 @@ impl<'p> Batch<'p> {
         let Some((place, mut pending)) = self.sent.pop_front() else {
             return;
         };
-        let answer = timeout(self.patience, pending.answer()).await.unwrap_or_else(|_| {
-            self.patience = Duration::ZERO;
+        let answer = timeout(self.wait_limit, pending.answer()).await.unwrap_or_else(|_| {
+            self.wait_limit = Duration::ZERO;
             Err(self.publisher.no_answer(&pending.message, !pending.take_back()))
         });
         if let Err(error) = answer {
@@ -90,7 +89,7 @@ impl<'p> Batch<'p> {
         }
     }
 
-    /// Waits for the answers, and gives the messages that are not confirmed.
+    /// Waits for the answers, and returns the messages that are not confirmed.
     pub(crate) async fn finish(mut self) -> Vec<NotPushed> {
         while !self.sent.is_empty() {
             self.answer().await;

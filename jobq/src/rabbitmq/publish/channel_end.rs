@@ -1,8 +1,8 @@
-//! What became of the messages that a channel had not confirmed when it ended. Pure.
+//! The outcome of messages that were unconfirmed when their channel ended. Pure.
 //!
-//! The broker takes the messages of a channel in order, and closes the channel at the first one
-//! that it refuses: it never looks at those after it. The error does not name the message, but
-//! it says enough to find it.
+//! The broker reads the messages of a channel in order, and closes the channel at the first one
+//! that it refuses; it never reads those after it. The error does not name the message, but states
+//! enough to find it.
 
 use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, refused};
 use crate::rabbitmq::message::properties::Message;
@@ -10,14 +10,14 @@ use crate::rabbitmq::message::properties::Message;
 /// Why the broker refused a message and closed the channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// It is larger than the broker takes (`max_message_size`), in bytes.
+    /// It is larger than the broker's `max_message_size`, in bytes.
     Size { limit: usize },
     /// Its exchange does not exist, or this user may not publish to it.
     Exchange { name: String },
 }
 
 impl Refusal {
-    /// Why the broker refused a message, if this error says so.
+    /// The reason for which the broker refused a message, if this error states one.
     pub(crate) fn of(error: &lapin::Error) -> Option<Self> {
         refused(error).and_then(|(code, text)| Self::read(code, text))
     }
@@ -47,27 +47,27 @@ impl Refusal {
     }
 }
 
-/// A message of a channel that has ended, without a confirm.
+/// An unconfirmed message of a channel that has ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Unconfirmed {
-    /// False where `lapin` did not send it, since the channel had ended.
+    /// False if `lapin` did not send it because the channel had ended.
     pub(super) was_sent: bool,
-    /// Whether it may be the one that the broker refused.
+    /// Whether it may be the message that the broker refused.
     pub(super) may_be_refused: bool,
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The broker closed the channel for it. It is not stored.
+    /// The broker closed the channel because of it. It is not stored.
     Refused,
-    /// The broker never looked at it. It is not stored.
+    /// The broker never read it. It is not stored.
     Unseen,
     /// It may be stored.
     Unknown,
 }
 
-/// What became of the unconfirmed messages of a channel, in the order of sending.
+/// The outcomes of the unconfirmed messages of a channel, in the order of sending.
 pub(super) fn ends(messages: &[Unconfirmed]) -> Vec<End> {
     let refused = messages.iter().position(|message| message.was_sent && message.may_be_refused);
     let end = |(place, message): (usize, &Unconfirmed)| match refused {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_message_that_it_is_about_can_be_the_one() {
+    fn only_a_matching_message_may_be_refused() {
         let message = |exchange: &str, size| Message {
             route: Route::new(exchange.into(), "k".into()).unwrap().into(),
             properties: lapin::BasicProperties::default(),

@@ -35,8 +35,8 @@ pub(super) async fn send(
     channel.basic_publish(exchange, key, options, payload, properties).await?.await
 }
 
-/// Sends a message on a channel of its own, awaits the confirm and closes the channel. An error
-/// of the channel is this message's, since the channel has no other.
+/// Sends a message on a channel of its own, awaits the confirm and closes the channel. Any error of
+/// the channel concerns this message.
 ///
 /// # Errors
 ///

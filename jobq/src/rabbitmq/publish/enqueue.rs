@@ -12,7 +12,7 @@ use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::route::Route;
-use crate::rabbitmq::topology::routing::Way;
+use crate::rabbitmq::topology::routing::Routing;
 
 /// Publishes jobs, each by the route into its queue.
 #[derive(Debug)]
@@ -34,12 +34,12 @@ impl Enqueuer {
         {
             return Ok((route, false));
         }
-        let way = Way::of(job, &known.tiers(&job.queue).unwrap_or_default())?;
-        let route = way.route(known.names(), End::Queue(&job.queue))?;
-        Ok((Arc::new(route), matches!(way, Way::Levels(_))))
+        let routing = Routing::of(job, &known.tiers(&job.queue).unwrap_or_default())?;
+        let route = routing.route(known.names(), End::Queue(&job.queue))?;
+        Ok((Arc::new(route), matches!(routing, Routing::Levels(_))))
     }
 
-    /// Publishes a job, unless something is to be made first.
+    /// Publishes a job, unless something must be declared first.
     pub(crate) fn push_at_once(
         &self,
         job: Envelope,
@@ -59,7 +59,7 @@ impl Enqueuer {
         self.publisher.publish(properties::encode(*job, route)).await
     }
 
-    /// Publishes jobs, each made a message when it can be sent.
+    /// Publishes jobs. Each is encoded when it can be sent.
     pub(crate) async fn push_all(
         &self,
         jobs: &mut (dyn Iterator<Item = Envelope> + Send),

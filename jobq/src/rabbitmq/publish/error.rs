@@ -1,4 +1,4 @@
-//! The errors of publishing: what was published, and whether it may be stored.
+//! Errors of publishing. Each says whether the message may be stored.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn publishing(message: &Message) -> String {
     format!("publishing to {}", message.route)
 }
 
-/// The broker did not answer in time, and the message may be there if it was sent.
+/// The broker did not answer in time. The message may be stored if it was sent.
 pub(crate) fn unanswered(message: &Message, limit: Duration, trouble: &str, sent: bool) -> Error {
     let error = |what| timed_out(&format!("{} ({what})", publishing(message)), limit, trouble);
     if sent {
@@ -27,7 +27,7 @@ pub(crate) fn lost(message: &Message) -> Error {
     Error::new(ErrorKind::Connection, text).but_maybe_enqueued()
 }
 
-/// The broker has closed the channel for this message.
+/// The broker closed the channel because of this message.
 pub(crate) fn refused(message: &Message, error: lapin::Error) -> Error {
     match Refusal::of(&error) {
         Some(Refusal::Size { limit }) => too_large(message, limit).because(error),
@@ -35,7 +35,7 @@ pub(crate) fn refused(message: &Message, error: lapin::Error) -> Error {
     }
 }
 
-/// The broker takes no message of this size.
+/// The message is larger than the broker's limit.
 pub(crate) fn too_large(message: &Message, limit: usize) -> Error {
     let text = format!(
         "{}: the payload has {} bytes, and the broker takes {limit}; keep what is so large \

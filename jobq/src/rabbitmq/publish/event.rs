@@ -17,7 +17,7 @@ use crate::rabbitmq::message::properties::{self, Message};
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::requirements::{Tiers, Wanted};
-use crate::rabbitmq::topology::routing::Way;
+use crate::rabbitmq::topology::routing::Routing;
 
 /// Publishes events.
 #[derive(Debug)]
@@ -39,9 +39,9 @@ impl Events {
     pub(crate) async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
         self.declarer.declare(Wanted::shared()).await?;
         let millis = period::millis(event.delay);
-        let way = Way::new(millis, End::Topic(&event.topic), &Tiers::new())?;
-        self.declarer.prepare(&way).await?;
-        let route = way.route(self.declarer.known().names(), End::Topic(&event.topic))?;
+        let routing = Routing::new(millis, End::Topic(&event.topic), &Tiers::new())?;
+        self.declarer.prepare(&routing).await?;
+        let route = routing.route(self.declarer.known().names(), End::Topic(&event.topic))?;
         let message = properties::encode_event(event, Arc::new(route))?;
         if mandatory {
             return self.publish_mandatory(message).await;
@@ -49,8 +49,8 @@ impl Events {
         self.publisher.publish(Ok(message)).await
     }
 
-    /// Publishes a message that must reach a queue, on a channel of its own: `lapin` gives
-    /// what the broker returns to whichever confirm comes next.
+    /// Publishes a message that must reach a queue, on a channel of its own: `lapin` assigns
+    /// returned messages to whichever confirm comes next.
     async fn publish_mandatory(&self, message: Message) -> Result<()> {
         let up = self.broker.within("publishing an event", self.broker.up()).await?;
         let limit = self.broker.timeout();

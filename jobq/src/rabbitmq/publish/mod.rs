@@ -1,15 +1,14 @@
-//! Publishing, each message confirmed.
+//! Publishing with confirms.
 //!
-//! The walk of a message: [`enqueue`] or [`event`] gives it its route, [`publisher`] hands it to
-//! the one task of [`sender`], that sends it on its channel, and [`confirm`] awaits the broker's
-//! confirm, which goes back to the caller as the answer of a [`request`]. Up to
-//! [`WINDOW`](sender::WINDOW) messages of the channel are unconfirmed at a time. Where the channel
-//! ends, [`channel_end`] says which of them the broker has certainly not stored; the task sends
-//! those again on the next channel.
+//! [`enqueue`] or [`event`] chooses the route of a message, and [`publisher`] queues it for the
+//! single task of [`sender`]. The task sends it on its channel, and [`confirm`] awaits the broker's
+//! confirm, which answers the caller. Up to [`WINDOW`](sender::WINDOW)
+//! messages of the channel are unconfirmed at a time. When the channel ends, [`channel_end`] finds
+//! those that the broker has certainly not stored, and the task sends them again on the next
+//! channel.
 //!
-//! Messages that one channel must not carry together have a channel each
-//! ([`send_alone`](confirm::send_alone)): mandatory events, messages that found no queue, and
-//! those that may be larger than the broker takes ([`size_limit`]).
+//! Some messages get a channel of their own ([`send_alone`](confirm::send_alone)): mandatory
+//! events, strays, and those that may exceed the broker's size limit ([`size_limit`]).
 
 mod batch;
 mod channel_end;
@@ -18,7 +17,6 @@ mod enqueue;
 pub(crate) mod error;
 mod event;
 mod publisher;
-mod request;
 mod sender;
 mod size_limit;
 

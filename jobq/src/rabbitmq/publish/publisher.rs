@@ -1,4 +1,4 @@
-//! Publishing messages, each confirmed.
+//! Publishing of messages, each confirmed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,8 +9,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use super::channel_end::Refusal;
 use super::confirm::{not_stored, send_alone, stored};
 use super::error::{too_large, unanswered};
-use super::request::{Pending, Request};
-use super::sender::Sender;
+use super::sender::{Pending, Request, Sender};
 use super::size_limit::{Fit, SizeLimit};
 use crate::background;
 use crate::engine::closed;
@@ -20,15 +19,15 @@ use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::message::size::size_of_table;
 use crate::rabbitmq::topology::declared::Declared;
 
-/// How many bytes of messages may be on their way: not sent yet, or not confirmed. A broker that
-/// takes nothing, for want of memory or disk, then costs its clients no more memory than that.
-const ROOM: u32 = 64 * 1024 * 1024;
-/// What a message takes beside its content, well counted.
+/// The most bytes of messages that are unsent or unconfirmed. It bounds the memory of clients whose
+/// broker accepts nothing for want of memory or disk.
+const MAX_IN_FLIGHT_BYTES: u32 = 64 * 1024 * 1024;
+/// Memory of a message beside its content, rounded up.
 const OVERHEAD: usize = 1_024;
 
-/// How many messages are tried at a time, each on a channel of its own.
+/// How many messages of uncertain size are tried at a time, each on a channel of its own.
 const TRYING: usize = 4;
-/// How often it is looked whether a message that cannot be moved is still to be.
+/// How often an unmovable message is checked for whether it still has to be moved.
 const UNMOVABLE: Duration = Duration::from_secs(10);
 
 /// Publishes messages, each confirmed.
@@ -39,7 +38,7 @@ pub(crate) struct Publisher {
     link: Link,
     pub(super) timeout: Duration,
     pub(super) size_limit: Arc<SizeLimit>,
-    /// Turns of those who publish alone.
+    /// Limits concurrent tries of messages of uncertain size.
     trying: Semaphore,
 }
 
@@ -49,12 +48,13 @@ impl Publisher {
         let size_limit = Arc::<SizeLimit>::default();
         let sender = Sender::new(link.clone(), declared, Arc::clone(&size_limit), received);
         background::spawn(sender.run());
-        let (room, trying) = (Arc::new(Semaphore::new(ROOM as usize)), Semaphore::new(TRYING));
+        let (room, trying) =
+            (Arc::new(Semaphore::new(MAX_IN_FLIGHT_BYTES as usize)), Semaphore::new(TRYING));
         Arc::new(Self { requests, room, link, timeout, size_limit, trying })
     }
 
-    /// Publishes a message, or says after the client's timeout what became of it. It is handed
-    /// over when this is called, if there is room: a future that holds a message is large.
+    /// Publishes a message. After the client's timeout the error says whether the message may be
+    /// stored. If there is room it is queued at once, since a future that holds a message is large.
     pub(crate) fn publish(
         self: &Arc<Self>,
         message: Result<Message>,
@@ -78,8 +78,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes a message in any case: where the broker refuses it or the connection is
-    /// lost, again and again, for as long as `wanted` says.
+    /// Publishes a message, and retries refusals and lost connections for as long as `wanted`
+    /// returns true.
     pub(crate) async fn publish_surely(
         &self,
         message: Arc<Message>,
@@ -104,8 +104,8 @@ impl Publisher {
         }
     }
 
-    /// Publishes a message, without a limit: while an alarm blocks the connection, another try
-    /// would only add a copy to those that wait for its end.
+    /// Publishes a message without a timeout: while an alarm blocks the connection, a second try
+    /// would only add another copy to those that wait for its end.
     async fn try_publish(&self, message: &Arc<Message>) -> Result<()> {
         if !self.fits(message).await? {
             return Ok(());
@@ -114,8 +114,7 @@ impl Publisher {
         self.send(Arc::clone(message), room).answer().await
     }
 
-    /// Whether the broker takes a message of this size, as far as is known. False where it has
-    /// stored the message already.
+    /// Whether the message is still to be sent with the others. False if it is stored already.
     pub(super) async fn fits(&self, message: &Arc<Message>) -> Result<bool> {
         match self.size_limit.fit(message.payload.len()) {
             Fit::Fits => Ok(true),
@@ -124,8 +123,8 @@ impl Publisher {
         }
     }
 
-    /// [`publish_alone`](Self::publish_alone), a few at a time: those that wait may know more
-    /// afterwards. Whether the message is stored.
+    /// [`publish_alone`](Self::publish_alone), a few at a time: those that wait may learn the limit
+    /// from the first. True if the message is stored.
     async fn try_alone(&self, message: &Arc<Message>) -> Result<bool> {
         let mut sent = false;
         let trying = async {
@@ -135,7 +134,7 @@ impl Publisher {
             }
             let _room = self.room(message).await?;
             match self.publish_alone(message, &mut sent).await {
-                // It is declared again for who publishes to it with the others.
+                // The publish with the others declares the exchange again.
                 Err(error) if error.is_not_found() => Ok(false),
                 published => published.map(|()| true),
             }
@@ -144,8 +143,8 @@ impl Publisher {
         tried.unwrap_or_else(|_| Err(self.no_answer(message, sent)))
     }
 
-    /// Publishes a message that the broker may refuse for its size: that ends the channel, and
-    /// with it whatever else is on its way there.
+    /// Publishes a message that may exceed the size limit, on a channel of its own: a refusal ends
+    /// the channel and all that is in flight on it.
     async fn publish_alone(&self, message: &Message, sent: &mut bool) -> Result<()> {
         let up = self.link.up().await?;
         *sent = true;
@@ -164,21 +163,21 @@ impl Publisher {
         }
     }
 
-    /// Room for a message, as soon as there is.
+    /// Waits for room for a message.
     pub(super) async fn room(&self, message: &Message) -> Result<OwnedSemaphorePermit> {
         let room = Arc::clone(&self.room).acquire_many_owned(size(message));
         room.await.map_err(|_| closed())
     }
 
-    /// Hands a message over to be sent, even if the answer is not asked for.
+    /// Queues a message for sending. It is sent even if the answer is dropped.
     pub(super) fn send(&self, message: Arc<Message>, room: OwnedSemaphorePermit) -> Pending {
         let (request, pending) = Request::new(message, room);
-        // If nobody receives, the request is dropped, which says so.
+        // Without a receiver the request is dropped, which reports the error.
         let _ = self.requests.send(request);
         pending
     }
 
-    /// [`send`](Self::send), if there is room and the broker certainly takes the message.
+    /// [`send`](Self::send), if there is room and the message is certainly small enough.
     pub(super) fn try_send(
         &self,
         message: Arc<Message>,
@@ -192,8 +191,8 @@ impl Publisher {
         }
     }
 
-    /// [`send`](Self::send), as soon as there is room. It is not sent where time is up, since
-    /// the answer would not be waited for. `None` where it has been stored already.
+    /// [`send`](Self::send), once there is room. After the timeout the message is not sent, since
+    /// its answer would not be awaited. `None` if it is stored already.
     async fn send_in_time(&self, message: Arc<Message>, end: Instant) -> Result<Option<Pending>> {
         if !self.fits(&message).await? {
             return Ok(None);
@@ -209,9 +208,10 @@ impl Publisher {
     }
 }
 
-/// The bytes for which a message is on its way. One that is larger than all the room takes
-/// it all.
+/// The bytes of room that a message takes, at most all of them.
 fn size(message: &Message) -> u32 {
     let headers = message.properties.headers().as_ref().map_or(0, size_of_table);
-    u32::try_from(OVERHEAD + headers + message.payload.len()).unwrap_or(ROOM).min(ROOM)
+    u32::try_from(OVERHEAD + headers + message.payload.len())
+        .unwrap_or(MAX_IN_FLIGHT_BYTES)
+        .min(MAX_IN_FLIGHT_BYTES)
 }

@@ -1,54 +1,57 @@
-//! The task that sends messages: it keeps a channel to publish on, and answers each message from
-//! its own confirm.
+//! The task that sends messages: it keeps a channel open, and answers each message from its own
+//! confirm.
 
 use std::collections::VecDeque;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use lapin::{Channel, Confirmation, ErrorKind as Lapin};
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::channel_end::{End, Refusal, Unconfirmed, ends};
 use super::confirm::{self, open_confirming};
 use super::error;
-use super::request::Request;
 use super::size_limit::SizeLimit;
+use crate::engine::closed;
+use crate::error::Result;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::{Link, backoff};
 use crate::rabbitmq::errors::{NOT_FOUND, code};
+use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::topology::declared::Declared;
 
-/// How many messages of a channel may be unconfirmed: a confirm of many walks them all. More are
+/// The most unconfirmed messages of a channel. `lapin` walks all that one confirm covers. More are
 /// hardly faster (measured: docs/performance.md).
 pub(super) const WINDOW: usize = 1_000;
-/// How long the answers of a channel that has ended may take.
+/// How long to wait for the last answers of a channel that has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
-/// Sends what it receives.
+/// Sends the messages that it receives.
 pub(super) struct Sender {
     link: Link,
     declared: Arc<Declared>,
     size_limit: Arc<SizeLimit>,
     requests: mpsc::UnboundedReceiver<Request>,
-    /// What the next channel sends first. Callers can still take it back.
+    /// Messages that the next channel sends first. Callers can still withdraw them.
     waiting: VecDeque<Request>,
 }
 
-/// Why a channel is not published on any more.
+/// Why publishing on a channel ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// Nobody can hand over a message any more.
+    /// All publishers are dropped.
     Done,
     Lost,
-    /// As lost, because an exchange is missing.
+    /// The channel is lost because an exchange is missing.
     Missing,
 }
 
-/// A message that was sent, and what `lapin` says of it.
+/// A message that was sent, and its answer from `lapin`.
 struct Sent {
     request: Request,
     /// Its place in the order of sending.
@@ -66,8 +69,8 @@ impl Sender {
         Self { link, declared, size_limit, requests, waiting: VecDeque::new() }
     }
 
-    /// Sends until the connection is closed. What is left then is dropped, which tells the
-    /// callers.
+    /// Sends until the connection is closed. The remaining requests are dropped, which reports
+    /// errors to their callers.
     pub(super) async fn run(mut self) {
         let link = self.link.clone();
         let mut waits = backoff();
@@ -98,13 +101,13 @@ impl Sender {
             };
             let ended = self.publish_on(&up, channel).await;
             if !up.connection.status().connected() {
-                // The next one may lead to another node, or to settings that were changed.
+                // The next connection may lead to another node, or to changed settings.
                 self.size_limit.forget();
             }
             match ended {
                 Ended::Done => return,
                 Ended::Lost => (),
-                // The broker lost an exchange, or somebody deleted it.
+                // The exchange was lost or deleted.
                 Ended::Missing => restored = None,
             }
             waits = backoff();
@@ -136,7 +139,7 @@ impl Sender {
                     failed.push(unconfirmed);
                     break Ended::Lost;
                 },
-                // At most a window at a time: what is received can be taken back, but waits.
+                // At most one window at a time: received messages can be withdrawn, but wait.
                 received_now = self.requests.recv_many(&mut received, WINDOW),
                     if self.waiting.is_empty() =>
                 {
@@ -158,8 +161,8 @@ impl Sender {
         if self.settle(failed) { Ended::Missing } else { ended }
     }
 
-    /// Answers the messages that the broker has not confirmed, or has them sent again where it
-    /// has certainly not stored them. True where an exchange is missing.
+    /// Answers the unconfirmed messages, or queues those again that the broker has certainly not
+    /// stored. True if an exchange is missing.
     fn settle(&mut self, mut failed: Vec<Unanswered>) -> bool {
         failed.sort_unstable_by_key(|message| message.number);
         let refusal = failed.iter().find_map(|message| Refusal::of(&message.error));
@@ -181,7 +184,7 @@ impl Sender {
                     let error = error::lost(message).because(error);
                     request.answer(Err(error));
                 }
-                // It is declared again before anything else is sent.
+                // The exchange is declared again before anything else is sent.
                 End::Refused if is_missing(&error) && !request.was_missing => {
                     request.was_missing = true;
                     again.push(request);
@@ -211,7 +214,7 @@ async fn send(channel: Arc<Channel>, request: Request, number: u64) -> Sent {
     Sent { request, number, confirm }
 }
 
-/// A message without an answer, whose channel has ended.
+/// An unanswered message of a channel that has ended.
 struct Unanswered {
     request: Request,
     number: u64,
@@ -233,4 +236,66 @@ fn answer(sent: Sent) -> Option<Unanswered> {
 
 async fn pause(link: &Link, up: &Up, wait: Option<Duration>) {
     let _ = timeout(wait.unwrap_or_default(), link.lost(up.generation)).await;
+}
+
+/// A message to send. Dropping it without an answer reports an error to the caller.
+pub(super) struct Request {
+    pub(super) message: Arc<Message>,
+    /// Whether its exchange was missing at an earlier try.
+    pub(super) was_missing: bool,
+    claimed: Arc<AtomicBool>,
+    answer: oneshot::Sender<Result<()>>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Request {
+    /// A request that holds this room until it is answered, and its pending answer.
+    pub(super) fn new(message: Arc<Message>, room: OwnedSemaphorePermit) -> (Self, Pending) {
+        let (answer, receiver) = oneshot::channel();
+        let claimed = Arc::<AtomicBool>::default();
+        let pending = Pending {
+            message: Arc::clone(&message),
+            claimed: Arc::clone(&claimed),
+            answer: receiver,
+        };
+        (Self { message, was_missing: false, claimed, answer, _room: room }, pending)
+    }
+
+    /// Claims the message for sending. False if the caller has withdrawn it.
+    pub(super) fn claim(&self) -> bool {
+        !self.claimed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Releases the claim of a message that the broker has certainly not stored. False if the
+    /// caller no longer waits.
+    pub(super) fn unclaim(&self) -> bool {
+        self.claimed.store(false, Ordering::Release);
+        !self.answer.is_closed()
+    }
+
+    pub(super) fn answer(self, answer: Result<()>) {
+        let _ = self.answer.send(answer);
+    }
+}
+
+/// The pending answer to a message. The message is sent even if this is dropped.
+pub(super) struct Pending {
+    pub(super) message: Arc<Message>,
+    claimed: Arc<AtomicBool>,
+    answer: oneshot::Receiver<Result<()>>,
+}
+
+impl Pending {
+    /// Waits for the answer; for one call.
+    pub(super) async fn answer(&mut self) -> Result<()> {
+        (&mut self.answer).await.unwrap_or_else(|_| {
+            let was_sent = self.claimed.load(Ordering::Acquire);
+            Err(if was_sent { error::lost(&self.message) } else { closed() })
+        })
+    }
+
+    /// Withdraws the message. False if it was sent.
+    pub(super) fn take_back(&self) -> bool {
+        !self.claimed.swap(true, Ordering::AcqRel)
+    }
 }

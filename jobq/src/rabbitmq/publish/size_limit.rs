@@ -1,4 +1,4 @@
-//! How large a message the broker takes, as far as is known (`max_message_size`).
+//! The largest message that the broker accepts (`max_message_size`), as far as is known.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,24 +6,24 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a limit is taken for granted: somebody may raise it.
+/// How long a limit is trusted: it may be raised.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
-/// Every broker is taken to take so many bytes. Below its limit nothing is tried first.
+/// The size that every broker is assumed to accept. Smaller messages are never tried alone.
 const SMALL: usize = 128 * 1024;
 
-/// What the broker has taken and refused.
+/// The known message sizes that the broker accepts and refuses.
 #[derive(Debug)]
 pub(crate) struct SizeLimit {
-    /// The largest payload that it takes for certain.
+    /// The largest payload that was accepted.
     taken: AtomicUsize,
     refused: Mutex<Option<Refused>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Refused {
-    /// The broker takes none above this many bytes.
+    /// The broker refuses messages above this many bytes.
     limit: usize,
-    /// When a message above it is tried again.
+    /// When a larger message is tried again.
     again: Instant,
 }
 
@@ -33,43 +33,43 @@ impl Default for SizeLimit {
     }
 }
 
-/// What is to become of a message of some size.
+/// How to publish a message of some size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
-    /// The broker takes it.
+    /// With the others: the broker accepts it.
     Fits,
-    /// Nobody knows: it is to be tried alone, since the broker ends the channel on which it
-    /// refuses a message, and with it whatever else is on its way there.
+    /// Alone, since the size is untested: the broker ends the channel on which it refuses a
+    /// message, and all that is in flight on it.
     Try,
-    /// The broker takes none above this many bytes.
+    /// Not at all: the broker refuses messages above this many bytes.
     TooLarge(usize),
 }
 
 impl SizeLimit {
-    /// The broker has refused a message for being larger than this.
+    /// Records that the broker refused a message for being larger than this.
     pub(crate) fn learn(&self, limit: usize) {
         *self.refused() = Some(Refused { limit, again: Instant::now() + KNOWN_FOR });
         self.taken.fetch_min(limit, Ordering::Relaxed);
     }
 
-    /// The broker has taken a message of this size.
+    /// Records that the broker accepted a message of this size.
     pub(crate) fn took(&self, size: usize) {
         self.taken.fetch_max(size, Ordering::Relaxed);
         self.refused().take_if(|refused| size > refused.limit);
     }
 
-    /// Nothing is known of the broker.
+    /// Forgets the limits.
     pub(crate) fn forget(&self) {
         *self.refused() = None;
         self.taken.store(SMALL, Ordering::Relaxed);
     }
 
-    /// Whether the broker certainly takes a payload of this size.
+    /// Whether the broker certainly accepts a payload of this size.
     pub(crate) fn is_taken(&self, size: usize) -> bool {
         size <= self.taken.load(Ordering::Relaxed)
     }
 
-    /// What is known of a payload of this size.
+    /// How to publish a payload of this size.
     pub(crate) fn fit(&self, size: usize) -> Fit {
         if self.is_taken(size) { Fit::Fits } else { self.above(size, Instant::now()) }
     }
@@ -80,7 +80,7 @@ impl SizeLimit {
                 if now < *again {
                     return Fit::TooLarge(*limit);
                 }
-                // One at a time.
+                // One message at a time tries.
                 *again = now + KNOWN_FOR;
                 Fit::Try
             }
@@ -88,7 +88,7 @@ impl SizeLimit {
         }
     }
 
-    /// The limit above which the broker has refused messages, where this size is above it.
+    /// The broker's known limit, if this size exceeds it.
     pub(crate) fn exceeded_by(&self, size: usize) -> Option<usize> {
         self.refused().filter(|refused| size > refused.limit).map(|refused| refused.limit)
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_is_taken_again() {
+    fn accepted_sizes_are_accepted_again() {
         let size_limit = SizeLimit::default();
         assert_eq!((size_limit.fit(SMALL), size_limit.fit(SMALL + 1)), (Fit::Fits, Fit::Try));
         size_limit.took(200_000);

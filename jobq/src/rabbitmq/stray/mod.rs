@@ -1,8 +1,8 @@
-//! What belongs nowhere: every pool sends the messages of the orphan queue on their way once
-//! more, and moves those that come back to the failed jobs, where people find them.
+//! Strays, the unroutable messages: every pool sends the messages of the orphan queue once more,
+//! and moves those that come back to the failed jobs, where they can be found.
 //!
-//! A broker that starts passes on what is overdue while it still restores its bindings, so
-//! that a job may find no way to a queue that is there.
+//! A broker that starts dead-letters overdue messages while it still restores its bindings, so a
+//! message may be unroutable although its queue exists.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::job::{FailedReason, check_name};
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::connection::link::{LASTING, Link, backoff};
+use crate::rabbitmq::connection::link::{Link, STABLE_AFTER, backoff};
 use crate::rabbitmq::doctor::LimitedQueues;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, code, failure};
 use crate::rabbitmq::message::deaths::{attempts_used, queues_of_death};
@@ -37,10 +37,10 @@ use crate::rabbitmq::topology::routing_key;
 use crate::rabbitmq::topology::upkeep::Restored;
 
 const PREFETCH: u16 = 16;
-/// How long a stray is kept that even the failed jobs of no queue have lost.
+/// How long a stray is kept if the orphan queue's failed jobs are not routable either.
 const LOST_BINDING: Duration = Duration::from_secs(1);
 
-/// Moves strays.
+/// Resends strays or moves them to the failed jobs.
 #[derive(Debug)]
 pub(crate) struct Strays {
     pub(crate) broker: Arc<Broker>,
@@ -62,7 +62,7 @@ pub(crate) async fn run(strays: Strays, link: Link) {
         if let Err(error) = ended {
             tracing::warn!(%error, "the orphan queue is not consumed for now");
         }
-        if since.elapsed() > LASTING {
+        if since.elapsed() > STABLE_AFTER {
             waits = backoff();
         }
         tokio::select! {
@@ -93,15 +93,15 @@ impl Strays {
             let stray = stray.map_err(|error| failure(doing, error))?;
             let stray = with_topic(names, stray);
             let tag = stray.delivery_tag;
-            if self.goes_on(up, &stray, &mut restored).await? {
+            if self.resend(up, &stray, &mut restored).await? {
                 acknowledge(&channel, tag).await?;
                 continue;
             }
-            if is_unheard(names, &stray) {
+            if has_no_subscribers(names, &stray) {
                 acknowledge(&channel, tag).await?;
                 continue;
             }
-            let place = self.place(up, &stray).await?;
+            let place = self.failed_queue(up, &stray).await?;
             self.limited.notice(names, &place, &stray.properties);
             let message = Arc::new(failed(names, stray, &place)?);
             self.publisher.publish_surely(message, || channel.status().connected()).await?;
@@ -110,8 +110,8 @@ impl Strays {
         Ok(())
     }
 
-    /// Sends a stray on its way again, unless it comes from there, and says whether there is one.
-    async fn goes_on(&self, up: &Up, stray: &Stray, restored: &mut Restored) -> Result<bool> {
+    /// Sends a stray again, unless that was done before. True if it was routed.
+    async fn resend(&self, up: &Up, stray: &Stray, restored: &mut Restored) -> Result<bool> {
         let names = self.declarer.known().names();
         if properties::is_failed(&stray.properties) || properties::is_stray_again(&stray.properties)
         {
@@ -119,11 +119,11 @@ impl Strays {
         }
         let died = named_by(names, key_of(names, stray), &stray.properties);
         if let Some(queue) = died {
-            // Its headers say so, and stay behind.
+            // The headers show a policy, and are dropped from the new message.
             self.limited.notice(names, queue, &stray.properties);
         }
-        let way = (stray.exchange.as_str(), stray.routing_key.as_str());
-        let of_levels = names.end_of_levels(way.0, way.1).is_some();
+        let source = (stray.exchange.as_str(), stray.routing_key.as_str());
+        let of_levels = names.end_of_levels(source.0, source.1).is_some();
         restored.restore(&self.declarer, up, key_of(names, stray), of_levels).await;
         let message = again(names, stray);
         tracing::warn!(
@@ -131,7 +131,7 @@ impl Strays {
             key = message.route.key.as_str(),
             "nothing took a message; it is sent on its way once more"
         );
-        // A channel of its own, which ends where the exchange is gone.
+        // A channel of its own, which ends if the exchange is missing.
         let answer = send_alone(&*self.broker.up().await?, &message, false).await?;
         match answer {
             Ok(confirmation) => stored(&message, &confirmation).map(|()| true),
@@ -142,10 +142,10 @@ impl Strays {
 
     /// The queue whose failed jobs the stray joins: the one that it names.
     ///
-    /// Whether that exists is not asked, since each question after what does not costs a
-    /// channel number. If it does not, the stray comes back as one that was on its way to the
-    /// failed jobs already; such a one goes to those of no queue, and not round in circles.
-    async fn place(&self, up: &Up, stray: &Stray) -> Result<String> {
+    /// Whether that queue exists is not checked, since looking for a missing one costs a channel
+    /// number. If it is missing, the stray comes back, marked as failed, and then joins the failed
+    /// jobs of the orphan queue, which prevents a loop.
+    async fn failed_queue(&self, up: &Up, stray: &Stray) -> Result<String> {
         let names = self.declarer.known().names();
         if !properties::is_failed(&stray.properties) {
             let (exchange, key) = (stray.exchange.as_str(), key_of(names, stray));
@@ -163,18 +163,18 @@ impl Strays {
     }
 }
 
-/// The stray with the topic that its way alone says, which it goes on without.
+/// Stores the stray's topic in a header if only its exchange and key state it.
 fn with_topic(names: &Names, mut stray: Stray) -> Stray {
-    let way = (stray.exchange.as_str(), stray.routing_key.as_str());
+    let source = (stray.exchange.as_str(), stray.routing_key.as_str());
     let queue = key_of(names, &stray);
-    let topic = properties::topic_by_way(names, queue, way, &stray.properties).map(Cow::into_owned);
+    let topic =
+        properties::topic_of_route(names, queue, source, &stray.properties).map(Cow::into_owned);
     properties::keep_topic(&mut stray.properties, topic.as_deref());
     stray
 }
 
-/// The stray as it was, but that the attempts that it has used up are said. On its way to a
-/// queue it does not say a tier any more: the queue may be there and that tier not, so that it
-/// does not know such a key.
+/// The stray with its used attempts in a header. The key of a job has no tier any more: its queue
+/// may exist without that tier, and then has no binding for such a key.
 fn again(names: &Names, stray: &Stray) -> Message {
     let headers = stray.properties.headers().clone().unwrap_or_default();
     let queue = key_of(names, stray);
@@ -197,9 +197,9 @@ async fn acknowledge(channel: &Channel, tag: u64) -> Result<()> {
     acknowledged.map_err(|error| failure("acknowledging a stray", error))
 }
 
-/// Whether this is an event that waited, and nobody subscribed to its topic when it was
-/// time. One that did not wait would have been dropped by the broker.
-pub(crate) fn is_unheard(names: &Names, stray: &Stray) -> bool {
+/// Whether this is a delayed event whose topic had no subscribers when it was due. The broker would
+/// have dropped one without a delay.
+pub(crate) fn has_no_subscribers(names: &Names, stray: &Stray) -> bool {
     let (exchange, key) = (stray.exchange.as_str(), stray.routing_key.as_str());
     let topic = names.topic_of(exchange, key).filter(|_| names.is_out_of_levels(exchange, key));
     if let Some(topic) = topic {
@@ -208,7 +208,7 @@ pub(crate) fn is_unheard(names: &Names, stray: &Stray) -> bool {
     topic.is_some()
 }
 
-/// The routing key that a stray would have had on the direct way, without a tier.
+/// The routing key of the stray's direct route, without a tier.
 pub(crate) fn key_of<'s>(names: &Names, stray: &'s Stray) -> &'s str {
     let (exchange, key) = (stray.exchange.as_str(), stray.routing_key.as_str());
     names.end_of_levels(exchange, key).map_or_else(|| routing_key::read(key).0, End::text)
@@ -218,7 +218,7 @@ fn decode(names: &Names, properties: &BasicProperties) -> properties::Received {
     properties::decode(names, Cow::Borrowed(ORPHAN), properties, Vec::new())
 }
 
-/// The queue that a stray names: by its routing key, else by where it died.
+/// The queue that a stray names: by its routing key, else by its dead-letter history.
 pub(crate) fn named_by<'s>(
     names: &'s Names,
     key: &'s str,
@@ -234,9 +234,9 @@ pub(crate) fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message
     let key = key_of(names, &stray);
     let headers = stray.properties.headers().clone().unwrap_or_default();
     let attempts = attempts_used(&headers, &names.work(key));
-    let error = complaint(names, &stray);
+    let error = describe(names, &stray);
     let mut changes = if properties::is_failed(&stray.properties) {
-        // It says why already.
+        // The headers state the reason already.
         Changes::default()
     } else {
         Changes::failed(FailedReason::Unroutable, &error, attempts)
@@ -252,8 +252,8 @@ pub(crate) fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message
     })
 }
 
-/// Why nothing took the stray.
-fn complaint(names: &Names, stray: &Stray) -> String {
+/// The reason for which the stray is unroutable.
+fn describe(names: &Names, stray: &Stray) -> String {
     let (key, exchange) = (stray.routing_key.as_str(), stray.exchange.as_str());
     let nothing =
         format!("nothing takes messages with the routing key `{key}` from exchange `{exchange}`");
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stray_keeps_the_topic_that_its_way_says() {
+    fn a_stray_keeps_the_topic_of_its_route() {
         let names = Names::new("jobq");
         let text = |text: &str| AMQPValue::LongString(text.into());
         let mut death = FieldTable::default();
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_a_queue_is_looked_for() {
+    fn only_possible_names_of_queues_are_named() {
         let names = Names::new("jobq");
         let none = BasicProperties::default();
         assert_eq!(named_by(&names, "mail", &none), Some("mail"));

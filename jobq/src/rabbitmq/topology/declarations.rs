@@ -1,5 +1,5 @@
-//! Every exchange, queue and binding of jobq, by name and argument. Pure: what a client
-//! or a pool would declare can be printed without a broker.
+//! Every exchange, queue and binding of jobq, by name and argument. Pure: the declarations of a
+//! client or a pool can be printed without a broker.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,36 +10,35 @@ use super::requirements::{Tiers, Wanted};
 use super::routing_key;
 use crate::engine::QueueSpec;
 
-/// How often the broker may count a delivery as returned before it acts by itself: in
-/// practice never, on every version. -1 means 0 to `RabbitMQ` 3.10, and without it 4.x
-/// deletes a job after 21 returns.
+/// The delivery limit of each queue: in practice none, on every version. -1 means 0 to `RabbitMQ`
+/// 3.10, and without a limit 4.x deletes a job after 21 returns.
 const DELIVERY_LIMIT: i64 = 2_147_483_647;
-/// How long a job may run before the broker takes it back, in milliseconds: a day. 3.10
-/// does not look at it and has its own limit, of half an hour by default.
+/// How long a job may run before the broker takes it back, in milliseconds: a day. 3.10 ignores it
+/// and has its own limit, of half an hour by default.
 pub(crate) const CONSUMER_TIMEOUT: i64 = 86_400_000;
-/// How long a job stays in the queue through which it comes out of the levels, in
-/// milliseconds. With none the broker had more work (measured: docs/delays.md), probably
-/// since it passes on each by itself then.
+/// How long a job stays in the queue through which it leaves the levels, in milliseconds. Without a
+/// wait the broker had more work (measured: docs/delays.md), probably since it then passes on each
+/// job by itself.
 const DUE: u64 = 10;
 
-/// What a client or a pool declares on the broker, in the order in which it does. It
-/// prints as one line for each exchange, queue and binding.
+/// The declarations of a client or a pool, in order. Prints one line for each exchange, queue and
+/// binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     declarations: Vec<Declaration>,
 }
 
-/// One thing that exists on the broker.
+/// An exchange, a queue or a binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Declaration {
     /// A durable exchange.
     Exchange { name: String, kind: &'static str, alternate: Option<String> },
     /// A durable quorum queue.
     Queue { name: String, arguments: Arguments },
-    /// The way from an exchange to a queue.
+    /// A binding of a queue to an exchange.
     Binding { exchange: String, queue: String, by: By },
-    /// The way from an exchange to another one, by the routing key.
-    Passage { from: String, to: String, key: String },
+    /// A binding of an exchange to another one, by the routing key.
+    ExchangeBinding { from: String, to: String, key: String },
 }
 
 /// The arguments of a queue, by name.
@@ -53,7 +52,7 @@ pub(crate) enum Argument {
     Truth(bool),
 }
 
-/// What a binding matches.
+/// The match of a binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum By {
     /// Every message.
@@ -63,7 +62,7 @@ pub(crate) enum By {
 }
 
 impl Topology {
-    /// What this needs in this namespace.
+    /// The declarations for these requirements in this namespace.
     pub(crate) fn new(names: &Names, wanted: &Wanted) -> Self {
         let mut topology = Self { declarations: Vec::new() };
         topology.namespace(names);
@@ -82,15 +81,15 @@ impl Topology {
         topology
     }
 
-    /// What these queues need, as the engine is told of them. The levels, which the
-    /// engine declares when the first job has to wait there, are always among it.
+    /// The declarations for these queues. The levels, which the engine declares when the first job
+    /// needs them, are always included.
     #[must_use]
     pub fn of(namespace: &str, queues: &[QueueSpec]) -> Self {
         let wanted = Wanted { levels: true, ..Wanted::queues(queues) };
         Self::new(&Names::new(namespace), &wanted)
     }
 
-    /// What one level needs.
+    /// The declarations of one level.
     pub(crate) fn of_level(names: &Names, level: u32) -> Self {
         let mut topology = Self { declarations: Vec::new() };
         topology.level(names, level);
@@ -110,25 +109,24 @@ impl Topology {
         self.declarations.iter().filter(|declaration| declaration.is_place()).collect()
     }
 
-    /// What all queues of the namespace share. The orphan queue comes first, so that
-    /// nothing can be published before it has a place to go.
+    /// The part that all queues of the namespace share. The orphan queue comes first, so that no
+    /// message is published before it exists.
     fn namespace(&mut self, names: &Names) {
         let orphan = names.orphan();
         self.exchange(orphan.clone(), "fanout", None);
-        // The limit keeps 4.x from deleting what pools took 21 times and could not move.
+        // The limit keeps 4.x from deleting messages that pools returned 21 times.
         self.declare_queue(orphan.clone(), [limit()]);
         self.bind(orphan.clone(), orphan.clone(), By::All);
         for name in [names.jobs(), names.retry(), names.deliver(), names.failed_jobs()] {
             self.exchange(name, "direct", Some(orphan.clone()));
         }
         self.exchange(names.level_deliver(), "topic", Some(orphan));
-        // An event that nobody subscribes to has no other place to go.
+        // An event without subscribers has no other destination.
         self.exchange(names.events(), "topic", None);
         self.failed(names, ORPHAN);
     }
 
-    /// The lowest level comes first, so that none has anything to pass on to a level that
-    /// is not there.
+    /// The lowest level comes first, so that no level passes messages on to one that is missing.
     fn levels(&mut self, names: &Names) {
         (0..levels::LEVELS).for_each(|level| self.level(names, level));
     }
@@ -141,8 +139,9 @@ impl Topology {
         let exchange = names.level(level);
         self.exchange(exchange.clone(), "topic", Some(names.orphan()));
         let key = levels::pattern(level, 0);
-        let passage = Declaration::Passage { from: exchange.clone(), to: next.clone(), key };
-        self.declarations.push(passage);
+        let binding =
+            Declaration::ExchangeBinding { from: exchange.clone(), to: next.clone(), key };
+        self.declarations.push(binding);
         for digit in levels::digits(level) {
             let queue = names.level_queue(level, digit);
             let waits = ttl(levels::ttl(level, digit));
@@ -163,7 +162,7 @@ impl Topology {
         if queue != ORPHAN {
             self.failed(names, queue);
         }
-        // A job dies with its own key, which says the tier.
+        // A job is dead-lettered with its own key, which names the tier.
         let own = [limit(), timeout()];
         self.declare_queue(work.clone(), dead_letters(names.retry()).into_iter().chain(own));
         for wait in std::iter::once(None).chain(tiers.iter().copied().map(Some)) {
@@ -178,8 +177,8 @@ impl Topology {
         self.bind(names.level_deliver(), due, By::Key(from_levels));
     }
 
-    /// One consumer at a time, in all processes: a job that takes its worker down must not
-    /// take down another one meanwhile.
+    /// One consumer at a time across all processes: a job that crashes its worker must not affect
+    /// another one.
     fn solo(&mut self, names: &Names, queue: &str) {
         let solo = names.solo(queue);
         let single = ("x-single-active-consumer", Argument::Truth(true));
@@ -234,7 +233,7 @@ fn dead_key(key: &str) -> (&'static str, Argument) {
     ("x-dead-letter-routing-key", Argument::Text(key.to_owned()))
 }
 
-/// Dead letters are moved at least once: at most once loses them when the broker dies.
+/// At-least-once dead-lettering: at-most-once loses messages when the broker dies.
 fn dead_letters(exchange: String) -> [(&'static str, Argument); 3] {
     let text = |text: &str| Argument::Text(text.to_owned());
     [
@@ -245,25 +244,26 @@ fn dead_letters(exchange: String) -> [(&'static str, Argument); 3] {
 }
 
 impl Declaration {
-    /// Whether it is an exchange or a queue, and not a way between them.
+    /// Whether it is an exchange or a queue, not a binding.
     pub(crate) fn is_place(&self) -> bool {
         matches!(self, Self::Exchange { .. } | Self::Queue { .. })
     }
 
-    /// The name of the exchange or queue, or of where the way leads.
+    /// The name of the exchange or queue, or the binding's destination.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Exchange { name, .. } | Self::Queue { name, .. } => name,
-            Self::Binding { queue: to, .. } | Self::Passage { to, .. } => to,
+            Self::Binding { queue: to, .. } | Self::ExchangeBinding { to, .. } => to,
         }
     }
 
-    /// What it is and its name, for a person.
+    /// Its kind and name, for error messages.
     pub(crate) fn title(&self) -> String {
         match self {
             Self::Exchange { name, .. } => format!("exchange `{name}`"),
             Self::Queue { name, .. } => format!("queue `{name}`"),
-            Self::Binding { exchange: from, queue: to, .. } | Self::Passage { from, to, .. } => {
+            Self::Binding { exchange: from, queue: to, .. }
+            | Self::ExchangeBinding { from, to, .. } => {
                 format!("the binding of `{to}` to exchange `{from}`")
             }
         }
@@ -297,7 +297,9 @@ impl fmt::Display for Declaration {
                     By::Key(key) => write!(f, " key={key}"),
                 }
             }
-            Self::Passage { from, to, key } => write!(f, "binding {from} -> {to} key={key}"),
+            Self::ExchangeBinding { from, to, key } => {
+                write!(f, "binding {from} -> {to} key={key}")
+            }
         }
     }
 }

@@ -52,7 +52,7 @@ fn the_levels_are_a_chain_that_is_built_from_its_end() {
     let shared = Topology::new(&names, &Wanted::shared()).to_string();
     let levels = printed.strip_prefix(&shared).unwrap();
     let lines: Vec<_> = levels.lines().collect();
-    assert_eq!(lines.len(), 8 * 2 + 116 * 2, "each exchange has a passage, each queue a binding");
+    assert_eq!(lines.len(), 8 * 2 + 116 * 2, "each exchange has a binding, and each queue");
     let first_level = [
         "exchange jobq.level.0 topic alternate-exchange=jobq.orphan",
         "binding jobq.level.0 -> jobq.level.deliver key=*.*.*.*.*.*.*.0.#",
@@ -101,7 +101,7 @@ fn every_name_fits() {
         let names = match declaration {
             Declaration::Exchange { name, .. } | Declaration::Queue { name, .. } => vec![name],
             Declaration::Binding { exchange, queue, .. } => vec![exchange, queue],
-            Declaration::Passage { from, to, .. } => vec![from, to],
+            Declaration::ExchangeBinding { from, to, .. } => vec![from, to],
         };
         assert!(names.iter().all(|name| name.len() <= 178), "{declaration}");
     }

@@ -41,7 +41,7 @@ pub(crate) async fn declare(channel: &Channel, declaration: &Declaration) -> Res
             let (options, none) = (QueueBindOptions::default(), FieldTable::default());
             channel.queue_bind(queue, exchange, key, options, none).await
         }
-        Declaration::Passage { from, to, key } => {
+        Declaration::ExchangeBinding { from, to, key } => {
             let (from, to, options) = (short(from)?, short(to)?, ExchangeBindOptions::default());
             channel.exchange_bind(to, from, short(key)?, options, FieldTable::default()).await
         }

@@ -1,21 +1,21 @@
-//! The topology that was declared: to declare it again where it is gone.
+//! The declared topology, to declare it again where parts are deleted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 use super::declarations::Topology;
-use super::ensure::{FIRST_MOMENTS, apply};
+use super::ensure::{NEW_QUEUE_WAIT, apply};
 use super::levels::End;
 use super::names::Names;
 use super::requirements::{Tiers, Wanted};
 use super::route::Route;
-use super::routing::Way;
+use super::routing::Routing;
 use crate::error::{Error, Result};
 use crate::period;
 use crate::rabbitmq::connection::epoch::Up;
 
-/// All that was declared, to declare it again on the next connection.
+/// Everything that was declared, to declare it again on the next connection.
 #[derive(Debug)]
 pub(crate) struct Declared {
     names: Names,
@@ -24,17 +24,17 @@ pub(crate) struct Declared {
     missing: Mutex<Option<Error>>,
 }
 
-/// The routes into a queue of jobs that wait for nothing.
+/// The routes into a queue for jobs without a delay.
 #[derive(Debug)]
 struct Routes {
     plain: Arc<Route>,
-    /// With the tier of the first retry, by its milliseconds.
+    /// By the milliseconds of the tier of the first retry.
     tiers: BTreeMap<u64, Arc<Route>>,
 }
 
 impl Routes {
     fn new(names: &Names, queue: &str, tiers: &Tiers) -> Result<Self> {
-        let route = |tier| Way::Now(tier).route(names, End::Queue(queue)).map(Arc::new);
+        let route = |tier| Routing::Now(tier).route(names, End::Queue(queue)).map(Arc::new);
         let with_tier = |tier: &u64| Ok((*tier, route(Some(*tier))?));
         Ok(Self { plain: route(None)?, tiers: tiers.iter().map(with_tier).collect::<Result<_>>()? })
     }
@@ -58,8 +58,8 @@ impl Declared {
         &self.names
     }
 
-    /// The route of a job into a queue that was declared, where it waits for nothing: with the
-    /// tier of its first retry, if that has one.
+    /// The route of a job without a delay into a declared queue, with the tier of its first retry
+    /// if that exists.
     pub(crate) fn route(&self, queue: &str, retry_wait: Option<Duration>) -> Option<Arc<Route>> {
         let routes = self.routes.read().unwrap_or_else(PoisonError::into_inner);
         let Routes { plain, tiers } = routes.get(queue)?;
@@ -67,33 +67,33 @@ impl Declared {
         Some(Arc::clone(tier.unwrap_or(plain)))
     }
 
-    /// The tiers of a queue that was declared.
+    /// The tiers of a declared queue.
     pub(crate) fn tiers(&self, queue: &str) -> Option<Arc<Tiers>> {
         self.known().queues.get(queue).cloned()
     }
 
-    /// What a queue that was declared needs.
+    /// The requirements of a declared queue.
     pub(crate) fn part(&self, queue: &str) -> Option<Wanted> {
         self.known().part(queue)
     }
 
-    /// All that was declared.
+    /// Everything that was declared.
     pub(crate) fn all(&self) -> Wanted {
         self.known().clone()
     }
 
-    /// Whether there is nothing new in this.
+    /// Whether all of this was declared.
     pub(crate) fn covers(&self, wanted: &Wanted) -> bool {
         self.known().covers(wanted)
     }
 
-    /// Remembers what was declared.
+    /// Records declared requirements.
     pub(crate) fn add(&self, declared: Wanted) {
         let queues: Vec<_> = declared.queues.keys().cloned().collect();
         self.change().add(declared);
         for queue in queues {
             let tiers = self.tiers(&queue).unwrap_or_default();
-            // A queue without routes has them made for each of its jobs.
+            // Without stored routes, each job of the queue builds its own.
             if let Ok(routes) = Routes::new(&self.names, &queue, &tiers) {
                 self.change_routes().insert(queue, routes);
             }
@@ -115,12 +115,12 @@ impl Declared {
         self.change().remove(queue);
     }
 
-    /// The error of a part that is missing on the broker and could not be declared again.
+    /// The error of a missing part that could not be declared again.
     pub(crate) fn missing(&self) -> Option<Error> {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes what is missing, and gives what was noted before.
+    /// Stores the error of a missing part, and returns the previous one.
     pub(crate) fn set_missing(&self, missing: Option<Error>) -> Option<Error> {
         std::mem::replace(
             &mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner),
@@ -128,7 +128,7 @@ impl Declared {
         )
     }
 
-    /// What this needs.
+    /// The declarations for these requirements.
     pub(crate) fn topology(&self, wanted: &Wanted) -> Topology {
         Topology::new(&self.names, wanted)
     }
@@ -143,7 +143,7 @@ impl Declared {
             tracing::warn!(
                 "the broker had lost exchanges or queues; they were declared again, without their jobs"
             );
-            tokio::time::sleep(FIRST_MOMENTS).await;
+            tokio::time::sleep(NEW_QUEUE_WAIT).await;
         }
         Ok(())
     }

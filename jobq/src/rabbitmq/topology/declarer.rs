@@ -1,4 +1,4 @@
-//! Declaring what jobs need, before it is used the first time.
+//! Declaring the requirements of jobs before their first use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use tokio::time::{sleep, timeout};
 
 use super::declarations::Topology;
 use super::declared::Declared;
-use super::ensure::{FIRST_MOMENTS, apply};
+use super::ensure::{NEW_QUEUE_WAIT, apply};
 use super::passive::Absent;
 use super::requirements::Wanted;
-use super::routing::Way;
+use super::routing::Routing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::address::{CHANNELS, FEWEST_CHANNELS};
 use crate::rabbitmq::connection::broker::Broker;
 
-/// Declares what was not declared before.
+/// Declares new requirements.
 #[derive(Debug)]
 pub(crate) struct Declarer {
     broker: Arc<Broker>,
@@ -34,13 +34,13 @@ impl Declarer {
         &self.known
     }
 
-    /// Declares this, unless that was done before.
+    /// Declares these requirements, unless that was done before.
     pub(crate) async fn declare(&self, wanted: Wanted) -> Result<()> {
         self.broker.check_open()?;
         if self.known.covers(&wanted) {
             return Ok(());
         }
-        // The wait for those who declare too is a part of the time that it may take.
+        // The time limit includes the wait for concurrent declarations.
         let declared = self.broker.within("declaring queues", async {
             let turn = self.turn.lock().await;
             if self.known.covers(&wanted) {
@@ -55,27 +55,27 @@ impl Declarer {
             return Ok(());
         };
         if created {
-            sleep(FIRST_MOMENTS).await;
+            sleep(NEW_QUEUE_WAIT).await;
         }
         self.known.add(wanted);
         Ok(())
     }
 
-    /// Declares what this way leads through and may not be there yet.
-    pub(crate) async fn prepare(&self, way: &Way) -> Result<()> {
-        match way {
-            Way::Levels(_) => self.declare(Wanted::levels()).await,
-            Way::Now(_) | Way::Tier(_) => Ok(()),
+    /// Declares the parts that this routing needs.
+    pub(crate) async fn prepare(&self, routing: &Routing) -> Result<()> {
+        match routing {
+            Routing::Levels(_) => self.declare(Wanted::levels()).await,
+            Routing::Now(_) | Routing::Tier(_) => Ok(()),
         }
     }
 
-    /// Keeps others from declaring meanwhile.
+    /// Blocks other declarations until the guard is dropped.
     pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
-    /// An error where a connection has too few channels for the queues that pools consume:
-    /// without it, they would take turns with losing theirs.
+    /// An error if a connection has too few channels for the queues that pools consume: otherwise
+    /// consumers would take turns at losing theirs.
     async fn check_channels(&self, wanted: &Wanted) -> Result<()> {
         let mut all = self.known.all();
         all.add(wanted.clone());
@@ -92,14 +92,14 @@ impl Declarer {
         Err(Error::new(ErrorKind::Refused, text))
     }
 
-    /// [`apply`], on the next connection too.
+    /// [`apply`], repeated on the next connection if one is lost.
     async fn apply_surely(&self, topology: &Topology) -> Result<bool> {
         loop {
             let up = self.broker.up().await?;
             match apply(&up, topology).await {
                 Err(error) if error.is_connection() => {
                     tracing::warn!(%error, "declaring again on the next connection");
-                    // A channel that ended alone leaves the connection as it is.
+                    // If only the channel ended, the connection is still up.
                     let pause = Duration::from_millis(200);
                     let _ = timeout(pause, self.broker.publishing().lost(up.generation)).await;
                 }

@@ -1,6 +1,6 @@
-//! Making sure that what jobq needs is there: it exists afterwards, or an error says why not.
+//! Ensuring the topology: afterwards it exists, or an error says why not.
 //!
-//! Who may not configure the broker can use what another user has declared.
+//! Users without the permission to configure can use what another user has declared.
 
 use std::time::Duration;
 
@@ -15,30 +15,29 @@ use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, refusal};
 
-/// A broker that is killed in the first moments of a quorum queue's life may not be able
-/// to recover it, so nothing is sent before they are over.
-pub(crate) const FIRST_MOMENTS: Duration = Duration::from_secs(1);
+/// The wait after declaring new quorum queues. A broker that is killed earlier may not be able to
+/// recover them.
+pub(crate) const NEW_QUEUE_WAIT: Duration = Duration::from_secs(1);
 
-/// How long a queue that was deleted is left alone. RabbitMQ 3.10 that gets another one of its
-/// name within some 10 ms does not tell its consumers, and delivers to them what never arrives
-/// (measured; 4.0 and 4.3 do tell them).
-const DELETED: Duration = Duration::from_secs(1);
+/// How long to wait before a deleted queue is declared again. If a queue of the same name is
+/// declared within some 10 ms, RabbitMQ 3.10 does not tell its consumers, and their deliveries
+/// never arrive (measured; 4.0 and 4.3 do tell them).
+const DELETED_QUEUE_WAIT: Duration = Duration::from_secs(1);
 
 /// How many declarations are sent before the first of them is answered.
 const IN_FLIGHT: usize = 64;
 
-/// How many missing things an error names.
+/// The most missing names in an error.
 const NAMED: usize = 8;
 
-/// Makes sure that all of this is there, and says whether some of it was missing.
+/// Ensures that this topology exists. True if some of it was missing.
 ///
-/// What is there is declared as well, since the broker says then whether it is as it should
-/// be. A user who may not declare it needs no permission to configure: only what is missing is
-/// declared then.
+/// Existing parts are declared as well, so that the broker compares them. Users without the
+/// permission to configure declare the missing parts only.
 ///
 /// # Errors
 ///
-/// A conflict with what exists, a refusal, a lost connection.
+/// A conflict with existing parts, a refusal, a lost connection.
 pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
     let mut channel = open(up).await?;
     let created = match look(up, &channel, &topology.places()).await? {
@@ -56,19 +55,18 @@ pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
     }
 }
 
-/// [`apply`], for what was there and may have been deleted a moment ago.
+/// [`apply`], for parts that may have been deleted a moment ago.
 pub(crate) async fn apply_again(up: &Up, topology: &Topology) -> Result<bool> {
     let channel = open(up).await?;
     match look(up, &channel, &topology.places()).await? {
-        Seen::Missing(_) => tokio::time::sleep(DELETED).await,
+        Seen::Missing(_) => tokio::time::sleep(DELETED_QUEUE_WAIT).await,
         Seen::All | Seen::Forbidden(_) => {}
     }
     apply(up, topology).await
 }
 
-/// There are hundreds of declarations, and until all are answered nothing is published
-/// after a lost connection; so many are sent before the first answer comes. The broker
-/// does them in their order.
+/// Declares everything in order, with many declarations in flight. There are hundreds of them, and
+/// nothing is published after a lost connection until all are answered.
 async fn declare_all(channel: &Channel, topology: &Topology) -> Result<()> {
     let mut sent = FuturesOrdered::new();
     for declaration in topology.declarations() {
@@ -86,11 +84,11 @@ pub(crate) fn is_forbidden(error: &Error) -> bool {
     refusal(error) == Some(ACCESS_REFUSED)
 }
 
-/// Declares what of this is missing and nothing else, and says whether anything was.
+/// Declares the missing parts only. True if there were any.
 ///
 /// # Errors
 ///
-/// What is missing and may not be declared, by its name; a lost connection.
+/// Missing parts that may not be declared, by name; a lost connection.
 async fn add_missing(up: &Up, topology: &Topology) -> Result<bool> {
     let mut missing =
         Missing { channel: open(up).await?, up, made: Vec::new(), refused: Vec::new() };
@@ -102,9 +100,9 @@ async fn add_missing(up: &Up, topology: &Topology) -> Result<bool> {
 struct Missing<'t> {
     channel: Channel,
     up: &'t Up,
-    /// What was missing and is there now.
+    /// Parts that were missing and were declared.
     made: Vec<&'t str>,
-    /// What is missing and may not be declared.
+    /// Missing parts that may not be declared.
     refused: Vec<&'t Declaration>,
 }
 
@@ -113,7 +111,7 @@ impl<'t> Missing<'t> {
         let places = topology.places();
         let mut places = places.as_slice();
         let mut refusal = None;
-        // Each one that is missing costs a channel number.
+        // Each missing part costs a channel number.
         while self.refused.len() < NAMED {
             let place = match look(self.up, &self.channel, places).await? {
                 Seen::All => break,
@@ -132,8 +130,8 @@ impl<'t> Missing<'t> {
                     place
                 }
             };
-            // What may not be asked for is taken to be there: who may only publish is told
-            // of a missing exchange when something is published.
+            // A part that this user may not look for is assumed to exist. Publishing reports a
+            // missing exchange.
             places = &places[place + 1..];
             self.channel = open(self.up).await?;
         }
@@ -145,13 +143,13 @@ impl<'t> Missing<'t> {
         declare(&self.channel, declaration).await
     }
 
-    /// A binding of what was there is made too, where this user may: it takes no permission to
-    /// configure, and changes nothing where it is there.
+    /// Bindings of existing parts are declared too, if this user may: that needs no permission to
+    /// configure, and changes nothing for existing ones.
     async fn bindings(&mut self, topology: &'t Topology) -> Result<()> {
         let mut may_bind = true;
         for binding in topology.declarations() {
             let (Declaration::Binding { exchange: from, queue: to, .. }
-            | Declaration::Passage { from, to, .. }) = binding
+            | Declaration::ExchangeBinding { from, to, .. }) = binding
             else {
                 continue;
             };
@@ -171,7 +169,7 @@ impl<'t> Missing<'t> {
     }
 }
 
-/// The error of what is missing and may not be declared.
+/// The error of missing parts that may not be declared.
 fn cannot_declare(refused: &[&Declaration]) -> Error {
     let names: Vec<_> = refused.iter().map(|place| place.title()).collect();
     let more = if names.len() < NAMED { "" } else { ", and maybe more" };

@@ -1,39 +1,37 @@
-//! Delay levels: any wait as a number with a few digits. Pure; `docs/delays.md` says why.
+//! Delay levels: any wait as a number with a few digits. Pure; `docs/delays.md` has the reasons.
 //!
-//! A wait is counted in units of 100 milliseconds and written in one radix, one digit a
-//! level, as the start of the routing key. A level has one queue for each digit but 0,
-//! which keeps a message for as long as that digit means and passes it on to the next
-//! lower level, where the next digit of the same key decides. So a fixed number of queues
-//! gives every wait, and since all messages of one queue wait equally long, none waits
-//! behind another.
+//! A wait is counted in units of 100 milliseconds and written in one radix, one digit a level, as
+//! the start of the routing key. A level has one queue for each digit but 0. The queue keeps a
+//! message for the time of its digit, and passes it on to the next lower level, where the next
+//! digit of the same key decides. So a fixed number of queues gives every wait, and no message
+//! waits behind another, since all of one queue wait equally long.
 
 use std::ops::RangeInclusive;
 
 use crate::period;
 
-/// What a wait is counted in, in milliseconds. Waits are rounded up to it.
+/// The unit of waits, in milliseconds. Waits are rounded up to it.
 pub(crate) const UNIT: u64 = 100;
-/// How many digits there are, each written in decimal. More make fewer hops, and more
-/// queues.
+/// The number of digits, each written in decimal. More digits mean fewer hops and more queues.
 pub(crate) const RADIX: u64 = 16;
-/// The longest wait that the levels hold, in milliseconds: the longest that an attribute
-/// can name, and the longest time to live that the broker accepts.
+/// The longest wait of the levels, in milliseconds: the longest that an attribute can name, and the
+/// longest time to live that the broker accepts.
 pub(crate) const HORIZON: u64 = period::MAX.as_secs() * 1_000;
-/// How many levels there are.
+/// The number of levels.
 pub(crate) const LEVELS: u32 = (HORIZON / UNIT).ilog(RADIX) + 1;
 
-/// Where a way ends. Each kind has a letter in the key, so that a queue and a topic of
-/// one name stay apart.
+/// The destination of a message. Each kind has a letter in the key, so that a queue and a topic of
+/// one name differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End<'k> {
-    /// In one work queue.
+    /// One work queue.
     Queue(&'k str),
-    /// In the queues that subscribe to this topic.
+    /// The queues that subscribe to this topic.
     Topic(&'k str),
 }
 
 impl<'k> End<'k> {
-    /// The queue or the topic.
+    /// The name of the queue, or the topic.
     pub(crate) fn text(self) -> &'k str {
         match self {
             Self::Queue(text) | Self::Topic(text) => text,
@@ -57,17 +55,16 @@ impl<'k> End<'k> {
     }
 }
 
-/// Where a message enters the levels.
+/// The level and key with which a message enters the levels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The level of the highest digit that is not 0: those above would keep it for no
-    /// time at all.
+    /// The level of the highest digit that is not 0. Those above would not delay it.
     pub(crate) level: u32,
     /// The routing key, the same through all levels.
     pub(crate) key: String,
 }
 
-/// The way of a message that waits for so long; `None` beyond the [`HORIZON`].
+/// The entry for a wait; `None` beyond the [`HORIZON`].
 pub(crate) fn entry(millis: u64, end: End<'_>) -> Option<Entry> {
     if millis > HORIZON {
         return None;
@@ -82,8 +79,8 @@ pub(crate) fn entry(millis: u64, end: End<'_>) -> Option<Entry> {
     Some(Entry { level, key: key + &end.tail() })
 }
 
-/// The digits of a level that have a queue. The highest level needs no more than those of
-/// the [`HORIZON`].
+/// The digits of a level that have a queue. The highest level has only the digits of the
+/// [`HORIZON`].
 pub(crate) fn digits(level: u32) -> RangeInclusive<u64> {
     1..=(RADIX - 1).min(HORIZON / UNIT / RADIX.pow(level))
 }
@@ -93,33 +90,31 @@ pub(crate) const fn ttl(level: u32, digit: u64) -> u64 {
     digit * RADIX.pow(level) * UNIT
 }
 
-/// What matches the keys with this digit at this level. The number of words before it is
-/// exact: `#` in their place would match the digit anywhere in the key.
+/// The binding pattern of a digit at a level. The number of words before it is exact: `#` in their
+/// place would match the digit anywhere in the key.
 pub(crate) fn pattern(level: u32, digit: u64) -> String {
     format!("{}{digit}.#", any(LEVELS - 1 - level))
 }
 
-/// What matches the keys that end here, whatever their wait was. A topic may be a
-/// pattern.
+/// The binding pattern of a destination, for any wait. A topic may be a pattern.
 pub(crate) fn end_pattern(end: End<'_>) -> String {
     any(LEVELS) + &end.tail()
 }
 
-/// The end of a key that [`entry`] made.
+/// The destination in a key of [`entry`].
 pub(crate) fn end_of(key: &str) -> Option<End<'_>> {
     let tail = (0..LEVELS).try_fold(key, |key, _| key.split_once('.').map(|(_, rest)| rest));
     End::of_tail(tail?)
 }
 
-/// Whether a message with this key that came to this level has no wait before it any
-/// more: the digits from there on are 0.
+/// Whether no wait is left for a message with this key at this level: the remaining digits are 0.
 pub(crate) fn is_over(key: &str, level: u32) -> bool {
     let above = LEVELS.saturating_sub(level + 1) as usize;
     let mut rest = key.split('.').take(LEVELS as usize).skip(above);
     rest.all(|digit| digit == "0")
 }
 
-/// So many words.
+/// A pattern of this many words.
 fn any(words: u32) -> String {
     (0..words).map(|_| "*.").collect()
 }

@@ -4,7 +4,7 @@ use super::*;
 
 const MAIL: End<'_> = End::Queue("mail");
 
-/// Whether a topic exchange would take a key by a pattern.
+/// Whether a topic exchange matches a key with a pattern.
 fn takes(pattern: &str, key: &str) -> bool {
     fn all(pattern: &[&str], key: &[&str]) -> bool {
         match (pattern, key) {
@@ -19,8 +19,7 @@ fn takes(pattern: &str, key: &str) -> bool {
     all(&pattern, &key)
 }
 
-/// Follows the bindings from where a message enters, and gives the digits of the queues
-/// that it waits in, with their levels.
+/// Follows the bindings from an entry, and returns the levels and digits of the queues on the path.
 fn walk(entry: &Entry) -> Vec<(u32, u64)> {
     let mut waits = Vec::new();
     for level in (0..=entry.level).rev() {
@@ -63,7 +62,7 @@ fn a_wait_is_written_in_digits() {
 }
 
 #[test]
-fn whatever_an_attribute_says_fits() {
+fn every_wait_of_an_attribute_fits() {
     assert_eq!(LEVELS, 8);
     assert_eq!((0..LEVELS).flat_map(digits).count(), 116);
     assert_eq!(period::millis(period::MAX), HORIZON);
@@ -110,7 +109,7 @@ fn a_wait_is_over_when_no_digit_is_left() {
     }
 }
 
-/// Names of queues that are hard to tell apart from keys and from each other.
+/// Queue names that are easily confused with keys and with each other.
 fn queue() -> impl Strategy<Value = String> {
     "(([0-7]|q|e|a)\\.){0,4}[0-7qa]|[A-Za-z0-9_.-]{1,120}"
 }
@@ -133,7 +132,7 @@ proptest! {
     }
 
     #[test]
-    fn the_end_of_the_way_is_that_queue_and_no_other(
+    fn the_destination_is_that_queue_and_no_other(
         millis in 0..=HORIZON, own in queue(), other in queue(),
     ) {
         let ends = |name| [End::Queue(name), End::Topic(name)];

@@ -1,10 +1,9 @@
 //! Exchanges, queues and bindings: their names and arguments, and declaring them.
 //!
-//! A job's way: [`requirements`] says what its queue needs, [`declarations`] lists that with every
-//! name and argument, [`declarer`] declares it and [`declared`] remembers it. [`routing`] chooses
-//! how a job waits, by a tier or by the [`levels`], and gives its [`route`]. [`upkeep`] declares
-//! again what somebody deleted. All but `declare`, `declarer`, `ensure`, `passive` and `upkeep` is
-//! pure.
+//! [`requirements`] are the needs of a queue, [`declarations`] lists them with every name and
+//! argument, [`declarer`] declares them and [`declared`] stores them. [`routing`] chooses a tier or
+//! the [`levels`] for a job, and its [`route`]. [`upkeep`] declares deleted parts again. All but
+//! `declare`, `declarer`, `ensure`, `passive` and `upkeep` is pure.
 
 pub(crate) mod declarations;
 pub(crate) mod declare;

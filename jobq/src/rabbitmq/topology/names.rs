@@ -1,15 +1,15 @@
-//! The names of everything that jobq has on the broker, made and read. Pure.
+//! The names of jobq's exchanges and queues, built and parsed. Pure.
 
 use std::time::Duration;
 
 use super::levels::{self, End};
 use crate::period;
 
-/// The queue whose failed jobs are those that belong nowhere.
+/// The queue whose failed jobs are the unroutable messages.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// The names that jobq uses on the broker, in one namespace. `:` and `@` cannot occur in
-/// the names of users, so nothing clashes; the longest has 178 bytes.
+/// The names on the broker, in one namespace. `:` and `@` cannot occur in users' names, so no names
+/// clash. The longest has 178 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Names {
     namespace: String,
@@ -34,7 +34,7 @@ impl Names {
         format!("{}.events", self.namespace)
     }
 
-    /// The exchange through which jobs come back from a tier.
+    /// The exchange through which jobs return from a tier.
     pub(crate) fn deliver(&self) -> String {
         format!("{}.deliver", self.namespace)
     }
@@ -49,22 +49,21 @@ impl Names {
         format!("{}.level.{level}.{digit}", self.namespace)
     }
 
-    /// The exchange through which jobs and events come out of the levels. It is none of the
-    /// tiers', since the routing key is still the levels'.
+    /// The exchange through which jobs and events leave the levels. It is not that of the tiers,
+    /// since the routing key is still the levels'.
     pub(crate) fn level_deliver(&self) -> String {
         format!("{}.level.deliver", self.namespace)
     }
 
-    /// What a routing key says that came through this exchange, if that is one of the
-    /// levels, whose keys are theirs.
+    /// The destination in a routing key, if the exchange is one of the levels'.
     pub(crate) fn end_of_levels<'k>(&self, exchange: &str, key: &'k str) -> Option<End<'k>> {
         let rest = exchange.strip_prefix(&self.namespace)?;
         if rest.starts_with(".level.") { levels::end_of(key) } else { None }
     }
 
-    /// The topic of an event that came with this routing key through this exchange.
+    /// The topic of an event with this routing key from this exchange.
     pub(crate) fn topic_of<'k>(&self, exchange: &str, key: &'k str) -> Option<&'k str> {
-        // Asked of every delivery, so without making the names.
+        // Called for every delivery, so no names are built.
         match (exchange.strip_prefix(&self.namespace)?, self.end_of_levels(exchange, key)) {
             (".events", _) => Some(key),
             (_, Some(End::Topic(topic))) => Some(topic),
@@ -72,8 +71,7 @@ impl Names {
         }
     }
 
-    /// Whether an event came out of the levels: an exchange that it would have had to wait
-    /// behind has another name.
+    /// Whether an event came out of the levels, as opposed to an exchange on the way into them.
     pub(crate) fn is_out_of_levels(&self, exchange: &str, key: &str) -> bool {
         exchange == self.level_deliver()
             || (0..levels::LEVELS)
@@ -85,7 +83,7 @@ impl Names {
         format!("{}.failed", self.namespace)
     }
 
-    /// The exchange and the queue of what belongs nowhere.
+    /// The exchange and the queue of unroutable messages.
     pub(crate) fn orphan(&self) -> String {
         format!("{}.orphan", self.namespace)
     }
@@ -106,8 +104,8 @@ impl Names {
         format!("{}:{queue}@wait.{wait}", self.namespace)
     }
 
-    /// The queue through which jobs come to a queue out of the levels. It holds nothing but
-    /// what the queue refuses, which would hold up a level, and so all other queues.
+    /// The queue through which jobs leave the levels for their queue. It holds only jobs that the
+    /// queue refuses, which otherwise would block a level, and so all other queues.
     pub(crate) fn due(&self, queue: &str) -> String {
         format!("{}:{queue}@due", self.namespace)
     }
@@ -117,23 +115,23 @@ impl Names {
         format!("{}:{queue}@failed", self.namespace)
     }
 
-    /// The queue of the jobs of a queue that are to be run alone.
+    /// The queue for solo runs of a queue's jobs.
     pub(crate) fn solo(&self, queue: &str) -> String {
         format!("{}:{}", self.namespace, Self::solo_key(queue))
     }
 
-    /// The routing key to that queue, through the exchange of clients.
+    /// The routing key of the solo queue, on the exchange of clients.
     pub(crate) fn solo_key(queue: &str) -> String {
         format!("{queue}@solo")
     }
 
-    /// The queue whose exclusive declaration is the right to change failed jobs.
+    /// The queue whose exclusive declaration is the lock on failed jobs.
     pub(crate) fn failed_lock(&self, queue: &str) -> String {
         format!("{}:{queue}@failed.lock", self.namespace)
     }
 
-    /// The exchanges that a subscription of a queue binds, the queues that it binds to them,
-    /// and by which keys: for events that come at once and for those that waited.
+    /// The bindings of a subscription, as exchange, queue and key: for events at once and for
+    /// delayed ones.
     pub(crate) fn subscription(&self, queue: &str, pattern: &str) -> [(String, String, String); 2] {
         let from_levels = levels::end_pattern(End::Topic(pattern));
         [
@@ -142,7 +140,7 @@ impl Names {
         ]
     }
 
-    /// The user's queue that a queue of this namespace belongs to.
+    /// The user's queue to which a queue of this namespace belongs.
     pub(crate) fn queue_of<'n>(&self, name: &'n str) -> Option<&'n str> {
         let rest = name.strip_prefix(&self.namespace)?.strip_prefix(':')?;
         Some(rest.split_once('@').map_or(rest, |(queue, _)| queue))
@@ -172,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_known_by_the_way_it_came() {
+    fn an_event_is_recognized_by_its_exchange_and_key() {
         let names = Names::new("jobq");
         let waited = "0.0.0.0.0.2.0.0.e.user.created";
         let table = [

@@ -1,4 +1,4 @@
-//! What is there, asked without declaring it.
+//! Passive declarations: looking for queues and exchanges without declaring them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,27 +17,26 @@ use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, failure, refusal};
 use crate::rabbitmq::values::short;
 
-/// How long a queue that was missing is not looked for again.
+/// How long a missing queue is not looked for again.
 const MISSING: Duration = Duration::from_secs(5);
-/// How many questions are sent before the first of them is answered.
+/// The most passive declarations in flight.
 const IN_FLIGHT: usize = 64;
-/// An answer that takes longer is not one of the queue itself, but what the broker says
-/// after it waited for that in vain.
+/// A slower answer is not the queue's own, but the broker's after its internal timeout.
 pub(crate) const BUSY: Duration = Duration::from_millis(200);
 
-/// What came of a look at several queues and exchanges. Unless all are there, the broker has
-/// closed the channel.
+/// The result of looking for several queues and exchanges. Unless all exist, the broker has closed
+/// the channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
     All,
-    /// The first one that is not there, by its place among them.
+    /// The position of the first missing one.
     Missing(usize),
-    /// The first one that this user may not ask for, by its place among them. RabbitMQ 4.3
-    /// shows a queue only to who may write, read or configure it, and 3.10 and 4.0 to all.
+    /// The position of the first one that this user may not look for. RabbitMQ 4.3 shows a queue
+    /// only to users who may write, read or configure it, and 3.10 and 4.0 to all.
     Forbidden(usize),
 }
 
-/// Whether these queues and exchanges are there.
+/// Looks for these queues and exchanges.
 pub(crate) async fn look(up: &Up, channel: &Channel, places: &[&Declaration]) -> Result<Seen> {
     let _question = up.questions.ask(channel.id());
     let mut sent = FuturesOrdered::new();
@@ -81,8 +80,8 @@ async fn look_for(channel: &Channel, place: &Declaration) -> Result<()> {
             let found = channel.exchange_declare(short(name)?, kind, options, none).await;
             found.map_err(|error| failure(&format!("looking for exchange `{name}`"), error))
         }
-        // Nobody can ask for it.
-        Declaration::Binding { .. } | Declaration::Passage { .. } => Ok(()),
+        // AMQP has no passive declaration of bindings.
+        Declaration::Binding { .. } | Declaration::ExchangeBinding { .. } => Ok(()),
     }
 }
 
@@ -92,7 +91,7 @@ async fn look_for_queue(channel: &Channel, queue: &str) -> Result<Queue> {
     found.map_err(|error| failure(&format!("looking for queue `{queue}`"), error))
 }
 
-/// How many messages are ready in a queue, as [`inspect`] tells.
+/// The number of ready messages in a queue, as [`inspect`] returns it.
 pub(crate) async fn messages_in(
     up: &Up,
     channel: &mut Channel,
@@ -102,9 +101,8 @@ pub(crate) async fn messages_in(
     Ok(found.map(|(messages, _)| messages))
 }
 
-/// How many messages are ready in a queue, and how many consumers it has; `None` where
-/// there is no such queue. The channel is another one afterwards if so, since the broker
-/// closes it.
+/// The numbers of ready messages and of consumers of a queue; `None` if there is no such queue. In
+/// that case `channel` is replaced, since the broker closes it.
 pub(crate) async fn inspect(
     up: &Up,
     channel: &mut Channel,
@@ -123,10 +121,10 @@ pub(crate) async fn inspect(
     }
 }
 
-/// The queues that were looked for in vain, and when.
+/// The queues that were missing, and when.
 ///
-/// Every question after a queue that does not exist costs a channel number for the life of the
-/// connection, so one that was missing a moment ago still is.
+/// Looking for a queue that does not exist costs a channel number for the life of the connection,
+/// so one that was missing a moment ago is assumed to be missing still.
 #[derive(Debug, Default)]
 pub(crate) struct Absent(Mutex<HashMap<String, Instant>>);
 
@@ -135,15 +133,15 @@ impl Absent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has every queue looked for again.
+    /// Forgets which queues were missing.
     pub(crate) fn clear(&self) {
         self.queues().clear();
     }
 
-    /// How many messages are ready in a queue, if it exists.
+    /// The number of ready messages in a queue, if it exists.
     ///
-    /// A broker that is too busy to know within 250 ms says 0 (`rabbit_quorum_queue:stat/1`),
-    /// so a 0 that took so long is asked for again.
+    /// A broker that is too busy to know within 250 ms returns 0 (`rabbit_quorum_queue:stat/1`), so
+    /// a 0 that took so long is requested again.
     pub(crate) async fn messages_in(
         &self,
         up: &Up,

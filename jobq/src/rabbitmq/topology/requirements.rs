@@ -1,4 +1,4 @@
-//! What is to be declared: the queues with what they need. Pure.
+//! Queues with their requirements, to be declared. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::period;
 /// The waits of a queue that have a tier, in whole milliseconds.
 pub(crate) type Tiers = BTreeSet<u64>;
 
-/// The tiers for these waits: of whole milliseconds, none for no wait, none longer than
-/// the longest period.
+/// The tiers for these waits, in whole milliseconds: none for no wait, none longer than the longest
+/// period.
 fn tiers(waits: &BTreeSet<Duration>) -> Tiers {
     waits.iter().map(|wait| period::millis((*wait).min(period::MAX))).filter(|ms| *ms > 0).collect()
 }
 
-/// What is to be declared. What all queues of a namespace share is always among it.
+/// Requirements to declare. The shared part of a namespace is always included.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// The queues with their tiers.
@@ -25,14 +25,14 @@ pub(crate) struct Wanted {
     pub(crate) subscriptions: BTreeSet<(String, String)>,
     /// The queues whose jobs may have to run alone.
     pub(crate) solo: BTreeSet<String>,
-    /// Whether the levels are wanted.
+    /// Whether the levels are required.
     pub(crate) levels: bool,
-    /// Whether anything is wanted at all: what all queues share.
+    /// Whether anything is required, at least the shared part.
     pub(crate) shared: bool,
 }
 
 impl Wanted {
-    /// What all queues share.
+    /// The part that all queues share.
     pub(crate) fn shared() -> Self {
         Self { shared: true, ..Self::default() }
     }
@@ -42,7 +42,7 @@ impl Wanted {
         Self { levels: true, ..Self::shared() }
     }
 
-    /// These queues. One that is named twice has what both say.
+    /// These queues. The requirements of a queue that occurs twice are merged.
     pub(crate) fn queues(specs: &[QueueSpec]) -> Self {
         let mut wanted = Self::shared();
         for spec in specs {
@@ -54,7 +54,7 @@ impl Wanted {
         wanted
     }
 
-    /// Whether all of the other is in this.
+    /// Whether this includes all of the other.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let has = |(queue, tiers): (&String, &Arc<Tiers>)| {
             self.queues.get(queue).is_some_and(|known| tiers.is_subset(known))
@@ -82,7 +82,7 @@ impl Wanted {
         *known = Arc::new(known.union(tiers).copied().collect());
     }
 
-    /// What one queue needs of this, if it is in it.
+    /// The requirements of one queue, if it is included.
     pub(crate) fn part(&self, queue: &str) -> Option<Self> {
         let tiers = self.queues.get(queue)?;
         let own = |(name, _): &&(String, String)| name == queue;
@@ -94,13 +94,13 @@ impl Wanted {
         })
     }
 
-    /// This, with the places in which the jobs of its queues can be run alone.
+    /// Adds the solo queues of these queues.
     pub(crate) fn with_solo(mut self) -> Self {
         self.solo = self.queues.keys().cloned().collect();
         self
     }
 
-    /// Takes a queue out.
+    /// Removes a queue.
     pub(crate) fn remove(&mut self, queue: &str) {
         self.queues.remove(queue);
         self.solo.remove(queue);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_covers_its_parts() {
+    fn requirements_cover_their_parts() {
         let mut known = Wanted::default();
         let both = [spec("a", &[1], &["x"]), spec("a", &[2], &["y"]), spec("b", &[], &[])];
         for wanted in [Wanted::shared(), Wanted::levels(), Wanted::queues(&both)] {

@@ -1,17 +1,17 @@
-//! Which part of the topology a look is at: what has many parts takes turns. Pure.
+//! Which part of the topology an upkeep check covers: large topologies take turns. Pure.
 
 use super::declarations::{Declaration, Topology};
 use super::levels;
 use super::names::Names;
 use super::requirements::Wanted;
 
-/// How many queues a look asks for, at most.
+/// The most queues in one check.
 const QUEUES: usize = 256;
-/// How many bindings a look makes again, at most. One that is there takes RabbitMQ 4.3 some
-/// 4 ms, and 3.10 and 4.0 some 0.5 ms (measured).
+/// The most bindings that one check declares again. An existing one takes RabbitMQ 4.3 some 4 ms,
+/// and 3.10 and 4.0 some 0.5 ms (measured).
 const BINDINGS: usize = 32;
 
-/// What one look is at.
+/// The part of one check.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Part {
     /// Exchanges and queues.
@@ -19,7 +19,7 @@ pub(crate) struct Part {
     pub(crate) bindings: Vec<Declaration>,
 }
 
-/// Where the next look begins.
+/// The start of the next check.
 #[derive(Debug, Default)]
 pub(crate) struct Rotation {
     queue: usize,
@@ -28,8 +28,8 @@ pub(crate) struct Rotation {
 }
 
 impl Rotation {
-    /// The next part: all exchanges, and as many of the queues and bindings as a look may
-    /// take. Of the levels it is one at a time.
+    /// The next part: all exchanges, and as many queues and bindings as a check may cover. Of the
+    /// levels it is one at a time.
     pub(crate) fn next(&mut self, names: &Names, known: &Wanted) -> Part {
         let topology = Topology::new(names, &Wanted { levels: false, ..known.clone() });
         let (exchanges, others): (Vec<_>, Vec<_>) =
@@ -51,7 +51,7 @@ impl Rotation {
     }
 }
 
-/// The next few, from the first one again after the last.
+/// The next `most` items, starting over after the last.
 fn window(all: Vec<Declaration>, next: &mut usize, most: usize) -> Vec<Declaration> {
     let (count, start) = (all.len(), *next);
     if count <= most {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_shrinks_meanwhile_is_looked_at_from_its_beginning() {
+    fn a_smaller_topology_starts_over() {
         let mut rotation = Rotation::default();
         seen(&mut rotation, &known(300, true), 20);
         let small = known(2, false);

@@ -1,5 +1,4 @@
-//! The way of a job or an event: at once, through a tier of its queue, or through the
-//! levels.
+//! The routing of a job or an event: at once, through a tier of its queue, or through the levels.
 //! Pure.
 
 use std::time::Duration;
@@ -13,10 +12,10 @@ use crate::error::{Error, Result};
 use crate::job::{Envelope, check_name, check_topic};
 use crate::period;
 
-/// How a job gets into its queue, or an event to its subscribers.
+/// How a job reaches its queue, or an event its subscribers.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// At once; the tier of its first retry, if that has one.
+pub(crate) enum Routing {
+    /// At once, with the tier of its first retry, if there is one.
     Now(Option<u64>),
     /// Through the queue's tier of this wait, in milliseconds.
     Tier(u64),
@@ -24,12 +23,12 @@ pub(crate) enum Way {
     Levels(Entry),
 }
 
-impl Way {
-    /// The way to this end, where its queue has these tiers.
+impl Routing {
+    /// The routing to this destination, whose queue has these tiers.
     ///
     /// # Errors
     ///
-    /// A wait that is longer than what the levels hold.
+    /// A wait beyond the limit of the levels.
     pub(crate) fn new(millis: u64, end: End<'_>, tiers: &Tiers) -> Result<Self> {
         if millis == 0 {
             return Ok(Self::Now(None));
@@ -47,7 +46,7 @@ impl Way {
         })
     }
 
-    /// The way of a job into its queue, which has these tiers.
+    /// The routing of a job into its queue, which has these tiers.
     ///
     /// # Errors
     ///
@@ -60,11 +59,11 @@ impl Way {
         }
     }
 
-    /// The route to this end. A key that names a tier holds for the retries as well.
+    /// The route to this destination. A tier in the key holds for the retries as well.
     ///
     /// # Errors
     ///
-    /// A name of a queue or a topic that is none.
+    /// An invalid name of a queue or a topic.
     pub(crate) fn route(&self, names: &Names, end: End<'_>) -> Result<Route> {
         match end {
             End::Queue(queue) => check_name("queue", queue)?,
@@ -97,7 +96,7 @@ mod tests {
     const MAIL: End<'_> = End::Queue("mail");
 
     #[test]
-    fn every_wait_has_a_way() {
+    fn every_wait_has_a_routing() {
         let names = Names::new("jobq");
         let tiers: Tiers = [1_000, 30_000, HORIZON].into();
         let zeros = "0.0.0.0.0.0";
@@ -111,8 +110,8 @@ mod tests {
             (HORIZON, "jobq.retry", format!("mail@{HORIZON}")),
         ];
         for (millis, exchange, key) in table {
-            let way = Way::new(millis, MAIL, &tiers).unwrap();
-            assert_eq!(way.address(&names, MAIL), (exchange.to_owned(), key));
+            let routing = Routing::new(millis, MAIL, &tiers).unwrap();
+            assert_eq!(routing.address(&names, MAIL), (exchange.to_owned(), key));
         }
     }
 
@@ -135,8 +134,8 @@ mod tests {
                 retry_wait,
                 ..Envelope::new("mail", Vec::new())
             };
-            let way = Way::of(&job, &tiers).unwrap();
-            assert_eq!(way.address(&names, MAIL).1, key, "{delay:?} {retry_wait:?}");
+            let routing = Routing::of(&job, &tiers).unwrap();
+            assert_eq!(routing.address(&names, MAIL).1, key, "{delay:?} {retry_wait:?}");
         }
     }
 
@@ -149,16 +148,16 @@ mod tests {
             (700, "jobq.level.0", "0.0.0.0.0.0.0.7.e.user.created"),
         ];
         for (millis, exchange, key) in table {
-            let way = Way::new(millis, end, &Tiers::new()).unwrap();
-            assert_eq!(way.address(&names, end), (exchange.to_owned(), key.to_owned()));
+            let routing = Routing::new(millis, end, &Tiers::new()).unwrap();
+            assert_eq!(routing.address(&names, end), (exchange.to_owned(), key.to_owned()));
         }
     }
 
     #[test]
     fn a_wait_beyond_the_horizon_is_an_error_that_names_it() {
-        assert!(Way::new(HORIZON, MAIL, &Tiers::new()).is_ok());
+        assert!(Routing::new(HORIZON, MAIL, &Tiers::new()).is_ok());
         for millis in [HORIZON + 1, u64::MAX] {
-            let error = Way::new(millis, MAIL, &Tiers::new()).unwrap_err();
+            let error = Routing::new(millis, MAIL, &Tiers::new()).unwrap_err();
             assert!(error.is_invalid() && error.to_string().contains("3650d"), "{error}");
         }
     }

@@ -1,11 +1,11 @@
-//! The routing key of a job: its queue, and the tier that it waits in before its retry. Pure.
+//! The routing key of a job: its queue, and the tier of its next retry. Pure.
 //!
-//! The key is what the broker goes by, for a fraction of what a header costs whoever writes and
-//! reads it (docs/delays.md), and dead-lettering keeps it: a job that is rejected finds its
-//! tier by it, and from there its queue.
+//! The broker routes by the key, at a fraction of the cost of a header for publishers and consumers
+//! (docs/delays.md), and dead-lettering keeps it: a rejected job finds its tier by the key, and
+//! then its queue.
 
-/// The key of a job of this queue that waits in this tier before its retry, or in none that the
-/// broker could choose.
+/// The key of a job of this queue, with the tier of its next retry. `None` where the broker cannot
+/// choose the tier.
 pub(crate) fn write(queue: &str, wait: Option<u64>) -> String {
     match wait {
         Some(millis) => [queue, "@", itoa::Buffer::new().format(millis)].concat(),
@@ -13,7 +13,7 @@ pub(crate) fn write(queue: &str, wait: Option<u64>) -> String {
     }
 }
 
-/// The queue and the tier that a key says. What is no key of a job is taken for a queue's name.
+/// The queue and the tier of a key. Any other key is taken as a queue's name.
 pub(crate) fn read(key: &str) -> (&str, Option<u64>) {
     match key.rsplit_once('@').map(|(queue, wait)| (queue, decimal(wait))) {
         Some((queue, wait @ Some(_))) => (queue, wait),
@@ -21,12 +21,12 @@ pub(crate) fn read(key: &str) -> (&str, Option<u64>) {
     }
 }
 
-/// The tier that a key says, if it is one of a job of this queue.
+/// The tier of a key, if it belongs to a job of this queue.
 pub(crate) fn wait_in(key: &str, queue: &str) -> Option<u64> {
     decimal(key.strip_prefix(queue)?.strip_prefix('@')?)
 }
 
-/// A whole number, written as jobq writes it.
+/// A whole number in the form that jobq writes.
 pub(crate) fn decimal(text: &str) -> Option<u64> {
     let canonical = text == "0" || !text.starts_with(['0', '+']);
     text.parse().ok().filter(|_| canonical)

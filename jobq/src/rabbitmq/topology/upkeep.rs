@@ -1,9 +1,9 @@
-//! Keeping what a pool needs: the broker tells nobody that an exchange, a queue or a binding was
-//! deleted, so each pool looks again and again, and declares what is gone.
+//! Upkeep of the topology: the broker does not report that an exchange, a queue or a binding was
+//! deleted, so each pool checks regularly and declares missing parts again.
 //!
-//! Without its exchange a retry never comes, and nothing else says so. A message that finds no
-//! way because a queue or a binding is gone comes to the orphan queue, and that is declared
-//! again at once.
+//! Without its exchange a retry never comes, and nothing else reports that. A message that is
+//! unroutable because a queue or a binding is gone reaches the orphan queue, and the missing part
+//! is declared again at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::declarations::Declaration;
 use super::declare::declare;
 use super::declarer::Declarer;
-use super::ensure::{FIRST_MOMENTS, apply_again, is_forbidden};
+use super::ensure::{NEW_QUEUE_WAIT, apply_again, is_forbidden};
 use super::passive::{Seen, look};
 use super::rotation::{Part, Rotation};
 use crate::error::Result;
@@ -22,19 +22,19 @@ use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::Link;
 
-/// The shortest and the longest time between two looks, in milliseconds.
+/// The shortest and the longest time between two checks, in milliseconds.
 const BETWEEN: std::ops::RangeInclusive<u64> = 30_000..=50_000;
-/// How long what was declared again for one message is not looked at for another one.
-const JUST_NOW: Duration = Duration::from_secs(5);
+/// How long after a restore the same queue is not restored again.
+const RESTORE_PAUSE: Duration = Duration::from_secs(5);
 
-/// Looks until the engine is closed.
+/// Checks until the engine is closed.
 pub(crate) async fn run(broker: Arc<Broker>, declarer: Arc<Declarer>) {
     let mut rotation = Rotation::default();
     loop {
         let pause = Duration::from_millis(fastrand::u64(BETWEEN));
         let look = async {
             sleep(pause).await;
-            // While the broker reads nothing, it answers nothing.
+            // A broker that reads nothing answers nothing.
             if !broker.publishing().is_blocked() {
                 look_and_declare(&broker, &declarer, &mut rotation).await;
             }
@@ -48,7 +48,7 @@ pub(crate) async fn run(broker: Arc<Broker>, declarer: Arc<Declarer>) {
 async fn look_and_declare(broker: &Broker, declarer: &Declarer, rotation: &mut Rotation) {
     let known = declarer.known();
     let looking = broker.within("looking for what is missing", async {
-        // A look for what is missing and stays missing costs channel numbers each time.
+        // Each check for a part that stays missing costs channel numbers.
         if known.missing().is_none() {
             return keep(declarer, broker.publishing(), rotation).await;
         }
@@ -63,7 +63,7 @@ async fn look_and_declare(broker: &Broker, declarer: &Declarer, rotation: &mut R
                 tracing::info!("all that was missing on the broker is there again");
             }
         }
-        // It says nothing of what is there.
+        // The error says nothing about the topology.
         Err(error) if error.is_connection() || error.is_timeout() => {
             tracing::debug!(%error, "what is missing on the broker could not be looked for");
         }
@@ -77,7 +77,7 @@ async fn look_and_declare(broker: &Broker, declarer: &Declarer, rotation: &mut R
     }
 }
 
-/// Looks at the next part, and declares everything again where something of it is missing.
+/// Checks the next part, and declares everything again if some of it is missing.
 async fn keep(declarer: &Declarer, link: &Link, rotation: &mut Rotation) -> Result<()> {
     let up = link.up().await?;
     let known = declarer.known();
@@ -87,7 +87,7 @@ async fn keep(declarer: &Declarer, link: &Link, rotation: &mut Rotation) -> Resu
     }
     let part = rotation.next(known.names(), &all);
     let missing = up.answer("looking for what is missing", first_missing(&up, &part)).await?;
-    // This client deletes nothing meanwhile, and may have a moment ago.
+    // No deletion by this client runs meanwhile. One may have ended a moment ago.
     let _turn = declarer.turn().await;
     let topology = known.topology(&known.all());
     if missing.is_some() || known.missing().is_some() {
@@ -110,21 +110,21 @@ async fn first_missing(up: &Up, part: &Part) -> Result<Option<String>> {
     }
     Ok(match seen {
         Seen::Missing(place) => Some(places[place].title()),
-        // What may not be seen is taken to be there.
+        // A part that may not be looked for is assumed to exist.
         Seen::All | Seen::Forbidden(_) => None,
     })
 }
 
-/// Makes these bindings again, which cannot be asked for, and changes nothing where they are
-/// there. It takes no permission to configure.
+/// Declares these bindings, since they cannot be looked for. Existing ones are unchanged. It needs
+/// no permission to configure.
 async fn bind<'b>(up: &Up, bindings: impl Iterator<Item = &'b Declaration>) -> Result<()> {
     let channel = open(up).await?;
     let _question = up.questions.ask(channel.id());
     for binding in bindings {
         match declare(&channel, binding).await {
-            // Who may not bind relies on who may.
+            // Users who may not bind rely on those who may.
             Err(error) if is_forbidden(&error) => return Ok(()),
-            // Its queue was deleted a moment ago: the next look finds that.
+            // Its queue was deleted a moment ago. The next check finds that.
             Err(error) if error.is_not_found() => return Ok(()),
             done => done?,
         }
@@ -133,13 +133,13 @@ async fn bind<'b>(up: &Up, bindings: impl Iterator<Item = &'b Declaration>) -> R
     Ok(())
 }
 
-/// What was declared again a moment ago, for a message that had found no way.
+/// The queue that was last restored for an unroutable message, and when.
 #[derive(Debug, Default)]
 pub(crate) struct Restored(Option<(String, Instant)>);
 
 impl Restored {
-    /// Declares again what the queue of such a message needs, if this client declared it, so
-    /// that the message finds it when it is sent again.
+    /// Declares the queue of such a message again if this client declared it, so that the message
+    /// can be sent to it.
     pub(crate) async fn restore(
         &mut self,
         declarer: &Declarer,
@@ -148,7 +148,8 @@ impl Restored {
         of_levels: bool,
     ) {
         let known = declarer.known();
-        let just_now = |(name, at): &(String, Instant)| name == queue && at.elapsed() < JUST_NOW;
+        let just_now =
+            |(name, at): &(String, Instant)| name == queue && at.elapsed() < RESTORE_PAUSE;
         if self.0.as_ref().is_some_and(just_now) {
             return;
         }
@@ -163,7 +164,7 @@ impl Restored {
                     queue,
                     "something of the queue was deleted on the broker; it was declared again"
                 );
-                sleep(FIRST_MOMENTS).await;
+                sleep(NEW_QUEUE_WAIT).await;
             }
             Ok(false) => {}
             Err(error) => {

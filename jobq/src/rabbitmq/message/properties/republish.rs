@@ -1,4 +1,4 @@
-//! Messages that are published again: what changes, and what must not come along.
+//! Republished messages: which properties change, and which are dropped.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::rabbitmq::message::deaths::ATTEMPTS_HEADER;
 use crate::rabbitmq::message::size::shrink;
 use crate::rabbitmq::values::{fits, long, text};
 
-/// What a failed job has and a job that is put back has not.
+/// Headers of failed jobs, dropped when a job is put back.
 const OF_FAILED: [&str; 10] =
     [ATTEMPTS_HEADER, EXPIRES_AT, ERROR, REASON, FAILED_AT, QUEUE, SOLO, START, STRAY, ONCE];
 
-/// The most bytes of an error that a failed job keeps.
+/// The most bytes of an error that a failed job stores.
 const MAX_ERROR: usize = 8 * 1024;
 
-/// What a message gets that is published again.
+/// Headers to set on a republished message.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     headers: BTreeMap<&'static str, AMQPValue>,
@@ -34,14 +34,14 @@ impl Changes {
         changes
     }
 
-    /// The same way again, which it had lost.
+    /// For a stray that is sent again.
     pub(crate) fn stray(attempts: u32) -> Self {
         let mut changes = Self::next(attempts);
         changes.number(STRAY, 1);
         changes
     }
 
-    /// Its place among the jobs that are run alone; `start` tells this start from others.
+    /// For a job that goes to the solo queue. `start` identifies the solo run.
     pub(crate) fn solo(attempts: u32, starts: u32, start: Option<&str>) -> Self {
         let mut changes = Self::next(attempts);
         changes.number(SOLO, starts);
@@ -51,7 +51,7 @@ impl Changes {
         changes
     }
 
-    /// Its place among the failed jobs.
+    /// For a failed job.
     pub(crate) fn failed(reason: FailedReason, error: &str, attempts: u32) -> Self {
         let mut changes = Self::next(attempts);
         changes.text(ERROR, cut(error, MAX_ERROR));
@@ -60,7 +60,7 @@ impl Changes {
         changes
     }
 
-    /// The routing key that led nowhere.
+    /// Adds the original routing key of an unroutable message.
     pub(crate) fn sent_to(mut self, key: &str) -> Self {
         self.text(QUEUE, key);
         self
@@ -75,23 +75,23 @@ impl Changes {
     }
 }
 
-/// The properties of a message that is published again: as it was, with the changes,
-/// and without what the broker would act upon.
+/// The properties of a republished message: the original ones with the changes, without those that
+/// the broker acts upon.
 ///
-/// `x-*` headers lie about a new message (3.10 loses one that has an old `x-death`), `CC`
-/// and `BCC` would send it to further queues, an expiration would lose it, and a user id
-/// other than the connection's closes the channel.
+/// Old `x-*` headers are wrong on a new message (3.10 loses one that has an old `x-death`). `CC`
+/// and `BCC` would send it to further queues, an expiration would lose it, and a user id other than
+/// the connection's closes the channel.
 pub(crate) fn again(original: &BasicProperties, id: JobId, changes: Changes) -> BasicProperties {
     rewrite(original, id, |key| [SOLO, START, STRAY].contains(&key), changes)
 }
 
 /// The properties of a failed job that is put back: fresh attempts and fresh headers.
 pub(crate) fn fresh(original: &BasicProperties, id: JobId) -> BasicProperties {
-    // None is used up. That it says so tells it from a job that was just enqueued.
+    // A stated 0 tells the job from one that was just enqueued.
     let mut changes = Changes::next(0);
     let header = |key| original.headers().as_ref().and_then(|headers| headers.inner().get(key));
     if header(TOPIC).is_some() {
-        // An event has no expiry by saying so: else it has that of its subscriber.
+        // An event states that it has no expiry; otherwise its subscriber's would apply.
         changes.text(EXPIRES_AT, &i64::MAX.to_string());
     }
     let needs = header(NEEDS).and_then(text).map(needs_without_once);
@@ -151,7 +151,7 @@ fn rewrite(
     properties
 }
 
-/// The start of a text, of at most so many bytes.
+/// The longest prefix of a text within a limit of bytes.
 fn cut(text: &str, limit: usize) -> &str {
     let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {
