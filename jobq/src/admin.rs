@@ -1,4 +1,4 @@
-//! Looking at failed jobs and putting them back.
+//! Administration of failed jobs.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl FailedJobs {
         Self { engine, queue }
     }
 
-    /// The queue whose failed jobs these are.
+    /// The queue of these failed jobs.
     #[must_use]
     pub fn queue(&self) -> &str {
         &self.queue
@@ -47,7 +47,7 @@ impl FailedJobs {
         background::call(self.administration()?.failed_list(&self.queue, limit)).await
     }
 
-    /// The failed job with this id; the oldest, where several have it.
+    /// The failed job with this id; the oldest, if several have it.
     ///
     /// # Errors
     ///
@@ -76,12 +76,12 @@ impl FailedJobs {
         }
     }
 
-    /// Puts all failed jobs back, as [`retry`](Self::retry) does, and says how many.
-    /// Jobs that fail while it runs may stay.
+    /// Puts all failed jobs back, as [`retry`](Self::retry) does, and returns how many. Jobs that
+    /// fail while it runs may stay failed.
     ///
     /// # Errors
     ///
-    /// As [`list`](Self::list). What was put back until then stays so.
+    /// As [`list`](Self::list). Jobs put back before the error stay in their queue.
     pub async fn retry_all(&self) -> Result<u64> {
         check_name("queue", &self.queue)?;
         background::call(self.administration()?.failed_retry(&self.queue, Which::All)).await
@@ -102,7 +102,7 @@ impl FailedJobs {
         }
     }
 
-    /// Deletes all failed jobs and says how many.
+    /// Deletes all failed jobs and returns how many.
     ///
     /// # Errors
     ///

@@ -1,10 +1,10 @@
-//! Two runtimes of jobq's own. One is for what must go on while job functions block the threads
-//! of the program's: connections with their heartbeats, acknowledgements, timeouts. No job
-//! function runs there. The other one gives each plain `fn` a thread.
+//! Two runtimes of jobq's own. One keeps connections, heartbeats, acknowledgements and timeouts
+//! going while job functions block the threads of the program's runtime; no job function runs
+//! there. The other one gives each plain `fn` a thread.
 //!
-//! There is one of each for the whole process, made when it is first needed and never ended: a
-//! function that does not return holds up neither the end of the program's runtime nor, in a
-//! pool of threads that has only so many, another function.
+//! Each is made once per process, on first use, and never shut down. So a function that does not
+//! return blocks neither the shutdown of the program's runtime nor, in a limited pool of threads,
+//! another function.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -19,32 +19,32 @@ use tokio::task::JoinHandle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::guard::{self, guarded};
 
-/// What runs here is short, so more threads would be idle.
-const MOST_THREADS: usize = 4;
+/// The tasks here are short, so more threads would be idle.
+const MAX_THREADS: usize = 4;
 
 static RUNTIME: LazyLock<io::Result<Background>> = LazyLock::new(|| {
-    let threads = available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
+    let threads = available_parallelism().map_or(1, NonZero::get).min(MAX_THREADS);
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(threads).thread_name("jobq").enable_all();
     Ok(Background { runtime: builder.build()?, process: std::process::id() })
 });
 
-/// More than there are slots in any process. What bounds the threads are the slots.
-const MOST_FUNCTIONS: usize = 1 << 24;
+/// More than the slots of any process, which limit the threads.
+const MAX_FUNCTIONS: usize = 1 << 24;
 
-/// No task runs in it, so that it needs no thread but those of the functions.
+/// It runs no tasks, so it needs only the threads of the functions.
 static FUNCTIONS: LazyLock<io::Result<Runtime>> = LazyLock::new(|| {
     let mut builder = Builder::new_current_thread();
-    builder.max_blocking_threads(MOST_FUNCTIONS).thread_name("jobq-fn").build()
+    builder.max_blocking_threads(MAX_FUNCTIONS).thread_name("jobq-fn").build()
 });
 
 struct Background {
     runtime: Runtime,
-    /// Where its threads are: a process that was forked from this one has none of them.
+    /// The process of its threads: a forked process does not have them.
     process: u32,
 }
 
-/// The runtime.
+/// The background runtime.
 ///
 /// # Errors
 ///
@@ -62,12 +62,12 @@ fn background() -> Result<&'static Background> {
     })
 }
 
-/// Makes it the runtime of this thread until the guard is dropped, for calls from a thread
-/// without one, or with one that has no timers.
+/// Enters the background runtime until the guard is dropped, for calls from a thread without a
+/// runtime, or with one that has no timers.
 ///
 /// # Errors
 ///
-/// A system that gives no threads; a process that was forked from the one with the threads.
+/// A system that gives no threads; a process forked from the one with the threads.
 pub(crate) fn enter() -> Result<EnterGuard<'static>> {
     let Background { runtime, process } = background()?;
     let this = std::process::id();
@@ -83,8 +83,8 @@ pub(crate) fn enter() -> Result<EnterGuard<'static>> {
     ))
 }
 
-/// Awaits a call of an engine, which works on any thread then: with the runtime of the program,
-/// with one that has no timers, or with none.
+/// Awaits a call of an engine inside the background runtime, so that it works on any thread: with
+/// the runtime of the program, with one that has no timers, or with none.
 ///
 /// # Errors
 ///
@@ -100,12 +100,12 @@ pub(crate) async fn call<T, E: From<Error>>(
     .await
 }
 
-/// Runs it there.
+/// Spawns a task in the background runtime.
 ///
 /// # Panics
 ///
-/// If there are no threads for it, which whoever opened the engine or started the pool was
-/// told by [`handle`].
+/// If there are no threads: opening the engine or starting the pool has returned that error from
+/// [`handle`] before.
 #[cfg_attr(not(feature = "rabbitmq"), allow(dead_code))]
 pub(crate) fn spawn<F>(future: F) -> JoinHandle<F::Output>
 where
@@ -115,12 +115,11 @@ where
     handle().expect("the threads were there before").spawn(future)
 }
 
-/// Runs what may block on a thread of its own, or one that has become idle. None where the system
-/// gives no thread.
+/// Runs a blocking function on an idle or a new thread. `None` if the system has no thread.
 pub(crate) fn spawn_blocking<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Option<JoinHandle<T>> {
     let functions = FUNCTIONS.as_ref().ok()?;
-    // tokio panics where there is neither another thread nor one to wait for.
+    // tokio panics if it can start no thread and has none to wait for.
     guarded(|| functions.spawn_blocking(run)).map_err(guard::dispose).ok()
 }

@@ -7,12 +7,11 @@ use serde::{Serialize, Serializer};
 /// A result with jobq's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong in a call of jobq.
+/// The error of a call of jobq.
 ///
-/// It is one opaque type, so that causes can be told more exactly in later versions
-/// without breaking programs. What a program may want to act on is answered by
-/// [`kind`](Self::kind) and the questions below; the message is for people. It never
-/// contains a password.
+/// It is one opaque type, so that later versions can report causes in more detail without breaking
+/// programs. Programs can act on its [`kind`](Self::kind) and the methods below; the message is for
+/// people. It never contains a password.
 ///
 /// ```
 /// # async fn example(client: jobq::Client) {
@@ -39,14 +38,14 @@ struct Inner {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The caller asked for something that cannot be: a bad name, URL or payload, two
-    /// jobs of one name, a missing state.
+    /// The caller passed something invalid: a bad name, URL or payload, two jobs of one name, a
+    /// missing state.
     Invalid,
-    /// The engine cannot do what was asked, or this program was built without it.
+    /// The engine does not support the call, or this program was built without it.
     Unsupported,
     /// The broker cannot be reached, or the connection was lost.
     Connection,
-    /// The broker or the file refused: no permission, no space, a broken file.
+    /// The broker or the file refused the call: no permission, no space, a damaged file.
     Refused,
     /// A queue or exchange exists with other properties than jobq's.
     Conflict,
@@ -54,8 +53,8 @@ pub enum ErrorKind {
     Timeout,
     /// There is no such failed job or queue.
     NotFound,
-    /// The delivery is no longer this worker's: its connection or its lease has ended,
-    /// and the job is delivered again.
+    /// The worker no longer holds the delivery: its connection or its lease has ended, and the job
+    /// is delivered again.
     Stale,
     /// The client or the pool was shut down.
     Closed,
@@ -76,14 +75,14 @@ impl Error {
         Self::new(ErrorKind::Invalid, message)
     }
 
-    /// Adds the cause.
+    /// Sets the source of the error.
     #[must_use]
     pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Arc::make_mut(&mut self.0).source = Some(source.into().into());
         self
     }
 
-    /// Says that the job may have been enqueued all the same.
+    /// Marks that the job may have been enqueued nevertheless.
     #[must_use]
     pub fn but_maybe_enqueued(mut self) -> Self {
         Arc::make_mut(&mut self.0).maybe_enqueued = true;
@@ -96,32 +95,32 @@ impl Error {
         self.0.kind
     }
 
-    /// The caller asked for something that cannot be; asking again does not help.
+    /// The caller passed something invalid; a retry does not help.
     #[must_use]
     pub fn is_invalid(&self) -> bool {
         self.kind() == ErrorKind::Invalid
     }
 
-    /// The engine cannot do what was asked.
+    /// The engine does not support the call.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         self.kind() == ErrorKind::Unsupported
     }
 
-    /// The broker cannot be reached or the connection was lost; asking again may help.
+    /// The broker cannot be reached or the connection was lost; a retry may help.
     #[must_use]
     pub fn is_connection(&self) -> bool {
         self.kind() == ErrorKind::Connection
     }
 
-    /// The engine did not answer in time; asking again may help.
+    /// The engine did not answer in time; a retry may help.
     #[must_use]
     pub fn is_timeout(&self) -> bool {
         self.kind() == ErrorKind::Timeout
     }
 
-    /// The broker or the file refused: a permission, space, a broken file. Asking again helps
-    /// when a person has removed the reason, which the message names.
+    /// The broker or the file refused the call: a permission, space, a damaged file. A retry helps
+    /// once the cause, which the message names, is removed.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         self.kind() == ErrorKind::Refused
@@ -139,7 +138,7 @@ impl Error {
         self.kind() == ErrorKind::NotFound
     }
 
-    /// The delivery is no longer this worker's to settle.
+    /// The worker no longer holds the delivery.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.kind() == ErrorKind::Stale
@@ -151,24 +150,24 @@ impl Error {
         self.kind() == ErrorKind::Closed
     }
 
-    /// Whether it may pass without a change to the program: by itself, or when a person
-    /// gives a permission, makes a vhost, removes what is in the way.
+    /// Whether the cause may go away without a change to the program: by itself, or because a
+    /// person grants a permission, creates a vhost, or removes a conflicting queue.
     pub(crate) fn may_pass(&self) -> bool {
         use ErrorKind::{Conflict, Connection, Refused, Timeout};
         matches!(self.kind(), Connection | Timeout | Refused | Conflict)
     }
 
-    /// Whether a job whose `enqueue` gave this error may be in the queue all the same:
-    /// the connection was lost, or the time ran out, after it was sent and before the
-    /// answer came. Enqueueing it again may then give two jobs. If `false`, the job is
-    /// certainly not in the queue.
+    /// Whether a job whose `enqueue` returned this error may be in the queue nevertheless: the
+    /// connection was lost, or the timeout passed, after it was sent and before the answer came.
+    /// Enqueueing it again may then make two jobs. If `false`, the job is certainly not in the
+    /// queue.
     #[must_use]
     pub fn maybe_enqueued(&self) -> bool {
         self.0.maybe_enqueued
     }
 }
 
-/// As its text.
+/// Serialized as its message.
 impl Serialize for Error {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_str(self)
@@ -182,7 +181,7 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
-    /// The kind, the message and all causes: what a `main` that returns the error prints.
+    /// Writes the kind, the message and all causes, as printed if `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {}", self.0.kind, self.0.message)?;
         let mut link = self.source();
@@ -205,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_question_of_nine_is_answered_by_yes() {
+    fn each_kind_has_one_method() {
         use ErrorKind::*;
         let questions = [
             (Invalid, Error::is_invalid as fn(&Error) -> bool),
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_main_that_returns_it_prints_the_whole_story() {
+    fn the_debug_form_has_all_causes() {
         let error = Error::new(ErrorKind::Connection, "cannot reach the broker at localhost:1")
             .because(std::io::Error::other("connection refused"))
             .but_maybe_enqueued();

@@ -1,11 +1,11 @@
-//! What [`doctor`](crate::doctor()) found: settings that weaken what jobq promises.
+//! Findings of the [`doctor`](crate::doctor()): settings that weaken the guarantees of jobq.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What a broker or a file was found to be like, made by [`doctor`](crate::doctor()). It
-/// prints as a page for a person.
+/// The report on a broker or a file, made by [`doctor`](crate::doctor()). Its display form is a
+/// page for people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
     about: String,
@@ -14,8 +14,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report about a store, of this version, for an [`Engine`](crate::engine::Engine) that can
-    /// examine it. The worst findings come first.
+    /// A report about a store of this version, for implementations of
+    /// [`Engine`](crate::engine::Engine). It sorts findings by severity, the worst first.
     #[must_use]
     pub fn new(
         about: impl Into<String>,
@@ -26,27 +26,26 @@ impl Report {
         Self { about: about.into(), version, findings }
     }
 
-    /// The report of an engine that has no doctor.
+    /// The report on an engine without diagnosis.
     pub(crate) fn unexamined() -> Self {
         let finding = Finding::new(FindingKind::Unchecked, Severity::Warning, "the engine")
             .found("it cannot be examined");
         Self::new("an engine of this program's own", None, vec![finding])
     }
 
-    /// The version of the broker, such as `4.0.5`, or of SQLite. `None` where it did not
-    /// say.
+    /// The version of the broker, such as `4.0.5`, or of SQLite; `None` if unknown.
     #[must_use]
     pub fn version(&self) -> Option<&str> {
         self.version.as_deref()
     }
 
-    /// What was found, the worst first.
+    /// The findings, the worst first.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
         &self.findings
     }
 
-    /// Whether nothing is an [error](Severity::Error).
+    /// Whether no finding is an [error](Severity::Error).
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.errors().next().is_none()
@@ -70,7 +69,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// One thing that was found.
+/// One finding of a [`Report`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     kind: FindingKind,
@@ -92,41 +91,40 @@ pub enum FindingKind {
     AckTimeout,
     /// A queue or exchange has other arguments than jobq's.
     Arguments,
-    /// A policy limits the length of a queue, or the time that jobs or queues last, or sends
-    /// jobs another way.
+    /// A policy limits the length of a queue or the lifetime of jobs or queues, or reroutes jobs.
     Policy,
-    /// A queue is not there, or not in order.
+    /// A queue is missing or in a bad state.
     Queue,
-    /// An exchange or a binding is not there: jobs do not find their way.
+    /// An exchange or a binding is missing: jobs are not routed.
     Routing,
-    /// The broker is one node, or a queue is on too few of them.
+    /// The broker has one node, or a queue has too few replicas.
     Replicas,
     /// A node is down or cut off.
     Node,
-    /// The broker takes no jobs: an alarm of memory or disk.
+    /// The broker accepts no jobs: an alarm of memory or disk.
     Alarm,
-    /// The connection cannot notice that its other end is gone.
+    /// The connection cannot detect a lost peer.
     Heartbeat,
-    /// The file is where it is not kept: in memory, or on a network.
+    /// The file is not on a local disk: in memory, or on a network.
     Place,
-    /// There is little space left.
+    /// There is little free space.
     Space,
     /// The file is damaged.
     Damage,
-    /// Something could not be looked at.
+    /// A check failed.
     Unchecked,
 }
 
-/// How much a [`Finding`] matters. A later one is worse.
+/// The severity of a [`Finding`], in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Severity {
-    /// Good to know; nothing has to be done.
+    /// Information; no action is needed.
     Note,
-    /// A promise of jobq holds less far than it could.
+    /// A guarantee of jobq is weaker than it could be.
     Warning,
-    /// A promise of jobq does not hold: jobs can be lost, stuck, or run too early.
+    /// A guarantee of jobq does not hold: jobs can be lost, stuck, or run too early.
     Error,
 }
 
@@ -139,64 +137,64 @@ impl Finding {
         Self { kind, severity, about, found: none(), matters: none(), remedy: none() }
     }
 
-    /// With what was found, as a clause: `it keeps 3 days of jobs`.
+    /// Sets the observation, as a clause: `it keeps 3 days of jobs`.
     #[must_use]
     pub fn found(mut self, found: impl Into<String>) -> Self {
         self.found = found.into();
         self
     }
 
-    /// With why that matters.
+    /// Sets the consequence.
     #[must_use]
     pub fn matters(mut self, matters: impl Into<String>) -> Self {
         self.matters = matters.into();
         self
     }
 
-    /// With what to do.
+    /// Sets the remedy.
     #[must_use]
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = remedy.into();
         self
     }
 
-    /// All of it in one line.
+    /// The whole finding in one line.
     pub(crate) fn sentence(&self) -> String {
         let Self { about, found, matters, remedy, .. } = self;
         format!("{about}: {found}; {matters}; {remedy}")
     }
 
-    /// What kind of thing it is.
+    /// The kind of the finding.
     #[must_use]
     pub fn kind(&self) -> FindingKind {
         self.kind
     }
 
-    /// How much it matters.
+    /// The severity of the finding.
     #[must_use]
     pub fn severity(&self) -> Severity {
         self.severity
     }
 
-    /// What it is about: a queue, by its name on the broker, an exchange, a node, a file.
+    /// The subject: a queue, by its name on the broker, an exchange, a node, a file.
     #[must_use]
     pub fn about(&self) -> &str {
         &self.about
     }
 
-    /// What was found.
+    /// The observation.
     #[must_use]
     pub fn what(&self) -> &str {
         &self.found
     }
 
-    /// Why it matters: what is not promised because of it.
+    /// The consequence: the guarantee that is weakened.
     #[must_use]
     pub fn why(&self) -> &str {
         &self.matters
     }
 
-    /// What to do.
+    /// The remedy.
     #[must_use]
     pub fn advice(&self) -> &str {
         &self.remedy

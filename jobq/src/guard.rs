@@ -1,24 +1,23 @@
-//! The user's code runs behind these, and what is the user's is dropped there: what panics ends
-//! here.
+//! Guards that run user code and drop user values, and catch panics.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
-/// Runs it, and gives its panic.
+/// Runs a function, and returns its panic as the error.
 pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> thread::Result<T> {
     catch_unwind(AssertUnwindSafe(run))
 }
 
-/// Drops a value whose `Drop` may panic, as that of what was given to `panic_any` may.
+/// Drops a value whose `Drop` may panic, such as the payload of a panic.
 pub(crate) fn dispose<T>(value: T) {
     if let Err(panic) = guarded(|| drop(value)) {
-        // Its own `Drop` may panic as well, and so on.
+        // Dropping the panic may panic again.
         std::mem::forget(panic);
     }
 }
 
-/// What a panic says.
+/// The text of a panic.
 pub(crate) fn text(panic: Box<dyn Any + Send>) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -27,7 +26,7 @@ pub(crate) fn text(panic: Box<dyn Any + Send>) -> String {
     text
 }
 
-/// A value of the user's that is dropped behind a guard, wherever that happens.
+/// A user value whose `Drop` always runs guarded.
 pub(crate) struct Guarded<T>(Option<T>);
 
 impl<T> Guarded<T> {
@@ -43,7 +42,7 @@ impl<T> Guarded<T> {
         self.0.as_mut().expect("it is there until it is dropped")
     }
 
-    /// The value, for what runs behind a guard.
+    /// The value, to be used inside a guard.
     pub(crate) fn into_inner(mut self) -> T {
         self.0.take().expect("it is there until it is dropped")
     }
@@ -61,7 +60,7 @@ impl<T> Drop for Guarded<T> {
 mod tests {
     use super::*;
 
-    /// Panics with itself when it is dropped, so many times.
+    /// Panics with itself when it is dropped, this many times.
     struct Loud(u32);
 
     impl Drop for Loud {
@@ -73,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn no_drop_of_the_users_gets_out() {
+    fn panics_of_user_drops_are_caught() {
         for times in 0..4 {
             dispose(Loud(times));
             drop(Guarded::new(Loud(times)));
@@ -83,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_says_its_text() {
+    fn a_panic_has_its_text() {
         let table: [(fn(), &str); 3] = [
             (|| panic!("as text"), "it panicked: as text"),
             (|| panic!("{} text", "made"), "it panicked: made text"),

@@ -22,18 +22,17 @@
 //!
 //! # The parts
 //!
-//! * A **job** is a unit of work: a payload and a function. [`macro@job`] on a function
-//!   makes the payload's type; [`macro@Job`] declares one of your own. [`State`](struct@State) and
-//!   [`JobContext`] are arguments that are no payload.
-//! * A [`Client`] enqueues jobs, and shows and puts back those that failed for good
-//!   ([`Client::failed`]).
+//! * A **job** is a unit of work: a payload and a function. [`macro@job`] on a function makes the
+//!   payload's type; [`macro@Job`] declares one of your own. [`State`](struct@State) and
+//!   [`JobContext`] are arguments that are not part of the payload.
+//! * A [`Client`] enqueues jobs, and lists and puts back failed jobs ([`Client::failed`]).
 //! * A [`WorkerPool`] takes jobs from their queues and runs them. Many pools in many
 //!   processes compete for them.
 //! * An **event** is published under a topic ([`Client::publish`]). Every job that
 //!   subscribes to it (`#[job(on = "user.*")]`) gets a copy in its own queue, with its own
 //!   retries and failed jobs.
-//! * An **engine** stores the jobs: RabbitMQ for `amqp://` URLs, a SQLite file for
-//!   `sqlite://` URLs. The program is the same on both.
+//! * An **engine** stores the jobs: RabbitMQ for `amqp://` URLs, a SQLite file for `sqlite://`
+//!   URLs. The same program runs on both.
 //!
 //!
 //! # How an attempt ends
@@ -46,37 +45,35 @@
 //! | returns [`retry_in`]`(wait, error)` | another attempt after this wait, or failed as `Exhausted` |
 //! | returns [`snooze`]`(wait)` | runs again after this wait; uses no attempt |
 //!
-//! A job that failed is kept, with its error and its [`FailedReason`], until somebody
-//! puts it back or discards it.
+//! A failed job is kept, with its error and its [`FailedReason`], until it is put back or
+//! discarded.
 //!
 //! # Guarantees
 //!
-//! A job that [`enqueue`](Client::enqueue) accepted runs at least once, or is found among
-//! the failed jobs, whatever dies. It may run more than once: after a crash, a lost
-//! connection, or the end of a shutdown timeout while it was in hand. It never starts before
-//! its time.
+//! A job that [`enqueue`](Client::enqueue) accepted runs at least once, or becomes a failed job,
+//! whatever crashes. It may run more than once: after a crash, a lost connection, or the end of a
+//! shutdown timeout while it was in flight. It never starts before it is due.
 //!
 //! # Waits
 //!
-//! Every wait works alike on both engines: [`delay`](Enqueue::delay) and
-//! [`at`](Enqueue::at) before the first attempt, the job's `delay` between attempts,
-//! [`retry_in`], [`snooze`]. Whoever stores the jobs does the waiting, and no job waits
-//! behind another one's wait.
+//! Every wait works the same on both engines: [`delay`](Enqueue::delay) and [`at`](Enqueue::at)
+//! before the first attempt, the job's `delay` between attempts, [`retry_in`], [`snooze`]. The
+//! broker or the file holds waiting jobs, and no job is blocked by another one's wait.
 //!
-//! On RabbitMQ the waits that a constant `delay` or a list names have a queue each, a
-//! *tier*. All others are rounded up to 100 milliseconds and pass through *delay levels*,
-//! one queue for each digit of the wait. They hold up to 3,650 days: enqueueing with a
-//! longer delay is an [invalid](ErrorKind::Invalid) argument, and a longer [`retry_in`]
-//! or [`snooze`] waits for 3,650 days.
+//! On RabbitMQ each wait of a constant `delay` or a list has a queue, a *tier*. All others are
+//! rounded up to 100 milliseconds and pass through *delay levels*, one queue for each digit of the
+//! wait. They hold up to 3,650 days: enqueueing with a longer delay is an
+//! [invalid](ErrorKind::Invalid) argument, and a longer [`retry_in`] or [`snooze`] waits for 3,650
+//! days.
 //!
 //! # Features
 //!
-//! | feature | default | what |
+//! | feature | default | adds |
 //! |---|---|---|
 //! | `rabbitmq` | yes | `amqp://` |
 //! | `sqlite` | yes | `sqlite:` |
-//! | `tls` | no | `amqps://`, by `rustls` |
-//! | `management` | no | asking RabbitMQ's management API for policies, bindings and nodes, where its URL is given; with `tls` |
+//! | `tls` | no | `amqps://`, with `rustls` |
+//! | `management` | no | policies, bindings and nodes from RabbitMQ's management API, if its URL is set; includes `tls` |
 //! | `testing` | no | the conformance suite for engines |
 
 mod admin;
@@ -118,28 +115,27 @@ pub use worker::{
     QueueState, Requires, Run, RunningPool, State, WorkerPool,
 };
 
-/// The programs in the README compile.
+/// Compiles the programs in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
 
-/// Those in the page on events, too.
+/// Compiles the programs in the page on events.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/events.md")]
 struct Events;
 
-/// Those in the page on the doctor, too.
+/// Compiles the programs in the page on the doctor.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/doctor.md")]
 struct DoctorPage;
 
-/// Those in the page on deploying, too.
+/// Compiles the programs in the page on deploying.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/deploying.md")]
 struct Deploying;
 
-/// What the generated code of the macros names. Not for use by hand: it may change in
-/// any version.
+/// Items used by the code of the macros. Not public API: it may change in any version.
 #[doc(hidden)]
 pub mod __private {
     pub use core;

@@ -1,7 +1,7 @@
-//! The retry rule: what happens to a job after an attempt that did not complete it.
+//! The retry rule: the next step of a job after an attempt.
 //!
-//! Pure: the worker brings the job's policy, the number of the attempt, how it ended
-//! and a random number, and does what the rule says.
+//! Pure: its inputs are the job's policy, the number and the ending of the attempt, and a random
+//! number; the worker carries out the result.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -9,36 +9,35 @@ use std::time::{Duration, SystemTime};
 use crate::job::{Delay, Ending, Envelope, Exponential, FailedReason, JobOptions};
 use crate::period;
 
-/// The wait between two attempts to find a job's code: a rolling deploy may bring it.
+/// The wait before a job of an unknown name is retried: a rolling deployment may add the job.
 pub(crate) const UNKNOWN_JOB_WAIT: Duration = Duration::from_secs(30);
 /// How often a job whose name is unknown is retried before it fails.
 pub(crate) const UNKNOWN_JOB_RETRIES: u32 = 20;
 
-/// How often the worker of a job may have died before the job is run alone. Its
-/// neighbours are suspected as often as it is, so this is no proof.
+/// How many crashes of its workers lead to a solo run of a job. Other jobs of the same worker are
+/// counted as well, so this is no proof.
 const SUSPECTED: u32 = 3;
-/// How often a job is started alone before it has failed.
-const STARTS: u32 = 3;
-/// How long an attempt alone may take, of a job that has no timeout of its own: its pool
-/// does nothing else meanwhile.
-pub(crate) const ALONE: Duration = Duration::from_secs(600);
+/// How many solo starts a job has before it fails.
+const MAX_SOLO_STARTS: u32 = 3;
+/// The timeout of a solo run of a job that has none: its pool runs nothing else meanwhile.
+pub(crate) const SOLO_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// What is to be done with a job.
+/// The next step of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It is done.
+    /// The job is done.
     Complete,
     /// Run it again after this wait; an attempt is used up.
     Retry(Duration),
     /// Run it again after this wait; no attempt is used up.
     Snooze(Duration),
-    /// It failed for good.
+    /// The job failed for good.
     Fail(FailedReason),
 }
 
-/// What comes after attempt number `attempt` (from 1) of a job with this policy ended
-/// like this. A job that runs `once` has no attempt after a failed one, whatever its policy. No
-/// wait is longer than [`period::MAX`]. `random` is uniform in 0 to 1 and sets the jitter.
+/// The next step after attempt number `attempt` (from 1) of a job with this policy and ending. A
+/// job that runs `once` has no attempt after a failed one, whatever its policy. No wait is longer
+/// than [`period::MAX`]. `random` is uniform in 0 to 1 and sets the jitter.
 pub(crate) fn after(
     options: &JobOptions,
     attempt: u32,
@@ -56,14 +55,14 @@ pub(crate) fn after(
     match ending {
         Ending::Completed => Next::Complete,
         Ending::Failed => retry(wait(&options.delay, attempt, random())),
-        Ending::RetryIn(wait) => retry(longest(*wait)),
-        Ending::Snoozed(wait) => Next::Snooze(longest(*wait)),
+        Ending::RetryIn(wait) => retry(bounded(*wait)),
+        Ending::Snoozed(wait) => Next::Snooze(bounded(*wait)),
         Ending::Aborted => Next::Fail(FailedReason::Aborted),
     }
 }
 
-/// What comes after a worker met a job that it cannot run: its name is unknown, or it needs what the
-/// worker does not understand.
+/// The next step of a job that a worker does not know: its name is unknown, or it needs an
+/// unsupported feature.
 pub(crate) fn after_unknown(attempt: u32) -> Next {
     if attempt <= UNKNOWN_JOB_RETRIES {
         Next::Retry(UNKNOWN_JOB_WAIT)
@@ -72,22 +71,22 @@ pub(crate) fn after_unknown(attempt: u32) -> Next {
     }
 }
 
-/// Whether a job that so many workers may have died of is to be run alone.
+/// Whether a job with this many crashes needs a solo run.
 pub(crate) fn is_suspected(crashes: u32) -> bool {
     crashes >= SUSPECTED
 }
 
-/// Whether a job that was started alone so often has failed: each time it was the only one
-/// that its worker ran, and the worker died.
+/// Whether a job with this many solo starts has failed: each time it was the only job of its
+/// worker, and the worker crashed.
 pub(crate) fn is_poison(starts: u32) -> bool {
-    starts >= STARTS
+    starts >= MAX_SOLO_STARTS
 }
 
-/// Whether it is too late to start an attempt of this job now.
+/// Whether the job has expired.
 ///
-/// A job says itself until when it may start. An event does not, unless its publisher
-/// wanted it: then the policy of the subscriber counts, from when the event came. Engines
-/// keep whole seconds of that, so it counts from the end of the second.
+/// A job has its expiry in its envelope. An event has one only if its publisher set it; otherwise
+/// the policy of the subscriber applies, from the arrival of the event. Engines keep the arrival to
+/// the second, so the expiry counts from the end of that second.
 pub(crate) fn is_expired(
     options: &JobOptions,
     job: &Envelope,
@@ -117,40 +116,40 @@ fn wait(delay: &Delay, attempt: u32, random: f64) -> Duration {
             shorter
         }
     };
-    longest(wait)
+    bounded(wait)
 }
 
-/// This wait, or the longest one that every engine can wait.
-fn longest(wait: Duration) -> Duration {
+/// This wait, at most the bounded one that every engine supports.
+fn bounded(wait: Duration) -> Duration {
     wait.min(period::MAX)
 }
 
-/// A number from 0 to 1, whatever was given.
+/// The number, clamped to 0 to 1.
 fn share(number: f64) -> f64 {
     if number.is_nan() { 0.0 } else { number.clamp(0.0, 1.0) }
 }
 
 /// The wait before retry number `retry` (from 0), without its jitter.
 fn grown(growth: &Exponential, retry: u32) -> Duration {
-    // `max` takes the place of a factor that is no number.
+    // `max` replaces a factor of NaN.
     let factor = growth.factor.max(1.0).powf(f64::from(retry));
     let seconds = growth.first.as_secs_f64() * factor;
-    let max = longest(growth.max);
+    let max = bounded(growth.max);
     Duration::try_from_secs_f64(seconds).map_or(max, |wait| wait.min(max))
 }
 
-/// The wait after a first failed attempt, where it is certain.
+/// The wait after a first failed attempt, without jitter.
 pub(crate) fn first_wait(options: &JobOptions) -> Duration {
     wait(&options.delay, 1, 0.0)
 }
 
-/// The waits that the policy names. Those of a growing delay are many or, with jitter,
-/// any, and not among them.
+/// The fixed waits of the policy. A growing delay has none, since it has many or, with jitter,
+/// arbitrary waits.
 pub(crate) fn waits(options: &JobOptions) -> BTreeSet<Duration> {
     let retries = usize::try_from(options.max_attempts() - 1).unwrap_or(usize::MAX);
     match &options.delay {
-        Delay::Constant(wait) => std::iter::once(longest(*wait)).take(retries).collect(),
-        Delay::List(waits) => waits.iter().copied().map(longest).take(retries).collect(),
+        Delay::Constant(wait) => std::iter::once(bounded(*wait)).take(retries).collect(),
+        Delay::List(waits) => waits.iter().copied().map(bounded).take(retries).collect(),
         Delay::Exponential(_) => BTreeSet::new(),
     }
 }
@@ -189,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn an_attempt_may_say_what_comes_next() {
+    fn an_attempt_may_choose_the_next_step() {
         let options = JobOptions::new().retries(1);
         let exhausted = Next::Fail(FailedReason::Exhausted);
         let table = [
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_sense_do_no_harm() {
+    fn invalid_numbers_give_a_bounded_wait() {
         for (first, factor, jitter) in
             [(secs(1), f64::NAN, f64::NAN), (Duration::MAX, 1e300, 7.0), (secs(1), -3.0, -1.0)]
         {
@@ -239,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn no_wait_is_longer_than_what_can_be_waited() {
+    fn no_wait_exceeds_the_maximum() {
         let growing = |first| {
             let growth = Exponential::new(first).max(Duration::MAX).factor(f64::MAX);
             JobOptions::new().delay(Delay::Exponential(growth))
@@ -265,13 +264,13 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_kills_is_run_alone_before_it_fails() {
+    fn a_job_that_crashes_workers_runs_alone_before_it_fails() {
         assert_eq!([0, 2, 3, 30].map(is_suspected), [false, false, true, true]);
         assert_eq!([0, 2, 3, 30].map(is_poison), [false, false, true, true]);
     }
 
     #[test]
-    fn an_event_expires_as_its_subscriber_wants() {
+    fn an_event_expires_by_the_policy_of_its_subscriber() {
         let start = SystemTime::UNIX_EPOCH + secs(1_000);
         let job = |topic: Option<&str>, expires: Option<u64>| Envelope {
             enqueued_at: start,

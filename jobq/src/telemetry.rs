@@ -1,5 +1,5 @@
-//! The events and spans of `tracing`, in one place, so that their words and fields stay the same
-//! wherever they are emitted.
+//! The events and spans of `tracing`, in one place, so that their messages and fields are
+//! consistent.
 //!
 //! | event | level | fields |
 //! |---|---|---|
@@ -33,19 +33,19 @@ use crate::finding::Finding;
 use crate::job::{JobId, Outcome};
 use crate::period;
 
-/// Who a delivery is, for telling about it after it was settled.
+/// The identity of a delivery in logs, also after it was settled.
 #[derive(Debug, Clone)]
 pub(crate) struct Who {
     pub(crate) job: Cow<'static, str>,
     pub(crate) id: JobId,
     pub(crate) queue: &'static str,
     pub(crate) attempt: u32,
-    /// None where the pool does not know the job.
+    /// `None` if the pool does not know the job.
     pub(crate) max_attempts: Option<u32>,
 }
 
 impl Who {
-    /// The delivery of the job of this name.
+    /// The identity of a delivery with this job name.
     pub(crate) fn of(delivery: &Delivery, job: Cow<'static, str>, queue: &'static str) -> Self {
         let (id, attempt) = (delivery.envelope().id, delivery.attempt);
         Self { job, id, queue, attempt, max_attempts: None }
@@ -57,7 +57,7 @@ impl Who {
         tracing::info_span!("attempt", %job, %id, %queue, attempt)
     }
 
-    /// What the worker decided.
+    /// Logs the worker's decision.
     pub(crate) fn decided(&self, settlement: &Settlement, error: &str, took: Duration) {
         let Self { job, id, queue, attempt, max_attempts: of } = self;
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
@@ -88,7 +88,7 @@ impl Who {
         }
     }
 
-    /// A layer may have made a success of a failure.
+    /// Warns if a layer turned a failure into a success.
     pub(crate) fn layered(&self, outcome: &Outcome, function: Option<&Outcome>) {
         let Some(error) = function.and_then(Outcome::error) else { return };
         if outcome.is_completed() {
@@ -97,7 +97,7 @@ impl Who {
         }
     }
 
-    /// The system gives no thread for the function, and the job waits for one.
+    /// Logs that the system has no thread for the function, and the job waits.
     pub(crate) fn no_thread(&self, wait: Duration) {
         let Self { job, id, queue, attempt, .. } = self;
         let wait = period::format(wait);
@@ -107,7 +107,7 @@ impl Who {
         );
     }
 
-    /// The function keeps its slot beyond its timeout, as so many of this queue do.
+    /// Logs that the function holds its slot beyond its timeout, with the number of lost slots.
     pub(crate) fn lost_slot(&self, lost: usize, slots: u16) {
         let Self { job, id, queue, attempt, .. } = self;
         tracing::warn!(
@@ -116,20 +116,20 @@ impl Who {
         );
     }
 
-    /// The function has ended after all.
+    /// Logs that a lost slot is free again.
     pub(crate) fn regained_slot(&self, lost: usize, slots: u16) {
         let Self { job, id, queue, attempt, .. } = self;
         tracing::info!(%job, %id, %queue, attempt, lost, slots, "function ended; its slot is free again");
     }
 
-    /// The engine did not record what the worker decided.
+    /// Logs that the engine did not record the outcome.
     pub(crate) fn not_recorded(&self, error: &Error) {
         let Self { job, id, queue, attempt, .. } = self;
         tracing::warn!(%job, %id, %queue, attempt, ?error, "outcome not recorded; the job is delivered again");
     }
 }
 
-/// A pool takes jobs of these queues, so many of each at once.
+/// Logs that a pool takes jobs of these queues, with their concurrency.
 pub(crate) fn pool_started(
     engine: &str,
     namespace: &str,
@@ -141,12 +141,12 @@ pub(crate) fn pool_started(
     tracing::info!(engine, namespace, queues, "pool takes jobs");
 }
 
-/// A pool has ended, after so many attempts.
+/// Logs that a pool has ended, with the numbers of attempts.
 pub(crate) fn pool_stopped([completed, retried, failed]: [u64; 3]) {
     tracing::info!(completed, retried, failed, "pool ended");
 }
 
-/// The engine may take jobs of these names back while they still run.
+/// Warns that the engine may take these jobs back while they still run.
 pub(crate) fn may_be_taken_back(jobs: &[&str], hold: &Hold) {
     if !jobs.is_empty() {
         let (jobs, limit) = (jobs.join(", "), period::format(hold.limit));
@@ -159,14 +159,14 @@ pub(crate) fn may_be_taken_back(jobs: &[&str], hold: &Hold) {
     }
 }
 
-/// What a pool that starts found, and starts all the same.
+/// Warns of a finding that does not keep a pool from starting.
 pub(crate) fn weakened(finding: &Finding) {
     let (about, found) = (finding.about(), finding.what());
     let (why, remedy) = (finding.why(), finding.advice());
     tracing::warn!(about, found, why, remedy, "a policy weakens what jobq promises");
 }
 
-/// A queue of a pool ended before the pool did.
+/// Logs that a queue of a pool ended before the pool.
 pub(crate) fn queue_stopped(queue: &str, error: &Error) {
     tracing::error!(queue, ?error, "queue is no longer consumed");
 }

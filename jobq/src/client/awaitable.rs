@@ -1,6 +1,6 @@
-//! Builders that are awaited.
+//! Awaitable builders.
 
-/// Makes a builder awaitable, as the named future of one of its methods.
+/// Implements `IntoFuture` for a builder, with a named future of one of its methods.
 macro_rules! awaitable {
     ($builder:ident $(<$life:lifetime>)?, $future:ident, $output:ty, $method:ident, $what:literal) => {
         #[doc = $what]

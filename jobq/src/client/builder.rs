@@ -27,7 +27,7 @@ pub struct ClientBuilder {
     options: EngineOptions,
 }
 
-/// The file of a program that is told no URL.
+/// The default file without a URL.
 const DEFAULT_FILE: &str = "jobq.db";
 
 impl ClientBuilder {
@@ -44,14 +44,14 @@ impl ClientBuilder {
         Self { url: url.to_owned(), program, hooks: Hooks::default(), options }
     }
 
-    /// A builder for the URL in the environment variable `JOBQ_URL`, or, if it is not
-    /// set or empty, for `sqlite://jobq.db`.
+    /// A builder for the URL in the environment variable `JOBQ_URL`, or for `sqlite://jobq.db` if
+    /// it is not set or empty.
     ///
-    /// For an `amqps://` URL `JOBQ_ROOT_CERTIFICATE` may name a PEM file for
-    /// [`root_certificate`](Self::root_certificate), and `JOBQ_CLIENT_CERTIFICATE` together
-    /// with `JOBQ_CLIENT_KEY` two for [`client_certificate`](Self::client_certificate).
+    /// For an `amqps://` URL, `JOBQ_ROOT_CERTIFICATE` may name a PEM file for
+    /// [`root_certificate`](Self::root_certificate), and `JOBQ_CLIENT_CERTIFICATE` and
+    /// `JOBQ_CLIENT_KEY` together the files for [`client_certificate`](Self::client_certificate).
     ///
-    /// `JOBQ_MANAGEMENT_URL` may state the URL for [`management`](Self::management).
+    /// `JOBQ_MANAGEMENT_URL` may be the URL for [`management`](Self::management).
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl ClientBuilder {
         builder.management_in_env()
     }
 
-    /// With what the environment states of the management API.
+    /// Sets the management API from the environment.
     pub(super) fn management_in_env(mut self) -> Result<Self> {
         self.options.management = environment::management(|name| std::env::var_os(name))?;
         Ok(self)
@@ -85,37 +85,37 @@ impl ClientBuilder {
         }
     }
 
-    /// Keeps the queues of this client apart from those of other namespaces on the same
-    /// broker or file: `[a-z0-9_-]{1,32}`. Defaults to `jobq`.
+    /// Sets the namespace, which separates the queues of this client from others on the same broker
+    /// or file: `[a-z0-9_-]{1,32}`. Defaults to `jobq`.
     pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
         self.options.namespace = namespace.into();
         self
     }
 
-    /// The name under which the broker lists the connections. Defaults to the name of
-    /// the program and its process id. The embedded engine has no use for it.
+    /// Sets the name of the connections in the broker's list. Defaults to the name of the program
+    /// and its process id. The embedded engine ignores it.
     pub fn connection_name(mut self, name: impl Into<String>) -> Self {
         self.options.connection_name = name.into();
         self
     }
 
-    /// The name of this program, which its jobs and events carry to those who look at them
+    /// Sets the name of this program, which its jobs and events carry
     /// ([`JobContext::enqueued_by`](crate::JobContext::enqueued_by),
     /// [`FailedJob::enqueued_by`](crate::FailedJob::enqueued_by), on RabbitMQ the property
-    /// `app_id`): 1 to 60 characters without control characters and parentheses. Defaults to
-    /// the name of the executable.
+    /// `app_id`): 1 to 60 characters without control characters and parentheses. Defaults to the
+    /// name of the executable.
     pub fn program(mut self, name: impl Into<String>) -> Self {
         self.program = name.into();
         self
     }
 
-    /// Calls a hook for each job and event of this client before it is enqueued: for each
-    /// [`enqueue`](Client::enqueue), each job of an [`enqueue_all`](Client::enqueue_all) and each
-    /// [`publish`](Client::publish), and never for a retry or a job that is put back. It may set
-    /// headers, which [`JobContext::header`](crate::JobContext::header) has. May be called
-    /// several times: hooks run in their order, in the task that enqueues.
+    /// Adds a hook that is called for each job and event of this client before it is enqueued: for
+    /// each [`enqueue`](Client::enqueue), each job of an [`enqueue_all`](Client::enqueue_all) and
+    /// each [`publish`](Client::publish), but not for a retry or a job that is put back. It may set
+    /// headers, which [`JobContext::header`](crate::JobContext::header) returns. Hooks run in the
+    /// order in which they were added, in the task that enqueues.
     ///
-    /// Where a hook returns an error or panics, the call fails as
+    /// If a hook returns an error or panics, the call fails as
     /// [`Invalid`](crate::ErrorKind::Invalid), and the job is certainly not enqueued.
     ///
     /// ```
@@ -138,17 +138,16 @@ impl ClientBuilder {
         self
     }
 
-    /// How long a call waits for the broker's answer, or for other processes to let go
-    /// of the file, before it fails with a [timeout](crate::ErrorKind::Timeout).
-    /// Defaults to 30 seconds. More than 24 days count as 24 days.
+    /// Sets how long a call waits for the broker's answer, or for other processes to unlock the
+    /// file, before it fails with a [timeout](crate::ErrorKind::Timeout). Defaults to 30 seconds.
+    /// More than 24 days count as 24 days.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
         self
     }
 
-    /// Trusts the CAs whose certificates are in this PEM text, beside those that the
-    /// system trusts. May be called several times. Without it an `amqps://` broker needs a
-    /// certificate from a CA of the system.
+    /// Trusts the CAs in this PEM text in addition to those of the system. May be called several
+    /// times. Without it an `amqps://` broker needs a certificate from a CA of the system.
     ///
     /// ```no_run
     /// # use jobq::Client;
@@ -165,21 +164,19 @@ impl ClientBuilder {
     /// # }
     /// ```
     ///
-    /// The broker's certificate must have the host of the URL among its subject
-    /// alternative names, which cannot be switched off. For any other than an `amqps://` URL
-    /// it is an error when the client connects.
+    /// The broker's certificate must have the host of the URL among its subject alternative names;
+    /// this check cannot be disabled. For a URL other than `amqps://`, connecting fails.
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.options.certificates.roots.push(pem.into());
         self
     }
 
-    /// Shows this certificate to a broker that asks for one. The first in the chain is the
-    /// client's own, and those between it and its CA's follow; the key is PKCS#8, PKCS#1 or
-    /// SEC1, not encrypted; both are PEM texts. Who the user is, the URL says all the same.
+    /// Authenticates the client with this certificate if the broker requests one. The chain begins
+    /// with the client's own certificate, followed by the intermediate ones; the key is PKCS#8,
+    /// PKCS#1 or SEC1, not encrypted; both are PEM texts. The user is still that of the URL.
     ///
-    /// The connection that comes back after it was lost uses the same certificates: a
-    /// renewed one is taken up by a new client. For any other than an `amqps://` URL it is
-    /// an error when the client connects.
+    /// Reconnections use the same certificates; a renewed one needs a new client. For a URL other
+    /// than `amqps://`, connecting fails.
     pub fn client_certificate(
         mut self,
         chain: impl Into<Vec<u8>>,
@@ -190,21 +187,21 @@ impl ClientBuilder {
         self
     }
 
-    /// Has the broker's management API asked for what AMQP does not show, at this URL, such
-    /// as `http://localhost:15672` (with TLS `https://...:15671`): the policies of the queues,
-    /// when a pool starts and by the [`doctor`](Client::doctor), and bindings and nodes by that.
+    /// Sets the URL of the broker's management API, such as `http://localhost:15672` (with TLS
+    /// `https://...:15671`), for information that AMQP does not have. Pools read the policies of
+    /// their queues from it when they start; the [`doctor`](Client::doctor) reads policies,
+    /// bindings and nodes.
     ///
-    /// A policy is set on the broker, from outside of the program. One that limits the length
-    /// of a work queue or the time that its jobs last loses jobs or stalls them: with this
-    /// URL a pool refuses to start on such a queue, with an error that names the policy, and
-    /// without it nobody can know. Where the API does not answer, the pool logs a warning and
-    /// starts.
+    /// A policy is set on the broker, outside of the program. One that limits the length of a work
+    /// queue or the lifetime of its jobs loses jobs or stalls them. With this URL a pool refuses to
+    /// start on such a queue, with an error that names the policy; without it the policy is not
+    /// noticed. If the API does not answer, the pool logs a warning and starts.
     ///
-    /// The user and the password are those of the broker's URL, unless this URL names others
-    /// (`http://ann:secret@host:15672`), and go over plain HTTP where it says `http`. They
-    /// need the tag `monitoring`, or `management` for the policies alone. An `https` URL is
-    /// checked with the certificates of this builder. Without this call, and without
-    /// `JOBQ_MANAGEMENT_URL` in [`from_env`](Self::from_env), nothing is asked.
+    /// The user and the password are those of the broker's URL, unless this URL has others
+    /// (`http://ann:secret@host:15672`). They are sent in plain text if the scheme is `http`. The
+    /// user needs the tag `monitoring`, or `management` for policies only. An `https` URL is
+    /// verified with the certificates of this builder. Without this call, and without
+    /// `JOBQ_MANAGEMENT_URL` in [`from_env`](Self::from_env), the API is not used.
     ///
     /// ```no_run
     /// # use jobq::Client;
@@ -222,21 +219,21 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects.
+    /// Connects to the broker or opens the file.
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`]; an invalid namespace; an invalid name of the program; a timeout of zero; certificates that
-    /// cannot be read, or for a URL that has no use for them; a URL of the management API
-    /// that is none.
+    /// As [`Client::connect`]; an invalid namespace, name of the program or URL of the management
+    /// API; a timeout of zero; certificates that cannot be read, or for a URL that does not use
+    /// them.
     pub async fn connect(self) -> Result<Client> {
         self.open().await
     }
 
-    /// A client that waits for no broker, for a web service that is to start while its broker is
-    /// down. jobq goes on trying to connect, and each call waits for the connection until its
-    /// [`timeout`](Self::timeout). A file is opened as by [`connect`](Self::connect), and a pool
-    /// that starts needs its broker.
+    /// Returns a client without waiting for the broker, for a web service that must start while its
+    /// broker is down. jobq keeps trying to connect, and each call waits for the connection until
+    /// its [`timeout`](Self::timeout). A file is opened as by [`connect`](Self::connect), and a
+    /// pool needs its broker to start.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -255,8 +252,8 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), but for a broker that cannot be reached or refuses: its
-    /// reason is logged and in the errors of the calls.
+    /// As [`connect`](Self::connect), except for a broker that cannot be reached or refuses: the
+    /// reason is logged and part of the errors of later calls.
     pub async fn connect_lazy(mut self) -> Result<Client> {
         self.options.is_lazy = true;
         self.open().await
@@ -275,7 +272,7 @@ impl ClientBuilder {
 }
 
 impl std::fmt::Debug for ClientBuilder {
-    /// Without the URL, which may hold a password, and without keys.
+    /// Omits the URL, which may have a password, and keys.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientBuilder").field("options", &self.options).finish_non_exhaustive()
     }

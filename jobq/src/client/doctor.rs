@@ -6,14 +6,14 @@ use crate::error::Result;
 use crate::finding::Report;
 use crate::job::{Job, check_name};
 
-/// Connects to the broker or the file of this URL, looks for settings that weaken what jobq
-/// promises, and says what to do about each. Nothing is changed there.
+/// Connects to the broker or the file of this URL, looks for settings that weaken the guarantees of
+/// jobq, and reports each with a remedy. It changes nothing.
 ///
-/// It looks as a client with the default settings does, in the namespace `jobq`, and where the
-/// environment variable `JOBQ_MANAGEMENT_URL` states the broker's management API
-/// ([`ClientBuilder::management`](crate::ClientBuilder::management)) at all queues of that
-/// namespace. For another namespace, certificates, or queues by name, use
-/// [`Client::doctor`]; for the queues of a pool, [`WorkerPool::doctor`](crate::WorkerPool::doctor).
+/// It uses a client with the default settings, in the namespace `jobq`. If the environment variable
+/// `JOBQ_MANAGEMENT_URL` is the URL of the broker's management API
+/// ([`ClientBuilder::management`](crate::ClientBuilder::management)), it examines all queues of
+/// that namespace. For another namespace, certificates, or queues by name, use [`Client::doctor`];
+/// for the queues of a pool, [`WorkerPool::doctor`](crate::WorkerPool::doctor).
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -42,7 +42,7 @@ pub async fn doctor(url: impl AsRef<str>) -> Result<Report> {
     report
 }
 
-/// A look at what a client is connected to, made by [`Client::doctor`]. Await it.
+/// An examination of a client's broker or file, made by [`Client::doctor`]. Await it.
 #[derive(Debug)]
 #[must_use = "nothing is looked at until this is awaited"]
 pub struct Doctor {
@@ -55,13 +55,13 @@ impl Doctor {
         Self { client, queues }
     }
 
-    /// Looks at the queue of this name, too.
+    /// Adds the queue of this name.
     pub fn queue(mut self, name: impl Into<String>) -> Self {
         self.queues.push(QueueSpec::new(name));
         self
     }
 
-    /// Looks at the queue of this job, too, with its tiers.
+    /// Adds the queue of this job, with its tiers.
     pub fn job<J: Job>(mut self) -> Self {
         self.queues.push(JobKind::of::<J>().spec());
         self

@@ -15,10 +15,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, Headers, Job, JobId};
 use crate::retry;
 
-/// For how many jobs of an `enqueue_all` there is a place for their ids beforehand.
-const MOST_PROMISED: usize = 100_000;
+/// The most ids of an `enqueue_all` to allocate in advance.
+const MAX_RESERVED: usize = 100_000;
 
-/// The headers of a builder, or why they cannot be.
+/// The headers of a builder, or the first error.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SetHeaders {
     headers: Headers,
@@ -37,7 +37,7 @@ impl SetHeaders {
     }
 }
 
-/// A job on its way, starting from now.
+/// The envelope of a job, with times from now.
 fn envelope(
     (kind, times): (&JobKind, &Times),
     id: JobId,
@@ -67,36 +67,36 @@ fn envelope(
 
 macro_rules! time_options {
     () => {
-        /// Starts the first attempt not before this wait has passed: a `Duration`, or its
-        /// text, such as `"10m"`. The last of `delay` and `at` counts. Defaults to no wait. A
-        /// text that is no duration, and on RabbitMQ a wait of more than 3,650 days, are
-        /// [invalid](crate::ErrorKind::Invalid) arguments.
+        /// Delays the first attempt by this wait: a `Duration`, or its text, such as `"10m"`. The
+        /// last of `delay` and `at` counts. Defaults to no wait. A text that is no duration, and on
+        /// RabbitMQ a wait of more than 3,650 days, are [invalid](crate::ErrorKind::Invalid)
+        /// arguments.
         pub fn delay(mut self, delay: impl IntoPeriod) -> Self {
             self.times.delay(delay);
             self
         }
 
-        /// Starts the first attempt not before this time, by the clock of this process; a
-        /// time that has passed is now. The last of `delay` and `at` counts. On RabbitMQ,
-        /// no further away than [`delay`](Self::delay) may be.
+        /// Delays the first attempt until this time, by the clock of this process; a time in the
+        /// past means now. The last of `delay` and `at` counts. On RabbitMQ the limit of
+        /// [`delay`](Self::delay) applies.
         pub fn at(mut self, time: SystemTime) -> Self {
             self.times.at(time);
             self
         }
 
-        /// Starts no attempt later than this long after the first one is due, in place of
-        /// the job's `expires`: the job is then failed as
-        /// [`Expired`](crate::FailedReason::Expired). Defaults to the job's `expires`.
+        /// Sets how long after the first attempt is due an attempt may start. A job that starts no
+        /// attempt in time fails as [`Expired`](crate::FailedReason::Expired). Defaults to the
+        /// job's `expires`.
         pub fn expires_in(mut self, limit: impl IntoPeriod) -> Self {
             self.times.expires_in(limit);
             self
         }
 
-        /// Sets a header: text that goes with the job through retries, failures and put-backs,
-        /// where [`JobContext::header`](crate::JobContext::header) and
-        /// [`FailedJob::header`](crate::FailedJob::header) have it. What
-        /// [`Headers::set`](crate::Headers::set) refuses is an
-        /// [invalid](crate::ErrorKind::Invalid) argument. Defaults to no headers.
+        /// Sets a header, which stays with the job when it is retried, fails or is put back.
+        /// [`JobContext::header`](crate::JobContext::header) and
+        /// [`FailedJob::header`](crate::FailedJob::header) return it. A header that
+        /// [`Headers::set`](crate::Headers::set) refuses is an [invalid](crate::ErrorKind::Invalid)
+        /// argument. Defaults to no headers.
         pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
             self.headers.set(name, value);
             self
@@ -130,13 +130,13 @@ impl Enqueue {
 
     time_options!();
 
-    /// The job's id, in place of a new one. Enqueueing one id twice gives two jobs.
+    /// Sets the job's id. Enqueueing one id twice makes two jobs. Defaults to a new id.
     pub fn id(mut self, id: JobId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// The job on its way, or why it is not.
+    /// The envelope of the job, or the first error.
     fn envelope(&mut self, id: JobId) -> Result<Envelope> {
         self.times.check()?;
         let payload = std::mem::replace(&mut self.payload.0, Ok(Vec::new()))?;
@@ -174,7 +174,7 @@ impl IntoFuture for Enqueue {
 /// The future of an [`Enqueue`].
 #[must_use = "futures do nothing unless awaited"]
 pub struct EnqueueFuture {
-    /// It is gone when it begins, so that it begins once, whatever becomes of that.
+    /// Taken at the first poll, so that polling after a panic returns an error.
     new: Option<Enqueue>,
     begun: Option<(JobId, Pushing)>,
 }
@@ -235,8 +235,8 @@ impl<'j> EnqueueAll<'j> {
 
     async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
         let Self { client, kind, payloads, times, headers } = self;
-        // An iterator may promise more than there is.
-        let mut ids = Vec::with_capacity(payloads.size_hint().0.min(MOST_PROMISED));
+        // The size hint of an iterator may be wrong.
+        let mut ids = Vec::with_capacity(payloads.size_hint().0.min(MAX_RESERVED));
         let mut unwritten = Vec::new();
         let (headers, checked) = match times.check().and_then(|()| headers.check()) {
             Ok(headers) => (headers, Ok(())),
@@ -260,7 +260,7 @@ impl<'j> EnqueueAll<'j> {
         });
         let not_pushed = match &ready {
             Ok(_) => {
-                // The program's iterator runs in the program's runtime all the same.
+                // The program's iterator runs in the program's runtime.
                 let program = Handle::try_current().ok();
                 let mut jobs = std::iter::from_fn(|| {
                     let _entered = program.as_ref().map(Handle::enter);
@@ -285,8 +285,8 @@ impl fmt::Debug for EnqueueAll<'_> {
     }
 }
 
-/// What became of the jobs of an [`enqueue_all`](Client::enqueue_all) that did not
-/// accept all of them. An index is the job's place among those given.
+/// The error of an [`enqueue_all`](Client::enqueue_all) that did not accept all jobs. An index is
+/// the position of a job in the iterator.
 #[derive(Debug, Clone, Default)]
 pub struct EnqueueAllError {
     accepted: Vec<(usize, JobId)>,
@@ -295,8 +295,8 @@ pub struct EnqueueAllError {
 }
 
 impl EnqueueAllError {
-    /// Of jobs with these ids, those that could not be written, by their index, and those that
-    /// were not pushed, by their place among the others.
+    /// The report on jobs with these ids: `unwritten` jobs are listed by index, `not_pushed` jobs
+    /// by position among the others.
     fn of(ids: Vec<JobId>, unwritten: Vec<(usize, Error)>, not_pushed: Vec<NotPushed>) -> Self {
         let mut report = Self::default();
         let (mut unwritten, mut not_pushed) =
@@ -323,14 +323,13 @@ impl EnqueueAllError {
         &self.accepted
     }
 
-    /// The jobs that are certainly not in the queue. They can be enqueued again.
+    /// The jobs that are certainly not in the queue. They can safely be enqueued again.
     #[must_use]
     pub fn refused(&self) -> &[(usize, Error)] {
         &self.refused
     }
 
-    /// The jobs that may be in the queue: no answer came. Enqueueing them again may
-    /// give two jobs of each.
+    /// The jobs that may be in the queue: no answer came. Enqueueing them again may duplicate them.
     #[must_use]
     pub fn unknown(&self) -> &[(usize, Error)] {
         &self.unknown
@@ -383,14 +382,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_panicked_as_it_began_does_not_begin_again() {
+    fn polling_after_a_panic_returns_an_error() {
         let mut lost = EnqueueFuture { new: None, begun: None };
         let polled = Pin::new(&mut lost).poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(polled, Poll::Ready(Err(error)) if error.is_invalid()));
     }
 
     #[test]
-    fn each_job_is_told_by_its_index() {
+    fn each_job_is_reported_by_its_index() {
         let ids: Vec<_> = (0..7).map(|_| JobId::new()).collect();
         let error = |text| Error::new(ErrorKind::Refused, text);
         let unwritten = vec![(0, error("a")), (3, error("b"))];

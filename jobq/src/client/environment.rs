@@ -1,4 +1,4 @@
-//! What a program is told by its environment.
+//! Configuration by environment variables.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,7 +11,7 @@ const CLIENT_CERTIFICATE: &str = "JOBQ_CLIENT_CERTIFICATE";
 const CLIENT_KEY: &str = "JOBQ_CLIENT_KEY";
 const MANAGEMENT_URL: &str = "JOBQ_MANAGEMENT_URL";
 
-/// The certificates in the files that the environment names.
+/// The certificates in the files named by the environment.
 pub(super) fn certificates(variable: impl Fn(&str) -> Option<OsString>) -> Result<Certificates> {
     let variable = |name: &str| variable(name).filter(|path| !path.is_empty());
     let file = |name: &str| variable(name).map(|path| read(name, Path::new(&path))).transpose();
@@ -25,7 +25,7 @@ pub(super) fn certificates(variable: impl Fn(&str) -> Option<OsString>) -> Resul
     Ok(Certificates { roots, client })
 }
 
-/// The URL of the broker's management API that the environment states.
+/// The URL of the broker's management API from the environment.
 pub(super) fn management(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<ManagementUrl>> {
@@ -41,7 +41,7 @@ pub(super) fn management(
             ),
         ));
     }
-    // What it is instead is not shown: it may hold a password.
+    // The value is not shown: it may have a password.
     let url = url.into_string().map_err(|_| {
         Error::invalid(format!(
             "the environment variable {MANAGEMENT_URL} is no UTF-8; set it to a URL such as \
@@ -69,11 +69,11 @@ fn alone(set: &str, missing: &str) -> Error {
 mod tests {
     use super::*;
 
-    /// The certificates in an environment in which variables name a file that exists, or
-    /// one that does not.
+    /// The certificates in an environment whose variables name an existing or a
+    /// missing file.
     fn among(set: &[(&str, bool)]) -> Result<Certificates> {
         let path = |exists| if exists { file!() } else { "no/such/file" };
-        // The tests of a package run in its folder, and `file!` begins above it.
+        // The tests of a package run in its folder, and `file!` is relative to its parent.
         let path = |exists| Path::new("..").join(path(exists)).into_os_string();
         let find = |name: &str| set.iter().find(|(known, _)| *known == name);
         certificates(|name| find(name).map(|(_, exists)| path(*exists)))

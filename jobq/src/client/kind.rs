@@ -1,4 +1,4 @@
-//! A job type, as a client sees it.
+//! Job types without generics.
 
 use std::any::{TypeId, type_name};
 
@@ -14,7 +14,7 @@ pub(super) struct JobKind {
     pub(super) name: &'static str,
     pub(super) queue: &'static str,
     pub(super) options: &'static JobOptions,
-    /// The type of the payload, and its name with its path.
+    /// The type of the payload, and its full name.
     pub(super) type_id: TypeId,
     pub(super) type_name: &'static str,
 }
@@ -30,7 +30,7 @@ impl JobKind {
         }
     }
 
-    /// What a hook is told of a job of this type.
+    /// The description of a job of this type for hooks.
     pub(super) fn outgoing(&self) -> What {
         What::Job { name: self.name, queue: self.queue }
     }

@@ -1,4 +1,4 @@
-//! Enqueueing jobs and publishing events.
+//! Clients: they enqueue jobs and publish events.
 
 mod awaitable;
 pub(crate) mod builder;
@@ -36,10 +36,10 @@ use crate::engine::{Administer, Counts, Engine, administration};
 use crate::error::{Error, Result};
 use crate::job::{Event, Job, check_name, check_pattern, origin};
 
-/// A connection to a RabbitMQ broker or to an embedded file, to enqueue jobs through
-/// and to build a [`WorkerPool`](crate::WorkerPool) on.
+/// A connection to a RabbitMQ broker or to an embedded file. It enqueues jobs, and a
+/// [`WorkerPool`](crate::WorkerPool) is built on it.
 ///
-/// Cloning it is cheap, and all clones share the connection. Make one for a program.
+/// Cloning it is cheap, and all clones share the connection. Use one client per program.
 ///
 /// ```
 /// use jobq::{Client, job};
@@ -69,31 +69,29 @@ struct Shared {
     /// The name of this program.
     program: Arc<str>,
     hooks: Hooks,
-    /// The most bytes of a payload that the engine takes.
+    /// The engine's size limit of a payload, in bytes.
     largest_payload: usize,
     declared: Mutex<Declared>,
 }
 
-/// The job types whose queue was declared, so that it is declared once: the queue of each, and the
-/// origin of its jobs.
+/// The job types whose queue was declared, with the queue and the origin of their jobs.
 type Declared = BTreeMap<TypeId, (&'static str, Arc<str>)>;
 
 impl Client {
-    /// Connects to the engine that the URL names, with the default settings:
+    /// Connects to the engine of the URL, with the default settings:
     ///
-    /// * `amqp://user:password@host:5672/vhost` or `amqps://...`: a RabbitMQ broker; without
-    ///   a path the vhost `/`, without a port 5672 or with TLS 5671,
+    /// * `amqp://user:password@host:5672/vhost` or `amqps://...`: a RabbitMQ broker; the vhost
+    ///   defaults to `/`, the port to 5672, or to 5671 with TLS,
     /// * `amqp://user:password@a:5672,b:5672,c/vhost`: several nodes of one cluster,
     /// * `sqlite://jobs.db` (relative) or `sqlite:///var/lib/shop/jobs.db`: a file,
-    ///   which is made if it is missing,
+    ///   which is created if it is missing,
     /// * `sqlite::memory:`: in the memory of this process, for tests.
     ///
-    /// Of several nodes any takes the connection: a random one is tried first, then each of
-    /// the others once. Where a node dies, its clients and pools go on at the next one, and
-    /// declare there what they use. Each node has its share of the
-    /// [timeout](ClientBuilder::timeout) to answer, or what `?connection_timeout=` states in
-    /// milliseconds. A user whom one node refuses is not tried at the others. The nodes must
-    /// be those of one cluster: brokers that do not know each other have different jobs.
+    /// Of several nodes a random one is tried first, then each of the others once. If a node fails,
+    /// its clients and pools reconnect to the next one, and declare their queues there. Each node
+    /// has its share of the [timeout](ClientBuilder::timeout) to answer, or `?connection_timeout=`
+    /// in milliseconds. If one node refuses the user, the others are not tried. The nodes must form
+    /// one cluster: separate brokers have different jobs.
     ///
     /// In a user name, password or vhost write `/` as `%2F`, `@` as `%40`, `:` as `%3A`, `?`
     /// as `%3F`, `#` as `%23` and `%` as `%25`.
@@ -106,9 +104,9 @@ impl Client {
         Self::builder(url).connect().await
     }
 
-    /// Connects to the URL in the environment variable `JOBQ_URL`, or, if it is not set
-    /// or empty, to `sqlite://jobq.db`, and logs the absolute path of that file. What else
-    /// the environment may state: [`ClientBuilder::from_env`].
+    /// Connects to the URL in the environment variable `JOBQ_URL`, or to `sqlite://jobq.db` if it
+    /// is not set or empty, and logs the absolute path of that file. See
+    /// [`ClientBuilder::from_env`] for other variables.
     ///
     /// # Errors
     ///
@@ -117,7 +115,7 @@ impl Client {
         ClientBuilder::from_env()?.connect().await
     }
 
-    /// A client with settings of its own.
+    /// A builder for a client with other settings.
     pub fn builder(url: impl AsRef<str>) -> ClientBuilder {
         ClientBuilder::new(url.as_ref())
     }
@@ -135,7 +133,7 @@ impl Client {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Enqueues a job. Await the result; its options come before that:
+    /// Enqueues a job. Set its options, then await it:
     ///
     /// ```
     /// # use jobq::{Client, job};
@@ -147,26 +145,26 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// When it returns `Ok`, the job is stored durably: it runs at least once, or is
-    /// found among the [failed jobs](Self::failed).
+    /// When it returns `Ok`, the job is stored durably: it runs at least once, or becomes a [failed
+    /// job](Self::failed).
     ///
     /// # Errors
     ///
     /// A payload that cannot be written as JSON or is larger than
-    /// [`MAX_PAYLOAD`](crate::MAX_PAYLOAD); an engine that cannot be reached, refuses or
-    /// cannot do what the options ask. [`Error::maybe_enqueued`](crate::Error::maybe_enqueued) tells whether the job
-    /// may be in the queue all the same.
-    // By value, as a job that is handed over is no longer the caller's.
+    /// [`MAX_PAYLOAD`](crate::MAX_PAYLOAD); an engine that cannot be reached, refuses or does not
+    /// support the options. [`Error::maybe_enqueued`](crate::Error::maybe_enqueued) tells whether
+    /// the job may be in the queue nevertheless.
+    // By value, since enqueueing consumes the job.
     #[allow(clippy::needless_pass_by_value)]
     pub fn enqueue<J: Job>(&self, job: J) -> Enqueue {
         Enqueue::new(self.clone(), &job)
     }
 
-    /// Enqueues many jobs of one type, much faster than one after the other. Await the
-    /// result: the ids in the order of the jobs.
+    /// Enqueues many jobs of one type, much faster than one after the other. Awaiting it returns
+    /// the ids in the order of the jobs.
     ///
-    /// The iterator is asked for the next jobs while those before them are sent, so that a
-    /// million of them are never in memory at once:
+    /// The iterator makes the next jobs while the previous ones are sent, so that a million jobs
+    /// are never in memory at once:
     ///
     /// ```
     /// # use jobq::{Client, job};
@@ -177,12 +175,12 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// It runs in your task, which does nothing else while the iterator makes a job.
+    /// The iterator runs in the calling task and blocks it while it makes a job.
     ///
     /// # Errors
     ///
-    /// If any job was not accepted: an [`EnqueueAllError`] that lists by index which
-    /// were, which were not and which may have been. It is not all or nothing.
+    /// An [`EnqueueAllError`] if any job was not accepted. It lists by index the jobs that were
+    /// accepted, refused, and possibly accepted: the call is not atomic.
     pub fn enqueue_all<'j, J, I>(&self, jobs: I) -> EnqueueAll<'j>
     where
         J: Job,
@@ -191,9 +189,9 @@ impl Client {
         EnqueueAll::new(self.clone(), jobs)
     }
 
-    /// Publishes an event. Every job that subscribes to its topic (`#[job(on = ...)]`)
-    /// gets a copy in its own queue, with its own attempts, retries and failed jobs. Await
-    /// the result; its options come before that:
+    /// Publishes an event. Every job that subscribes to its topic (`#[job(on = ...)]`) gets a copy
+    /// in its own queue, with its own attempts, retries and failed jobs. Set its options, then
+    /// await it:
     ///
     /// ```
     /// # use jobq::Client;
@@ -210,18 +208,18 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// When it returns `Ok`, the event is stored durably for each subscriber that there
-    /// was. A subscription exists from the first [`declare`](Self::declare) of its job on,
-    /// or the first start of its pool: make that a step of the deploy. An event that
-    /// nobody subscribes to is no error unless it is [`mandatory`](Publish::mandatory).
+    /// When it returns `Ok`, the event is stored durably for each subscriber at that time. A
+    /// subscription exists from the first [`declare`](Self::declare) of its job or the first start
+    /// of its pool: make that a step of the deployment. An event without subscribers is an error
+    /// only if it is [`mandatory`](Publish::mandatory).
     ///
     /// # Errors
     ///
-    /// A topic that is none: 1 to 200 bytes, words with single dots between them, without
-    /// white space, `*` and `#`; an event that cannot be written as JSON or is larger than
+    /// An invalid topic (valid are 1 to 200 bytes, words with single dots between them, without
+    /// white space, `*` and `#`); an event that cannot be written as JSON or is larger than
     /// [`MAX_PAYLOAD`](crate::MAX_PAYLOAD); an engine that cannot be reached or refuses.
-    /// [`Error::maybe_enqueued`](crate::Error::maybe_enqueued) tells whether the event may
-    /// have been published all the same.
+    /// [`Error::maybe_enqueued`](crate::Error::maybe_enqueued) tells whether the event may have
+    /// been published nevertheless.
     pub fn publish<E: Serialize + ?Sized>(&self, topic: impl Into<String>, event: &E) -> Publish {
         Publish::new(self.clone(), topic.into(), event)
     }
@@ -235,15 +233,14 @@ impl Client {
         self.publish(E::TOPIC, event)
     }
 
-    /// Ends the subscription of a job to a pattern: one that its code has named before and
-    /// names no more. Declaring adds subscriptions and never ends one, since old and new
-    /// workers run side by side while a program is deployed; call this when none of the
-    /// old ones runs any more. What the subscription has brought stays in the queue. A
-    /// subscription that does not exist has ended already.
+    /// Ends the subscription of a job to a pattern that its code no longer has. Declaring adds
+    /// subscriptions and never ends one, since old and new workers run side by side during a
+    /// deployment; call this when no old worker runs any more. Jobs already in the queue stay.
+    /// Ending a subscription that does not exist does nothing.
     ///
     /// # Errors
     ///
-    /// A pattern that is none; an engine that cannot be reached or refuses.
+    /// An invalid pattern; an engine that cannot be reached or refuses.
     pub async fn unsubscribe<J: Job>(&self, pattern: &str) -> Result<()> {
         check_pattern(pattern)?;
         let kind = JobKind::of::<J>();
@@ -253,43 +250,42 @@ impl Client {
         Ok(())
     }
 
-    /// Deletes a subscriber for good: its subscriptions, its queue, its tiers and its
-    /// failed jobs. It refuses while there are jobs or pools, unless
-    /// [forced](DeleteSubscriber::force). Await the result: the number of jobs that were
-    /// deleted. Call it when no worker and no client uses the job any more: a pool that
-    /// starts or a client that declares brings the subscriber back.
+    /// Deletes a subscriber for good: its subscriptions, its queue, its tiers and its failed jobs.
+    /// It refuses while there are jobs or pools, unless [forced](DeleteSubscriber::force). Awaiting
+    /// it returns the number of deleted jobs. Call it when no worker and no client uses the job any
+    /// more: a pool that starts or a client that declares creates the subscriber again.
     ///
-    /// On RabbitMQ jobs in the hands of a pool that is shutting down, jobs in the delay
-    /// levels, and overdue retries that the broker has not passed on yet cannot be seen.
-    /// Those in the levels are found among the failed jobs of `orphan` when their wait is
-    /// over. The retries are deleted: after a crash of the broker, or after the queue was
-    /// full, wait three minutes. A tier for a wait that the job's `delay` named in an
-    /// earlier version stays behind, empty.
+    /// On RabbitMQ three kinds of jobs are not seen: jobs in flight in a pool that is shutting
+    /// down, jobs in the delay levels, and overdue retries that the broker has not passed on yet.
+    /// Jobs in the levels become failed jobs of `orphan` when their wait is over. The retries are
+    /// deleted: after a crash of the broker, or after the queue was full, wait three minutes. A
+    /// tier for a wait of an earlier version of the job's `delay` remains, empty.
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::ErrorKind::Refused) where it has jobs or is consumed, and then
-    /// nothing has changed; an engine that cannot be reached or refuses.
+    /// [`Refused`](crate::ErrorKind::Refused) if it has jobs or is consumed: nothing has changed
+    /// then; an engine that cannot be reached or refuses.
     pub fn delete_subscriber<J: Job>(&self) -> DeleteSubscriber {
         DeleteSubscriber::new(self.clone(), JobKind::of::<J>())
     }
 
-    /// Makes the queue of a job type ready, with its subscriptions.
-    /// [`enqueue`](Self::enqueue) does it the first time; calling it when a program is deployed or started moves that moment.
+    /// Declares the queue of a job type, with its subscriptions. The first
+    /// [`enqueue`](Self::enqueue) does it, too; call this to do it when a program is deployed or
+    /// started.
     ///
     /// # Errors
     ///
     /// An invalid name; an engine that cannot be reached or refuses;
-    /// [`Conflict`](crate::ErrorKind::Conflict) where something of the queue's name
-    /// exists that is no queue of jobq.
+    /// [`Conflict`](crate::ErrorKind::Conflict) if something that is not a queue of jobq has the
+    /// queue's name.
     pub async fn declare<J: Job>(&self) -> Result<()> {
         self.declare_kind(&JobKind::of::<J>()).await.map(drop)
     }
 
-    /// Makes ready what jobs with a [delay](Enqueue::delay) wait in, and retries whose wait
-    /// grows or is stated at run time. The first such job does it otherwise: on RabbitMQ that
-    /// takes a second or two, since there are more than a hundred queues. A namespace needs it
-    /// once; calling it again changes nothing. On SQLite there is nothing to do.
+    /// Declares the queues for jobs with a [delay](Enqueue::delay), and for retries whose wait
+    /// grows or is set at run time. The first such job does it, too: on RabbitMQ that takes a
+    /// second or two, since there are more than a hundred queues. A namespace needs it once;
+    /// calling it again changes nothing. On SQLite it does nothing.
     ///
     /// # Errors
     ///
@@ -298,13 +294,14 @@ impl Client {
         background::call(self.engine().declare_delays()).await
     }
 
-    /// Declares the queue of a job type if this client has not, and gives the origin of its jobs.
+    /// Declares the queue of a job type unless this client has done so, and returns the origin of
+    /// its jobs.
     async fn declare_kind(&self, kind: &JobKind) -> Result<Arc<str>> {
         if let Some(origin) = self.origin(kind) {
             return Ok(origin);
         }
         kind.check()?;
-        // Several callers may do so at once, each with a time limit of its own.
+        // Several callers may do so at once, each with its own timeout.
         background::call(self.engine().declare(&[kind.spec()])).await?;
         let origin = origin(self.program(), kind.type_name);
         self.declared().insert(kind.type_id, (kind.queue, Arc::clone(&origin)));
@@ -320,19 +317,18 @@ impl Client {
         self.shared.declared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next job in the queue of this type has it declared again.
+    /// Forgets the declaration, so that the next job declares the queue again.
     fn forget(&self, kind: &JobKind) {
         self.declared().retain(|_, (queue, _)| *queue != kind.queue);
     }
 
-    /// The failed jobs of a queue. A job that names no queue of its own is in the queue
-    /// of its name.
+    /// The failed jobs of a queue. The queue of a job defaults to the job's name.
     #[must_use]
     pub fn failed(&self, queue: impl Into<String>) -> FailedJobs {
         FailedJobs::new(Arc::clone(self.engine()), queue.into())
     }
 
-    /// How many jobs are in a queue. A queue that does not exist has none.
+    /// The numbers of jobs in a queue; all 0 if it does not exist.
     ///
     /// # Errors
     ///
@@ -342,10 +338,10 @@ impl Client {
         background::call(self.administration()?.counts(queue)).await
     }
 
-    /// Looks for settings of the broker or the file that weaken what jobq promises: versions,
-    /// timeouts, queues that are not jobq's, alarms, disks; and through the management API,
-    /// where its URL was given ([`ClientBuilder::management`]), policies, bindings and nodes.
-    /// Nothing is changed. Await the result; what it is to look at comes before that:
+    /// Looks for settings of the broker or the file that weaken the guarantees of jobq: versions,
+    /// timeouts, queues that are not jobq's, alarms, disks; with the URL of the management API
+    /// ([`ClientBuilder::management`]) also policies, bindings and nodes. It changes nothing. Add
+    /// jobs and queues, then await it:
     ///
     /// ```
     /// # use jobq::{Client, job};
@@ -359,26 +355,26 @@ impl Client {
     /// # }
     /// ```
     ///
-    /// It looks at the queues that are named, and those that this client and its pools
-    /// declared; with the management API at all queues of the namespace. On RabbitMQ it
-    /// opens a connection of its own and publishes one message that reaches no queue.
+    /// It examines the added queues and those that this client and its pools declared; with the
+    /// management API, all queues of the namespace. On RabbitMQ it opens a connection of its own
+    /// and publishes one message that reaches no queue.
     ///
     /// # Errors
     ///
-    /// An invalid name; an engine that cannot be reached or refuses. What cannot be looked
-    /// at alone is a finding, [`Unchecked`](crate::FindingKind::Unchecked).
+    /// An invalid name; an engine that cannot be reached or refuses. A failed single check is a
+    /// finding, [`Unchecked`](crate::FindingKind::Unchecked).
     pub fn doctor(&self) -> Doctor {
         Doctor::new(self.clone(), Vec::new())
     }
 
-    /// Ends the connection. Pools on this client end too; what they had in hand is
-    /// handed back. Every later call of this client or a clone fails as closed.
+    /// Closes the connection. Pools on this client end too, and their jobs in flight are released.
+    /// Every later call of this client or a clone fails as [`Closed`](crate::ErrorKind::Closed).
     pub async fn close(&self) {
         let closing = async {
             self.engine().close().await;
             Ok::<_, Error>(())
         };
-        // A process that was forked has nothing to close.
+        // A forked process has nothing to close.
         let _ = background::call(closing).await;
     }
 
@@ -390,7 +386,7 @@ impl Client {
         &self.shared.namespace
     }
 
-    /// Refuses a payload that is larger than the engine takes.
+    /// Returns an error if a payload exceeds the engine's limit.
     fn check_size(&self, payload: &[u8]) -> Result<()> {
         let (size, largest) = (payload.len(), self.shared.largest_payload);
         if size <= largest {

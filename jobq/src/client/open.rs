@@ -1,4 +1,4 @@
-//! From a URL to its engine.
+//! Opens the engine of a URL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use crate::engine::{Engine, EngineOptions};
 use crate::error::{Error, Result};
 
-/// No call waits longer, whatever its timeout: SQLite counts milliseconds in 31 bits.
+/// The upper bound of the timeout: SQLite counts milliseconds in 31 bits.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 24 * 60 * 60);
 
-/// Opens the engine that the URL's scheme names.
+/// Opens the engine for the URL's scheme.
 pub(crate) async fn open(url: &str, mut options: EngineOptions) -> Result<Arc<dyn Engine>> {
     options.timeout = options.timeout.min(LONGEST_TIMEOUT);
     match url.split(':').next() {
@@ -29,7 +29,7 @@ async fn rabbitmq(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> 
 }
 
 #[cfg(not(feature = "rabbitmq"))]
-#[allow(clippy::unused_async)] // the twin above awaits
+#[allow(clippy::unused_async)] // the other version awaits
 async fn rabbitmq(_: &str, _: EngineOptions) -> Result<Arc<dyn Engine>> {
     Err(without("amqp", "rabbitmq"))
 }
@@ -40,7 +40,7 @@ async fn sqlite(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
 }
 
 #[cfg(not(feature = "sqlite"))]
-#[allow(clippy::unused_async)] // the twin above awaits
+#[allow(clippy::unused_async)] // the other version awaits
 async fn sqlite(_: &str, _: EngineOptions) -> Result<Arc<dyn Engine>> {
     Err(without("sqlite", "sqlite"))
 }

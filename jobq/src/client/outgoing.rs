@@ -1,4 +1,4 @@
-//! What a program does with each job and event before it is enqueued.
+//! Hooks that run before a job or an event is enqueued.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use crate::error::{Error, Result};
 use crate::guard::{self, guarded};
 use crate::job::{BoxError, Headers, JobId};
 
-/// A job or an event that is about to be enqueued, as a hook of
-/// [`ClientBuilder::on_enqueue`](crate::ClientBuilder::on_enqueue) sees it.
+/// A job or an event about to be enqueued, for hooks of
+/// [`ClientBuilder::on_enqueue`](crate::ClientBuilder::on_enqueue).
 #[derive(Debug)]
 pub struct Outgoing {
     id: JobId,
@@ -23,13 +23,13 @@ pub(super) enum What {
 }
 
 impl Outgoing {
-    /// The id.
+    /// The id of the job or event.
     #[must_use]
     pub fn id(&self) -> JobId {
         self.id
     }
 
-    /// The job's name; `None` of an event.
+    /// The job's name; `None` for an event.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         match &self.what {
@@ -38,7 +38,7 @@ impl Outgoing {
         }
     }
 
-    /// The job's queue; `None` of an event.
+    /// The job's queue; `None` for an event.
     #[must_use]
     pub fn queue(&self) -> Option<&str> {
         match &self.what {
@@ -47,7 +47,7 @@ impl Outgoing {
         }
     }
 
-    /// The event's topic; `None` of a job.
+    /// The event's topic; `None` for a job.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         match &self.what {
@@ -56,13 +56,13 @@ impl Outgoing {
         }
     }
 
-    /// The headers so far: those of the call, and of the hooks before this one.
+    /// The headers so far: those of the call and of previous hooks.
     #[must_use]
     pub fn headers(&self) -> &Headers {
         &self.headers
     }
 
-    /// Sets a header, in place of one of the same name.
+    /// Sets a header, replacing one of the same name.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Outgoing {
 
 type Hook = dyn Fn(&mut Outgoing) -> Result<(), BoxError> + Send + Sync;
 
-/// The hooks of a client, in the order in which they are called.
+/// The hooks of a client, in calling order.
 #[derive(Clone, Default)]
 pub(super) struct Hooks(Vec<Arc<Hook>>);
 
@@ -86,11 +86,11 @@ impl Hooks {
         self.0.push(Arc::new(hook));
     }
 
-    /// The headers that the hooks make of these.
+    /// Runs the hooks, and returns the resulting headers.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](crate::ErrorKind::Invalid) where one of them fails or panics.
+    /// [`Invalid`](crate::ErrorKind::Invalid) if a hook fails or panics.
     pub(super) fn call(
         &self,
         id: JobId,

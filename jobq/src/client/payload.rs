@@ -5,11 +5,10 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::job::{Job, MAX_PAYLOAD, codec};
 
-/// What is sent of a job or an event, or why it cannot be.
+/// The encoded payload of a job or an event, or the error.
 ///
-/// It is written as soon as the job is handed over, so that what is awaited knows
-/// nothing of the job's type, and the compiler complains once about a type that is no
-/// job.
+/// It is encoded when the builder is made, so that the future does not depend on the job's type,
+/// and the compiler reports a type that is no job only once.
 pub(super) struct Payload(pub(super) Result<Vec<u8>>);
 
 impl Payload {
@@ -31,7 +30,7 @@ impl Payload {
     }
 }
 
-/// The JSON, and whether it has an integer of more than 64 bits.
+/// Encodes a value, and returns whether it has an integer of more than 64 bits.
 fn write<T: Serialize + ?Sized>(value: &T, what: &fmt::Arguments<'_>) -> Result<(Vec<u8>, bool)> {
     let (payload, is_wide) = codec::encode(value)
         .map_err(|source| Error::invalid(format!("{what} cannot be written as JSON: {source}")))?;

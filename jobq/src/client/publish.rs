@@ -14,8 +14,8 @@ use crate::engine::check_events;
 use crate::error::{Error, Result};
 use crate::job::{EventEnvelope, JobId, check_topic};
 
-/// An event to be published, made by [`Client::publish`]. Await it: it gives the id of
-/// the jobs that are made of the event.
+/// An event to be published, made by [`Client::publish`]. Awaiting it returns the id of the jobs
+/// made from the event.
 #[derive(Debug)]
 #[must_use = "an event is published only when this is awaited"]
 pub struct Publish {
@@ -35,48 +35,48 @@ impl Publish {
         Self { client, topic, payload, id: None, times, headers, mandatory: false }
     }
 
-    /// Hands the event to its subscribers not before this wait has passed, a `Duration` or
-    /// its text, such as `"10m"`: to those that there are then. The last of `delay` and `at`
-    /// counts. Defaults to no wait. A text that is no duration, and on RabbitMQ a wait of
-    /// more than 3,650 days, are [invalid](crate::ErrorKind::Invalid) arguments.
+    /// Delivers the event after this wait, a `Duration` or its text, such as `"10m"`, to the
+    /// subscribers at that time. The last of `delay` and `at` counts. Defaults to no wait. A text
+    /// that is no duration, and on RabbitMQ a wait of more than 3,650 days, are
+    /// [invalid](crate::ErrorKind::Invalid) arguments.
     pub fn delay(mut self, delay: impl IntoPeriod) -> Self {
         self.times.delay(delay);
         self
     }
 
-    /// Hands the event to its subscribers not before this time, by the clock of this
-    /// process; a time that has passed is now. The last of `delay` and `at` counts. On
-    /// RabbitMQ, no further away than [`delay`](Self::delay) may be.
+    /// Delivers the event at this time, by the clock of this process; a time in the past means now.
+    /// The last of `delay` and `at` counts. On RabbitMQ the limit of [`delay`](Self::delay)
+    /// applies.
     pub fn at(mut self, time: SystemTime) -> Self {
         self.times.at(time);
         self
     }
 
-    /// Starts no attempt of any subscriber later than this long after the event reaches
-    /// it, in place of the `expires` of the subscribers: the job is then failed as
-    /// [`Expired`](crate::FailedReason::Expired). Defaults to the `expires` of each.
+    /// Sets how long after the event reaches a subscriber an attempt may start, instead of the
+    /// `expires` of the subscriber. A job that starts no attempt in time fails as
+    /// [`Expired`](crate::FailedReason::Expired). Defaults to the `expires` of each subscriber.
     pub fn expires_in(mut self, limit: impl IntoPeriod) -> Self {
         self.times.expires_in(limit);
         self
     }
 
-    /// Makes it an error, [`NotFound`](crate::ErrorKind::NotFound), if nobody subscribes
-    /// to the topic. It costs a channel of its own for each event on RabbitMQ, so many
-    /// times what another event costs. Not for events with a delay, whose subscribers are
-    /// not known yet: that is an [invalid](crate::ErrorKind::Invalid) argument.
+    /// Returns an error, [`NotFound`](crate::ErrorKind::NotFound), if no job subscribes to the
+    /// topic. On RabbitMQ each mandatory event needs a channel of its own and costs many times as
+    /// much as another event. An event with a delay, whose subscribers are not known yet, is an
+    /// [invalid](crate::ErrorKind::Invalid) argument.
     pub fn mandatory(mut self) -> Self {
         self.mandatory = true;
         self
     }
 
-    /// Sets a header of each job that is made of the event: see
+    /// Sets a header of each job made from the event: see
     /// [`Enqueue::header`](crate::Enqueue::header).
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.set(name, value);
         self
     }
 
-    /// The id of the jobs that are made of the event, in place of a new one.
+    /// Sets the id of the jobs made from the event. Defaults to a new id.
     pub fn id(mut self, id: JobId) -> Self {
         self.id = Some(id);
         self

@@ -3,8 +3,8 @@ use super::{Client, JobKind};
 use crate::background;
 use crate::error::Result;
 
-/// A subscriber to be deleted, made by [`Client::delete_subscriber`]. Await it: it gives
-/// the number of jobs that were deleted with it.
+/// A subscriber to be deleted, made by [`Client::delete_subscriber`]. Awaiting it returns the
+/// number of jobs deleted with it.
 #[derive(Debug)]
 #[must_use = "a subscriber is deleted only when this is awaited"]
 pub struct DeleteSubscriber {
@@ -18,7 +18,7 @@ impl DeleteSubscriber {
         Self { client, kind, force: false }
     }
 
-    /// Deletes the jobs that are left too, those that failed among them.
+    /// Deletes its remaining jobs too, including failed ones.
     pub fn force(mut self) -> Self {
         self.force = true;
         self

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::error::{Error, Result};
 use crate::period::{self, PeriodError};
 
-/// A [`Duration`], or its text as the attributes have it: `"10s"`, `"1h 30m"`.
+/// A [`Duration`], or its text as in the attributes: `"10s"`, `"1h 30m"`.
 ///
 /// ```
 /// # use jobq::{Client, job};
@@ -21,7 +21,7 @@ pub trait IntoPeriod {
     ///
     /// # Errors
     ///
-    /// A text that is none.
+    /// A text that is no duration.
     fn into_period(self) -> std::result::Result<Duration, PeriodError>;
 }
 
@@ -37,12 +37,12 @@ impl IntoPeriod for &str {
     }
 }
 
-/// When a job is due, and until when.
+/// The start and the expiry of a job.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Times {
     start: Start,
     expires_in: Option<Duration>,
-    /// The first text that was no duration.
+    /// The error of the first text that is no duration.
     problem: Option<PeriodError>,
 }
 
@@ -54,10 +54,10 @@ enum Start {
     At(SystemTime),
 }
 
-/// What times mean at one moment.
+/// [`Times`] resolved at one moment.
 pub(super) struct Moments {
     pub(super) now: SystemTime,
-    /// When it starts, where that is not now.
+    /// The start, unless it is now.
     pub(super) due: Option<SystemTime>,
     pub(super) delay: Duration,
     pub(super) expires_at: Option<SystemTime>,
@@ -88,7 +88,7 @@ impl Times {
         }
     }
 
-    /// An error if one of them was a text that is no duration.
+    /// Returns an error if a text was no duration.
     pub(super) fn check(&self) -> Result<()> {
         self.problem.as_ref().map_or(Ok(()), |problem| Err(Error::invalid(problem.to_string())))
     }
@@ -97,7 +97,7 @@ impl Times {
         matches!(self.start, Start::Now)
     }
 
-    /// What they mean now; without a limit of their own, this one counts.
+    /// Resolves the times now, with this default limit.
     pub(super) fn moments(&self, limit: Option<Duration>) -> Moments {
         let now = clock::now();
         let delay = match self.start {
@@ -105,7 +105,7 @@ impl Times {
             Start::In(delay) => delay,
             Start::At(time) => time.duration_since(now).unwrap_or_default(),
         };
-        // A time beyond what the clock can hold never comes.
+        // A time beyond the range of the clock is never reached.
         let end = |limit: Duration| now.checked_add(delay.checked_add(limit)?);
         let due = now.checked_add(delay).filter(|_| !delay.is_zero());
         Moments { now, due, delay, expires_at: self.expires_in.or(limit).and_then(end) }

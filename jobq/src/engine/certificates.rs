@@ -1,29 +1,27 @@
-//! What a client is told beside its URL: certificates, and where the broker's management
-//! API is.
+//! Certificates and the URL of the broker's management API.
 
 use std::fmt;
 
-/// What [`ClientBuilder`](crate::ClientBuilder) was given for encrypted connections, as it
-/// was given. It shows itself without a key.
+/// The certificates that [`ClientBuilder`](crate::ClientBuilder) was given for encrypted
+/// connections, unchanged. The `Debug` form has no key.
 #[derive(Clone, Default)]
 pub struct Certificates {
-    /// Those of CAs that are trusted beside the system's, in PEM form.
+    /// Certificates of CAs that are trusted in addition to the system's, in PEM form.
     pub roots: Vec<Vec<u8>>,
-    /// That by which the client shows who it is.
+    /// The certificate that authenticates the client.
     pub client: Option<ClientCertificate>,
 }
 
 /// A client's certificate and its private key.
 #[derive(Clone)]
 pub struct ClientCertificate {
-    /// The certificate, and those between it and its CA's, in PEM form.
+    /// The certificate and its intermediate certificates, in PEM form.
     pub chain: Vec<u8>,
     /// The private key, in PEM form, not encrypted.
     pub key: Vec<u8>,
 }
 
-/// The URL of a broker's management API. It shows itself without what it says, which may
-/// hold a password.
+/// The URL of a broker's management API. The `Debug` form omits it, since it may have a password.
 #[derive(Clone)]
 pub struct ManagementUrl(pub String);
 
@@ -34,7 +32,7 @@ impl fmt::Debug for ManagementUrl {
 }
 
 impl Certificates {
-    /// Whether there are none.
+    /// Whether there are no certificates.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.roots.is_empty() && self.client.is_none()

@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, watch};
 use super::{Delivery, QueueName, Settlement};
 use crate::error::{Error, Result};
 
-/// What is to be consumed.
+/// The parameters of a consumer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Consume {
@@ -17,38 +17,38 @@ pub struct Consume {
     pub queue: QueueName,
     /// How many unsettled jobs the consumer takes at most; 0 counts as 1.
     pub prefetch: u16,
-    /// Whether it takes the jobs that may take their worker down, in place of all others. Such
-    /// jobs come to one consumer in all processes, the others wait for its end. The queue must
-    /// have been declared as [`solo`](super::QueueSpec::solo), and the prefetch does not count.
+    /// Whether it takes the jobs that may crash their worker, instead of all others. These jobs go
+    /// to one consumer in all processes; other consumers wait for its end. The queue must have been
+    /// declared as [`solo`](super::QueueSpec::solo), and the prefetch is ignored.
     pub solo: bool,
 }
 
 impl Consume {
-    /// The jobs of a queue.
+    /// A consumer of the jobs of a queue.
     #[must_use]
     pub fn new(queue: QueueName, prefetch: u16) -> Self {
         Self { queue, prefetch, solo: false }
     }
 
-    /// The jobs of a queue that are to be run alone.
+    /// A consumer of the solo jobs of a queue.
     #[must_use]
     pub fn solo(queue: QueueName) -> Self {
         Self { queue, prefetch: 1, solo: true }
     }
 }
 
-/// A consumer gets no jobs for now, and goes on trying.
+/// The state of a consumer that gets no jobs for now and keeps trying.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Interruption {
-    /// Since when.
+    /// The start of the interruption.
     pub since: SystemTime,
-    /// Why; the newest reason, where there were several.
+    /// The newest error, if there were several.
     pub error: Error,
 }
 
 impl Interruption {
-    /// Since this time, for this reason.
+    /// An interruption since this time, with this error.
     #[must_use]
     pub fn new(since: SystemTime, error: Error) -> Self {
         Self { since, error }
@@ -63,9 +63,9 @@ pub struct Consumer {
 }
 
 impl Consumer {
-    /// A consumer whose jobs come through this channel and are controlled by `intake`. The
-    /// engine sends as many as the prefetch says; those that became stale stay in the channel
-    /// until somebody asks for the next one.
+    /// A consumer that receives jobs from this channel and is controlled by `intake`. The engine
+    /// sends up to the prefetch; stale deliveries stay in the channel until the next call of
+    /// [`next`](Self::next).
     #[must_use]
     pub fn new(
         deliveries: mpsc::UnboundedReceiver<Result<Delivery>>,
@@ -74,8 +74,8 @@ impl Consumer {
         Self { deliveries, intake }
     }
 
-    /// The next job. `None` when the engine was closed or the consumer stopped. An
-    /// error is the last item: the queue cannot be consumed any more and says why.
+    /// The next job. `None` if the engine was closed or the consumer stopped. An error is the last
+    /// item: the reason why the queue cannot be consumed any more.
     pub async fn next(&mut self) -> Option<Result<Delivery>> {
         loop {
             match self.deliveries.recv().await {
@@ -86,7 +86,7 @@ impl Consumer {
         }
     }
 
-    /// The next job or error, if it is there.
+    /// The next job or error, without waiting.
     pub(crate) fn ready(&mut self) -> Option<Result<Delivery>> {
         loop {
             match self.deliveries.try_recv().ok()? {
@@ -96,14 +96,14 @@ impl Consumer {
         }
     }
 
-    /// Changes how many unsettled jobs the consumer takes at most; 0 counts as 1. Those that are
-    /// in hand may come on top until they are settled.
+    /// Changes how many unsettled jobs the consumer takes at most; 0 counts as 1. Jobs that are in
+    /// flight already may exceed it until they are settled.
     pub async fn set_prefetch(&self, prefetch: u16) {
         self.intake.set_prefetch(prefetch.max(1)).await;
     }
 
-    /// Takes no further jobs and hands back those that nobody asked
-    /// [`next`](Self::next) for. Jobs in hand can still be settled.
+    /// Stops taking jobs and releases those that [`next`](Self::next) has not returned. Jobs in
+    /// flight can still be settled.
     pub async fn stop(&mut self) {
         self.intake.stop().await;
         self.deliveries.close();
@@ -111,18 +111,18 @@ impl Consumer {
         while let Some(item) = self.deliveries.recv().await {
             left.extend(item.map(|delivery| delivery.settle(Settlement::Release)));
         }
-        // Stale means that it is handed back already.
+        // A stale delivery is released already.
         join_all(left).await;
     }
 
-    /// Whether it is interrupted, now and whenever that changes.
+    /// The current interruption, if any, and its changes.
     #[must_use]
     pub fn interruptions(&self) -> watch::Receiver<Option<Interruption>> {
         self.intake.interruptions()
     }
 
-    /// Waits, after [`stop`](Self::stop), until all deliveries are settled and that is
-    /// recorded: whoever ends the process now runs none of their jobs again.
+    /// Waits, after [`stop`](Self::stop), until all deliveries are settled and the settlements are
+    /// recorded: if the process ends after that, none of these jobs runs again.
     pub async fn settled(&self) {
         self.intake.settled().await;
     }
@@ -134,14 +134,14 @@ pub trait Intake: fmt::Debug + Send + Sync {
     /// See [`Consumer::set_prefetch`].
     async fn set_prefetch(&self, prefetch: u16);
 
-    /// Takes no further jobs; what was taken comes through the channel.
+    /// Stops taking jobs; those already taken come through the channel.
     async fn stop(&self);
 
-    /// See [`Consumer::interruptions`]. Never, unless an engine says otherwise.
+    /// See [`Consumer::interruptions`]. Defaults to none.
     fn interruptions(&self) -> watch::Receiver<Option<Interruption>> {
         watch::channel(None).1
     }
 
-    /// See [`Consumer::settled`]. Nothing to wait for, unless an engine says otherwise.
+    /// See [`Consumer::settled`]. Returns at once by default.
     async fn settled(&self) {}
 }

@@ -7,15 +7,14 @@ use async_trait::async_trait;
 use crate::error::Result;
 use crate::job::{Envelope, FailedReason};
 
-/// One hand-over of a job to a worker. It is unsettled until [`settle`](Self::settle)
-/// is called; dropping it hands the job back.
+/// One delivery of a job to a worker. It is unsettled until [`settle`](Self::settle) is called;
+/// dropping it releases the job.
 #[derive(Debug)]
 pub struct Delivery {
-    /// The number of the attempt that this delivery is for, from 1.
+    /// The number of the attempt, from 1.
     pub attempt: u32,
-    /// How often its worker may have died of it before. It may have been that of another
-    /// job which the same worker had in hand, and an engine that cannot tell counts what
-    /// was handed back as well.
+    /// How often the job may have crashed its worker. The cause may have been another job of the
+    /// same worker, and an engine that cannot tell counts released deliveries as well.
     pub crashes: u32,
     /// Set on a delivery of a [solo](super::Consume::solo) consumer.
     pub solo: Option<Solo>,
@@ -23,19 +22,19 @@ pub struct Delivery {
     receipt: Box<dyn Receipt>,
 }
 
-/// What is known of a job that is to be run alone.
+/// The state of a solo run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Solo {
-    /// How often it was started alone, this time not counted unless it is `started`.
+    /// The number of solo starts, including this one only if it is `started`.
     pub starts: u32,
-    /// Whether this delivery answers a [`Settlement::Start`] of the same consumer: then
-    /// it is to be run now.
+    /// Whether this delivery answers a [`Settlement::Start`] of the same consumer, so that the job
+    /// must run now.
     pub started: bool,
 }
 
 impl Solo {
-    /// A job that was started alone so often, the start that this delivery answers included.
+    /// A state with this number of solo starts, including the one that this delivery answers.
     #[must_use]
     pub fn new(starts: u32, started: bool) -> Self {
         Self { starts, started }
@@ -43,7 +42,7 @@ impl Solo {
 }
 
 impl Delivery {
-    /// The delivery of the job that `receipt` has, which is settled through it.
+    /// A delivery of the job in `receipt`, settled through it.
     #[must_use]
     pub fn new(attempt: u32, receipt: Box<dyn Receipt>) -> Self {
         Self { attempt, crashes: 0, solo: None, due: None, receipt }
@@ -55,68 +54,67 @@ impl Delivery {
         self.receipt.envelope()
     }
 
-    /// The job, for what outlives the delivery: a function may go on after its attempt.
+    /// The job, shared: a function may outlive the delivery.
     pub(crate) fn shared_envelope(&self) -> Arc<Envelope> {
         Arc::clone(self.receipt.envelope())
     }
 
-    /// The delivery of a job whose worker may have died of it so often.
+    /// The delivery with this number of crashes.
     #[must_use]
     pub fn crashed(mut self, crashes: u32) -> Self {
         self.crashes = crashes;
         self
     }
 
-    /// The delivery of an attempt that was due then.
+    /// The delivery with the due time of its attempt.
     #[must_use]
     pub fn due_at(mut self, time: Option<SystemTime>) -> Self {
         self.due = time;
         self
     }
 
-    /// When the attempt was due. `None` where the engine does not know: RabbitMQ knows it of the
-    /// first attempt alone.
+    /// When the attempt was due. `None` if the engine does not know: RabbitMQ knows it only for the
+    /// first attempt.
     #[must_use]
     pub fn due(&self) -> Option<SystemTime> {
         self.due
     }
 
-    /// The delivery of a job that is to be run alone.
+    /// The delivery as a solo run.
     #[must_use]
     pub fn alone(mut self, solo: Solo) -> Self {
         self.solo = Some(solo);
         self
     }
 
-    /// Whether it is known already that it is no longer this worker's.
+    /// Whether the delivery is known to be stale.
     pub(crate) fn is_stale(&self) -> bool {
         self.receipt.is_stale()
     }
 
-    /// The connection epoch, or the lease, that the delivery belongs to. Two unsettled deliveries
-    /// of one epoch are never one job, whatever their ids.
+    /// The connection epoch, or the lease, of the delivery. Two unsettled deliveries of one epoch
+    /// are never the same job, whatever their ids.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.receipt.epoch()
     }
 
-    /// Records what became of the job. It is durable when the call returns `Ok`, but
-    /// for [`Complete`](Settlement::Complete), which may be recorded a moment later; a
-    /// crash in that moment runs the job again. Of a [`solo`](Self::solo) delivery it is
-    /// recorded before any start that is asked for afterwards.
+    /// Records the settlement. It is durable when the call returns `Ok`, except
+    /// [`Complete`](Settlement::Complete), which may be recorded a moment later; a crash in between
+    /// runs the job again. The settlement of a [`solo`](Self::solo) delivery is recorded before any
+    /// later start.
     ///
     /// # Errors
     ///
-    /// [`Stale`](crate::ErrorKind::Stale) if the delivery is no longer this worker's;
-    /// any other error if the engine could not record it. The job is delivered again
-    /// in both cases.
+    /// [`Stale`](crate::ErrorKind::Stale) if the worker no longer holds the delivery; any other
+    /// error if the engine could not record it. The job is delivered again in both cases.
     pub async fn settle(self, settlement: Settlement) -> Result<()> {
         self.receipt.settle(Settle::new(self.attempt, settlement)).await
     }
 }
 
-/// An engine's side of a [`Delivery`], with all of it that is large: a delivery changes hands
-/// several times. Dropping it unsettled hands the job back.
+/// An engine's side of a [`Delivery`]. It has the envelope, so that a delivery is small and cheap
+/// to move. Dropping it unsettled releases the job.
 #[async_trait]
 pub trait Receipt: fmt::Debug + Send + Sync {
     /// See [`Delivery::envelope`].
@@ -125,24 +123,24 @@ pub trait Receipt: fmt::Debug + Send + Sync {
     /// See [`Delivery::settle`].
     async fn settle(self: Box<Self>, settle: Settle) -> Result<()>;
 
-    /// Whether it is known already that the delivery is no longer this worker's. Such
-    /// deliveries are not handed out by [`Consumer::next`](super::Consumer::next).
+    /// Whether the delivery is known to be stale. [`Consumer::next`](super::Consumer::next) skips
+    /// stale deliveries.
     fn is_stale(&self) -> bool {
         false
     }
 
-    /// The connection epoch, or the lease, that the delivery belongs to: a job is delivered again
-    /// while it is in flight only in another epoch.
+    /// The connection epoch, or the lease, of the delivery: a job in flight is delivered again only
+    /// in another epoch.
     fn epoch(&self) -> u64;
 }
 
-/// How a delivery is settled.
+/// A settlement with its attempt.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Settle {
     /// The number of the delivery's attempt.
     pub attempt: u32,
-    /// What became of it.
+    /// The settlement.
     pub settlement: Settlement,
 }
 
@@ -154,34 +152,34 @@ impl Settle {
     }
 }
 
-/// What became of a delivery.
+/// The result of a delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Settlement {
     /// The job is done and is deleted.
     Complete,
-    /// The attempt failed: the job is delivered again, as the next attempt, not before
-    /// this wait has passed.
+    /// The attempt failed: the job is delivered again, as the next attempt, after this wait at the
+    /// earliest.
     Retry(Duration),
-    /// The job is delivered again, as the same attempt, not before this wait has passed.
+    /// The job is delivered again, as the same attempt, after this wait at the earliest.
     Snooze(Duration),
     /// The job failed for good and is kept with its failed jobs.
     Fail {
-        /// Why.
+        /// The reason.
         reason: FailedReason,
-        /// The error, for a person. Engines may cut it to 8 KiB.
+        /// The error text. Engines may truncate it to 8 KiB.
         error: String,
         /// How many attempts were made.
         attempts: u32,
     },
-    /// The job was not run and is handed back: it is delivered again, as the same
-    /// attempt, at once. Of one that was `started` alone, that start does not count.
+    /// The job did not run and is released: it is delivered again, as the same attempt, at once. If
+    /// the delivery was `started`, that start does not count.
     Release,
-    /// The job may take its worker down and was not run: it is delivered again, as the
-    /// same attempt, by a [solo](super::Consume::solo) consumer.
+    /// The job may crash its worker and did not run: it is delivered again, as the same attempt, by
+    /// a [solo](super::Consume::solo) consumer.
     Isolate,
-    /// The job is about to be run alone: that is recorded, and it is delivered again, to the
-    /// same consumer and as [`started`](Solo::started), soon, but maybe after others. It
-    /// runs then, so that each start is recorded before it.
+    /// The job is about to run alone: the start is recorded, and the job is delivered again as
+    /// [`started`](Solo::started) to the same consumer, soon, but maybe after others. It runs then,
+    /// so each start is recorded before the run.
     Start,
 }

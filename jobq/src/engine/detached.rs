@@ -9,11 +9,11 @@ use super::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
 
-/// The engine of a context that was made for a test: it has no queues and says so.
+/// The engine of a context for tests: every call returns an error.
 #[derive(Debug)]
 pub(crate) struct Detached;
 
-fn nowhere() -> Error {
+fn no_queues() -> Error {
     Error::new(
         ErrorKind::Unsupported,
         "a context made by `JobContext::for_test()` has no queues; give it a client with \
@@ -24,23 +24,23 @@ fn nowhere() -> Error {
 #[async_trait]
 impl Engine for Detached {
     async fn declare(&self, _: &[QueueSpec]) -> Result<()> {
-        Err(nowhere())
+        Err(no_queues())
     }
 
     fn push(&self, _: Envelope) -> Pushing {
-        Box::pin(ready(Err(nowhere())))
+        Box::pin(ready(Err(no_queues())))
     }
 
     async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed> {
-        jobs.map(|_| nowhere()).enumerate().collect()
+        jobs.map(|_| no_queues()).enumerate().collect()
     }
 
     async fn publish(&self, _: EventEnvelope, _: bool) -> Result<()> {
-        Err(nowhere())
+        Err(no_queues())
     }
 
     async fn consume(&self, _: Consume) -> Result<Consumer> {
-        Err(nowhere())
+        Err(no_queues())
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -57,30 +57,30 @@ impl Engine for Detached {
 #[async_trait]
 impl Administer for Detached {
     async fn counts(&self, _: &str) -> Result<Counts> {
-        Err(nowhere())
+        Err(no_queues())
     }
 
     async fn failed_list(&self, _: &str, _: usize) -> Result<Vec<FailedJob>> {
-        Err(nowhere())
+        Err(no_queues())
     }
 
     async fn failed_find(&self, _: &str, _: JobId) -> Result<Option<FailedJob>> {
-        Err(nowhere())
+        Err(no_queues())
     }
 
     async fn failed_retry(&self, _: &str, _: Which) -> Result<u64> {
-        Err(nowhere())
+        Err(no_queues())
     }
 
     async fn failed_discard(&self, _: &str, _: Which) -> Result<u64> {
-        Err(nowhere())
+        Err(no_queues())
     }
 
     async fn unsubscribe(&self, _: &str, _: &str) -> Result<()> {
-        Err(nowhere())
+        Err(no_queues())
     }
 
     async fn delete(&self, _: &QueueSpec, _: bool) -> Result<u64> {
-        Err(nowhere())
+        Err(no_queues())
     }
 }

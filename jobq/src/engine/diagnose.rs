@@ -7,30 +7,28 @@ use super::QueueSpec;
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
 
-/// What an engine knows of its store's health. Given by
-/// [`Engine::diagnose`](super::Engine::diagnose).
+/// Diagnosis of an engine's store. Returned by [`Engine::diagnose`](super::Engine::diagnose).
 #[async_trait]
 pub trait Diagnose: fmt::Debug + Send + Sync {
-    /// The engine's name and version, and how long a worker may keep a job unsettled, as far as
-    /// the store tells.
+    /// The engine's name and version, and its limit on unsettled jobs, as far as known.
     async fn about(&self) -> About;
 
-    /// The error of a part of what this engine declared that the store has lost and that it may
-    /// not declare again, once that was noticed. Jobs may wait for it.
+    /// The error if the store has lost something that this engine declared and may not declare
+    /// again. Jobs may wait for it. Defaults to `None`.
     fn missing(&self) -> Option<Error> {
         None
     }
 
-    /// Looks for what weakens the promises of jobq: about these queues, those that this
-    /// engine knows, and the store itself. Nothing changes.
+    /// Looks for settings that weaken the guarantees of jobq: of these queues, the queues that this
+    /// engine knows, and the store itself. It changes nothing.
     ///
     /// # Errors
     ///
     /// An engine that cannot be reached or refuses.
     async fn examine(&self, queues: &[QueueSpec]) -> Result<Report>;
 
-    /// What was set from outside of jobq that weakens these queues, as far as it can be
-    /// seen: what a pool that starts wants to know.
+    /// Looks for visible external policies that weaken these queues; pools call it when they start.
+    /// Defaults to none.
     ///
     /// # Errors
     ///
@@ -45,32 +43,32 @@ pub trait Diagnose: fmt::Debug + Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct About {
-    /// Its name and version, for a person, without secrets.
+    /// The name and version, for people, without secrets.
     pub name: String,
-    /// Set if it takes jobs back from workers that are still running them.
+    /// Set if the engine takes jobs back from workers that still run them.
     pub hold: Option<Hold>,
 }
 
 impl About {
-    /// An engine of this name and version, which takes no job back from a worker that runs it.
+    /// An engine of this name and version that takes no job back from a running worker.
     #[must_use]
     pub fn new(name: impl Into<String>) -> Self {
         Self { name: name.into(), hold: None }
     }
 }
 
-/// How long a worker may have a job in hand before the engine gives it to another one.
+/// The longest time that a worker may hold a job before the engine delivers it to another one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Hold {
-    /// How long, as far as is known.
+    /// The limit, as far as is known.
     pub limit: Duration,
-    /// What to change to make it longer, for a person.
+    /// How to raise the limit, for people.
     pub remedy: String,
 }
 
 impl Hold {
-    /// This long, and what to change.
+    /// A limit and its remedy.
     #[must_use]
     pub fn new(limit: Duration, remedy: impl Into<String>) -> Self {
         Self { limit, remedy: remedy.into() }

@@ -1,12 +1,10 @@
-//! The seam between jobq and what stores the jobs.
+//! The interface between jobq and a store of jobs.
 //!
-//! An engine records what it is told and decides nothing: which jobs run, whether and
-//! when a failed attempt is repeated, what is failed for good, is all decided above
-//! it. The conformance suite in the module `testing` (feature `testing`) states
-//! what is expected of each method and runs against every engine.
+//! An engine records and decides nothing: the layer above decides which jobs run, whether and when
+//! a failed attempt is retried, and when a job has failed for good. The conformance suite in the
+//! module `testing` (feature `testing`) specifies each method and runs against every engine.
 //!
-//! **Unstable.** The trait is public so that its suite can be, and may change in any
-//! version.
+//! **Unstable.** The trait is public only because its suite is, and may change in any version.
 
 mod administer;
 mod certificates;
@@ -40,21 +38,21 @@ use crate::job::{Envelope, EventEnvelope, MAX_PAYLOAD};
 
 /// A store of queues with jobs in them.
 ///
-/// What moves jobs is here. That an engine gives [`Administer`] or [`Diagnose`] is the capability;
-/// what is no trait of its own is among its [`Capabilities`].
+/// This trait moves jobs. An engine may also return an [`Administer`] and a [`Diagnose`]; its other
+/// features are in its [`Capabilities`].
 #[async_trait]
 pub trait Engine: fmt::Debug + Send + Sync + 'static {
-    /// Makes queues ready for pushing and consuming. A queue that exists is left as it
-    /// is, with its jobs; waits and patterns that it does not have yet are added.
+    /// Declares queues for pushing and consuming. An existing queue keeps its jobs; missing waits
+    /// and patterns are added.
     ///
     /// # Errors
     ///
-    /// [`Conflict`](crate::ErrorKind::Conflict) where something of that name exists
-    /// that is no such queue; an engine that cannot be reached or refuses.
+    /// [`Conflict`](crate::ErrorKind::Conflict) if something else of that name exists; an engine
+    /// that cannot be reached or refuses.
     async fn declare(&self, queues: &[QueueSpec]) -> Result<()>;
 
-    /// Makes ready what jobs wait in whose wait no queue's [`waits`](QueueSpec::waits) name, where
-    /// an engine needs that.
+    /// Declares storage for jobs with other waits than the [`waits`](QueueSpec::waits) of their
+    /// queue, if the engine needs it. Does nothing by default.
     ///
     /// # Errors
     ///
@@ -63,91 +61,90 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
         Ok(())
     }
 
-    /// Stores a job in its queue, which must have been declared. It is durable when the
-    /// [`Pushing`] gives `Ok`. That may begin when this is called, and does not end where the
-    /// answer is not waited for.
+    /// Stores a job in its queue, which must have been declared. It is durable when the [`Pushing`]
+    /// returns `Ok`. The push may begin at the call, and goes on if the future is dropped.
     ///
     /// # Errors
     ///
-    /// An engine that cannot be reached or refuses. The error of a job that may be stored all
-    /// the same says so ([`Error::maybe_enqueued`]).
+    /// An engine that cannot be reached or refuses. If the job may be stored nevertheless,
+    /// [`Error::maybe_enqueued`] is `true`.
     fn push(&self, job: Envelope) -> Pushing;
 
-    /// Stores jobs as [`push`](Self::push) does, in their order and much faster than one after
-    /// the other, and tells which of them got an error: by their place, in ascending order. All
-    /// others are durable.
+    /// Stores jobs as [`push`](Self::push) does, in their order and much faster than one after the
+    /// other, and returns the errors with the positions of their jobs, in ascending order. All
+    /// other jobs are durable.
     ///
-    /// The iterator is asked for a job when there is room for it, and to its end in any case, so
-    /// that jobs without number need not be in memory at once.
+    /// The iterator is polled for a job when there is room for it, and always to its end, so that
+    /// any number of jobs needs little memory.
     async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed>;
 
-    /// Stores an event: each queue that subscribes to its topic gets a job, durable when
-    /// this returns `Ok`. Where the event has a delay, these are the queues that subscribe
-    /// when it is over. Not called where the engine has no [events](Capabilities::events).
+    /// Stores an event: each queue that subscribes to its topic gets a job, durable when this
+    /// returns `Ok`. If the event has a delay, these are the queues that subscribe at its end. Not
+    /// called if the engine has no [events](Capabilities::events).
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound) where the event is `mandatory` and no
-    /// queue subscribes to its topic; as [`push`](Self::push).
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the event is `mandatory` and no queue subscribes
+    /// to its topic; otherwise as [`push`](Self::push).
     async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()>;
 
-    /// Starts to take jobs from a declared queue, oldest due job first. Where the engine loses
-    /// its connection, it comes back by itself, and the consumer goes on.
+    /// Starts a consumer of a declared queue, oldest due job first. An engine that loses its
+    /// connection reconnects by itself, and the consumer goes on.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound) where the queue does not exist; an
-    /// engine that cannot be reached or refuses.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the queue does not exist; an engine that cannot
+    /// be reached or refuses.
     async fn consume(&self, what: Consume) -> Result<Consumer>;
 
-    /// What it can do beside the traits that it gives.
+    /// The features beyond the traits that it returns.
     fn capabilities(&self) -> Capabilities;
 
-    /// Its administration, if it has one.
+    /// The administration, if the engine has one.
     fn administer(&self) -> Option<&dyn Administer> {
         None
     }
 
-    /// What it knows of its store's health, if anything.
+    /// The diagnosis of its store, if the engine has one.
     fn diagnose(&self) -> Option<&dyn Diagnose> {
         None
     }
 
-    /// Ends the engine: consumers end, jobs in hand are handed back, calls fail with
+    /// Closes the engine: consumers end, jobs in flight are released, calls fail with
     /// [`Closed`](crate::ErrorKind::Closed).
     async fn close(&self);
 }
 
-/// The answer to a [`push`](Engine::push). It knows the engine by itself, so that who waits for
-/// it need not keep anything else.
+/// The future of a [`push`](Engine::push). It does not borrow from the engine.
 pub type Pushing = Pin<Box<dyn Future<Output = Result<Pushed>> + Send>>;
 
-/// A job that is stored.
+/// The result of a successful push.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Pushed {}
 
 impl Pushed {
-    /// A job that is stored as it was pushed.
+    /// A job stored as it was pushed.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 }
 
-/// A job of [`Engine::push_all`] that is not certainly stored: its place among the others, and why.
+/// A job of [`Engine::push_all`] that is not certainly stored: its position among the jobs and the
+/// error.
 pub type NotPushed = (usize, Error);
 
-/// What an engine can do that is no trait of its own.
+/// The features of an engine that have no trait of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
-    /// Whether it can have a job run alone: it takes [`Settlement::Isolate`], and
+    /// Whether it supports solo runs: it accepts [`Settlement::Isolate`], and
     /// [consumes](Engine::consume) such jobs.
     pub solo: bool,
-    /// Whether it has events and subscriptions.
+    /// Whether it supports events and subscriptions.
     pub events: bool,
-    /// The most bytes of a payload.
+    /// The size limit of a payload, in bytes.
     pub largest_payload: usize,
 }
 
@@ -158,21 +155,21 @@ impl Capabilities {
         Self { solo: false, events: false, largest_payload: MAX_PAYLOAD }
     }
 
-    /// With solo runs.
+    /// Adds solo runs.
     #[must_use]
     pub fn solo(mut self) -> Self {
         self.solo = true;
         self
     }
 
-    /// With events.
+    /// Adds events.
     #[must_use]
     pub fn events(mut self) -> Self {
         self.events = true;
         self
     }
 
-    /// With payloads of at most so many bytes.
+    /// Sets the size limit of a payload, in bytes.
     #[must_use]
     pub fn largest_payload(mut self, bytes: usize) -> Self {
         self.largest_payload = bytes;
@@ -201,7 +198,7 @@ pub(crate) fn administration(engine: &dyn Engine) -> Result<&dyn Administer> {
     })
 }
 
-/// Refuses events where an engine has none.
+/// Returns an error if an engine has no events.
 pub(crate) fn check_events(engine: &dyn Engine) -> Result<()> {
     if engine.capabilities().events {
         return Ok(());

@@ -2,21 +2,20 @@ use std::time::Duration;
 
 use super::{Certificates, ManagementUrl};
 
-/// What an engine needs to know beside its URL.
+/// The options of an engine, apart from its URL.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
-    /// Keeps the queues of this client apart from those of other namespaces.
+    /// The namespace of the client's queues.
     pub namespace: String,
-    /// The name under which the broker lists the connections.
+    /// The name of the connections in the broker's list.
     pub connection_name: String,
-    /// How long to wait for an answer of the broker or the file.
+    /// The timeout for answers of the broker or the file.
     pub timeout: Duration,
-    /// Who is trusted, and how the client shows who it is. An engine that has no use for
-    /// them refuses them.
+    /// The trusted and the client's own certificates. An engine without TLS refuses them.
     pub certificates: Certificates,
-    /// Where the broker's management API is, if it may be asked. An engine that has none
-    /// refuses it.
+    /// The URL of the broker's management API, if it may be used. An engine that has none refuses
+    /// it.
     pub management: Option<ManagementUrl>,
-    /// Whether opening the engine waits for no server: calls wait for it then.
+    /// Whether opening the engine does not wait for the server; calls wait for it instead.
     pub is_lazy: bool,
 }

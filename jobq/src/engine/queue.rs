@@ -6,16 +6,16 @@ use std::time::Duration;
 use crate::error::Result;
 use crate::job::check_name;
 
-/// The name of a queue, as the user named it. Copying it is free, since each name is kept for as
-/// long as the process lives.
+/// The name of a queue, without a namespace. It is `Copy`: each name is interned for the lifetime
+/// of the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueName(&'static str);
 
 static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
 
 impl QueueName {
-    /// This name. Programs have few queues; a name that comes from outside, as in a request, is not
-    /// to become one for nothing.
+    /// Interns a name. Its memory is never freed, so do not pass names from untrusted input, such
+    /// as requests.
     ///
     /// # Errors
     ///
@@ -51,18 +51,17 @@ impl fmt::Debug for QueueName {
     }
 }
 
-/// What a queue must be able to do.
+/// The declaration of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueSpec {
-    /// The queue, as the user named it.
+    /// The name of the queue, without a namespace.
     pub name: String,
-    /// The waits that its jobs' policies name. Other waits work as well; an engine may
-    /// use these to prepare.
+    /// The waits of its jobs' policies. Other waits work as well; an engine may prepare for these.
     pub waits: BTreeSet<Duration>,
-    /// The topic patterns that it subscribes to.
+    /// The topic patterns of its subscriptions.
     pub patterns: BTreeSet<String>,
-    /// Whether its jobs may have to run alone. Pools need it, clients do not.
+    /// Whether it supports solo runs. Pools need it, clients do not.
     pub solo: bool,
 }
 
@@ -73,21 +72,21 @@ impl QueueSpec {
         Self { name: name.into(), waits: BTreeSet::new(), patterns: BTreeSet::new(), solo: false }
     }
 
-    /// With these waits.
+    /// Adds these waits.
     #[must_use]
     pub fn waits(mut self, waits: impl IntoIterator<Item = Duration>) -> Self {
         self.waits.extend(waits);
         self
     }
 
-    /// With the place in which its jobs can be run alone.
+    /// Adds support for solo runs.
     #[must_use]
     pub fn solo(mut self) -> Self {
         self.solo = true;
         self
     }
 
-    /// With subscriptions to these topic patterns.
+    /// Adds subscriptions to these topic patterns.
     #[must_use]
     pub fn patterns<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
         self.patterns.extend(patterns.into_iter().map(Into::into));

@@ -1,4 +1,4 @@
-//! What every engine refuses in the same words.
+//! Errors with the same text for all engines.
 
 use super::Counts;
 use crate::error::{Error, ErrorKind, Result};
@@ -14,9 +14,9 @@ pub(crate) fn nobody_subscribes(topic: &str) -> Error {
     )
 }
 
-/// Refuses to delete a queue that is still of use: that has jobs, or `takers`.
-pub(crate) fn must_be_unused(queue: &str, jobs: Counts, takers: (u64, &str)) -> Result<()> {
-    let (count, what) = takers;
+/// Returns an error if a queue to delete has jobs or `users`.
+pub(crate) fn must_be_unused(queue: &str, jobs: Counts, users: (u64, &str)) -> Result<()> {
+    let (count, what) = users;
     if jobs.is_empty() && count == 0 {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! The codec of payloads: from a value to the bytes that travel, and back.
+//! The codec of payloads, between values and bytes.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{exact, faithful};
 
-/// What a `content_encoding` may say of a payload that is plain JSON.
+/// The values of `content_encoding` for plain JSON.
 const PLAIN: [&str; 4] = ["", "identity", "utf-8", "utf8"];
 
 /// Whether this version reads payloads of this encoding.
@@ -16,17 +16,17 @@ pub(crate) fn is_known(content_encoding: Option<&str>) -> bool {
     })
 }
 
-/// Writes a value as JSON. Says whether it has an integer of more than 64 bits.
+/// Encodes a value as JSON, and returns whether it has an integer of more than 64 bits.
 pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<(Vec<u8>, bool)> {
     faithful::to_vec(value)
 }
 
-/// Reads a payload of a [known](is_known) encoding.
+/// Decodes a payload of a [known](is_known) encoding.
 pub(crate) fn decode<T: DeserializeOwned>(payload: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice(payload)
 }
 
-/// A payload for people: its JSON, else its bytes as text.
+/// A payload for display: its JSON, else its bytes as text.
 pub(crate) fn show(payload: &[u8], content_encoding: Option<&str>) -> Value {
     let value = is_known(content_encoding).then(|| exact::value(payload)).flatten();
     value.unwrap_or_else(|| String::from_utf8_lossy(payload).into())

@@ -1,4 +1,4 @@
-//! How a job function says what comes next.
+//! Errors that control the next step of a job.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,27 +7,27 @@ use std::time::Duration;
 /// Any error, boxed.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// How far down a chain of sources the marker of a [`Control`] is looked for. Real
-/// chains have a handful of links; a chain may also be endless.
+/// The search limit for the marker of a [`Control`] in a chain of sources. Real chains have a
+/// handful of links; a chain may also be endless.
 const MAX_CHAIN: usize = 64;
 
-/// How an attempt ended, without the error.
+/// The end of an attempt, without the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The function returned `Ok`.
     Completed,
-    /// It returned an error, panicked or took too long.
+    /// The function returned an error, panicked or took too long.
     Failed,
-    /// It asked for its next attempt after this wait.
+    /// The function requested its next attempt after this wait.
     RetryIn(Duration),
-    /// It asked to run again after this wait without using up an attempt.
+    /// The function requested to run again after this wait without using up an attempt.
     Snoozed(Duration),
-    /// It asked to fail at once.
+    /// The function requested to fail at once.
     Aborted,
 }
 
-/// An error by which a job function says what comes next instead of a plain retry.
-/// Made by [`abort`], [`retry_in`] and [`snooze`].
+/// An error of a job function that requests something else than a plain retry. Made by [`abort`],
+/// [`retry_in`] and [`snooze`].
 ///
 /// It keeps its meaning through `?`, inside an enum of your own (as a source, with
 /// `#[from]` or transparent), with context added by `anyhow`, and in a
@@ -37,9 +37,8 @@ pub struct Control {
     marker: Marker,
 }
 
-/// The part of a [`Control`] that says what it means. It is the *source* of what the
-/// user handles, since transparent enums and `anyhow`'s box hide the outermost type
-/// but pass its source on.
+/// The request in a [`Control`]. It is the *source* of the public type, since transparent enums and
+/// `anyhow`'s box hide the outermost type but pass its source on.
 #[derive(Debug)]
 struct Marker {
     ending: Ending,
@@ -51,8 +50,8 @@ impl Control {
         Self { marker: Marker { ending, cause } }
     }
 
-    /// The request that an error carries, wherever in its chain of sources: what a worker does
-    /// about it. `None` for an error that is retried as the job's policy says.
+    /// The request in an error's chain of sources, as a worker finds it. `None` for an error that
+    /// is retried by the job's policy.
     ///
     /// ```
     /// use jobq::Control;
@@ -75,7 +74,7 @@ impl Control {
         }
     }
 
-    /// Whether the job is to fail at once: [`abort`].
+    /// Whether the job fails at once: [`abort`].
     #[must_use]
     pub fn is_abort(&self) -> bool {
         self.marker.ending == Ending::Aborted
@@ -100,8 +99,7 @@ impl Control {
     }
 }
 
-/// The meaning of a job function's error: how the attempt ended, and the error's text with its
-/// sources.
+/// The ending that a job function's error requests, and the error's text with its sources.
 pub(super) fn meaning(error: &(dyn StdError + 'static)) -> (Ending, String) {
     let mut ending = Ending::Failed;
     let mut text = error.to_string();
@@ -113,7 +111,7 @@ pub(super) fn meaning(error: &(dyn StdError + 'static)) -> (Ending, String) {
             link = cause.as_deref().and_then(StdError::source);
             continue;
         }
-        // A transparent wrapper has the same text as what it wraps.
+        // A transparent wrapper has the same text as its source.
         let cause = source.to_string();
         if !text.ends_with(&cause) {
             text = format!("{text}: {cause}");
@@ -169,8 +167,8 @@ pub fn abort(error: impl Into<BoxError>) -> Control {
     Control::new(Ending::Aborted, Some(error.into()))
 }
 
-/// Ends the attempt as failed and sets the wait before the next one, in place of the
-/// job's `delay`. If no attempt is left, the job has failed.
+/// Ends the attempt as failed and sets the wait before the next one, instead of the job's `delay`.
+/// If no attempt is left, the job has failed.
 ///
 /// ```
 /// # use std::time::Duration;

@@ -5,46 +5,45 @@ use std::time::{Duration, SystemTime};
 
 use super::{Headers, JobId, codec, headers};
 
-/// A job on its way: what a client hands to an engine and an engine to a worker.
+/// A job in transit, from a client to an engine and from there to a worker.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Envelope {
     /// The job's id. Engines make one for a message that has none.
     pub id: JobId,
-    /// The queue, as the user named it.
+    /// The name of the queue, without a namespace.
     pub queue: Cow<'static, str>,
     /// The job's name. `None` on a message of a foreign client means the only job of
     /// the queue.
     pub name: Option<Cow<'static, str>>,
-    /// The payload: JSON, of at most [`MAX_PAYLOAD`] bytes when jobq sends it.
+    /// The payload: JSON, of at most [`MAX_PAYLOAD`] bytes if sent by jobq.
     pub payload: Vec<u8>,
-    /// How the bytes of the payload are encoded; `None` where they are the JSON itself. A worker
-    /// that does not know the encoding treats the job as unknown.
+    /// The encoding of the payload; `None` for plain JSON. A worker that does not know the encoding
+    /// treats the job as unknown.
     pub content_encoding: Option<Cow<'static, str>>,
     /// The headers. Engines keep all of them, jobq's own included.
     pub headers: Headers,
     /// How many attempts are used up.
     pub attempts: u32,
-    /// When the job was enqueued, by the clock of the client that did. Engines keep at
-    /// least whole seconds of it.
+    /// When the job was enqueued, by the clock of the enqueuing client. Engines keep it to the
+    /// second or better.
     pub enqueued_at: SystemTime,
-    /// How long it waits before its first attempt; zero on a job that was delivered.
+    /// The wait before the first attempt; zero on a delivered job.
     pub delay: Duration,
-    /// How long it waits before its next attempt if the coming one fails and the
-    /// worker agrees: a hint that lets an engine prepare the retry.
+    /// The expected wait after the next attempt if that fails: a hint that lets an engine prepare
+    /// the retry.
     pub retry_wait: Option<Duration>,
-    /// When it is too late to start an attempt. Engines keep whole milliseconds of it.
+    /// The time after which no attempt may start. Engines keep it to the millisecond.
     pub expires_at: Option<SystemTime>,
-    /// The topic of the event that the job was made from, if it was.
+    /// The topic of the event, if the job was made from one.
     pub topic: Option<String>,
-    /// The program that enqueued it and the crate of its payload type, such as
-    /// `shop-web (shop_jobs)`: of at most 255 bytes, for people and for warnings.
+    /// The program that enqueued the job and the crate of its payload type, such as
+    /// `shop-web (shop_jobs)`: at most 255 bytes, for people and for warnings.
     pub enqueued_by: Option<Arc<str>>,
 }
 
 impl Envelope {
-    /// A job with a new id that is enqueued now, to start at once: without a name, headers, an
-    /// expiry and a topic.
+    /// A job with a new id, enqueued now and due at once, without name, headers, expiry and topic.
     ///
     /// ```
     /// use jobq::Envelope;
@@ -72,8 +71,8 @@ impl Envelope {
         }
     }
 
-    /// Gives the job this id, which others may have, in place of a new one. A nonce among its
-    /// headers tells them.
+    /// Replaces the id of the job with one that other jobs may have. A nonce in its headers
+    /// distinguishes them.
     ///
     /// ```
     /// use jobq::{Envelope, JobId};
@@ -87,13 +86,13 @@ impl Envelope {
         self.headers.set_nonce();
     }
 
-    /// When the first attempt is or was due: when it was enqueued, and its delay after that.
+    /// When the first attempt is or was due: the time of enqueueing plus the delay.
     #[must_use]
     pub fn due(&self) -> SystemTime {
         self.headers.due().unwrap_or(self.enqueued_at)
     }
 
-    /// States when the first attempt is due: it waits for another time than that of its enqueueing.
+    /// Sets when the first attempt is due, if that is not the time of enqueueing.
     pub fn set_due(&mut self, time: SystemTime) {
         self.headers.set_due(time);
     }
@@ -103,7 +102,7 @@ impl Envelope {
         self.headers.get(headers::ONCE).is_some()
     }
 
-    /// What this version of jobq lacks to run the job, for a person.
+    /// The feature that this version of jobq lacks to run the job, for people.
     pub(crate) fn lacking(&self) -> Option<String> {
         if let Some(word) = self.headers.lacking() {
             return Some(format!("understands `{word}`, which the job needs ({})", headers::NEEDS));
@@ -114,35 +113,34 @@ impl Envelope {
     }
 }
 
-/// An event on its way: what a client hands to an engine. Each queue that subscribes to
-/// its topic gets a job of its own, with this id and payload and without a job name.
+/// An event in transit from a client to an engine. Each queue that subscribes to its topic gets a
+/// job of its own, with this id and payload and without a job name.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct EventEnvelope {
-    /// The id of each job that is made of the event.
+    /// The id of each job made from the event.
     pub id: JobId,
     /// The topic.
     pub topic: String,
     /// The event: JSON, of at most [`MAX_PAYLOAD`] bytes.
     pub payload: Vec<u8>,
-    /// How its bytes are encoded; `None` where they are the JSON itself.
+    /// The encoding of the payload; `None` for plain JSON.
     pub content_encoding: Option<Cow<'static, str>>,
-    /// The headers of each job that is made of the event.
+    /// The headers of each job made from the event.
     pub headers: Headers,
-    /// When it reaches its subscribers, by the clock of the client that published it: the
-    /// jobs count as enqueued then. Engines keep at least whole seconds of it.
+    /// When the event reaches its subscribers, by the clock of the publishing client: the jobs
+    /// count as enqueued then. Engines keep it to the second or better.
     pub published_at: SystemTime,
-    /// How long it waits before it reaches them; `published_at` is after this wait.
+    /// The wait before it reaches them; `published_at` includes it.
     pub delay: Duration,
-    /// When it is too late to start an attempt. Engines keep whole milliseconds of it.
+    /// The time after which no attempt may start. Engines keep it to the millisecond.
     pub expires_at: Option<SystemTime>,
-    /// The program that published it, of at most 255 bytes: for people.
+    /// The program that published it, at most 255 bytes, for people.
     pub enqueued_by: Option<Arc<str>>,
 }
 
 impl EventEnvelope {
-    /// An event with a new id that is published now and reaches its subscribers at once, without
-    /// an expiry.
+    /// An event with a new id, published now and without delay and expiry.
     #[must_use]
     pub fn new(topic: impl Into<String>, payload: Vec<u8>) -> Self {
         Self {
@@ -159,7 +157,7 @@ impl EventEnvelope {
     }
 }
 
-/// A payload as text, in one line, cut where it is long.
+/// A payload as text, in one line, truncated if long.
 struct Text<'p>(&'p [u8]);
 
 impl fmt::Debug for Text<'_> {
@@ -209,9 +207,8 @@ impl fmt::Debug for EventEnvelope {
     }
 }
 
-/// The largest payload that jobq sends: 16 MiB, the message size that RabbitMQ 4
-/// accepts by default (`max_message_size`). The embedded engine keeps to it too, so
-/// that a program that works on a file works on a broker.
+/// The largest payload that jobq sends: 16 MiB, the default `max_message_size` of RabbitMQ 4. The
+/// embedded engine has the same limit, so that a program that works on a file works on a broker.
 pub const MAX_PAYLOAD: usize = 16 * 1024 * 1024;
 
 #[cfg(test)]

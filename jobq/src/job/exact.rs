@@ -1,15 +1,15 @@
-//! Reads JSON for a person: no number is rounded.
+//! Parser of JSON for display that rounds no number.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// How deep arrays and objects may be nested: as deep as `serde_json` reads a payload.
+/// The nesting limit of arrays and objects: that of `serde_json`.
 const DEPTH: u8 = 127;
 
-/// The value that this JSON is, with each number that a `Value` cannot hold as a string of its
-/// digits; `None` where it is no JSON.
+/// The value of this JSON, with each number that a `Value` cannot hold as a string of its digits;
+/// `None` if it is invalid.
 pub(super) fn value(json: &[u8]) -> Option<Value> {
     exact(serde_json::from_slice(json).ok()?, DEPTH)
 }
@@ -34,14 +34,14 @@ fn exact(raw: &RawValue, depth: u8) -> Option<Value> {
 }
 
 fn number(text: &str) -> Value {
-    // `serde_json` reads an integer of more than 64 bits as a float, and so it reads `-0`.
+    // `serde_json` reads an integer of more than 64 bits as a float, and `-0` too.
     let is_rounded = |float: f64| float != 0.0 && !text.contains(['.', 'e', 'E']);
     match serde_json::from_str(text) {
         Ok(Value::Number(number)) if number.is_f64() && number.as_f64().is_some_and(is_rounded) => {
             Value::String(text.to_owned())
         }
         Ok(number) => number,
-        // It is beyond the range of a float.
+        // The number is beyond the range of a float.
         Err(_) => Value::String(text.to_owned()),
     }
 }
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_none() {
+    fn invalid_json_is_none() {
         for json in ["", "{", "[1,]", "01", "nan", "\u{1}", "[1] 2"] {
             assert_eq!(value(json.as_bytes()), None, "{json}");
         }

@@ -5,26 +5,25 @@ use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
 use super::{Envelope, JobId, codec, to_millis};
 
-/// Why a job was moved to the failed jobs.
+/// The reason why a job failed for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FailedReason {
-    /// Its last attempt failed too.
+    /// The last attempt failed.
     Exhausted,
     /// An attempt ended with [`abort`](crate::abort).
     Aborted,
-    /// Its time ran out before an attempt could start.
+    /// The job expired before an attempt started.
     Expired,
-    /// No worker that took it knew a job of its name.
+    /// No worker that took the job knew its name.
     UnknownJob,
-    /// Its payload cannot be read as the payload of its job.
+    /// The payload cannot be decoded.
     UnreadablePayload,
-    /// It was run alone three times, and each time the worker process died of it.
+    /// The job crashed its worker process in each of three solo runs.
     Poison,
-    /// The queue that it was sent to does not exist.
+    /// The queue of the job does not exist.
     Unroutable,
-    /// An operator cancelled it while it ran. No worker of this version does so; those of later
-    /// ones will.
+    /// An operator cancelled the job while it ran. Reserved for later versions of jobq.
     Cancelled,
 }
 
@@ -40,7 +39,7 @@ impl FailedReason {
         Self::Cancelled,
     ];
 
-    /// How the reason is written on the wire and in the file.
+    /// The text of the reason on the wire and in the file.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -55,14 +54,14 @@ impl FailedReason {
         }
     }
 
-    /// The reason that is written like this, if there is one.
+    /// The reason with this text, if there is one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == text)
     }
 }
 
-/// As [`as_str`](FailedReason::as_str).
+/// Serialized as [`as_str`](FailedReason::as_str).
 impl Serialize for FailedReason {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
@@ -75,7 +74,7 @@ impl fmt::Display for FailedReason {
     }
 }
 
-/// A job that failed for good. [`Client::failed`](crate::Client::failed) finds it.
+/// A job that failed for good, from [`Client::failed`](crate::Client::failed).
 #[derive(Debug, Clone)]
 pub struct FailedJob {
     envelope: Envelope,
@@ -86,8 +85,7 @@ pub struct FailedJob {
 }
 
 impl FailedJob {
-    /// A failed job as an engine found it: its envelope, the attempts that it used
-    /// up, and why and when it failed.
+    /// A failed job with its envelope, used attempts, reason, error and time of failure.
     #[must_use]
     pub fn new(
         envelope: Envelope,
@@ -105,28 +103,28 @@ impl FailedJob {
         self.envelope.id
     }
 
-    /// The job's name; empty where the message stated none.
+    /// The job's name; empty if the message had none.
     #[must_use]
     pub fn name(&self) -> &str {
         self.envelope.name.as_deref().unwrap_or_default()
     }
 
-    /// The queue that the job was in.
+    /// The queue of the job.
     #[must_use]
     pub fn queue(&self) -> &str {
         &self.envelope.queue
     }
 
-    /// The topic of the event that the job was made from, if it was.
+    /// The topic of the event, if the job was made from one.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         self.envelope.topic.as_deref()
     }
 
-    /// The payload. A number that a `Value` cannot hold, an integer of more than 64 bits or
-    /// one beyond the range of `f64`, is given as a string of its digits. A payload that is no
-    /// JSON is a string, with what is no UTF-8 replaced;
-    /// [`payload_bytes`](Self::payload_bytes) has it unchanged.
+    /// The payload. A number that a `Value` cannot hold, an integer of more than 64 bits or one
+    /// beyond the range of `f64`, becomes a string of its digits. A payload that is not JSON
+    /// becomes a string, with invalid UTF-8 replaced; [`payload_bytes`](Self::payload_bytes)
+    /// returns it unchanged.
     #[must_use]
     pub fn payload(&self) -> serde_json::Value {
         codec::show(&self.envelope.payload, self.envelope.content_encoding.as_deref())
@@ -144,27 +142,27 @@ impl FailedJob {
         self.attempts
     }
 
-    /// The error of the last attempt, or what was found wrong with the job.
+    /// The error of the last attempt, or the defect of the job.
     #[must_use]
     pub fn error(&self) -> &str {
         &self.error
     }
 
-    /// Why it is among the failed jobs.
+    /// The reason of the failure.
     #[must_use]
     pub fn reason(&self) -> FailedReason {
         self.reason
     }
 
-    /// When it was moved to the failed jobs, by the clock of the worker that did.
+    /// When the job failed for good, by the clock of its worker.
     #[must_use]
     pub fn failed_at(&self) -> SystemTime {
         self.failed_at
     }
 
-    /// The program that enqueued it and the crate of its payload type, such as
-    /// `shop-web (shop_jobs)`; of an event the program that published it. Other clients may
-    /// write anything there, or nothing.
+    /// The program that enqueued the job and the crate of its payload type, such as
+    /// `shop-web (shop_jobs)`; for an event, the program that published it. Other clients may write
+    /// anything here, or nothing.
     #[must_use]
     pub fn enqueued_by(&self) -> Option<&str> {
         self.envelope.enqueued_by.as_deref()
@@ -176,14 +174,14 @@ impl FailedJob {
         self.envelope.headers.get(name)
     }
 
-    /// When it was enqueued first, by the clock of the client that did.
+    /// When the job was first enqueued, by the clock of the enqueuing client.
     #[must_use]
     pub fn enqueued_at(&self) -> SystemTime {
         self.envelope.enqueued_at
     }
 }
 
-/// All that its methods tell, by their names: the payload as JSON, times in milliseconds since 1970
+/// Serialized with a field for each method: the payload as JSON, times in milliseconds since 1970
 /// (`failed_at_ms`, `enqueued_at_ms`).
 impl Serialize for FailedJob {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -210,7 +208,7 @@ mod tests {
     use crate::job::from_millis;
 
     #[test]
-    fn a_failed_job_is_json_of_what_it_tells() {
+    fn a_failed_job_is_serialized_with_all_fields() {
         let mut envelope = Envelope::new("mail", br#"{"n": 12345678901234567890123}"#.to_vec());
         envelope.name = Some("greet".into());
         envelope.headers.set("tenant", "7").unwrap();

@@ -1,7 +1,7 @@
 //! Serialization of payloads that refuses every value that JSON would change.
 //!
 //! `serde_json` writes a NaN, an infinity, `Some(None)` and `Some(())` all as `null`, and writes
-//! nesting that it does not read. What passes here is read as it was written.
+//! nesting that it does not read. A value accepted here is read back unchanged.
 
 use std::cell::Cell;
 
@@ -10,11 +10,11 @@ use serde::ser::{
     SerializeTuple, SerializeTupleStruct, SerializeTupleVariant, Serializer,
 };
 
-/// How deep `serde_json` reads arrays and objects in one another.
+/// The nesting limit of arrays and objects when `serde_json` reads.
 const DEPTH: u8 = 127;
 
-/// Writes a value as JSON, and tells whether it holds an integer of more than 64 bits, which not
-/// every type reads that writes it.
+/// Writes a value as JSON, and returns whether it has an integer of more than 64 bits, which not
+/// every type that writes it can read.
 pub(super) fn to_vec<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<(Vec<u8>, bool)> {
     let mut json = Vec::with_capacity(128);
     let is_wide = Cell::new(false);
@@ -23,7 +23,7 @@ pub(super) fn to_vec<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<(Ve
     Ok((json, is_wide.get()))
 }
 
-/// A serializer, or a part of one, with the place in the value that it writes.
+/// A serializer, or a part of one, with its position in the value.
 struct Faithful<'w, S> {
     inner: S,
     depth: u8,
@@ -32,7 +32,7 @@ struct Faithful<'w, S> {
     is_wide: &'w Cell<bool>,
 }
 
-/// A value inside of another one.
+/// A value inside another one.
 struct Inside<'w, 'v, T: ?Sized> {
     value: &'v T,
     depth: u8,
@@ -75,7 +75,7 @@ impl<'w, S: Serializer> Faithful<'w, S> {
         self.inner
     }
 
-    /// The same, so many arrays and objects deeper.
+    /// The same serializer, deeper by this many arrays and objects.
     fn deeper(self, levels: u8) -> Result<Self, S::Error> {
         let depth = self.depth + levels;
         if depth <= DEPTH {
@@ -217,7 +217,7 @@ impl<'w, S: Serializer> Serializer for Faithful<'w, S> {
         variant: &'static str,
         length: usize,
     ) -> Result<Self::SerializeTupleVariant, S::Error> {
-        // The variant's name is the key of an object, in which the array is.
+        // An object with the variant's name as key contains the array.
         let this = self.deeper(2)?;
         this.part(|inner| inner.serialize_tuple_variant(name, index, variant, length))
     }
@@ -287,7 +287,7 @@ impl<P: SerializeMap> SerializeMap for Faithful<'_, P> {
     type Ok = P::Ok;
     type Error = P::Error;
 
-    // A key is a string, or is refused by `serde_json` itself.
+    // A key is a string; `serde_json` refuses any other.
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), P::Error> {
         self.inner.serialize_key(key)
     }

@@ -30,7 +30,7 @@ struct Unit;
 struct Wrapped<T>(T);
 
 #[test]
-fn what_passes_is_written_as_serde_json_does_and_read_as_it_was() {
+fn accepted_values_are_written_as_by_serde_json_and_read_unchanged() {
     let value = json!({"a": [1, -2.5, "x", null, true], "b": {"c": u64::MAX, "d": i64::MIN}});
     assert_eq!(to_vec(&value).unwrap().0, serde_json::to_vec(&value).unwrap());
     assert_eq!(through(&value), value);
@@ -72,7 +72,7 @@ fn numbers_that_are_not_finite_are_refused() {
 }
 
 #[test]
-fn some_of_what_is_written_as_null_is_refused() {
+fn some_of_a_null_value_is_refused() {
     for value in [Some(None::<u8>), Some(Some(1)), None] {
         assert_eq!(to_vec(&value).is_err(), value == Some(None), "{value:?}");
     }
@@ -83,7 +83,7 @@ fn some_of_what_is_written_as_null_is_refused() {
 }
 
 #[test]
-fn nothing_is_nested_deeper_than_it_is_read() {
+fn nesting_deeper_than_can_be_read_is_refused() {
     #[derive(Serialize, Deserialize)]
     enum Deep {
         End,
@@ -110,7 +110,7 @@ fn nothing_is_nested_deeper_than_it_is_read() {
 }
 
 #[test]
-fn integers_of_more_than_64_bits_are_told() {
+fn integers_of_more_than_64_bits_are_reported() {
     let wide = |value: i128| to_vec(&[value]).unwrap().1;
     let table = [i128::from(i64::MIN), -1, i128::from(u64::MAX)];
     assert!(table.iter().all(|value| !wide(*value)));

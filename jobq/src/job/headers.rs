@@ -1,4 +1,4 @@
-//! Headers: text beside a job's payload, of the program's own and of jobq's.
+//! Headers of jobs: those of the program and those of jobq.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,31 +9,31 @@ use serde::Serialize;
 use super::millis::{from_millis, to_millis};
 use crate::error::{Error, Result};
 
-/// Words that a worker must understand to run the job, with spaces between them.
+/// Space-separated words that a worker must understand to run the job.
 pub(crate) const NEEDS: &str = "jobq-needs";
-/// The operation that put the job back for one attempt.
+/// The operation that put the job back for a single attempt.
 pub(crate) const ONCE: &str = "jobq-once";
-/// Tells two enqueues of one id.
+/// Distinguishes two enqueues of one id.
 pub(crate) const NONCE: &str = "jobq-nonce";
 /// When the first attempt is due, in milliseconds since 1970.
 pub(crate) const DUE: &str = "jobq-due";
 
-/// The word in [`NEEDS`] of a job that has one attempt.
+/// The word in [`NEEDS`] of a job with a single attempt.
 pub(crate) const NEEDS_ONCE: &str = "once";
-/// In place of a header that cannot be read. No worker understands it.
+/// Replaces an unreadable header. No worker understands it.
 #[cfg_attr(not(any(feature = "rabbitmq", feature = "sqlite")), allow(dead_code))]
 pub(crate) const UNREADABLE: &str = "(unreadable)";
 
-/// What this version understands.
+/// The words that this version understands.
 const UNDERSTOOD: [&str; 1] = [NEEDS_ONCE];
 
-/// The most bytes of the names and values of a program's headers.
-const MOST: usize = 8 * 1024;
-/// The most bytes of a name.
-const LONGEST_NAME: usize = 120;
+/// The size limit of the names and values of a program's headers, in bytes.
+const MAX_BYTES: usize = 8 * 1024;
+/// The size limit of a name, in bytes.
+const MAX_NAME: usize = 120;
 
-/// The headers of a job or an event: text beside its payload, such as a tenant or a trace. Every
-/// engine keeps them through retries, failures and put-backs.
+/// The headers of a job or an event: names and text values, such as a tenant or a trace. Every
+/// engine keeps them when a job is retried, fails or is put back.
 ///
 /// ```
 /// use jobq::Headers;
@@ -54,7 +54,7 @@ impl Headers {
         Self(BTreeMap::new())
     }
 
-    /// Sets a header, in place of one of the same name.
+    /// Sets a header, replacing one of the same name.
     ///
     /// # Errors
     ///
@@ -63,7 +63,7 @@ impl Headers {
     pub fn set(&mut self, name: &str, value: impl Into<String>) -> Result<()> {
         if !is_own_name(name) {
             return Err(Error::invalid(format!(
-                "the header name `{}` is not a to z, 0 to 9 and `-`, of at most {LONGEST_NAME} \
+                "the header name `{}` is not a to z, 0 to 9 and `-`, of at most {MAX_NAME} \
                  characters, without `jobq-` and `x-` at its start",
                 name.escape_debug()
             )));
@@ -72,9 +72,9 @@ impl Headers {
         let others = self.iter().filter(|(other, _)| is_own_name(other) && *other != name);
         let size: usize = others.map(|(name, value)| name.len() + value.len()).sum();
         let size = size + name.len() + value.len();
-        if size > MOST {
+        if size > MAX_BYTES {
             return Err(Error::invalid(format!(
-                "with `{name}` the headers have {size} bytes, the most is {MOST}; put what is \
+                "with `{name}` the headers have {size} bytes, the most is {MAX_BYTES}; put what is \
                  large into the payload"
             )));
         }
@@ -88,24 +88,23 @@ impl Headers {
         self.0.get(name).map(String::as_str)
     }
 
-    /// All headers with their values, jobq's own among them (`jobq-*`), in the order of their
-    /// names.
+    /// All headers with their values, including jobq's own (`jobq-*`), sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
-    /// Whether there are none.
+    /// Whether there are no headers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Sets a header without checks: one of jobq's own, or one that was stored.
+    /// Sets a header without checks: one of jobq's own, or a stored one.
     pub(crate) fn put(&mut self, name: &str, value: impl Into<String>) {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// Removes the mark of a job that has one attempt.
+    /// Removes the marker of a job with a single attempt.
     #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
     pub(crate) fn without_once(mut self) -> Self {
         self.0.remove(ONCE);
@@ -132,20 +131,20 @@ impl Headers {
         self.put(DUE, to_millis(time).to_string());
     }
 
-    /// Marks an enqueue of an id that another one may have.
+    /// Marks an enqueue with an id that other jobs may have.
     pub(crate) fn set_nonce(&mut self) {
         self.put(NONCE, format!("{:016x}", fastrand::u64(..)));
     }
 }
 
-/// What a job needs that is put back: all but [`NEEDS_ONCE`].
+/// The needs of a job that is put back: all but [`NEEDS_ONCE`].
 #[cfg_attr(not(any(feature = "rabbitmq", feature = "sqlite")), allow(dead_code))]
 pub(crate) fn needs_without_once(needs: &str) -> String {
     let words: Vec<_> = needs.split_whitespace().filter(|word| *word != NEEDS_ONCE).collect();
     words.join(" ")
 }
 
-/// Headers as an engine stored them.
+/// Headers from an engine, without checks.
 impl FromIterator<(String, String)> for Headers {
     fn from_iter<T: IntoIterator<Item = (String, String)>>(headers: T) -> Self {
         Self(headers.into_iter().collect())
@@ -158,10 +157,10 @@ impl fmt::Debug for Headers {
     }
 }
 
-/// Whether a program may have a header of this name.
+/// Whether a program may set a header of this name.
 pub(crate) fn is_own_name(name: &str) -> bool {
     let is_of_name = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-    (1..=LONGEST_NAME).contains(&name.len())
+    (1..=MAX_NAME).contains(&name.len())
         && name.bytes().all(is_of_name)
         && !name.starts_with("jobq-")
         && !name.starts_with("x-")
@@ -172,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_mean_something_elsewhere_are_refused() {
+    fn reserved_names_are_refused() {
         let long = "n".repeat(121);
         for name in ["", "Tenant", "a_b", "a b", "jobq-due", "x-death", "CC", "ä", &long] {
             assert!(Headers::new().set(name, "1").unwrap_err().is_invalid(), "{name}");
@@ -185,8 +184,8 @@ mod tests {
     #[test]
     fn names_and_values_together_are_bounded() {
         let mut headers = Headers::new();
-        headers.put(NEEDS, "x".repeat(MOST));
-        headers.set("a", "x".repeat(MOST - 1)).unwrap();
+        headers.put(NEEDS, "x".repeat(MAX_BYTES));
+        headers.set("a", "x".repeat(MAX_BYTES - 1)).unwrap();
         assert!(headers.set("b", "").unwrap_err().to_string().contains("8193 bytes"));
         headers.set("a", "").unwrap();
         headers.set("b", "").unwrap();
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_version_does_not_understand_is_lacking() {
+    fn words_that_are_not_understood_are_lacking() {
         let table = [
             (None, None),
             (Some(""), None),

@@ -1,4 +1,4 @@
-//! Times in whole milliseconds since 1970, as headers and files keep them.
+//! Times in whole milliseconds since 1970, for headers and files.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ pub(crate) fn to_millis(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The time of these milliseconds since 1970; the year 10,000 for any later one.
+/// The time this many milliseconds after 1970, at most the year 10,000.
 pub(crate) fn from_millis(millis: u64) -> SystemTime {
     const YEAR_10_000: u64 = 253_402_300_800_000;
     UNIX_EPOCH + Duration::from_millis(millis.min(YEAR_10_000))

@@ -1,4 +1,4 @@
-//! The model: what a job is, how it travels and how its attempts end.
+//! The model of jobs, envelopes and outcomes.
 
 pub(crate) mod codec;
 mod control;
@@ -32,7 +32,7 @@ pub use outcome::{JobResult, Outcome};
 
 /// A type whose values can be enqueued: the payload of a job.
 ///
-/// `#[job]` on a function makes one, `#[derive(Job)]` makes one of your own struct.
+/// `#[job]` on a function generates one; `#[derive(Job)]` implements it for your own struct.
 /// Written by hand it is:
 ///
 /// ```
@@ -92,28 +92,28 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
             `client.publish(\"user.created\", &event)`"
 )]
 pub trait Event: Serialize {
-    /// The topic that it is published under: words with single dots between them, at
+    /// The topic of the event: words with single dots between them, at
     /// most 200 bytes.
     const TOPIC: &'static str;
 }
 
-/// The queue of a job: the one that its options name, else its name.
+/// The queue of a job: that of its options, else the job's name.
 #[must_use]
 pub fn queue_of<J: Job>() -> &'static str {
     J::OPTIONS.queue.unwrap_or(J::NAME)
 }
 
-/// Checks a topic that did not pass through the macros.
+/// Checks a topic that the macros did not check.
 pub(crate) fn check_topic(text: &str) -> Result<()> {
     topic::check(text).map_err(|problem| Error::invalid(problem.to_string()))
 }
 
-/// Checks the pattern of a subscriber that did not pass through the macros.
+/// Checks the pattern of a subscriber that the macros did not check.
 pub(crate) fn check_pattern(text: &str) -> Result<()> {
     topic::check_pattern(text).map_err(|problem| Error::invalid(problem.to_string()))
 }
 
-/// Checks the name of a job or a queue that did not pass through the macros.
+/// Checks the name of a job or a queue that the macros did not check.
 pub(crate) fn check_name(what: &str, text: &str) -> Result<()> {
     name::check(text).map_err(|problem| Error::invalid(format!("the {what} name {problem}")))
 }

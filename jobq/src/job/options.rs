@@ -1,9 +1,8 @@
 use std::time::Duration;
 
-/// A job's policy: what the keys of `#[job(...)]` set.
+/// A job's policy, set by the keys of `#[job(...)]`.
 ///
-/// The macros write it. Building it by hand is for those who implement
-/// [`Job`](crate::Job) by hand.
+/// The macros generate it. Build it by hand only if you implement [`Job`](crate::Job) by hand.
 ///
 /// ```
 /// use jobq::{Delay, JobOptions};
@@ -26,11 +25,11 @@ pub struct JobOptions {
     pub(crate) on: &'static [&'static str],
 }
 
-/// The retries of a job that states none.
+/// The default number of retries.
 const DEFAULT_RETRIES: u32 = 3;
-/// The delay of a job that states none.
+/// The default delay.
 const DEFAULT_DELAY: Duration = Duration::from_secs(30);
-/// The longest wait of an exponential delay that states none.
+/// The default longest wait of an exponential delay.
 const DEFAULT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl JobOptions {
@@ -72,40 +71,41 @@ impl JobOptions {
         self
     }
 
-    /// How long an attempt may take before it has failed. Defaults to no limit, and to 10
-    /// minutes for a job that is run alone because workers may have died of it. A pool does not
-    /// start with a timeout of zero.
+    /// The time limit of an attempt, after which it has failed. Defaults to no limit, and to 10
+    /// minutes in a solo run of a job that may crash its worker. A pool does not start with a
+    /// timeout of zero.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Attempts of the job's queue at once in one pool. Defaults to the pool's.
+    /// How many attempts of the job's queue run at once in one pool. Defaults to the pool's
+    /// concurrency.
     #[must_use]
     pub const fn concurrency(mut self, concurrency: u16) -> Self {
         self.concurrency = Some(concurrency);
         self
     }
 
-    /// How long after it is enqueued, plus its initial delay, an attempt may still
-    /// start. Defaults to no limit. A pool does not start with an expiry of zero.
+    /// How long after enqueueing, plus the initial delay, an attempt may start. Defaults to no
+    /// limit. A pool does not start with an expiry of zero.
     #[must_use]
     pub const fn expires(mut self, expires: Duration) -> Self {
         self.expires = Some(expires);
         self
     }
 
-    /// The topic patterns of the events that the job subscribes to: `*` stands for one
-    /// word of a topic, `#` for any number of words. The job's payload is then the event,
-    /// and its queue is its own. Defaults to none.
+    /// The topic patterns of the events that the job subscribes to: `*` matches one word of a
+    /// topic, `#` any number of words. The event is then the job's payload, and no other job may
+    /// use its queue. Defaults to none.
     #[must_use]
     pub const fn on(mut self, patterns: &'static [&'static str]) -> Self {
         self.on = patterns;
         self
     }
 
-    /// The first attempt and all retries.
+    /// The number of attempts: the first one and all retries.
     #[must_use]
     pub const fn max_attempts(&self) -> u32 {
         let retries = match (self.retries, self.delay) {
@@ -135,7 +135,7 @@ pub enum Delay {
     Constant(Duration),
     /// The wait before retry 1, 2, 3; the last one repeats. An empty list is no wait.
     List(&'static [Duration]),
-    /// A wait that grows from retry to retry.
+    /// A wait that grows with each retry.
     Exponential(Exponential),
 }
 
@@ -160,8 +160,7 @@ impl Delay {
     }
 }
 
-/// A wait that grows from retry to retry: `first`, `first * factor`, and so on up to
-/// `max`.
+/// A wait that grows with each retry: `first`, `first * factor`, and so on up to `max`.
 ///
 /// ```
 /// use jobq::{Delay, Exponential};
@@ -196,17 +195,16 @@ impl Exponential {
         self
     }
 
-    /// How many times longer each wait is than the one before; below 1 counts as 1.
-    /// Defaults to 2.
+    /// The ratio of each wait to the previous one; below 1 counts as 1. Defaults to 2.
     #[must_use]
     pub const fn factor(mut self, factor: f64) -> Self {
         self.factor = factor;
         self
     }
 
-    /// The share, from 0 to 1, by which a wait may be shortened at random, so that jobs
-    /// that failed together do not come back together. Jitter never lengthens a wait,
-    /// so `max` holds. Defaults to 0.
+    /// The share, from 0 to 1, by which a wait may be shortened at random, so that jobs that failed
+    /// together are not retried together. Jitter never lengthens a wait, so `max` holds. Defaults
+    /// to 0.
     #[must_use]
     pub const fn jitter(mut self, jitter: f64) -> Self {
         self.jitter = jitter;

@@ -3,20 +3,20 @@
 
 use std::sync::Arc;
 
-/// The most characters of a program's name, so that it fits into [`LONGEST`] in any script.
-const LONGEST_PROGRAM: usize = 60;
-/// The most bytes of an origin: those of a short string of AMQP.
-const LONGEST: usize = 255;
+/// The length limit of a program's name, in characters, so that it fits into [`MAX_BYTES`] in any
+/// script.
+const MAX_PROGRAM: usize = 60;
+/// The size limit of an origin, in bytes: that of a short string of AMQP.
+const MAX_BYTES: usize = 255;
 
-/// The origin of a job that this program enqueues, from the name of its payload's type as
-/// `type_name` gives it.
+/// The origin of a job of this program, from the `type_name` of its payload.
 pub(crate) fn origin(program: &str, type_name: &str) -> Arc<str> {
     let crate_name = type_name.split("::").next().unwrap_or_default();
     let text = format!("{program} ({crate_name})");
-    if text.len() <= LONGEST { text.into() } else { program.into() }
+    if text.len() <= MAX_BYTES { text.into() } else { program.into() }
 }
 
-/// The crate of an origin. Other clients may write anything else there.
+/// The crate of an origin, if it names one. Other clients may write any text.
 pub(crate) fn crate_of(origin: &str) -> Option<&str> {
     let (_, crate_name) = origin.strip_suffix(')')?.rsplit_once(" (")?;
     Some(crate_name)
@@ -24,13 +24,13 @@ pub(crate) fn crate_of(origin: &str) -> Option<&str> {
 
 /// Whether a program may have this name.
 pub(crate) fn is_program(name: &str) -> bool {
-    (1..=LONGEST_PROGRAM).contains(&name.chars().count()) && name.chars().all(may_be_in_program)
+    (1..=MAX_PROGRAM).contains(&name.chars().count()) && name.chars().all(may_be_in_program)
 }
 
-/// This name without what the name of a program may not have in it.
+/// This name without characters that a program's name may not have.
 pub(crate) fn to_program(name: &str) -> String {
     let allowed = name.chars().filter(|c| may_be_in_program(*c));
-    let program: String = allowed.take(LONGEST_PROGRAM).collect();
+    let program: String = allowed.take(MAX_PROGRAM).collect();
     if program.is_empty() { "jobq".to_owned() } else { program }
 }
 

@@ -1,4 +1,4 @@
-//! How an attempt ends.
+//! Outcomes of attempts.
 
 use std::any::Any;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::control::{BoxError, Ending, meaning};
 use crate::guard;
 
-/// How an attempt ended, with the error's text where there is one: what a
-/// [layer](crate::WorkerPool::around) gets from the function inside, and gives.
+/// The outcome of an attempt, with the text of the error if there is one. A
+/// [layer](crate::WorkerPool::around) receives it from the inner function and returns it.
 ///
 /// ```
 /// use jobq::Outcome;
@@ -26,20 +26,20 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The job is done.
+    /// The outcome of a completed job.
     #[must_use]
     pub fn completed() -> Self {
         Self { ending: Ending::Completed, error: String::new() }
     }
 
-    /// The outcome of a job function that returns this error: the attempt failed, or ended as a
-    /// [`Control`](crate::Control) in the error asks for.
+    /// The outcome of a job function that returns this error: failed, or as requested by a
+    /// [`Control`](crate::Control) in the error.
     #[must_use]
     pub fn failed(error: impl Into<BoxError>) -> Self {
         Err::<(), _>(error).into_outcome()
     }
 
-    /// The attempt panicked.
+    /// The outcome of an attempt that panicked.
     pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Self {
         Self { ending: Ending::Failed, error: guard::text(panic) }
     }
@@ -50,7 +50,7 @@ impl Outcome {
         self.ending == Ending::Completed
     }
 
-    /// Whether the attempt failed. It is retried as the job's policy says.
+    /// Whether the attempt failed. It is retried by the job's policy.
     #[must_use]
     pub fn is_failed(&self) -> bool {
         self.ending == Ending::Failed
@@ -62,7 +62,7 @@ impl Outcome {
         self.ending == Ending::Aborted
     }
 
-    /// How long the next attempt is to wait, where the attempt asked for that; see
+    /// The wait before the next attempt, if the attempt requested one; see
     /// [`retry_in`](crate::retry_in).
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
@@ -72,7 +72,8 @@ impl Outcome {
         }
     }
 
-    /// How long the job waits to run again without using up an attempt; see [`snooze`](crate::snooze).
+    /// The wait before the job runs again without using up an attempt; see
+    /// [`snooze`](crate::snooze).
     #[must_use]
     pub fn snoozed_for(&self) -> Option<Duration> {
         match self.ending {
@@ -89,9 +90,9 @@ impl Outcome {
     }
 }
 
-/// What a job function may return: any `Result` whose error converts into a boxed
-/// error, such as `std::io::Result<()>`, `anyhow::Result<()>`,
-/// `Result<(), Box<dyn Error + Send + Sync>>` or one with an enum of your own.
+/// The return type of a job function: any `Result` whose error converts into a boxed error, such as
+/// `std::io::Result<()>`, `anyhow::Result<()>`, `Result<(), Box<dyn Error + Send + Sync>>` or one
+/// with an enum of your own.
 ///
 /// Only `Result` implements it.
 #[diagnostic::on_unimplemented(
@@ -101,7 +102,7 @@ impl Outcome {
             and convert into `Box<dyn std::error::Error + Send + Sync>`"
 )]
 pub trait JobResult: sealed::Sealed {
-    /// What the value says about the attempt.
+    /// The outcome of the attempt.
     #[doc(hidden)]
     fn into_outcome(self) -> Outcome;
 }
@@ -112,7 +113,7 @@ impl<T, E: Into<BoxError>> JobResult for Result<T, E> {
             Ok(_) => Outcome::completed(),
             Err(error) => {
                 let error = error.into();
-                // Its texts and its `Drop` are the user's, and two panics at once would abort.
+                // Its `Display` and `Drop` are user code, and two panics at once would abort.
                 let read = guard::guarded(|| meaning(&*error));
                 guard::dispose(error);
                 read.map_or_else(Outcome::panicked, |(ending, error)| Outcome { ending, error })
@@ -150,7 +151,7 @@ mod tests {
         Err::<(), E>(error).into_outcome()
     }
 
-    /// Every way in which a user may return a control.
+    /// All supported ways to return a control.
     fn wrappings(make: impl Fn() -> Control) -> Vec<(&'static str, Outcome)> {
         use anyhow::Context as _;
         let through_question_mark = || -> Result<(), BoxError> { Err(make())? };
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cause_of_an_abort_is_told_once_and_with_its_own_causes() {
+    fn the_cause_of_an_abort_is_shown_once_with_its_own_causes() {
         let cause = anyhow::Error::msg("deep").context("outer");
         assert_eq!(outcome(abort(cause)).error, "outer: deep");
         assert_eq!(outcome(abort("closed")).error, "closed");
@@ -220,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_can_ask_what_an_error_means() {
+    fn a_control_is_found_in_an_error() {
         let asked = |make: fn() -> Control| {
             let wrapped: BoxError = Wrapped::Deep(Box::new(Wrapped::Source(make()))).into();
             let of_wrapped = Control::of(&*wrapped).expect("it is found");

@@ -1,4 +1,4 @@
-//! Taking due jobs in hand.
+//! Claims of due jobs.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -8,39 +8,39 @@ use rusqlite::{Connection, Row};
 use super::columns;
 use crate::job::{Envelope, JobId};
 
-/// The jobs of a queue that nobody has in hand, those that are due first, oldest first.
-/// The index is the order, so that as much is read as is taken.
+/// The unclaimed jobs of a queue, by due time, oldest first. The order is that of the index, so
+/// that only claimed rows are read.
 pub(super) const SELECT: &str = "SELECT seq, due, attempts, job_id, enqueued_at, retry_wait,
     expires_at, name, topic, payload, crashes, solo, enqueued_by, headers, content_encoding
     FROM jobs
     WHERE queue = ?1 AND owner IS NULL AND solo IS NULL ORDER BY due, seq";
 
-/// As [`SELECT`], of the jobs that are run alone, those in hand among them.
+/// As [`SELECT`], for solo jobs, including claimed ones.
 pub(super) const SELECT_SOLO: &str = "SELECT seq, due, attempts, job_id, enqueued_at,
     retry_wait, expires_at, name, topic, payload, crashes, solo, enqueued_by, headers,
     content_encoding, owner FROM jobs
     WHERE queue = ?1 AND solo IS NOT NULL ORDER BY due, seq";
 
-/// A job that was taken in hand.
+/// A claimed job.
 pub(super) struct Claimed {
     pub(super) seq: i64,
     pub(super) envelope: Envelope,
     pub(super) due: SystemTime,
-    /// How many of those who had it in hand died.
+    /// How many owners died while they held it.
     pub(super) crashes: u32,
-    /// How often it was started alone, if it is to be.
+    /// How often its solo run was started, if it has one.
     pub(super) starts: Option<u32>,
 }
 
-/// What a look into a queue gave.
+/// The result of a look into a queue.
 #[derive(Default)]
 pub(super) struct Look {
     pub(super) claimed: Vec<Claimed>,
-    /// When the first job that was left is due, if one was seen.
+    /// When the first job left is due, if there is one.
     pub(super) next_due: Option<i64>,
 }
 
-/// Takes at most `room` jobs that are due now, for this owner.
+/// Claims at most `room` due jobs for this owner.
 pub(super) fn claim(
     connection: &Connection,
     (queue, name): (i64, &'static str),
@@ -65,7 +65,7 @@ pub(super) fn claim(
     Ok(look)
 }
 
-/// Takes the first job that is to be run alone, unless somebody has one in hand.
+/// Claims the first solo job, unless one is in flight.
 pub(super) fn claim_solo(
     connection: &Connection,
     (queue, name): (i64, &'static str),
@@ -118,8 +118,7 @@ fn read(row: &Row<'_>, queue: &'static str) -> rusqlite::Result<Claimed> {
     })
 }
 
-/// When the next job of a queue is due, or was: of those that are run alone, or of the
-/// others.
+/// When the next job of a queue is due or was due: of its solo jobs or of the others.
 pub(super) fn next_due(
     connection: &Connection,
     queue: i64,

@@ -1,4 +1,4 @@
-//! Between the model and the columns of the file.
+//! Conversions between the model and the columns of the file.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use crate::job::headers::{NEEDS, UNREADABLE};
 use crate::job::{Headers, from_millis, to_millis};
 use crate::period;
 
-/// A time that does not come.
+/// A time that is never reached.
 pub(super) const NEVER: i64 = i64::MAX;
 
 fn column(millis: u64) -> i64 {
@@ -18,7 +18,7 @@ fn number(column: i64) -> u64 {
     u64::try_from(column).unwrap_or(0)
 }
 
-/// A time, cut to whole milliseconds.
+/// A time, truncated to whole milliseconds.
 pub(super) fn of_time(time: SystemTime) -> i64 {
     column(to_millis(time))
 }
@@ -36,13 +36,13 @@ pub(super) fn to_wait(column: i64) -> Duration {
     Duration::from_millis(number(column))
 }
 
-/// The time now. A job is due when its time is not after it.
+/// The current time. A job is due if its time is not later.
 pub(super) fn now() -> i64 {
     of_time(SystemTime::now())
 }
 
-/// When a wait that begins now is over: now where there is none, else rounded up, so
-/// that nothing comes early.
+/// The end of a wait that begins now: the current time for a zero wait, else rounded up, so that
+/// nothing is early.
 pub(super) fn due_after(wait: Duration) -> i64 {
     if wait.is_zero() {
         return now();
@@ -51,7 +51,7 @@ pub(super) fn due_after(wait: Duration) -> i64 {
     of_wait(since.saturating_add(wait))
 }
 
-/// Headers as a JSON object of texts; none where there are none.
+/// Headers as a JSON object of strings; `None` if empty.
 pub(super) fn of_headers(headers: &Headers) -> Option<String> {
     let object = |headers: &Headers| {
         let texts = headers.iter().map(|(name, value)| (name.to_owned(), value.into()));
@@ -60,7 +60,7 @@ pub(super) fn of_headers(headers: &Headers) -> Option<String> {
     (!headers.is_empty()).then(|| object(headers))
 }
 
-/// The headers of a column. A text that jobq did not write is a need that no worker understands.
+/// The headers of a column. Invalid text becomes a need that no worker understands.
 pub(super) fn to_headers(column: Option<&str>) -> Headers {
     let Some(text) = column else {
         return Headers::new();
@@ -71,7 +71,7 @@ pub(super) fn to_headers(column: Option<&str>) -> Headers {
     )
 }
 
-/// An attempt's number or a count of attempts.
+/// The number of an attempt or a count of attempts.
 pub(super) fn to_attempts(column: i64) -> u32 {
     u32::try_from(column.max(0)).unwrap_or(u32::MAX)
 }

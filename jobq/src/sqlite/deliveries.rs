@@ -31,14 +31,14 @@ pub(super) fn start(
         solo,
         started: None,
         prefetch: usize::from(prefetch.max(1)),
-        in_hand: 0,
+        in_flight: 0,
         next_due: Some(i64::MIN),
         deliveries,
     }))?;
     Ok(Consumer::new(receiver, Box::new(intake)))
 }
 
-/// Hands a job over to a consumer. If that is gone, the delivery hands itself back.
+/// Sends a job to its consumer. If the consumer is gone, dropping the delivery releases the job.
 pub(super) fn deliver(feed: &mut Feed, inbox: &Inbox, owner: i64, job: Claimed) {
     let claim = Claim { seq: job.seq, owner, feed: feed.id };
     let started = feed.started.take() == Some(job.seq);
@@ -48,7 +48,7 @@ pub(super) fn deliver(feed: &mut Feed, inbox: &Inbox, owner: i64, job: Claimed) 
     let mut delivery = Delivery::new(attempt, Box::new(receipt)).due_at(Some(job.due));
     delivery.crashes = job.crashes;
     delivery.solo = job.starts.map(|starts| Solo { starts, started });
-    feed.in_hand += 1;
+    feed.in_flight += 1;
     let _ = feed.deliveries.send(Ok(delivery));
 }
 
@@ -68,13 +68,13 @@ impl Intake for FeedIntake {
     async fn stop(&self) {
         let (done, stopped) = oneshot::channel();
         if self.inbox.send(Command::Stop(self.id, Some(done))).is_ok() {
-            // Where it is not answered, the engine was closed.
+            // Without an answer the engine was closed.
             let _ = stopped.await;
         }
     }
 
     async fn settled(&self) {
-        // What was sent before it is committed with it.
+        // Committed together with everything sent before it.
         let _ = self.inbox.call(|_| Ok(())).await;
     }
 }
@@ -90,7 +90,7 @@ struct FeedReceipt {
     envelope: Arc<Envelope>,
     /// Taken out when it is settled.
     claim: Option<Claim>,
-    /// Whether its start alone was recorded for this delivery.
+    /// Whether the start of a solo run was recorded for this delivery.
     started: bool,
     inbox: Inbox,
 }
@@ -107,11 +107,11 @@ impl Receipt for FeedReceipt {
             return Err(stale());
         };
         let mut settling = match settle.settlement {
-            // That start was none.
+            // Undoes the recorded start.
             Settlement::Release if self.started => Settling::new(claim, Act::Start { starts: -1 }),
             settlement => Settling::new(claim, settlement.into()),
         };
-        // Nothing is lost where these two are written a moment later.
+        // These two need no answer: losing them only runs the job again.
         if matches!(settling.act, Act::Complete | Act::Release) {
             return self.inbox.send(Command::Settle(settling));
         }

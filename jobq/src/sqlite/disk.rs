@@ -1,40 +1,39 @@
-//! Which commits wait for the disk.
+//! The choice of commits that are fsynced.
 //!
-//! What somebody waits for does: it is on the disk when they are answered. That a job
-//! was taken, completed or released need not be, since after a power cut it would only
-//! run again; such a commit alone is on its way to the disk, where it arrives with the
-//! next one that waits. The death of a process loses neither.
+//! Commits with a waiting caller are fsynced before the caller is answered. Claims, completions and
+//! releases need no fsync, since after a power cut the job would only run again; they reach the
+//! disk with the next fsynced commit. The crash of a process loses neither.
 
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-/// How long commits may go on without one that waits.
-const AT_MOST: Duration = Duration::from_secs(1);
+/// The longest time between two fsynced commits while there are commits.
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The setting of a connection, which [`schema::open`](super::schema::open) has made
-/// one that waits.
+/// The `synchronous` setting of a connection; [`schema::open`](super::schema::open) sets it to
+/// `full`.
 #[derive(Debug)]
 pub(super) struct Disk {
-    waits: bool,
-    waited: Instant,
+    syncs: bool,
+    synced_at: Instant,
 }
 
 impl Disk {
     pub(super) fn new() -> Self {
-        Self { waits: true, waited: Instant::now() }
+        Self { syncs: true, synced_at: Instant::now() }
     }
 
-    /// Sets whether the next commit waits; outside of a transaction.
-    pub(super) fn set(&mut self, connection: &Connection, must_wait: bool) -> rusqlite::Result<()> {
-        let wait = must_wait || self.waited.elapsed() >= AT_MOST;
-        if wait != self.waits {
-            let mode = if wait { "full" } else { "normal" };
+    /// Sets whether the next commit is fsynced; outside of a transaction.
+    pub(super) fn set(&mut self, connection: &Connection, must_sync: bool) -> rusqlite::Result<()> {
+        let sync = must_sync || self.synced_at.elapsed() >= SYNC_INTERVAL;
+        if sync != self.syncs {
+            let mode = if sync { "full" } else { "normal" };
             connection.pragma_update(None, "synchronous", mode)?;
-            self.waits = wait;
+            self.syncs = sync;
         }
-        if wait {
-            self.waited = Instant::now();
+        if sync {
+            self.synced_at = Instant::now();
         }
         Ok(())
     }
@@ -46,18 +45,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_must_wait_does_and_all_do_after_a_while() {
+    fn required_commits_are_synced_and_all_after_a_while() {
         let connection = schema::open(&Place::Memory, Duration::ZERO).unwrap();
         let mode = || -> i64 {
             connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
         };
         let mut disk = Disk::new();
         assert_eq!(mode(), 2);
-        for (must_wait, expected) in [(false, 1), (false, 1), (true, 2), (true, 2), (false, 1)] {
-            disk.set(&connection, must_wait).unwrap();
+        for (must_sync, expected) in [(false, 1), (false, 1), (true, 2), (true, 2), (false, 1)] {
+            disk.set(&connection, must_sync).unwrap();
             assert_eq!(mode(), expected);
         }
-        disk.waited -= AT_MOST;
+        disk.synced_at -= SYNC_INTERVAL;
         disk.set(&connection, false).unwrap();
         assert_eq!(mode(), 2);
     }

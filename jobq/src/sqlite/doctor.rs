@@ -1,4 +1,4 @@
-//! Looking for what weakens the promises of jobq on a file: what is seen, and what it means.
+//! The doctor of a job file: facts about it, and findings from them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,13 +9,12 @@ use super::place::Place;
 use crate::finding::{Finding, FindingKind as Kind, Report, Severity};
 
 const MIB: u64 = 1024 * 1024;
-/// Less space than this is little; it is written to at any time.
-const LITTLE: u64 = 256 * MIB;
-const NEXT_TO_NOTHING: u64 = 16 * MIB;
-/// The log is cut back to 64 MiB after a rush, unless somebody keeps it from that.
+/// Less free space than this is a warning.
+const LOW_SPACE: u64 = 256 * MIB;
+const NO_SPACE: u64 = 16 * MIB;
+/// The log is truncated to 64 MiB after a burst, unless a reader prevents it.
 const LONG_LOG: u64 = 128 * MIB;
-/// File systems that are on other machines. SQLite's log needs memory that all processes
-/// share, and locks that work.
+/// Network file systems. SQLite's log needs shared memory and working locks.
 const NETWORK: [&str; 14] = [
     "nfs",
     "nfs4",
@@ -34,21 +33,22 @@ const NETWORK: [&str; 14] = [
 ];
 const IN_MEMORY: [&str; 2] = ["tmpfs", "ramfs"];
 
-/// What was seen of a file.
+/// Facts about a file.
 #[derive(Debug, Default, Clone)]
 struct Facts {
-    /// Such as `ext4`, where the system tells.
+    /// The type, such as `ext4`, if the system tells.
     filesystem: Option<String>,
     /// Bytes that this user may still write.
     free: Option<u64>,
     /// Bytes of the write-ahead log.
     log: u64,
-    /// What SQLite found damaged, or why it could not look.
+    /// The damage that SQLite found.
     damage: Option<String>,
+    /// The error if the check failed.
     unchecked: Option<String>,
 }
 
-/// Looks at a place. It takes as long as it takes to read the file.
+/// Examines a place. It reads the whole file.
 pub(super) fn examine(place: &Place, timeout: Duration) -> Report {
     let findings = match place {
         Place::Memory => vec![in_memory("it is in the memory of this process")],
@@ -77,7 +77,7 @@ fn look(path: &Path, timeout: Duration) -> Facts {
     }
 }
 
-/// `ok`, or what is damaged, by a connection that only reads and keeps nobody waiting.
+/// `ok`, or the damage, from a read-only connection that blocks no other.
 fn check(path: &Path, timeout: Duration) -> rusqlite::Result<String> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
@@ -96,9 +96,8 @@ fn free(_: &Path) -> Option<u64> {
     None
 }
 
-/// The type of the file system that a path is on, by what Linux says in
-/// `/proc/self/mountinfo`: of the mounts above it the one furthest down, and of those the
-/// last.
+/// The type of the file system of a path, from Linux's `/proc/self/mountinfo`: of the deepest mount
+/// above it, the last one.
 fn filesystem(mounts: &str, path: &Path) -> Option<String> {
     let mount = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
@@ -110,7 +109,7 @@ fn filesystem(mounts: &str, path: &Path) -> Option<String> {
     Some(deepest.1)
 }
 
-/// Linux writes white space and backslashes as three octal digits.
+/// Decodes the octal escapes of white space and backslashes.
 fn unescaped(text: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
@@ -142,8 +141,8 @@ fn diagnose(about: &str, facts: &Facts) -> Vec<Finding> {
                 .remedy("name a file on a local disk, or use RabbitMQ where several machines work"),
         );
     }
-    if let Some(free) = facts.free.filter(|free| *free < LITTLE) {
-        let severity = if free < NEXT_TO_NOTHING { Severity::Error } else { Severity::Warning };
+    if let Some(free) = facts.free.filter(|free| *free < LOW_SPACE) {
+        let severity = if free < NO_SPACE { Severity::Error } else { Severity::Warning };
         findings.push(
             finding(Kind::Space, severity)
                 .found(format!("{} MiB are free on its disk", free / MIB))
@@ -195,8 +194,8 @@ mod tests {
             (on("tmpfs"), Some((Kind::Place, Warning))),
             (on("nfs4"), Some((Kind::Place, Error))),
             (on("9p"), Some((Kind::Place, Error))),
-            (free(LITTLE), None),
-            (free(LITTLE - 1), Some((Kind::Space, Warning))),
+            (free(LOW_SPACE), None),
+            (free(LOW_SPACE - 1), Some((Kind::Space, Warning))),
             (free(0), Some((Kind::Space, Error))),
             (log(LONG_LOG), None),
             (log(LONG_LOG + 1), Some((Kind::Space, Warning))),

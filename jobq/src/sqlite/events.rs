@@ -1,4 +1,4 @@
-//! Events: a job for each subscriber, at once or when they are due.
+//! Events: a job for each subscriber, at once or when the event is due.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -13,7 +13,7 @@ const INSERT_JOB: &str = "INSERT INTO jobs (queue, due, attempts, job_id, enqueu
     topic, enqueued_by, payload, headers, content_encoding)
     VALUES (?1, ?2, 0, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)";
 
-/// An event as the columns have it.
+/// The columns of an event.
 struct Row<'e> {
     id: &'e [u8],
     due: i64,
@@ -55,7 +55,7 @@ pub(super) fn unsubscribe(
     store.connection.prepare_cached(sql)?.execute((queue, pattern)).map(drop)
 }
 
-/// Stores an event, as jobs or, where it has to wait, as itself.
+/// Stores an event: as jobs, or as an event if it has a delay.
 pub(super) fn publish(
     store: &mut Store<'_>,
     event: &EventEnvelope,
@@ -74,7 +74,7 @@ pub(super) fn publish(
         content_encoding: event.content_encoding.as_deref(),
     };
     if event.delay.is_zero() {
-        let subscribers = hand_out(store.connection, store.namespace, &row)?;
+        let subscribers = insert_jobs(store.connection, store.namespace, &row)?;
         let unheard = mandatory && subscribers == 0;
         return Ok(if unheard { Err(nobody_subscribes(row.topic)) } else { Ok(()) });
     }
@@ -96,8 +96,12 @@ pub(super) fn publish(
     Ok(Ok(()))
 }
 
-/// Makes a job for each subscriber, and says for how many.
-fn hand_out(connection: &Connection, namespace: &str, event: &Row<'_>) -> rusqlite::Result<usize> {
+/// Inserts a job for each subscriber, and returns their number.
+fn insert_jobs(
+    connection: &Connection,
+    namespace: &str,
+    event: &Row<'_>,
+) -> rusqlite::Result<usize> {
     let sql =
         "SELECT DISTINCT queues.id, pattern FROM subscriptions JOIN queues ON queues.id = queue
         WHERE namespace = ?1 ORDER BY queues.id";
@@ -129,9 +133,9 @@ fn hand_out(connection: &Connection, namespace: &str, event: &Row<'_>) -> rusqli
     Ok(queues.len())
 }
 
-/// Hands out the events that are due, within a transaction, and says when the next one
-/// is. It is done before who subscribes changes, so that an event reaches those who did
-/// when it was due.
+/// Inserts the jobs of all due events, within a transaction, and returns when the next event is
+/// due. Called before every change of subscriptions, so that an event reaches the subscribers at
+/// its due time.
 pub(super) fn release(
     connection: &Connection,
     namespace: &str,
@@ -158,7 +162,7 @@ pub(super) fn release(
             headers: row.get_ref(7)?.as_str_or_null()?,
             content_encoding: row.get_ref(8)?.as_str_or_null()?,
         };
-        hand_out(connection, namespace, &event)?;
+        insert_jobs(connection, namespace, &event)?;
     }
     let sql = "DELETE FROM events WHERE namespace = ?1 AND due <= ?2";
     connection.prepare_cached(sql)?.execute((namespace, now))?;

@@ -1,4 +1,4 @@
-//! The failed jobs.
+//! Failed jobs.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub(super) fn list(
     statement.query_map((queue, limit), |row| read(row, name))?.collect()
 }
 
-/// The oldest one with this id.
+/// The oldest failed job with this id.
 pub(super) fn find(
     store: &mut Store<'_>,
     name: &str,
@@ -61,7 +61,7 @@ fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
         content_encoding: row.get::<_, Option<String>>(12)?.map(Cow::Owned),
         attempts,
     };
-    // A reason that this version does not know was written by a newer one.
+    // An unknown reason was written by a newer version.
     let reason = FailedReason::parse(&row.get::<_, String>(2)?).unwrap_or(FailedReason::Exhausted);
     let failed_at = columns::to_time(row.get(0)?);
     Ok(FailedJob::new(envelope, attempts, reason, row.get(3)?, failed_at))
@@ -71,7 +71,7 @@ fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
 pub(super) fn retry(store: &mut Store<'_>, name: &str, which: Which) -> rusqlite::Result<u64> {
     on_each(store, name, which, |store, queue, first, last| {
         remove_once(store, queue, first, last)?;
-        // An event has no expiry by saying so: else it has that of its subscriber.
+        // An event needs an explicit `NEVER`: without a value the expiry of its subscriber applies.
         let sql = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
                 expires_at, name, topic, enqueued_by, payload, headers, content_encoding)
             SELECT queue, ?4, 0, job_id, enqueued_at, retry_wait, iif(topic IS NULL, NULL, ?5),
@@ -83,7 +83,7 @@ pub(super) fn retry(store: &mut Store<'_>, name: &str, which: Which) -> rusqlite
     })
 }
 
-/// Jobs that had one attempt are as all others when they are put back.
+/// Removes the marker of jobs with a single attempt, so that they have all attempts when put back.
 fn remove_once(store: &Store<'_>, queue: i64, first: i64, last: i64) -> rusqlite::Result<()> {
     let sql = "SELECT seq, headers FROM failed
         WHERE queue = ?1 AND seq BETWEEN ?2 AND ?3 AND instr(headers, ?4) > 0";
@@ -109,7 +109,7 @@ fn delete(store: &Store<'_>, queue: i64, first: i64, last: i64) -> rusqlite::Res
     Ok(u64::try_from(deleted).unwrap_or(u64::MAX))
 }
 
-/// Does something to the failed jobs of a queue from the first to the last number.
+/// Calls `act` with the range of numbers of the selected failed jobs.
 fn on_each(
     store: &mut Store<'_>,
     name: &str,

@@ -6,17 +6,16 @@ use super::Place;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind};
 
-/// Why a transaction did not come about. It makes one error for each of those who
-/// took part in it.
+/// The cause of a failed transaction. It makes one error for each caller in it.
 #[derive(Debug, Clone)]
 pub(super) enum Failure {
-    /// The engine was closed before it came to it.
+    /// The engine was closed before the transaction.
     Closed,
-    /// The thread ended in the middle of it.
+    /// The thread ended during the transaction.
     Lost,
-    /// The file is no longer where it was opened.
+    /// The file was removed or replaced.
     Gone { place: Place, maybe_done: bool },
-    /// SQLite refused.
+    /// SQLite returned an error.
     Sqlite { kind: ErrorKind, message: Arc<str>, source: Arc<rusqlite::Error>, maybe_done: bool },
 }
 
@@ -55,8 +54,8 @@ impl Failure {
         Self::Sqlite { kind, message: message.into(), source, maybe_done: false }
     }
 
-    /// The same, of a commit. SQLite takes back what it could not commit, but where
-    /// the disk failed it cannot know what the disk has kept.
+    /// The failure of a commit. SQLite rolls it back, but if the disk failed it cannot know what
+    /// the disk has kept.
     pub(super) fn of_commit(place: &Place, source: rusqlite::Error) -> Self {
         let certain = matches!(
             source.sqlite_error_code(),
@@ -69,7 +68,7 @@ impl Failure {
         failure
     }
 
-    /// Whether trying again cannot help, whatever others do.
+    /// Whether a retry cannot succeed.
     pub(super) fn is_final(&self) -> bool {
         match self {
             Self::Closed | Self::Lost | Self::Gone { .. } => true,
@@ -80,7 +79,7 @@ impl Failure {
         }
     }
 
-    /// The error to tell a caller.
+    /// The error for a caller.
     #[cold]
     pub(super) fn error(&self) -> Error {
         match self {
@@ -134,12 +133,12 @@ mod tests {
     }
 
     #[test]
-    fn only_a_commit_that_the_disk_failed_leaves_a_doubt() {
+    fn only_a_disk_error_at_commit_is_ambiguous() {
         use rusqlite::ffi;
-        let doubt =
+        let is_ambiguous =
             |code| Failure::of_commit(&Place::Memory, sqlite(code)).error().maybe_enqueued();
-        assert!(doubt(ffi::SQLITE_IOERR));
-        assert!(!doubt(ffi::SQLITE_FULL));
-        assert!(!doubt(ffi::SQLITE_BUSY));
+        assert!(is_ambiguous(ffi::SQLITE_IOERR));
+        assert!(!is_ambiguous(ffi::SQLITE_FULL));
+        assert!(!is_ambiguous(ffi::SQLITE_BUSY));
     }
 }

@@ -5,35 +5,35 @@ use tokio::sync::mpsc;
 use crate::engine::Delivery;
 use crate::error::{Error, Result};
 
-/// The most jobs that a feed takes within one transaction, so that others are not kept
-/// waiting. More are hardly faster (measured: docs/performance.md).
-const MOST: usize = 256;
+/// The most jobs that a feed takes in one transaction, so that other callers do not wait long. More
+/// are hardly faster (measured: docs/performance.md).
+const MAX_JOBS: usize = 256;
 
 /// The writer's side of a consumer.
 pub(super) struct Feed {
     pub(super) id: u64,
     pub(super) queue: i64,
     pub(super) name: &'static str,
-    /// Whether it takes the jobs that are run alone.
+    /// Whether it takes solo jobs.
     pub(super) solo: bool,
-    /// The job whose start was recorded, and which is to be handed over for it.
+    /// The job whose start was recorded and that is to be delivered again.
     pub(super) started: Option<i64>,
     pub(super) prefetch: usize,
     /// Deliveries that are not settled.
-    pub(super) in_hand: usize,
-    /// When the next job of the queue is due, as far as is known: the smallest number
-    /// where it has to be looked up.
+    pub(super) in_flight: usize,
+    /// When the next job of the queue is due, as far as is known; `i64::MIN` if it has to be looked
+    /// up.
     pub(super) next_due: Option<i64>,
     pub(super) deliveries: mpsc::UnboundedSender<Result<Delivery>>,
 }
 
 impl Feed {
-    /// How many jobs it may take now, within one transaction.
+    /// How many jobs it may take in the next transaction.
     pub(super) fn room(&self) -> usize {
         if self.deliveries.is_closed() {
             return 0;
         }
-        self.prefetch.saturating_sub(self.in_hand).min(MOST)
+        self.prefetch.saturating_sub(self.in_flight).min(MAX_JOBS)
     }
 
     /// Ends the consumer with an error.

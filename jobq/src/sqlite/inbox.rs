@@ -1,4 +1,4 @@
-//! What waits for the writer.
+//! Commands for the writer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use super::store::Store;
 use crate::engine::closed;
 use crate::error::Result;
 
-/// One thing for the writer to do.
+/// A command for the writer.
 pub(super) enum Command {
-    /// An operation on the store, done within a transaction.
+    /// An operation on the store, run in a transaction.
     Call(Box<dyn Call>),
-    /// The end of a delivery, recorded within a transaction.
+    /// A settlement, recorded in a transaction.
     Settle(Settling),
-    /// A consumer to feed from now on.
+    /// Starts a consumer.
     Start(Feed),
-    /// How much that feed may have in hand.
+    /// Sets the prefetch of a feed.
     Prefetch(u64, u16),
-    /// A consumer to feed no more.
+    /// Stops a consumer.
     Stop(u64, Option<oneshot::Sender<()>>),
-    /// The end.
+    /// Closes the engine.
     Close(Option<oneshot::Sender<()>>),
 }
 
 /// An operation whose caller waits for the commit.
 pub(super) trait Call: Send {
-    /// Does it, and keeps what came of it.
+    /// Runs the operation, and keeps its result.
     fn run(&mut self, store: &mut Store<'_>) -> rusqlite::Result<()>;
 
-    /// Tells the caller, after the commit or what came instead of it.
+    /// Answers the caller, after the commit or a failure.
     fn answer(self: Box<Self>, failure: Option<&Failure>);
 }
 
@@ -61,18 +61,18 @@ where
             (Some(failure), _) => Err(failure.clone()),
             (None, None) => Err(Failure::Lost),
         };
-        // A caller that gave up does not matter: what it asked for is done.
+        // The operation is done even if the caller gave up.
         let _ = self.answer.send(answer);
     }
 }
 
-/// The way to the writer.
+/// The handle of the writer.
 #[derive(Clone)]
 pub(super) struct Inbox(Arc<Shared>);
 
 struct Shared {
     commands: Sender<Command>,
-    /// The number of the engine's lease; no number is 0.
+    /// The number of the engine's lease; 0 without one.
     owner: AtomicI64,
     feeds: AtomicU64,
 }
@@ -90,13 +90,13 @@ impl Inbox {
         (Self(Arc::new(Shared { commands, owner, feeds })), receiver)
     }
 
-    /// Sends a command; an error where the engine was closed.
+    /// Sends a command; an error if the engine was closed.
     pub(super) fn send(&self, command: Command) -> Result<()> {
         self.0.commands.send(command).map_err(|_| closed())
     }
 
-    /// Has an operation done, and tells what came of it when it is committed. It is begun when
-    /// this is called, whether or not anybody waits for it.
+    /// Runs an operation, and returns its result when it is committed. It is sent at once, even if
+    /// the future is not polled.
     pub(super) fn call<T, F>(&self, work: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
     where
         F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
@@ -106,7 +106,7 @@ impl Inbox {
         async move { answer.await.map_err(|failure| failure.error()) }
     }
 
-    /// [`call`](Self::call), for those who need the failure more than once.
+    /// [`call`](Self::call), for callers that need the failure more than once.
     pub(super) fn try_call<T, F>(
         &self,
         work: F,
@@ -129,7 +129,7 @@ impl Inbox {
         self.0.feeds.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The number under which jobs are in hand now; deliveries of another are stale.
+    /// The current owner number of this engine; deliveries of another are stale.
     pub(super) fn owner(&self) -> i64 {
         self.0.owner.load(Ordering::Acquire)
     }

@@ -1,9 +1,9 @@
 //! Ownership leases of claimed jobs.
 //!
 //! An engine that takes jobs has a row among the owners, and changes it three times a lease. An
-//! owner whose row does not change is dead ([`others`](super::others)): whoever notices first hands
-//! back its jobs and deletes its row. One that was merely held up finds its row gone, treats all
-//! its claimed jobs as lost, and starts anew under another number.
+//! owner whose row does not change is dead ([`others`](super::others)): the first engine that
+//! notices releases its jobs and deletes its row. An owner that was only paused finds its row gone,
+//! treats all its claimed jobs as lost, and starts again under another number.
 
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,8 @@ use rusqlite::Connection;
 
 use super::{columns, process};
 
-/// Hands back all jobs of an owner, each at its place in its queue; the second parameter
-/// says how many crashes that was.
+/// Releases all jobs of an owner, each at its position in its queue; the second parameter is added
+/// to their crashes.
 pub(super) const FREE_JOBS: &str =
     "UPDATE jobs SET owner = NULL, crashes = crashes + ?2 WHERE owner = ?1";
 
@@ -34,7 +34,7 @@ impl Lease {
         Self { length, held: None }
     }
 
-    /// The number under which jobs are taken, once there is one.
+    /// The owner number of the lease, if there is one.
     pub(super) fn owner(&self) -> Option<i64> {
         self.held.as_ref().map(|held| held.owner)
     }
@@ -44,14 +44,14 @@ impl Lease {
         self.held.as_ref().map(|held| held.renew_at)
     }
 
-    /// Makes sure, within a transaction, that there is a lease and that it is fresh.
+    /// Acquires or renews the lease, within a transaction, and returns the owner number.
     pub(super) fn hold(&mut self, connection: &Connection) -> rusqlite::Result<i64> {
         if let Some(held) = &self.held {
             let owner = held.owner;
             if Instant::now() < held.renew_at {
                 return Ok(owner);
             }
-            // Another value each time, whatever the clock says.
+            // The value changes each time, whatever the clock says.
             let sql = "UPDATE owners SET until = max(until + 1, ?2) WHERE id = ?1";
             if connection.prepare_cached(sql)?.execute((owner, self.until()))? > 0 {
                 self.set(owner);
@@ -70,7 +70,7 @@ impl Lease {
         Ok(owner)
     }
 
-    /// Until when it is promised, by the time of day: what earlier versions of jobq go by.
+    /// The end of the lease by the time of day, which earlier versions of jobq use.
     fn until(&self) -> i64 {
         columns::due_after(self.length)
     }
@@ -80,27 +80,27 @@ impl Lease {
         self.held = Some(Held { owner, renew_at });
     }
 
-    /// Ends the lease without a word to the file.
+    /// Ends the lease without writing to the file.
     pub(super) fn forget(&mut self) {
         self.held = None;
     }
 
-    /// Hands back what is in hand and ends the lease, within a transaction.
-    pub(super) fn give_back(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+    /// Releases all claimed jobs and ends the lease, within a transaction.
+    pub(super) fn release(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         match self.held.take() {
-            Some(held) => free(connection, held.owner, 0),
+            Some(held) => release_jobs(connection, held.owner, 0),
             None => Ok(()),
         }
     }
 }
 
-/// Hands back the jobs of an owner that is dead.
+/// Releases the jobs of a dead owner.
 pub(super) fn take_over(connection: &Connection, dead: i64) -> rusqlite::Result<()> {
     tracing::info!(owner = dead, "handing back the jobs of a worker process that ended or hangs");
-    free(connection, dead, 1)
+    release_jobs(connection, dead, 1)
 }
 
-fn free(connection: &Connection, owner: i64, crashes: i64) -> rusqlite::Result<()> {
+fn release_jobs(connection: &Connection, owner: i64, crashes: i64) -> rusqlite::Result<()> {
     connection.prepare_cached(FREE_JOBS)?.execute((owner, crashes))?;
     connection.prepare_cached("DELETE FROM owners WHERE id = ?1")?.execute([owner])?;
     Ok(())
@@ -119,7 +119,7 @@ mod tests {
     const LENGTH: Duration = Duration::from_secs(60);
 
     #[test]
-    fn whose_row_is_gone_starts_anew_and_no_number_is_given_again() {
+    fn a_lost_lease_gets_a_new_number_that_is_never_reused() {
         let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
         let (mut one, mut other) = (Lease::new(LENGTH), Lease::new(LENGTH));
         let (first, second) = (one.hold(&file).unwrap(), other.hold(&file).unwrap());
@@ -128,7 +128,7 @@ mod tests {
         one.held.as_mut().unwrap().renew_at = Instant::now();
         let third = one.hold(&file).unwrap();
         assert!(first != third && second != third);
-        other.give_back(&file).unwrap();
+        other.release(&file).unwrap();
         assert_eq!(owners(&file), [third]);
     }
 

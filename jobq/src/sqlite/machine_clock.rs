@@ -1,9 +1,9 @@
-//! The clock of due times: it runs evenly, whatever the time of day is set to.
+//! The clock of due times: it is monotonic, whatever the time of day is set to.
 //!
-//! It counts milliseconds since the start of the machine, from a beginning that all processes on a
-//! file share: the time of day at which the file was first opened since then. So it is the time of
-//! day, as long as nobody sets that, and one clock for all of these processes. After a restart of
-//! the machine it goes on from the time of day, and never from before where it was.
+//! It counts milliseconds since boot, plus an offset that all processes on a file share, from the
+//! time of day at which the file was first opened since boot. So it equals the time of day until
+//! that is set, and all processes share one clock. After a reboot it continues from the time of
+//! day, and never goes back.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::period;
 /// The clock of one file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MachineClock {
-    /// From the start of the machine to this clock; `None` where the system does not say when it
-    /// started, and the time of day has to do.
+    /// The offset from boot time to this clock; `None` if the system does not tell the boot time:
+    /// then the time of day is used.
     ahead: Option<i64>,
 }
 
@@ -40,20 +40,20 @@ impl MachineClock {
     /// The clock of this file.
     pub(super) fn of(connection: &mut Connection) -> rusqlite::Result<Self> {
         let Some(boot) = boot() else { return Ok(Self { ahead: None }) };
-        // Without the file's write lock, which another process may hold for long.
+        // Read without the file's write lock, which another process may hold for long.
         if let Some(known) = Known::read(connection)?.filter(|known| known.boot == boot) {
             return Ok(Self { ahead: Some(known.ahead) });
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Another process may have been faster.
+        // Another process may have written it meanwhile.
         let known = Known::read(&transaction)?;
         if let Some(known) = known.as_ref().filter(|known| known.boot == boot) {
             return Ok(Self { ahead: Some(known.ahead) });
         }
         let last = known.map_or(0, |known| known.last);
         let now = columns::now().max(last);
-        // Read only here: the wait for the write lock would put the clock ahead of the time of day.
-        // And after `now`, so that a pause between the two puts it back and never ahead.
+        // Read after the wait for the write lock, which would put the clock ahead of the time of
+        // day, and after `now`, so that a pause in between puts it back and never ahead.
         let Some(since) = since_boot() else { return Ok(Self { ahead: None }) };
         let ahead = now.saturating_sub(whole_millis(since));
         let sql = "REPLACE INTO clock (id, boot, ahead, last) VALUES (1, ?1, ?2, ?3)";
@@ -62,7 +62,7 @@ impl MachineClock {
         Ok(Self { ahead: Some(ahead) })
     }
 
-    /// The time now. A job is due when its time is not after it.
+    /// The current time. A job is due if its time is not later.
     pub(super) fn now(self) -> i64 {
         match (self.ahead, since_boot()) {
             (Some(ahead), Some(since)) => ahead.saturating_add(whole_millis(since)),
@@ -70,8 +70,8 @@ impl MachineClock {
         }
     }
 
-    /// When a wait that begins now is over: now where there is none, else rounded up, so that
-    /// nothing comes early.
+    /// The end of a wait that begins now: the current time for a zero wait, else rounded up, so
+    /// that nothing is early.
     pub(super) fn due_after(self, wait: Duration) -> i64 {
         match (self.ahead, since_boot()) {
             _ if wait.is_zero() => self.now(),
@@ -83,7 +83,7 @@ impl MachineClock {
         }
     }
 
-    /// Keeps the time now, so that the clock does not go back when the machine starts again.
+    /// Stores the current time, so that the clock does not go back after a reboot.
     pub(super) fn keep(self, connection: &Connection) -> rusqlite::Result<()> {
         let sql = "UPDATE clock SET last = max(last, ?1)";
         connection.prepare_cached(sql)?.execute([self.now()]).map(drop)
@@ -94,14 +94,14 @@ fn whole_millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// How long the machine runs, the time that it slept included.
+/// The time since boot, including suspended time.
 #[cfg(target_os = "linux")]
 fn since_boot() -> Option<Duration> {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::try_from(time).ok()
 }
 
-/// Which start of the machine it was.
+/// The id of the current boot.
 #[cfg(target_os = "linux")]
 fn boot() -> Option<String> {
     Some(std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
@@ -135,7 +135,7 @@ mod tests {
         let before = columns::now();
         let clock = MachineClock::of(&mut file).unwrap();
         assert!((before..=before + 60_000).contains(&clock.now()));
-        // As if the time of day had been set back by an hour since the file was opened first.
+        // As if the time of day had been set back by an hour since the file was first opened.
         let ahead = clock.ahead.unwrap() + 3_600_000;
         file.execute("UPDATE clock SET ahead = ?1", [ahead]).unwrap();
         let other = MachineClock::of(&mut file).unwrap();
@@ -175,7 +175,7 @@ mod tests {
         file.execute("UPDATE clock SET boot = 'before', last = 5", []).unwrap();
         let before = columns::now();
         let found = MachineClock::of(&mut file).unwrap().now();
-        // Both are whole milliseconds, cut at different times.
+        // Both are whole milliseconds, truncated at different times.
         let after = columns::now() + 1;
         assert!((before..=after).contains(&found), "the machine was off for years");
         assert_ne!(row(&file).0, "before");
@@ -190,7 +190,7 @@ mod tests {
         let holder = Connection::open(&path).unwrap();
         holder.execute_batch("BEGIN IMMEDIATE").unwrap();
         *HOLDER.lock().unwrap() = Some(holder);
-        // SQLite calls this while it waits: only then is the lock let go.
+        // SQLite calls this while it waits: the lock is released only then.
         file.busy_handler(Some(|_| {
             std::thread::sleep(Duration::from_millis(50));
             drop(HOLDER.lock().unwrap().take());

@@ -1,13 +1,12 @@
-//! The engine for `sqlite:` URLs: one file, through `rusqlite`.
+//! The engine for `sqlite:` URLs: one file, accessed with `rusqlite`.
 //!
-//! One thread, the [`writer`], owns the connection. What callers want waits in its
-//! inbox, and everything that waits is done in one transaction, so that many callers
-//! share the price of one write to the disk. A call is answered when its transaction
-//! is committed, and on the disk.
+//! One thread, the [`writer`], owns the connection. Commands of callers wait in its inbox, and all
+//! waiting commands run in one transaction, so that many callers share the cost of one fsync. A
+//! call is answered when its transaction is committed and fsynced.
 //!
-//! Several processes may share the file. Each engine that takes jobs is an *owner*, a
-//! row that it renews for as long as it lives (see [`lease`]); a job in hand names its
-//! owner, so the jobs of an owner that died go back to their queues.
+//! Several processes may share the file. Each engine that takes jobs is an *owner*, a row that it
+//! renews regularly (see [`lease`]). A job in flight names its owner, so the jobs of a dead owner
+//! go back to their queues.
 
 mod claim;
 mod columns;
@@ -50,28 +49,28 @@ use failure::Failure;
 use inbox::{Command, Inbox};
 use place::Place;
 
-/// How long an engine that died keeps the jobs that it had in hand. A shorter time
-/// would hand out jobs twice where a machine is busy or a process is held up.
+/// How long the jobs of a dead engine stay claimed. A shorter time would deliver jobs twice if a
+/// machine is busy or a process is paused.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
-/// Opens the file that a URL names, and makes it where there is none.
+/// Opens the file of a URL, and creates it if it does not exist.
 pub(crate) async fn open(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
     open_with_lease(url, options, LEASE).await
 }
 
-/// Whether a topic is one that the pattern means.
+/// Whether the pattern matches a topic.
 #[cfg(all(feature = "testing", feature = "rabbitmq"))]
 pub(crate) fn matches(pattern: &str, topic: &str) -> bool {
     topic::matches(pattern, topic)
 }
 
-/// The file that a URL names; none for one in memory.
+/// The file of a URL; `None` for one in memory.
 #[cfg(all(feature = "testing", feature = "rabbitmq"))]
 pub(crate) fn file_of(url: &str) -> Result<Option<std::path::PathBuf>> {
     Ok(Place::parse(url)?.file().map(Into::into))
 }
 
-/// [`open`] with a lease for tests, which do not want to wait for [`LEASE`].
+/// [`open`] with a shorter lease than [`LEASE`], for tests.
 pub(crate) async fn open_with_lease(
     url: &str,
     options: EngineOptions,
@@ -108,13 +107,13 @@ pub(crate) async fn open_with_lease(
         let message = "the system gives no thread to write the job file with";
         return Err(Error::new(ErrorKind::Refused, message).because(source));
     }
-    // Made before the wait, so that a caller who gives up closes the file.
+    // Made before the wait, so that dropping the future closes the file.
     let engine = Sqlite { inbox, place: examined, timeout };
     opened.await.unwrap_or_else(|_| Err(closed()))?;
     Ok(Arc::new(engine))
 }
 
-/// The engine: a way to the thread that does the work.
+/// The engine: a handle of the writer thread.
 #[derive(Debug)]
 struct Sqlite {
     inbox: Inbox,
@@ -182,7 +181,7 @@ impl Engine for Sqlite {
     async fn close(&self) {
         let (done, closed) = oneshot::channel();
         if self.inbox.send(Command::Close(Some(done))).is_ok() {
-            // Where it is not answered, the thread has ended already.
+            // Without an answer the thread has ended already.
             let _ = closed.await;
         }
     }
@@ -233,7 +232,7 @@ impl Diagnose for Sqlite {
     }
 
     async fn examine(&self, _: &[QueueSpec]) -> Result<Report> {
-        // What the writer can answer, is open and within its promises.
+        // A writer that answers has its file open.
         self.inbox.call(|_| Ok(())).await?;
         let (place, timeout) = (self.place.clone(), self.timeout);
         let examining = tokio::task::spawn_blocking(move || doctor::examine(&place, timeout));

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 
-/// Where the jobs are kept.
+/// The storage of the jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     /// In the memory of this process, until the engine is closed.
@@ -48,7 +48,7 @@ impl Place {
         }
     }
 
-    /// The file, if it is one.
+    /// The path of the file, if it is one.
     pub(super) fn file(&self) -> Option<&Path> {
         match self {
             Self::Memory => None,
@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// Tells a file from another one that takes its path.
+/// The identity of a file, whatever its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -65,7 +65,7 @@ pub(super) struct Identity {
 }
 
 impl Place {
-    /// The file that is there now; `None` where there is none, or where the system does not tell.
+    /// The identity of the file at the path; `None` if there is none or the system does not tell.
     #[cfg(unix)]
     pub(super) fn identity(&self) -> Option<Identity> {
         use std::os::unix::fs::MetadataExt as _;
@@ -101,7 +101,7 @@ mod tests {
             ("sqlite://jobs.db", Place::File(here.join("jobs.db"))),
             ("sqlite://data/jobs.db", Place::File(here.join("data/jobs.db"))),
             ("sqlite:///var/jobs.db", Place::File("/var/jobs.db".into())),
-            // What SQLite would take for a URI of its own is a file's name as any other.
+            // A URI of SQLite is an ordinary file name here.
             ("sqlite://file:x", Place::File(here.join("file:x"))),
             ("sqlite://a b%20c.db", Place::File(here.join("a b%20c.db"))),
         ];

@@ -1,8 +1,8 @@
-//! Whether another process on this machine has ended: asked of the system, where it can tell.
+//! Checks whether another process on this machine has ended, if the system can tell.
 //!
-//! A process id alone says little: it is given again, and in another container it is another
-//! process's. With it stand the start of the machine, the namespace of the ids and the start of
-//! the process; where one of the first two is another's, nothing is known.
+//! A process id is not enough: ids are reused, and each container has its own. A process is
+//! therefore identified by its id, the boot of the machine, the namespace of the ids and the start
+//! of the process. If the boot or the namespace differs, nothing is known.
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -12,20 +12,20 @@ mod linux {
     use rustix::io::Errno;
     use rustix::process::{Pid, test_kill_process};
 
-    /// This process, in a form that [`has_ended`] reads.
+    /// The text that identifies this process, for [`has_ended`].
     pub(in super::super) fn own() -> Option<String> {
         let pid = std::process::id();
         Some(format!("{} {pid} {}", place()?, started(pid).ok()??.at))
     }
 
-    /// The start of the machine and the namespace of process ids.
+    /// The boot of the machine and the namespace of process ids.
     fn place() -> Option<String> {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
         Some(format!("{} {}", boot.trim(), namespace.display()))
     }
 
-    /// Whether the process that this text describes has certainly ended.
+    /// Whether the process of this text has certainly ended.
     pub(in super::super) fn has_ended(text: &str) -> bool {
         let mut words = text.rsplitn(3, ' ');
         let (Some(at), Some(pid), Some(there)) = (words.next(), words.next(), words.next()) else {
@@ -51,13 +51,13 @@ mod linux {
     }
 
     struct Started {
-        /// In clock ticks since the start of the machine.
+        /// The start time, in clock ticks since boot.
         at: String,
-        /// Ended, and its parent has not asked.
+        /// Whether it has ended and its parent has not waited for it.
         is_zombie: bool,
     }
 
-    /// `None` where the system says it in another form.
+    /// `None` if the system uses another format.
     fn started(pid: u32) -> Result<Option<Started>, ErrorKind> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).map_err(|error| error.kind())?;
         // The name of the program is in parentheses, and may have some itself.
@@ -76,7 +76,7 @@ mod linux {
         use super::*;
 
         #[test]
-        fn a_process_that_ended_is_told_from_others() {
+        fn an_ended_process_is_detected() {
             let own = own().expect("Linux tells");
             assert!(!has_ended(&own));
             let (start, _) = own.rsplit_once(' ').unwrap();
@@ -106,7 +106,7 @@ mod linux {
 #[cfg(target_os = "linux")]
 pub(super) use linux::{has_ended, own};
 
-/// No other system is asked.
+/// Other systems are not supported.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn own() -> Option<String> {
     None

@@ -1,4 +1,4 @@
-//! Storing new jobs.
+//! Inserts of new jobs.
 
 use super::Failure;
 use super::columns;
@@ -13,13 +13,13 @@ pub(super) const INSERT: &str =
     expires_at, name, topic, enqueued_by, payload, headers, content_encoding) VALUES (?1, ?2, ?11,
     ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?12, ?13)";
 
-/// The most jobs that are one thing for the writer to do, so that others are not kept waiting,
-/// and those of a large `push_all` need not be in memory at once.
-const MOST: usize = 1_024;
-/// And from how many bytes of payloads on there are no more.
-const MOST_BYTES: usize = 4 * 1024 * 1024;
+/// The most jobs of one command, so that other callers do not wait long and a large `push_all` need
+/// not be in memory at once.
+const MAX_JOBS: usize = 1_024;
+/// The size of payloads at which a command is full.
+const FULL_BYTES: usize = 4 * 1024 * 1024;
 
-/// Stores a job, and says whether its queue is there.
+/// Inserts a job; an error if its queue is not declared.
 pub(super) fn insert(store: &mut Store<'_>, job: &Envelope) -> rusqlite::Result<Result<()>> {
     let Some(queue) = store.queue(&job.queue)? else {
         return Ok(Err(unknown(&job.queue)));
@@ -42,17 +42,17 @@ pub(super) fn insert(store: &mut Store<'_>, job: &Envelope) -> rusqlite::Result<
     Ok(Ok(()))
 }
 
-/// Stores jobs, some at a time: the next ones are taken from the iterator while those before
-/// them are written.
+/// Inserts jobs in batches: the next batch is taken from the iterator while the previous one is
+/// written.
 pub(super) async fn insert_all(
     inbox: &Inbox,
     jobs: &mut (dyn Iterator<Item = Envelope> + Send),
 ) -> Vec<NotPushed> {
     let (mut failed, mut first, mut writing) = (Vec::new(), 0, None);
     loop {
-        let some = some_of(jobs);
-        let count = some.len();
-        let next = (count > 0).then(|| inbox.try_call(move |store| insert_some(store, &some)));
+        let batch = next_batch(jobs);
+        let count = batch.len();
+        let next = (count > 0).then(|| inbox.try_call(move |store| insert_batch(store, &batch)));
         if let Some((first, count, written)) = writing {
             failed.extend(not_pushed(first, count, written.await));
         }
@@ -64,20 +64,20 @@ pub(super) async fn insert_all(
     }
 }
 
-fn some_of(jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<Envelope> {
-    let (mut some, mut bytes) = (Vec::new(), 0);
-    while some.len() < MOST
-        && bytes < MOST_BYTES
+fn next_batch(jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<Envelope> {
+    let (mut batch, mut bytes) = (Vec::new(), 0);
+    while batch.len() < MAX_JOBS
+        && bytes < FULL_BYTES
         && let Some(job) = jobs.next()
     {
         bytes += job.payload.len();
-        some.push(job);
+        batch.push(job);
     }
-    some
+    batch
 }
 
-/// The jobs that were not stored.
-fn insert_some(store: &mut Store<'_>, jobs: &[Envelope]) -> rusqlite::Result<Vec<NotPushed>> {
+/// Inserts a batch, and returns the jobs that were refused.
+fn insert_batch(store: &mut Store<'_>, jobs: &[Envelope]) -> rusqlite::Result<Vec<NotPushed>> {
     let mut refused = Vec::new();
     for (place, job) in jobs.iter().enumerate() {
         if let Err(error) = insert(store, job)? {
@@ -87,7 +87,7 @@ fn insert_some(store: &mut Store<'_>, jobs: &[Envelope]) -> rusqlite::Result<Vec
     Ok(refused)
 }
 
-/// What became of so many jobs, of which this is the first.
+/// The jobs of a batch that were not inserted, by position in the whole.
 fn not_pushed(
     first: usize,
     count: usize,

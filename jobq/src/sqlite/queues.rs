@@ -1,11 +1,11 @@
-//! Counting the jobs of a queue, and deleting one.
+//! Counts and deletion of queues.
 
 use super::events;
 use super::store::Store;
 use crate::engine::{Counts, must_be_unused};
 use crate::error::Result;
 
-/// How many jobs are in a queue.
+/// The numbers of jobs in a queue.
 pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Counts> {
     let Some(queue) = store.queue(name)? else {
         return Ok(Counts::new(0, 0, 0));
@@ -22,8 +22,8 @@ pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Coun
     })
 }
 
-/// Ends the subscriptions of a queue and deletes its jobs. Its number stays its own:
-/// other processes know it, and what they put there belongs to a queue of this name.
+/// Ends the subscriptions of a queue and deletes its jobs. Its row stays: other processes have
+/// cached its number and may still enqueue jobs with it.
 pub(super) fn delete(
     store: &mut Store<'_>,
     name: &str,
@@ -35,9 +35,9 @@ pub(super) fn delete(
     let counts = counts(store, name)?;
     let connection = store.connection;
     let sql = "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NOT NULL";
-    let in_hand: i64 = connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
-    let in_hand = (u64::try_from(in_hand).unwrap_or(0), "in hand");
-    if !force && let Err(error) = must_be_unused(name, counts, in_hand) {
+    let in_flight: i64 = connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
+    let in_flight = (u64::try_from(in_flight).unwrap_or(0), "in flight");
+    if !force && let Err(error) = must_be_unused(name, counts, in_flight) {
         return Ok(Err(error));
     }
     let mut deleted = 0;

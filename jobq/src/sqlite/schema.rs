@@ -1,4 +1,4 @@
-//! Opening the file: what it must be, how SQLite is set, and the migrations.
+//! Opening of the file: checks, SQLite settings and migrations.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,11 @@ use super::machine_clock::MachineClock;
 use super::{Failure, Place};
 use crate::error::{Error, ErrorKind, Result};
 
-/// What tells a file of jobq from that of another program: `jobq` in ASCII.
+/// The SQLite application id of a file of jobq: `jobq` in ASCII.
 const APPLICATION_ID: i32 = 0x6a6f_6271;
 
-/// From an empty file to the newest schema, one step after the other. A file's
-/// `user_version` says how many it has behind it. A step that was released is never
-/// changed.
+/// The migrations from an empty file to the newest schema, in order. The `user_version` of a file
+/// is the number of migrations applied. A released migration is never changed.
 const MIGRATIONS: &[&str] = &[
     include_str!("migrations/1.sql"),
     include_str!("migrations/2.sql"),
@@ -24,7 +23,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/6.sql"),
 ];
 
-/// [`open`], and the clock of the file.
+/// [`open`] with the clock of the file.
 pub(super) fn open_with_clock(
     place: &Place,
     timeout: Duration,
@@ -35,7 +34,7 @@ pub(super) fn open_with_clock(
     Ok((connection, clock))
 }
 
-/// Opens a place and brings its schema up to date.
+/// Opens a place and migrates its schema.
 pub(super) fn open(place: &Place, timeout: Duration) -> Result<Connection> {
     if let Some(path) = place.file() {
         if path.is_dir() {
@@ -49,30 +48,30 @@ pub(super) fn open(place: &Place, timeout: Duration) -> Result<Connection> {
             ));
         }
     }
-    // Several steps answer "busy" at once, without SQLite's own waiting, when another
-    // process opens the same file in the same moment.
+    // Several steps return "busy" at once, without SQLite's own waiting, if another process opens
+    // the same file at the same moment.
     let start = Instant::now();
     loop {
         match try_open(place, timeout) {
-            Err(Trouble::Sqlite(source))
+            Err(OpenError::Sqlite(source))
                 if source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
                     && start.elapsed() < timeout =>
             {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            Err(Trouble::Sqlite(source)) => return Err(Failure::new(place, source).error()),
-            Err(Trouble::Unfit(problem)) => return Err(refused(place, &problem)),
+            Err(OpenError::Sqlite(source)) => return Err(Failure::new(place, source).error()),
+            Err(OpenError::Unfit(problem)) => return Err(refused(place, &problem)),
             Ok(connection) => return Ok(connection),
         }
     }
 }
 
-enum Trouble {
+enum OpenError {
     Sqlite(rusqlite::Error),
     Unfit(String),
 }
 
-impl From<rusqlite::Error> for Trouble {
+impl From<rusqlite::Error> for OpenError {
     fn from(source: rusqlite::Error) -> Self {
         Self::Sqlite(source)
     }
@@ -82,7 +81,7 @@ fn refused(place: &Place, problem: &str) -> Error {
     Error::new(ErrorKind::Refused, format!("{place} {problem}"))
 }
 
-fn try_open(place: &Place, timeout: Duration) -> Result<Connection, Trouble> {
+fn try_open(place: &Place, timeout: Duration) -> Result<Connection, OpenError> {
     let mut connection = match place {
         Place::Memory => Connection::open_in_memory()?,
         Place::File(path) => Connection::open_with_flags(
@@ -94,13 +93,13 @@ fn try_open(place: &Place, timeout: Duration) -> Result<Connection, Trouble> {
     };
     connection.busy_timeout(timeout)?;
     connection.set_prepared_statement_cache_capacity(64);
-    // Else statements whose plan might be another one for another queue are compiled anew
-    // each time: 6 in 100 of the instructions of a worker (https://sqlite.org/queryplanner-ng.html#qpstab).
+    // Without it, statements whose plan depends on the queue are recompiled each time: 6 in 100 of
+    // the instructions of a worker (https://sqlite.org/queryplanner-ng.html#qpstab).
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // Looked at before anything is written: a file of another program stays as it is.
+    // Checked before any write: a file of another program stays unchanged.
     check_identity(&connection.transaction()?)?;
     if connection.is_readonly(MAIN_DB)? {
-        return Err(Trouble::Unfit(
+        return Err(OpenError::Unfit(
             "is read-only; give this user the right to write the file and its directory".into(),
         ));
     }
@@ -108,34 +107,34 @@ fn try_open(place: &Place, timeout: Duration) -> Result<Connection, Trouble> {
         let mode: String =
             connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
         if !mode.eq_ignore_ascii_case("wal") {
-            return Err(Trouble::Unfit(format!(
+            return Err(OpenError::Unfit(format!(
                 "is on a file system that SQLite cannot keep a write-ahead log on (journal mode \
                  {mode}, expected wal), as network file systems are; name a file on a local disk"
             )));
         }
     }
-    // FULL: a commit is on the disk when it returns. The log shrinks again after a rush.
+    // FULL: a commit is fsynced when it returns. The log shrinks again after a burst.
     connection.pragma_update(None, "synchronous", "full")?;
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     migrate(&mut connection)?;
     Ok(connection)
 }
 
-/// Refuses files that are not jobq's, or of a newer jobq. What is read belongs to one
-/// moment: another process may be making the file just now.
-fn check_identity(file: &Transaction<'_>) -> Result<(), Trouble> {
+/// Refuses files that are not jobq's, or of a newer jobq. It reads in one transaction, since
+/// another process may be creating the file.
+fn check_identity(file: &Transaction<'_>) -> Result<(), OpenError> {
     let application: i32 = file.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version = version(file)?;
     let tables: i64 = file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     let fresh = application == 0 && version == 0 && tables == 0;
     if application != APPLICATION_ID && !fresh {
-        return Err(Trouble::Unfit(format!(
+        return Err(OpenError::Unfit(format!(
             "belongs to another program (application id {application:#x}, expected \
              {APPLICATION_ID:#x}); give jobq a file of its own"
         )));
     }
     if version > MIGRATIONS.len() {
-        return Err(Trouble::Unfit(format!(
+        return Err(OpenError::Unfit(format!(
             "was written by a newer jobq (schema {version}, this program knows up to {}); update \
              this program",
             MIGRATIONS.len()
@@ -149,13 +148,13 @@ fn version(connection: &Connection) -> rusqlite::Result<usize> {
     Ok(usize::try_from(version).unwrap_or(usize::MAX))
 }
 
-/// Takes the steps that the file has not behind it, all or none of them.
-fn migrate(connection: &mut Connection) -> Result<(), Trouble> {
+/// Applies the missing migrations in one transaction.
+fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
     if version(connection)? >= MIGRATIONS.len() {
         return Ok(());
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been faster, and it need not be jobq's.
+    // Another process may have written the file meanwhile, and need not be jobq.
     check_identity(&transaction)?;
     for step in MIGRATIONS.iter().skip(version(&transaction)?) {
         transaction.execute_batch(step)?;
@@ -179,7 +178,7 @@ mod tests {
             (super::super::lease::FREE_JOBS, "jobs_in_hand"),
         ] {
             let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            // What the parameters are makes no difference.
+            // The plan does not depend on the parameters.
             let plan: String = explain.raw_query().next().unwrap().unwrap().get(3).unwrap();
             assert!(plan.contains(index), "{sql}: {plan}");
             assert!(!plan.contains("TEMP B-TREE"), "{sql}: {plan}");

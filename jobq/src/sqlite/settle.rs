@@ -1,4 +1,4 @@
-//! Recording what became of a delivery.
+//! Settlements of deliveries.
 
 use std::time::{Duration, Instant};
 
@@ -11,37 +11,37 @@ use crate::engine::Settlement;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::FailedReason;
 
-/// Deletes a job, if its owner still has it.
+/// Deletes a job, if it still has this owner.
 pub(super) const DELETE: &str = "DELETE FROM jobs WHERE seq = ?1 AND owner = ?2";
 
 /// How much of an error's text is kept, in bytes.
 const MAX_ERROR: usize = 8 * 1024;
 
-/// Which delivery it is.
+/// The identity of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Claim {
     /// The job.
     pub(super) seq: i64,
-    /// Who had it in hand. A job that somebody else has by now is not touched.
+    /// The owner of the delivery. A job with another owner is left alone.
     pub(super) owner: i64,
-    /// The feed that it came through.
+    /// The feed that delivered it.
     pub(super) feed: u64,
 }
 
-/// A settlement as it is written.
+/// The change of a settlement.
 #[derive(Debug)]
 pub(super) enum Act {
     Complete,
     Release,
-    /// As if it had not been suspected, after a wait that began when that was asked for.
+    /// Delivers the job again, with no crashes counted, after a wait that began at `since`.
     Again {
         wait: Duration,
         since: Instant,
         attempts: i64,
     },
-    /// To be run alone.
+    /// Marks the job for a solo run.
     Isolate,
-    /// Started alone so many times more, or less.
+    /// Adds to the number of solo starts.
     Start {
         starts: i64,
     },
@@ -63,29 +63,29 @@ impl From<Settlement> for Act {
             Settlement::Retry(wait) => Self::Again { wait, since: Instant::now(), attempts: 1 },
             Settlement::Snooze(wait) => Self::Again { wait, since: Instant::now(), attempts: 0 },
             Settlement::Fail { reason, mut error, attempts } => {
-                cut(&mut error);
+                truncate(&mut error);
                 Self::Fail { reason, error, attempts, at: columns::now() }
             }
         }
     }
 }
 
-/// Shortens to [`MAX_ERROR`] bytes at a character's boundary.
-fn cut(error: &mut String) {
+/// Truncates to [`MAX_ERROR`] bytes at a character boundary.
+fn truncate(error: &mut String) {
     if error.len() > MAX_ERROR {
         let end = (0..=MAX_ERROR).rev().find(|end| error.is_char_boundary(*end));
         error.truncate(end.unwrap_or(0));
     }
 }
 
-/// A settlement on its way.
+/// A settlement to be written.
 #[derive(Debug)]
 pub(super) struct Settling {
     pub(super) claim: Claim,
     pub(super) act: Act,
-    /// Who waits for it.
+    /// The waiting caller, if any.
     pub(super) answer: Option<oneshot::Sender<Result<()>>>,
-    /// Whether the delivery was still its owner's when it was written.
+    /// Whether the owner still held the job when it was written.
     pub(super) held: bool,
 }
 
@@ -94,7 +94,7 @@ impl Settling {
         Self { claim, act, answer: None, held: true }
     }
 
-    /// Whether the job is to be handed over once more, to be run now.
+    /// Whether it recorded a start, so that the job is delivered again to run.
     pub(super) fn is_start(&self) -> bool {
         self.held && matches!(self.act, Act::Start { starts: 1 })
     }
@@ -138,7 +138,7 @@ impl Settling {
         Ok(())
     }
 
-    /// Tells that it is recorded, or that there was nothing to record.
+    /// Answers the caller: recorded, or stale.
     pub(super) fn answer(self) {
         match self.answer {
             Some(answer) if self.held => drop(answer.send(Ok(()))),
@@ -150,8 +150,8 @@ impl Settling {
         }
     }
 
-    /// What is left to do where it could not be recorded: whoever waits is told, and
-    /// the job is handed back later; what nobody waits for is tried again.
+    /// The settlement to retry after a failure. A waiting caller gets the error and the job is
+    /// released; without one, the same settlement is tried again.
     pub(super) fn later(mut self, failure: &Failure) -> Self {
         if let Some(answer) = self.answer.take() {
             let _ = answer.send(Err(failure.error()));
@@ -161,7 +161,7 @@ impl Settling {
     }
 }
 
-/// The error of settling what is no longer this engine's.
+/// The error of settling a stale delivery.
 pub(super) fn stale() -> Error {
     Error::new(
         ErrorKind::Stale,
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_cut_at_a_boundary() {
+    fn an_error_is_truncated_at_a_boundary() {
         for (text, kept) in [
             ("x".repeat(MAX_ERROR), MAX_ERROR),
             ("x".repeat(MAX_ERROR + 1), MAX_ERROR),
@@ -184,7 +184,7 @@ mod tests {
             (String::new(), 0),
         ] {
             let mut error = text.clone();
-            cut(&mut error);
+            truncate(&mut error);
             assert_eq!(error.len(), kept);
             assert!(text.starts_with(&error));
         }

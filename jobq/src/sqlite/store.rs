@@ -1,4 +1,4 @@
-//! The store on which the operations of a transaction work.
+//! The context of the operations in a transaction.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension};
 use super::machine_clock::MachineClock;
 use crate::error::{Error, ErrorKind};
 
-/// A statement that runs for each job, looked up once in a transaction.
+/// A statement that runs for each job, prepared once in a transaction.
 pub(super) struct Prepared<'a> {
     sql: &'static str,
     statement: Option<CachedStatement<'a>>,
@@ -29,14 +29,14 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// What an operation works on, within a transaction.
+/// The context of an operation in a transaction.
 pub(super) struct Store<'a> {
     pub(super) connection: &'a Connection,
     pub(super) clock: MachineClock,
     pub(super) insert: Prepared<'a>,
     pub(super) delete: Prepared<'a>,
     pub(super) namespace: &'a str,
-    /// The queues that were met before. Their numbers are theirs for good.
+    /// Cached numbers of queues, which never change.
     pub(super) known: &'a mut HashMap<String, i64>,
 }
 
@@ -59,7 +59,7 @@ impl Store<'_> {
     }
 }
 
-/// Makes a queue, unless it is there.
+/// Creates a queue, unless it exists.
 pub(super) fn declare(store: &mut Store<'_>, name: &str) -> rusqlite::Result<()> {
     if store.queue(name)?.is_none() {
         let sql = "INSERT INTO queues (namespace, name) VALUES (?1, ?2)";
@@ -68,7 +68,7 @@ pub(super) fn declare(store: &mut Store<'_>, name: &str) -> rusqlite::Result<()>
     Ok(())
 }
 
-/// The error of a call that needs a queue which nobody has declared.
+/// The error of a call for an undeclared queue.
 pub(super) fn unknown(queue: &str) -> Error {
     Error::new(
         ErrorKind::NotFound,

@@ -1,11 +1,11 @@
-//! Which topics a pattern means, as a topic exchange of RabbitMQ has it. Pure.
+//! Matching of topics by patterns, like a topic exchange of RabbitMQ. Pure.
 
-/// Whether a topic is one that the pattern means: `*` stands for one word, `#` for any
-/// number of words, none among them.
+/// Whether the pattern matches a topic: `*` matches one word, `#` any number of words, including
+/// none.
 pub(super) fn matches(pattern: &str, topic: &str) -> bool {
     let words = |text| -> Vec<&str> { str::split(text, '.').collect() };
     let (pattern, topic) = (words(pattern), words(topic));
-    // How many words of the topic the pattern's words so far can stand for.
+    // The numbers of words of the topic that the pattern's words so far can match.
     let mut reached = vec![false; topic.len() + 1];
     reached[0] = true;
     for wanted in pattern {
@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_means_its_topics() {
+    fn a_pattern_matches_its_topics() {
         let table: [(&str, &[&str], &[&str]); 9] = [
             ("user.created", &["user.created"], &["user", "user.created.now", "user.renamed"]),
             ("user.*", &["user.created"], &["user", "user.created.now", "order.created"]),
@@ -39,12 +39,12 @@ mod tests {
             ("*.#", &["a", "a.b", "a.b.c"], &[]),
             ("#.*.*", &["a.b", "a.b.c"], &["a"]),
         ];
-        for (pattern, meant, others) in table {
-            for topic in meant {
-                assert!(matches(pattern, topic), "{pattern} means {topic}");
+        for (pattern, matching, others) in table {
+            for topic in matching {
+                assert!(matches(pattern, topic), "{pattern} matches {topic}");
             }
             for topic in others {
-                assert!(!matches(pattern, topic), "{pattern} does not mean {topic}");
+                assert!(!matches(pattern, topic), "{pattern} does not match {topic}");
             }
         }
     }

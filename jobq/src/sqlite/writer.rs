@@ -1,5 +1,5 @@
-//! The thread that owns the connection: it does what waits in the inbox, all of it in
-//! one transaction, and takes jobs for the consumers in the same one.
+//! The thread that owns the connection: it runs all commands in the inbox in one transaction, and
+//! claims jobs for the consumers in the same one.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -25,20 +25,20 @@ use super::store::{Prepared, Store};
 use super::{Failure, Place};
 use crate::engine::closed;
 
-/// How often an idle engine asks whether another process has changed the file: one
-/// read of shared memory.
+/// How often an idle engine checks whether another process has changed the file: one read of shared
+/// memory.
 const POLL: Duration = Duration::from_millis(50);
 
 /// The most commands of one transaction.
-const MOST: usize = 4_096;
+const MAX_COMMANDS: usize = 4_096;
 
-/// How often the time of the clock is kept.
-const KEPT: Duration = Duration::from_secs(1);
+/// How often the time of the clock is stored.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the writer leaves the file alone after a failure, unless somebody asks.
+/// How long the writer pauses after a failure, unless a command comes.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Does what comes through the inbox until it is told to close.
+/// Runs commands until the engine is closed.
 pub(super) fn run(
     (connection, clock): (Connection, MachineClock),
     place: Place,
@@ -50,7 +50,7 @@ pub(super) fn run(
     let mut writer = Writer {
         connection,
         clock,
-        kept: None,
+        clock_stored: None,
         disk: Disk::new(),
         opened: place.identity(),
         place,
@@ -60,7 +60,7 @@ pub(super) fn run(
         others: Others::new(lease),
         feeds: Vec::new(),
         known: HashMap::new(),
-        carried: Vec::new(),
+        retrying: Vec::new(),
         paused_until: None,
         version: None,
         closing: None,
@@ -77,8 +77,8 @@ pub(super) fn run(
 struct Writer {
     connection: Connection,
     clock: MachineClock,
-    /// When the clock was kept.
-    kept: Option<Instant>,
+    /// When the clock was last stored.
+    clock_stored: Option<Instant>,
     disk: Disk,
     place: Place,
     /// The file that was opened.
@@ -89,23 +89,23 @@ struct Writer {
     others: Others,
     feeds: Vec<Feed>,
     known: HashMap<String, i64>,
-    /// Settlements that could not be recorded and are tried again.
-    carried: Vec<Settling>,
+    /// Settlements to retry after a failure.
+    retrying: Vec<Settling>,
     paused_until: Option<Instant>,
-    /// What the file's counter of other connections' commits was.
+    /// The last `data_version`, which counts commits of other connections.
     version: Option<i64>,
-    /// Those who wait for the end, once it has been asked for.
+    /// The callers that wait for the close, once it was requested.
     closing: Option<Vec<oneshot::Sender<()>>>,
 }
 
-/// What is done within a transaction.
+/// One operation of a transaction.
 enum Work {
     Call(Box<dyn Call>),
     Settle(Settling),
 }
 
 impl Work {
-    fn is_waited_for(&self) -> bool {
+    fn has_caller(&self) -> bool {
         match self {
             Self::Call(_) => true,
             Self::Settle(settling) => settling.answer.is_some(),
@@ -114,20 +114,20 @@ impl Work {
 }
 
 impl Writer {
-    /// Waits for something to do and collects all that is there.
+    /// Waits for a command and collects all that are queued.
     fn gather(&mut self, commands: &Receiver<Command>) -> Vec<Work> {
-        let first = match self.patience() {
+        let first = match self.idle_time() {
             None => commands.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(patience) => commands.recv_timeout(patience),
+            Some(idle_time) => commands.recv_timeout(idle_time),
         };
         let mut work = Vec::new();
         match first {
             Ok(first) => self.accept(first, &mut work),
             Err(RecvTimeoutError::Timeout) => return work,
-            // Not while this writer holds a sender of its own.
+            // Unreachable: the writer holds a sender itself.
             Err(RecvTimeoutError::Disconnected) => self.closing = Some(Vec::new()),
         }
-        while self.closing.is_none() && work.len() < MOST {
+        while self.closing.is_none() && work.len() < MAX_COMMANDS {
             match commands.try_recv() {
                 Ok(command) => self.accept(command, &mut work),
                 Err(_) => break,
@@ -136,7 +136,7 @@ impl Writer {
         work
     }
 
-    /// Does at once what needs no transaction, and keeps the rest.
+    /// Handles a command at once if it needs no transaction, else queues it.
     fn accept(&mut self, command: Command, work: &mut Vec<Work>) {
         match command {
             Command::Call(call) => work.push(Work::Call(call)),
@@ -156,27 +156,27 @@ impl Writer {
         }
     }
 
-    /// How long there will be nothing to do unless a command comes.
-    fn patience(&self) -> Option<Duration> {
+    /// The time until there is work without a command.
+    fn idle_time(&self) -> Option<Duration> {
         let now = Instant::now();
         if let Some(end) = self.paused_until.filter(|end| *end > now) {
             return Some(end - now);
         }
-        let mut patience = self.lease.renew_at().map(|at| at.saturating_duration_since(now));
+        let mut idle_time = self.lease.renew_at().map(|at| at.saturating_duration_since(now));
         let mut at_most = |wait: Duration| {
-            patience = Some(patience.map_or(wait, |patience| patience.min(wait)));
+            idle_time = Some(idle_time.map_or(wait, |idle_time| idle_time.min(wait)));
         };
-        if !self.carried.is_empty() {
+        if !self.retrying.is_empty() {
             at_most(Duration::ZERO);
         }
         for feed in self.feeds.iter().filter(|feed| feed.room() > 0) {
-            // Also without other processes: the clock may be set.
+            // Needed without other processes too: the clock may be set.
             at_most(POLL);
             if let Some(due) = feed.next_due {
                 at_most(columns::to_wait(due.saturating_sub(self.clock.now())));
             }
         }
-        patience
+        idle_time
     }
 
     fn has_reason_to_commit(&mut self, work: &[Work]) -> bool {
@@ -188,30 +188,30 @@ impl Writer {
             return false;
         }
         self.paused_until = None;
-        // An idle consumer holds a lease too: with it comes the watch over the others.
+        // An idle consumer needs a lease too: it watches the other owners.
         let lease_is_due = match self.lease.renew_at() {
             Some(at) => at <= now,
             None => !self.feeds.is_empty(),
         };
         lease_is_due
-            || !self.carried.is_empty()
+            || !self.retrying.is_empty()
             || self.sees_due_jobs()
             || self.sees_dead_owners(now)
     }
 
-    /// Whether there is an owner to take jobs over from, found out by reading alone, too.
+    /// Whether another owner is dead, found by reading only.
     fn sees_dead_owners(&mut self, now: Instant) -> bool {
-        // The transaction reports a file that cannot be read.
+        // A read error is reported by the transaction.
         self.feeds.iter().any(|feed| feed.room() > 0)
             && self.others.look(&self.connection, self.lease.owner(), now).unwrap_or(true)
     }
 
-    /// Whether a consumer could get a job, found out by reading alone: taking the file's
-    /// one write lock for nothing would hold up other processes.
+    /// Whether a consumer could get a job, found by reading only: an unneeded write lock would
+    /// block other processes.
     fn sees_due_jobs(&mut self) -> bool {
         let now = self.clock.now();
-        let mut hungry = self.feeds.iter_mut().filter(|feed| feed.room() > 0).peekable();
-        if hungry.peek().is_none() {
+        let mut with_room = self.feeds.iter_mut().filter(|feed| feed.room() > 0).peekable();
+        if with_room.peek().is_none() {
             return false;
         }
         let version = self
@@ -223,11 +223,11 @@ impl Writer {
         self.version = version;
         let mut sees = false;
         let event = || events::next_due(&self.connection, &self.namespace);
-        for feed in hungry {
+        for feed in with_room {
             if changed {
                 let first = claim::next_due(&self.connection, feed.queue, feed.solo)
                     .and_then(|job| Ok(earlier(job, event()?)));
-                // What cannot be read is for the transaction to report.
+                // A read error is reported by the transaction.
                 feed.next_due = first.unwrap_or(Some(i64::MIN));
             }
             sees |= feed.next_due.is_some_and(|due| due <= now);
@@ -235,12 +235,12 @@ impl Writer {
         sees
     }
 
-    /// Does the work, takes jobs, and tells everybody what came of it.
+    /// Runs the work in a transaction, delivers claimed jobs, and answers callers.
     fn commit(&mut self, new: Vec<Work>) {
-        let mut work: Vec<_> = self.carried.drain(..).map(Work::Settle).collect();
+        let mut work: Vec<_> = self.retrying.drain(..).map(Work::Settle).collect();
         work.extend(new);
         let lease = self.lease.clone();
-        let in_hand: Vec<_> = self.feeds.iter().map(|feed| feed.in_hand).collect();
+        let in_flight: Vec<_> = self.feeds.iter().map(|feed| feed.in_flight).collect();
 
         match self.transaction(&mut work) {
             Ok(looks) => {
@@ -266,15 +266,15 @@ impl Writer {
             Err(failure) => {
                 self.lease = lease;
                 self.known.clear();
-                for (feed, in_hand) in self.feeds.iter_mut().zip(in_hand) {
-                    feed.in_hand = in_hand;
+                for (feed, in_flight) in self.feeds.iter_mut().zip(in_flight) {
+                    feed.in_flight = in_flight;
                 }
                 self.give_up(work, &failure);
             }
         }
     }
 
-    /// Tells everybody that nothing was done, and why.
+    /// Answers all callers with a failure.
     fn give_up(&mut self, work: Vec<Work>, failure: &Failure) {
         let error = failure.error();
         tracing::warn!(error = &error as &dyn std::error::Error, "a transaction failed");
@@ -282,12 +282,12 @@ impl Writer {
         for work in work {
             match work {
                 Work::Call(call) => call.answer(Some(failure)),
-                Work::Settle(settling) => self.carried.push(settling.later(failure)),
+                Work::Settle(settling) => self.retrying.push(settling.later(failure)),
             }
         }
         if failure.is_final() {
-            // Nothing is left to try, nor to hold.
-            self.carried.clear();
+            // A retry cannot succeed.
+            self.retrying.clear();
             self.lease.forget();
             for feed in self.feeds.drain(..) {
                 feed.fail(failure.error());
@@ -295,30 +295,30 @@ impl Writer {
         }
     }
 
-    /// One transaction: all of it, or nothing.
+    /// Runs the work in one transaction.
     fn transaction(&mut self, work: &mut [Work]) -> Result<Vec<Option<Look>>, Failure> {
-        self.is_there(false)?;
-        let somebody_waits = self.closing.is_some() || work.iter().any(Work::is_waited_for);
+        self.check_place(false)?;
+        let must_sync = self.closing.is_some() || work.iter().any(Work::has_caller);
         let result = self
             .disk
-            .set(&self.connection, somebody_waits)
+            .set(&self.connection, must_sync)
             .and_then(|()| self.execute("BEGIN IMMEDIATE"))
             .and_then(|()| self.within(work))
             .map_err(|source| Failure::new(&self.place, source))
             .and_then(|looks| match self.execute("COMMIT") {
-                // Answered is only what is found where others look for it.
-                Ok(()) => self.is_there(true).map(|()| looks),
+                // Commits to a removed file are not confirmed.
+                Ok(()) => self.check_place(true).map(|()| looks),
                 Err(source) => Err(Failure::of_commit(&self.place, source)),
             });
         if result.is_err() && !self.connection.is_autocommit() {
-            // It can only fail where SQLite has rolled back by itself.
+            // Fails only if SQLite has already rolled back.
             let _ = self.execute("ROLLBACK");
         }
         result
     }
 
-    /// Whether the file is the one that was opened.
-    fn is_there(&self, maybe_done: bool) -> Result<(), Failure> {
+    /// Checks that the path still names the file that was opened.
+    fn check_place(&self, maybe_done: bool) -> Result<(), Failure> {
         if self.place.identity() == self.opened {
             return Ok(());
         }
@@ -330,9 +330,9 @@ impl Writer {
     }
 
     fn within(&mut self, work: &mut [Work]) -> rusqlite::Result<Vec<Option<Look>>> {
-        if self.kept.is_none_or(|kept| kept.elapsed() >= KEPT) {
+        if self.clock_stored.is_none_or(|clock_stored| clock_stored.elapsed() >= CLOCK_INTERVAL) {
             self.clock.keep(&self.connection)?;
-            self.kept = Some(Instant::now());
+            self.clock_stored = Some(Instant::now());
         }
         let before = self.lease.owner();
         if before.is_some() || !self.feeds.is_empty() {
@@ -342,7 +342,7 @@ impl Writer {
                 lease::take_over(&self.connection, dead)?;
             }
             if before != Some(owner) {
-                self.feeds.iter_mut().for_each(|feed| feed.in_hand = 0);
+                self.feeds.iter_mut().for_each(|feed| feed.in_flight = 0);
             }
         }
         let mut store = Store {
@@ -362,20 +362,20 @@ impl Writer {
                     if Some(claim.owner) == self.lease.owner()
                         && let Some(feed) = self.feeds.iter_mut().find(|feed| feed.id == claim.feed)
                     {
-                        feed.in_hand = feed.in_hand.saturating_sub(1);
+                        feed.in_flight = feed.in_flight.saturating_sub(1);
                         feed.started = settling.is_start().then_some(claim.seq);
                     }
                 }
             }
         }
         if self.closing.is_some() {
-            self.lease.give_back(&self.connection)?;
+            self.lease.release(&self.connection)?;
         }
         drop(store);
         self.look()
     }
 
-    /// Takes jobs for each consumer that has room for some.
+    /// Claims jobs for each consumer with room.
     fn look(&self) -> rusqlite::Result<Vec<Option<Look>>> {
         if self.feeds.is_empty() {
             return Ok(Vec::new());
@@ -398,7 +398,7 @@ impl Writer {
         self.feeds.iter().map(look).collect()
     }
 
-    /// Ends the engine: nothing is in hand any more, and all who wait are told.
+    /// Ends the engine: all deliveries become stale, and all callers are answered.
     fn end(mut self, commands: Receiver<Command>) {
         self.inbox.set_owner(None);
         self.feeds.clear();
@@ -414,7 +414,7 @@ impl Writer {
                 Command::Settle(_) | Command::Start(_) | Command::Prefetch(..) => {}
             }
         }
-        // From here on nothing can be sent, so that a call after the end is refused at once.
+        // Nothing can be sent from here on, so that later calls fail at once.
         drop((self, commands));
         for done in waiting {
             let _ = done.send(());
@@ -422,7 +422,7 @@ impl Writer {
     }
 }
 
-/// When the first of these is due: a job, and an event that may become one.
+/// The earlier due time of a job and an event.
 fn earlier(job: Option<i64>, event: Option<i64>) -> Option<i64> {
     job.into_iter().chain(event).min()
 }

@@ -5,7 +5,7 @@ use crate::engine::Settlement;
 use crate::error::ErrorKind;
 use crate::job::{Envelope, FailedReason};
 
-/// An engine on a disk that has room for so many pages.
+/// An engine on a disk with room for this many more pages.
 fn small_disk(more: i64) -> Inbox {
     let (connection, clock) = schema::open_with_clock(&Place::Memory, Duration::ZERO).unwrap();
     let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
@@ -44,11 +44,11 @@ async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
     inbox.send(Command::Close(None)).unwrap();
 }
 
-/// What fits is stored, in as many transactions as it takes, and the rest is told by its place.
+/// Jobs that fit are stored, in several transactions, and the others are reported by position.
 #[tokio::test]
 async fn of_many_jobs_those_that_fit_are_stored() {
     const JOBS: usize = 6_000;
-    // There is room for two thousand, and not for three.
+    // There is room for two thousand jobs, and not for three thousand.
     let inbox = small_disk(200);
     inbox.call(|store| declare(store, "mail")).await.unwrap();
     let not_pushed = push::insert_all(&inbox, &mut (0..JOBS).map(|_| job(200))).await;
@@ -63,7 +63,7 @@ async fn of_many_jobs_those_that_fit_are_stored() {
 }
 
 #[tokio::test]
-async fn a_settlement_that_cannot_be_written_hands_the_job_back() {
+async fn a_settlement_that_cannot_be_written_releases_the_job() {
     let inbox = small_disk(40);
     inbox.call(|store| declare(store, "mail")).await.unwrap();
     push(&inbox, 10).await.unwrap();
@@ -76,7 +76,7 @@ async fn a_settlement_that_cannot_be_written_hands_the_job_back() {
     let fail = Settlement::Fail { reason: FailedReason::Aborted, error, attempts: 1 };
     let refused = delivery.settle(fail).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Refused, "{refused:?}");
-    // Once there is room it comes again: the last ones are deleted here.
+    // Once there is room it is delivered again: the last ones are deleted here.
     let free = |store: &mut Store<'_>| {
         store.connection.execute("DELETE FROM jobs WHERE length(payload) > 10", [])
     };

@@ -10,15 +10,14 @@ use crate::job::{Envelope, EventEnvelope, Headers, JobId};
 /// How long a case waits for an event that must come, before it fails.
 pub const DEADLINE: Duration = Duration::from_secs(180);
 
-/// Waits for what must happen; fails where it does not within the [`DEADLINE`].
+/// Waits for an event; panics if it does not happen within the [`DEADLINE`].
 pub async fn soon<F: Future>(what: &str, event: F) -> F::Output {
     tokio::time::timeout(DEADLINE, event)
         .await
         .unwrap_or_else(|_| panic!("after {} s still waiting for {what}", DEADLINE.as_secs()))
 }
 
-/// Asks again and again until the answer is the expected one; fails where it is not
-/// within the [`DEADLINE`].
+/// Polls until the answer is the expected one; panics if it is not within the [`DEADLINE`].
 pub async fn eventually<T, F>(what: &str, expected: T, mut ask: impl FnMut() -> F)
 where
     T: PartialEq + fmt::Debug,
@@ -35,7 +34,7 @@ where
     }
 }
 
-/// What a case works with: engines on a store of its own.
+/// The fixture of a case: engines on a store of its own.
 pub struct Bench {
     store: Box<dyn Store>,
     engine: Arc<dyn Engine>,
@@ -100,7 +99,7 @@ impl Bench {
         push(self.engine(), jobs).await;
     }
 
-    /// Pushes `count` jobs and gives their ids.
+    /// Pushes `count` jobs and returns their ids.
     pub(super) async fn push_jobs(&self, queue: &str, count: usize) -> Vec<JobId> {
         let jobs: Vec<_> = (0..count).map(|_| job(queue)).collect();
         let ids = jobs.iter().map(|job| job.id).collect();
@@ -119,7 +118,7 @@ impl Bench {
     }
 }
 
-/// A job with the least in it.
+/// A minimal job.
 pub(super) fn job(queue: &str) -> Envelope {
     Envelope {
         name: Some("greet".into()),
@@ -127,8 +126,7 @@ pub(super) fn job(queue: &str) -> Envelope {
     }
 }
 
-/// An event with the least in it.
-/// A job's headers, of the program's own and of jobq's.
+/// Headers of a job: those of the program and those of jobq.
 pub(super) fn headers() -> Headers {
     let mut headers = Headers::new();
     headers.set("tenant", "7, \"ä\"").expect("a header");
@@ -137,6 +135,7 @@ pub(super) fn headers() -> Headers {
     headers
 }
 
+/// A minimal event.
 pub(super) fn event(topic: &str) -> EventEnvelope {
     EventEnvelope::new(topic, br#"{"user":7}"#.to_vec())
 }
@@ -180,7 +179,7 @@ pub(super) fn ids(deliveries: &[Delivery]) -> Vec<JobId> {
     deliveries.iter().map(|delivery| delivery.envelope().id).collect()
 }
 
-/// The ids in an order of their own, to compare sets with duplicates.
+/// The ids in sorted order, to compare multisets.
 pub(super) fn sorted(mut ids: Vec<JobId>) -> Vec<JobId> {
     ids.sort_unstable();
     ids

@@ -1,9 +1,8 @@
-//! The conformance suite: what every engine must do (feature `testing`).
+//! The conformance suite for engines (feature `testing`).
 //!
 //! [`conformance!`](macro@crate::testing::conformance) turns each case of the suite into a
-//! `#[tokio::test]` of the calling crate, so that a failure has a name. It needs a
-//! [`Store`]: the place in which a case keeps its jobs, made afresh for each case and
-//! shared with nothing else.
+//! `#[tokio::test]` of the calling crate, so that a failure has a name. It needs a [`Store`], which
+//! holds the jobs of one case and is created for each case.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -22,17 +21,16 @@
 //! jobq::testing::conformance!(sqlite_memory, Memory, delays = yes, shared = no);
 //! ```
 //!
-//! The last two say what the engine can do. The cases that need what it cannot are
+//! The last two arguments are capabilities of the engine. Cases that need a missing capability are
 //! compiled as ignored tests with the reason, so that they are printed and counted:
 //!
 //! * `delays`: an [`Envelope`](crate::Envelope) may be pushed with an initial delay;
 //! * `shared`: several engines can be open on one store at a time.
 //!
-//! The suite never sleeps to let something happen: it waits for the event itself, and
-//! compares times with lower bounds only. So a slow machine makes it slow, and nothing
-//! else.
+//! The suite never sleeps to let something happen: it waits for the event itself, and compares
+//! times only with lower bounds. So it passes on a slow machine, only more slowly.
 //!
-//! **Unstable**, as the trait that it tests.
+//! **Unstable**, like the trait that it tests.
 
 mod bench;
 pub mod conformance;
@@ -55,34 +53,33 @@ use crate::engine::{
 };
 use crate::error::Result;
 
-/// A place for the jobs of one case.
+/// The store of one case.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Opens an engine on this store. Where the engine is `shared`, further ones see the
-    /// same queues.
+    /// Opens an engine on this store. If the engine is `shared`, all engines see the same queues.
     ///
     /// # Errors
     ///
     /// Those of the engine.
     async fn open(&self) -> Result<Arc<dyn Engine>>;
 
-    /// Removes what a case that passed has left behind, after its engines were closed.
+    /// Cleans up after a passed case, when its engines are closed. Does nothing by default.
     async fn remove(&self) {}
 }
 
-/// Short forms of what tests do with an engine.
+/// Shorthands for tests of an engine.
 #[async_trait]
 pub trait EngineExt: Engine {
     /// Consumes a queue of this name.
     ///
     /// # Errors
     ///
-    /// A name that is none; those of [`Engine::consume`].
+    /// An invalid name; those of [`Engine::consume`].
     async fn consume_from(&self, queue: &str, prefetch: u16) -> Result<Consumer> {
         self.consume(Consume::new(QueueName::new(queue)?, prefetch)).await
     }
 
-    /// Consumes the jobs of a queue that are to be run alone.
+    /// Consumes the solo jobs of a queue.
     ///
     /// # Errors
     ///
@@ -91,7 +88,7 @@ pub trait EngineExt: Engine {
         self.consume(Consume::solo(QueueName::new(queue)?)).await
     }
 
-    /// Its administration.
+    /// The administration of the engine.
     ///
     /// # Panics
     ///
@@ -103,7 +100,7 @@ pub trait EngineExt: Engine {
 
 impl<E: Engine + ?Sized> EngineExt for E {}
 
-/// Opens the engine that a URL names, as a client does, with the defaults for tests.
+/// Opens the engine of a URL, as a client does, with defaults for tests.
 ///
 /// # Errors
 ///
@@ -112,8 +109,8 @@ pub async fn open(url: &str, namespace: &str) -> Result<Arc<dyn Engine>> {
     crate::client::open::open(url, options(namespace)).await
 }
 
-/// [`open`] for a `sqlite:` URL, with another time after which the jobs of an engine that
-/// died are handed back.
+/// [`open`] for a `sqlite:` URL, with another lease, after which the jobs of a dead engine are
+/// released.
 ///
 /// # Errors
 ///
@@ -131,7 +128,7 @@ fn options(namespace: &str) -> EngineOptions {
     EngineOptions {
         namespace: namespace.to_owned(),
         connection_name: "jobq-tests".to_owned(),
-        // A broker that a case restarts is back by then, on a slow machine too.
+        // Long enough for the restart of a broker on a slow machine.
         timeout: DEADLINE,
         certificates: Certificates::default(),
         management: None,

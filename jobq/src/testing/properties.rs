@@ -1,6 +1,6 @@
-//! What must hold of any bytes that the wire or a user may bring. `fuzz/` looks for some
-//! of which it does not, and a test of jobq's runs again what that has found interesting.
-//! Each panics where its property does not hold.
+//! Properties that must hold for any bytes from the wire or a user. `fuzz/` searches for
+//! counterexamples, and a test of jobq runs its interesting inputs again. Each function panics if
+//! its property does not hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::period;
 use crate::worker::{Attempt, JobContext, Registered, Resources, States};
 use crate::{rabbitmq, sqlite};
 
-/// A property of any bytes.
+/// A property of arbitrary bytes.
 pub type Property = fn(&[u8]);
 
-/// All of them, by the names of their fuzz targets.
+/// All properties, by the names of their fuzz targets.
 pub const ALL: [(&str, Property); 7] = [
     ("message", message),
     ("envelope", envelope),
@@ -30,13 +30,13 @@ pub const ALL: [(&str, Property); 7] = [
     ("refusal", refusal),
 ];
 
-/// A message of anybody, properties and body: it is a job that can be run, retried, run
-/// alone, failed and put back.
+/// Any message, properties and body: it is a job that can be run, retried, run alone, failed and
+/// put back.
 pub fn message(data: &[u8]) {
     rabbitmq::invariants::message(data);
 }
 
-/// A job or an event of a caller: it comes as it was sent, or is refused.
+/// A job or an event of a caller: it arrives unchanged, or is refused.
 pub fn envelope(data: &[u8]) {
     rabbitmq::invariants::envelope(data);
 }
@@ -82,7 +82,7 @@ impl Job for Letter {
     const NAME: &'static str = "letter";
 }
 
-/// The body of a message: it is read as the job's payload, or the reason is said.
+/// The body of a message: it is decoded as the job's payload, or an error is returned.
 pub fn payload(data: &[u8]) {
     let envelope = Envelope {
         id: JobId::from_bytes([7; 16]),
@@ -104,20 +104,20 @@ pub fn payload(data: &[u8]) {
         (Err(problem), Err(same)) => assert_eq!(problem.to_string(), same.to_string()),
         (run, read) => panic!("one can read it and not the other: {run:?} {read:?}"),
     }
-    // The same as a failed job is shown to people.
+    // The same bytes as a failed job displays them.
     let reason = FailedReason::UnreadablePayload;
     let job = FailedJob::new(envelope, 1, reason, String::new(), UNIX_EPOCH);
     let shown = job.payload();
     match (serde_json::from_slice::<Value>(data), serde_json::from_slice::<&RawValue>(data)) {
         (Ok(value), _) => assert!(is_shown_as(&value, &shown), "{value} as {shown}"),
-        // With a number that no `Value` can hold.
+        // It has a number that no `Value` can hold.
         (Err(_), Ok(_)) => {}
         (Err(_), Err(_)) => assert!(shown.is_string()),
     }
     assert_eq!(job.payload_bytes(), data);
 }
 
-/// Whether a value is shown as it is, but for numbers that it had to round.
+/// Whether a value is shown unchanged, except for numbers that it had to round.
 fn is_shown_as(value: &Value, shown: &Value) -> bool {
     match (value, shown) {
         (Value::Array(values), Value::Array(shown)) => {
@@ -143,7 +143,7 @@ pub fn periods(data: &[u8]) {
             assert!(read <= period::MAX);
             let written = period::format(read);
             assert_eq!(period::parse(&written), Ok(read));
-            // The shortest form, but that units may be written larger than they need be.
+            // The shortest form, except that units may be larger than needed.
             let digits = |text: &str| text.chars().any(|c| c.is_ascii_digit());
             assert!(digits(&written) && !written.contains(' '));
         }

@@ -1,5 +1,4 @@
-//! The pure parts that every job passes through, each with input that is typical of it, for
-//! benchmarks.
+//! The pure functions that every job passes through, with typical inputs, for benchmarks.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -8,10 +7,10 @@ use crate::job::{Delay, Ending, JobOptions, check_topic};
 use crate::{period, retry};
 use crate::{rabbitmq, sqlite};
 
-/// One call of a part.
+/// A call of one function.
 pub type Part = Box<dyn Fn()>;
 
-/// All of them, with their names.
+/// All calls, with their names.
 #[must_use]
 pub fn parts() -> Vec<(&'static str, Part)> {
     let growing = Delay::exponential(Duration::from_secs(10));

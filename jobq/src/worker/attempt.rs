@@ -1,4 +1,4 @@
-//! One attempt, as layers, the arguments of its function and whoever waits for its end see it.
+//! One attempt of a job.
 
 use std::fmt;
 use std::future::pending;
@@ -26,9 +26,9 @@ struct Inner {
     max_attempts: u32,
     extensions: Extensions,
     started: OnceLock<Instant>,
-    /// Made when somebody asks for it: most functions do not.
+    /// Created on demand: most functions do not use it.
     cancelled: OnceLock<CancellationToken>,
-    /// How the function ended, where layers may say otherwise.
+    /// The function's own outcome, which layers may change.
     ended: OnceLock<Outcome>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Resources {
 }
 
 impl Attempt {
-    /// The attempt of this number of a job, of so many at most.
+    /// An attempt with its number and the maximum number of attempts.
     pub(crate) fn new(
         resources: &Arc<Resources>,
         envelope: Arc<Envelope>,
@@ -72,7 +72,7 @@ impl Attempt {
         self.0.job
     }
 
-    /// The queue that the job came from, as its user named it.
+    /// The queue of the job, without a namespace.
     #[must_use]
     pub fn queue(&self) -> &str {
         &self.0.envelope.queue
@@ -84,20 +84,20 @@ impl Attempt {
         self.0.number
     }
 
-    /// How many attempts the job has in all, by the policy of this worker. The attempt may be a
-    /// later one, after the policy was changed.
+    /// The maximum number of attempts, by the policy of this worker. The number of the attempt may
+    /// exceed it if the policy was changed.
     #[must_use]
     pub fn max_attempts(&self) -> u32 {
         self.0.max_attempts
     }
 
-    /// When the job was enqueued, by the clock of the client that did, in whole seconds at least.
+    /// When the job was enqueued, by the clock of the enqueuing client, to the second or better.
     #[must_use]
     pub fn enqueued_at(&self) -> SystemTime {
         self.0.envelope.enqueued_at
     }
 
-    /// When the first attempt was due: when the job was enqueued, and its delay after that.
+    /// When the first attempt was due: the time of enqueueing plus the delay.
     #[must_use]
     pub fn due(&self) -> SystemTime {
         self.0.envelope.due()
@@ -109,7 +109,7 @@ impl Attempt {
         self.0.envelope.headers.get(name)
     }
 
-    /// The topic of the event that the job was made from, if it was.
+    /// The topic of the event, if the job was made from one.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         self.0.envelope.topic.as_deref()
@@ -127,15 +127,14 @@ impl Attempt {
         self.0.resources.states.get()
     }
 
-    /// The values that layers leave for the layers inside them and for arguments. There are none
-    /// when the attempt begins.
+    /// The values that layers pass to inner layers and to arguments. Empty when the attempt begins.
     #[must_use]
     pub fn extensions(&self) -> &Extensions {
         &self.0.extensions
     }
 
     /// Whether the attempt is cancelled: its timeout has passed, or its pool is shutting down and
-    /// the shutdown timeout is over. Its outcome does not count any more.
+    /// the shutdown timeout is over. Its outcome is ignored.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.cancelled.get().is_some_and(CancellationToken::is_cancelled)
@@ -145,32 +144,32 @@ impl Attempt {
         &self.0.envelope
     }
 
-    /// Its function starts now.
+    /// Records the start of the function.
     pub(super) fn start(&self) {
         let _ = self.0.started.set(Instant::now());
     }
 
-    /// The function itself has ended.
+    /// Records the function's own outcome.
     pub(super) fn function_ended(&self, outcome: &Outcome) {
         let _ = self.0.ended.set(outcome.clone());
     }
 
-    /// How the function itself ended, where there are layers around it.
+    /// The function's own outcome, if there are layers around it.
     pub(super) fn function_outcome(&self) -> Option<&Outcome> {
         self.0.ended.get()
     }
 
-    /// How long it has run.
+    /// How long the function has run.
     pub(super) fn took(&self) -> Duration {
         self.0.started.get().map_or(Duration::ZERO, Instant::elapsed)
     }
 
-    /// Cancelled when its outcome does not count any more.
+    /// Cancelled when the outcome of the attempt is ignored.
     pub(super) fn cancelled(&self) -> &CancellationToken {
         self.0.cancelled.get_or_init(CancellationToken::new)
     }
 
-    /// Returns when it has run for this long.
+    /// Returns when the function has run for this long.
     pub(super) async fn timed_out(&self, limit: Option<Duration>) {
         let Some(limit) = limit else { return pending().await };
         let mut from = Instant::now();

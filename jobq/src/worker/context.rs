@@ -10,8 +10,7 @@ use crate::clock;
 use crate::engine::Detached;
 use crate::job::{Envelope, JobId};
 
-/// An argument of a job function that is no payload: what jobq knows about the attempt.
-/// Cloning it is cheap.
+/// Argument of a job function: information about the attempt. Cloning it is cheap.
 ///
 /// ```
 /// use jobq::{JobContext, job};
@@ -70,7 +69,7 @@ impl JobContext {
         self
     }
 
-    /// The same context for this attempt, from 1, of so many.
+    /// The same context with this attempt, from 1, and number of attempts.
     ///
     /// ```
     /// use jobq::JobContext;
@@ -117,35 +116,34 @@ impl JobContext {
         self.attempt
     }
 
-    /// How many attempts the job has in all, by the policy of this worker. The attempt
-    /// may be a later one, after the policy was changed.
+    /// The maximum number of attempts, by the policy of this worker. The number of the attempt may
+    /// exceed it if the policy was changed.
     #[must_use]
     pub fn max_attempts(&self) -> u32 {
         self.max_attempts
     }
 
-    /// The queue that the job came from, as its user named it.
+    /// The queue of the job, without a namespace.
     #[must_use]
     pub fn queue(&self) -> &str {
         &self.envelope.queue
     }
 
-    /// When the job was enqueued, by the clock of the client that did, in whole seconds
-    /// at least.
+    /// When the job was enqueued, by the clock of the enqueuing client, to the second or better.
     #[must_use]
     pub fn enqueued_at(&self) -> SystemTime {
         self.envelope.enqueued_at
     }
 
-    /// When the first attempt was due: when the job was enqueued, and its delay after that.
+    /// When the first attempt was due: the time of enqueueing plus the delay.
     #[must_use]
     pub fn due(&self) -> SystemTime {
         self.envelope.due()
     }
 
-    /// The value of a header, if the job has it: see [`Enqueue::header`](crate::Enqueue::header).
-    /// Of a message of another client, each header is there whose name is `[a-z0-9-]` and whose
-    /// value is text.
+    /// The value of a header, if the job has it: see [`Enqueue::header`](crate::Enqueue::header). A
+    /// message of another client has those of its headers whose name is `[a-z0-9-]` and whose value
+    /// is text.
     ///
     /// ```
     /// use jobq::JobContext;
@@ -158,16 +156,15 @@ impl JobContext {
         self.envelope.headers.get(name)
     }
 
-    /// The topic of the event that the job was made from, if it was: the one that it was
-    /// published under, on every attempt.
+    /// The topic of the event, if the job was made from one: the published topic, on every attempt.
     #[must_use]
     pub fn topic(&self) -> Option<&str> {
         self.envelope.topic.as_deref()
     }
 
     /// The program that enqueued the job and the crate of its payload type, such as
-    /// `shop-web (shop_jobs)`; of an event the program that published it. Other clients may
-    /// write anything there, or nothing.
+    /// `shop-web (shop_jobs)`; for an event, the program that published it. Other clients may write
+    /// anything here, or nothing.
     #[must_use]
     pub fn enqueued_by(&self) -> Option<&str> {
         self.envelope.enqueued_by.as_deref()
@@ -179,18 +176,17 @@ impl JobContext {
         &self.client
     }
 
-    /// Waits until the attempt is cancelled: its timeout has passed, or its pool is
-    /// shutting down and the shutdown timeout is over. What the function returns after that
-    /// does not count.
+    /// Waits until the attempt is cancelled: its timeout has passed, or its pool is shutting down
+    /// and the shutdown timeout is over. The function's result is ignored after that.
     ///
-    /// An async job function is dropped at that moment; waiting is for tasks that it
-    /// spawned, which are not.
+    /// An async job function is dropped at that moment; await this in tasks that it spawned, which
+    /// are not.
     pub async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }
 
-    /// Whether the attempt is [cancelled](Self::cancelled). A blocking job function
-    /// cannot be stopped from outside, so a long one should ask now and then.
+    /// Whether the attempt is [cancelled](Self::cancelled). A blocking job function cannot be
+    /// stopped from outside, so a long one should check it regularly.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.is_cancelled()

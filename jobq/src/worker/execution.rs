@@ -1,9 +1,9 @@
-//! One attempt of a job, from its delivery to its settlement: [`attempt`] takes each step up to the
+//! One attempt of a job, from its delivery to its settlement: [`attempt`] makes each step up to the
 //! decision, and [`Decided::settle`] the last one.
 //!
-//! The attempt is a future of jobq's runtime and has the delivery. Only the call runs code of the
-//! user's, as a task of its own in the program's runtime or on a thread where a plain `fn` may
-//! block. So a function that panics, never yields or outlives its timeout costs its slot alone.
+//! The attempt is a future of jobq's runtime and owns the delivery. Only the call runs user code,
+//! in a task of its own in the program's runtime or, for a plain `fn`, on a blocking thread. So a
+//! function that panics, never yields or outlives its timeout costs only its slot.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -28,33 +28,33 @@ use crate::period;
 use crate::retry::{self, Next};
 use crate::telemetry::Who;
 
-/// How long after its timeout a function may take to end.
-const ENDING: Duration = Duration::from_secs(1);
-/// How long a job waits for a thread, where the system gives none.
-const NO_THREAD: Duration = Duration::from_secs(1);
+/// How long a function may take to end after its timeout.
+const END_LIMIT: Duration = Duration::from_secs(1);
+/// How long a job is snoozed when the system has no thread for it.
+const NO_THREAD_WAIT: Duration = Duration::from_secs(1);
 
-/// An attempt whose outcome is decided. Dropped unsettled, it hands the job back.
+/// An attempt whose outcome is decided. Dropping it unsettled releases the job.
 pub(super) struct Decided {
     who: Who,
     delivery: Delivery,
     pub(super) settlement: Settlement,
     took: Option<Duration>,
-    /// The function, where it goes on after its timeout.
+    /// The function, if it goes on after its timeout.
     pub(super) function: Option<Lingering>,
 }
 
-/// A delivery that has been settled.
+/// A settled delivery.
 #[derive(Debug)]
 pub(super) struct Settled {
     pub(super) settlement: Settlement,
-    /// Whether that could not be recorded, since the delivery was no longer this pool's.
+    /// Whether the settlement could not be recorded because the delivery was stale.
     pub(super) is_stale: bool,
-    /// How long its function ran, if it was called.
+    /// How long the function ran, if it was called.
     pub(super) took: Option<Duration>,
 }
 
-/// Makes one attempt, up to its settlement. Dropped before its end, it cancels the function and
-/// hands the job back.
+/// Makes one attempt, up to its settlement. Dropping the future cancels the function and releases
+/// the job.
 pub(super) async fn attempt(
     pool: &Shared,
     queue: &'static str,
@@ -78,7 +78,7 @@ impl Decided {
     }
 }
 
-/// Settles a delivery of a job that has its outcome already.
+/// Settles a redelivery with the outcome of its attempt.
 pub(super) async fn settle_again(
     queue: &'static str,
     delivery: Delivery,
@@ -88,7 +88,7 @@ pub(super) async fn settle_again(
     settle(&Who::of(&delivery, name, queue), delivery, outcome, None).await
 }
 
-/// Settles a delivery that does not run.
+/// Settles a delivery without running it.
 pub(super) async fn settle_unrun(
     pool: &Shared,
     queue: &'static str,
@@ -102,7 +102,7 @@ pub(super) async fn settle_unrun(
     settle(&who, delivery, decision.settlement, None).await
 }
 
-/// A decision about a job, with the error that led to it, for a person.
+/// A decision about a job, with its error text.
 #[derive(Debug)]
 struct Decision {
     settlement: Settlement,
@@ -110,7 +110,7 @@ struct Decision {
 }
 
 impl Decision {
-    /// One that needs no words.
+    /// A decision without an error.
     fn plain(settlement: Settlement) -> Self {
         Self { settlement, error: String::new() }
     }
@@ -131,7 +131,7 @@ impl Decision {
     }
 }
 
-/// Finds the job that a delivery is for, or decides what becomes of one that is not to run now.
+/// Finds the job of a delivery, or decides the settlement if it must not run now.
 fn resolve(
     pool: &Shared,
     queue: &'static str,
@@ -139,7 +139,7 @@ fn resolve(
 ) -> (Who, Result<Arc<Registered>, Decision>) {
     let (envelope, attempt) = (delivery.envelope(), delivery.attempt);
     let plan = &pool.plan.queues[queue];
-    // The publisher of an event knows nothing of the jobs that it becomes.
+    // The publisher of an event does not know its subscribers.
     let is_unnamed = envelope.topic.is_some() && plan.only_job.is_some();
     let name = envelope.name.as_deref().filter(|_| !is_unnamed);
     let name = name.or(plan.only_job).unwrap_or_default();
@@ -175,8 +175,8 @@ fn unknown_job(name: &str, queue: &QueuePlan) -> String {
     }
 }
 
-/// Runs the job's function until it ends, its timeout is over, or the pool halts. Gives the task of
-/// a function that may go on after its timeout.
+/// Runs the job's function until it ends, its timeout is over, or the pool halts. Returns the task
+/// of a function that may go on after its timeout.
 async fn run(
     pool: &Shared,
     who: &Who,
@@ -190,10 +190,10 @@ async fn run(
         Attempt::new(&pool.resources, envelope, job.name, (number, most))
     };
     let Some(mut call) = Call::start(pool, job, &attempt, who.span()) else {
-        who.no_thread(NO_THREAD);
-        return (Decision::plain(Settlement::Snooze(NO_THREAD)), None, None);
+        who.no_thread(NO_THREAD_WAIT);
+        return (Decision::plain(Settlement::Snooze(NO_THREAD_WAIT)), None, None);
     };
-    let limit = job.options.timeout.or(delivery.solo.map(|_| retry::ALONE));
+    let limit = job.options.timeout.or(delivery.solo.map(|_| retry::SOLO_TIMEOUT));
     let mut task = None;
     let decision = tokio::select! {
         biased;
@@ -214,17 +214,17 @@ async fn run(
     (decision, Some(attempt.took()), task)
 }
 
-/// What a call has come to: the outcome of the function, or why its payload cannot be read.
+/// The result of a call: the outcome of the function, or the decode error of its payload.
 type Called = serde_json::Result<Outcome>;
 
-/// A call of a function, in a task of its own. Dropped before its end, it is cancelled.
+/// A call of a function, in a task of its own. Dropping it cancels the call.
 struct Call {
     attempt: Attempt,
     task: Option<JoinHandle<Called>>,
 }
 
 impl Call {
-    /// None where the system gives no thread for a plain `fn`.
+    /// `None` if the system has no thread for a plain `fn`.
     fn start(pool: &Shared, job: &Arc<Registered>, attempt: &Attempt, span: Span) -> Option<Self> {
         let (runtime, layers) = (pool.runtime.clone(), Arc::clone(&pool.plan.layers));
         let called = call(Arc::clone(job), layers, attempt.clone(), span);
@@ -237,7 +237,7 @@ impl Call {
         Some(Self { attempt: attempt.clone(), task: Some(task) })
     }
 
-    /// Waits for its end. An error says that the task was dropped with the program's runtime.
+    /// Waits for the result. The error means that the task was dropped with the program's runtime.
     async fn ended(&mut self) -> Result<Called, JoinError> {
         let Some(task) = &mut self.task else { return std::future::pending().await };
         let called = task.await;
@@ -245,7 +245,7 @@ impl Call {
         called
     }
 
-    /// Tells the function that it is cancelled, and drops it if it awaits something.
+    /// Cancels the function, and drops it if it is at an `.await`.
     fn cancel(&mut self) -> Option<JoinHandle<Called>> {
         let task = self.task.take()?;
         self.attempt.cancelled().cancel();
@@ -269,8 +269,8 @@ async fn call(job: Arc<Registered>, layers: Arc<Layers>, attempt: Attempt, span:
     }
 }
 
-/// The same on a thread that nobody waits for: a plain `fn` may block it. Nobody can abort what runs
-/// there, so that a layer which awaits something is dropped when the attempt is `cancelled`.
+/// Runs the call on a blocking thread. It cannot be aborted there, so a layer at an `.await` is
+/// dropped when the attempt is `cancelled`.
 fn call_blocking(
     runtime: &Handle,
     call: impl Future<Output = Called>,
@@ -279,33 +279,33 @@ fn call_blocking(
     let _entered = runtime.enter();
     match cancelled {
         None => pollster::block_on(call),
-        // That outcome does not count any more.
+        // This outcome is ignored.
         Some(cancelled) => pollster::block_on(cancelled.run_until_cancelled(call))
             .unwrap_or_else(|| Ok(Outcome::failed("cancelled"))),
     }
 }
 
-/// A function that goes on after its attempt. An `async fn` ends at its next `.await`.
+/// A function that goes on after its attempt. An `async fn` ends at its next `.await` point.
 pub(super) struct Lingering {
     who: Who,
     task: JoinHandle<Called>,
 }
 
 impl Lingering {
-    /// Waits for its end. If that takes long, its slot is lost until then.
+    /// Waits for the end of the function. After a second its slot counts as lost until then.
     pub(super) async fn ended(mut self, pool: &Shared) {
-        if tokio::time::timeout(ENDING, &mut self.task).await.is_ok() {
+        if tokio::time::timeout(END_LIMIT, &mut self.task).await.is_ok() {
             return;
         }
         let QueuePlan { lost_slots, concurrency, .. } = &pool.plan.queues[self.who.queue];
         self.who.lost_slot(lost_slots.fetch_add(1, Ordering::Relaxed) + 1, *concurrency);
-        // Its outcome does not count any more.
+        // Its outcome is ignored.
         let _ = self.task.await;
         self.who.regained_slot(lost_slots.fetch_sub(1, Ordering::Relaxed) - 1, *concurrency);
     }
 }
 
-/// Decides what becomes of a job whose call has ended.
+/// Decides the settlement of a job whose call has ended.
 fn decide(
     pool: &Shared,
     job: &Registered,
@@ -325,26 +325,26 @@ fn decide(
         },
     };
     if outcome.ending != Ending::Completed && pool.has_runtime_ended() {
-        // It failed for that, maybe.
+        // This may be why it failed.
         return Decision::plain(Settlement::Release);
     }
     after(job, delivery, outcome)
 }
 
-/// What comes after an attempt with this outcome.
+/// The decision after an attempt with this outcome.
 fn after(job: &Registered, delivery: &Delivery, outcome: Outcome) -> Decision {
     let (attempt, once) = (delivery.attempt, delivery.envelope().is_once());
     let next = retry::after(&job.options, attempt, once, &outcome.ending, fastrand::f64);
     Decision::of(next, outcome.error, attempt)
 }
 
-/// Tells what was decided, and counts it.
+/// Logs and counts a decision.
 fn report(pool: &Shared, who: &Who, decision: &Decision, took: Option<Duration>) {
     who.decided(&decision.settlement, &decision.error, took.unwrap_or_default());
     pool.tally.count(&decision.settlement);
 }
 
-/// Records what becomes of the job.
+/// Settles the delivery.
 async fn settle(
     who: &Who,
     delivery: Delivery,

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::guard::Guarded;
 
-/// Values that the [layers](crate::WorkerPool::around) of an attempt leave for one another and for
+/// Values that the [layers](crate::WorkerPool::around) of an attempt pass to one another and to
 /// [arguments](crate::FromAttempt): at most one of each type. They are dropped with the attempt.
 ///
 /// ```
@@ -28,7 +28,7 @@ pub struct Extensions(Mutex<BTreeMap<TypeId, Value>>);
 type Value = Guarded<Box<dyn Any + Send>>;
 
 impl Extensions {
-    /// Leaves a value. One of its type that was there is replaced and given back.
+    /// Inserts a value, and returns the previous one of its type.
     pub fn insert<T: Send + 'static>(&self, value: T) -> Option<T> {
         let before = self.values().insert(TypeId::of::<T>(), Guarded::new(Box::new(value)));
         before.and_then(downcast)
@@ -40,7 +40,7 @@ impl Extensions {
         self.values().get(&TypeId::of::<T>())?.get().downcast_ref().cloned()
     }
 
-    /// Takes out the value of this type, if there is one.
+    /// Removes and returns the value of this type, if there is one.
     pub fn take<T: Send + 'static>(&self) -> Option<T> {
         let value = self.values().remove(&TypeId::of::<T>());
         value.and_then(downcast)

@@ -1,4 +1,4 @@
-//! The arguments of a job function that are no payload.
+//! The arguments of a job function other than its payload.
 
 use std::any::{TypeId, type_name};
 use std::convert::Infallible;
@@ -8,12 +8,12 @@ use super::context::JobContext;
 use super::state::State;
 use crate::job::BoxError;
 
-/// An argument of a job function that is no payload: [`State<T>`](struct@State), [`JobContext`], or
-/// a type of your own that is made of the attempt.
+/// An argument of a job function other than its payload: [`State<T>`](struct@State),
+/// [`JobContext`], or a type of your own that is made from the attempt.
 ///
-/// A function with `#[job]` marks one of your own with `#[context]`; in a function for
-/// [`WorkerPool::handle`](crate::WorkerPool::handle) it needs no mark. It is made after the payload
-/// was decoded and inside the [layers](crate::WorkerPool::around).
+/// In a function with `#[job]`, mark an argument of your own type with `#[context]`; in a function
+/// for [`WorkerPool::handle`](crate::WorkerPool::handle) it needs no mark. Arguments are made after
+/// the payload was decoded and inside the [layers](crate::WorkerPool::around).
 ///
 /// ```
 /// use jobq::{Attempt, BoxError, FromAttempt, Requires, State, job};
@@ -47,12 +47,12 @@ use crate::job::BoxError;
             `JobContext`, and types that implement `jobq::FromAttempt`"
 )]
 pub trait FromAttempt: Sized {
-    /// Why the argument cannot be made. It ends the attempt as an error of the function would, a
-    /// [`Control`](crate::Control) included.
+    /// The error if the argument cannot be made. It ends the attempt like an error of the function,
+    /// a [`Control`](crate::Control) included.
     type Error: Into<BoxError>;
 
-    /// Names the [states](crate::WorkerPool::state) that the argument needs, so that a pool
-    /// without one does not start. None, by default.
+    /// Names the [states](crate::WorkerPool::state) that the argument needs; a pool without one
+    /// does not start. Defaults to none.
     fn requires(requires: &mut Requires) {
         let _ = requires;
     }
@@ -64,7 +64,7 @@ pub trait FromAttempt: Sized {
     /// See [`Error`](Self::Error).
     fn from_attempt(attempt: &Attempt) -> Result<Self, Self::Error>;
 
-    /// The argument, or an error as a job function's.
+    /// The argument, or its error as a [`BoxError`].
     #[doc(hidden)]
     fn argument(attempt: &Attempt) -> Result<Self, BoxError> {
         Self::from_attempt(attempt).map_err(Into::into)
@@ -92,12 +92,12 @@ impl FromAttempt for JobContext {
     }
 }
 
-/// What the arguments of a job function need of their pool.
+/// The states that the arguments of a job function need.
 #[derive(Debug, Default)]
 pub struct Requires(Vec<(TypeId, &'static str)>);
 
 impl Requires {
-    /// A [state](crate::WorkerPool::state) of this type.
+    /// Adds a [state](crate::WorkerPool::state) of this type.
     pub fn state<T: Send + Sync + 'static>(&mut self) {
         self.0.push((TypeId::of::<T>(), type_name::<T>()));
     }

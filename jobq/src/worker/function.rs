@@ -8,11 +8,12 @@ use super::extract::{FromAttempt, Requires};
 use super::run::Call;
 use crate::job::{BoxError, Job, JobResult};
 
-/// An `async fn` or a plain `fn` that runs jobs: one argument is the [`Job`], up to six others
-/// are [`State<T>`](struct@crate::State), [`JobContext`](crate::JobContext) or of another type with
-/// [`FromAttempt`], in any order, and it returns a `Result`. A plain `fn` may block: it has a thread of its own.
+/// An `async fn` or a plain `fn` that runs jobs. One argument is the [`Job`]; up to six others are
+/// [`State<T>`](struct@crate::State), [`JobContext`](crate::JobContext) or another type with
+/// [`FromAttempt`], in any order. It returns a `Result`. A plain `fn` may block: it has a thread of
+/// its own.
 ///
-/// It is implemented for all such functions; `Arguments` tells their shapes apart.
+/// Implemented for all such functions; `Arguments` distinguishes their signatures.
 #[diagnostic::on_unimplemented(
     message = "this function cannot handle jobs",
     label = "not a function of a job that returns a `Result`",
@@ -25,7 +26,7 @@ pub trait JobFunction<Arguments>: Send + Sync + 'static {
     /// The job that the function runs.
     type Job: Job;
 
-    /// Whether it is a plain `fn`.
+    /// Whether the function is a plain `fn`.
     #[doc(hidden)]
     const BLOCKS: bool;
 
@@ -33,19 +34,20 @@ pub trait JobFunction<Arguments>: Send + Sync + 'static {
     #[doc(hidden)]
     fn requires(requires: &mut Requires);
 
-    /// Calls the function. An error is that of an argument.
+    /// Calls the function. The error is that of an argument.
     #[doc(hidden)]
     fn call(this: &Arc<Self>, job: Self::Job, attempt: &Attempt) -> Result<Call, BoxError>;
 }
 
-/// Tells the arguments of a plain `fn` from those of an `async fn`.
+/// Marks the arguments of a plain `fn`, as opposed to an `async fn`.
 #[derive(Debug)]
 pub struct Plain;
 
-/// Implements it for functions whose payload comes after `$before` and before `$after`.
+/// Implements [`JobFunction`] for functions whose payload comes after `$before` and before
+/// `$after`.
 macro_rules! job_function {
     ([$($before:ident)*] [$($after:ident)*]) => {
-        // The types' names are those of the variables, and a function may have no others.
+        // The variables have the names of the types, and a function may have only its payload.
         #[allow(non_snake_case, unused_variables)]
         impl<F, R, P, $($before,)* $($after,)*> JobFunction<(($($before,)*), P, ($($after,)*))> for F
         where
@@ -101,7 +103,7 @@ macro_rules! job_function {
     };
 }
 
-/// Every place that the payload can have among these other arguments.
+/// Implements it for every position of the payload among these arguments.
 macro_rules! every_place {
     ([$($before:ident)*] []) => {
         job_function!([$($before)*] []);

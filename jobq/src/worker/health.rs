@@ -1,4 +1,4 @@
-//! What a pool can say of itself: which of its queues it takes jobs from, and why not.
+//! The health of a pool: the state of each of its queues.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -10,22 +10,22 @@ use crate::engine::{Consumer, Interruption};
 use crate::error::{Error, Result};
 use crate::job::millis;
 
-/// What a pool is doing at this moment, from [`RunningPool::health`](crate::RunningPool::health).
+/// The current state of a pool, from [`RunningPool::health`](crate::RunningPool::health).
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct PoolHealth {
-    /// Its queues, in the order of their names.
+    /// The queues of the pool, sorted by name.
     pub queues: Vec<QueueHealth>,
-    /// What somebody deleted on the broker that this pool needs: exchanges and queues, by their
-    /// names. Jobs may wait for them, retries above all, though the queues are consumed. `None`
-    /// where all is there. A pool looks for it every 30 to 50 seconds and declares it again, so
-    /// this is an error only where the pool's user may not, and until somebody else has. It is
-    /// `None` on SQLite, where nothing can be deleted alone.
+    /// Exchanges and queues that this pool needs and that were deleted on the broker, by name. Jobs
+    /// may wait for them, retries above all, although the queues are consumed. `None` if nothing is
+    /// missing. A pool checks every 30 to 50 seconds and declares them again, so the error stays
+    /// only if the pool's user may not declare them, until someone else does. Always `None` on
+    /// SQLite, where nothing can be deleted alone.
     pub missing: Option<Error>,
 }
 
 impl PoolHealth {
-    /// Whether the pool takes jobs from all of its queues, or rests to run one alone.
+    /// Whether the pool takes jobs from all of its queues, or pauses them for a solo run.
     #[must_use]
     pub fn is_consuming(&self) -> bool {
         let fine =
@@ -34,19 +34,19 @@ impl PoolHealth {
     }
 }
 
-/// What a pool is doing with one queue.
+/// The state of one queue of a pool.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct QueueHealth {
-    /// The queue, as the user named it.
+    /// The name of the queue, without a namespace.
     pub queue: String,
     /// Whether jobs are taken from it.
     pub state: QueueState,
-    /// How many of its slots (its `concurrency`) are lost: taken by functions that did not end
-    /// within a second of their timeout, which nothing can stop: a blocking function, or an
-    /// `async fn` that loops without an `.await`. Their attempts have failed, and each keeps
-    /// its slot until it ends. A queue that has lost all its slots runs no job, and only a new
-    /// process helps. Each is logged, too.
+    /// The number of lost slots (of its `concurrency`): slots of functions that did not end within
+    /// a second of their timeout. Nothing can stop such a function: a blocking one, or an
+    /// `async fn` that loops without an `.await`. Its attempt has failed, and it keeps its slot
+    /// until it ends. A queue that has lost all slots runs no jobs until the process is restarted.
+    /// Each lost slot is logged.
     pub lost_slots: usize,
 }
 
@@ -55,21 +55,21 @@ pub struct QueueHealth {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum QueueState {
-    /// It does, as far as is known: a connection that has silently gone away is noticed when
-    /// its heartbeats are missing.
+    /// Jobs are taken, as far as is known: a silently lost connection is noticed when its
+    /// heartbeats are missing.
     Consuming,
-    /// It does not for now, and goes on trying: the connection was lost, the broker refuses
-    /// the user, the vhost is gone. It goes on by itself when the cause is removed.
+    /// No jobs are taken, and the pool keeps trying: the connection was lost, the broker refuses
+    /// the user, the vhost is gone. It resumes by itself when the cause is removed.
     Interrupted {
-        /// Since when. As JSON, in milliseconds since 1970 (`since_ms`).
+        /// The start of the interruption. In JSON: milliseconds since 1970 (`since_ms`).
         #[serde(rename = "since_ms", serialize_with = "millis::serialize")]
         since: SystemTime,
-        /// Why, with what to do.
+        /// The cause and a remedy.
         error: Error,
     },
-    /// A job that may take its worker down runs alone, and the queues wait for its end.
+    /// A job that may crash its worker runs alone, and the queues wait for its end.
     Resting,
-    /// It does not any more: the pool was shut down, or this error says why and what to do.
+    /// No jobs are taken any more: the pool was shut down, or failed with this error.
     Ended(Option<Error>),
 }
 
@@ -87,7 +87,7 @@ enum Doing {
 }
 
 impl Status {
-    /// That of a task which takes jobs from this consumer.
+    /// The status of a task that takes jobs from this consumer.
     pub(crate) fn of(consumer: &Consumer) -> Self {
         let status = Self::default();
         status.set_consuming(consumer);
@@ -98,17 +98,17 @@ impl Status {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It takes jobs from this consumer.
+    /// Jobs are taken from this consumer.
     pub(crate) fn set_consuming(&self, consumer: &Consumer) {
         *self.doing() = Doing::Consuming(consumer.interruptions());
     }
 
-    /// It takes none, so that a job can run alone.
+    /// Paused for a solo run.
     pub(crate) fn set_resting(&self) {
         *self.doing() = Doing::Resting;
     }
 
-    /// It would take jobs, and cannot yet.
+    /// Consuming failed and is retried.
     pub(crate) fn set_trying(&self, error: &Error) {
         let mut doing = self.doing();
         let since = match &*doing {
@@ -118,7 +118,7 @@ impl Status {
         *doing = Doing::Trying(Interruption { since, error: error.clone() });
     }
 
-    /// It has ended.
+    /// The task has ended.
     pub(crate) fn set_ended(&self, result: &Result<()>) {
         *self.doing() = Doing::Ended(result.as_ref().err().cloned());
     }
@@ -139,9 +139,9 @@ impl Status {
     }
 }
 
-/// The state of a queue, by what the task that runs its jobs says and the one that runs
-/// those of them that must run alone.
-pub(crate) fn both(together: QueueState, alone: QueueState) -> QueueState {
+/// The state of a queue from the states of its two tasks: the one that runs its jobs and the one
+/// for solo runs.
+pub(crate) fn combined(together: QueueState, alone: QueueState) -> QueueState {
     match (together, alone) {
         (
             QueueState::Consuming,
@@ -156,12 +156,12 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
 
-    fn gone() -> Error {
-        Error::new(ErrorKind::Refused, "gone")
+    fn refused() -> Error {
+        Error::new(ErrorKind::Refused, "refused")
     }
 
     fn interrupted() -> QueueState {
-        QueueState::Interrupted { since: SystemTime::UNIX_EPOCH, error: gone() }
+        QueueState::Interrupted { since: SystemTime::UNIX_EPOCH, error: refused() }
     }
 
     fn health(state: QueueState) -> PoolHealth {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_queue_that_is_consumed_or_rests_is_well() {
+    fn only_consuming_and_resting_queues_are_healthy() {
         assert!(health(QueueState::Consuming).is_consuming());
         assert!(health(QueueState::Resting).is_consuming());
         assert!(!health(interrupted()).is_consuming());
@@ -178,19 +178,19 @@ mod tests {
     }
 
     #[test]
-    fn trouble_of_either_task_is_trouble_of_the_queue() {
+    fn an_error_of_either_task_is_an_error_of_the_queue() {
         use QueueState::{Consuming, Ended, Resting};
         let table = [
             (Consuming, Consuming, "Consuming"),
             (Consuming, interrupted(), "Interrupted"),
-            (Consuming, Ended(Some(gone())), "Ended"),
+            (Consuming, Ended(Some(refused())), "Ended"),
             (Consuming, Ended(None), "Consuming"),
             (Resting, interrupted(), "Resting"),
             (interrupted(), Consuming, "Interrupted"),
             (Ended(None), Consuming, "Ended"),
         ];
         for (together, alone, expected) in table {
-            let state = format!("{:?}", both(together, alone));
+            let state = format!("{:?}", combined(together, alone));
             assert!(state.starts_with(expected), "{state}");
         }
     }
@@ -200,10 +200,10 @@ mod tests {
         let status = Status::default();
         status.set_trying(&Error::new(ErrorKind::Connection, "first"));
         let QueueState::Interrupted { since: first, .. } = status.state() else { panic!() };
-        status.set_trying(&gone());
+        status.set_trying(&refused());
         let QueueState::Interrupted { since, error } = status.state() else { panic!() };
-        assert_eq!((since, error.to_string().as_str()), (first, "gone"));
-        status.set_ended(&Err(gone()));
+        assert_eq!((since, error.to_string().as_str()), (first, "refused"));
+        status.set_ended(&Err(refused()));
         assert!(matches!(status.state(), QueueState::Ended(Some(_))));
     }
 }

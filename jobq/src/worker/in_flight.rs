@@ -1,8 +1,8 @@
 //! The jobs of one queue that are in flight, and their redeliveries. Pure.
 //!
-//! A job that is delivered again while it is in flight does not run beside itself: the redelivery
-//! is held until the attempt is over. Where the outcome of the attempt could not be recorded, the
-//! redelivery is settled by it, whether it was held or comes later.
+//! A job that is delivered again while it is in flight does not run twice at once: the redelivery
+//! is held until the attempt is over. If the outcome of the attempt could not be recorded, the
+//! redelivery is settled with it, whether it was held or comes later.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -16,13 +16,13 @@ use tokio::time::Instant;
 use crate::engine::{Delivery, Settlement};
 use crate::job::{Envelope, JobId};
 
-/// How many unrecorded outcomes are kept.
-const MOST: usize = 10_000;
-/// And for how long: a job that comes later may be one that was put back.
+/// The most unrecorded outcomes that are kept.
+const MAX_UNRECORDED: usize = 10_000;
+/// How long an unrecorded outcome is kept: a later delivery may be a job that was put back.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
-/// Tells the redeliveries of one attempt from other jobs. An id is a label, so several jobs may
-/// have it.
+/// Identifies the redeliveries of one attempt. The id alone does not: several jobs may have the
+/// same.
 #[derive(Debug)]
 pub(super) struct Identity {
     envelope: Arc<Envelope>,
@@ -61,9 +61,9 @@ impl Identity {
 #[derive(Debug)]
 pub(super) struct InFlight<D> {
     jobs: Slab<Job<D>>,
-    /// The connection epoch of the newest one.
+    /// The connection epoch of the newest delivery.
     epoch: u64,
-    /// How many are of another epoch.
+    /// The number of jobs of other epochs.
     others: usize,
     unrecorded: Unrecorded,
 }
@@ -74,12 +74,12 @@ struct Job<D> {
     held: Option<D>,
 }
 
-/// A delivery that is in flight from now on.
+/// A delivery that is now in flight.
 #[derive(Debug, PartialEq)]
 pub(super) struct Admitted<D> {
     pub(super) key: usize,
     pub(super) delivery: D,
-    /// The outcome that it already has. Without one, it is to run.
+    /// The outcome of an earlier delivery. `None` if the job is to run.
     pub(super) outcome: Option<Settlement>,
 }
 
@@ -90,7 +90,7 @@ impl<D> Default for InFlight<D> {
 }
 
 impl<D> InFlight<D> {
-    /// Takes a delivery in, unless it is held until the end of the attempt whose job it is.
+    /// Admits a delivery. `None` if it is held because its attempt is running.
     pub(super) fn admit(
         &mut self,
         identity: Identity,
@@ -101,7 +101,7 @@ impl<D> InFlight<D> {
         if self.others > 0 {
             let is_same = |job: &Job<D>| job.identity.is_redelivered_as(&identity);
             if let Some((_, job)) = self.jobs.iter_mut().find(|(_, job)| is_same(job)) {
-                // One that was held before is stale by now: there is but one delivery of a job.
+                // A redelivery held before is stale by now: a job has one delivery at a time.
                 job.held = Some(delivery);
                 return None;
             }
@@ -110,14 +110,14 @@ impl<D> InFlight<D> {
         Some(Admitted { key: self.insert(identity), delivery, outcome })
     }
 
-    /// Takes in a delivery that is not to be held. Gives its key.
+    /// Adds a delivery that is not to be held, and returns its key.
     pub(super) fn insert(&mut self, identity: Identity) -> usize {
         self.see(identity.epoch);
         self.jobs.insert(Job { identity, held: None })
     }
 
-    /// The attempt is over. Its settlement was recorded, or not: then its delivery was stale. Gives
-    /// the delivery that was held. It has the same outcome, or is another job that is to run.
+    /// Removes an attempt that is over. Its settlement was not recorded if its delivery was stale.
+    /// Returns the held redelivery, with the outcome to settle it with, or `None` if it is to run.
     pub(super) fn finish(
         &mut self,
         key: usize,
@@ -136,7 +136,7 @@ impl<D> InFlight<D> {
         None
     }
 
-    /// A delivery of this connection epoch comes.
+    /// Updates the newest epoch.
     fn see(&mut self, epoch: u64) {
         if epoch != self.epoch {
             self.epoch = epoch;
@@ -145,27 +145,27 @@ impl<D> InFlight<D> {
     }
 }
 
-/// Outcomes that could not be recorded, since their delivery was stale. The engine delivers the
-/// job again, maybe after the attempt, and it has run.
+/// Outcomes that could not be recorded because their delivery was stale. The engine delivers the
+/// job again, maybe after the attempt, although it has run.
 #[derive(Debug, Default)]
 struct Unrecorded(HashMap<(JobId, u64), (Settlement, Instant)>);
 
 impl Unrecorded {
-    /// Keeps the outcome of an attempt for its redelivery. Another pool may get that, so not all
-    /// are asked for.
+    /// Keeps the outcome of an attempt for its redelivery. Another pool may get the redelivery, so
+    /// not every outcome is taken.
     fn remember(&mut self, identity: &Identity, settlement: Settlement, now: Instant) {
-        // After any other outcome a new delivery may be equal, and is to run: the job was snoozed,
+        // After any other outcome an equal delivery may be new and must run: the job was snoozed,
         // or it failed and was put back.
         if !matches!(settlement, Settlement::Complete | Settlement::Retry(_)) {
             return;
         }
-        if self.0.len() >= MOST {
+        if self.0.len() >= MAX_UNRECORDED {
             self.0.clear();
         }
         self.0.insert((identity.envelope.id, identity.fingerprint()), (settlement, now));
     }
 
-    /// The outcome of the attempt whose redelivery this is; once.
+    /// Removes and returns the outcome of the attempt that this redelivers.
     fn take(&mut self, identity: &Identity, now: Instant) -> Option<Settlement> {
         if self.0.is_empty() {
             return None;
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_held_is_settled_by_the_outcome_or_runs() {
+    fn a_held_redelivery_is_settled_with_the_outcome_or_runs() {
         let wait = Duration::from_secs(1);
         for outcome in [
             Settlement::Complete,
@@ -242,7 +242,7 @@ mod tests {
                 );
                 let held = in_flight.finish(running.key, outcome.clone(), is_stale, now);
                 assert_eq!(held, Some((3, is_stale.then(|| outcome.clone()))));
-                // What is settled is in flight like what runs.
+                // A redelivery being settled is in flight like a running job.
                 let again = in_flight.insert(identity(&job, 1, 3));
                 assert_eq!(in_flight.admit(identity(&job, 1, 4), 4, now), None);
                 let held = in_flight.finish(again, outcome.clone(), false, now);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_same_attempt_would_be_again_is_remembered() {
+    fn only_complete_and_retry_are_remembered() {
         let wait = Duration::from_secs(1);
         for (settlement, is_kept) in [
             (Settlement::Complete, true),

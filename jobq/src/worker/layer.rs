@@ -9,19 +9,19 @@ use super::run::{Call, Ready};
 use crate::guard::{Guarded, guarded};
 use crate::job::{BoxError, Outcome};
 
-/// The rest of an attempt, as a [layer](crate::WorkerPool::around) sees it: the layers inside, the
-/// arguments of the job's function, and the function. Dropping it leaves them out.
+/// The rest of an attempt inside a [layer](crate::WorkerPool::around): the inner layers, the
+/// arguments of the job's function, and the function. Dropping it skips them.
 #[must_use = "the job's function runs only if `.run()` is awaited"]
 pub struct Next {
     layers: Arc<Layers>,
-    /// How many layers are outside.
+    /// The number of outer layers.
     depth: usize,
     attempt: Attempt,
     ready: Ready,
 }
 
 impl Next {
-    /// Runs it to its end. A panic in it is an outcome, a failed one.
+    /// Runs the rest of the attempt and returns its outcome. A panic is a failed outcome.
     pub async fn run(self) -> Outcome {
         let Self { layers, depth, attempt, ready } = self;
         let layer = layers.0.get(depth);
@@ -58,7 +58,7 @@ pub(crate) struct Layers(Vec<Guarded<Layer>>);
 type Layer = Box<dyn Fn(Attempt, Next) -> Call + Send + Sync>;
 
 impl Layers {
-    /// Adds one inside all others.
+    /// Adds the innermost layer.
     pub(crate) fn push<F, Fut>(&mut self, layer: F)
     where
         F: Fn(Attempt, Next) -> Fut + Send + Sync + 'static,
@@ -72,7 +72,7 @@ impl Layers {
         self.0.is_empty()
     }
 
-    /// The call of the function of a job that was decoded, with the layers around it.
+    /// The function call of a decoded job, wrapped in the layers.
     pub(super) fn around<F>(self: &Arc<Self>, attempt: &Attempt, ready: F) -> Call
     where
         F: FnOnce(&Attempt) -> Result<Call, BoxError> + Send + 'static,

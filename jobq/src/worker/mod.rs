@@ -1,17 +1,17 @@
-//! Worker pools: taking jobs from queues and running them.
+//! Worker pools.
 //!
-//! The way of a delivery:
+//! The path of a delivery:
 //!
-//! 1. [`queue`] takes it from the engine's consumer, and has it wait for a slot. [`prefetch`] says how
-//!    many are taken ahead.
-//! 2. [`in_flight`] lets it run, or holds it as a redelivery of a job that runs.
-//! 3. [`execution`] makes the attempt: it finds the job in what [`registry`] was told, decodes the
-//!    payload, calls the function, decides what becomes of the job, and settles the delivery.
-//! 4. The call is made of the [`layer`]s of the pool, of the arguments that [`extract`] makes of the
-//!    [`attempt`], and of the function as [`run`] or [`function`] has it.
+//! 1. [`queue`] takes it from the engine's consumer and queues it for a slot. [`prefetch`] computes
+//!    how many deliveries are taken ahead.
+//! 2. [`in_flight`] admits it, or holds it as a redelivery of a running job.
+//! 3. [`execution`] makes the attempt: it looks the job up in the [`registry`], decodes the
+//!    payload, calls the function, decides the settlement, and settles the delivery.
+//! 4. The call consists of the [`layer`]s of the pool, the arguments that [`extract`] makes from
+//!    the [`attempt`], and the function from [`run`] or [`function`].
 //!
-//! A job that its workers died of goes to [`solo`] instead, which has all queues rest at the [`gate`].
-//! [`pool`] is what users build, and [`running`] what they get, with its [`health`].
+//! A job whose workers crashed goes to [`solo`] instead, which pauses all queues with the
+//! [`solo_lock`]. Users build a [`pool`] and get a [`running`] one, with its [`health`].
 
 mod attempt;
 mod context;

@@ -1,11 +1,12 @@
-//! Jobs of one name from two crates: most often two services that share a queue unawares.
+//! Detection of jobs of one name from two crates: most often two services that share a queue by
+//! mistake.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crate::job::{Envelope, crate_of};
 
-/// The origins of the jobs of one name, as far as a pool has met them.
+/// The origins of the jobs of one name that a pool has seen.
 #[derive(Debug, Default)]
 pub(crate) struct Origins {
     first: OnceLock<Arc<str>>,
@@ -13,7 +14,7 @@ pub(crate) struct Origins {
 }
 
 impl Origins {
-    /// Warns once where jobs come from payload types of two crates.
+    /// Warns once if jobs come from payload types of two crates.
     pub(crate) fn check(&self, job: &str, envelope: &Envelope) {
         let Some(second) = &envelope.enqueued_by else { return };
         if let Some(first) = self.first_that_differs(second) {
@@ -28,9 +29,9 @@ impl Origins {
         }
     }
 
-    /// The first origin, once, where this one names another crate.
+    /// The first origin, if this one names another crate; at most once.
     fn first_that_differs(&self, origin: &Arc<str>) -> Option<&Arc<str>> {
-        // Only what names a crate can be compared.
+        // Only origins that name a crate can be compared.
         let or_this = || crate_of(origin).map(|_| self.first.get_or_init(|| Arc::clone(origin)));
         let first = self.first.get().or_else(or_this)?;
         let differs = first != origin
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_crate_is_told_once() {
+    fn another_crate_is_reported_once() {
         let origins = Origins::default();
         let table = [
             ("php", None),

@@ -27,8 +27,7 @@ use crate::telemetry;
 
 /// Takes jobs from their queues and runs them.
 ///
-/// Many pools in many processes may consume the same queues; each job is run by one of
-/// them.
+/// Many pools in many processes may consume the same queues; each job runs in one of them.
 ///
 /// ```
 /// use jobq::{Client, JobContext, State, WorkerPool, job};
@@ -70,15 +69,15 @@ impl WorkerPool {
         }
     }
 
-    /// Adds a job whose function is part of its type: made by `#[job]` on a function.
+    /// Adds a job whose function is part of its type, as made by `#[job]` on a function.
     pub fn register<J: Run>(mut self) -> Self {
         self.registry.jobs.push(Registered::of_type::<J>());
         self
     }
 
-    /// Adds a job with the function that runs it: an `async fn`, or a plain `fn`, which may
-    /// block, with an argument that is a [`Job`](crate::Job) and any others of
-    /// [`State<T>`](struct@crate::State) and [`JobContext`](crate::JobContext), in any order.
+    /// Adds a job with its function: an `async fn`, or a plain `fn`, which may block. One argument
+    /// is the [`Job`](crate::Job); any others are [`State<T>`](struct@crate::State) and
+    /// [`JobContext`](crate::JobContext), in any order.
     ///
     /// ```
     /// use jobq::{Job, JobContext, WorkerPool};
@@ -104,24 +103,24 @@ impl WorkerPool {
         self
     }
 
-    /// Gives the pool a value for arguments of the type `State<T>`. A state that a job
-    /// needs and the pool does not have is an error when the pool starts.
+    /// Adds a value for arguments of type `State<T>`. A pool that lacks a state of one of its jobs
+    /// does not start.
     pub fn state<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.registry.state(value);
         self
     }
 
-    /// Puts a layer around every attempt of the pool: for logs and metrics, tenants, transactions.
-    /// The first one is the outermost.
+    /// Wraps every attempt of the pool in a layer: for logs and metrics, tenants, transactions. The
+    /// first layer is the outermost.
     ///
-    /// A layer stands outside the arguments of the function, so that it can leave something for
-    /// [one of them](crate::FromAttempt) in [`Attempt::extensions`](crate::Attempt::extensions). It
-    /// sees no job that cannot run: one that is unreadable, unknown, expired or poison. A timeout
-    /// covers the layers as well, and a panic in one is a failed attempt. A layer that makes a
-    /// success of a failure completes the job, and the log says so; it cannot lose one.
+    /// A layer runs before the arguments of the function are made, so it can pass values to [one of
+    /// them](crate::FromAttempt) in [`Attempt::extensions`](crate::Attempt::extensions). It does
+    /// not see jobs that cannot run: unreadable, unknown, expired and poison ones. The timeout
+    /// covers the layers as well, and a panic in one is a failed attempt. A layer that turns a
+    /// failure into a success completes the job, and this is logged; it cannot lose a job.
     ///
-    /// The layers of a plain `fn` run on its thread, which may block, in the runtime that the pool
-    /// was spawned in.
+    /// The layers of a plain `fn` run on its thread, which may block, in the runtime in which the
+    /// pool was spawned.
     ///
     /// ```
     /// use jobq::{Attempt, Client, Next, WorkerPool, job};
@@ -153,29 +152,28 @@ impl WorkerPool {
         self
     }
 
-    /// How many attempts of each queue run at once, where its jobs state no
-    /// `concurrency` of their own. 0 is an error when the pool starts. Defaults to 10.
+    /// How many attempts of each queue run at once, unless its jobs state a `concurrency` of their
+    /// own. A pool with 0 does not start. Defaults to 10.
     ///
-    /// A pool takes more jobs than run, so that no slot waits for the next one: of each queue at
-    /// most a second's work, at most 256 jobs, and fewer where payloads are large, as many as fit
-    /// into 64 MiB if all are as large as the largest recent one. Large jobs that follow small
+    /// A pool takes more jobs than it runs, so that no slot waits for the next one: for each queue
+    /// at most a second's work and at most 256 jobs. Large payloads lower that to as many jobs as
+    /// fit into 64 MiB if all are as large as the largest recent one. Large jobs that follow small
     /// ones may exceed that once, by as many as the pool took before.
     pub fn concurrency(mut self, concurrency: u16) -> Self {
         self.concurrency = concurrency;
         self
     }
 
-    /// How long running attempts may go on when the pool is shut down. What still runs
-    /// then is cancelled and its job handed back: it runs again elsewhere, and no
-    /// attempt is used up. Zero cancels at once. Defaults to 30 seconds.
+    /// How long running attempts may go on when the pool is shut down. Attempts that still run then
+    /// are cancelled and their jobs released: they run again elsewhere, and no attempt is used up.
+    /// Zero cancels at once. Defaults to 30 seconds.
     pub fn shutdown_timeout(mut self, shutdown_timeout: Duration) -> Self {
         self.shutdown_timeout = shutdown_timeout;
         self
     }
 
-    /// Everything that the pool would declare on a RabbitMQ broker, whatever engine its
-    /// client is on; printing it needs no broker. One line is one exchange, queue or
-    /// binding.
+    /// Everything that the pool would declare on a RabbitMQ broker, whatever the engine of its
+    /// client. It needs no broker. Each line of its display form is one exchange, queue or binding.
     ///
     /// ```
     /// # use jobq::{Client, WorkerPool, job};
@@ -191,15 +189,15 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// What would keep the pool from starting on any engine; see [`spawn`](Self::spawn).
+    /// Settings with which the pool does not start on any engine; see [`spawn`](Self::spawn).
     #[cfg(feature = "rabbitmq")]
     pub fn topology(&self) -> Result<Topology> {
         let queues = self.registry.check(self.concurrency)?;
         Ok(Topology::of(self.client.namespace(), &registry::specs(&queues)))
     }
 
-    /// Looks for settings that weaken what jobq promises, as [`Client::doctor`] does, about
-    /// the queues of this pool. The pool need not run.
+    /// Looks for settings that weaken the guarantees of jobq, as [`Client::doctor`] does, for the
+    /// queues of this pool. The pool need not run.
     ///
     /// ```
     /// # use jobq::{Client, WorkerPool, job};
@@ -214,7 +212,7 @@ impl WorkerPool {
     ///
     /// # Errors
     ///
-    /// What would keep the pool from starting on any engine; see [`spawn`](Self::spawn).
+    /// Settings with which the pool does not start on any engine; see [`spawn`](Self::spawn).
     pub fn doctor(&self) -> Result<Doctor> {
         let queues = self.registry.check(self.concurrency)?;
         Ok(Doctor::new(self.client.clone(), registry::specs(&queues)))
@@ -233,7 +231,7 @@ impl WorkerPool {
         };
         let running = tokio::select! {
             started = self.spawn() => started?,
-            // What was taken until now is handed back.
+            // Jobs taken so far are released.
             () = signals.next() => return Ok(()),
         };
         tokio::select! {
@@ -263,16 +261,16 @@ impl WorkerPool {
         }
     }
 
-    /// Starts the pool in the background. It is consuming when this returns.
+    /// Starts the pool in the background. It consumes when this returns.
     ///
     /// # Errors
     ///
-    /// No jobs, two jobs of one name, two values of `concurrency` for one queue, a
-    /// missing state, an invalid name; an engine that cannot be reached or refuses;
-    /// [`Conflict`](crate::ErrorKind::Conflict) where something of a queue's name exists
-    /// that is no queue of jobq, or where a policy loses or stalls its jobs (which only the
-    /// [management API](crate::ClientBuilder::management) shows);
-    /// [`Invalid`](crate::ErrorKind::Invalid) outside of a tokio runtime.
+    /// No jobs, two jobs of one name, two values of `concurrency` for one queue, a missing state,
+    /// an invalid name; an engine that cannot be reached or refuses;
+    /// [`Conflict`](crate::ErrorKind::Conflict) if something that is not a queue of jobq has a
+    /// queue's name, or if a policy loses or stalls its jobs (which only the [management
+    /// API](crate::ClientBuilder::management) shows); [`Invalid`](crate::ErrorKind::Invalid)
+    /// outside of a tokio runtime.
     pub async fn spawn(self) -> Result<RunningPool> {
         let runtime = Handle::try_current().map_err(|_| {
             Error::invalid(
@@ -297,7 +295,7 @@ impl WorkerPool {
         }
         engine.declare(&specs).await?;
         if let Some(diagnose) = engine.diagnose() {
-            refuse_weak(&diagnose.examine_policies(&specs).await?)?;
+            check_findings(&diagnose.examine_policies(&specs).await?)?;
         }
         let mut consumers = Vec::new();
         for (name, queue) in &queues {
@@ -311,8 +309,8 @@ impl WorkerPool {
             Some(diagnose) => diagnose.about().await,
             None => About::new("an engine of the program's own"),
         };
-        let told = queues.iter().map(|(name, queue)| (*name, queue.concurrency));
-        telemetry::pool_started(&about.name, self.client.namespace(), told);
+        let settings = queues.iter().map(|(name, queue)| (*name, queue.concurrency));
+        telemetry::pool_started(&about.name, self.client.namespace(), settings);
         if let Some(hold) = about.hold {
             let limits = self.registry.jobs.iter().map(|job| (job.name, job.options.timeout));
             telemetry::may_be_taken_back(&registry::may_outlast(limits, hold.limit), &hold);
@@ -331,8 +329,8 @@ impl WorkerPool {
     }
 }
 
-/// Refuses to start on queues that lose or stall jobs, and tells what else is weak.
-fn refuse_weak(findings: &[Finding]) -> Result<()> {
+/// Returns an error if queues lose or stall jobs, and logs the other findings.
+fn check_findings(findings: &[Finding]) -> Result<()> {
     let (errors, others): (Vec<_>, Vec<_>) =
         findings.iter().partition(|finding| finding.severity() == Severity::Error);
     others.into_iter().for_each(telemetry::weakened);

@@ -1,24 +1,24 @@
-//! How many jobs a pool takes ahead of its free slots.
+//! The prefetch: how many jobs a pool takes ahead of its free slots.
 
 use std::time::Duration;
 
-/// The most jobs that wait in a pool's memory for a free slot. Beyond some hundreds more
-/// bring little speed (measured: docs/performance.md), and a crash runs each of them again.
+/// The most jobs that wait in a pool's memory for a free slot. More than some hundreds gain little
+/// speed (measured: docs/performance.md), and a crash runs each of them again.
 const MAX_BUFFER: f64 = 256.0;
 
-/// The most memory that the payloads of those jobs take, in bytes, if they are all as large as the
-/// largest of the newest ones.
+/// The most memory for the payloads of those jobs, in bytes, if all are as large as the largest
+/// recent one.
 const MAX_BYTES: usize = 64 << 20;
 
-/// How many of the newest jobs say what is large: so many to twice as many.
+/// The window for the largest payload: this many to twice as many of the newest jobs.
 const NEWEST: u32 = 256;
 
-/// How much the newest duration counts in the mean.
+/// The weight of the newest duration in the mean.
 const WEIGHT: f64 = 0.1;
 
-/// Measures how long attempts take and how large payloads are, and says how many jobs to
-/// prefetch: the concurrency and a buffer worth at most about a second of work. A larger one
-/// would starve idle pools, and on a broker the time to acknowledge a job runs from its delivery.
+/// Computes the prefetch from measured durations of attempts and sizes of payloads: the concurrency
+/// plus a buffer of at most about a second of work. A larger buffer would starve idle pools, and on
+/// a broker the time to acknowledge a job runs from its delivery.
 #[derive(Debug)]
 pub(crate) struct Prefetch {
     concurrency: u16,
@@ -28,18 +28,18 @@ pub(crate) struct Prefetch {
 }
 
 impl Prefetch {
-    /// No buffer until something was measured.
+    /// Starts without a buffer.
     pub(crate) fn new(concurrency: u16) -> Self {
         Self { concurrency, current: concurrency, mean: None, payloads: Payloads::default() }
     }
 
-    /// The prefetch as it was last given.
+    /// The current prefetch.
     pub(crate) fn current(&self) -> u16 {
         self.current
     }
 
-    /// Counts one payload of this many bytes, and gives the new prefetch where there is no memory
-    /// for the current one.
+    /// Counts one payload of this many bytes, and returns the new prefetch if the current one
+    /// exceeds the memory limit.
     pub(crate) fn arrived(&mut self, bytes: usize) -> Option<u16> {
         self.payloads.count(bytes);
         let most = self.concurrency.saturating_add(self.payloads.most());
@@ -50,8 +50,8 @@ impl Prefetch {
         Some(most)
     }
 
-    /// Counts one attempt, and gives the new prefetch where it should change. The buffer
-    /// changes by half or double only, since changing costs round trips.
+    /// Counts one attempt, and returns the new prefetch if it should change. The buffer changes
+    /// only by half or double, since a change costs round trips.
     pub(crate) fn measured(&mut self, took: Duration) -> Option<u16> {
         let took = took.as_secs_f64();
         let mean = self.mean.map_or(took, |mean| mean + WEIGHT * (took - mean));
@@ -81,7 +81,7 @@ fn target(concurrency: u16, mean: f64) -> u16 {
 struct Payloads {
     largest: usize,
     count: u32,
-    /// The largest of those that were counted before.
+    /// The largest of the previous window.
     before: usize,
 }
 
@@ -94,7 +94,7 @@ impl Payloads {
         self.largest = self.largest.max(bytes);
     }
 
-    /// How many payloads of such a size there is memory for.
+    /// How many payloads of the largest size fit into the memory limit.
     fn most(&self) -> u16 {
         let largest = self.largest.max(self.before).max(1);
         u16::try_from(MAX_BYTES / largest).unwrap_or(u16::MAX)

@@ -1,7 +1,8 @@
-//! One queue of a pool: takes its jobs and runs as many at once as it may.
+//! One queue of a pool: takes its jobs and runs them up to its concurrency.
 //!
-//! The task of the queue brings deliveries, and slots run them. A slot is a task of jobq's runtime
-//! that makes one attempt after the other. It starts when a delivery finds no other one idle.
+//! The task of the queue receives deliveries, and slots run them. A slot is a task of jobq's
+//! runtime that makes one attempt after the other. A new one starts when a delivery finds no idle
+//! slot.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -25,14 +26,13 @@ use crate::engine::{Consume, Consumer, Delivery, QueueName, Settlement, closed};
 use crate::error::Result;
 use crate::telemetry;
 
-/// How long a pool whose shutdown timeout is over still waits for the engine to record the
-/// outcomes that there are.
-const LAST_WORD: Duration = Duration::from_secs(5);
+/// How long a pool whose shutdown timeout is over still waits for the engine to record outcomes.
+const RECORD_LIMIT: Duration = Duration::from_secs(5);
 
-/// Between two tries to consume again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// The pause between two tries to consume again.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Consumes a queue until `stop` is cancelled, or the engine says that it cannot.
+/// Consumes a queue until `stop` is cancelled or the engine fails for good.
 pub(crate) async fn consume(
     shared: Arc<Shared>,
     name: &'static str,
@@ -74,24 +74,24 @@ pub(crate) async fn consume(
     if let Err(error) = &ended {
         telemetry::queue_stopped(name, error);
         if error.is_closed() {
-            // What runs was handed back already, and nothing can be recorded any more.
+            // Running jobs are released already, and nothing can be recorded any more.
             shared.halt.cancel();
         }
     }
     let too_late = async {
         shared.halt.cancelled().await;
-        sleep(LAST_WORD).await;
+        sleep(RECORD_LIMIT).await;
     };
     tokio::select! {
         () = queue.rest(&mut consumer) => {}
         () = too_late => queue.abandon().await,
     }
     // The program may end when the pool does.
-    let _ = tokio::time::timeout(LAST_WORD, consumer.settled()).await;
+    let _ = tokio::time::timeout(RECORD_LIMIT, consumer.settled()).await;
     ended
 }
 
-/// Takes jobs again, as soon as the engine lets it.
+/// Starts a new consumer, retrying while the error may pass.
 async fn consume_again(
     shared: &Shared,
     name: &'static str,
@@ -104,7 +104,7 @@ async fn consume_again(
             Err(error) if error.may_pass() => {
                 status.set_trying(&error);
                 tracing::warn!(queue = name, %error, "not consuming yet");
-                sleep(AGAIN).await;
+                sleep(RETRY_PAUSE).await;
             }
             consumed => return consumed,
         }
@@ -115,7 +115,7 @@ async fn consume_again(
 enum End {
     /// The pool is shut down.
     Stop,
-    /// A job is to be run alone.
+    /// The solo lock was requested.
     Rest,
 }
 
@@ -125,20 +125,20 @@ struct Queue {
     state: Mutex<State>,
     /// Wakes slots that are idle.
     wake: Notify,
-    /// How many jobs the consumer is to take.
+    /// The wanted prefetch of the consumer.
     prefetch: watch::Sender<u16>,
-    /// The slots, and what settles jobs beside them.
+    /// The slots, and tasks that settle jobs.
     tasks: TaskTracker,
-    /// Cancelled where nobody waits for them any more.
+    /// Cancelled when the tasks are given up.
     abandoned: CancellationToken,
 }
 
 struct State {
-    /// Whether what waits may start.
+    /// Whether waiting deliveries may start.
     is_open: bool,
     waiting: VecDeque<Delivery>,
     in_flight: InFlight<Delivery>,
-    /// How many slots there are, the idle ones included.
+    /// The number of slots, idle ones included.
     slots: u16,
     idle: u16,
     prefetch: Prefetch,
@@ -170,7 +170,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes jobs and has them run.
+    /// Takes jobs and passes them to slots.
     async fn run(
         self: &Arc<Self>,
         consumer: &mut Consumer,
@@ -199,7 +199,7 @@ impl Queue {
         }
     }
 
-    /// Takes nothing more, hands back what does not run yet, and lets the rest end.
+    /// Stops consuming, releases waiting deliveries, and waits for running attempts.
     async fn rest(&self, consumer: &mut Consumer) {
         {
             let mut state = self.state();
@@ -208,32 +208,32 @@ impl Queue {
         self.wake.notify_waiters();
         self.release_waiting().await;
         self.tasks.close();
-        // What runs may end while the engine takes its time to stop.
+        // Attempts may end while the engine stops.
         tokio::join!(consumer.stop(), self.tasks.wait());
         self.tasks.reopen();
-        // What was held until the end of an attempt.
+        // Redeliveries that were held until the end of an attempt.
         self.release_waiting().await;
     }
 
     async fn release_waiting(&self) {
         let waiting = std::mem::take(&mut self.state().waiting);
-        // Stale means that it is handed back already.
+        // A stale delivery is released already.
         join_all(waiting.into_iter().map(|delivery| delivery.settle(Settlement::Release))).await;
     }
 
-    /// Ends all at once. What is dropped unsettled is handed back.
+    /// Ends all tasks at once. Deliveries dropped unsettled are released.
     async fn abandon(&self) {
         self.abandoned.cancel();
-        // The rest may have been given up before it came to this.
+        // `rest` may have been dropped before it closed them.
         self.tasks.close();
         self.tasks.wait().await;
         drop(std::mem::take(&mut self.state().in_flight));
     }
 
-    /// One more delivery is to run.
+    /// Queues a delivery for a slot.
     fn add(self: &Arc<Self>, delivery: Delivery) {
         let mut state = self.state();
-        // Those of an epoch that has ended would add up while all slots are taken.
+        // Deliveries of past epochs would add up while all slots are taken.
         while state.waiting.front().is_some_and(Delivery::is_stale) {
             state.waiting.pop_front();
         }
@@ -244,7 +244,7 @@ impl Queue {
         self.wake_slot(state);
     }
 
-    /// Has a slot look at what waits, if not all are taken.
+    /// Wakes an idle slot, or starts one if the concurrency allows.
     fn wake_slot(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         if state.idle > 0 {
             state.idle -= 1;
@@ -264,8 +264,8 @@ impl Queue {
         });
     }
 
-    /// Waits for the next delivery that is to run, and gives it with its key among those in flight.
-    /// None if the queue rests.
+    /// Waits for the next delivery to run, and returns it with its key in `in_flight`. `None` if
+    /// the queue rests.
     async fn next(self: &Arc<Self>) -> Option<(usize, Delivery)> {
         loop {
             let mut woken = pin!(self.wake.notified());
@@ -279,7 +279,7 @@ impl Queue {
                     return next;
                 }
                 state.idle += 1;
-                // From now on it is woken, whoever has the lock next.
+                // Registered before the lock is dropped, so no wake-up is missed.
                 woken.as_mut().enable();
             }
             woken.await;
@@ -313,7 +313,7 @@ impl Queue {
         });
     }
 
-    /// Does what the end of an attempt asks for.
+    /// Removes a finished attempt from those in flight, and queues or settles a held redelivery.
     fn conclude(self: &Arc<Self>, key: usize, settled: Settled) {
         let Settled { settlement, is_stale, took } = settled;
         let mut state = self.state();
@@ -334,7 +334,7 @@ impl Queue {
     }
 }
 
-/// A slot of a queue. It is free when this is dropped.
+/// A slot of a queue. Dropping it frees the slot.
 struct Slot(Arc<Queue>);
 
 impl Slot {
@@ -347,7 +347,7 @@ impl Slot {
             let mut decided = attempt.await;
             let function = decided.function.take();
             if decided.settlement == Settlement::Complete {
-                // In a moment.
+                // Fast, so no task of its own.
                 let settled = decided.settle().await;
                 queue.conclude(key, settled);
             } else {
@@ -355,7 +355,7 @@ impl Slot {
                 queue.spawn(async move { settling.conclude(key, decided.settle().await) });
             }
             if let Some(function) = function {
-                // It keeps the slot, and nobody waits for it.
+                // It keeps the slot, outside of `tasks`.
                 tokio::spawn(async move { function.ended(&self.0.pool).await });
                 return;
             }

@@ -1,4 +1,4 @@
-//! What a pool is told to run, and the check that it can.
+//! The jobs, states and layers of a pool, and their checks.
 
 use std::any::type_name;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -21,7 +21,7 @@ use crate::guard::Guarded;
 use crate::job::{Job, JobOptions, check_name, check_pattern, codec, queue_of};
 use crate::retry;
 
-/// Reads the payload of an attempt and calls the job's function with it, inside the layers.
+/// Decodes the payload of an attempt and makes the call of the job's function, inside the layers.
 type Start = Box<dyn Fn(&Attempt, &Arc<Layers>) -> serde_json::Result<Call> + Send + Sync>;
 
 /// A job with its function.
@@ -80,7 +80,7 @@ impl fmt::Debug for Registered {
     }
 }
 
-/// What a pool is told, before it is checked.
+/// The configuration of a pool, before it is checked.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     pub(crate) jobs: Vec<Registered>,
@@ -90,7 +90,7 @@ pub(crate) struct Registry {
     repeated_states: Vec<&'static str>,
 }
 
-/// What a pool runs, once it is checked.
+/// The checked configuration of a pool.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) jobs: BTreeMap<&'static str, Arc<Registered>>,
@@ -104,11 +104,11 @@ pub(crate) type Queues = BTreeMap<&'static str, QueuePlan>;
 /// One queue that a pool consumes.
 #[derive(Debug, Default)]
 pub(crate) struct QueuePlan {
-    /// How many attempts at once.
+    /// How many attempts run at once.
     pub(crate) concurrency: u16,
-    /// The job of a message that states none: the only one of the queue.
+    /// The job of a message without a name: the only one of the queue.
     pub(crate) only_job: Option<&'static str>,
-    /// How many of its slots are kept by functions that should have ended.
+    /// How many slots are held by functions past their timeout.
     pub(crate) lost_slots: AtomicUsize,
     waits: BTreeSet<Duration>,
     /// The topic patterns that its job subscribes to.
@@ -122,8 +122,8 @@ impl Registry {
         }
     }
 
-    /// Checks all that can be wrong before the first job runs, and gives what each queue
-    /// needs.
+    /// Checks everything that can be checked before the first job runs, and returns the plan of
+    /// each queue.
     pub(crate) fn check(&self, concurrency: u16) -> Result<Queues> {
         if self.jobs.is_empty() {
             return Err(Error::invalid(
@@ -152,8 +152,8 @@ impl Registry {
         self.queues(concurrency)
     }
 
-    /// What runs on these queues, which [`check`](Self::check) gave, and what is there for the
-    /// arguments of the functions.
+    /// The plan for these queues, which [`check`](Self::check) returned, and the resources for
+    /// arguments of functions.
     pub(crate) fn into_plan(self, queues: Queues, client: Client) -> (Plan, Resources) {
         let jobs = self.jobs.into_iter().map(|job| (job.name, Arc::new(job))).collect();
         let plan = Plan { jobs, queues, layers: Arc::new(self.layers) };
@@ -193,7 +193,7 @@ impl Registry {
     }
 }
 
-/// The jobs of these timeouts that may run for longer than this.
+/// The jobs that may run for longer than the limit, by their timeouts.
 pub(crate) fn may_outlast(
     timeouts: impl IntoIterator<Item = (&'static str, Option<Duration>)>,
     limit: Duration,
@@ -202,7 +202,7 @@ pub(crate) fn may_outlast(
     timeouts.into_iter().filter(may).map(|(name, _)| name).collect()
 }
 
-/// What the engine must declare.
+/// The queues that the engine must declare.
 pub(crate) fn specs(queues: &Queues) -> Vec<QueueSpec> {
     let spec = |(name, queue): (&&str, &QueuePlan)| {
         let waits = queue.waits.iter().copied();
@@ -211,7 +211,8 @@ pub(crate) fn specs(queues: &Queues) -> Vec<QueueSpec> {
     queues.iter().map(spec).collect()
 }
 
-/// An event states no job, so that it must be clear which one it is for.
+/// The error of a subscriber that shares its queue: an event names no job, so its queue must have
+/// only one.
 fn shared_by_a_subscriber(queue: &str, jobs: &[Registered]) -> Error {
     let there = |job: &&Registered| job.queue == queue;
     let (subscribers, others): (Vec<_>, Vec<_>) =
@@ -224,7 +225,7 @@ fn shared_by_a_subscriber(queue: &str, jobs: &[Registered]) -> Error {
     ))
 }
 
-/// What can be wrong with one job.
+/// Checks one job.
 fn check_job(job: &Registered, states: &States) -> Result<()> {
     check_name("job", job.name)?;
     check_name("queue", job.queue)?;
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_is_refused_with_a_remedy() {
+    fn invalid_jobs_are_refused_with_a_remedy() {
         let table: [(Vec<Registered>, &[&str]); 8] = [
             (vec![], &["the pool has no jobs"]),
             (
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_shorter_timeout_may_outlast_a_limit() {
+    fn jobs_without_a_shorter_timeout_may_outlast_a_limit() {
         let (second, minute) = (Duration::from_secs(1), Duration::from_secs(60));
         let jobs = [
             ("none", None),

@@ -1,4 +1,4 @@
-//! What `#[job]` makes of a function: how to call it with its arguments.
+//! Job functions with `#[job]`, and their calls.
 
 use std::fmt;
 use std::future::Future;
@@ -12,8 +12,7 @@ use super::extract::Requires;
 use crate::guard::{self, Guarded, guarded};
 use crate::job::{BoxError, Job, JobResult, Outcome};
 
-/// A [`Job`] that knows the function that runs it. Only `#[job]` on a function makes
-/// one.
+/// A [`Job`] with its own function. Only `#[job]` on a function implements it.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no function of its own to run",
     label = "not made by `#[job]` on a function",
@@ -22,7 +21,7 @@ use crate::job::{BoxError, Job, JobResult, Outcome};
             for a function with `#[job]` register the type that it makes: `.register::<SendWelcome>()`"
 )]
 pub trait Run: Job {
-    /// Whether it is a plain `fn`.
+    /// Whether the function is a plain `fn`.
     #[doc(hidden)]
     const BLOCKS: bool = false;
 
@@ -30,13 +29,13 @@ pub trait Run: Job {
     #[doc(hidden)]
     fn requires(requires: &mut Requires);
 
-    /// Calls the function. An error is that of an argument.
+    /// Calls the function. The error is that of an argument.
     #[doc(hidden)]
     fn call(self, attempt: &Attempt) -> Result<Call, BoxError>;
 }
 
-/// A type that can travel as a part of a payload. `#[job]` asks for it at each argument, so that
-/// the first error of one that cannot says what it may be meant for.
+/// A type that can be part of a payload. `#[job]` requires it of each argument, so that the first
+/// compile error of one that cannot explains the alternatives.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument that the client gives",
     label = "needs `State<..>`, or `Serialize` and `Deserialize`",
@@ -57,11 +56,11 @@ enum Kind {
     Blocking(Guarded<Box<dyn FnOnce() -> Outcome + Send>>),
 }
 
-/// A job that was decoded: gives the call of its function.
+/// A decoded job: makes the call of its function.
 pub(super) type Ready = Box<dyn FnOnce(&Attempt) -> Result<Call, BoxError> + Send>;
 
 impl Call {
-    /// An `async fn`.
+    /// The call of an `async fn`.
     pub fn future<F>(future: F) -> Self
     where
         F: Future + Send + 'static,
@@ -70,7 +69,7 @@ impl Call {
         Self::layer(async { future.await.into_outcome() })
     }
 
-    /// A plain `fn`, to be run where it may block.
+    /// The call of a plain `fn`, which may block.
     pub fn blocking<F, R>(function: F) -> Self
     where
         F: FnOnce() -> R + Send + 'static,
@@ -79,23 +78,23 @@ impl Call {
         Self(Kind::Blocking(Guarded::new(Box::new(|| function().into_outcome()))))
     }
 
-    /// A layer.
+    /// The call of a layer.
     pub(super) fn layer(future: impl Future<Output = Outcome> + Send + 'static) -> Self {
         Self(Kind::Future(Guarded::new(Box::pin(future))))
     }
 
-    /// One whose arguments cannot be made.
+    /// A call that fails because an argument cannot be made.
     pub(super) fn refused(error: BoxError) -> Self {
         Self::blocking(move || Err::<(), _>(error))
     }
 
-    /// Lets it run to its end.
+    /// Runs the call to its end.
     pub(super) async fn run(self) -> Outcome {
         let ended = match self.0 {
             Kind::Blocking(function) => guarded(function.into_inner()),
             Kind::Future(mut future) => {
                 let ended = AssertUnwindSafe(future.get_mut().as_mut()).catch_unwind().await;
-                // What it holds to its end is the user's, too.
+                // Dropping the future runs user code, too.
                 match guarded(|| drop(future.into_inner())) {
                     Ok(()) => ended,
                     Err(panic) => {

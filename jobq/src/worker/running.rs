@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::health::{PoolHealth, QueueHealth, Status, both};
+use super::health::{PoolHealth, QueueHealth, Status, combined};
 use super::queue;
 use super::shared::Shared;
 use super::solo;
@@ -16,9 +16,9 @@ use crate::engine::{Consumer, Diagnose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
 
-/// How long the queues may take to end after the shutdown timeout: nobody waits for ever for what
-/// an attempt or an engine keeps.
-const LAST_RESORT: Duration = Duration::from_secs(60);
+/// How long the queues may take to end after the shutdown timeout, whatever an attempt or an engine
+/// does.
+const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// A pool that runs in the background, made by
 /// [`WorkerPool::spawn`](crate::WorkerPool::spawn). Dropping the handle leaves the pool
@@ -29,7 +29,7 @@ pub struct RunningPool {
     stop: CancellationToken,
     shared: Arc<Shared>,
     ended: watch::Receiver<Option<Result<()>>>,
-    /// What the two tasks of each queue are doing.
+    /// The statuses of the two tasks of each queue.
     statuses: Vec<(&'static str, Status, Option<Status>)>,
 }
 
@@ -43,7 +43,7 @@ impl RunningPool {
         let stop = CancellationToken::new();
         let (report, ended) = watch::channel(None);
         let (mut queues, mut statuses) = (JoinSet::new(), Vec::new());
-        // All are through the gate before somebody can close it.
+        // All enter before the lock can be requested.
         let entered: Vec<_> =
             consumers.iter().filter_map(|_| shared.solo_lock.try_enter()).collect();
         for ((name, consumer, alone), entered) in consumers.into_iter().zip(entered) {
@@ -71,16 +71,16 @@ impl RunningPool {
                 }
                 result
             };
-            let patience = async {
+            let time_limit = async {
                 stopping.cancelled().await;
                 tokio::time::sleep(shutdown_timeout).await;
                 halting.cancel();
-                tokio::time::sleep(LAST_RESORT).await;
+                tokio::time::sleep(END_LIMIT).await;
             };
             let mut all_ended = std::pin::pin!(all_ended);
             let result = tokio::select! {
                 result = &mut all_ended => result,
-                () = patience => Err(unended()),
+                () = time_limit => Err(unended()),
                 _ = host => {
                     stopping.cancel();
                     halting.cancel();
@@ -94,9 +94,9 @@ impl RunningPool {
         Self { stop, shared: Arc::clone(shared), ended, statuses }
     }
 
-    /// What the pool is doing with each of its queues: whether it takes jobs, since when not,
-    /// and why. For a health check of your program, since a pool whose broker is gone or
-    /// refuses it goes on trying for as long as it takes.
+    /// The state of each queue: whether jobs are taken, and if not, since when and why. Use it in
+    /// the health check of your program: a pool whose broker is down or refuses it keeps trying
+    /// indefinitely.
     ///
     /// ```
     /// # use jobq::{Client, WorkerPool, job};
@@ -118,7 +118,7 @@ impl RunningPool {
         let queue = |(name, together, alone): &(&str, Status, Option<Status>)| QueueHealth {
             queue: (*name).to_owned(),
             state: match alone {
-                Some(alone) => both(together.state(), alone.state()),
+                Some(alone) => combined(together.state(), alone.state()),
                 None => together.state(),
             },
             lost_slots: self.shared.plan.queues[name].lost_slots.load(Ordering::Relaxed),
@@ -134,17 +134,16 @@ impl RunningPool {
     ///
     /// # Errors
     ///
-    /// Why a queue could not be consumed any more. The pool goes on with its other
-    /// queues and logs the error at once; this returns when the last one has ended.
+    /// The reason why a queue could not be consumed any more. The pool logs the error at once and
+    /// goes on with its other queues; this returns when the last one has ended.
     pub async fn wait(&self) -> Result<()> {
         let mut ended = self.ended.clone();
         let result = ended.wait_for(Option::is_some).await.map_err(|_| gone())?;
         result.clone().unwrap_or_else(|| Err(gone()))
     }
 
-    /// Shuts the pool down: it takes no further jobs, lets running attempts finish for
-    /// the shutdown timeout, cancels the rest and hands back every job that was not
-    /// finished. No job loses an attempt.
+    /// Shuts the pool down: it takes no further jobs, lets running attempts finish for the shutdown
+    /// timeout, cancels the rest and releases every unfinished job. No job loses an attempt.
     ///
     /// # Errors
     ///
@@ -155,7 +154,8 @@ impl RunningPool {
     }
 
     /// Begins the [shutdown](Self::shutdown) and returns at once: for the shutdown hook of a web
-    /// server, which has the pool behind a shared reference. [`wait`](Self::wait) tells of its end.
+    /// server, which has only a shared reference to the pool. [`wait`](Self::wait) returns when it
+    /// has ended.
     pub fn stop(&self) {
         self.stop.cancel();
     }
@@ -168,17 +168,17 @@ impl RunningPool {
 
 /// The error of a pool whose queues did not end.
 fn unended() -> Error {
-    let limit = crate::period::format(LAST_RESORT);
+    let limit = crate::period::format(END_LIMIT);
     Error::new(
         ErrorKind::Timeout,
         format!(
-            "the pool did not end within {limit} of its shutdown timeout; what it has in hand is \
+            "the pool did not end within {limit} of its shutdown timeout; its unsettled jobs are \
              delivered again when the process ends"
         ),
     )
 }
 
-/// The error of a pool whose job functions cannot be run any more.
+/// The error of a pool whose runtime was shut down.
 fn gone() -> Error {
     Error::new(ErrorKind::Closed, "the runtime of the pool was shut down")
 }

@@ -8,16 +8,16 @@ use super::registry::Plan;
 use super::solo_lock::SoloLock;
 use super::tally::Tally;
 
-/// What all queues of a pool share.
+/// The shared parts of all queues of a pool.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) resources: Arc<Resources>,
-    /// Whether its engine can have a job run alone.
+    /// Whether the engine supports solo runs.
     pub(crate) has_solo: bool,
-    /// The runtime that the pool was started in: it runs the job functions, and they alone.
+    /// The runtime in which the pool was spawned: it runs job functions and nothing else.
     pub(crate) runtime: Handle,
     pub(crate) plan: Plan,
-    /// Before all its queues.
+    /// Entered by all queues of the pool.
     pub(crate) solo_lock: Arc<SoloLock>,
     pub(crate) tally: Tally,
     /// Cancelled when the shutdown timeout is over.
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Whether the runtime runs no task any more. A job function may have failed for that.
+    /// Whether the runtime has shut down, which may have made a job function fail.
     pub(crate) fn has_runtime_ended(&self) -> bool {
         let task = self.runtime.spawn(std::future::pending::<()>());
         let has_ended = task.is_finished();

@@ -31,7 +31,7 @@ impl Signals {
         Ok(Self {})
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         #[cfg(unix)]
         tokio::select! {

@@ -1,5 +1,5 @@
-//! Jobs that may take their worker down run alone, so that they take nothing down with
-//! them, and so that it is known of which job a worker died.
+//! Solo runs: jobs that may crash their worker run alone, so that they crash no other job and the
+//! cause of a crash is known.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,13 +19,12 @@ use crate::job::FailedReason;
 use crate::retry;
 use crate::telemetry;
 
-/// How long the next one of these jobs is waited for before the queues go on.
-const MORE: Duration = Duration::from_millis(100);
-/// How long a job whose start was recorded is waited for.
-const STARTED: Duration = Duration::from_secs(10);
+/// How long to wait for another such job before the queues go on.
+const NEXT_WAIT: Duration = Duration::from_millis(100);
+/// How long to wait for a job whose start was recorded.
+const START_WAIT: Duration = Duration::from_secs(10);
 
-/// Runs the jobs of a queue that are to be run alone, until `stop` is cancelled or the
-/// engine says that it cannot.
+/// Runs the solo jobs of a queue until `stop` is cancelled or the engine fails for good.
 pub(crate) async fn consume(
     shared: Arc<Shared>,
     name: &'static str,
@@ -46,8 +45,8 @@ pub(crate) async fn consume(
 struct SoloRunner<'s> {
     shared: &'s Arc<Shared>,
     name: &'static str,
-    /// The outcome of an attempt that could not be recorded, since the connection was lost. The
-    /// job comes again, and has run.
+    /// The outcome of an attempt that could not be recorded because the connection was lost. The
+    /// job is delivered again, although it has run.
     unrecorded: Option<(Identity, Settlement)>,
 }
 
@@ -63,7 +62,7 @@ impl SoloRunner<'_> {
         }
     }
 
-    /// Runs a job and those that come right after it, while the queues rest.
+    /// Runs a job and those that follow closely, while the queues rest.
     async fn run_all(
         &mut self,
         first: Delivery,
@@ -75,7 +74,7 @@ impl SoloRunner<'_> {
         loop {
             let next = match waiting.pop_front() {
                 Some(delivery) => delivery,
-                None => match tokio::time::timeout(MORE, consumer.next()).await {
+                None => match tokio::time::timeout(NEXT_WAIT, consumer.next()).await {
                     Ok(item) => item.ok_or_else(closed)??,
                     Err(_) => return Ok(()),
                 },
@@ -87,7 +86,7 @@ impl SoloRunner<'_> {
             if alone.is_none() {
                 alone = tokio::select! {
                     biased;
-                    // Dropped, the job is handed back.
+                    // Dropping the job releases it.
                     () = stop.cancelled() => return Ok(()),
                     closed = self.shared.solo_lock.lock() => Some(closed),
                 };
@@ -96,7 +95,7 @@ impl SoloRunner<'_> {
                 continue;
             };
             if stop.is_cancelled() {
-                // Not only dropped: that start was none.
+                // Released explicitly, which undoes the start.
                 self.settle_unrun(delivery, Settlement::Release).await;
                 return Ok(());
             }
@@ -104,8 +103,8 @@ impl SoloRunner<'_> {
         }
     }
 
-    /// Has the start of a job recorded, and gives the delivery that is to be run. Others may
-    /// come before it; they wait.
+    /// Records the start of a job, and returns its delivery to run. Others that come before it are
+    /// queued in `waiting`.
     async fn start(
         &mut self,
         delivery: Delivery,
@@ -118,7 +117,7 @@ impl SoloRunner<'_> {
         if self.settle_unrun(delivery, Settlement::Start).await {
             return Ok(None);
         }
-        let deadline = Instant::now() + STARTED;
+        let deadline = Instant::now() + START_WAIT;
         while let Ok(item) = tokio::time::timeout_at(deadline, consumer.next()).await {
             let delivery = item.ok_or_else(closed)??;
             if is_started(&delivery) {
@@ -129,7 +128,7 @@ impl SoloRunner<'_> {
         Ok(None)
     }
 
-    /// What is to become of a job that is not to be run.
+    /// The settlement of a job that must not run.
     fn decided(&mut self, delivery: &Delivery) -> Option<Settlement> {
         let identity = Identity::of(delivery);
         if let Some((attempt, settlement)) = self.unrecorded.take()
@@ -145,14 +144,14 @@ impl SoloRunner<'_> {
         })
     }
 
-    /// Settles a delivery without running it; `true` if it was no longer this pool's.
+    /// Settles a delivery without running it; `true` if it was stale.
     async fn settle_unrun(&self, delivery: Delivery, settlement: Settlement) -> bool {
         execution::settle_unrun(self.shared, self.name, delivery, settlement).await.is_stale
     }
 
     async fn attempt(&mut self, delivery: Delivery) {
         let identity = Identity::of(&delivery);
-        // A function that outlives its timeout is in nobody's way: it has no slot.
+        // A function that outlives its timeout holds no slot here.
         let halt = self.shared.halt.cancelled();
         let decided = execution::attempt(self.shared, self.name, delivery, halt).await;
         let Settled { settlement, is_stale, .. } = decided.settle().await;

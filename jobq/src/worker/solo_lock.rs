@@ -1,11 +1,10 @@
-//! The lock of a solo run: while one job runs alone, the queues of its pool take none.
+//! The lock of a solo run: while one job runs alone, the queues of its pool take no jobs.
 
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, MutexGuard, watch};
 
-/// Entered by each queue of a pool that takes jobs. Whoever locks it waits until all queues have
-/// left.
+/// Entered by each queue that takes jobs. Locking waits until all queues have left.
 #[derive(Debug)]
 pub(crate) struct SoloLock {
     turn: Mutex<()>,
@@ -35,18 +34,18 @@ impl SoloLock {
         Arc::new(Self { turn: Mutex::default(), state: watch::Sender::default() })
     }
 
-    /// Lets no queue enter any more, and returns when all have left.
+    /// Keeps queues from entering, and returns when all have left.
     pub(crate) async fn lock(&self) -> Locked<'_> {
         let turn = self.turn.lock().await;
-        // Made before the wait, so that a caller who gives up unlocks it again.
+        // Made before the wait, so that dropping the future unlocks it again.
         let locked = Locked { lock: self, _turn: turn };
         self.state.send_modify(|state| state.is_locked = true);
-        // The sender is this lock's own.
+        // Cannot fail: the lock owns the sender.
         let _ = self.state.subscribe().wait_for(|state| state.entered == 0).await;
         locked
     }
 
-    /// Lets a queue take jobs, unless the lock is held or requested.
+    /// Enters, unless the lock is held or requested.
     pub(crate) fn try_enter(self: &Arc<Self>) -> Option<Entered> {
         let entered = self.state.send_if_modified(|state| {
             state.entered += usize::from(!state.is_locked);
@@ -55,7 +54,7 @@ impl SoloLock {
         entered.then(|| Entered(Arc::clone(self)))
     }
 
-    /// Returns when the queue may take jobs.
+    /// Waits until it can enter.
     pub(crate) async fn enter(self: &Arc<Self>) -> Entered {
         let mut state = self.state.subscribe();
         loop {
@@ -66,7 +65,7 @@ impl SoloLock {
         }
     }
 
-    /// Returns when somebody requests the lock.
+    /// Returns when the lock is requested.
     pub(crate) async fn requested(&self) {
         let _ = self.state.subscribe().wait_for(|state| state.is_locked).await;
     }
@@ -110,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_gives_up_leaves_it_open() {
+    async fn dropping_the_request_unlocks_it() {
         let lock = SoloLock::new();
         let entered = lock.enter().await;
         assert!(lock.lock().now_or_never().is_none());

@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use crate::guard::Guarded;
 
-/// An argument of a job function that is no payload: a value shared by all attempts,
-/// given to the pool by [`WorkerPool::state`](crate::WorkerPool::state). It derefs to
-/// the value; cloning it is cheap.
+/// Argument of a job function: a value shared by all attempts, given to the pool with
+/// [`WorkerPool::state`](crate::WorkerPool::state). It derefs to the value; cloning it is cheap.
 ///
-/// In a test of a job function build it with [`State(value)`](State()).
+/// To call a job function in a test, build it with [`State(value)`](State()).
 ///
 /// ```
 /// use jobq::{State, job};
@@ -34,9 +33,9 @@ pub struct State<T: ?Sized> {
     value: Arc<T>,
 }
 
-/// A [`State`](struct@State) of this value, for calling a job function in a test.
-// The constructor of a tuple struct by another name: the value goes behind an `Arc`,
-// so that a state need not be `Clone`.
+/// A [`State`](struct@State) with this value, for tests of job functions.
+// A function that looks like the constructor of a tuple struct: the value goes into an `Arc`, so a
+// state need not be `Clone`.
 #[allow(non_snake_case)]
 #[must_use]
 pub fn State<T>(value: T) -> State<T> {

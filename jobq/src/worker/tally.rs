@@ -1,10 +1,10 @@
-//! How many attempts of a pool ended in which way.
+//! Counts of the outcomes of a pool's attempts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::Settlement;
 
-/// How many attempts were decided on so.
+/// Counters by outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     completed: AtomicU64,
@@ -13,7 +13,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// One more. What is no end of an attempt does not count.
+    /// Counts a settlement that ends an attempt; others are ignored.
     pub(crate) fn count(&self, settlement: &Settlement) {
         let counter = match settlement {
             Settlement::Complete => &self.completed,
@@ -24,7 +24,7 @@ impl Tally {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many jobs completed, were to be repeated, and failed for good.
+    /// The numbers of completed, retried and failed attempts.
     pub(crate) fn read(&self) -> [u64; 3] {
         [&self.completed, &self.retried, &self.failed]
             .map(|counter| counter.load(Ordering::Relaxed))

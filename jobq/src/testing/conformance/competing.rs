@@ -12,8 +12,8 @@ use crate::job::{FailedReason, JobId};
 use crate::testing::Bench;
 use crate::testing::bench::{consume, eventually, ids, job, push, settle, soon, sorted, take};
 
-/// Completes jobs with all consumers at once until `count` were delivered, and gives
-/// the ids of all deliveries.
+/// Completes jobs with all consumers at once until `count` were delivered, and returns the ids of
+/// all deliveries.
 async fn drain(consumers: Vec<Consumer>, count: usize) -> Vec<JobId> {
     let (taken, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let tasks: Vec<_> = consumers
@@ -57,7 +57,7 @@ pub async fn each_job_goes_to_one_of_two_consumers(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-/// Jobs of one queue never come out of another.
+/// Jobs of one queue are never delivered from another.
 pub async fn a_consumer_takes_one_queue_only(bench: &Bench) {
     let mut mail = bench.consume("mail", &[], 10).await;
     let mut images = bench.consume("mail.images", &[], 10).await;
@@ -114,7 +114,7 @@ pub async fn what_one_engine_hands_back_another_gets(bench: &Bench) {
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
 }
 
-/// What one engine declares, another can push to and consume.
+/// Another engine can push to and consume a queue that one engine declared.
 pub async fn a_queue_is_known_to_every_engine(bench: &Bench) {
     let other = bench.another().await;
     bench.declare("mail", &[]).await;
@@ -125,7 +125,7 @@ pub async fn a_queue_is_known_to_every_engine(bench: &Bench) {
     assert_eq!(take(&mut consumer).await.envelope().id, id);
 }
 
-/// Attempts are the job's and not the engine's.
+/// Attempts are counted per job, not per engine.
 pub async fn a_retry_is_counted_from_engine_to_engine(bench: &Bench) {
     let wait = Duration::from_millis(200);
     let mut first = bench.consume("mail", &[wait], 1).await;
@@ -143,7 +143,7 @@ pub async fn a_retry_is_counted_from_engine_to_engine(bench: &Bench) {
     assert_eq!(take(&mut third).await.attempt, 3);
 }
 
-/// Any engine can look at failed jobs and put them back.
+/// Any engine can list failed jobs and put them back.
 pub async fn failed_jobs_are_seen_by_every_engine(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = bench.push_jobs("mail", 1).await;
@@ -159,7 +159,7 @@ pub async fn failed_jobs_are_seen_by_every_engine(bench: &Bench) {
     let answer = soon("a job to be put back", other.admin().failed_retry("mail", Which::All)).await;
     assert_eq!(answer.expect("puts back"), 1);
     assert_eq!(take(&mut consumer).await.envelope().id, pushed[0]);
-    // Whoever has finished with them leaves them to the others.
+    // An engine that has listed them leaves them to the others.
     let answer = soon("the failed jobs", bench.engine().admin().failed_list("mail", 10)).await;
     assert!(answer.expect("lists").is_empty());
 }

@@ -1,4 +1,4 @@
-//! Taking jobs, the prefetch, handing back, counts.
+//! Consumers, the prefetch, releases, counts.
 
 use crate::testing::EngineExt as _;
 use std::time::Duration;
@@ -15,13 +15,13 @@ pub async fn an_unknown_queue_is_not_found(bench: &Bench) {
     let error = answer.expect_err("no such queue");
     assert!(error.is_not_found(), "{error:?}");
     assert!(error.to_string().contains("nowhere"), "it names the queue: {error}");
-    // The engine is none the worse for it.
+    // The engine still works.
     let mut consumer = bench.consume("mail", &[], 1).await;
     bench.push_jobs("mail", 1).await;
     take(&mut consumer).await;
 }
 
-/// A push wakes a consumer that has been waiting.
+/// A push wakes a waiting consumer.
 pub async fn a_waiting_consumer_gets_what_is_pushed_later(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let waiting = tokio::spawn(async move {
@@ -37,7 +37,7 @@ pub async fn a_waiting_consumer_gets_what_is_pushed_later(bench: &Bench) {
     assert_eq!(take(&mut consumer).await.envelope().id, second[0]);
 }
 
-/// A completed job is in no count and is never delivered again.
+/// A completed job is not counted and never delivered again.
 pub async fn a_completed_job_is_gone(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     bench.push_jobs("mail", 1).await;
@@ -51,7 +51,7 @@ pub async fn a_completed_job_is_gone(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-/// What is beyond the prefetch is left to others.
+/// Jobs beyond the prefetch are left to other consumers.
 pub async fn a_consumer_holds_no_more_than_its_prefetch(bench: &Bench) {
     let mut first = bench.consume("mail", &[], 3).await;
     let pushed = bench.push_jobs("mail", 10).await;
@@ -62,7 +62,7 @@ pub async fn a_consumer_holds_no_more_than_its_prefetch(bench: &Bench) {
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
 }
 
-/// Each way to settle a job makes room for one more.
+/// Each kind of settlement makes room for one more job.
 pub async fn settling_makes_room_for_the_next_job(bench: &Bench) {
     let long = Duration::from_secs(600);
     let mut consumer = bench.consume("mail", &[long], 1).await;
@@ -78,8 +78,8 @@ pub async fn settling_makes_room_for_the_next_job(bench: &Bench) {
     assert_eq!(take(&mut consumer).await.envelope().id, pushed[4]);
 }
 
-/// A higher prefetch brings more jobs while the first ones are still in hand. Those may come
-/// on top, but no more.
+/// A higher prefetch brings more jobs while the first ones are still in flight. At most those may
+/// exceed it.
 pub async fn a_raised_prefetch_brings_more_jobs(bench: &Bench) {
     let mut first = bench.consume("mail", &[], 1).await;
     let pushed = bench.push_jobs("mail", 5).await;
@@ -94,7 +94,7 @@ pub async fn a_raised_prefetch_brings_more_jobs(bench: &Bench) {
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
 }
 
-/// A consumer always takes something.
+/// A prefetch of 0 counts as 1.
 pub async fn a_prefetch_of_zero_counts_as_one(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 2).await;
     bench.push_jobs("mail", 3).await;
@@ -105,7 +105,7 @@ pub async fn a_prefetch_of_zero_counts_as_one(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-/// A delivery that is dropped, as by a panic, comes again as the same attempt.
+/// A dropped delivery, as after a panic, is delivered again as the same attempt.
 pub async fn a_dropped_delivery_is_handed_back(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = bench.push_jobs("mail", 1).await;
@@ -116,7 +116,7 @@ pub async fn a_dropped_delivery_is_handed_back(bench: &Bench) {
     }
 }
 
-/// Handing back uses no attempt, also not on a job that was retried before.
+/// A release uses no attempt, even of a job that was retried before.
 pub async fn a_released_job_comes_back_as_the_same_attempt(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = bench.push_jobs("mail", 1).await;
@@ -131,7 +131,7 @@ pub async fn a_released_job_comes_back_as_the_same_attempt(bench: &Bench) {
     assert_eq!(take(&mut consumer).await.attempt, 3);
 }
 
-/// Dropping a consumer loses none of the jobs that it had taken ahead.
+/// Dropping a consumer loses none of its prefetched jobs.
 pub async fn a_dropped_consumer_hands_back_what_nobody_took(bench: &Bench) {
     let mut first = bench.consume("mail", &[], 5).await;
     let pushed = bench.push_jobs("mail", 5).await;
@@ -143,7 +143,7 @@ pub async fn a_dropped_consumer_hands_back_what_nobody_took(bench: &Bench) {
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
 }
 
-/// Whatever way a job is handed back, and however often, that is no sign of a worker's death.
+/// No kind and number of releases counts as a crash of a worker.
 pub async fn a_job_that_is_handed_back_often_is_not_suspected(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let mut pushed = job("mail");
@@ -155,7 +155,7 @@ pub async fn a_job_that_is_handed_back_often_is_not_suspected(bench: &Bench) {
             settle(take(&mut consumer).await, Settlement::Release).await;
             drop(take(&mut consumer).await);
         }
-        // It is on its way to this consumer, and nobody takes it.
+        // It is sent to this consumer, which does not take it.
         soon("a consumer to stop", consumer.stop()).await;
         drop(consumer);
         consumer = consume(bench.engine(), "mail", 1).await;
@@ -184,7 +184,7 @@ pub async fn a_job_in_hand_outlives_its_consumer(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-/// Whether an expiry has passed is judged above the engine.
+/// The layer above the engine checks the expiry.
 pub async fn an_expired_job_is_delivered_all_the_same(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let past = clock::now() - Duration::from_secs(60);
@@ -192,7 +192,7 @@ pub async fn an_expired_job_is_delivered_all_the_same(bench: &Bench) {
     assert_eq!(take(&mut consumer).await.envelope().expires_at, Some(past));
 }
 
-/// Jobs in hand are in no count, the others in the one that says why they do not run.
+/// Jobs in flight are in no count; the others are counted as ready, waiting or failed.
 pub async fn counts_tell_ready_waiting_and_failed_apart(bench: &Bench) {
     let long = Duration::from_secs(600);
     let mut consumer = bench.consume("mail", &[long], 1).await;
@@ -206,15 +206,15 @@ pub async fn counts_tell_ready_waiting_and_failed_apart(bench: &Bench) {
     let error = "no".to_owned();
     let fail = Settlement::Fail { reason: FailedReason::Exhausted, error, attempts: 1 };
     settle(take(&mut consumer).await, fail).await;
-    let in_hand = take(&mut consumer).await;
+    let in_flight = take(&mut consumer).await;
     bench.counts("mail", 2, 2, 1).await;
 
     soon("a stop", consumer.stop()).await;
-    settle(in_hand, Settlement::Release).await;
+    settle(in_flight, Settlement::Release).await;
     bench.counts("mail", 3, 2, 1).await;
 }
 
-/// A queue that nobody declared has no jobs.
+/// An undeclared queue has no jobs.
 pub async fn an_unknown_queue_counts_as_empty(bench: &Bench) {
     bench.counts("nowhere", 0, 0, 0).await;
 }

@@ -1,4 +1,4 @@
-//! Initial delays, for the engines that have them.
+//! Initial delays, for engines that support them.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,10 +10,10 @@ use crate::testing::bench::{headers, ids, job, settle, take, take_many};
 
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(600);
-/// The engine's clock is another one than this suite's.
+/// The tolerance for the difference between the engine's clock and the suite's.
 const SLACK: Duration = Duration::from_millis(5);
 
-/// The first attempt comes after the delay, and the delivery has none left.
+/// The first attempt is delivered after the delay, and the delivery has no delay left.
 pub async fn a_delayed_job_does_not_come_before_its_time(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let start = Instant::now();
@@ -22,7 +22,7 @@ pub async fn a_delayed_job_does_not_come_before_its_time(bench: &Bench) {
     let waited = start.elapsed();
     assert!(waited + SLACK >= SHORT, "came after {waited:?} instead of {SHORT:?}");
     assert_eq!((delivery.attempt, delivery.envelope().delay), (1, Duration::ZERO));
-    // It is as any other job from now on.
+    // From now on it is like any other job.
     settle(delivery, Settlement::Retry(Duration::ZERO)).await;
     assert_eq!(take(&mut consumer).await.attempt, 2);
 }
@@ -53,7 +53,7 @@ pub async fn a_delayed_job_comes_as_it_was_pushed(bench: &Bench) {
     }
 }
 
-/// Jobs that are due, or are so earlier, pass a job with a long delay.
+/// Jobs that are due earlier pass a job with a long delay.
 pub async fn a_delayed_job_holds_up_no_other(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let late = Envelope { delay: LONG, ..job("mail") };
@@ -68,7 +68,7 @@ pub async fn a_delayed_job_holds_up_no_other(bench: &Bench) {
     }
 }
 
-/// Delays of any length end in the order of their ends.
+/// Delays of any length end in order of their due times.
 pub async fn delayed_jobs_come_in_the_order_of_their_times(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 10).await;
     let delays = [900, 300, 700, 500, 1_100];
@@ -81,7 +81,7 @@ pub async fn delayed_jobs_come_in_the_order_of_their_times(bench: &Bench) {
     assert_eq!(ids(&take_many(&mut consumer, 5).await), expected);
 }
 
-/// It could not start now. Of a wait that is not declared an engine may not know.
+/// A job with a declared delay counts as waiting; an engine need not count other delays.
 pub async fn a_delayed_job_is_counted_as_waiting(bench: &Bench) {
     bench.declare("mail", &[LONG]).await;
     bench.push(vec![Envelope { delay: LONG, ..job("mail") }, job("mail")]).await;

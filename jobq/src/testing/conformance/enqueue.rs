@@ -1,4 +1,4 @@
-//! Pushing jobs and declaring queues.
+//! Pushes of jobs and declarations of queues.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).expect("after 1970").as_secs()
 }
 
-/// Every field arrives as it was pushed, and it is the attempt after those that are used up.
+/// Every field arrives as it was pushed, and the attempt follows the used-up ones.
 pub async fn a_job_comes_back_as_it_was_pushed(bench: &Bench) {
     let wait = Duration::from_millis(1_500);
     let mut consumer = bench.consume("mail", &[wait], 1).await;
@@ -42,7 +42,7 @@ pub async fn a_job_comes_back_as_it_was_pushed(bench: &Bench) {
     settle(delivery, Settlement::Complete).await;
 }
 
-/// What a job does not have, it does not have when it arrives.
+/// Fields that a job does not have are empty when it arrives.
 pub async fn a_job_may_have_nothing_but_a_payload(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = Envelope { name: None, ..job("mail") };
@@ -69,7 +69,7 @@ pub async fn due_jobs_come_in_the_order_in_which_they_were_pushed(bench: &Bench)
     }
 }
 
-/// A large call is stored whole, and nothing of it comes twice.
+/// All jobs of a large call are stored once.
 pub async fn many_jobs_in_one_call_all_arrive_once(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 250).await;
     let pushed = bench.push_jobs("mail", 2_000).await;
@@ -83,7 +83,7 @@ pub async fn many_jobs_in_one_call_all_arrive_once(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-/// Callers that push at the same time each get the answers to their own jobs.
+/// Concurrent callers each get the answers for their own jobs.
 pub async fn many_callers_at_once_all_get_their_answer(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 200).await;
     let pushed = join_all((0..64).map(|_| bench.push_jobs("mail", 3))).await.concat();
@@ -91,7 +91,7 @@ pub async fn many_callers_at_once_all_get_their_answer(bench: &Bench) {
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
 }
 
-/// A large payload is no special case.
+/// A large payload arrives unchanged.
 pub async fn a_payload_of_a_mebibyte_arrives_unchanged(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let text: String = ('a'..='z').cycle().take(1024 * 1024 - 2).collect();
@@ -105,7 +105,7 @@ pub async fn a_payload_of_a_mebibyte_arrives_unchanged(bench: &Bench) {
     assert!(delivery.envelope().payload == payload, "{} bytes", delivery.envelope().payload.len());
 }
 
-/// An engine does not look into payloads.
+/// An engine does not interpret payloads.
 pub async fn a_payload_may_be_any_bytes_or_none(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     for payload in [vec![], vec![0], (0..=255).collect(), b"\xff\xfe no UTF-8".to_vec()] {
@@ -128,7 +128,7 @@ pub async fn one_call_may_push_to_several_queues(bench: &Bench) {
     assert_eq!((image.envelope().id, &*image.envelope().queue), (pushed[1], "images.resize-2_x"));
 }
 
-/// An id is a label and no key.
+/// An id is a label and need not be unique.
 pub async fn one_id_pushed_twice_gives_two_jobs(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 2).await;
     let twin = job("mail");
@@ -136,13 +136,13 @@ pub async fn one_id_pushed_twice_gives_two_jobs(bench: &Bench) {
     bench.push(vec![twin.clone()]).await;
     let mut both = take_many(&mut consumer, 2).await;
     assert_eq!(ids(&both), [twin.id, twin.id]);
-    // Settling one does nothing to the other.
+    // Settling one does not affect the other.
     settle(both.remove(0), Settlement::Complete).await;
     settle(both.remove(0), Settlement::Retry(Duration::ZERO)).await;
     assert_eq!(take(&mut consumer).await.attempt, 2);
 }
 
-/// A queue that exists keeps its jobs, also where further waits are added.
+/// An existing queue keeps its jobs when waits are added.
 pub async fn declaring_again_keeps_the_jobs(bench: &Bench) {
     let short = Duration::from_millis(50);
     bench.declare("mail", &[]).await;

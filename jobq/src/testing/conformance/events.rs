@@ -1,4 +1,4 @@
-//! Events: publish once, and every subscriber has a job of its own.
+//! Events: every subscriber gets a job of its own.
 
 use crate::testing::EngineExt as _;
 use std::time::Duration;
@@ -19,7 +19,7 @@ async fn subscribe(bench: &Bench, queue: &str, patterns: &[&str]) {
     soon("a subscription", bench.engine().declare(&[spec])).await.expect("declares");
 }
 
-/// Publishes an event, and gives its id.
+/// Publishes an event, and returns its id.
 async fn publish(bench: &Bench, event: EventEnvelope) -> JobId {
     let id = event.id;
     soon("an event", bench.engine().publish(event, false)).await.expect("publishes");
@@ -33,7 +33,7 @@ async fn take_from(bench: &Bench, queue: &'static str) -> Delivery {
     delivery
 }
 
-/// Each subscriber gets the event, as it was published, and nobody else does.
+/// Each subscriber gets the event unchanged, and no other queue does.
 pub async fn an_event_reaches_every_subscriber(bench: &Bench) {
     subscribe(bench, "welcome", &["user.created"]).await;
     subscribe(bench, "audit", &["#"]).await;
@@ -62,7 +62,7 @@ pub async fn an_event_reaches_every_subscriber(bench: &Bench) {
     bench.counts("invoice", 0, 0, 0).await;
 }
 
-/// A queue gets one job of an event, however many of its patterns mean it.
+/// A queue gets one job of an event, however many of its patterns match it.
 pub async fn an_event_reaches_a_queue_once(bench: &Bench) {
     subscribe(bench, "audit", &["user.*", "user.created", "#", "*.created"]).await;
     let first = publish(bench, event("user.created")).await;
@@ -72,7 +72,7 @@ pub async fn an_event_reaches_a_queue_once(bench: &Bench) {
     bench.counts("audit", 0, 0, 0).await;
 }
 
-/// `*` is one word of a topic, `#` any number of them.
+/// `*` matches one word of a topic, `#` any number of words.
 pub async fn a_pattern_means_topics_as_in_amqp(bench: &Bench) {
     let table: [(&str, &str, &[&str]); 6] = [
         ("itself", "user.created", &["user.created"]),
@@ -98,13 +98,13 @@ pub async fn a_pattern_means_topics_as_in_amqp(bench: &Bench) {
     }
 }
 
-/// A subscriber that fails has its retries for itself, and counts its attempts.
+/// A failing subscriber has its own retries and attempts.
 pub async fn a_retry_of_an_event_is_its_subscribers_own(bench: &Bench) {
     subscribe(bench, "welcome", &["user.*"]).await;
     subscribe(bench, "audit", &["user.*"]).await;
     let id = publish(bench, event("user.created")).await;
     let mut consumer = consume(bench.engine(), "welcome", 1).await;
-    // The first one without what the retries of a job can be prepared by.
+    // The first delivery without the hint that prepares a retry.
     let waits = [DECLARED, DECLARED, UNDECLARED, Duration::ZERO];
     for (attempt, wait) in (1..).zip(waits) {
         let delivery = take(&mut consumer).await;
@@ -122,7 +122,7 @@ pub async fn a_retry_of_an_event_is_its_subscribers_own(bench: &Bench) {
     bench.counts("audit", 1, 0, 0).await;
 }
 
-/// An event that failed is put back to the subscriber that failed, with its topic.
+/// A failed event is put back to the failed subscriber, with its topic.
 pub async fn an_event_that_is_put_back_is_its_subscribers_own(bench: &Bench) {
     subscribe(bench, "welcome", &["user.*"]).await;
     subscribe(bench, "audit", &["user.*"]).await;
@@ -148,7 +148,7 @@ pub async fn an_event_that_is_put_back_is_its_subscribers_own(bench: &Bench) {
     bench.counts("audit", 1, 0, 0).await;
 }
 
-/// A subscription is there without a consumer.
+/// A subscription needs no consumer.
 pub async fn an_event_waits_for_its_subscribers_workers(bench: &Bench) {
     subscribe(bench, "welcome", &["user.*"]).await;
     drop(consume(bench.engine(), "welcome", 1).await);
@@ -161,7 +161,7 @@ pub async fn an_event_waits_for_its_subscribers_workers(bench: &Bench) {
     assert_eq!(ids(&take_many(&mut consumer, 3).await), published);
 }
 
-/// Nobody has to be interested, unless the publisher wants it.
+/// An event needs a subscriber only if it is mandatory.
 pub async fn only_a_mandatory_event_needs_a_subscriber(bench: &Bench) {
     publish(bench, event("user.created")).await;
     let unheard = soon("an event", bench.engine().publish(event("user.created"), true)).await;
@@ -175,7 +175,7 @@ pub async fn only_a_mandatory_event_needs_a_subscriber(bench: &Bench) {
     assert_eq!(take_from(bench, "welcome").await.envelope().id, id);
 }
 
-/// Declaring adds subscriptions; one alone can be ended, and what it brought stays.
+/// Declaring adds subscriptions; a single one can be ended, and its jobs stay.
 pub async fn subscriptions_are_added_and_ended_one_by_one(bench: &Bench) {
     subscribe(bench, "welcome", &["user.created"]).await;
     subscribe(bench, "welcome", &["user.renamed"]).await;
@@ -227,7 +227,7 @@ pub async fn a_subscriber_with_jobs_is_deleted_by_force_alone(bench: &Bench) {
     bench.counts("welcome", 0, 0, 0).await;
     let unheard = soon("an event", bench.engine().publish(event("user.created"), true)).await;
     assert!(unheard.expect_err("nobody is left").is_not_found());
-    // It can come back.
+    // It can be declared again.
     soon("a subscription", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
     let id = publish(bench, event("user.created")).await;
     let delivery = take_from(bench, "welcome").await;
@@ -237,7 +237,7 @@ pub async fn a_subscriber_with_jobs_is_deleted_by_force_alone(bench: &Bench) {
     assert_eq!(delete(false).await.expect("deletes"), 0);
 }
 
-/// An event that waits reaches those who subscribe at the end of the wait.
+/// A delayed event reaches the subscribers at the end of its wait.
 pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &Bench) {
     subscribe(bench, "former", &["user.*"]).await;
     subscribe(bench, "always", &["user.*"]).await;
@@ -255,7 +255,7 @@ pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &
     assert!(published.elapsed() < delay, "the machine is too busy to tell who subscribed when");
     for queue in ["always", "newcomer"] {
         let delivery = take_from(bench, queue).await;
-        // The engine's clock is another one than this suite's.
+        // The engine's clock may differ from the suite's.
         assert!(start.elapsed() + Duration::from_millis(5) >= delay, "{queue}");
         let job = delivery.envelope();
         assert_eq!((job.id, job.topic.as_deref()), (id, Some("user.created")));
@@ -270,7 +270,7 @@ pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &
     bench.counts("former", 0, 0, 0).await;
 }
 
-/// Nobody has to be interested when the wait is over, and it holds up no other event.
+/// A delayed event needs no subscriber when it is due, and blocks no other event.
 pub async fn a_delayed_event_may_find_no_subscriber(bench: &Bench) {
     subscribe(bench, "welcome", &["user.created"]).await;
     let waiting =

@@ -1,4 +1,4 @@
-//! The failed jobs: kept, listed, found, put back, discarded.
+//! Failed jobs: list, find, put back, discard.
 
 use crate::testing::EngineExt as _;
 use std::time::{Duration, SystemTime};
@@ -49,7 +49,7 @@ fn errors(jobs: &[FailedJob]) -> Vec<&str> {
     jobs.iter().map(FailedJob::error).collect()
 }
 
-/// A failed job tells what it was, what was tried, why and when it failed.
+/// A failed job has its envelope, attempts, reason, error and time of failure.
 pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = Envelope {
@@ -84,7 +84,7 @@ pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     assert!((before..=after).contains(&failed.failed_at()), "{:?}", failed.failed_at());
 }
 
-/// No reason is mistaken for another.
+/// Every reason survives a round trip.
 pub async fn every_reason_is_kept(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let reasons = [
@@ -105,7 +105,7 @@ pub async fn every_reason_is_kept(bench: &Bench) {
     }
 }
 
-/// What failed for good does not run again by itself.
+/// A failed job does not run again by itself.
 pub async fn a_failed_job_is_not_delivered_again(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     fail_job(bench, &mut consumer, job("mail"), "no").await;
@@ -114,10 +114,10 @@ pub async fn a_failed_job_is_not_delivered_again(bench: &Bench) {
     bench.counts("mail", 0, 0, 1).await;
 }
 
-/// A long error may be cut, but not below 8 KiB, and never within a character.
+/// A long error may be truncated, but not below 8 KiB, and never within a character.
 pub async fn a_long_error_is_kept_to_8_kib(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
-    // With one, two and three bytes before them, no cut is at a boundary by luck.
+    // With one, two and three bytes before them, no limit is at a boundary by chance.
     for (index, lead) in ["", "a", "ab", "abc"].into_iter().enumerate() {
         let error = format!("{lead}{}", "😀ß".repeat(5_000));
         fail_job(bench, &mut consumer, job("mail"), &error).await;
@@ -133,7 +133,7 @@ pub async fn a_long_error_is_kept_to_8_kib(bench: &Bench) {
     assert_eq!(list(bench, 10).await[5].error(), "");
 }
 
-/// An id leads to its job, and to no other.
+/// An id finds its job, and no other.
 pub async fn a_failed_job_is_found_by_its_id(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let (first, second) = (job("mail"), job("mail"));
@@ -144,8 +144,8 @@ pub async fn a_failed_job_is_found_by_its_id(bench: &Bench) {
     assert!(find(bench, JobId::new()).await.is_none());
 }
 
-/// A job that is put back starts anew: first attempt, no expiry, same id, payload and headers; it
-/// has all its attempts.
+/// A job that is put back starts over: first attempt, all attempts, no expiry; same id, payload and
+/// headers.
 pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = Envelope {
@@ -183,7 +183,7 @@ pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
     assert_eq!(take(&mut consumer).await.attempt, 2);
 }
 
-/// All go back, and the number is told.
+/// All jobs are put back, and their number is returned.
 pub async fn all_failed_jobs_are_put_back(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 30).await;
     let pushed = bench.push_jobs("mail", 30).await;
@@ -198,7 +198,7 @@ pub async fn all_failed_jobs_are_put_back(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-/// Putting back is no one-way street.
+/// A job that was put back can fail again.
 pub async fn a_job_that_was_put_back_may_fail_again(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let envelope = job("mail");
@@ -212,7 +212,7 @@ pub async fn a_job_that_was_put_back_may_fail_again(bench: &Bench) {
     }
 }
 
-/// A discarded job is gone; its neighbours are not.
+/// A discarded job is deleted; other jobs are not.
 pub async fn one_failed_job_is_discarded(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let discarded = job("mail");
@@ -225,7 +225,7 @@ pub async fn one_failed_job_is_discarded(bench: &Bench) {
     bench.counts("mail", 0, 0, 1).await;
 }
 
-/// All are gone, and jobs that did not fail are untouched.
+/// All failed jobs are deleted, and no other job is.
 pub async fn all_failed_jobs_are_discarded(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     for _ in 0..3 {
@@ -238,7 +238,7 @@ pub async fn all_failed_jobs_are_discarded(bench: &Bench) {
     bench.counts("mail", 1, 0, 0).await;
 }
 
-/// Unknown ids, empty queues and queues that nobody declared have nothing to act on.
+/// Unknown ids, empty queues and undeclared queues have no failed jobs.
 pub async fn what_is_not_there_is_no_error(bench: &Bench) {
     for declared in [false, true] {
         if declared {
@@ -253,7 +253,7 @@ pub async fn what_is_not_there_is_no_error(bench: &Bench) {
     }
 }
 
-/// The oldest come first, and no more than were asked for.
+/// The oldest jobs come first, at most `limit`.
 pub async fn the_list_is_cut_at_its_limit_oldest_first(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     for error in ["one", "two", "three", "four"] {
@@ -265,7 +265,7 @@ pub async fn the_list_is_cut_at_its_limit_oldest_first(bench: &Bench) {
     assert!(list(bench, 0).await.is_empty());
 }
 
-/// Two failed jobs of one id are acted on one after the other.
+/// Of two failed jobs with one id, each call affects the oldest.
 pub async fn of_two_failed_jobs_with_one_id_the_oldest_is_meant(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let twin = job("mail");
@@ -279,7 +279,7 @@ pub async fn of_two_failed_jobs_with_one_id_the_oldest_is_meant(bench: &Bench) {
     assert!(list(bench, 10).await.is_empty());
 }
 
-/// Looking at failed jobs changes neither their order nor what can be done with them.
+/// Listing failed jobs changes neither their order nor their state.
 pub async fn listing_disturbs_nothing(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 3).await;
     for error in ["one", "two", "three"] {

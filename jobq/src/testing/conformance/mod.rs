@@ -1,5 +1,4 @@
-//! The cases, one theme a file. Each is a fact about any engine, told by its name and
-//! the line above it.
+//! The cases, one topic per file. The name and the doc of a case state a fact about every engine.
 
 pub mod competing;
 pub mod consume;
@@ -11,7 +10,7 @@ pub mod retry;
 pub mod shutdown;
 pub mod solo;
 
-/// Makes a test of each case of the suite, in a module of this name. See
+/// Generates a test for each case of the suite, in a module of this name. See
 /// [`testing`](crate::testing).
 #[macro_export]
 macro_rules! conformance {

@@ -12,11 +12,11 @@ const SHORT: Duration = Duration::from_millis(300);
 const OTHER: Duration = Duration::from_millis(450);
 const LONG: Duration = Duration::from_secs(600);
 
-/// How much earlier than a wait a job may come: engines measure the wait with another
-/// clock than this suite does.
+/// How much earlier than its wait a job may be delivered: engines use another clock than this
+/// suite.
 const SLACK: Duration = Duration::from_millis(5);
 
-/// Settles, and takes the job again, which must not come before the wait has passed.
+/// Settles, and takes the job again, which must not be delivered before the wait has passed.
 async fn around(consumer: &mut Consumer, delivery: Delivery, settlement: Settlement) -> Delivery {
     let wait = match settlement {
         Settlement::Retry(wait) | Settlement::Snooze(wait) => wait,
@@ -32,7 +32,7 @@ async fn around(consumer: &mut Consumer, delivery: Delivery, settlement: Settlem
     again
 }
 
-/// Makes the rounds, each with the attempt number that must follow it.
+/// Makes rounds of settlements, each with the expected next attempt number.
 async fn rounds(consumer: &mut Consumer, rounds: &[(Settlement, u32)]) {
     let mut delivery = take(consumer).await;
     assert_eq!(delivery.attempt, 1);
@@ -43,7 +43,7 @@ async fn rounds(consumer: &mut Consumer, rounds: &[(Settlement, u32)]) {
     settle(delivery, Settlement::Complete).await;
 }
 
-/// A wait that the queue was declared with passes before the next attempt.
+/// A declared wait passes before the next attempt.
 pub async fn a_retry_is_the_next_attempt_after_a_declared_wait(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT], 1).await;
     bench.push(vec![Envelope { retry_wait: Some(SHORT), ..job("mail") }]).await;
@@ -61,7 +61,7 @@ pub async fn a_retry_may_wait_for_a_period_that_was_not_declared(bench: &Bench) 
     assert_eq!(delivery.attempt, 2);
 }
 
-/// A wait of zero is a wait.
+/// A wait of zero is valid.
 pub async fn a_retry_may_come_at_once(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     bench.push_jobs("mail", 1).await;
@@ -81,8 +81,7 @@ pub async fn a_snooze_keeps_the_attempt(bench: &Bench) {
     }
 }
 
-/// What a job was pushed with is the same on each attempt; only the hint about its next
-/// wait may change.
+/// The envelope is the same on each attempt; only the hint about the next wait may change.
 pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT], 1).await;
     let pushed = Envelope {
@@ -111,7 +110,7 @@ pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) 
     }
 }
 
-/// Retries count, snoozes and releases do not, in any mixture.
+/// Retries count as attempts, snoozes and releases do not, in any order.
 pub async fn attempts_are_counted_through_rounds_of_one_wait(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT], 1).await;
     bench.push(vec![Envelope { retry_wait: Some(SHORT), ..job("mail") }]).await;
@@ -129,7 +128,7 @@ pub async fn attempts_are_counted_through_rounds_of_one_wait(bench: &Bench) {
     rounds(&mut consumer, &table).await;
 }
 
-/// The count holds where each round waits for another period, declared or not.
+/// Attempts are counted over different waits, declared or not.
 pub async fn attempts_are_counted_through_rounds_of_changing_waits(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT, OTHER], 1).await;
     bench.push(vec![Envelope { retry_wait: Some(SHORT), ..job("mail") }]).await;
@@ -148,7 +147,7 @@ pub async fn attempts_are_counted_through_rounds_of_changing_waits(bench: &Bench
     rounds(&mut consumer, &table).await;
 }
 
-/// The attempts of one job are not those of its neighbour.
+/// Jobs count their attempts independently.
 pub async fn attempts_are_counted_for_each_job_by_itself(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT], 1).await;
     let pushed = bench.push_jobs("mail", 2).await;
@@ -176,13 +175,13 @@ async fn overtakes(bench: &Bench, consumer: &mut Consumer) {
     settle(second, Settlement::Complete).await;
 }
 
-/// A job that waits for long delays no other, where both waits are declared.
+/// A job with a long wait blocks no other, if both waits are declared.
 pub async fn a_short_wait_is_not_held_up_behind_a_long_one(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT, LONG], 1).await;
     overtakes(bench, &mut consumer).await;
 }
 
-/// A job that waits for long delays no other, where no wait is declared.
+/// A job with a long wait blocks no other, if no wait is declared.
 pub async fn an_undeclared_short_wait_is_not_held_up_behind_a_long_one(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     overtakes(bench, &mut consumer).await;

@@ -1,4 +1,4 @@
-//! Stopping a consumer and closing an engine.
+//! Stops of consumers and closes of engines.
 
 use crate::testing::EngineExt as _;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use crate::job::JobId;
 use crate::testing::Bench;
 use crate::testing::bench::{consume, event, ids, job, settle, soon, sorted, take, take_many};
 
-/// Waits until the consumer has no more. What it had taken ahead may still come.
+/// Waits until the consumer ends. Prefetched jobs may still be delivered.
 async fn end(consumer: &mut Consumer) {
     while let Some(item) = soon("the consumer to end", consumer.next()).await {
         drop(item);
     }
 }
 
-/// A stop hands back at once what was taken ahead, and it costs no attempt.
+/// A stop releases prefetched jobs at once, without using up attempts.
 pub async fn a_stopped_consumer_hands_back_what_nobody_took(bench: &Bench) {
     let mut first = bench.consume("mail", &[], 10).await;
     let pushed = bench.push_jobs("mail", 6).await;
@@ -31,7 +31,7 @@ pub async fn a_stopped_consumer_hands_back_what_nobody_took(bench: &Bench) {
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
 }
 
-/// What was taken before a stop is settled after it, each way.
+/// Jobs in flight at a stop can be settled after it in each way.
 pub async fn jobs_in_hand_can_be_settled_after_a_stop(bench: &Bench) {
     let mut first = bench.consume("mail", &[], 3).await;
     let pushed = bench.push_jobs("mail", 3).await;
@@ -49,24 +49,24 @@ pub async fn jobs_in_hand_can_be_settled_after_a_stop(bench: &Bench) {
     assert_eq!((taken[0].attempt, taken[1].attempt), (1, 2));
 }
 
-/// Consumers do not wait for jobs that cannot come any more.
+/// Closing an engine ends its waiting consumers.
 pub async fn a_closed_engine_ends_its_consumers(bench: &Bench) {
     let mut idle = bench.consume("idle", &[], 1).await;
     let mut busy = bench.consume("mail", &[], 5).await;
     bench.push_jobs("mail", 3).await;
-    let in_hand = take(&mut busy).await;
+    let in_flight = take(&mut busy).await;
     let waiting = tokio::spawn(async move { end(&mut idle).await });
     soon("the engine to close", bench.engine().close()).await;
     waiting.await.expect("no panic");
     end(&mut busy).await;
     soon("a stop after the end", busy.stop()).await;
-    // It has been handed back, so nothing may be recorded about it.
-    let answer = soon("an answer", in_hand.settle(Settlement::Retry(Duration::ZERO))).await;
+    // It was released, so no settlement may be recorded.
+    let answer = soon("an answer", in_flight.settle(Settlement::Retry(Duration::ZERO))).await;
     let kind = answer.expect_err("no longer this worker's").kind();
     assert!(matches!(kind, ErrorKind::Closed | ErrorKind::Stale), "{kind:?}");
 }
 
-/// Every call says that the engine was closed, and none waits or panics.
+/// Every call fails as closed, and none waits or panics.
 pub async fn calls_on_a_closed_engine_say_so(bench: &Bench) {
     bench.declare("mail", &[]).await;
     let engine = bench.engine();
@@ -106,8 +106,7 @@ pub async fn closing_twice_is_closing_once(bench: &Bench) {
     soon("the engine to close", bench.engine().close()).await;
 }
 
-/// What an engine had in hand when it was closed goes to another at once, as the same
-/// attempt.
+/// Jobs in flight when an engine is closed go to another at once, as the same attempt.
 pub async fn closing_hands_back_what_is_in_hand(bench: &Bench) {
     let other = bench.another().await;
     bench.declare("mail", &[]).await;

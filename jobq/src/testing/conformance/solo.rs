@@ -1,5 +1,5 @@
-//! Jobs that may take their worker down: they come to one consumer, one at a time, and
-//! each start is recorded before it.
+//! Solo runs: jobs that may crash their worker go to one consumer, one at a time, and each start is
+//! recorded first.
 
 use crate::testing::EngineExt as _;
 use std::time::Duration;
@@ -18,7 +18,7 @@ async fn declare(bench: &Bench) {
     soon("a queue", bench.engine().declare(&[spec])).await.expect("declares");
 }
 
-/// Pushes a job, and has it run alone.
+/// Pushes a job, and isolates it.
 async fn isolate(bench: &Bench) -> JobId {
     let pushed = job("mail");
     let id = pushed.id;
@@ -36,7 +36,7 @@ fn solo(delivery: &Delivery) -> (u32, bool) {
     (starts, started)
 }
 
-/// It comes to nobody else, as it was, and its start is recorded.
+/// The job goes unchanged to the solo consumer only, and its start is recorded.
 pub async fn an_isolated_job_is_started_alone(bench: &Bench) {
     declare(bench).await;
     let id = isolate(bench).await;
@@ -55,7 +55,7 @@ pub async fn an_isolated_job_is_started_alone(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-/// Each of several is started once.
+/// Each of several solo jobs is started once.
 pub async fn several_isolated_jobs_are_started_one_by_one(bench: &Bench) {
     declare(bench).await;
     let mut expected = Vec::new();
@@ -88,7 +88,7 @@ pub async fn several_isolated_jobs_are_started_one_by_one(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-/// What is handed back was not run.
+/// A released job was not run.
 pub async fn a_start_that_is_handed_back_does_not_count(bench: &Bench) {
     declare(bench).await;
     isolate(bench).await;
@@ -121,7 +121,7 @@ pub async fn a_job_that_ran_alone_is_retried_as_any_other(bench: &Bench) {
     bench.counts("mail", 0, 0, 1).await;
 }
 
-/// A worker that died has started the job.
+/// The start of a crashed worker counts.
 pub async fn a_start_without_an_end_counts(bench: &Bench) {
     declare(bench).await;
     let id = isolate(bench).await;
@@ -138,7 +138,7 @@ pub async fn a_start_without_an_end_counts(bench: &Bench) {
     assert_eq!(solo(&take(&mut alone(bench).await).await), (3, false));
 }
 
-/// Two workers do not run two of these jobs at a time.
+/// Two workers never run two solo jobs at a time.
 pub async fn one_consumer_has_them_at_a_time(bench: &Bench) {
     declare(bench).await;
     let (first, second) = (isolate(bench).await, isolate(bench).await);
@@ -150,7 +150,7 @@ pub async fn one_consumer_has_them_at_a_time(bench: &Bench) {
     let early = tokio::time::timeout(Duration::from_millis(300), two.next()).await;
     assert!(early.is_err(), "{early:?}");
     settle(delivery, Settlement::Complete).await;
-    // Whoever gets it, once the first one lets go.
+    // The second consumer gets the next job when the first one has stopped.
     soon("a consumer to stop", one.stop()).await;
     let delivery = take(&mut two).await;
     assert_eq!((delivery.envelope().id, solo(&delivery)), (second, (0, false)));
