@@ -157,6 +157,11 @@ impl Link {
         }
     }
 
+    /// Whether there is a connection, from which the broker reads.
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(*self.state.borrow(), State::Up(_))
+    }
+
     /// Whether the broker has stopped reading.
     pub(crate) fn is_blocked(&self) -> bool {
         matches!(*self.state.borrow(), State::Blocked(..))

@@ -58,7 +58,7 @@ impl SoloState {
 
 /// The error of a solo start of a delivery from another queue.
 fn not_solo() -> Error {
-    Error::invalid("only a delivery of `consume_solo` can be started alone")
+    Error::invalid("only a delivery of a solo consumer can be started alone")
 }
 
 /// The origin of a session's deliveries. They share it, since each reference count is a word of
@@ -192,9 +192,13 @@ impl RabbitReceipt {
         self.wait == Some(millis) && tiers.is_some_and(|tiers| tiers.contains(&millis))
     }
 
-    /// Whether the job is requeued as a new message, whose count of returns starts at 0.
+    /// Whether the job is requeued as a new message, whose count of returns starts at 0. While
+    /// nothing can be published, it is requeued as it is.
     fn is_returned_as_new(&self) -> bool {
-        self.returns >= RETURNS && self.solo.is_none() && !self.is_stale()
+        self.returns >= RETURNS
+            && self.solo.is_none()
+            && !self.is_stale()
+            && self.origin.publisher.is_up()
     }
 
     /// Moves the handle out, and leaves nothing to settle here.

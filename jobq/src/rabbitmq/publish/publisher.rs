@@ -203,6 +203,11 @@ impl Publisher {
         }
     }
 
+    /// Whether a message can be sent now.
+    pub(crate) fn is_up(&self) -> bool {
+        self.link.is_up()
+    }
+
     pub(super) fn no_answer(&self, message: &Message, sent: bool) -> Error {
         unanswered(message, self.timeout, &self.link.trouble(), sent)
     }
