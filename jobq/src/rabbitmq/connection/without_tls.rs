@@ -48,3 +48,22 @@ pub(crate) fn cause(_: &lapin::Error) -> Option<&Never> {
 pub(crate) fn explain(error: &Never, _: &str, _: bool) -> (ErrorKind, String) {
     match *error {}
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn encryption_needs_the_feature() {
+        let address = |url| Address::parse(url, Duration::from_secs(1)).unwrap();
+        let (plain, encrypted) = (address("amqp://localhost"), address("amqps://localhost"));
+        let roots = Certificates { roots: vec![b"pem".to_vec()], ..Certificates::default() };
+        assert!(Tls::new(&Certificates::default(), &plain).is_ok());
+        for (certificates, address) in [(&Certificates::default(), &encrypted), (&roots, &plain)] {
+            let error = Tls::new(certificates, address).unwrap_err();
+            assert!(error.is_unsupported() && error.to_string().contains("`tls`"), "{error}");
+        }
+    }
+}

@@ -49,7 +49,10 @@ pub(crate) enum Management {
     /// No URL was given.
     #[default]
     NotGiven,
-    #[cfg_attr(not(feature = "management"), expect(dead_code, reason = "nobody can be asked"))]
+    #[cfg_attr(
+        not(any(feature = "management", test)),
+        expect(dead_code, reason = "nobody can be asked")
+    )]
     Asked {
         /// The queues of the namespace, or why they were not shown.
         queues: Result<Vec<Queue>, String>,
