@@ -64,7 +64,7 @@ async fn main() -> Result<(), BoxError> {
         })
         .await?;
     println!("client: {}", request.await??);
-    // What `shutdown` does after `stop`: `shutdown` would take the handle out of its `Arc`.
+    // The second half of `shutdown`: `shutdown` would take the handle out of its `Arc`.
     running.wait().await?;
     println!("pool:   ended");
     client.close().await;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use jobq::{BoxError, Client, JobContext, State, WorkerPool, job};
 use tokio::sync::mpsc::{self, UnboundedSender};
 
-/// What the jobs tell. `main` prints it with its time.
+/// A message of the jobs, which `main` prints with its time.
 type Lines = UnboundedSender<String>;
 
 #[job]

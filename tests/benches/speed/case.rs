@@ -16,7 +16,7 @@ pub(crate) struct Case {
     pub(crate) tuning: Tuning,
 }
 
-/// What is varied to see how costs grow. The other sides have the usual one only.
+/// The variables of the growth series. The other sides have the usual one only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// How many types of jobs there are.

@@ -1,4 +1,4 @@
-//! What the defaults are chosen by: plain lapin and rusqlite with other prefetches, windows, connections and
+//! Measurements behind the defaults: plain lapin and rusqlite with other prefetches, windows, connections and
 //! transactions. What is best for it is so for jobq, which hands the same frames and statements
 //! to the same library.
 

@@ -32,7 +32,7 @@ const BOUNDS: [(Engine, Scenario, u32); 4] = [
     (Engine::Sqlite, Scenario::Enqueue, 21_600),
 ];
 
-/// What a job on RabbitMQ is to come to.
+/// The goals for a job on RabbitMQ, in instructions.
 const GOALS: [(Scenario, f64); 2] = [(Scenario::Drain, 30_000.0), (Scenario::Enqueue, 33_000.0)];
 
 /// Callers that allocate more rarely than this are not listed.
@@ -193,7 +193,7 @@ pub(crate) fn table(found: &[Found]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Who asks for memory, and how often a job: first those who do so more often than the library.
+/// Allocations a job by caller, first those that exceed the library.
 pub(crate) fn callers(found: &[Found]) -> String {
     let mut text = String::new();
     for found in found {

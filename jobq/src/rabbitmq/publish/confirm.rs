@@ -4,6 +4,7 @@ use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::{Channel, Confirmation};
 
 use super::error;
+use crate::background;
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
@@ -48,7 +49,8 @@ pub(crate) async fn send_alone(
 ) -> Result<lapin::Result<Confirmation>> {
     let channel = open_confirming(up).await?;
     let answer = send(&channel, message, mandatory).await;
-    let _ = channel.close(200, "published".into()).await;
+    // The answer does not wait for the end of the channel: the caller's time may be up by then.
+    background::spawn(async move { channel.close(200, "published".into()).await });
     Ok(answer)
 }
 
