@@ -376,7 +376,7 @@ impl Feed {
             envelope,
             message.properties,
             wait,
-            history.crashes,
+            history.returns,
             solo,
         );
         let attempt = history.attempts.saturating_add(1);

@@ -26,8 +26,9 @@ use crate::rabbitmq::topology::routing::Routing;
 use crate::rabbitmq::topology::routing_key;
 
 /// The number of returns from which a job is requeued as a new message. The broker's count of
-/// returns is taken as a sign of crashes; after three the job runs solo.
-const RETURNS: u32 = 2;
+/// returns is taken as a sign of crashes; after three the job runs solo. The broker may add a return
+/// that no client sees: it takes a message back itself that a cancelled consumer did not receive.
+const RETURNS: u32 = 1;
 /// How long a job is kept if its wait cannot be arranged.
 const REFUSED: Duration = Duration::from_secs(1);
 

@@ -20,6 +20,8 @@ pub(crate) struct History {
     /// Which returns count differs between versions. A crashed worker returns all of its prefetched
     /// deliveries. 4.0 also counts earlier rejections, which are failed attempts.
     pub(crate) crashes: u32,
+    /// The broker's own count of returns, crashes or not.
+    pub(crate) returns: u32,
     /// Whether the message was ever dead-lettered.
     pub(crate) died: bool,
     /// Whether `x-death` is not as a broker writes it.
@@ -44,12 +46,19 @@ impl History {
             }
         }
         let Some(deaths) = deaths else {
-            return Self { attempts: said, crashes: returns, died: false, is_forged: false };
+            return Self {
+                attempts: said,
+                crashes: returns,
+                returns,
+                died: false,
+                is_forged: false,
+            };
         };
         let rejections = rejections(deaths, &work_queue());
         Self {
             attempts: said.saturating_add(rejections).min(MOST),
             crashes: if returns == rejections { 0 } else { returns },
+            returns,
             died: true,
             is_forged: is_forged(deaths),
         }

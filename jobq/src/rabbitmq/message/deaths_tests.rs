@@ -230,7 +230,7 @@ fn returns_that_are_rejections_are_no_crashes() {
         let deaths = FieldArray::from(vec![AMQPValue::FieldTable(death)]);
         ("x-death", AMQPValue::FieldArray(deaths))
     };
-    let table = [
+    let rows = [
         (vec![], 0),
         (vec![count(0)], 0),
         (vec![count(2)], 2),
@@ -243,11 +243,11 @@ fn returns_that_are_rejections_are_no_crashes() {
         (vec![count(0), rejected(4)], 0),
         (vec![rejected(4)], 0),
     ];
-    for (entries, expected) in table {
-        let mut headers = FieldTable::default();
-        for (key, value) in entries {
-            headers.insert(key.into(), value);
-        }
+    for (entries, expected) in rows {
+        let headers = table(entries);
         assert_eq!(history(&headers).crashes, expected, "{headers:?}");
     }
+    // The broker's own count decides how a job is handed back.
+    let headers = table([count(4), rejected(4)]);
+    assert_eq!(history(&headers).returns, 4);
 }
