@@ -1,11 +1,117 @@
-//! The time of day.
+//! The time of day, which tests can move.
 
-use std::time::SystemTime;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use crate::job::{from_millis, to_millis};
 
-/// The current time, truncated to whole milliseconds, so that it survives a round trip through an
-/// engine that keeps milliseconds.
-pub(crate) fn now() -> SystemTime {
-    from_millis(to_millis(SystemTime::now()))
+/// The clock of a [`Client`](crate::Client) and its pools: the system's, or one that a test moves.
+///
+/// Delays and waits begin, jobs expire, and failures are recorded at its time. All clones show the
+/// same time. Timeouts of job functions are not measured by it but by tokio's clock.
+///
+/// On RabbitMQ the broker itself ends the waits, by the system's clock.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+///
+/// use jobq::{Client, Clock};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> jobq::Result<()> {
+/// let clock = Clock::stopped_at(SystemTime::UNIX_EPOCH);
+/// let client = Client::builder("sqlite::memory:").clock(clock.clone()).connect().await?;
+/// clock.advance(Duration::from_secs(3_600)); // jobs of the next hour are due
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Default)]
+pub struct Clock {
+    /// The time of a stopped clock; `None` for the system's.
+    stopped: Option<Arc<Mutex<SystemTime>>>,
+}
+
+impl Clock {
+    /// The system's clock.
+    #[must_use]
+    pub fn system() -> Self {
+        Self::default()
+    }
+
+    /// A clock that shows this time until it is moved.
+    #[must_use]
+    pub fn stopped_at(time: SystemTime) -> Self {
+        Self { stopped: Some(Arc::new(Mutex::new(time))) }
+    }
+
+    /// The current time, in whole milliseconds, which every engine keeps.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        let now = match &self.stopped {
+            Some(time) => *time.lock().unwrap_or_else(PoisonError::into_inner),
+            None => SystemTime::now(),
+        };
+        from_millis(to_millis(now))
+    }
+
+    /// Moves a stopped clock forward.
+    ///
+    /// # Panics
+    ///
+    /// If it is the system's clock, or if the time is beyond the range of [`SystemTime`].
+    pub fn advance(&self, by: Duration) {
+        let mut time = self.stopped_time().lock().unwrap_or_else(PoisonError::into_inner);
+        *time = time.checked_add(by).expect("the time is within the range of `SystemTime`");
+    }
+
+    /// Sets a stopped clock to this time.
+    ///
+    /// # Panics
+    ///
+    /// If it is the system's clock.
+    pub fn set(&self, time: SystemTime) {
+        *self.stopped_time().lock().unwrap_or_else(PoisonError::into_inner) = time;
+    }
+
+    fn stopped_time(&self) -> &Mutex<SystemTime> {
+        self.stopped.as_ref().expect("the system's clock cannot be moved; use `Clock::stopped_at`")
+    }
+
+    /// Whether it is one that a test moves.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.is_some()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.stopped {
+            Some(_) => f.debug_tuple("Clock").field(&self.now()).finish(),
+            None => f.write_str("Clock(system)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clones_of_a_stopped_clock_move_together() {
+        let clock = Clock::stopped_at(SystemTime::UNIX_EPOCH + Duration::from_micros(7_900));
+        let other = clock.clone();
+        assert_eq!(other.now(), SystemTime::UNIX_EPOCH + Duration::from_millis(7));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(other.now(), SystemTime::UNIX_EPOCH + Duration::from_millis(1_007));
+        other.set(SystemTime::UNIX_EPOCH);
+        assert_eq!(clock.now(), SystemTime::UNIX_EPOCH);
+    }
+
+    #[test]
+    #[should_panic(expected = "cannot be moved")]
+    fn the_systems_clock_cannot_be_moved() {
+        Clock::system().advance(Duration::ZERO);
+    }
 }

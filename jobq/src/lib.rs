@@ -102,6 +102,7 @@ pub use client::{
     EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, IntoPeriod, Outgoing, Publish,
     PublishFuture, doctor,
 };
+pub use clock::Clock;
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, FindingKind, Report, Severity};
 pub use job::{

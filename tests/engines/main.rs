@@ -4,6 +4,7 @@
 
 mod ahead;
 mod blocking;
+mod clock;
 mod conformance;
 mod design;
 mod end_to_end;

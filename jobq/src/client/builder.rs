@@ -3,6 +3,7 @@ use std::time::Duration;
 use super::outgoing::{Hooks, Outgoing};
 use super::{Client, environment};
 use crate::background;
+use crate::clock::Clock;
 #[cfg(feature = "management")]
 use crate::engine::ManagementUrl;
 use crate::engine::{Certificates, ClientCertificate, EngineOptions};
@@ -37,6 +38,7 @@ impl ClientBuilder {
             namespace: "jobq".to_owned(),
             connection_name: format!("{program} {}", std::process::id()),
             timeout: Duration::from_secs(30),
+            clock: Clock::system(),
             certificates: Certificates::default(),
             management: None,
             is_lazy: false,
@@ -135,6 +137,12 @@ impl ClientBuilder {
         hook: impl Fn(&mut Outgoing) -> Result<(), BoxError> + Send + Sync + 'static,
     ) -> Self {
         self.hooks.add(hook);
+        self
+    }
+
+    /// Sets the clock of this client and its pools. Defaults to the system's; see [`Clock`].
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.options.clock = clock;
         self
     }
 

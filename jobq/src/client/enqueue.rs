@@ -10,6 +10,7 @@ use super::payload::Payload;
 use super::times::{IntoPeriod, Times};
 use super::{Client, JobKind};
 use crate::background;
+use crate::clock::Clock;
 use crate::engine::{NotPushed, Pushing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, Headers, Job, JobId};
@@ -40,11 +41,12 @@ impl SetHeaders {
 /// The envelope of a job, with times from now.
 fn envelope(
     (kind, times): (&JobKind, &Times),
+    clock: &Clock,
     id: JobId,
     payload: Vec<u8>,
     mut headers: Headers,
 ) -> Envelope {
-    let moments = times.moments(kind.options.expires);
+    let moments = times.moments(kind.options.expires, clock);
     if let Some(due) = moments.due {
         headers.set_due(due);
     }
@@ -146,7 +148,7 @@ impl Enqueue {
             headers.set_nonce();
         }
         let headers = self.client.hooks().call(id, || self.kind.outgoing(), headers)?;
-        Ok(envelope((&self.kind, &self.times), id, payload, headers))
+        Ok(envelope((&self.kind, &self.times), self.client.clock(), id, payload, headers))
     }
 
     fn push(self, mut envelope: Envelope) -> Pushing {
@@ -253,7 +255,7 @@ impl<'j> EnqueueAll<'j> {
             let job = payload.0.and_then(|payload| {
                 client.check_size(&payload)?;
                 let headers = client.hooks().call(id, || kind.outgoing(), headers.clone())?;
-                Ok(envelope((&kind, &times), id, payload, headers))
+                Ok(envelope((&kind, &times), client.clock(), id, payload, headers))
             });
             let job = job.map_err(|error| unwritten.push((index, error))).ok()?;
             Some(Envelope { enqueued_by: enqueued_by.cloned(), ..job })

@@ -32,6 +32,7 @@ use self::kind::JobKind;
 use self::outgoing::Hooks;
 use crate::admin::FailedJobs;
 use crate::background;
+use crate::clock::Clock;
 use crate::engine::{Administer, Counts, Engine, administration};
 use crate::error::{Error, Result};
 use crate::job::{Event, Job, check_name, check_pattern, origin};
@@ -71,6 +72,7 @@ struct Shared {
     hooks: Hooks,
     /// The engine's size limit of a payload, in bytes.
     largest_payload: usize,
+    clock: Clock,
     declared: Mutex<Declared>,
 }
 
@@ -128,8 +130,8 @@ impl Client {
 
     fn new(engine: Arc<dyn Engine>, namespace: String, program: &str, hooks: Hooks) -> Self {
         let (program, declared) = (program.into(), Mutex::default());
-        let largest_payload = engine.capabilities().largest_payload;
-        let shared = Shared { engine, namespace, program, hooks, largest_payload, declared };
+        let (largest_payload, clock) = (engine.capabilities().largest_payload, engine.clock());
+        let shared = Shared { engine, namespace, program, hooks, largest_payload, clock, declared };
         Self { shared: Arc::new(shared) }
     }
 
@@ -404,6 +406,10 @@ impl Client {
 
     fn program(&self) -> &Arc<str> {
         &self.shared.program
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.shared.clock
     }
 
     pub(crate) fn engine(&self) -> &Arc<dyn Engine> {

@@ -101,7 +101,7 @@ impl Publish {
         }
         let what = || What::Event { topic: self.topic.clone() };
         let headers = self.client.hooks().call(id, what, headers)?;
-        let moments = self.times.moments(None);
+        let moments = self.times.moments(None, self.client.clock());
         let event = EventEnvelope {
             id,
             topic: self.topic,

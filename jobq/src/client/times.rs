@@ -1,6 +1,6 @@
 use std::time::{Duration, SystemTime};
 
-use crate::clock;
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::period::{self, PeriodError};
 
@@ -98,8 +98,8 @@ impl Times {
     }
 
     /// Resolves the times now, with this default limit.
-    pub(super) fn moments(&self, limit: Option<Duration>) -> Moments {
-        let now = clock::now();
+    pub(super) fn moments(&self, limit: Option<Duration>, clock: &Clock) -> Moments {
+        let now = clock.now();
         let delay = match self.start {
             Start::Now => Duration::ZERO,
             Start::In(delay) => delay,

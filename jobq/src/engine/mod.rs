@@ -33,6 +33,7 @@ pub use queue::{QueueName, QueueSpec};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
 
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, EventEnvelope, MAX_PAYLOAD};
 
@@ -99,6 +100,11 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
 
     /// The features beyond the traits that it returns.
     fn capabilities(&self) -> Capabilities;
+
+    /// The clock by which its clients enqueue and its pools run jobs. Defaults to the system's.
+    fn clock(&self) -> Clock {
+        Clock::system()
+    }
 
     /// The administration, if the engine has one.
     fn administer(&self) -> Option<&dyn Administer> {

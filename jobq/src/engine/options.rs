@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::{Certificates, ManagementUrl};
+use crate::clock::Clock;
 
 /// The options of an engine, apart from its URL.
 #[derive(Debug, Clone)]
@@ -11,6 +12,8 @@ pub struct EngineOptions {
     pub connection_name: String,
     /// The timeout for answers of the broker or the file.
     pub timeout: Duration,
+    /// The clock of enqueueing, of due times, and of failures.
+    pub clock: Clock,
     /// The trusted and the client's own certificates. An engine without TLS refuses them.
     pub certificates: Certificates,
     /// The URL of the broker's management API, if it may be used. An engine that has none refuses

@@ -9,7 +9,7 @@ use lapin::message::Delivery as Stray;
 use lapin::protocol::basic::{gen_properties, parse_properties};
 use lapin::types::{FieldTable, ShortString};
 
-use crate::clock;
+use crate::clock::Clock;
 use crate::job::{
     Envelope, EventEnvelope, FailedReason, Headers, JobId, MAX_PAYLOAD, check_name, check_pattern,
     check_topic, from_millis, to_millis,
@@ -105,7 +105,7 @@ fn check_again(names: &Names, properties: &BasicProperties, received: &Received)
 fn check_failed(names: &Names, properties: &BasicProperties, received: &Received) {
     let (id, used) = (received.envelope.id, received.history.attempts);
     let error = String::from_utf8_lossy(&received.envelope.payload).repeat(3);
-    let changes = Changes::failed(FailedReason::Exhausted, &error, used);
+    let changes = Changes::failed(FailedReason::Exhausted, &error, used, Clock::system().now());
     let failed = again(properties, id, changes);
     check_sent(&failed, id);
     assert!(properties::is_failed(&failed));
@@ -123,7 +123,7 @@ fn check_failed(names: &Names, properties: &BasicProperties, received: &Received
     assert_eq!(properties::solo(&back), (0, None));
     let job = decode(names, QUEUE.into(), &back, Vec::new());
     assert_eq!((job.history.attempts, job.history.crashes, job.envelope.id), (0, 0, id));
-    let now = clock::now();
+    let now = Clock::system().now();
     assert!(job.envelope.expires_at.is_none_or(|end| end > now), "it has all the time again");
     // As if another client had published it.
     let _ = (
@@ -145,7 +145,8 @@ fn check_stray(names: &Names, properties: &BasicProperties, body: &[u8]) {
         assert!(queue.is_none_or(|queue| check_name("queue", queue).is_ok()));
         let _ = stray::has_no_subscribers(names, &stray);
         let place = queue.unwrap_or(ORPHAN).to_owned();
-        let sent = stray::failed(names, stray, &place).expect("there is always a route");
+        let sent = stray::failed(names, stray, &place, Clock::system().now())
+            .expect("there is always a route");
         assert_eq!((sent.route.key.as_str(), &*sent.payload), (&*place, body));
         check_sendable(&sent.properties);
         assert!(properties::is_failed(&sent.properties));

@@ -59,6 +59,7 @@ use self::topology::names::Names;
 use self::topology::passive::Absent;
 use self::topology::requirements::Wanted;
 use crate::background;
+use crate::clock::Clock;
 use crate::engine::{
     About, Administer, Capabilities, Consume, Consumer, Counts, Diagnose, Engine, EngineOptions,
     NotPushed, Pushed, Pushing, QueueSpec, Which,
@@ -84,7 +85,8 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         None => None,
     };
     let target = Target { address, tls, timeout: options.timeout };
-    let broker = Broker::connect(target, options.connection_name, options.is_lazy).await?;
+    let broker =
+        Broker::connect(target, options.connection_name, options.clock, options.is_lazy).await?;
     let (broker, names) = (Arc::new(broker), Names::new(options.namespace));
     probe::watch(broker.publishing(), broker.target(), names.orphan());
     let (known, absent) = (Arc::new(Declared::new(names.clone())), Arc::<Absent>::default());
@@ -180,6 +182,10 @@ impl Engine for Rabbit {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new().solo().events()
+    }
+
+    fn clock(&self) -> Clock {
+        self.broker.clock().clone()
     }
 
     fn administer(&self) -> Option<&dyn Administer> {

@@ -10,14 +10,18 @@ use std::time::Duration;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::columns;
+use crate::clock::Clock;
 use crate::period;
 
 /// The clock of one file.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct MachineClock {
-    /// The offset from boot time to this clock; `None` if the system does not tell the boot time:
-    /// then the time of day is used.
-    ahead: Option<i64>,
+#[derive(Debug, Clone)]
+pub(super) enum MachineClock {
+    /// The time since boot, plus this offset.
+    SinceBoot { ahead: i64 },
+    /// The time of day, on a system that does not tell the time since boot.
+    TimeOfDay,
+    /// A clock that a test moves.
+    Stopped(Clock),
 }
 
 /// The row of the clock.
@@ -38,53 +42,69 @@ impl Known {
 
 impl MachineClock {
     /// The clock of this file.
-    pub(super) fn of(connection: &mut Connection) -> rusqlite::Result<Self> {
-        let Some(boot) = boot() else { return Ok(Self { ahead: None }) };
+    pub(super) fn of(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<Self> {
+        if clock.is_stopped() {
+            return Ok(Self::Stopped(clock.clone()));
+        }
+        let Some(boot) = boot() else { return Ok(Self::TimeOfDay) };
         // Read without the file's write lock, which another process may hold for long.
         if let Some(known) = Known::read(connection)?.filter(|known| known.boot == boot) {
-            return Ok(Self { ahead: Some(known.ahead) });
+            return Ok(Self::SinceBoot { ahead: known.ahead });
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Another process may have written it meanwhile.
         let known = Known::read(&transaction)?;
         if let Some(known) = known.as_ref().filter(|known| known.boot == boot) {
-            return Ok(Self { ahead: Some(known.ahead) });
+            return Ok(Self::SinceBoot { ahead: known.ahead });
         }
         let last = known.map_or(0, |known| known.last);
         let now = columns::now().max(last);
         // Read after the wait for the write lock, which would put the clock ahead of the time of
         // day, and after `now`, so that a pause in between puts it back and never ahead.
-        let Some(since) = since_boot() else { return Ok(Self { ahead: None }) };
+        let Some(since) = since_boot() else { return Ok(Self::TimeOfDay) };
         let ahead = now.saturating_sub(whole_millis(since));
         let sql = "REPLACE INTO clock (id, boot, ahead, last) VALUES (1, ?1, ?2, ?3)";
         transaction.execute(sql, (boot, ahead, now))?;
         transaction.commit()?;
-        Ok(Self { ahead: Some(ahead) })
+        Ok(Self::SinceBoot { ahead })
     }
 
     /// The current time. A job is due if its time is not later.
-    pub(super) fn now(self) -> i64 {
-        match (self.ahead, since_boot()) {
-            (Some(ahead), Some(since)) => ahead.saturating_add(whole_millis(since)),
+    pub(super) fn now(&self) -> i64 {
+        match (self, since_boot()) {
+            (Self::SinceBoot { ahead }, Some(since)) => ahead.saturating_add(whole_millis(since)),
+            (Self::Stopped(clock), _) => columns::of_time(clock.now()),
             _ => columns::now(),
+        }
+    }
+
+    /// The time of day, at which a job fails.
+    pub(super) fn time_of_day(&self) -> i64 {
+        match self {
+            Self::Stopped(clock) => columns::of_time(clock.now()),
+            Self::SinceBoot { .. } | Self::TimeOfDay => columns::now(),
         }
     }
 
     /// The end of a wait that begins now: the current time for a zero wait, else rounded up, so
     /// that nothing is early.
-    pub(super) fn due_after(self, wait: Duration) -> i64 {
-        match (self.ahead, since_boot()) {
+    pub(super) fn due_after(&self, wait: Duration) -> i64 {
+        match (self, since_boot()) {
             _ if wait.is_zero() => self.now(),
-            (Some(ahead), Some(since)) => {
+            (Self::SinceBoot { ahead }, Some(since)) => {
                 let end = period::millis(since.saturating_add(wait));
                 ahead.saturating_add(i64::try_from(end).unwrap_or(i64::MAX))
             }
+            (Self::Stopped(_), _) => self.now().saturating_add(columns::of_wait(wait)),
             _ => columns::due_after(wait),
         }
     }
 
     /// Stores the current time, so that the clock does not go back after a reboot.
-    pub(super) fn keep(self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(super) fn keep(&self, connection: &Connection) -> rusqlite::Result<()> {
+        if matches!(self, Self::Stopped(_)) {
+            return Ok(());
+        }
         let sql = "UPDATE clock SET last = max(last, ?1)";
         connection.prepare_cached(sql)?.execute([self.now()]).map(drop)
     }
@@ -120,9 +140,15 @@ fn boot() -> Option<String> {
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
     use std::sync::Mutex;
+    use std::time::SystemTime;
 
     use super::super::{Place, schema};
     use super::*;
+
+    fn ahead(clock: &MachineClock) -> i64 {
+        let MachineClock::SinceBoot { ahead } = clock else { panic!("{clock:?}") };
+        *ahead
+    }
 
     fn row(file: &Connection) -> (String, i64, i64) {
         let row = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
@@ -133,26 +159,36 @@ mod tests {
     fn it_begins_with_the_time_of_day_and_is_the_same_for_all() {
         let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
         let before = columns::now();
-        let clock = MachineClock::of(&mut file).unwrap();
+        let clock = MachineClock::of(&mut file, &Clock::system()).unwrap();
         assert!((before..=before + 60_000).contains(&clock.now()));
         // As if the time of day had been set back by an hour since the file was first opened.
-        let ahead = clock.ahead.unwrap() + 3_600_000;
+        let ahead = ahead(&clock) + 3_600_000;
         file.execute("UPDATE clock SET ahead = ?1", [ahead]).unwrap();
-        let other = MachineClock::of(&mut file).unwrap();
-        assert_eq!(other.ahead, Some(ahead));
+        let other = MachineClock::of(&mut file, &Clock::system()).unwrap();
+        assert_eq!(self::ahead(&other), ahead);
         assert!(other.now() >= before + 3_600_000);
+    }
+
+    #[test]
+    fn a_stopped_clock_is_the_time_of_its_file() {
+        let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let clock = Clock::stopped_at(SystemTime::UNIX_EPOCH + Duration::from_secs(7));
+        let machine = MachineClock::of(&mut file, &clock).unwrap();
+        assert_eq!((machine.now(), machine.due_after(Duration::from_micros(1))), (7_000, 7_001));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!((machine.now(), machine.time_of_day()), (8_000, 8_000));
     }
 
     #[test]
     fn no_wait_is_shorter_or_too_long() {
         let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
-        let clock = MachineClock::of(&mut file).unwrap();
+        let clock = MachineClock::of(&mut file, &Clock::system()).unwrap();
         for micros in [1, 999, 1_000, 1_001, 86_400_000_000] {
             let wait = Duration::from_micros(micros);
             let before = since_boot().unwrap();
             let due = clock.due_after(wait);
             let end = before.as_micros() + wait.as_micros();
-            assert!(i128::from(due - clock.ahead.unwrap()) * 1_000 >= i128::try_from(end).unwrap());
+            assert!(i128::from(due - ahead(&clock)) * 1_000 >= i128::try_from(end).unwrap());
         }
         let now = clock.now();
         assert!((now..now + 60_000).contains(&clock.due_after(Duration::ZERO)));
@@ -162,11 +198,11 @@ mod tests {
     #[test]
     fn after_a_restart_of_the_machine_it_goes_on_and_not_back() {
         let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
-        let clock = MachineClock::of(&mut file).unwrap();
+        let clock = MachineClock::of(&mut file, &Clock::system()).unwrap();
         clock.keep(&file).unwrap();
         let hour_ahead = clock.now() + 3_600_000;
         file.execute("UPDATE clock SET boot = 'before', last = ?1", [hour_ahead]).unwrap();
-        let next = MachineClock::of(&mut file).unwrap();
+        let next = MachineClock::of(&mut file, &Clock::system()).unwrap();
         assert!(
             (hour_ahead..hour_ahead + 60_000).contains(&next.now()),
             "the time of day is behind"
@@ -174,7 +210,7 @@ mod tests {
 
         file.execute("UPDATE clock SET boot = 'before', last = 5", []).unwrap();
         let before = columns::now();
-        let found = MachineClock::of(&mut file).unwrap().now();
+        let found = MachineClock::of(&mut file, &Clock::system()).unwrap().now();
         // Both are whole milliseconds, truncated at different times.
         let after = columns::now() + 1;
         assert!((before..=after).contains(&found), "the machine was off for years");
@@ -197,7 +233,7 @@ mod tests {
             true
         }))
         .unwrap();
-        let found = MachineClock::of(&mut file).unwrap().now();
+        let found = MachineClock::of(&mut file, &Clock::system()).unwrap().now();
         assert!(found <= columns::now() + 1);
         assert!(HOLDER.lock().unwrap().is_none(), "it waited");
         drop(file);

@@ -37,6 +37,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::oneshot;
 
+use crate::clock::Clock;
 use crate::engine::{
     About, Administer, Capabilities, Consume, Consumer, Counts, Diagnose, Engine, EngineOptions,
     NotPushed, Pushed, Pushing, QueueSpec, Which, closed,
@@ -94,21 +95,23 @@ pub(crate) async fn open_with_lease(
     let (answer, opened) = oneshot::channel();
     let (inbox, commands) = Inbox::new();
     let for_receipts = inbox.clone();
-    let (examined, timeout) = (place.clone(), options.timeout);
+    let (examined, timeout, clock) = (place.clone(), options.timeout, options.clock.clone());
     let thread = std::thread::Builder::new().name("jobq-sqlite".to_owned());
-    let spawned = thread.spawn(move || match schema::open_with_clock(&place, options.timeout) {
-        Ok(opened) => {
-            let _ = answer.send(Ok(()));
-            writer::run(opened, place, options.namespace, lease, for_receipts, commands);
+    let spawned = thread.spawn(move || {
+        match schema::open_with_clock(&place, options.timeout, &options.clock) {
+            Ok(opened) => {
+                let _ = answer.send(Ok(()));
+                writer::run(opened, place, options.namespace, lease, for_receipts, commands);
+            }
+            Err(error) => drop(answer.send(Err(error))),
         }
-        Err(error) => drop(answer.send(Err(error))),
     });
     if let Err(source) = spawned {
         let message = "the system gives no thread to write the job file with";
         return Err(Error::new(ErrorKind::Refused, message).because(source));
     }
     // Made before the wait, so that dropping the future closes the file.
-    let engine = Sqlite { inbox, place: examined, timeout };
+    let engine = Sqlite { inbox, place: examined, timeout, clock };
     opened.await.unwrap_or_else(|_| Err(closed()))?;
     Ok(Arc::new(engine))
 }
@@ -119,6 +122,7 @@ struct Sqlite {
     inbox: Inbox,
     place: Place,
     timeout: Duration,
+    clock: Clock,
 }
 
 impl Drop for Sqlite {
@@ -168,6 +172,10 @@ impl Engine for Sqlite {
 
     fn capabilities(&self) -> Capabilities {
         Capabilities::new().solo().events()
+    }
+
+    fn clock(&self) -> Clock {
+        self.clock.clone()
     }
 
     fn administer(&self) -> Option<&dyn Administer> {

@@ -7,6 +7,7 @@ use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, Transaction, Transacti
 
 use super::machine_clock::MachineClock;
 use super::{Failure, Place};
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
 
 /// The SQLite application id of a file of jobq: `jobq` in ASCII.
@@ -27,9 +28,10 @@ const MIGRATIONS: &[&str] = &[
 pub(super) fn open_with_clock(
     place: &Place,
     timeout: Duration,
+    clock: &Clock,
 ) -> Result<(Connection, MachineClock)> {
     let mut connection = open(place, timeout)?;
-    let clock = MachineClock::of(&mut connection);
+    let clock = MachineClock::of(&mut connection, clock);
     let clock = clock.map_err(|source| Failure::new(place, source).error())?;
     Ok((connection, clock))
 }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::Failure;
-use super::columns;
 use super::store::Store;
 use crate::engine::Settlement;
 use crate::error::{Error, ErrorKind, Result};
@@ -49,7 +48,6 @@ pub(super) enum Act {
         reason: FailedReason,
         error: String,
         attempts: u32,
-        at: i64,
     },
 }
 
@@ -64,7 +62,7 @@ impl From<Settlement> for Act {
             Settlement::Snooze(wait) => Self::Again { wait, since: Instant::now(), attempts: 0 },
             Settlement::Fail { reason, mut error, attempts } => {
                 truncate(&mut error);
-                Self::Fail { reason, error, attempts, at: columns::now() }
+                Self::Fail { reason, error, attempts }
             }
         }
     }
@@ -123,7 +121,8 @@ impl Settling {
                     WHERE seq = ?1 AND owner = ?2 AND solo IS NOT NULL";
                 connection.prepare_cached(sql)?.execute((seq, owner, starts))?
             }
-            Act::Fail { reason, error, attempts, at } => {
+            Act::Fail { reason, error, attempts } => {
+                let at = store.clock.time_of_day();
                 let sql = "INSERT INTO failed (queue, failed_at, attempts, reason, error, job_id,
                         enqueued_at, retry_wait, name, topic, enqueued_by, payload, headers,
                         content_encoding)

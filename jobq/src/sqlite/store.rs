@@ -32,7 +32,7 @@ impl<'a> Prepared<'a> {
 /// The context of an operation in a transaction.
 pub(super) struct Store<'a> {
     pub(super) connection: &'a Connection,
-    pub(super) clock: MachineClock,
+    pub(super) clock: &'a MachineClock,
     pub(super) insert: Prepared<'a>,
     pub(super) delete: Prepared<'a>,
     pub(super) namespace: &'a str,

@@ -347,7 +347,7 @@ impl Writer {
         }
         let mut store = Store {
             connection: &self.connection,
-            clock: self.clock,
+            clock: &self.clock,
             insert: Prepared::new(push::INSERT),
             delete: Prepared::new(settle::DELETE),
             namespace: &self.namespace,

@@ -1,13 +1,15 @@
 use super::super::store::declare;
 use super::super::{deliveries, failed, push, queues, schema};
 use super::*;
+use crate::clock::Clock;
 use crate::engine::Settlement;
 use crate::error::ErrorKind;
 use crate::job::{Envelope, FailedReason};
 
 /// An engine on a disk with room for this many more pages.
 fn small_disk(more: i64) -> Inbox {
-    let (connection, clock) = schema::open_with_clock(&Place::Memory, Duration::ZERO).unwrap();
+    let (connection, clock) =
+        schema::open_with_clock(&Place::Memory, Duration::ZERO, &Clock::system()).unwrap();
     let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     connection.pragma_update_and_check(None, "max_page_count", pages + more, |_| Ok(())).unwrap();
     let (inbox, commands) = Inbox::new();

@@ -1,7 +1,7 @@
 use crate::testing::EngineExt as _;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::Store;
 use crate::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
@@ -58,6 +58,11 @@ impl Bench {
     #[must_use]
     pub fn engine(&self) -> &dyn Engine {
         &*self.engine
+    }
+
+    /// The time of the engine's clock.
+    pub(super) fn now(&self) -> SystemTime {
+        self.engine.clock().now()
     }
 
     /// One more engine on the same store.

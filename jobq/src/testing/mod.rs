@@ -48,6 +48,7 @@ use async_trait::async_trait;
 pub use crate::conformance;
 pub use bench::{Bench, DEADLINE, eventually, soon};
 
+use crate::clock::Clock;
 use crate::engine::{
     Administer, Certificates, Consume, Consumer, Engine, EngineOptions, QueueName,
 };
@@ -130,6 +131,7 @@ fn options(namespace: &str) -> EngineOptions {
         connection_name: "jobq-tests".to_owned(),
         // Long enough for the restart of a broker on a slow machine.
         timeout: DEADLINE,
+        clock: Clock::system(),
         certificates: Certificates::default(),
         management: None,
         is_lazy: false,

@@ -97,6 +97,12 @@ impl Attempt {
         self.0.envelope.enqueued_at
     }
 
+    /// The current time of the [clock](crate::Clock) of the client, which tests can move.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.client().clock().now()
+    }
+
     /// When the first attempt was due: the time of enqueueing plus the delay.
     #[must_use]
     pub fn due(&self) -> SystemTime {

@@ -6,7 +6,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::attempt::Attempt;
 use crate::client::Client;
-use crate::clock;
 use crate::engine::Detached;
 use crate::job::{Envelope, JobId};
 
@@ -52,7 +51,7 @@ impl JobContext {
     /// fails every call; see [`with_client`](Self::with_client).
     #[must_use]
     pub fn for_test() -> Self {
-        let envelope = Envelope { enqueued_at: clock::now(), ..Envelope::new("test", Vec::new()) };
+        let envelope = Envelope::new("test", Vec::new());
         Self {
             envelope: Arc::new(envelope),
             attempt: 1,
@@ -133,6 +132,12 @@ impl JobContext {
     #[must_use]
     pub fn enqueued_at(&self) -> SystemTime {
         self.envelope.enqueued_at
+    }
+
+    /// The current time of the [clock](crate::Clock) of the client, which tests can move.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.client.clock().now()
     }
 
     /// When the first attempt was due: the time of enqueueing plus the delay.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
@@ -159,7 +159,7 @@ fn resolve(
             Err(Decision::plain(Settlement::Isolate))
         }
         None => Err(Decision::of(retry::after_unknown(attempt), unknown_job(name, plan), attempt)),
-        Some(job) if retry::is_expired(&job.options, envelope, SystemTime::now) => {
+        Some(job) if retry::is_expired(&job.options, envelope, || pool.clock().now()) => {
             let error = "expired before the attempt started".to_owned();
             Err(Decision::failed(FailedReason::Expired, error, attempt.saturating_sub(1)))
         }

@@ -109,11 +109,11 @@ impl Status {
     }
 
     /// Consuming failed and is retried.
-    pub(crate) fn set_trying(&self, error: &Error) {
+    pub(crate) fn set_trying(&self, error: &Error, now: SystemTime) {
         let mut doing = self.doing();
         let since = match &*doing {
             Doing::Trying(before) => before.since,
-            _ => SystemTime::now(),
+            _ => now,
         };
         *doing = Doing::Trying(Interruption { since, error: error.clone() });
     }
@@ -153,6 +153,8 @@ pub(crate) fn combined(together: QueueState, alone: QueueState) -> QueueState {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::error::ErrorKind;
 
@@ -198,11 +200,11 @@ mod tests {
     #[test]
     fn an_interruption_lasts_from_its_first_error() {
         let status = Status::default();
-        status.set_trying(&Error::new(ErrorKind::Connection, "first"));
-        let QueueState::Interrupted { since: first, .. } = status.state() else { panic!() };
-        status.set_trying(&refused());
+        let start = SystemTime::UNIX_EPOCH;
+        status.set_trying(&Error::new(ErrorKind::Connection, "first"), start);
+        status.set_trying(&refused(), start + Duration::from_secs(1));
         let QueueState::Interrupted { since, error } = status.state() else { panic!() };
-        assert_eq!((since, error.to_string().as_str()), (first, "refused"));
+        assert_eq!((since, error.to_string().as_str()), (start, "refused"));
         status.set_ended(&Err(refused()));
         assert!(matches!(status.state(), QueueState::Ended(Some(_))));
     }

@@ -102,7 +102,7 @@ async fn consume_again(
         let what = Consume::new(QueueName::new(name)?, prefetch);
         match shared.resources.client.engine().consume(what).await {
             Err(error) if error.may_pass() => {
-                status.set_trying(&error);
+                status.set_trying(&error, shared.clock().now());
                 tracing::warn!(queue = name, %error, "not consuming yet");
                 sleep(RETRY_PAUSE).await;
             }

@@ -7,6 +7,7 @@ use super::attempt::Resources;
 use super::registry::Plan;
 use super::solo_lock::SoloLock;
 use super::tally::Tally;
+use crate::clock::Clock;
 
 /// The shared parts of all queues of a pool.
 #[derive(Debug)]
@@ -25,6 +26,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    pub(crate) fn clock(&self) -> &Clock {
+        self.resources.client.clock()
+    }
+
     /// Whether the runtime has shut down, which may have made a job function fail.
     pub(crate) fn has_runtime_ended(&self) -> bool {
         let task = self.runtime.spawn(std::future::pending::<()>());

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::epoch::Up;
 use super::link::{Link, Target};
+use crate::clock::Clock;
 use crate::engine::closed;
 use crate::error::Result;
 use crate::rabbitmq::errors::timed_out;
@@ -19,6 +20,7 @@ pub(crate) struct Broker {
     /// The connection name that the broker shows, before the purpose of the connection.
     name: String,
     publishing: Link,
+    clock: Clock,
     closing: CancellationToken,
 }
 
@@ -26,16 +28,25 @@ impl Broker {
     /// # Errors
     ///
     /// A broker that cannot be reached or refuses, unless the connection is lazy.
-    pub(crate) async fn connect(target: Target, name: String, is_lazy: bool) -> Result<Self> {
+    pub(crate) async fn connect(
+        target: Target,
+        name: String,
+        clock: Clock,
+        is_lazy: bool,
+    ) -> Result<Self> {
         let target = Arc::new(target);
         let (to, purpose) = (Arc::clone(&target), format!("{name} (publishing)"));
         let publishing =
             if is_lazy { Link::open_lazily(to, purpose) } else { Link::open(to, purpose).await? };
-        Ok(Self { target, name, publishing, closing: CancellationToken::new() })
+        Ok(Self { target, name, publishing, clock, closing: CancellationToken::new() })
     }
 
     pub(crate) fn target(&self) -> &Arc<Target> {
         &self.target
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// How long a call waits for the broker.

@@ -40,6 +40,7 @@ pub(crate) async fn consume(
     prefetch: u16,
     source: Source,
 ) -> Result<Consumer> {
+    let clock = shared.broker.clock().clone();
     let (jobs, deliveries) = mpsc::unbounded_channel();
     let (controls, orders) = mpsc::unbounded_channel();
     let feed = Feed {
@@ -53,7 +54,7 @@ pub(crate) async fn consume(
         in_flight: Arc::new(InFlightCount::new(prefetch.max(1))),
         sessions: TaskTracker::new(),
         waits: backoff(),
-        interruption: Interruptions::default(),
+        interruption: Interruptions::new(clock),
     };
     let sessions = feed.sessions.clone();
     let up = feed.link.up().await?;
@@ -286,6 +287,7 @@ impl Feed {
             publisher: Arc::clone(&self.shared.publisher),
             session: Arc::clone(&consumer.session),
             queue: self.queue,
+            clock: self.shared.broker.clock().clone(),
             in_flight: Arc::clone(&self.in_flight),
             tasks: self.shared.tasks.clone(),
         });

@@ -1,33 +1,41 @@
 //! The reason for which a consumer gets no jobs, for callers and for the log.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use tokio::sync::watch;
 
+use crate::clock::Clock;
 use crate::engine::Interruption;
 use crate::error::{Error, ErrorKind};
 
 /// Whether one consumer is interrupted.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Interruptions(Arc<watch::Sender<Option<Interruption>>>);
+#[derive(Debug, Clone)]
+pub(crate) struct Interruptions {
+    current: Arc<watch::Sender<Option<Interruption>>>,
+    clock: Clock,
+}
 
 impl Interruptions {
+    pub(crate) fn new(clock: Clock) -> Self {
+        Self { current: Arc::default(), clock }
+    }
+
     /// Records why no jobs arrive, and the time if they arrived before.
     pub(crate) fn begin(&self, error: &Error) {
-        self.0.send_modify(|interruption| {
-            let since = interruption.as_ref().map_or_else(SystemTime::now, |before| before.since);
+        self.current.send_modify(|interruption| {
+            let before = interruption.as_ref().map(|before| before.since);
+            let since = before.unwrap_or_else(|| self.clock.now());
             *interruption = Some(Interruption { since, error: error.clone() });
         });
     }
 
     /// Records that jobs arrive again.
     pub(crate) fn end(&self) {
-        self.0.send_replace(None);
+        self.current.send_replace(None);
     }
 
     pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Interruption>> {
-        self.0.subscribe()
+        self.current.subscribe()
     }
 }
 
@@ -52,7 +60,7 @@ mod tests {
 
     #[test]
     fn an_interruption_lasts_from_its_first_reason_to_its_end() {
-        let interruptions = Interruptions::default();
+        let interruptions = Interruptions::new(Clock::system());
         let seen = interruptions.subscribe();
         assert!(seen.borrow().is_none());
         interruptions.begin(&ended("mail", "first"));

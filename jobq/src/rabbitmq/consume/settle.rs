@@ -10,6 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use super::session::{InFlightCount, Session};
 use crate::background;
+use crate::clock::Clock;
 use crate::engine::{Receipt, Settle, Settlement, Solo};
 use crate::error::{Error, Result};
 use crate::job::{Envelope, JobId};
@@ -70,6 +71,7 @@ pub(crate) struct Origin {
     pub(crate) publisher: Arc<Publisher>,
     pub(crate) session: Arc<Session>,
     pub(crate) queue: &'static str,
+    pub(crate) clock: Clock,
     pub(crate) in_flight: Arc<InFlightCount>,
     /// Jobs that are requeued as new messages.
     pub(crate) tasks: TaskTracker,
@@ -168,7 +170,7 @@ impl Receipt for RabbitReceipt {
             Settlement::Retry(wait) => Box::pin(self.wait(attempt, period::millis(wait))).await,
             Settlement::Snooze(wait) => Box::pin(self.wait(used, period::millis(wait))).await,
             Settlement::Fail { reason, error, attempts } => {
-                let changes = Changes::failed(reason, &error, attempts);
+                let changes = Changes::failed(reason, &error, attempts, self.origin.clock.now());
                 let exchange = self.origin.names().failed_jobs();
                 let route = Route::new(exchange, self.origin.queue.to_string())?;
                 Box::pin(self.replace(route, changes, Ack::WithOthers)).await

@@ -249,6 +249,7 @@ mod tests {
             namespace: "jobq".into(),
             connection_name: "test".into(),
             timeout,
+            clock: crate::Clock::system(),
             certificates: Certificates::default(),
             management: None,
             is_lazy: false,

@@ -13,7 +13,7 @@ pub(crate) use republish::{Changes, again, fresh};
 
 use super::deaths::{ATTEMPTS_HEADER, History, clamped, key_at_death};
 use super::size::{MAX_HEADERS, size_of_table};
-use crate::clock;
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::job::headers::{DUE, NEEDS, NONCE, ONCE, UNREADABLE, is_own_name};
 use crate::job::{
@@ -229,7 +229,7 @@ pub(crate) fn decode(
             .map(|encoding| encoding.to_owned().into()),
         headers: kept,
         attempts: history.attempts,
-        enqueued_at: enqueued_at.map_or_else(clock::now, from_millis),
+        enqueued_at: enqueued_at.map_or_else(|| Clock::system().now(), from_millis),
         delay: Duration::ZERO,
         retry_wait: None,
         expires_at: expires_at.map(from_millis),

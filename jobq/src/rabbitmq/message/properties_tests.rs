@@ -102,7 +102,7 @@ fn a_job_is_read_as_it_was_written() {
 
 #[test]
 fn a_foreign_message_is_a_job() {
-    let before = clock::now();
+    let before = Clock::system().now();
     let read = decode(&names(), "mail".into(), &BasicProperties::default(), b"7".to_vec());
     assert!(!read.has_id && read.envelope.enqueued_at >= before);
     assert_eq!((read.history.attempts, read.is_movable), (0, true));
@@ -199,7 +199,8 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
 #[test]
 fn a_failed_job_says_why_and_is_put_back_as_if_new() {
     let message = encode(&names(), job(), &Routing::Now(None)).unwrap();
-    let changes = Changes::failed(FailedReason::Exhausted, "no route to host", 4);
+    let changes =
+        Changes::failed(FailedReason::Exhausted, "no route to host", 4, Clock::system().now());
     let properties = again(&message.properties, job().id, changes);
     assert!(is_failed(&properties) && !is_failed(&message.properties));
     let failed = decode_failed(&names(), "mail".into(), &properties, message.payload);
@@ -249,7 +250,8 @@ fn headers_of_programs_and_of_later_versions_are_read() {
 
 #[test]
 fn an_unroutable_message_keeps_its_routing_key() {
-    let changes = Changes::failed(FailedReason::Unroutable, "", 0).sent_to("no such queue!");
+    let changes = Changes::failed(FailedReason::Unroutable, "", 0, Clock::system().now())
+        .sent_to("no such queue!");
     let properties = again(&BasicProperties::default(), JobId::new(), changes);
     assert_eq!(return_queue(&properties, "orphan").as_str(), "no such queue!");
     let failed = decode_failed(&names(), "orphan".into(), &properties, Vec::new());

@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use futures_util::StreamExt;
 use lapin::message::Delivery as Stray;
@@ -103,7 +103,7 @@ impl Strays {
             }
             let place = self.failed_queue(up, &stray).await?;
             self.limited.notice(names, &place, &stray.properties);
-            let message = Arc::new(failed(names, stray, &place)?);
+            let message = Arc::new(failed(names, stray, &place, self.broker.clock().now())?);
             self.publisher.publish_surely(message, || channel.status().connected()).await?;
             acknowledge(&channel, tag).await?;
         }
@@ -230,7 +230,7 @@ pub(crate) fn named_by<'s>(
 }
 
 /// The stray as a failed job of this queue.
-pub(crate) fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message> {
+pub(crate) fn failed(names: &Names, stray: Stray, place: &str, now: SystemTime) -> Result<Message> {
     let key = key_of(names, &stray);
     let headers = stray.properties.headers().clone().unwrap_or_default();
     let attempts = attempts_used(&headers, &names.work(key));
@@ -239,7 +239,7 @@ pub(crate) fn failed(names: &Names, stray: Stray, place: &str) -> Result<Message
         // The headers state the reason already.
         Changes::default()
     } else {
-        Changes::failed(FailedReason::Unroutable, &error, attempts)
+        Changes::failed(FailedReason::Unroutable, &error, attempts, now)
     };
     if key != place {
         changes = changes.sent_to(key);
@@ -304,7 +304,7 @@ mod tests {
         ];
         for (exchange, key, expected, queue) in table {
             let stray = stray(exchange, key, BasicProperties::default());
-            let message = failed(&names, stray, ORPHAN).unwrap();
+            let message = failed(&names, stray, ORPHAN, SystemTime::UNIX_EPOCH).unwrap();
             let properties = message.properties;
             let job =
                 properties::decode_failed(&names, ORPHAN.into(), &properties, message.payload);

@@ -3,7 +3,6 @@
 use crate::testing::EngineExt as _;
 use std::time::Duration;
 
-use crate::clock;
 use crate::engine::Settlement;
 use crate::job::{Envelope, FailedReason};
 use crate::testing::Bench;
@@ -187,7 +186,7 @@ pub async fn a_job_in_hand_outlives_its_consumer(bench: &Bench) {
 /// The layer above the engine checks the expiry.
 pub async fn an_expired_job_is_delivered_all_the_same(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
-    let past = clock::now() - Duration::from_secs(60);
+    let past = bench.now() - Duration::from_secs(60);
     bench.push(vec![Envelope { expires_at: Some(past), ..job("mail") }]).await;
     assert_eq!(take(&mut consumer).await.envelope().expires_at, Some(past));
 }

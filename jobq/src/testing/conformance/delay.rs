@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::clock;
 use crate::engine::Settlement;
 use crate::job::Envelope;
 use crate::testing::Bench;
@@ -35,14 +34,14 @@ pub async fn a_delayed_job_comes_as_it_was_pushed(bench: &Bench) {
         let pushed = Envelope {
             delay,
             retry_wait: Some(SHORT / 3),
-            expires_at: Some(clock::now() + LONG),
+            expires_at: Some(bench.now() + LONG),
             topic: Some("user.created".to_owned()),
             enqueued_by: Some("shop-web (shop_jobs)".into()),
             headers: headers(),
             ..job("mail")
         };
         let mut pushed = pushed;
-        pushed.set_due(clock::now() + delay);
+        pushed.set_due(bench.now() + delay);
         bench.push(vec![pushed.clone()]).await;
         let delivery = take(&mut consumer).await;
         assert!(delivery.due().is_some_and(|due| due <= SystemTime::now() + SLACK));

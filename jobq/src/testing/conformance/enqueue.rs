@@ -4,7 +4,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 
-use crate::clock;
 use crate::engine::{QueueSpec, Settlement};
 use crate::job::Envelope;
 use crate::testing::Bench;
@@ -27,7 +26,7 @@ pub async fn a_job_comes_back_as_it_was_pushed(bench: &Bench) {
         content_encoding: Some("gzip".into()),
         headers: headers(),
         attempts: 2,
-        expires_at: Some(clock::now() + Duration::from_millis(3_600_007)),
+        expires_at: Some(bench.now() + Duration::from_millis(3_600_007)),
         topic: Some("user.created".to_owned()),
         enqueued_by: Some("shop-web (shop_jobs)".into()),
         ..job("mail")

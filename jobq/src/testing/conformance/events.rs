@@ -3,7 +3,6 @@
 use crate::testing::EngineExt as _;
 use std::time::Duration;
 
-use crate::clock;
 use crate::engine::{Delivery, QueueSpec, Settlement, Which};
 use crate::error::ErrorKind;
 use crate::job::{EventEnvelope, FailedReason, JobId};
@@ -127,7 +126,7 @@ pub async fn an_event_that_is_put_back_is_its_subscribers_own(bench: &Bench) {
     subscribe(bench, "welcome", &["user.*"]).await;
     subscribe(bench, "audit", &["user.*"]).await;
     let mut published = event("user.created");
-    published.expires_at = Some(clock::now() + LONG);
+    published.expires_at = Some(bench.now() + LONG);
     let id = publish(bench, published).await;
     let reason = FailedReason::Exhausted;
     let fail = Settlement::Fail { reason, error: "no".to_owned(), attempts: 1 };
@@ -141,7 +140,7 @@ pub async fn an_event_that_is_put_back_is_its_subscribers_own(bench: &Bench) {
     let delivery = take_from(bench, "welcome").await;
     assert_eq!((delivery.envelope().id, delivery.attempt), (id, 1));
     assert_eq!(delivery.envelope().topic.as_deref(), Some("user.created"));
-    let late = clock::now() + LONG * 1_000;
+    let late = bench.now() + LONG * 1_000;
     assert!(delivery.envelope().expires_at.is_none_or(|end| end > late), "it does not expire");
     settle(delivery, Settlement::Complete).await;
     bench.counts("welcome", 0, 0, 0).await;

@@ -3,7 +3,6 @@
 use crate::testing::EngineExt as _;
 use std::time::{Duration, SystemTime};
 
-use crate::clock;
 use crate::engine::{Consumer, Settlement, Which};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 use crate::testing::Bench;
@@ -149,7 +148,7 @@ pub async fn a_failed_job_is_found_by_its_id(bench: &Bench) {
 pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = Envelope {
-        expires_at: Some(clock::now() + Duration::from_secs(600)),
+        expires_at: Some(bench.now() + Duration::from_secs(600)),
         payload: b"[1]".to_vec(),
         enqueued_by: Some("shop-web (shop_jobs)".into()),
         headers: headers(),

@@ -2,7 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use crate::clock;
 use crate::engine::{Consumer, Delivery, Settlement};
 use crate::job::Envelope;
 use crate::testing::Bench;
@@ -86,7 +85,7 @@ pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) 
     let mut consumer = bench.consume("mail", &[SHORT], 1).await;
     let pushed = Envelope {
         retry_wait: Some(SHORT),
-        expires_at: Some(clock::now() + LONG),
+        expires_at: Some(bench.now() + LONG),
         topic: Some("user.created".to_owned()),
         enqueued_by: Some("shop-web (shop_jobs)".into()),
         headers: headers(),

@@ -1,12 +1,12 @@
 //! Republished messages: which properties change, and which are dropped.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::{ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC};
-use crate::clock;
 use crate::job::headers::{NEEDS, ONCE, needs_without_once};
 use crate::job::{FailedReason, JobId, to_millis};
 use crate::rabbitmq::message::deaths::ATTEMPTS_HEADER;
@@ -52,11 +52,11 @@ impl Changes {
     }
 
     /// For a failed job.
-    pub(crate) fn failed(reason: FailedReason, error: &str, attempts: u32) -> Self {
+    pub(crate) fn failed(reason: FailedReason, error: &str, attempts: u32, at: SystemTime) -> Self {
         let mut changes = Self::next(attempts);
         changes.text(ERROR, cut(error, MAX_ERROR));
         changes.text(REASON, reason.as_str());
-        changes.text(FAILED_AT, &to_millis(clock::now()).to_string());
+        changes.text(FAILED_AT, &to_millis(at).to_string());
         changes
     }
 
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn a_long_error_is_cut_between_characters() {
         let error = "ä".repeat(5_000);
-        let changes = Changes::failed(FailedReason::Aborted, &error, 1);
+        let changes = Changes::failed(FailedReason::Aborted, &error, 1, SystemTime::UNIX_EPOCH);
         let properties = again(&BasicProperties::default(), JobId::new(), changes);
         let failed = decode_failed(&Names::new("jobq"), "mail".into(), &properties, Vec::new());
         assert_eq!(failed.error().len(), 8 * 1024);
