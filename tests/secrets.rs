@@ -79,7 +79,7 @@ async fn a_password_is_shown_nowhere() {
     refused(&mut seen, &format!("{url}/nowhere"), ErrorKind::Refused).await;
     refused(&mut seen, &format!("amqps://ann:{ENCODED}@{host}"), ErrorKind::Connection).await;
 
-    let engine = jobq::testing::open(&url, "other").await.expect("opens");
+    let engine = jobq::engine::conformance::open(&url, "other").await.expect("opens");
     let client = Client::builder(&url).timeout(Duration::from_secs(10)).connect().await;
     let client = client.expect("connects");
     let (told, mut heard) = mpsc::unbounded_channel::<()>();

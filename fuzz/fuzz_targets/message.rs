@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| jobq::testing::properties::message(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| jobq::internals::properties::message(data));

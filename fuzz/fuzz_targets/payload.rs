@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| jobq::testing::properties::payload(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| jobq::internals::properties::payload(data));

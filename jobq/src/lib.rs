@@ -84,6 +84,9 @@ pub mod engine;
 mod error;
 mod finding;
 mod guard;
+#[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
+#[doc(hidden)]
+pub mod internals;
 mod job;
 pub mod period;
 #[cfg(feature = "rabbitmq")]
@@ -92,8 +95,6 @@ mod retry;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod telemetry;
-#[cfg(feature = "testing")]
-pub mod testing;
 mod worker;
 
 pub use admin::FailedJobs;

@@ -4,7 +4,7 @@
 use criterion::{Criterion, criterion_group, criterion_main};
 
 fn parts(criterion: &mut Criterion) {
-    for (name, part) in jobq::testing::pure::parts() {
+    for (name, part) in jobq::internals::pure::parts() {
         criterion.bench_function(name, |bencher| bencher.iter(&part));
     }
 }

@@ -1,10 +1,10 @@
-//! The conformance suite on every engine. The cases are in `jobq::testing`.
+//! The conformance suite on every engine. The cases are in `jobq::engine::conformance`.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use jobq::engine::Engine;
-use jobq::testing::{Store, conformance};
+use jobq::engine::conformance::{Store, conformance};
 use jobq_tests::broker;
 use jobq_tests::example_engine::ExampleEngine;
 use jobq_tests::files::Directory;
@@ -14,7 +14,7 @@ struct Memory;
 #[async_trait]
 impl Store for Memory {
     async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
-        jobq::testing::open("sqlite::memory:", "jobq").await
+        jobq::engine::conformance::open("sqlite::memory:", "jobq").await
     }
 }
 
@@ -23,7 +23,7 @@ struct File(Directory);
 #[async_trait]
 impl Store for File {
     async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
-        jobq::testing::open(&self.0.url("jobs.db"), "jobq").await
+        jobq::engine::conformance::open(&self.0.url("jobs.db"), "jobq").await
     }
 }
 
@@ -51,7 +51,7 @@ impl RabbitMq {
 #[async_trait]
 impl Store for RabbitMq {
     async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
-        jobq::testing::open(&broker::shared().await, &self.namespace).await
+        jobq::engine::conformance::open(&broker::shared().await, &self.namespace).await
     }
 }
 

@@ -1,6 +1,6 @@
 //! Headers of the program's own, hooks that set them, and what a worker must understand.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -167,7 +167,8 @@ async fn a_hook_that_fails_or_panics_refuses_its_job_alone(store: Store) {
 
 /// Pushes a job of this version's future, or of another client.
 async fn push(store: &Store, change: impl FnOnce(&mut Envelope)) -> JobId {
-    let engine: Arc<dyn Engine> = jobq::testing::open(&store.url, &store.namespace).await.unwrap();
+    let engine: Arc<dyn Engine> =
+        jobq::engine::conformance::open(&store.url, &store.namespace).await.unwrap();
     engine.declare(&[QueueSpec::new("bill")]).await.unwrap();
     let new = Envelope::new("bill", br#"{"failures": 1}"#.to_vec());
     let job = with(new, |job| job.name = Some("bill".into()));
@@ -272,7 +273,8 @@ async fn two_jobs_of_one_id_differ_by_a_nonce(store: Store) {
     for _ in 0..2 {
         client.enqueue(Bill { failures: 1 }).id(id).await.unwrap();
     }
-    let engine: Arc<dyn Engine> = jobq::testing::open(&store.url, &store.namespace).await.unwrap();
+    let engine: Arc<dyn Engine> =
+        jobq::engine::conformance::open(&store.url, &store.namespace).await.unwrap();
     let mut consumer = engine.consume_from("bill", 2).await.unwrap();
     let mut nonces = Vec::new();
     for _ in 0..2 {

@@ -99,7 +99,8 @@ async fn an_origin_writes_no_line_of_the_log(store: Store) {
     let running = stage.pool().spawn().await.unwrap();
     stage.enqueue([Step::Succeed]).await;
     stage.end().await;
-    let engine = jobq::testing::open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let engine =
+        jobq::engine::conformance::open(&stage.store.url, &stage.store.namespace).await.unwrap();
     engine.declare(&[jobq::engine::QueueSpec::new("scripted")]).await.unwrap();
     let mut forged = jobq::Envelope::new("scripted", br#"{"steps": ["Succeed"]}"#.to_vec());
     forged.name = Some("scripted".into());

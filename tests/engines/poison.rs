@@ -1,6 +1,6 @@
 //! Jobs that take their worker down are told from their neighbours.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use jobq::engine::conformance::soon;
 use jobq::engine::{QueueSpec, Settlement};
-use jobq::testing::soon;
 use jobq::{BoxError, FailedJob, FailedReason, JobContext, JobId, State, WorkerPool, job};
 use jobq_tests::both_engines;
 use jobq_tests::files::Directory;
@@ -95,7 +95,7 @@ async fn a_job_that_ended_well_is_not_blamed_for_the_next_one(store: Store) {
     // The third is in hand when the second kills, before it and after it in turn.
     let jobs = [End::Complete, End::Abort, End::Abort].map(|end| Fragile { number: 0, end });
     let ids = client.enqueue_all(jobs).await.unwrap();
-    let engine = jobq::testing::open(&store.url, &store.namespace).await.unwrap();
+    let engine = jobq::engine::conformance::open(&store.url, &store.namespace).await.unwrap();
     engine.declare(&[QueueSpec::new("fragile").solo()]).await.unwrap();
     let mut consumer = engine.consume_from("fragile", 3).await.unwrap();
     for _ in 0..3 {

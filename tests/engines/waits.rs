@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobq::testing::soon;
+use jobq::engine::conformance::soon;
 use jobq::{BoxError, JobContext, State, job};
 use jobq_tests::both_engines;
 use jobq_tests::stage::{Scripted, Stage, Step, Store};

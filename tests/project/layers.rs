@@ -14,7 +14,8 @@ fn layer(module: &str) -> Option<u8> {
         "admin" => 30,
         "client" => 31,
         "worker" => 32,
-        "testing" => 40,
+        "testing" => 33,
+        "conformance" | "internals" => 40,
         _ => return None,
     })
 }
@@ -41,6 +42,9 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// `rabbitmq/topology/names.rs` is of the module `rabbitmq`, `job/id.rs` of `job`.
 fn module(path: &str) -> &str {
+    if path.starts_with("engine/conformance") {
+        return "conformance";
+    }
     let path = path.strip_suffix(".rs").unwrap_or(path);
     path.split('/').next().unwrap_or(path)
 }

@@ -1,11 +1,11 @@
 //! Many failed jobs: they are looked at in one pass, in their order, by one after the other.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jobq::engine::conformance::soon;
 use jobq::engine::{Counts, Engine, QueueSpec, Which};
-use jobq::testing::soon;
 use jobq::{FailedJob, JobId};
 use jobq_tests::broker;
 use jobq_tests::raw::Raw;
@@ -16,7 +16,8 @@ use lapin::options::BasicPublishOptions;
 const QUEUE: &str = "letters";
 
 async fn open(namespace: &str) -> Arc<dyn Engine> {
-    let engine = jobq::testing::open(&broker::shared().await, namespace).await.expect("opens");
+    let engine =
+        jobq::engine::conformance::open(&broker::shared().await, namespace).await.expect("opens");
     engine.declare(&[QueueSpec::new(QUEUE)]).await.expect("declares");
     engine
 }
@@ -132,7 +133,7 @@ async fn what_waits_is_unknown_to_who_has_not_declared_it() {
     let namespace = broker::namespace();
     let engine = open(&namespace).await;
     let url = broker::shared().await;
-    let other = jobq::testing::open(&url, &namespace).await.expect("opens");
+    let other = jobq::engine::conformance::open(&url, &namespace).await.expect("opens");
     let counts = other.admin().counts(QUEUE).await.expect("counted");
     assert_eq!((counts.ready, counts.waiting, counts.failed), (0, None, 0));
     assert_eq!(engine.admin().counts(QUEUE).await.expect("counted"), Counts::new(0, 0, 0));

@@ -1,10 +1,10 @@
 //! Messages of other clients, sound and hostile: each is a job, and none does harm.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::time::Duration;
 
+use jobq::engine::conformance::{eventually, soon};
 use jobq::engine::{Consumer, Delivery, QueueSpec, Settlement};
-use jobq::testing::{eventually, soon};
 use jobq_tests::broker;
 use jobq_tests::jobs::{self, event, push};
 use jobq_tests::raw::{self, Raw, headers, text};
@@ -52,7 +52,7 @@ fn messages() -> Vec<BasicProperties> {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_message_is_a_job_that_can_be_retried_and_failed() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
-    let engine = jobq::testing::open(&url, &namespace).await.expect("opens");
+    let engine = jobq::engine::conformance::open(&url, &namespace).await.expect("opens");
     let spec = |name: &str| QueueSpec::new(name).waits([WAIT]);
     let specs = [spec("mail"), spec("other")];
     engine.declare(&specs).await.expect("declares");
@@ -112,7 +112,7 @@ async fn a_message_that_cannot_be_read_stops_its_queue_alone() {
         ("id", plain().with_message_id("bad-text".into())),
     ];
     let (url, namespace) = (broker::shared().await, broker::namespace());
-    let engine = jobq::testing::open(&url, &namespace).await.expect("connects");
+    let engine = jobq::engine::conformance::open(&url, &namespace).await.expect("connects");
     let queues = messages.iter().map(|(queue, _)| *queue).chain(["other"]).map(QueueSpec::new);
     engine.declare(&queues.collect::<Vec<_>>()).await.expect("declares");
     let mut other = engine.consume_from("other", 1).await.expect("consumes");
@@ -139,7 +139,7 @@ async fn a_message_that_cannot_be_read_stops_its_queue_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn strays_cost_nobody_the_connection() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
-    let engine = jobq::testing::open(&url, &namespace).await.expect("connects");
+    let engine = jobq::engine::conformance::open(&url, &namespace).await.expect("connects");
     let queue = QueueSpec::new("mail");
     engine.declare(&[queue]).await.expect("declares");
     push(&*engine, "mail", 1).await;
@@ -165,7 +165,7 @@ async fn strays_cost_nobody_the_connection() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
-    let engine = jobq::testing::open(&url, &namespace).await.expect("opens");
+    let engine = jobq::engine::conformance::open(&url, &namespace).await.expect("opens");
     let spec = |name: &str| QueueSpec::new(name).waits([WAIT]).patterns(["user.#"]);
     engine
         .declare(&[spec("welcome").patterns(["welcome@200"]), spec("audit")])
@@ -227,7 +227,7 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_in_lists_cost_nobody_the_process() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
-    let engine = jobq::testing::open(&url, &namespace).await.expect("connects");
+    let engine = jobq::engine::conformance::open(&url, &namespace).await.expect("connects");
     engine.declare(&[QueueSpec::new("mail").waits([WAIT])]).await.expect("declares");
     let mut mail = engine.consume_from("mail", 1).await.expect("consumes");
     for levels in [10, 300, 3_000, 20_000] {

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use jobq::testing::eventually;
+use jobq::engine::conformance::eventually;
 use jobq::{Client, ErrorKind};
 use jobq_tests::broker::Broker;
 use jobq_tests::stage::{Stage, Step, Store, until};

@@ -1,11 +1,11 @@
 //! Messages that are larger than the broker takes.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use jobq::engine::conformance::soon;
 use jobq::engine::{Engine, QueueSpec, Settlement};
-use jobq::testing::soon;
 use jobq::{BoxError, Client, ErrorKind, JobId, WorkerPool, job};
 use jobq_tests::broker::{Broker, namespace};
 use jobq_tests::jobs;
@@ -155,7 +155,7 @@ async fn a_job_that_became_too_large_stays_until_the_broker_takes_it() {
     };
     let space = namespace();
     let engine: Arc<dyn Engine> =
-        jobq::testing::open(&broker.url(), &space).await.expect("it opens");
+        jobq::engine::conformance::open(&broker.url(), &space).await.expect("it opens");
     engine.declare(&[QueueSpec::new("letters")]).await.expect("it declares");
     let large = jobs::with(jobs::job("letters"), |job| job.payload = vec![b' '; 2 * LIMIT]);
     let id = large.id;

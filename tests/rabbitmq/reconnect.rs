@@ -1,11 +1,11 @@
 //! Brokers that die, restart, and lose what was declared.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jobq::engine::conformance::{eventually, soon};
 use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
-use jobq::testing::{eventually, soon};
 use jobq::{Envelope, JobId};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::jobs::{event, job, with};
@@ -56,7 +56,7 @@ async fn a_consumer_outlives_the_crash_of_its_broker() {
     let Some(node) = Broker::to_kill(test).await else {
         return;
     };
-    let engine = jobq::testing::open(&node.url(), "jobq").await.expect("opens");
+    let engine = jobq::engine::conformance::open(&node.url(), "jobq").await.expect("opens");
     engine.declare(&[spec("mail")]).await.expect("declares");
     let mut consumer = engine.consume_from("mail", 3).await.expect("consumes");
     for crash in 0..2 {
@@ -91,7 +91,7 @@ async fn connections_that_are_closed_come_back() {
     let Some(node) = Broker::to_kill(test).await else {
         return;
     };
-    let engine = jobq::testing::open(&node.url(), "jobq").await.expect("opens");
+    let engine = jobq::engine::conformance::open(&node.url(), "jobq").await.expect("opens");
     engine.declare(&[spec("mail")]).await.expect("declares");
     let mut consumer = engine.consume_from("mail", 3).await.expect("consumes");
     let log = Seen::log();
@@ -118,7 +118,7 @@ async fn push_surely(engine: &dyn Engine) -> Vec<JobId> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_that_was_deleted_is_declared_again() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
-    let engine = jobq::testing::open(&url, &namespace).await.expect("opens");
+    let engine = jobq::engine::conformance::open(&url, &namespace).await.expect("opens");
     engine.declare(&[spec("mail")]).await.expect("declares");
     let mut consumer = engine.consume_from("mail", 3).await.expect("consumes");
     let raw = Raw::connect(&url).await;
@@ -140,17 +140,18 @@ async fn a_queue_that_was_deleted_is_declared_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_broker_that_cannot_be_reached_is_an_error_at_once() {
-    let error = jobq::testing::open("amqp://ann:geheim@127.0.0.1:1", "jobq").await;
+    let error = jobq::engine::conformance::open("amqp://ann:geheim@127.0.0.1:1", "jobq").await;
     let error = error.expect_err("nobody is there");
     assert!(error.is_connection(), "{error:?}");
     let url = broker::shared().await;
     let refused = url.replace("amqp://", "amqp://ann:geheim@");
     if refused != url && !url.contains('@') {
-        let error = jobq::testing::open(&refused, "jobq").await.expect_err("no such user");
+        let error =
+            jobq::engine::conformance::open(&refused, "jobq").await.expect_err("no such user");
         assert_eq!(error.kind(), jobq::ErrorKind::Refused, "{error:?}");
         assert!(error.to_string().contains("`ann`"), "{error}");
         assert!(!format!("{error:?}").contains("geheim"), "{error:?}");
-        let error = jobq::testing::open(&format!("{url}/nowhere"), "jobq").await;
+        let error = jobq::engine::conformance::open(&format!("{url}/nowhere"), "jobq").await;
         let error = error.expect_err("no such vhost");
         assert_eq!(error.kind(), jobq::ErrorKind::Refused, "{error:?}");
         assert!(error.to_string().contains("`nowhere`"), "{error}");
@@ -163,7 +164,7 @@ async fn subscriptions_come_back_and_ended_ones_do_not() {
     let Some(node) = Broker::to_kill(test).await else {
         return;
     };
-    let engine = jobq::testing::open(&node.url(), "jobq").await.expect("opens");
+    let engine = jobq::engine::conformance::open(&node.url(), "jobq").await.expect("opens");
     let queue = spec("mail").patterns(["user.*", "order.*"]);
     engine.declare(&[queue]).await.expect("declares");
     engine.admin().unsubscribe("mail", "order.*").await.expect("unsubscribes");

@@ -1,6 +1,6 @@
 //! Which events a pattern means: the file answers as a topic exchange of RabbitMQ does.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::cell::Cell;
 
 use jobq::engine::QueueSpec;
@@ -63,7 +63,7 @@ async fn of_broker(raw: &Raw, patterns: &[String], topics: &[String]) -> Vec<Vec
 
 /// The topics that each pattern gets, from a file in memory.
 async fn of_file(patterns: &[String], topics: &[String]) -> Vec<Vec<String>> {
-    let engine = jobq::testing::open("sqlite::memory:", "jobq").await.expect("opens");
+    let engine = jobq::engine::conformance::open("sqlite::memory:", "jobq").await.expect("opens");
     let queues = QUEUES.iter().zip(patterns);
     let spec = |(queue, pattern): (&&'static str, _)| QueueSpec::new(*queue).patterns([pattern]);
     let specs: Vec<_> = queues.clone().map(spec).collect();

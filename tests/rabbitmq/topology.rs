@@ -1,12 +1,12 @@
 //! What jobq declares on a broker, and what the broker then does by itself.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jobq::engine::conformance::{eventually, soon};
 use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Which};
 use jobq::rabbitmq::Topology;
-use jobq::testing::{eventually, soon};
 use jobq::{Envelope, FailedReason};
 use jobq_tests::broker;
 use jobq_tests::declared::declared_in;
@@ -21,7 +21,7 @@ const WAIT: Duration = Duration::from_millis(200);
 
 async fn open(namespace: &str) -> Arc<dyn Engine> {
     let url = broker::shared().await;
-    jobq::testing::open(&url, namespace).await.expect("opens")
+    jobq::engine::conformance::open(&url, namespace).await.expect("opens")
 }
 
 fn spec(queue: &str) -> QueueSpec {

@@ -1,12 +1,12 @@
 //! What `lapin` does under fault, and a client of it has to know: each test fails where
 //! jobq steps into one of its traps (`docs/reliability.md` lists them).
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
+use jobq::engine::conformance::soon;
 use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
-use jobq::testing::soon;
 use jobq::{Envelope, ErrorKind, JobId};
 use jobq_tests::backwards::confirming_backwards;
 use jobq_tests::broker::{self, Broker};
@@ -37,7 +37,7 @@ fn ids(deliveries: &[Delivery]) -> BTreeSet<JobId> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_of_many_mandatory_events_gets_its_own_answer() {
     let url = confirming_backwards(&broker::shared().await).await;
-    let engine = jobq::testing::open(&url, &broker::namespace()).await.unwrap();
+    let engine = jobq::engine::conformance::open(&url, &broker::namespace()).await.unwrap();
     engine.declare(&[QueueSpec::new("mail").patterns(["heard.*"])]).await.unwrap();
     let topics: Vec<_> = (0..600)
         .map(|number| format!("{}.{number}", if number % 3 == 0 { "lost" } else { "heard" }))
@@ -63,7 +63,7 @@ async fn what_is_settled_after_a_restart_deletes_no_fresh_job() {
     let Some(node) = Broker::to_kill("what_is_settled_after_a_restart").await else {
         return;
     };
-    let engine = jobq::testing::open(&node.url(), "jobq").await.unwrap();
+    let engine = jobq::engine::conformance::open(&node.url(), "jobq").await.unwrap();
     engine.declare(&[QueueSpec::new("mail")]).await.unwrap();
     // There is room for those that come while the old ones are still held.
     let mut consumer = engine.consume_from("mail", 20).await.unwrap();
@@ -119,7 +119,7 @@ async fn what_does_not_fit_is_an_error_before_it_is_sent() {
     let Some(node) = Broker::to_kill("what_does_not_fit_is_an_error").await else {
         return;
     };
-    let engine = jobq::testing::open(&node.url(), "jobq").await.unwrap();
+    let engine = jobq::engine::conformance::open(&node.url(), "jobq").await.unwrap();
     engine.declare(&["mail", "others"].map(QueueSpec::new)).await.unwrap();
     let mut consumer = engine.consume_from("mail", 2).await.unwrap();
     push(&*engine, "mail", 1).await;
@@ -203,14 +203,14 @@ async fn a_consumer_that_hears_nothing_notices_that_its_broker_died() {
     let Some(node) = Broker::to_kill("a_consumer_that_hears_nothing").await else {
         return;
     };
-    let engine = jobq::testing::open(&node.url(), "jobq").await.unwrap();
+    let engine = jobq::engine::conformance::open(&node.url(), "jobq").await.unwrap();
     engine.declare(&[QueueSpec::new("mail")]).await.unwrap();
     let mut consumer = engine.consume_from("mail", 1).await.unwrap();
     for _ in 0..2 {
         // Nothing is in hand, nothing is sent, and nobody asks for anything.
         node.kill();
         node.restart().await;
-        let other = jobq::testing::open(&node.url(), "jobq").await.unwrap();
+        let other = jobq::engine::conformance::open(&node.url(), "jobq").await.unwrap();
         let id = push_surely(&*other, 1).await[0];
         other.close().await;
         loop {

@@ -1,11 +1,11 @@
 //! Clocks that are set, forward and back: no job is taken from a process that lives, and none stays
 //! with one that died. A row of an owner that says another time is what such a clock leaves.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::time::{Duration, Instant};
 
 use jobq::engine::Settlement;
-use jobq::testing::{eventually, open_with_lease, soon};
+use jobq::engine::conformance::{eventually, open_with_lease, soon};
 use jobq_tests::files::Directory;
 use jobq_tests::jobs::{job, push, ready, with};
 

@@ -1,12 +1,12 @@
 //! A disk that is full, and then is not any more.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jobq::ErrorKind;
 use jobq::engine::Settlement;
-use jobq::testing::{eventually, open, soon};
+use jobq::engine::conformance::{eventually, open, soon};
 use jobq_tests::files::SmallDisk;
 use jobq_tests::jobs::{job, push, ready};
 

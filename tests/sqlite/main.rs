@@ -3,14 +3,14 @@
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::collections::BTreeSet;
 use std::process::Stdio;
 use std::time::Duration;
 
 use jobq::JobId;
+use jobq::engine::conformance::{eventually, open, open_with_lease, soon};
 use jobq::engine::{Consumer, Delivery, Settlement};
-use jobq::testing::{eventually, open, open_with_lease, soon};
 use jobq_tests::files::Directory;
 use jobq_tests::jobs::{job, push, ready};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use jobq::testing::{eventually, open, soon};
+use jobq::engine::conformance::{eventually, open, soon};
 use jobq::{Client, Error, ErrorKind};
 use jobq_tests::files::{Directory, SmallDisk};
 use jobq_tests::jobs::ready;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-pub use jobq::testing::{DEADLINE, soon};
+pub use jobq::engine::conformance::{DEADLINE, soon};
 use jobq::{BoxError, Client, JobContext, JobId, State, WorkerPool, job};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;

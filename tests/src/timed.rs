@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use jobq::testing::soon;
+use jobq::engine::conformance::soon;
 use jobq::{BoxError, Client, Job, JobContext, JobId, RunningPool, State, WorkerPool, job};
 use tokio::sync::mpsc;
 

@@ -8,6 +8,8 @@
 
 mod administer;
 mod certificates;
+#[cfg(feature = "testing")]
+pub mod conformance;
 mod consumer;
 mod delivery;
 mod detached;

@@ -84,7 +84,7 @@ fn one<const HUNDREDS: u16, const TENS: u16, const ONES: u16>(
 
 /// Enqueues so many jobs, each type in its turn.
 pub(crate) async fn fill(url: &str, done: &Done, jobs: u32, types: u16) -> anyhow::Result<()> {
-    let engine = jobq::testing::open(url, "jobq").await?;
+    let engine = jobq::engine::conformance::open(url, "jobq").await?;
     engine.declare(&[QueueSpec::new(QUEUE)]).await?;
     let mut envelopes = (0..jobs).map(|number| envelope(done, number % u32::from(types)));
     let not_pushed = engine.push_all(&mut envelopes).await;

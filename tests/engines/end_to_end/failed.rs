@@ -1,6 +1,6 @@
 //! Jobs that failed for good, and those that never could run.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::time::{Duration, SystemTime};
 
 use jobq::{FailedReason, Job};
@@ -94,7 +94,8 @@ async fn unknown_jobs_fail_after_their_retries(store: Store) {
     let mut stage = Stage::on(store).await;
     let id = stage.client.enqueue(NotDeployed {}).await.unwrap();
     // Twenty workers tried already.
-    let engine = jobq::testing::open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let engine =
+        jobq::engine::conformance::open(&stage.store.url, &stage.store.namespace).await.unwrap();
     let mut consumer = engine.consume_from("scripted", 1).await.unwrap();
     for _ in 0..20 {
         let delivery = soon("the job", consumer.next()).await.unwrap().unwrap();
@@ -123,7 +124,8 @@ async fn unknown_jobs_fail_after_their_retries(store: Store) {
 async fn a_message_without_a_name_is_the_only_job_of_its_queue(store: Store) {
     let mut stage = Stage::on(store).await;
     stage.client.declare::<Scripted>().await.unwrap();
-    let engine = jobq::testing::open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let engine =
+        jobq::engine::conformance::open(&stage.store.url, &stage.store.namespace).await.unwrap();
     let envelope = jobq::Envelope::new("scripted", br#"{"steps": ["Succeed"]}"#.to_vec());
     let id = envelope.id;
     engine.declare(&[jobq::engine::QueueSpec::new("scripted")]).await.unwrap();

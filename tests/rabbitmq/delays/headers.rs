@@ -1,12 +1,12 @@
 //! What a job carries with it while it waits again and again.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use jobq::Envelope;
+use jobq::engine::conformance::soon;
 use jobq::engine::{QueueSpec, Settlement};
-use jobq::testing::soon;
 use jobq_tests::broker;
 use jobq_tests::jobs::{self, with};
 use jobq_tests::raw::{Raw, header};
@@ -89,7 +89,7 @@ fn rounds() -> [fn(u32) -> Settlement; 3] {
 #[tokio::test(flavor = "multi_thread")]
 async fn headers_stay_small_and_attempts_right_however_often_a_job_waits() {
     let (url, namespace) = (broker::shared().await, broker::namespace());
-    let engine = jobq::testing::open(&url, &namespace).await.unwrap();
+    let engine = jobq::engine::conformance::open(&url, &namespace).await.unwrap();
     let spec = QueueSpec::new("mail").waits([TIER]);
     engine.declare(&[spec]).await.unwrap();
     let mut consumer = engine.consume_from("mail", 1).await.unwrap();

@@ -1,6 +1,6 @@
 //! What AMQP alone shows of a policy: what it left behind on a job.
 
-use jobq::testing::eventually;
+use jobq::engine::conformance::eventually;
 use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
 use jobq_tests::stage::{Stage, Store, until};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
-use jobq::testing::eventually;
+use jobq::engine::conformance::eventually;
 use jobq::{BoxError, Client, job};
 use jobq_tests::broker::Broker;
 use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};

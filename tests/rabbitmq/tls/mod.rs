@@ -5,7 +5,7 @@ mod authority;
 use std::time::{Duration, Instant};
 
 use authority::{Authority, Issued};
-use jobq::testing::soon;
+use jobq::engine::conformance::soon;
 use jobq::{BoxError, Client, ClientBuilder, Error, ErrorKind, WorkerPool, job};
 use jobq_tests::broker::Broker;
 use jobq_tests::port::free_port;

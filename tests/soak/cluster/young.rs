@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use jobq::Client;
 use jobq::engine::Engine;
-use jobq::testing::conformance::solo;
-use jobq::testing::{Bench, Store as Place};
+use jobq::engine::conformance::cases::solo;
+use jobq::engine::conformance::{Bench, Store as Place};
 use jobq_tests::broker::namespace;
 use jobq_tests::cluster::Cluster;
 use jobq_tests::errand::{Errand, Failure, Plan};
@@ -26,7 +26,7 @@ struct Fresh {
 #[async_trait]
 impl Place for Fresh {
     async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
-        jobq::testing::open(&self.url, &self.namespace).await
+        jobq::engine::conformance::open(&self.url, &self.namespace).await
     }
 }
 

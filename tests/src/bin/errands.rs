@@ -21,9 +21,9 @@ async fn main() -> Result<(), BoxError> {
     };
     let lease = Duration::from_millis(lease.parse()?);
     let engine = if url.starts_with("sqlite:") {
-        jobq::testing::open_with_lease(url, namespace, lease).await?
+        jobq::engine::conformance::open_with_lease(url, namespace, lease).await?
     } else {
-        jobq::testing::open(url, namespace).await?
+        jobq::engine::conformance::open(url, namespace).await?
     };
     let client = Client::on_engine(engine, namespace);
     let ledger = Ledger::open(Path::new(ledger), name)?;

@@ -45,7 +45,7 @@ async fn main() -> Result<(), BoxError> {
     let client = if url.starts_with("sqlite:") {
         // What a process that died had in hand is to come back soon.
         let lease = Duration::from_millis(600);
-        let engine = jobq::testing::open_with_lease(url, namespace, lease).await?;
+        let engine = jobq::engine::conformance::open_with_lease(url, namespace, lease).await?;
         Client::on_engine(engine, namespace)
     } else {
         Client::builder(url).namespace(namespace).connect().await?

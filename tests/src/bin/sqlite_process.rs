@@ -11,7 +11,7 @@
 //! says: `next` takes the next one in hand and says `taken ID ATTEMPT`; `retry` settles
 //! the one that it took last and says `settled` or the kind of the error.
 
-use jobq::testing::EngineExt as _;
+use jobq::engine::conformance::EngineExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,7 +24,8 @@ async fn main() {
     let arguments: Vec<_> = std::env::args().collect();
     let [_, url, lease, mode] = &arguments[..] else { panic!("expected URL LEASE_MS MODE") };
     let lease = Duration::from_millis(lease.parse().expect("milliseconds"));
-    let engine = jobq::testing::open_with_lease(url, "jobq", lease).await.expect("opens");
+    let engine =
+        jobq::engine::conformance::open_with_lease(url, "jobq", lease).await.expect("opens");
     ready(&*engine, "mail").await;
     match &**mode {
         "push" => push(engine).await,

@@ -1,4 +1,4 @@
-use crate::testing::EngineExt as _;
+use crate::engine::conformance::EngineExt as _;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};

@@ -11,7 +11,7 @@ pub mod shutdown;
 pub mod solo;
 
 /// Generates a test for each case of the suite, in a module of this name. See
-/// [`testing`](crate::testing).
+/// [`conformance`](crate::engine::conformance).
 #[macro_export]
 macro_rules! conformance {
     ($module:ident, $store:expr, delays = $delays:ident, shared = $shared:ident) => {
@@ -116,8 +116,8 @@ macro_rules! conformance {
     (@cases yes $why:literal, $store:expr; $($theme:ident :: $case:ident)*) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
         async fn $case() {
-            let bench = $crate::testing::Bench::new($store).await;
-            $crate::testing::conformance::$theme::$case(&bench).await;
+            let bench = $crate::engine::conformance::Bench::new($store).await;
+            $crate::engine::conformance::cases::$theme::$case(&bench).await;
             bench.finish().await;
         }
     )*};

@@ -1,14 +1,14 @@
 //! Failed jobs: list, find, put back, discard.
 
-use crate::testing::EngineExt as _;
+use crate::engine::conformance::EngineExt as _;
 use std::time::{Duration, SystemTime};
 
-use crate::engine::{Consumer, Settlement, Which};
-use crate::job::{Envelope, FailedJob, FailedReason, JobId};
-use crate::testing::Bench;
-use crate::testing::bench::{
+use crate::engine::conformance::Bench;
+use crate::engine::conformance::bench::{
     consume, eventually, headers, ids, job, settle, soon, sorted, take, take_many,
 };
+use crate::engine::{Consumer, Settlement, Which};
+use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 
 fn fail(error: impl Into<String>, attempts: u32) -> Settlement {
     Settlement::Fail { reason: FailedReason::Exhausted, error: error.into(), attempts }

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::engine::Settlement;
+use crate::engine::conformance::Bench;
+use crate::engine::conformance::bench::{headers, ids, job, settle, take, take_many};
 use crate::job::Envelope;
-use crate::testing::Bench;
-use crate::testing::bench::{headers, ids, job, settle, take, take_many};
 
 const SHORT: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(600);

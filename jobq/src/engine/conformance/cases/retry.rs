@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::engine::conformance::Bench;
+use crate::engine::conformance::bench::{headers, job, settle, take};
 use crate::engine::{Consumer, Delivery, Settlement};
 use crate::job::Envelope;
-use crate::testing::Bench;
-use crate::testing::bench::{headers, job, settle, take};
 
 const SHORT: Duration = Duration::from_millis(300);
 const OTHER: Duration = Duration::from_millis(450);

@@ -1,6 +1,6 @@
 //! The conformance suite for engines (feature `testing`).
 //!
-//! [`conformance!`](macro@crate::testing::conformance) turns each case of the suite into a
+//! [`conformance!`](macro@crate::engine::conformance::conformance) turns each case of the suite into a
 //! `#[tokio::test]` of the calling crate, so that a failure has a name. It needs a [`Store`], which
 //! holds the jobs of one case and is created for each case.
 //!
@@ -12,13 +12,13 @@
 //! struct Memory;
 //!
 //! #[async_trait::async_trait]
-//! impl jobq::testing::Store for Memory {
+//! impl jobq::engine::conformance::Store for Memory {
 //!     async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
-//!         jobq::testing::open("sqlite::memory:", "jobq").await
+//!         jobq::engine::conformance::open("sqlite::memory:", "jobq").await
 //!     }
 //! }
 //!
-//! jobq::testing::conformance!(sqlite_memory, Memory, delays = yes, shared = no);
+//! jobq::engine::conformance::conformance!(sqlite_memory, Memory, delays = yes, shared = no);
 //! ```
 //!
 //! The last two arguments are capabilities of the engine. Cases that need a missing capability are
@@ -33,13 +33,7 @@
 //! **Unstable**, like the trait that it tests.
 
 mod bench;
-pub mod conformance;
-#[cfg(all(feature = "rabbitmq", feature = "sqlite"))]
-#[doc(hidden)]
-pub mod properties;
-#[cfg(all(feature = "rabbitmq", feature = "sqlite"))]
-#[doc(hidden)]
-pub mod pure;
+pub mod cases;
 
 use std::sync::Arc;
 

@@ -1,13 +1,13 @@
 //! Solo runs: jobs that may crash their worker go to one consumer, one at a time, and each start is
 //! recorded first.
 
-use crate::testing::EngineExt as _;
+use crate::engine::conformance::EngineExt as _;
 use std::time::Duration;
 
+use crate::engine::conformance::Bench;
+use crate::engine::conformance::bench::{consume, job, settle, soon, take};
 use crate::engine::{Consumer, Delivery, QueueSpec, Settlement, Solo};
 use crate::job::{FailedReason, JobId};
-use crate::testing::Bench;
-use crate::testing::bench::{consume, job, settle, soon, take};
 
 async fn alone(bench: &Bench) -> Consumer {
     soon("a consumer", bench.engine().consume_solo("mail")).await.expect("consumes")

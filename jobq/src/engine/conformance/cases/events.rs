@@ -1,13 +1,15 @@
 //! Events: every subscriber gets a job of its own.
 
-use crate::testing::EngineExt as _;
+use crate::engine::conformance::EngineExt as _;
 use std::time::Duration;
 
+use crate::engine::conformance::Bench;
+use crate::engine::conformance::bench::{
+    consume, event, headers, ids, settle, soon, take, take_many,
+};
 use crate::engine::{Delivery, QueueSpec, Settlement, Which};
 use crate::error::ErrorKind;
 use crate::job::{EventEnvelope, FailedReason, JobId};
-use crate::testing::Bench;
-use crate::testing::bench::{consume, event, headers, ids, settle, soon, take, take_many};
 
 const DECLARED: Duration = Duration::from_millis(300);
 const UNDECLARED: Duration = Duration::from_millis(200);

@@ -4,12 +4,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 
-use crate::engine::{QueueSpec, Settlement};
-use crate::job::Envelope;
-use crate::testing::Bench;
-use crate::testing::bench::{
+use crate::engine::conformance::Bench;
+use crate::engine::conformance::bench::{
     consume, headers, ids, job, push, settle, soon, sorted, take, take_many,
 };
+use crate::engine::{QueueSpec, Settlement};
+use crate::job::Envelope;
 
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).expect("after 1970").as_secs()

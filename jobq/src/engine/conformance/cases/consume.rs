@@ -1,12 +1,14 @@
 //! Consumers, the prefetch, releases, counts.
 
-use crate::testing::EngineExt as _;
+use crate::engine::conformance::EngineExt as _;
 use std::time::Duration;
 
 use crate::engine::Settlement;
+use crate::engine::conformance::Bench;
+use crate::engine::conformance::bench::{
+    consume, headers, ids, job, settle, soon, sorted, take, take_many,
+};
 use crate::job::{Envelope, FailedReason};
-use crate::testing::Bench;
-use crate::testing::bench::{consume, headers, ids, job, settle, soon, sorted, take, take_many};
 
 /// Only a declared queue can be consumed.
 pub async fn an_unknown_queue_is_not_found(bench: &Bench) {

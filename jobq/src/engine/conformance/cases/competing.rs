@@ -1,16 +1,18 @@
 //! Several consumers on one queue, in one engine and in several.
 
-use crate::testing::EngineExt as _;
+use crate::engine::conformance::EngineExt as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::engine::conformance::Bench;
+use crate::engine::conformance::bench::{
+    consume, eventually, ids, job, push, settle, soon, sorted, take,
+};
 use crate::engine::{Consumer, Settlement, Which};
 use crate::job::{FailedReason, JobId};
-use crate::testing::Bench;
-use crate::testing::bench::{consume, eventually, ids, job, push, settle, soon, sorted, take};
 
 /// Completes jobs with all consumers at once until `count` were delivered, and returns the ids of
 /// all deliveries.

@@ -1,13 +1,15 @@
 //! Stops of consumers and closes of engines.
 
-use crate::testing::EngineExt as _;
+use crate::engine::conformance::EngineExt as _;
 use std::time::Duration;
 
+use crate::engine::conformance::Bench;
+use crate::engine::conformance::bench::{
+    consume, event, ids, job, settle, soon, sorted, take, take_many,
+};
 use crate::engine::{Consumer, QueueSpec, Settlement, Which};
 use crate::error::ErrorKind;
 use crate::job::JobId;
-use crate::testing::Bench;
-use crate::testing::bench::{consume, event, ids, job, settle, soon, sorted, take, take_many};
 
 /// Waits until the consumer ends. Prefetched jobs may still be delivered.
 async fn end(consumer: &mut Consumer) {
