@@ -4,6 +4,7 @@
 mod entry;
 mod event;
 mod value;
+mod within;
 
 use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
@@ -14,6 +15,7 @@ use crate::words;
 use entry::Entry;
 pub(crate) use event::EventOptions;
 pub(crate) use value::{Growth, Number, Patterns, Period, Wait};
+pub(crate) use within::within;
 
 /// What `#[job(...)]` says, with the tokens that say it.
 #[derive(Default)]

@@ -3,6 +3,7 @@
 mod attr;
 mod copies;
 mod expand;
+mod expectation;
 mod fallback;
 mod mistakes;
 mod model;
@@ -268,4 +269,21 @@ pub fn derive_event(item: TokenStream) -> TokenStream {
     }
     let (errors, rest) = (mistakes.into_errors(), fallback::event(&event));
     quote!(#errors #rest).into()
+}
+
+/// What the assertions of `jobq::testing` expand to: the path to jobq and the name of the macro,
+/// then the arguments.
+#[doc(hidden)]
+#[proc_macro]
+pub fn expectation(arguments: TokenStream) -> TokenStream {
+    let mut mistakes = Mistakes::default();
+    let expectation = expectation::read(arguments.into(), &mut mistakes);
+    if let Some(expectation) = &expectation {
+        expectation::check(expectation, &mut mistakes);
+        if mistakes.none() {
+            return expectation::expand(expectation).into();
+        }
+    }
+    let errors = mistakes.into_errors();
+    quote!({ #errors }).into()
 }
