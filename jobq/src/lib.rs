@@ -74,7 +74,7 @@
 //! | `sqlite` | yes | `sqlite:` |
 //! | `tls` | no | `amqps://`, with `rustls` |
 //! | `management` | no | policies, bindings and nodes from RabbitMQ's management API, if its URL is set; includes `tls` |
-//! | `testing` | no | the conformance suite for engines |
+//! | `testing` | no | the test kit, and the conformance suite for engines |
 
 mod admin;
 mod background;
@@ -95,6 +95,8 @@ mod retry;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod telemetry;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod worker;
 
 pub use admin::FailedJobs;

@@ -1,0 +1,89 @@
+//! What the assertion macros expand to: which jobs or events match, and the failure if they are
+//! not those expected.
+
+mod difference;
+mod expected;
+mod findings;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::panic::Location;
+use std::time::SystemTime;
+
+pub use difference::{Difference, differences, text};
+pub use expected::Expected;
+use findings::Findings;
+
+/// The jobs and events that a test has recorded.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` records no jobs",
+    label = "not the jobs of a test",
+    note = "the first argument is the `jobq::testing::Jobs` of the test, or what its `during` returns"
+)]
+pub trait Recorded {
+    /// The time of the test.
+    fn now(&self) -> SystemTime;
+    /// All enqueued jobs, those that have run included, in order.
+    fn jobs(&self) -> Vec<Entry>;
+    /// All published events, in order.
+    fn events(&self) -> Vec<Entry>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<R: Recorded + ?Sized> Recorded for &R {
+    fn now(&self) -> SystemTime {
+        (**self).now()
+    }
+
+    fn jobs(&self) -> Vec<Entry> {
+        (**self).jobs()
+    }
+
+    fn events(&self) -> Vec<Entry> {
+        (**self).events()
+    }
+}
+
+/// An enqueued job or a published event.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// The name of the job, or the topic of the event.
+    pub name: String,
+    /// The JSON.
+    pub payload: Vec<u8>,
+    /// The line that enqueued or published it.
+    pub place: Option<&'static Location<'static>>,
+    /// When the job is due. Assertions on events ignore it.
+    pub due: SystemTime,
+    /// The attempts of the job so far, such as `attempt 1 completed`. Assertions on events ignore
+    /// them.
+    pub runs: Vec<String>,
+}
+
+/// Asserts what is expected.
+///
+/// # Panics
+///
+/// If another number matches.
+#[track_caller]
+pub fn assert(jobs: &impl Recorded, expected: &Expected<'_>) {
+    fail(Findings::of(jobs, expected).assertion());
+}
+
+/// Asserts that nothing matches.
+///
+/// # Panics
+///
+/// If something does.
+#[track_caller]
+pub fn refute(jobs: &impl Recorded, expected: &Expected<'_>) {
+    fail(Findings::of(jobs, expected).refutation());
+}
+
+#[track_caller]
+fn fail(failure: Option<String>) {
+    if let Some(text) = failure {
+        panic!("{text}");
+    }
+}
