@@ -1,0 +1,15 @@
+use jobq::testing::__private::Recorded;
+use jobq::testing::assert_enqueued;
+use jobq::{BoxError, job};
+
+#[job]
+async fn send_welcome(user_id: u64, email: String) -> Result<(), BoxError> {
+    Err(format!("{user_id} {email}").into())
+}
+
+fn test(jobs: &impl Recorded) {
+    let count = 2;
+    assert_enqueued!(jobs, count, SendWelcome { .. });
+}
+
+fn main() {}

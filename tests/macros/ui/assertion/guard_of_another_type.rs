@@ -1,0 +1,15 @@
+use jobq::testing::__private::Recorded;
+use jobq::testing::{assert_enqueued, refute_enqueued};
+use jobq::{BoxError, job};
+
+#[job]
+async fn send_welcome(user_id: u64, email: String) -> Result<(), BoxError> {
+    Err(format!("{user_id} {email}").into())
+}
+
+fn test(jobs: &impl Recorded) {
+    assert_enqueued!(jobs, SendWelcome { user_id, .. } if user_id > 6);
+    refute_enqueued!(jobs, SendWelcome { user_id, .. } if *user_id);
+}
+
+fn main() {}

@@ -1,0 +1,19 @@
+use jobq::Event;
+use jobq::testing::__private::Recorded;
+use jobq::testing::assert_published;
+use serde::{Deserialize, Serialize};
+
+#[derive(Serialize, Deserialize, Event)]
+#[event(topic = "user.created")]
+struct UserCreated {
+    user_id: u64,
+}
+
+fn test(jobs: &impl Recorded) {
+    assert_published!(jobs, UserCreated { .. }, UserCreated { .. });
+    assert_published!(jobs, "user.created", "user.renamed");
+    assert_published!(jobs, "user.created" if true);
+    assert_published!(jobs, UserCreated { .. } else);
+}
+
+fn main() {}
