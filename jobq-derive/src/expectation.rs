@@ -1,6 +1,7 @@
 //! The assertions of the test kit, from tokens to code: [`read`] → [`valid`] → [`expand`].
 
 mod expand;
+mod names;
 mod parts;
 mod read;
 mod source;

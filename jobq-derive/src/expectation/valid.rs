@@ -1,9 +1,9 @@
 //! The rules for an [`Expectation`].
 
 use jobq_names::topic;
-use syn::Pat;
+use syn::{Expr, Pat};
 
-use super::{Assertion, Expectation, Sought};
+use super::{Assertion, Expectation, Sought, names};
 use crate::mistakes::Mistakes;
 
 pub(crate) fn check(expectation: &Expectation, mistakes: &mut Mistakes) {
@@ -13,7 +13,10 @@ pub(crate) fn check(expectation: &Expectation, mistakes: &mut Mistakes) {
                 mistakes.at(topic, problem);
             }
         }
-        Sought::Payload { pattern, .. } => names_a_type(pattern, &expectation.assertion, mistakes),
+        Sought::Payload { pattern, guard } => {
+            names_a_type(pattern, &expectation.assertion, mistakes);
+            names_are_read(pattern, guard.as_deref(), mistakes);
+        }
     }
 }
 
@@ -32,5 +35,18 @@ fn names_a_type(pattern: &Pat, assertion: &Assertion, mistakes: &mut Mistakes) {
             let message = format!("the pattern begins with a type: write for example {example}");
             mistakes.at(pattern, message);
         }
+    }
+}
+
+// let email = ..; assert_enqueued!(jobs, SendWelcome { user_id: 7, email })
+fn names_are_read(pattern: &Pat, guard: Option<&Expr>, mistakes: &mut Mistakes) {
+    for name in names::unread(pattern, guard) {
+        mistakes.at(
+            &name,
+            format!(
+                "`{name}` is a new name here and matches every value: compare it in a guard, such \
+                 as `if *{name} == expected`, or write `_` or `..`"
+            ),
+        );
     }
 }

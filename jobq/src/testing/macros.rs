@@ -31,8 +31,9 @@
 /// # The pattern
 ///
 /// A pattern as in a `match` on a reference to the payload, with the name of the payload's type in
-/// front: fields that are not named need `..`, and a name is bound to a reference. A number of jobs
-/// is a literal.
+/// front: fields that are not named need `..`, and a name is new, matches every value and is bound to
+/// a reference. So that nobody takes it for a variable of the test, the guard has to read it, unless
+/// it begins with `_`. A number of jobs is a literal.
 ///
 /// A text matches each field with `AsRef<str>`, such as a `String` or a `Cow<str>`, also inside of
 /// other patterns: `Some("a")`, `"a" | "b"`. All else that is no pattern is compared in a guard. The

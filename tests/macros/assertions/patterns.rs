@@ -115,6 +115,7 @@ fn guards_see_what_the_pattern_names() {
     assert_enqueued!(jobs, SendWelcome { user_id: id, email } if *id < 8 && *email == expected);
     assert_enqueued!(jobs, SendWelcome { user_id: id @ 1..=9, .. } if id % 2 == 1 || *id == 8);
     assert_enqueued!(jobs, 1, SendWelcome { email, .. } if *email == expected, within = "10m");
+    assert_enqueued!(jobs, SendWelcome { user_id: _id, email } if format!("<{email}>").len() == 17);
     refute_enqueued!(jobs, SendWelcome { user_id: 7, email } if email.is_empty());
     refute_enqueued!(jobs, SendWelcome { user_id: 8, email } if *email == expected);
     refute_enqueued!(jobs, SendWelcome { email: "bob" | "ann@example.com", user_id } if *user_id > 7);
