@@ -1,8 +1,10 @@
 //! The time of day, which tests can move.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use tokio::sync::watch;
 
 use crate::job::{from_millis, to_millis};
 
@@ -29,7 +31,7 @@ use crate::job::{from_millis, to_millis};
 #[derive(Clone, Default)]
 pub struct Clock {
     /// The time of a stopped clock; `None` for the system's.
-    stopped: Option<Arc<Mutex<SystemTime>>>,
+    stopped: Option<Arc<watch::Sender<SystemTime>>>,
 }
 
 impl Clock {
@@ -42,14 +44,14 @@ impl Clock {
     /// A clock that shows this time until it is moved.
     #[must_use]
     pub fn stopped_at(time: SystemTime) -> Self {
-        Self { stopped: Some(Arc::new(Mutex::new(time))) }
+        Self { stopped: Some(Arc::new(watch::Sender::new(time))) }
     }
 
     /// The current time, in whole milliseconds, which every engine keeps.
     #[must_use]
     pub fn now(&self) -> SystemTime {
         let now = match &self.stopped {
-            Some(time) => *time.lock().unwrap_or_else(PoisonError::into_inner),
+            Some(time) => *time.borrow(),
             None => SystemTime::now(),
         };
         from_millis(to_millis(now))
@@ -61,8 +63,8 @@ impl Clock {
     ///
     /// If it is the system's clock, or if the time is beyond the range of [`SystemTime`].
     pub fn advance(&self, by: Duration) {
-        let mut time = self.stopped_time().lock().unwrap_or_else(PoisonError::into_inner);
-        *time = time.checked_add(by).expect("the time is within the range of `SystemTime`");
+        let later = self.stopped_time().borrow().checked_add(by);
+        self.set(later.expect("the time is within the range of `SystemTime`"));
     }
 
     /// Sets a stopped clock to this time.
@@ -71,15 +73,33 @@ impl Clock {
     ///
     /// If it is the system's clock.
     pub fn set(&self, time: SystemTime) {
-        *self.stopped_time().lock().unwrap_or_else(PoisonError::into_inner) = time;
+        self.stopped_time().send_replace(time);
     }
 
-    fn stopped_time(&self) -> &Mutex<SystemTime> {
+    fn stopped_time(&self) -> &watch::Sender<SystemTime> {
         self.stopped.as_ref().expect("the system's clock cannot be moved; use `Clock::stopped_at`")
     }
 
+    /// Returns once it shows this time.
+    #[cfg(feature = "testing")]
+    pub(crate) async fn reached(&self, time: SystemTime) {
+        match &self.stopped {
+            Some(stopped) => {
+                // The sender is kept by this clock.
+                let _ = stopped.subscribe().wait_for(|now| *now >= time).await;
+            }
+            None => {
+                while let Ok(rest) = time.duration_since(SystemTime::now())
+                    && !rest.is_zero()
+                {
+                    tokio::time::sleep(rest).await;
+                }
+            }
+        }
+    }
+
     /// Whether it is one that a test moves.
-    #[cfg(feature = "sqlite")]
+    #[cfg(any(feature = "sqlite", feature = "testing"))]
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.is_some()
     }

@@ -74,7 +74,7 @@
 //! | `sqlite` | yes | `sqlite:` |
 //! | `tls` | no | `amqps://`, with `rustls` |
 //! | `management` | no | policies, bindings and nodes from RabbitMQ's management API, if its URL is set; includes `tls` |
-//! | `testing` | no | the test kit, and the conformance suite for engines |
+//! | `testing` | no | the test kit [`testing`], and the conformance suite for engines |
 
 mod admin;
 mod background;
@@ -138,6 +138,11 @@ struct DoctorPage;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/deploying.md")]
 struct Deploying;
+
+/// Compiles the programs in the page on tests.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../docs/testing.md")]
+struct TestingPage;
 
 /// Items used by the code of the macros. Not public API: it may change in any version.
 #[doc(hidden)]

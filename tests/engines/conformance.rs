@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use jobq::Clock;
 use jobq::engine::Engine;
 use jobq::engine::conformance::{Store, conformance};
+use jobq::testing::Memory;
 use jobq_tests::broker;
 use jobq_tests::example_engine::ExampleEngine;
 use jobq_tests::files::Directory;
 
-struct Memory;
+struct SqliteMemory;
 
 #[async_trait]
-impl Store for Memory {
+impl Store for SqliteMemory {
     async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
         jobq::engine::conformance::open("sqlite::memory:", "jobq").await
     }
@@ -24,6 +26,15 @@ struct File(Directory);
 impl Store for File {
     async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
         jobq::engine::conformance::open(&self.0.url("jobs.db"), "jobq").await
+    }
+}
+
+struct TestKit(Memory);
+
+#[async_trait]
+impl Store for TestKit {
+    async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
+        Ok(Arc::new(self.0.clone()))
     }
 }
 
@@ -55,7 +66,8 @@ impl Store for RabbitMq {
     }
 }
 
+conformance!(memory, TestKit(Memory::new(Clock::system())), delays = yes, shared = no);
 conformance!(example_engine, Example::default(), delays = yes, shared = no);
-conformance!(sqlite_memory, Memory, delays = yes, shared = no);
+conformance!(sqlite_memory, SqliteMemory, delays = yes, shared = no);
 conformance!(sqlite_file, File(Directory::new()), delays = yes, shared = yes);
 conformance!(rabbitmq, RabbitMq::new(), delays = yes, shared = yes);

@@ -9,6 +9,7 @@ mod conformance;
 mod design;
 mod end_to_end;
 mod headers;
+mod kit;
 mod layers;
 mod log;
 mod many;

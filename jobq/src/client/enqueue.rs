@@ -1,4 +1,5 @@
 use std::fmt;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
@@ -116,11 +117,14 @@ pub struct Enqueue {
     id: Option<JobId>,
     times: Times,
     headers: SetHeaders,
+    location: &'static Location<'static>,
 }
 
 impl Enqueue {
+    #[track_caller]
     pub(super) fn new<J: Job>(client: Client, job: &J) -> Self {
         Self {
+            location: Location::caller(),
             client,
             kind: JobKind::of::<J>(),
             payload: Payload::of_job(job),
@@ -147,7 +151,8 @@ impl Enqueue {
         if self.id.is_some() {
             headers.set_nonce();
         }
-        let headers = self.client.hooks().call(id, || self.kind.outgoing(), headers)?;
+        let headers =
+            self.client.hooks().call(id, || self.kind.outgoing(), self.location, headers)?;
         Ok(envelope((&self.kind, &self.times), self.client.clock(), id, payload, headers))
     }
 
@@ -216,15 +221,18 @@ pub struct EnqueueAll<'j> {
     payloads: Box<dyn Iterator<Item = Payload> + Send + 'j>,
     times: Times,
     headers: SetHeaders,
+    location: &'static Location<'static>,
 }
 
 impl<'j> EnqueueAll<'j> {
+    #[track_caller]
     pub(super) fn new<J, I>(client: Client, jobs: I) -> Self
     where
         J: Job,
         I: IntoIterator<Item = J, IntoIter: Send + 'j>,
     {
         Self {
+            location: Location::caller(),
             client,
             kind: JobKind::of::<J>(),
             payloads: Box::new(jobs.into_iter().map(|job| Payload::of_job(&job))),
@@ -236,7 +244,7 @@ impl<'j> EnqueueAll<'j> {
     time_options!();
 
     async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
-        let Self { client, kind, payloads, times, headers } = self;
+        let Self { client, kind, payloads, times, headers, location } = self;
         // The size hint of an iterator may be wrong.
         let mut ids = Vec::with_capacity(payloads.size_hint().0.min(MAX_RESERVED));
         let mut unwritten = Vec::new();
@@ -254,7 +262,8 @@ impl<'j> EnqueueAll<'j> {
             ids.push(id);
             let job = payload.0.and_then(|payload| {
                 client.check_size(&payload)?;
-                let headers = client.hooks().call(id, || kind.outgoing(), headers.clone())?;
+                let headers =
+                    client.hooks().call(id, || kind.outgoing(), location, headers.clone())?;
                 Ok(envelope((&kind, &times), client.clock(), id, payload, headers))
             });
             let job = job.map_err(|error| unwritten.push((index, error))).ok()?;

@@ -24,12 +24,14 @@ pub use builder::ClientBuilder;
 pub use doctor::{Doctor, DoctorFuture, doctor};
 pub use enqueue::{Enqueue, EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture};
 pub use outgoing::Outgoing;
+#[cfg(feature = "testing")]
+pub(crate) use payload::Payload;
 pub use publish::{Publish, PublishFuture};
 pub use subscriber::{DeleteSubscriber, DeleteSubscriberFuture};
 pub use times::IntoPeriod;
 
 use self::kind::JobKind;
-use self::outgoing::Hooks;
+pub(crate) use self::outgoing::Hooks;
 use crate::admin::FailedJobs;
 use crate::background;
 use crate::clock::Clock;
@@ -128,6 +130,12 @@ impl Client {
         Self::new(engine, namespace.into(), &builder::program(), Hooks::default())
     }
 
+    /// [`on_engine`](Self::on_engine), with hooks.
+    #[cfg(feature = "testing")]
+    pub(crate) fn with_hooks(engine: Arc<dyn Engine>, namespace: &str, hooks: Hooks) -> Self {
+        Self::new(engine, namespace.to_owned(), &builder::program(), hooks)
+    }
+
     fn new(engine: Arc<dyn Engine>, namespace: String, program: &str, hooks: Hooks) -> Self {
         let (program, declared) = (program.into(), Mutex::default());
         let (largest_payload, clock) = (engine.capabilities().largest_payload, engine.clock());
@@ -158,6 +166,7 @@ impl Client {
     /// the job may be in the queue nevertheless.
     // By value, since enqueueing consumes the job.
     #[allow(clippy::needless_pass_by_value)]
+    #[track_caller]
     pub fn enqueue<J: Job>(&self, job: J) -> Enqueue {
         Enqueue::new(self.clone(), &job)
     }
@@ -183,6 +192,7 @@ impl Client {
     ///
     /// An [`EnqueueAllError`] if any job was not accepted. It lists by index the jobs that were
     /// accepted, refused, and possibly accepted: the call is not atomic.
+    #[track_caller]
     pub fn enqueue_all<'j, J, I>(&self, jobs: I) -> EnqueueAll<'j>
     where
         J: Job,
@@ -222,6 +232,7 @@ impl Client {
     /// [`MAX_PAYLOAD`](crate::MAX_PAYLOAD); an engine that cannot be reached or refuses.
     /// [`Error::maybe_enqueued`](crate::Error::maybe_enqueued) tells whether the event may have
     /// been published nevertheless.
+    #[track_caller]
     pub fn publish<E: Serialize + ?Sized>(&self, topic: impl Into<String>, event: &E) -> Publish {
         Publish::new(self.clone(), topic.into(), event)
     }
@@ -231,6 +242,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`publish`](Self::publish).
+    #[track_caller]
     pub fn publish_event<E: Event>(&self, event: &E) -> Publish {
         self.publish(E::TOPIC, event)
     }

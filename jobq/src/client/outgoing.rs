@@ -1,6 +1,7 @@
 //! Hooks that run before a job or an event is enqueued.
 
 use std::fmt;
+use std::panic::Location;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
@@ -13,6 +14,7 @@ use crate::job::{BoxError, Headers, JobId};
 pub struct Outgoing {
     id: JobId,
     what: What,
+    location: &'static Location<'static>,
     headers: Headers,
 }
 
@@ -56,6 +58,14 @@ impl Outgoing {
         }
     }
 
+    /// The call of [`Client::enqueue`](crate::Client::enqueue),
+    /// [`enqueue_all`](crate::Client::enqueue_all) or [`publish`](crate::Client::publish) in the
+    /// source of the program.
+    #[must_use]
+    pub fn location(&self) -> &'static Location<'static> {
+        self.location
+    }
+
     /// The headers so far: those of the call and of previous hooks.
     #[must_use]
     pub fn headers(&self) -> &Headers {
@@ -76,10 +86,10 @@ type Hook = dyn Fn(&mut Outgoing) -> Result<(), BoxError> + Send + Sync;
 
 /// The hooks of a client, in calling order.
 #[derive(Clone, Default)]
-pub(super) struct Hooks(Vec<Arc<Hook>>);
+pub(crate) struct Hooks(Vec<Arc<Hook>>);
 
 impl Hooks {
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         hook: impl Fn(&mut Outgoing) -> Result<(), BoxError> + Send + Sync + 'static,
     ) {
@@ -95,12 +105,13 @@ impl Hooks {
         &self,
         id: JobId,
         what: impl FnOnce() -> What,
+        location: &'static Location<'static>,
         headers: Headers,
     ) -> Result<Headers> {
         if self.0.is_empty() {
             return Ok(headers);
         }
-        let mut outgoing = Outgoing { id, what: what(), headers };
+        let mut outgoing = Outgoing { id, what: what(), location, headers };
         for hook in &self.0 {
             let refused = match guarded(|| hook(&mut outgoing)) {
                 Ok(Ok(())) => continue,

@@ -9,10 +9,10 @@ use crate::job::{Job, MAX_PAYLOAD, codec};
 ///
 /// It is encoded when the builder is made, so that the future does not depend on the job's type,
 /// and the compiler reports a type that is no job only once.
-pub(super) struct Payload(pub(super) Result<Vec<u8>>);
+pub(crate) struct Payload(pub(crate) Result<Vec<u8>>);
 
 impl Payload {
-    pub(super) fn of_job<J: Job>(job: &J) -> Self {
+    pub(crate) fn of_job<J: Job>(job: &J) -> Self {
         let what = format_args!("the payload of job `{}`", J::NAME);
         Self(write(job, &what).and_then(|(payload, is_wide)| {
             if is_wide {

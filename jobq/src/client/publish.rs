@@ -1,3 +1,4 @@
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -26,13 +27,24 @@ pub struct Publish {
     times: Times,
     headers: SetHeaders,
     mandatory: bool,
+    location: &'static Location<'static>,
 }
 
 impl Publish {
+    #[track_caller]
     pub(super) fn new<E: Serialize + ?Sized>(client: Client, topic: String, event: &E) -> Self {
         let payload = Payload::of_event(event, &topic);
         let (times, headers) = (Times::default(), SetHeaders::default());
-        Self { client, topic, payload, id: None, times, headers, mandatory: false }
+        Self {
+            client,
+            topic,
+            payload,
+            id: None,
+            times,
+            headers,
+            mandatory: false,
+            location: Location::caller(),
+        }
     }
 
     /// Delivers the event after this wait, a `Duration` or its text, such as `"10m"`, to the
@@ -100,7 +112,7 @@ impl Publish {
             headers.set_nonce();
         }
         let what = || What::Event { topic: self.topic.clone() };
-        let headers = self.client.hooks().call(id, what, headers)?;
+        let headers = self.client.hooks().call(id, what, self.location, headers)?;
         let moments = self.times.moments(None, self.client.clock());
         let event = EventEnvelope {
             id,

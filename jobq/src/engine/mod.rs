@@ -16,7 +16,7 @@ mod detached;
 mod diagnose;
 mod options;
 mod queue;
-#[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
+#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod refusal;
 
 use std::fmt;
@@ -32,7 +32,7 @@ pub(crate) use detached::Detached;
 pub use diagnose::{About, Diagnose, Hold};
 pub use options::EngineOptions;
 pub use queue::{QueueName, QueueSpec};
-#[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
+#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
 
 use crate::clock::Clock;

@@ -3,9 +3,9 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use crate::job::{Delay, Ending, JobOptions, check_topic};
+use crate::job::{Delay, Ending, JobOptions, check_topic, topic};
+use crate::rabbitmq;
 use crate::{period, retry};
-use crate::{rabbitmq, sqlite};
 
 /// A call of one function.
 pub type Part = Box<dyn Fn()>;
@@ -31,7 +31,7 @@ pub fn parts() -> Vec<(&'static str, Part)> {
         }),
         ("match a topic", {
             Box::new(|| {
-                black_box(sqlite::matches(black_box("shop.#.created"), "shop.order.created"));
+                black_box(topic::matches(black_box("shop.#.created"), "shop.order.created"));
             })
         }),
     ];

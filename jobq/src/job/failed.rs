@@ -97,6 +97,12 @@ impl FailedJob {
         Self { envelope, attempts, reason, error, failed_at }
     }
 
+    /// The envelope of the job.
+    #[cfg(feature = "testing")]
+    pub(crate) fn into_envelope(self) -> Envelope {
+        self.envelope
+    }
+
     /// The job's id.
     #[must_use]
     pub fn id(&self) -> JobId {

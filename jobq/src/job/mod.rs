@@ -12,8 +12,10 @@ pub(crate) mod millis;
 mod options;
 mod origin;
 mod outcome;
+#[cfg(any(feature = "sqlite", feature = "testing"))]
+pub(crate) mod topic;
 
-use jobq_names::{name, topic};
+use jobq_names::name;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -105,12 +107,12 @@ pub fn queue_of<J: Job>() -> &'static str {
 
 /// Checks a topic that the macros did not check.
 pub(crate) fn check_topic(text: &str) -> Result<()> {
-    topic::check(text).map_err(|problem| Error::invalid(problem.to_string()))
+    jobq_names::topic::check(text).map_err(|problem| Error::invalid(problem.to_string()))
 }
 
 /// Checks the pattern of a subscriber that the macros did not check.
 pub(crate) fn check_pattern(text: &str) -> Result<()> {
-    topic::check_pattern(text).map_err(|problem| Error::invalid(problem.to_string()))
+    jobq_names::topic::check_pattern(text).map_err(|problem| Error::invalid(problem.to_string()))
 }
 
 /// Checks the name of a job or a queue that the macros did not check.

@@ -41,7 +41,7 @@ impl Outcome {
 
     /// The outcome of an attempt that panicked.
     pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Self {
-        Self { ending: Ending::Failed, error: guard::text(panic) }
+        Self { ending: Ending::Panicked, error: guard::text(panic) }
     }
 
     /// Whether the job is done.
@@ -53,7 +53,7 @@ impl Outcome {
     /// Whether the attempt failed. It is retried by the job's policy.
     #[must_use]
     pub fn is_failed(&self) -> bool {
-        self.ending == Ending::Failed
+        matches!(self.ending, Ending::Failed | Ending::Panicked)
     }
 
     /// Whether the job fails without further attempts; see [`abort`](crate::abort).

@@ -4,10 +4,10 @@ use rusqlite::{Connection, OptionalExtension};
 
 use super::columns;
 use super::store::Store;
-use super::topic::matches;
 use crate::engine::nobody_subscribes;
 use crate::error::Result;
 use crate::job::EventEnvelope;
+use crate::job::topic::matches;
 
 const INSERT_JOB: &str = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, expires_at,
     topic, enqueued_by, payload, headers, content_encoding)

@@ -28,7 +28,6 @@ mod queues;
 mod schema;
 mod settle;
 mod store;
-mod topic;
 mod writer;
 
 use std::sync::Arc;
@@ -57,12 +56,6 @@ pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// Opens the file of a URL, and creates it if it does not exist.
 pub(crate) async fn open(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
     open_with_lease(url, options, LEASE).await
-}
-
-/// Whether the pattern matches a topic.
-#[cfg(all(feature = "testing", feature = "rabbitmq"))]
-pub(crate) fn matches(pattern: &str, topic: &str) -> bool {
-    topic::matches(pattern, topic)
 }
 
 /// The file of a URL; `None` for one in memory.

@@ -11,14 +11,14 @@
 ///
 /// ```
 /// use jobq::testing::assert_enqueued;
-/// # use jobq::{BoxError, job, testing::__private::Recorded};
+/// # use jobq::{BoxError, job};
 ///
 /// #[job]
 /// async fn send_welcome(user_id: u64, email: String) -> Result<(), BoxError> {
 ///     Err(format!("{user_id} {email}").into())
 /// }
 ///
-/// # fn example(jobs: &impl Recorded) {
+/// # fn example(jobs: &jobq::testing::Jobs) {
 /// assert_enqueued!(jobs, SendWelcome { user_id: 7, email } if email.ends_with(".com"));
 /// assert_enqueued!(jobs, 2, SendWelcome { email: "ann@example.com" | "bob@example.com", .. });
 /// assert_enqueued!(jobs, SendWelcome { .. }, within = "10m");
@@ -54,14 +54,14 @@ macro_rules! assert_enqueued {
 ///
 /// ```
 /// use jobq::testing::refute_enqueued;
-/// # use jobq::{BoxError, job, testing::__private::Recorded};
+/// # use jobq::{BoxError, job};
 ///
 /// #[job]
 /// async fn charge(order: u64, cents: u64) -> Result<(), BoxError> {
 ///     Err(format!("{order} {cents}").into())
 /// }
 ///
-/// # fn example(jobs: &impl Recorded) {
+/// # fn example(jobs: &jobq::testing::Jobs) {
 /// refute_enqueued!(jobs, Charge { .. });
 /// refute_enqueued!(jobs, Charge { order: 7, cents } if *cents > 10_000, within = "1h");
 /// # }
@@ -93,7 +93,6 @@ macro_rules! refute_enqueued {
 /// use jobq::Event;
 /// use jobq::testing::assert_published;
 /// use serde::{Deserialize, Serialize};
-/// # use jobq::testing::__private::Recorded;
 ///
 /// #[derive(Serialize, Deserialize, Event)]
 /// #[event(topic = "user.created")]
@@ -101,7 +100,7 @@ macro_rules! refute_enqueued {
 ///     user_id: u64,
 /// }
 ///
-/// # fn example(jobs: &impl Recorded) {
+/// # fn example(jobs: &jobq::testing::Jobs) {
 /// assert_published!(jobs, UserCreated { user_id: 7 });
 /// assert_published!(jobs, 2, UserCreated { user_id } if *user_id < 10);
 /// assert_published!(jobs, 1, "user.deleted");
@@ -130,7 +129,6 @@ macro_rules! assert_published {
 /// use jobq::Event;
 /// use jobq::testing::refute_published;
 /// use serde::{Deserialize, Serialize};
-/// # use jobq::testing::__private::Recorded;
 ///
 /// #[derive(Serialize, Deserialize, Event)]
 /// #[event(topic = "user.created")]
@@ -138,7 +136,7 @@ macro_rules! assert_published {
 ///     user_id: u64,
 /// }
 ///
-/// # fn example(jobs: &impl Recorded) {
+/// # fn example(jobs: &jobq::testing::Jobs) {
 /// refute_published!(jobs, UserCreated { user_id: 7 });
 /// refute_published!(jobs, "user.deleted");
 /// # }

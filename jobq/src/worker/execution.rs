@@ -20,7 +20,6 @@ use super::attempt::Attempt;
 use super::layer::Layers;
 use super::registry::{QueuePlan, Registered};
 use super::shared::Shared;
-use crate::background;
 use crate::engine::{Delivery, Settlement};
 use crate::guard::guarded;
 use crate::job::{Ending, FailedReason, Outcome};
@@ -34,10 +33,10 @@ const END_LIMIT: Duration = Duration::from_secs(1);
 const NO_THREAD_WAIT: Duration = Duration::from_secs(1);
 
 /// An attempt whose outcome is decided. Dropping it unsettled releases the job.
-pub(super) struct Decided {
+pub(crate) struct Decided {
     who: Who,
     delivery: Delivery,
-    pub(super) settlement: Settlement,
+    decision: Decision,
     took: Option<Duration>,
     /// The function, if it goes on after its timeout.
     pub(super) function: Option<Lingering>,
@@ -55,7 +54,7 @@ pub(super) struct Settled {
 
 /// Makes one attempt, up to its settlement. Dropping the future cancels the function and releases
 /// the job.
-pub(super) async fn attempt(
+pub(crate) async fn attempt(
     pool: &Shared,
     queue: &'static str,
     delivery: Delivery,
@@ -68,13 +67,26 @@ pub(super) async fn attempt(
     };
     report(pool, &who, &decision, took);
     let function = task.map(|task| Lingering { who: who.clone(), task });
-    Decided { who, delivery, settlement: decision.settlement, took, function }
+    Decided { who, delivery, decision, took, function }
 }
 
 impl Decided {
     /// Settles it.
     pub(super) async fn settle(self) -> Settled {
-        settle(&self.who, self.delivery, self.settlement, self.took).await
+        settle(&self.who, self.delivery, self.decision.settlement, self.took).await
+    }
+
+    pub(super) fn is_completed(&self) -> bool {
+        self.decision.settlement == Settlement::Complete
+    }
+}
+
+/// For attempts outside of a pool.
+#[cfg(feature = "testing")]
+impl Decided {
+    /// The delivery, unsettled, with the decision.
+    pub(crate) fn into_parts(self) -> (Delivery, Decision) {
+        (self.delivery, self.decision)
     }
 }
 
@@ -104,20 +116,23 @@ pub(super) async fn settle_unrun(
 
 /// A decision about a job, with its error text.
 #[derive(Debug)]
-struct Decision {
-    settlement: Settlement,
-    error: String,
+pub(crate) struct Decision {
+    pub(crate) settlement: Settlement,
+    pub(crate) error: String,
+    /// Whether the function or a layer panicked.
+    #[cfg_attr(not(feature = "testing"), allow(dead_code))]
+    pub(crate) panicked: bool,
 }
 
 impl Decision {
     /// A decision without an error.
     fn plain(settlement: Settlement) -> Self {
-        Self { settlement, error: String::new() }
+        Self { settlement, error: String::new(), panicked: false }
     }
 
     fn failed(reason: FailedReason, error: String, attempts: u32) -> Self {
         let settlement = Settlement::Fail { reason, error: error.clone(), attempts };
-        Self { settlement, error }
+        Self { settlement, error, panicked: false }
     }
 
     fn of(next: Next, error: String, attempts: u32) -> Self {
@@ -127,7 +142,7 @@ impl Decision {
             Next::Snooze(wait) => Settlement::Snooze(wait),
             Next::Fail(reason) => return Self::failed(reason, error, attempts),
         };
-        Self { settlement, error }
+        Self { settlement, error, panicked: false }
     }
 }
 
@@ -139,10 +154,7 @@ fn resolve(
 ) -> (Who, Result<Arc<Registered>, Decision>) {
     let (envelope, attempt) = (delivery.envelope(), delivery.attempt);
     let plan = &pool.plan.queues[queue];
-    // The publisher of an event does not know its subscribers.
-    let is_unnamed = envelope.topic.is_some() && plan.only_job.is_some();
-    let name = envelope.name.as_deref().filter(|_| !is_unnamed);
-    let name = name.or(plan.only_job).unwrap_or_default();
+    let name = plan.job_of(envelope);
     let job = pool.plan.jobs.get(name);
     let known = job.map_or_else(|| Cow::Owned(name.to_owned()), |job| Cow::Borrowed(job.name));
     let mut who = Who::of(delivery, known, queue);
@@ -230,7 +242,7 @@ impl Call {
         let called = call(Arc::clone(job), layers, attempt.clone(), span);
         let task = if job.blocks {
             let cancelled = (!pool.plan.layers.is_empty()).then(|| attempt.cancelled().clone());
-            background::spawn_blocking(move || call_blocking(&runtime, called, cancelled))?
+            pool.threads.spawn(move || call_blocking(&runtime, called, cancelled))?
         } else {
             runtime.spawn(called)
         };
@@ -335,7 +347,8 @@ fn decide(
 fn after(job: &Registered, delivery: &Delivery, outcome: Outcome) -> Decision {
     let (attempt, once) = (delivery.attempt, delivery.envelope().is_once());
     let next = retry::after(&job.options, attempt, once, &outcome.ending, fastrand::f64);
-    Decision::of(next, outcome.error, attempt)
+    let panicked = outcome.ending == Ending::Panicked;
+    Decision { panicked, ..Decision::of(next, outcome.error, attempt) }
 }
 
 /// Logs and counts a decision.

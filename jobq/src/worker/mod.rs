@@ -21,6 +21,8 @@ mod extract;
 mod function;
 mod health;
 mod in_flight;
+#[cfg(feature = "testing")]
+mod inline;
 mod layer;
 mod origins;
 mod pool;
@@ -40,10 +42,14 @@ pub use attempt::Attempt;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use attempt::Resources;
 pub use context::JobContext;
+#[cfg(feature = "testing")]
+pub(crate) use execution::Decision;
 pub use extensions::Extensions;
 pub use extract::{FromAttempt, Requires};
 pub use function::JobFunction;
 pub use health::{PoolHealth, QueueHealth, QueueState};
+#[cfg(feature = "testing")]
+pub(crate) use inline::{Inline, InlineBuilder};
 pub use layer::Next;
 pub use pool::WorkerPool;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio_util::sync::CancellationToken;
 
 use super::attempt::Attempt;
 use super::function::JobFunction;
@@ -11,10 +10,8 @@ use super::layer::Next;
 use super::registry::{self, Registered, Registry};
 use super::run::Run;
 use super::running::RunningPool;
-use super::shared::Shared;
+use super::shared::{Shared, Threads};
 use super::signal::Signals;
-use super::solo_lock::SoloLock;
-use super::tally::Tally;
 use crate::background;
 use crate::client::{Client, Doctor};
 use crate::engine::{About, Consume, QueueName, check_events};
@@ -315,16 +312,8 @@ impl WorkerPool {
             let limits = self.registry.jobs.iter().map(|job| (job.name, job.options.timeout));
             telemetry::may_be_taken_back(&registry::may_outlast(limits, hold.limit), &hold);
         }
-        let (plan, resources) = self.registry.into_plan(queues, self.client);
-        let shared = Shared {
-            resources: Arc::new(resources),
-            has_solo,
-            runtime,
-            plan,
-            solo_lock: SoloLock::new(),
-            tally: Tally::default(),
-            halt: CancellationToken::new(),
-        };
+        let plan = self.registry.into_plan(queues, self.client);
+        let shared = Shared::new(plan, runtime, Threads::Own, has_solo);
         Ok(RunningPool::start(&Arc::new(shared), consumers, self.shutdown_timeout, background))
     }
 }

@@ -346,7 +346,7 @@ impl Slot {
             let attempt = execution::attempt(&queue.pool, queue.name, delivery, halt.as_mut());
             let mut decided = attempt.await;
             let function = decided.function.take();
-            if decided.settlement == Settlement::Complete {
+            if decided.is_completed() {
                 // Fast, so no task of its own.
                 let settled = decided.settle().await;
                 queue.conclude(key, settled);

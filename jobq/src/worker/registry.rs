@@ -18,7 +18,7 @@ use crate::client::Client;
 use crate::engine::QueueSpec;
 use crate::error::{Error, Result};
 use crate::guard::Guarded;
-use crate::job::{Job, JobOptions, check_name, check_pattern, codec, queue_of};
+use crate::job::{Envelope, Job, JobOptions, check_name, check_pattern, codec, queue_of};
 use crate::retry;
 
 /// Decodes the payload of an attempt and makes the call of the job's function, inside the layers.
@@ -113,6 +113,17 @@ pub(crate) struct QueuePlan {
     waits: BTreeSet<Duration>,
     /// The topic patterns that its job subscribes to.
     patterns: BTreeSet<&'static str>,
+}
+
+impl QueuePlan {
+    /// The name of the job that a message is for; empty if it states none and the queue serves
+    /// several jobs.
+    pub(crate) fn job_of<'e>(&self, envelope: &'e Envelope) -> &'e str {
+        // The publisher of an event does not know its subscribers.
+        let is_unnamed = envelope.topic.is_some() && self.only_job.is_some();
+        let name = envelope.name.as_deref().filter(|_| !is_unnamed);
+        name.or(self.only_job).unwrap_or_default()
+    }
 }
 
 impl Registry {

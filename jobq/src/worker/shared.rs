@@ -1,13 +1,39 @@
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::attempt::Resources;
 use super::registry::Plan;
 use super::solo_lock::SoloLock;
 use super::tally::Tally;
+use crate::background;
 use crate::clock::Clock;
+
+/// The threads that run plain `fn`s.
+#[derive(Debug)]
+pub(crate) enum Threads {
+    /// jobq's: as many as functions run.
+    Own,
+    /// Those of the program's runtime, where they stop its paused clock.
+    #[cfg(feature = "testing")]
+    Runtime(Handle),
+}
+
+impl Threads {
+    /// Runs a blocking function. `None` if the system has no thread.
+    pub(crate) fn spawn<T: Send + 'static>(
+        &self,
+        run: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<JoinHandle<T>> {
+        match self {
+            Self::Own => background::spawn_blocking(run),
+            #[cfg(feature = "testing")]
+            Self::Runtime(runtime) => Some(runtime.spawn_blocking(run)),
+        }
+    }
+}
 
 /// The shared parts of all queues of a pool.
 #[derive(Debug)]
@@ -15,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) resources: Arc<Resources>,
     /// Whether the engine supports solo runs.
     pub(crate) has_solo: bool,
+    /// The threads of plain `fn`s.
+    pub(crate) threads: Threads,
     /// The runtime in which the pool was spawned: it runs job functions and nothing else.
     pub(crate) runtime: Handle,
     pub(crate) plan: Plan,
@@ -26,6 +54,24 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
+    pub(crate) fn new(
+        (plan, resources): (Plan, Resources),
+        runtime: Handle,
+        threads: Threads,
+        has_solo: bool,
+    ) -> Self {
+        Self {
+            resources: Arc::new(resources),
+            has_solo,
+            threads,
+            runtime,
+            plan,
+            solo_lock: SoloLock::new(),
+            tally: Tally::default(),
+            halt: CancellationToken::new(),
+        }
+    }
+
     pub(crate) fn clock(&self) -> &Clock {
         self.resources.client.clock()
     }

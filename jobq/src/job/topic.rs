@@ -2,7 +2,7 @@
 
 /// Whether the pattern matches a topic: `*` matches one word, `#` any number of words, including
 /// none.
-pub(super) fn matches(pattern: &str, topic: &str) -> bool {
+pub(crate) fn matches(pattern: &str, topic: &str) -> bool {
     let words = |text| -> Vec<&str> { str::split(text, '.').collect() };
     let (pattern, topic) = (words(pattern), words(topic));
     // The numbers of words of the topic that the pattern's words so far can match.

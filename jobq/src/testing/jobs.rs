@@ -1,0 +1,355 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use super::builder::JobsBuilder;
+use super::during::{During, Interval};
+use super::expect::{Entry, Recorded};
+use super::memory::{Claimed, Enqueued, Memory, Unclaimed};
+use super::paused;
+use super::ran::{Attempted, End, Ran};
+use super::run::RunJob;
+use crate::client::{Client, IntoPeriod};
+use crate::clock::Clock;
+use crate::engine::{Delivery, Settlement};
+use crate::job::{FailedJob, Job, JobId, codec, from_millis, queue_of};
+use crate::period;
+use crate::worker::Inline;
+
+/// The most attempts of one call.
+const MOST_ATTEMPTS: usize = 10_000;
+
+/// The jobs of a test: a client whose jobs stay in memory, functions that run when the test says
+/// so, and a clock that the test moves.
+///
+/// Nothing is shared between two `Jobs`, so tests may run in parallel. Nothing runs in the
+/// background: a job runs inside [`drain`](Self::drain), [`advance`](Self::advance),
+/// [`run`](Self::run), [`deliver_twice`](Self::deliver_twice) and
+/// [`crash_before_ack`](Self::crash_before_ack) alone. A job that panics fails the test; see
+/// [`JobsBuilder::allow_panics`].
+///
+/// ```
+/// use jobq::testing::{Jobs, assert_enqueued};
+/// use jobq::{BoxError, Client, job};
+///
+/// #[job(retries = 3, delay = "1d")]
+/// async fn send_welcome(user_id: u64, email: String) -> Result<(), BoxError> {
+///     Ok(())
+/// }
+///
+/// async fn sign_up(client: &Client) -> jobq::Result<()> {
+///     client.enqueue(SendWelcome { user_id: 7, email: "ann@example.com".into() }).await?;
+///     Ok(())
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> jobq::Result<()> {
+/// let jobs = Jobs::new().register::<SendWelcome>().start().await;
+/// sign_up(jobs.client()).await?;
+/// assert_enqueued!(jobs, SendWelcome { user_id: 7, email } if email.ends_with(".com"));
+/// jobs.drain().await.all_completed();
+/// # Ok(())
+/// # }
+/// ```
+pub struct Jobs {
+    worker: Inline,
+    client: Client,
+    memory: Memory,
+    clock: Clock,
+    allows_panics: bool,
+    /// Whether a [`during`](Self::during) is running.
+    has_interval: AtomicBool,
+}
+
+impl Jobs {
+    /// The settings of the jobs of a test.
+    #[allow(clippy::new_ret_no_self)] // as `Client::builder`, in the most used call of tests
+    pub fn new() -> JobsBuilder {
+        JobsBuilder::new()
+    }
+
+    pub(super) fn started(
+        worker: Inline,
+        client: Client,
+        memory: Memory,
+        clock: Clock,
+        allows_panics: bool,
+    ) -> Self {
+        let has_interval = AtomicBool::new(false);
+        Self { worker, client, memory, clock, allows_panics, has_interval }
+    }
+
+    /// The client, for the code under test. Its calls never wait.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The time of the clock, which [`JobContext::now`](crate::JobContext::now) returns as well.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        self.clock.now()
+    }
+
+    /// Runs the jobs that are due, in the order of their times, and those that they enqueue, until
+    /// none is due. The clock stands still.
+    ///
+    /// # Panics
+    ///
+    /// If a job panics; after 10,000 attempts, with the jobs that ran most often.
+    pub async fn drain(&self) -> Ran {
+        let mut ran = Ran::default();
+        self.run_due(&mut ran).await;
+        ran
+    }
+
+    /// Moves the clock forward, a `Duration` or its text, such as `"3d"`, and runs each job at its
+    /// time: delayed jobs, retries, snoozed jobs, events, and all that they enqueue. If the clock of
+    /// tokio is paused, it moves as well.
+    ///
+    /// # Panics
+    ///
+    /// As [`drain`](Self::drain); if the text is no duration.
+    pub async fn advance(&self, by: impl IntoPeriod) -> Ran {
+        let by = by.into_period().unwrap_or_else(|problem| panic!("{problem}"));
+        let end = self.now().checked_add(by).expect("the time is within the range of `SystemTime`");
+        let mut ran = Ran::default();
+        loop {
+            self.run_due(&mut ran).await;
+            let next = self.memory.next_due(|job| self.worker.can_run(job));
+            match next.filter(|due| *due <= end) {
+                Some(due) => self.move_to(due).await,
+                None => break,
+            }
+        }
+        self.move_to(end).await;
+        ran
+    }
+
+    async fn move_to(&self, time: SystemTime) {
+        let by = time.duration_since(self.now()).unwrap_or_default();
+        if by > Duration::ZERO {
+            self.clock.set(time);
+            paused::advance(by).await;
+        }
+    }
+
+    async fn run_due(&self, ran: &mut Ran) {
+        while let Some(claimed) = self.memory.claim(|job| self.worker.can_run(job)) {
+            assert!(ran.attempts.len() < MOST_ATTEMPTS, "{}", endless(ran));
+            let (attempted, delivery, settlement) = self.attempt(claimed.delivery).await;
+            settle(delivery, settlement).await;
+            ran.attempts.push(attempted);
+        }
+    }
+
+    /// Runs one attempt of a job outside of its queue. The payload passes through JSON, as on the
+    /// wire. The jobs that it enqueues are enqueued; its own end changes no queue.
+    ///
+    /// ```
+    /// # use jobq::testing::Jobs;
+    /// # use jobq::{BoxError, job};
+    /// #[job(retries = 3)]
+    /// async fn charge(order: u64) -> Result<(), BoxError> {
+    ///     Err("no money".into())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let jobs = Jobs::new().register::<Charge>().start().await;
+    /// let end = jobs.run(Charge { order: 7 }).attempt(4).await;
+    /// assert_eq!(end.failed_as(), Some(jobq::FailedReason::Exhausted));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the job panics or was not registered.
+    #[allow(clippy::needless_pass_by_value)] // as `Client::enqueue`
+    #[track_caller]
+    pub fn run<J: Job>(&self, job: J) -> RunJob<'_> {
+        assert!(
+            self.worker.knows::<J>(),
+            "job `{}` has no function here; add it by `.register` or `.handle` before `.start()`",
+            J::NAME
+        );
+        RunJob::new(self, &job)
+    }
+
+    /// Runs an enqueued job twice, as after a lost acknowledgement: the same attempt is delivered
+    /// again. The second end counts.
+    ///
+    /// # Panics
+    ///
+    /// If a job panics; if there is no such job, it is not due or has no function.
+    pub async fn deliver_twice(&self, id: JobId) -> Ran {
+        let first = self.crash_before_ack(id).await;
+        let (second, delivery, settlement) = self.attempt(self.claim(id).delivery).await;
+        settle(delivery, settlement).await;
+        Ran { attempts: vec![first, second] }
+    }
+
+    /// Runs an enqueued job whose worker dies after the function has ended and before the
+    /// acknowledgement: the job is ready again, as the same attempt.
+    ///
+    /// # Panics
+    ///
+    /// As [`deliver_twice`](Self::deliver_twice).
+    pub async fn crash_before_ack(&self, id: JobId) -> Attempted {
+        let Claimed { delivery, place } = self.claim(id);
+        let (attempted, delivery, _) = self.attempt(delivery).await;
+        self.memory.crash(Claimed { delivery, place });
+        attempted
+    }
+
+    fn claim(&self, id: JobId) -> Claimed {
+        let claimed = match self.memory.claim_id(id) {
+            Ok(claimed) => claimed,
+            Err(Unclaimed::Absent) => panic!("no job {id} is enqueued: it has ended, or never was"),
+            Err(Unclaimed::DueAt(due)) => {
+                let wait = due.and_then(|due| due.duration_since(self.now()).ok());
+                let wait = wait.map_or_else(|| "never".to_owned(), period::format);
+                panic!("job {id} is not due yet but in {wait}; move the clock by `advance` first")
+            }
+        };
+        let envelope = claimed.delivery.envelope();
+        assert!(
+            self.worker.can_run(envelope),
+            "job `{}` has no function here; add it by `.register` or `.handle` before `.start()`",
+            self.worker.name_of(envelope)
+        );
+        claimed
+    }
+
+    /// Makes an attempt, up to its settlement.
+    pub(super) async fn attempt(&self, delivery: Delivery) -> (Attempted, Delivery, Settlement) {
+        let (id, attempt, at) = (delivery.envelope().id, delivery.attempt, self.now());
+        let job = self.worker.name_of(delivery.envelope()).to_owned();
+        let (delivery, decision) = self.worker.attempt(delivery).await.into_parts();
+        assert!(
+            self.allows_panics || !decision.panicked,
+            "job `{job}` ({id}), attempt {attempt}: {}",
+            decision.error
+        );
+        let end = End::of(&decision);
+        (Attempted { job, id, attempt, at, end }, delivery, decision.settlement)
+    }
+
+    /// Awaits a future, and returns its value with the jobs and events that were enqueued
+    /// meanwhile, for assertions.
+    ///
+    /// ```
+    /// # use jobq::testing::{Jobs, assert_enqueued, refute_enqueued};
+    /// # use jobq::{BoxError, job};
+    /// # #[job] async fn audit(what: String) -> Result<(), BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let jobs = Jobs::new().register::<Audit>().start().await;
+    /// let new = jobs.during(jobs.client().enqueue(Audit { what: "login".into() })).await;
+    /// assert_enqueued!(new, 1, Audit { .. });
+    /// let id = new.value?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If another `during` is running: the jobs of the two could not be told apart.
+    pub async fn during<F: IntoFuture>(&self, work: F) -> During<F::Output> {
+        assert!(
+            !self.has_interval.swap(true, Ordering::SeqCst),
+            "two calls of `during` overlap, and their jobs cannot be told apart; await one before \
+             the other, or give each a `Jobs` of its own"
+        );
+        let interval = Interval::begin(self);
+        let value = work.into_future().await;
+        interval.end(value)
+    }
+
+    /// Ends the interval of a [`during`](Self::during).
+    pub(super) fn end_interval(&self) {
+        self.has_interval.store(false, Ordering::SeqCst);
+    }
+
+    /// The failed jobs of this type, the oldest first.
+    #[must_use]
+    pub fn failed<J: Job>(&self) -> Vec<FailedJob> {
+        let mut failed = self.memory.failed(queue_of::<J>());
+        // An event names no job.
+        failed.retain(|job| job.name() == J::NAME || job.name().is_empty());
+        failed
+    }
+
+    /// The jobs of this type that are enqueued and have not run yet, in order.
+    ///
+    /// # Panics
+    ///
+    /// If a payload cannot be read as this type.
+    #[must_use]
+    pub fn enqueued<J: Job>(&self) -> Vec<J> {
+        let jobs = self.jobs().into_iter();
+        let jobs = jobs.filter(|job| job.name == J::NAME && job.runs.is_empty());
+        jobs.map(|job| codec::decode(&job.payload).expect("it is a payload of its type")).collect()
+    }
+
+    fn entry(&self, job: Enqueued) -> Entry {
+        let Enqueued { envelope, due, place, runs, .. } = job;
+        Entry {
+            name: self.worker.name_of(&envelope).to_owned(),
+            payload: envelope.payload.clone(),
+            place,
+            due: due.unwrap_or_else(|| from_millis(u64::MAX)),
+            runs,
+        }
+    }
+}
+
+impl Recorded for Jobs {
+    fn now(&self) -> SystemTime {
+        self.clock.now()
+    }
+
+    fn jobs(&self) -> Vec<Entry> {
+        self.memory.jobs().into_iter().map(|job| self.entry(job)).collect()
+    }
+
+    fn events(&self) -> Vec<Entry> {
+        let entry = |event: super::memory::Published| Entry {
+            name: event.topic,
+            payload: event.payload,
+            place: event.place,
+            due: event.due.unwrap_or_else(|| from_millis(u64::MAX)),
+            runs: Vec::new(),
+        };
+        self.memory.events().into_iter().map(entry).collect()
+    }
+}
+
+impl fmt::Debug for Jobs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Jobs").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+async fn settle(delivery: Delivery, settlement: Settlement) {
+    let settled = delivery.settle(settlement).await;
+    settled.expect("the client of the test is open while jobs run");
+}
+
+/// The text about jobs that never end.
+fn endless(ran: &Ran) -> String {
+    let mut counts = BTreeMap::<&str, usize>::new();
+    for attempt in &ran.attempts {
+        *counts.entry(attempt.job()).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let counts: Vec<_> =
+        counts.iter().take(5).map(|(job, count)| format!("`{job}` {count} times")).collect();
+    format!(
+        "{MOST_ATTEMPTS} attempts were made, and more jobs are due: {} ran; does a job enqueue \
+         itself without a delay, or is the clock moved too far at once?",
+        counts.join(", ")
+    )
+}

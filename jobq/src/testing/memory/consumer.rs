@@ -1,0 +1,181 @@
+//! Consumers of an engine in memory, for worker pools.
+
+use std::future::pending;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, watch};
+
+use super::Shared;
+use super::state::Place;
+use crate::background;
+use crate::engine::{Consume, Consumer, Delivery, Intake, Receipt, Settle, Settlement, Solo};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::Envelope;
+
+/// Starts a task that forwards the jobs of a queue to a consumer.
+pub(super) fn start(shared: &Arc<Shared>, what: Consume) -> Result<Consumer> {
+    let number = shared.change(|state| {
+        state.check_queue(what.queue.as_str())?;
+        Ok(state.number())
+    })?;
+    let (deliveries, received) = mpsc::unbounded_channel();
+    let prefetch = watch::Sender::new(usize::from(what.prefetch.max(1)));
+    let feed = Feed {
+        shared: Arc::clone(shared),
+        what,
+        number,
+        in_flight: Arc::default(),
+        prefetch: prefetch.subscribe(),
+        deliveries,
+    };
+    background::handle()?.spawn(feed.run());
+    Ok(Consumer::new(received, Box::new(Control { prefetch })))
+}
+
+/// Dropping it stops the task.
+#[derive(Debug)]
+struct Control {
+    prefetch: watch::Sender<usize>,
+}
+
+#[async_trait]
+impl Intake for Control {
+    async fn set_prefetch(&self, prefetch: u16) {
+        self.prefetch.send_replace(usize::from(prefetch));
+    }
+
+    async fn stop(&self) {
+        self.prefetch.send_replace(0);
+        // The task ends, and with it its receiver.
+        self.prefetch.closed().await;
+    }
+}
+
+/// Forwards the jobs of one queue to their consumer.
+struct Feed {
+    shared: Arc<Shared>,
+    what: Consume,
+    number: u64,
+    in_flight: Arc<AtomicUsize>,
+    /// 0 to stop.
+    prefetch: watch::Receiver<usize>,
+    deliveries: mpsc::UnboundedSender<Result<Delivery>>,
+}
+
+impl Feed {
+    async fn run(mut self) {
+        let mut changes = self.shared.changes.subscribe();
+        loop {
+            changes.borrow_and_update();
+            let most = *self.prefetch.borrow_and_update();
+            if most == 0 || self.shared.state().is_closed {
+                return;
+            }
+            let ControlFlow::Continue(next_due) = self.claim(most) else { return };
+            let due = async {
+                match next_due {
+                    Some(due) => self.shared.clock.reached(due).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                _ = changes.changed() => {}
+                kept = self.prefetch.changed() => if kept.is_err() { return },
+                () = due => {}
+            }
+        }
+    }
+
+    /// Claims due jobs up to the prefetch, and returns the next time that is not due yet. Breaks if
+    /// the consumer was dropped.
+    fn claim(&self, most: usize) -> ControlFlow<(), Option<SystemTime>> {
+        let Consume { queue, solo, .. } = self.what;
+        let wanted = |job: &Envelope| job.queue == queue.as_str();
+        let mut state = self.shared.state();
+        state.deliver_events();
+        while self.in_flight.load(Ordering::SeqCst) < most
+            && let Some(job) = state.claim(self.number, solo, wanted)
+        {
+            let (mut receipt, delivered) = self.shared.delivery(job);
+            let alone =
+                job.starts.map(|starts| Solo::new(starts, job.started_by == Some(self.number)));
+            receipt.count_in(&self.in_flight);
+            let mut delivery = delivered.by(receipt);
+            delivery.solo = alone;
+            drop(state);
+            // A delivery that nobody receives is dropped, and handed back.
+            if self.deliveries.send(Ok(delivery)).is_err() {
+                return ControlFlow::Break(());
+            }
+            state = self.shared.state();
+        }
+        let now = self.shared.clock.now();
+        ControlFlow::Continue(state.next_due(wanted).filter(|due| *due > now))
+    }
+}
+
+/// The settlement handle of one delivery.
+#[derive(Debug)]
+pub(super) struct MemoryReceipt {
+    shared: Arc<Shared>,
+    place: Place,
+    envelope: Arc<Envelope>,
+    in_flight: Option<Arc<AtomicUsize>>,
+    open: bool,
+}
+
+impl MemoryReceipt {
+    pub(super) fn new(shared: Arc<Shared>, place: Place, envelope: Arc<Envelope>) -> Self {
+        Self { shared, place, envelope, in_flight: None, open: true }
+    }
+
+    /// Counts the delivery of a consumer as in flight.
+    fn count_in(&mut self, in_flight: &Arc<AtomicUsize>) {
+        in_flight.fetch_add(1, Ordering::SeqCst);
+        self.in_flight = Some(Arc::clone(in_flight));
+    }
+
+    fn record(&mut self, settle: Settle) -> Result<()> {
+        self.open = false;
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.fetch_sub(1, Ordering::SeqCst);
+        }
+        let Settle { attempt, settlement, .. } = settle;
+        self.shared.change(|state| state.settle(&self.place, attempt, settlement))
+    }
+}
+
+#[async_trait]
+impl Receipt for MemoryReceipt {
+    fn envelope(&self) -> &Arc<Envelope> {
+        &self.envelope
+    }
+
+    async fn settle(mut self: Box<Self>, settle: Settle) -> Result<()> {
+        self.record(settle).map_err(|error| match error.kind() {
+            ErrorKind::Closed => Error::new(ErrorKind::Stale, "the engine was closed"),
+            _ => error,
+        })
+    }
+
+    fn is_stale(&self) -> bool {
+        self.shared.state().is_closed
+    }
+
+    fn epoch(&self) -> u64 {
+        1
+    }
+}
+
+impl Drop for MemoryReceipt {
+    fn drop(&mut self) {
+        if self.open {
+            // A closed engine has no queue to hand it back to.
+            let _ = self.record(Settle::new(0, Settlement::Release));
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! An engine in the memory of the process, on a clock that a test can move.
+//!
+//! The state is behind one mutex, and each call is ready at once.
+
+mod consumer;
+mod history;
+mod state;
+
+use std::future::ready;
+use std::panic::Location;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+
+use self::consumer::MemoryReceipt;
+pub(crate) use self::history::{Enqueued, Published};
+pub(crate) use self::state::Unclaimed;
+use self::state::{Job, Place, State};
+use crate::clock::Clock;
+use crate::engine::{
+    Administer, Capabilities, Consume, Consumer, Counts, Delivery, Engine, NotPushed, Pushed,
+    Pushing, QueueSpec, Which,
+};
+use crate::error::Result;
+use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
+
+/// An [`Engine`] in memory, for tests. Clones share their jobs. It keeps a history of all jobs and
+/// events, so it grows for as long as it lives.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use jobq::testing::Memory;
+/// use jobq::{Client, Clock};
+///
+/// let client = Client::on_engine(Arc::new(Memory::new(Clock::system())), "jobq");
+/// ```
+#[derive(Debug, Clone)]
+pub struct Memory {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    clock: Clock,
+    /// Counts the changes, for waiting consumers.
+    changes: watch::Sender<u64>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state after the delivery of due events, and wakes the consumers.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> Result<T>) -> Result<T> {
+        let mut state = self.state();
+        state.check_open()?;
+        state.deliver_events();
+        let changed = change(&mut state);
+        drop(state);
+        self.changes.send_modify(|count| *count += 1);
+        changed
+    }
+
+    /// The delivery of a claimed job.
+    fn delivery(self: &Arc<Self>, job: &Job) -> (MemoryReceipt, Delivered) {
+        let place = (job.envelope.queue.clone(), job.number);
+        let receipt = MemoryReceipt::new(Arc::clone(self), place, Arc::clone(&job.envelope));
+        let attempt = job.envelope.attempts.saturating_add(1);
+        (receipt, Delivered { attempt, due: job.due, crashes: job.crashes })
+    }
+}
+
+/// The facts of a delivery.
+struct Delivered {
+    attempt: u32,
+    due: Option<SystemTime>,
+    crashes: u32,
+}
+
+impl Delivered {
+    fn by(self, receipt: MemoryReceipt) -> Delivery {
+        Delivery::new(self.attempt, Box::new(receipt)).due_at(self.due).crashed(self.crashes)
+    }
+}
+
+/// A job that the test kit has claimed.
+pub(crate) struct Claimed {
+    pub(crate) delivery: Delivery,
+    pub(crate) place: Place,
+}
+
+/// The owner of jobs that the test kit claims. Consumers have higher numbers.
+const TEST_KIT: u64 = 0;
+
+impl Memory {
+    /// An engine without jobs on this clock.
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        let (state, changes) = (Mutex::new(State::new(clock.clone())), watch::Sender::new(0));
+        Self { shared: Arc::new(Shared { state, clock, changes }) }
+    }
+
+    /// Claims the next due job that is wanted.
+    pub(crate) fn claim(&self, wanted: impl Fn(&Envelope) -> bool) -> Option<Claimed> {
+        let mut state = self.shared.state();
+        state.deliver_events();
+        let job = state.claim(TEST_KIT, false, wanted)?;
+        Some(self.claimed(job))
+    }
+
+    /// Claims the oldest job with this id, if it is due.
+    pub(crate) fn claim_id(&self, id: JobId) -> Result<Claimed, Unclaimed> {
+        let mut state = self.shared.state();
+        state.deliver_events();
+        state.claim_id(TEST_KIT, id).map(|job| self.claimed(job))
+    }
+
+    fn claimed(&self, job: &Job) -> Claimed {
+        let (receipt, delivered) = self.shared.delivery(job);
+        let place = (job.envelope.queue.clone(), job.number);
+        Claimed { delivery: delivered.by(receipt), place }
+    }
+
+    /// Hands back a job as if its worker had died after the attempt, and returns its id.
+    pub(crate) fn crash(&self, claimed: Claimed) -> JobId {
+        let Claimed { delivery, place } = claimed;
+        let (id, attempt) = (delivery.envelope().id, delivery.attempt);
+        drop(delivery);
+        let mut state = self.shared.state();
+        state.crashed(&place);
+        state.history.ran(place.1, format!("attempt {attempt} crashed before its acknowledgement"));
+        id
+    }
+
+    /// The due time of the next free job that is wanted, or of the next event.
+    pub(crate) fn next_due(&self, wanted: impl Fn(&Envelope) -> bool) -> Option<SystemTime> {
+        self.shared.state().next_due(wanted)
+    }
+
+    /// Remembers where the job or event with this id is enqueued next.
+    pub(crate) fn expect(&self, id: JobId, place: &'static Location<'static>) {
+        self.shared.state().history.expect(id, place);
+    }
+
+    /// All jobs since the start, in order.
+    pub(crate) fn jobs(&self) -> Vec<Enqueued> {
+        self.shared.state().history.jobs.clone()
+    }
+
+    /// All events since the start, in order.
+    pub(crate) fn events(&self) -> Vec<Published> {
+        self.shared.state().history.events.clone()
+    }
+
+    /// The failed jobs of a queue, the oldest first.
+    pub(crate) fn failed(&self, queue: &str) -> Vec<FailedJob> {
+        self.shared.state().failed(queue).to_vec()
+    }
+}
+
+#[async_trait]
+impl Engine for Memory {
+    async fn declare(&self, queues: &[QueueSpec]) -> Result<()> {
+        self.shared.change(|state| {
+            for queue in queues {
+                state.declare(queue);
+            }
+            Ok(())
+        })
+    }
+
+    fn push(&self, job: Envelope) -> Pushing {
+        let pushed = self.shared.change(|state| state.push(job));
+        Box::pin(ready(pushed.map(|()| Pushed::new())))
+    }
+
+    async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed> {
+        let push = |job| self.shared.change(|state| state.push(job));
+        let results = jobs.enumerate().map(|(place, job)| (place, push(job)));
+        results.filter_map(|(place, result)| Some((place, result.err()?))).collect()
+    }
+
+    async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
+        self.shared.change(|state| state.publish(event, mandatory))
+    }
+
+    async fn consume(&self, what: Consume) -> Result<Consumer> {
+        consumer::start(&self.shared, what)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::new().solo().events()
+    }
+
+    fn clock(&self) -> Clock {
+        self.shared.clock.clone()
+    }
+
+    fn administer(&self) -> Option<&dyn Administer> {
+        Some(self)
+    }
+
+    async fn close(&self) {
+        self.shared.state().is_closed = true;
+        self.shared.changes.send_modify(|count| *count += 1);
+    }
+}
+
+#[async_trait]
+impl Administer for Memory {
+    async fn counts(&self, queue: &str) -> Result<Counts> {
+        self.shared.change(|state| Ok(state.counts(queue)))
+    }
+
+    async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
+        self.shared.change(|state| Ok(state.failed(queue).iter().take(limit).cloned().collect()))
+    }
+
+    async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
+        self.shared.change(|state| {
+            Ok(state.failed(queue).iter().find(|failed| failed.id() == id).cloned())
+        })
+    }
+
+    async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
+        self.shared.change(|state| Ok(state.put_back(queue, which)))
+    }
+
+    async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
+        self.shared.change(|state| Ok(state.take_failed(queue, which).len() as u64))
+    }
+
+    async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
+        self.shared.change(|state| {
+            state.unsubscribe(queue, pattern);
+            Ok(())
+        })
+    }
+
+    async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
+        self.shared.change(|state| state.delete(&queue.name, force))
+    }
+}

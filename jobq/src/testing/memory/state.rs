@@ -1,0 +1,330 @@
+//! The jobs of an engine in memory. Nothing here waits or wakes anybody.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::history::{History, Published};
+use crate::clock::Clock;
+use crate::engine::{Counts, QueueSpec, Settlement, Which, must_be_unused, nobody_subscribes};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::{Envelope, EventEnvelope, FailedJob, JobId, from_millis, topic};
+use crate::period;
+
+/// The clocks of real engines count whole milliseconds as well, rounded up.
+const TICK: Duration = Duration::from_millis(1);
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) is_closed: bool,
+    pub(super) clock: Clock,
+    pub(super) history: History,
+    queues: BTreeMap<String, Queue>,
+    /// Events with a delay. A due time of `None` is never reached.
+    events: Vec<(Option<SystemTime>, EventEnvelope)>,
+    /// The number of the next job or consumer.
+    next: u64,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    jobs: Vec<Job>,
+    failed: Vec<FailedJob>,
+    patterns: BTreeSet<String>,
+}
+
+/// A job that is ready, waiting or in flight.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) number: u64,
+    /// `None` is never reached.
+    pub(super) due: Option<SystemTime>,
+    pub(super) envelope: Arc<Envelope>,
+    /// How often a worker died while it had the job.
+    pub(super) crashes: u32,
+    /// The consumer that holds it.
+    owner: Option<u64>,
+    /// How often it was started solo; `None` outside of solo runs.
+    pub(super) starts: Option<u32>,
+    /// The consumer that recorded its last solo start.
+    pub(super) started_by: Option<u64>,
+}
+
+impl Job {
+    fn is_due(&self, now: SystemTime) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+}
+
+/// A job by its queue and number.
+pub(super) type Place = (Cow<'static, str>, u64);
+
+impl State {
+    pub(super) fn new(clock: Clock) -> Self {
+        let history = History::default();
+        let (queues, events) = (BTreeMap::new(), Vec::new());
+        Self { is_closed: false, clock, history, queues, events, next: 0 }
+    }
+
+    pub(super) fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    pub(super) fn check_open(&self) -> Result<()> {
+        if self.is_closed { Err(crate::engine::closed()) } else { Ok(()) }
+    }
+
+    /// The end of a wait that begins now.
+    fn after(&self, wait: Duration) -> Option<SystemTime> {
+        let rounding =
+            if wait.is_zero() || self.clock.is_stopped() { Duration::ZERO } else { TICK };
+        let end = self.clock.now().checked_add(wait.checked_add(rounding)?)?;
+        (wait <= period::MAX).then_some(end)
+    }
+
+    pub(super) fn declare(&mut self, spec: &QueueSpec) {
+        let queue = self.queues.entry(spec.name.clone()).or_default();
+        queue.patterns.extend(spec.patterns.iter().cloned());
+    }
+
+    pub(super) fn check_queue(&self, name: &str) -> Result<()> {
+        if self.queues.contains_key(name) {
+            return Ok(());
+        }
+        let text = format!("there is no queue `{name}`; declare it first");
+        Err(Error::new(ErrorKind::NotFound, text))
+    }
+
+    pub(super) fn push(&mut self, mut envelope: Envelope) -> Result<()> {
+        self.check_queue(&envelope.queue)?;
+        let due = self.after(std::mem::take(&mut envelope.delay));
+        let number = self.number();
+        let envelope = Arc::new(envelope);
+        self.history.enqueued(number, Arc::clone(&envelope), due);
+        let job = Job {
+            number,
+            due,
+            crashes: 0,
+            owner: None,
+            starts: None,
+            started_by: None,
+            envelope: Arc::clone(&envelope),
+        };
+        self.queues.entry(envelope.queue.to_string()).or_default().jobs.push(job);
+        Ok(())
+    }
+
+    pub(super) fn publish(&mut self, event: EventEnvelope, mandatory: bool) -> Result<()> {
+        let due = self.after(event.delay);
+        if !event.delay.is_zero() {
+            self.history.published(Published::of(&event, due));
+            self.events.push((due, event));
+            return Ok(());
+        }
+        if self.deliver(&event) == 0 && mandatory {
+            return Err(nobody_subscribes(&event.topic));
+        }
+        self.history.published(Published::of(&event, due));
+        Ok(())
+    }
+
+    /// Pushes a job for each subscriber, and returns their number.
+    fn deliver(&mut self, event: &EventEnvelope) -> usize {
+        let subscribes = |queue: &Queue| {
+            queue.patterns.iter().any(|pattern| topic::matches(pattern, &event.topic))
+        };
+        let queues = self.queues.iter().filter(|(_, queue)| subscribes(queue));
+        let names: Vec<_> = queues.map(|(name, _)| name.clone()).collect();
+        for name in &names {
+            let job = Envelope {
+                id: event.id,
+                headers: event.headers.clone(),
+                content_encoding: event.content_encoding.clone(),
+                topic: Some(event.topic.clone()),
+                enqueued_at: event.published_at,
+                expires_at: event.expires_at,
+                enqueued_by: event.enqueued_by.clone(),
+                ..Envelope::new(name.clone(), event.payload.clone())
+            };
+            self.push(job).expect("the queue is there");
+        }
+        names.len()
+    }
+
+    /// Delivers the events that are due.
+    pub(super) fn deliver_events(&mut self) {
+        let now = self.clock.now();
+        let is_due = |(due, _): &mut (Option<SystemTime>, _)| due.is_some_and(|due| due <= now);
+        let mut events: Vec<_> = self.events.extract_if(.., is_due).collect();
+        events.sort_by_key(|(due, _)| *due);
+        for (_, event) in events {
+            self.deliver(&event);
+        }
+    }
+
+    /// The due time of the next free job that is wanted, or of the next event.
+    pub(super) fn next_due(&self, wanted: impl Fn(&Envelope) -> bool) -> Option<SystemTime> {
+        let jobs = self.queues.values().flat_map(|queue| &queue.jobs);
+        let free = jobs.filter(|job| job.owner.is_none() && wanted(&job.envelope));
+        let events = self.events.iter().filter_map(|(due, _)| *due);
+        free.filter_map(|job| job.due).chain(events).min()
+    }
+
+    /// Claims the next due job of these queues that is wanted.
+    pub(super) fn claim(
+        &mut self,
+        consumer: u64,
+        solo: bool,
+        wanted: impl Fn(&Envelope) -> bool,
+    ) -> Option<&Job> {
+        let now = self.clock.now();
+        let queues = self.queues.values_mut();
+        let free = queues.filter(|queue| !solo || !queue.has_solo_run()).flat_map(|queue| {
+            queue.jobs.iter_mut().filter(|job| job.owner.is_none() && job.starts.is_some() == solo)
+        });
+        let wanted = free.filter(|job| job.is_due(now) && wanted(&job.envelope));
+        let next = wanted.min_by_key(|job| (job.due, job.number))?;
+        next.owner = Some(consumer);
+        Some(next)
+    }
+
+    /// Claims the oldest job with this id, if it is due.
+    pub(super) fn claim_id(&mut self, consumer: u64, id: JobId) -> Result<&Job, Unclaimed> {
+        let now = self.clock.now();
+        let jobs = self.queues.values_mut().flat_map(|queue| &mut queue.jobs);
+        let free = jobs.filter(|job| job.owner.is_none() && job.envelope.id == id);
+        let job = free.min_by_key(|job| job.number).ok_or(Unclaimed::Absent)?;
+        if !job.is_due(now) {
+            return Err(Unclaimed::DueAt(job.due));
+        }
+        job.owner = Some(consumer);
+        Ok(job)
+    }
+
+    /// Records that a worker died while it had the job, which was handed back.
+    pub(super) fn crashed(&mut self, (queue, number): &Place) {
+        let jobs = self.queues.get_mut(&**queue).into_iter().flat_map(|queue| &mut queue.jobs);
+        for job in jobs.filter(|job| job.number == *number) {
+            job.crashes = job.crashes.saturating_add(1);
+        }
+    }
+
+    /// Settles a job, unless its queue was deleted.
+    pub(super) fn settle(
+        &mut self,
+        (name, number): &Place,
+        attempt: u32,
+        settlement: Settlement,
+    ) -> Result<()> {
+        self.check_open()?;
+        let now = self.clock.now();
+        let end = match settlement {
+            Settlement::Retry(wait) | Settlement::Snooze(wait) => self.after(wait),
+            _ => None,
+        };
+        let Some(queue) = self.queues.get_mut(&**name) else { return Ok(()) };
+        let Some(place) = queue.jobs.iter().position(|job| job.number == *number) else {
+            return Ok(());
+        };
+        self.history.settled(*number, attempt, &settlement);
+        let job = &mut queue.jobs[place];
+        let consumer = job.owner.take();
+        let started = job.started_by.take().is_some();
+        match settlement {
+            Settlement::Complete => drop(queue.jobs.remove(place)),
+            Settlement::Retry(_) => {
+                let attempts = &mut Arc::make_mut(&mut job.envelope).attempts;
+                *attempts = attempts.saturating_add(1);
+                (job.due, job.starts, job.crashes) = (end, None, 0);
+            }
+            Settlement::Snooze(_) => (job.due, job.starts, job.crashes) = (end, None, 0),
+            Settlement::Release if started => {
+                job.starts = job.starts.map(|starts| starts.saturating_sub(1));
+            }
+            Settlement::Release => {}
+            Settlement::Isolate => job.starts = Some(0),
+            Settlement::Start => {
+                job.starts = job.starts.map(|starts| starts + 1);
+                job.started_by = consumer;
+            }
+            Settlement::Fail { reason, error, attempts } => {
+                let envelope = Arc::unwrap_or_clone(queue.jobs.remove(place).envelope);
+                queue.failed.push(FailedJob::new(envelope, attempts, reason, error, now));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn counts(&self, queue: &str) -> Counts {
+        let now = self.clock.now();
+        let Some(queue) = self.queues.get(queue) else { return Counts::new(0, 0, 0) };
+        let free = queue.jobs.iter().filter(|job| job.owner.is_none());
+        let (ready, waiting): (Vec<_>, Vec<_>) = free.partition(|job| job.is_due(now));
+        Counts::new(ready.len() as u64, waiting.len() as u64, queue.failed.len() as u64)
+    }
+
+    pub(super) fn failed(&self, queue: &str) -> &[FailedJob] {
+        self.queues.get(queue).map_or(&[], |queue| &queue.failed)
+    }
+
+    pub(super) fn take_failed(&mut self, queue: &str, which: Which) -> Vec<FailedJob> {
+        let Some(queue) = self.queues.get_mut(queue) else { return Vec::new() };
+        match which {
+            Which::One(id) => {
+                let place = queue.failed.iter().position(|failed| failed.id() == id);
+                place.map(|place| queue.failed.remove(place)).into_iter().collect()
+            }
+            Which::All => std::mem::take(&mut queue.failed),
+        }
+    }
+
+    /// Puts failed jobs back, with the content that `docs/wire.md` lists, and returns their number.
+    pub(super) fn put_back(&mut self, queue: &str, which: Which) -> u64 {
+        let failed = self.take_failed(queue, which);
+        let count = failed.len() as u64;
+        for job in failed {
+            let mut envelope = job.into_envelope();
+            envelope.attempts = 0;
+            // An event states that it has no expiry; otherwise its subscriber's would apply.
+            let never = from_millis(u64::MAX);
+            envelope.expires_at = envelope.topic.is_some().then_some(never);
+            envelope.headers = std::mem::take(&mut envelope.headers).without_once();
+            self.push(envelope).expect("the queue is there");
+        }
+        count
+    }
+
+    pub(super) fn unsubscribe(&mut self, queue: &str, pattern: &str) {
+        if let Some(queue) = self.queues.get_mut(queue) {
+            queue.patterns.remove(pattern);
+        }
+    }
+
+    pub(super) fn delete(&mut self, name: &str, force: bool) -> Result<u64> {
+        let held = self.queues.get(name).map_or(0, Queue::held);
+        if !force {
+            must_be_unused(name, self.counts(name), (held, "in flight"))?;
+        }
+        let queue = self.queues.remove(name).unwrap_or_default();
+        Ok((queue.jobs.len() + queue.failed.len()) as u64)
+    }
+}
+
+impl Queue {
+    fn held(&self) -> u64 {
+        self.jobs.iter().filter(|job| job.owner.is_some()).count() as u64
+    }
+
+    fn has_solo_run(&self) -> bool {
+        self.jobs.iter().any(|job| job.starts.is_some() && job.owner.is_some())
+    }
+}
+
+/// The reason for which a job could not be claimed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unclaimed {
+    Absent,
+    DueAt(Option<SystemTime>),
+}
