@@ -3,7 +3,7 @@
 //! which is another process, with a wildcard.
 //!
 //! ```text
-//! cargo run --example events                                   # on a file: no server
+//! cargo run --example events                                   # on the file jobq.db
 //! JOBQ_URL=amqp://localhost cargo run --example events         # on RabbitMQ
 //! ```
 

@@ -2,14 +2,16 @@
 //! transaction, hands it to the job's function as an argument, and commits it with the job.
 //!
 //! ```text
-//! cargo run --example layers                                   # on a file: no server
+//! cargo run --example layers                                   # on the file jobq.db
 //! JOBQ_URL=amqp://localhost cargo run --example layers         # on RabbitMQ
 //! ```
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use jobq::{Attempt, BoxError, Client, FromAttempt, JobContext, Next, Outcome, WorkerPool, job};
+use jobq::{
+    Attempt, BoxError, ClientBuilder, FromAttempt, JobContext, Next, Outcome, WorkerPool, job,
+};
 use tokio::sync::mpsc;
 
 /// The payments of a shop. It stands for a database.
@@ -60,10 +62,7 @@ async fn pay(
 async fn main() -> Result<(), BoxError> {
     let started = Instant::now();
     let say = move |text: String| println!("[{:4.1} s] {text}", started.elapsed().as_secs_f32());
-    let client = match std::env::var("JOBQ_URL") {
-        Ok(url) => Client::builder(url).namespace("layers").connect().await?,
-        Err(_) => Client::connect("sqlite://jobq.db").await?,
-    };
+    let client = ClientBuilder::from_env()?.namespace("layers").connect().await?;
     let ledger = Ledger::default();
     let (done, mut completed) = mpsc::unbounded_channel();
 

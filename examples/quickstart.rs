@@ -1,8 +1,8 @@
-//! The main job of jobq in one program: jobs that succeed, one that fails twice before it
-//! does, and one that fails for good, is looked at, and is put back.
+//! A first look at jobq: jobs that succeed, one that fails twice before it does, and one that
+//! fails for good, is looked at, and is put back.
 //!
 //! ```text
-//! cargo run --example quickstart                                   # on a file: no server
+//! cargo run --example quickstart                                   # on the file jobq.db
 //! JOBQ_URL=amqp://localhost cargo run --example quickstart         # on RabbitMQ
 //! ```
 
