@@ -80,7 +80,7 @@ use signature::Function;
 /// | argument | where its value comes from |
 /// |---|---|
 /// | whose type's last word is `State` or `JobContext` | from the worker pool |
-/// | with `#[context]`: a type alias of one of these | from the worker pool |
+/// | with `#[context]`: a type with `FromAttempt`, or an alias of one of these | from the worker pool |
 /// | any other, and any with `#[payload]` | from the client: it is a field of the payload |
 ///
 /// On an argument that is payload, a doc comment and `#[serde(..)]` move to its field.
@@ -104,9 +104,9 @@ use signature::Function;
 /// | `delay = exponential("10s", max = "1h", factor = 2, jitter = 0.1)` | a growing wait; only the first wait is required | `max = "1d"`, `factor = 2`, `jitter = 0` |
 /// | `name = "mail.welcome"` | the job's name on the wire, which must stay the same | the function's name |
 /// | `queue = "mail"` | the queue; several jobs may share one | the job's name |
-/// | `timeout = "2m"` | an attempt that takes longer has failed | none |
+/// | `timeout = "2m"` | an attempt that takes longer has failed | none; 10 minutes for a job that is run alone |
 /// | `concurrency = 8` | attempts of the job's queue at once in one pool | the pool's |
-/// | `expires = "1h"` | no attempt starts later than this after the job was enqueued, its initial delay not counted | never |
+/// | `expires = "1h"` | no attempt starts later than this after the job was due | never |
 /// | `payload = "WelcomeMail"` | the name of the payload type | the function's name in `UpperCamelCase` |
 /// | `on = "user.*"` | subscribes to the events of this topic pattern (see below) | no events |
 /// | `on = ["user.created", "user.renamed"]` | subscribes to the events of all these | |
