@@ -1,39 +1,50 @@
 //! A job queue for Rust on RabbitMQ, and without any server on an embedded SQLite file.
 //!
-//! Annotate a function, spawn workers from `main`, enqueue jobs from application code:
+//! Annotate a function, enqueue its jobs from anywhere in your code, and run them in worker pools,
+//! in the same process or in others:
 //!
 //! ```no_run
-//! use jobq::{Client, WorkerPool, job};
+//! use jobq::{BoxError, Client, JobContext, WorkerPool, job};
 //!
-//! /// Emails a welcome letter.
-//! #[job(retries = 3, delay = "30s")]
-//! async fn send_welcome(user_id: u64, email: String) -> Result<(), jobq::BoxError> {
-//!     println!("to {email}: welcome, number {user_id}");
+//! /// Sends a welcome letter.
+//! #[job(retries = 3, delay = ["10s", "1m", "10m"], timeout = "2m")]
+//! async fn send_welcome(user_id: u64, email: String, ctx: JobContext) -> Result<(), BoxError> {
+//!     println!("to {email}: welcome, number {user_id} (attempt {})", ctx.attempt());
 //!     Ok(())
 //! }
 //!
 //! #[tokio::main]
 //! async fn main() -> jobq::Result<()> {
-//!     let client = Client::connect("sqlite://jobs.db").await?; // or amqp://user:password@host
+//!     // A file: no server. On RabbitMQ it is "amqp://user:password@host:5672".
+//!     let client = Client::connect("sqlite://jobs.db").await?;
+//!
+//!     // The macro made this type of the function's arguments.
 //!     client.enqueue(SendWelcome { user_id: 7, email: "ann@example.com".into() }).await?;
-//!     WorkerPool::new(&client).register::<SendWelcome>().run().await // until SIGINT or SIGTERM
+//!
+//!     // Until SIGINT or SIGTERM. In this process or in any other, on this machine or on many.
+//!     WorkerPool::new(&client).register::<SendWelcome>().run().await
 //! }
 //! ```
+//!
+//! The README says what jobq is for and what it is not for. The book, `docs/README.md` in the
+//! repository, leads from a first program to operating a cluster.
 //!
 //! # The parts
 //!
 //! * A **job** is a unit of work: a payload and a function. [`macro@job`] on a function makes the
-//!   payload's type; [`macro@Job`] declares one of your own. [`State`](struct@State) and
-//!   [`JobContext`] are arguments that are not part of the payload.
-//! * A [`Client`] enqueues jobs, and lists and puts back failed jobs ([`Client::failed`]).
+//!   payload's type, and its documentation has all attributes; [`macro@Job`] declares a payload of
+//!   your own. [`State`](struct@State), [`JobContext`] and types with [`FromAttempt`] are arguments
+//!   that are not part of the payload.
+//! * A [`Client`] enqueues jobs ([`Client::enqueue`]), and lists and puts back failed jobs
+//!   ([`Client::failed`]). [`Client::connect`] has the forms of its URL.
 //! * A [`WorkerPool`] takes jobs from their queues and runs them. Many pools in many
-//!   processes compete for them.
+//!   processes compete for them. [Layers](WorkerPool::around) stand around its attempts.
 //! * An **event** is published under a topic ([`Client::publish`]). Every job that
 //!   subscribes to it (`#[job(on = "user.*")]`) gets a copy in its own queue, with its own
 //!   retries and failed jobs.
 //! * An **engine** stores the jobs: RabbitMQ for `amqp://` URLs, a SQLite file for `sqlite://`
 //!   URLs. The same program runs on both.
-//!
+//! * The [doctor] finds settings of a broker or a file that weaken the guarantees.
 //!
 //! # How an attempt ends
 //!
@@ -50,9 +61,18 @@
 //!
 //! # Guarantees
 //!
-//! A job that [`enqueue`](Client::enqueue) accepted runs at least once, or becomes a failed job,
-//! whatever crashes. It may run more than once: after a crash, a lost connection, or the end of a
-//! shutdown timeout while it was in flight. It never starts before it is due.
+//! * A job that [`enqueue`](Client::enqueue) accepted runs at least once, or becomes a failed job,
+//!   whatever crashes.
+//! * It may run more than once: after a crash, a lost connection, or the end of a shutdown timeout
+//!   while it was in flight. Write job functions that can bear it, for example with
+//!   [`JobContext::id`] as a key of their effect.
+//! * It never starts before it is due, and none waits behind another one's delay.
+//! * When `enqueue` fails, [`Error::maybe_enqueued`] tells whether the job may be there all the
+//!   same.
+//! * No input stops a pool. A payload that cannot be read becomes a failed job; a job of an unknown
+//!   name does so after ten minutes of retries.
+//! * A job that kills its worker process, in three runs with nothing beside it, becomes a failed
+//!   job, and the others complete.
 //!
 //! # Waits
 //!
@@ -123,6 +143,31 @@ pub use worker::{
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// Compiles the programs in the page for the start.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/start.md")]
+struct Start;
+
+/// Compiles the programs in the page on concepts.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/concepts.md")]
+struct Concepts;
+
+/// Compiles the programs in the page on layers and headers.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/layers.md")]
+struct LayersPage;
+
+/// Compiles the programs in the page on failed jobs.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/failed-jobs.md")]
+struct FailedJobsPage;
+
+/// Compiles the programs in the page on RabbitMQ.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/rabbitmq.md")]
+struct RabbitMqPage;
 
 /// Compiles the programs in the page on events.
 #[cfg(doctest)]
