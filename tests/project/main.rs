@@ -1,10 +1,11 @@
-//! Checks of the project itself: its layers, examples, fuzz targets and benchmarks.
+//! Checks of the project itself: its layers, examples, docs, packages, fuzz targets and benchmarks.
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
 #[path = "../benches/speed/callgrind_tests.rs"]
 mod callgrind_tests;
 mod corpora;
+mod docs;
 mod examples;
 mod layers;
 mod packages;
