@@ -1,9 +1,13 @@
 use std::fmt;
 use std::str::FromStr;
+#[cfg(feature = "rabbitmq")]
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+#[cfg(feature = "rabbitmq")]
+use super::millis::from_millis;
 use crate::error::Error;
 
 /// The namespace of ids derived from a key. It is part of the wire format (`docs/wire.md`): another
@@ -48,6 +52,14 @@ impl JobId {
     #[must_use]
     pub fn of_key(key: &str) -> Self {
         Self(Uuid::new_v5(&KEYS, key.as_bytes()))
+    }
+
+    /// When the id was made, to the millisecond, if it is a UUID v7.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn made_at(self) -> Option<SystemTime> {
+        let mut millis = [0; 8];
+        millis[2..].copy_from_slice(&self.as_bytes()[..6]);
+        (self.0.get_version_num() == 7).then(|| from_millis(u64::from_be_bytes(millis)))
     }
 
     /// The 16 bytes of the id.

@@ -246,7 +246,18 @@ pub(crate) fn first_due(properties: &BasicProperties, received: &Received) -> Op
     let headers = properties.headers().as_ref().map(FieldTable::inner);
     let is_first = received.history.attempts == 0
         && headers.is_none_or(|headers| !headers.contains_key(ATTEMPTS_HEADER));
-    is_first.then(|| received.envelope.due())
+    is_first.then(|| received.envelope.headers.due().unwrap_or_else(|| enqueued_at(received)))
+}
+
+/// When a job was enqueued. The timestamp has whole seconds, and an id that was made when the job
+/// was enqueued has the milliseconds.
+fn enqueued_at(received: &Received) -> SystemTime {
+    let since = received.envelope.enqueued_at;
+    let made_at = received.envelope.id.made_at().filter(|_| received.has_id);
+    let is_of_this_second = |made_at: &SystemTime| {
+        made_at.duration_since(since).is_ok_and(|later| later < Duration::from_secs(1))
+    };
+    made_at.filter(is_of_this_second).unwrap_or(since)
 }
 
 /// The text of a property that is present and not empty.

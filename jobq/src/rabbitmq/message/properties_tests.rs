@@ -249,6 +249,37 @@ fn headers_of_programs_and_of_later_versions_are_read() {
 }
 
 #[test]
+fn a_job_without_a_delay_is_due_when_its_id_was_made() {
+    let second = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let of = |millis: u64, version: u8| {
+        let mut id = [0; 16];
+        id[..6].copy_from_slice(&millis.to_be_bytes()[2..]);
+        id[6] = version << 4;
+        Some(JobId::from_bytes(id))
+    };
+    let table = [
+        (of(1_700_000_000_123, 7), Duration::from_millis(123)),
+        (of(1_700_000_000_000, 7), Duration::ZERO),
+        (of(1_700_000_000_999, 7), Duration::from_millis(999)),
+        // Made before or after, or without a time.
+        (of(1_699_999_999_999, 7), Duration::ZERO),
+        (of(1_700_000_001_000, 7), Duration::ZERO),
+        (of(u64::MAX, 7), Duration::ZERO),
+        (of(1_700_000_000_123, 4), Duration::ZERO),
+        (None, Duration::ZERO),
+    ];
+    for (id, after) in table {
+        let properties = BasicProperties::default().with_timestamp(1_700_000_000);
+        let properties = match id {
+            Some(id) => properties.with_message_id(id.to_string().into()),
+            None => properties,
+        };
+        let read = decode(&names(), "mail".into(), &properties, Vec::new());
+        assert_eq!(first_due(&properties, &read), Some(second + after), "{id:?}");
+    }
+}
+
+#[test]
 fn an_unroutable_message_keeps_its_routing_key() {
     let changes = Changes::failed(FailedReason::Unroutable, "", 0, Clock::system().now())
         .sent_to("no such queue!");
