@@ -79,8 +79,12 @@ impl SoloRunner<'_> {
                     Err(_) => return Ok(()),
                 },
             };
-            if let Some(settlement) = self.decided(&next) {
-                self.settle_unrun(next, settlement).await;
+            if let Some(outcome) = self.decided(&next) {
+                execution::settle_again(self.name, next, outcome).await;
+                continue;
+            }
+            if let Some(poison) = poison(&next) {
+                self.settle_unrun(next, poison).await;
                 continue;
             }
             if alone.is_none() {
@@ -128,20 +132,10 @@ impl SoloRunner<'_> {
         Ok(None)
     }
 
-    /// The settlement of a job that must not run.
+    /// The outcome of a job that has run already.
     fn decided(&mut self, delivery: &Delivery) -> Option<Settlement> {
-        let identity = Identity::of(delivery);
-        if let Some((attempt, settlement)) = self.unrecorded.take()
-            && attempt.is_redelivered_as(&identity)
-        {
-            return Some(settlement);
-        }
-        let starts = delivery.solo?.starts;
-        (!is_started(delivery) && retry::is_poison(starts)).then(|| Settlement::Fail {
-            reason: FailedReason::Poison,
-            error: format!("it was run alone {starts} times, and each time its worker died of it"),
-            attempts: delivery.attempt,
-        })
+        let (attempt, outcome) = self.unrecorded.take()?;
+        attempt.is_redelivered_as(&Identity::of(delivery)).then_some(outcome)
     }
 
     /// Settles a delivery without running it; `true` if it was stale.
@@ -157,6 +151,16 @@ impl SoloRunner<'_> {
         let Settled { settlement, is_stale, .. } = decided.settle().await;
         self.unrecorded = is_stale.then_some((identity, settlement));
     }
+}
+
+/// The settlement of a job that must not run again.
+fn poison(delivery: &Delivery) -> Option<Settlement> {
+    let starts = delivery.solo?.starts;
+    (!is_started(delivery) && retry::is_poison(starts)).then(|| Settlement::Fail {
+        reason: FailedReason::Poison,
+        error: format!("it was run alone {starts} times, and each time its worker died of it"),
+        attempts: delivery.attempt,
+    })
 }
 
 fn is_started(delivery: &Delivery) -> bool {
