@@ -13,6 +13,8 @@ mod kit;
 mod layers;
 mod log;
 mod many;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod order;
 mod origin;
 mod own_engine;

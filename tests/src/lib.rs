@@ -21,6 +21,7 @@ mod place;
 pub mod port;
 pub mod proxy;
 pub mod raw;
+pub mod scraped;
 pub mod seen;
 pub mod stage;
 pub mod timed;

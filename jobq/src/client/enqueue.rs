@@ -15,6 +15,7 @@ use crate::clock::Clock;
 use crate::engine::{NotPushed, Pushing};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, Headers, Job, JobId};
+use crate::metrics::Call;
 use crate::retry;
 
 /// The most ids of an `enqueue_all` to allocate in advance.
@@ -156,6 +157,15 @@ impl Enqueue {
         Ok(envelope((&self.kind, &self.times), self.client.clock(), id, payload, headers))
     }
 
+    /// Builds the envelope, and begins to push it.
+    fn begin(mut self) -> Result<(JobId, Pushing)> {
+        let id = self.id.unwrap_or_else(JobId::new);
+        // Hooks run in the program's runtime.
+        let envelope = self.envelope(id)?;
+        let _entered = background::enter()?;
+        Ok((id, self.push(envelope)))
+    }
+
     fn push(self, mut envelope: Envelope) -> Pushing {
         let Self { client, kind, .. } = self;
         envelope.enqueued_by = client.origin(&kind);
@@ -174,7 +184,7 @@ impl IntoFuture for Enqueue {
     type IntoFuture = EnqueueFuture;
 
     fn into_future(self) -> EnqueueFuture {
-        EnqueueFuture { new: Some(self), begun: None }
+        EnqueueFuture { new: Some(self), begun: None, call: None }
     }
 }
 
@@ -184,18 +194,15 @@ pub struct EnqueueFuture {
     /// Taken at the first poll, so that polling after a panic returns an error.
     new: Option<Enqueue>,
     begun: Option<(JobId, Pushing)>,
+    call: Option<Call>,
 }
 
-impl Future for EnqueueFuture {
-    type Output = Result<JobId>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<JobId>> {
-        if let Some(mut enqueue) = self.new.take() {
-            let id = enqueue.id.unwrap_or_else(JobId::new);
-            // Hooks run in the program's runtime.
-            let envelope = enqueue.envelope(id)?;
-            let _entered = background::enter()?;
-            self.begun = Some((id, enqueue.push(envelope)));
+impl EnqueueFuture {
+    fn poll_uncounted(&mut self, cx: &mut Context<'_>) -> Poll<Result<JobId>> {
+        if let Some(enqueue) = self.new.take() {
+            let JobKind { type_id, queue, name, .. } = enqueue.kind;
+            self.call = Some(enqueue.client.metrics().enqueue(type_id, queue, name));
+            self.begun = Some(enqueue.begin()?);
         }
         let _entered = background::enter()?;
         match &mut self.begun {
@@ -204,6 +211,18 @@ impl Future for EnqueueFuture {
                 "an enqueue was polled again after it had panicked; enqueue the job anew",
             ))),
         }
+    }
+}
+
+impl Future for EnqueueFuture {
+    type Output = Result<JobId>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<JobId>> {
+        let polled = self.poll_uncounted(cx);
+        if let (Poll::Ready(result), Some(call)) = (&polled, &mut self.call) {
+            call.ended(result.as_ref().err());
+        }
+        polled
     }
 }
 
@@ -245,6 +264,7 @@ impl<'j> EnqueueAll<'j> {
 
     async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
         let Self { client, kind, payloads, times, headers, location } = self;
+        let mut batch = client.metrics().enqueue_all(kind.type_id, kind.queue, kind.name);
         // The size hint of an iterator may be wrong.
         let mut ids = Vec::with_capacity(payloads.size_hint().0.min(MAX_RESERVED));
         let mut unwritten = Vec::new();
@@ -260,6 +280,7 @@ impl<'j> EnqueueAll<'j> {
         let mut jobs = payloads.enumerate().filter_map(|(index, payload)| {
             let id = JobId::new();
             ids.push(id);
+            batch.takes_one();
             let job = payload.0.and_then(|payload| {
                 client.check_size(&payload)?;
                 let headers =
@@ -283,6 +304,7 @@ impl<'j> EnqueueAll<'j> {
             }
             Err(error) => jobs.map(|_| error.clone()).enumerate().collect(),
         };
+        batch.ended(unwritten.iter().chain(&not_pushed).map(|(_, error)| error));
         if unwritten.is_empty() && not_pushed.is_empty() {
             return Ok(ids);
         }
@@ -394,7 +416,7 @@ mod tests {
 
     #[test]
     fn polling_after_a_panic_returns_an_error() {
-        let mut lost = EnqueueFuture { new: None, begun: None };
+        let mut lost = EnqueueFuture { new: None, begun: None, call: None };
         let polled = Pin::new(&mut lost).poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(polled, Poll::Ready(Err(error)) if error.is_invalid()));
     }

@@ -38,6 +38,7 @@ use crate::clock::Clock;
 use crate::engine::{Administer, Counts, Engine, administration};
 use crate::error::{Error, Result};
 use crate::job::{Event, Job, check_name, check_pattern, origin};
+use crate::metrics::ClientMetrics;
 
 /// A connection to a RabbitMQ broker or to an embedded file. It enqueues jobs, and a
 /// [`WorkerPool`](crate::WorkerPool) is built on it.
@@ -75,6 +76,7 @@ struct Shared {
     /// The engine's size limit of a payload, in bytes.
     largest_payload: usize,
     clock: Clock,
+    metrics: ClientMetrics,
     declared: Mutex<Declared>,
 }
 
@@ -139,8 +141,19 @@ impl Client {
     fn new(engine: Arc<dyn Engine>, namespace: String, program: &str, hooks: Hooks) -> Self {
         let (program, declared) = (program.into(), Mutex::default());
         let (largest_payload, clock) = (engine.capabilities().largest_payload, engine.clock());
-        let shared = Shared { engine, namespace, program, hooks, largest_payload, clock, declared };
-        Self { shared: Arc::new(shared) }
+        let metrics = ClientMetrics::new();
+        Self {
+            shared: Arc::new(Shared {
+                engine,
+                namespace,
+                program,
+                hooks,
+                largest_payload,
+                clock,
+                metrics,
+                declared,
+            }),
+        }
     }
 
     /// Enqueues a job. Set its options, then await it:
@@ -414,6 +427,10 @@ impl Client {
 
     fn hooks(&self) -> &Hooks {
         &self.shared.hooks
+    }
+
+    fn metrics(&self) -> &ClientMetrics {
+        &self.shared.metrics
     }
 
     fn program(&self) -> &Arc<str> {

@@ -95,6 +95,13 @@ impl Publish {
     }
 
     async fn publish(self) -> Result<JobId> {
+        let mut call = self.client.metrics().publish();
+        let published = self.publish_uncounted().await;
+        call.ended(published.as_ref().err());
+        published
+    }
+
+    async fn publish_uncounted(self) -> Result<JobId> {
         check_topic(&self.topic)?;
         self.times.check()?;
         let payload = self.payload.0?;

@@ -28,7 +28,7 @@ pub enum FailedReason {
 }
 
 impl FailedReason {
-    const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Exhausted,
         Self::Aborted,
         Self::Expired,

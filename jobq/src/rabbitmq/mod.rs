@@ -67,6 +67,7 @@ use crate::engine::{
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId, check_name, check_pattern};
+use crate::metrics::ConnectionMetrics;
 
 pub use self::topology::declarations::Topology;
 
@@ -84,7 +85,8 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         Some(url) => Some(Management::new(url, &address, &options)?),
         None => None,
     };
-    let target = Target { address, tls, timeout: options.timeout };
+    let metrics = ConnectionMetrics::new();
+    let target = Target { address, tls, timeout: options.timeout, metrics };
     let broker =
         Broker::connect(target, options.connection_name, options.clock, options.is_lazy).await?;
     let (broker, names) = (Arc::new(broker), Names::new(options.namespace));

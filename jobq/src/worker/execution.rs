@@ -72,8 +72,8 @@ pub(crate) async fn attempt(
 
 impl Decided {
     /// Settles it.
-    pub(super) async fn settle(self) -> Settled {
-        settle(&self.who, self.delivery, self.decision.settlement, self.took).await
+    pub(super) async fn settle(self, pool: &Shared) -> Settled {
+        settle(pool, &self.who, self.delivery, self.decision.settlement, self.took).await
     }
 
     pub(super) fn is_completed(&self) -> bool {
@@ -92,12 +92,13 @@ impl Decided {
 
 /// Settles a redelivery with the outcome of its attempt.
 pub(super) async fn settle_again(
+    pool: &Shared,
     queue: &'static str,
     delivery: Delivery,
     outcome: Settlement,
 ) -> Settled {
     let name = delivery.envelope().name.clone().unwrap_or_default();
-    settle(&Who::of(&delivery, name, queue), delivery, outcome, None).await
+    settle(pool, &Who::of(&delivery, name, queue), delivery, outcome, None).await
 }
 
 /// Settles a delivery without running it.
@@ -111,7 +112,7 @@ pub(super) async fn settle_unrun(
     let who = Who::of(&delivery, name, queue);
     let decision = Decision::plain(settlement);
     report(pool, &who, &decision, None);
-    settle(&who, delivery, decision.settlement, None).await
+    settle(pool, &who, delivery, decision.settlement, None).await
 }
 
 /// A decision about a job, with its error text.
@@ -205,6 +206,8 @@ async fn run(
         who.no_thread(NO_THREAD_WAIT);
         return (Decision::plain(Settlement::Snooze(NO_THREAD_WAIT)), None, None);
     };
+    let now = || pool.clock().now();
+    let _running = pool.metrics.queue(who.queue).starts(delivery.due(), now);
     let limit = job.options.timeout.or(delivery.solo.map(|_| retry::SOLO_TIMEOUT));
     let mut task = None;
     let decision = tokio::select! {
@@ -310,6 +313,7 @@ impl Lingering {
             return;
         }
         let QueuePlan { lost_slots, concurrency, .. } = &pool.plan.queues[self.who.queue];
+        let _lost = pool.metrics.queue(self.who.queue).loses_slot();
         self.who.lost_slot(lost_slots.fetch_add(1, Ordering::Relaxed) + 1, *concurrency);
         // Its outcome is ignored.
         let _ = self.task.await;
@@ -355,10 +359,12 @@ fn after(job: &Registered, delivery: &Delivery, outcome: Outcome) -> Decision {
 fn report(pool: &Shared, who: &Who, decision: &Decision, took: Option<Duration>) {
     who.decided(&decision.settlement, &decision.error, took.unwrap_or_default());
     pool.tally.count(&decision.settlement);
+    pool.metrics.queue(who.queue).decided(&who.job, &decision.settlement, took);
 }
 
 /// Settles the delivery.
 async fn settle(
+    pool: &Shared,
     who: &Who,
     delivery: Delivery,
     settlement: Settlement,
@@ -367,6 +373,7 @@ async fn settle(
     let recorded = delivery.settle(settlement.clone()).await;
     let is_stale = recorded.is_err_and(|error| {
         who.not_recorded(&error);
+        pool.metrics.unrecorded();
         error.is_stale()
     });
     Settled { settlement, is_stale, took }

@@ -1,6 +1,5 @@
 //! The health of a pool: the state of each of its queues.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use serde::Serialize;
@@ -9,6 +8,7 @@ use tokio::sync::watch;
 use crate::engine::{Consumer, Interruption};
 use crate::error::{Error, Result};
 use crate::job::millis;
+use crate::metrics::Consuming;
 
 /// The current state of a pool, from [`RunningPool::health`](crate::RunningPool::health).
 #[derive(Debug, Clone, Serialize)]
@@ -28,9 +28,7 @@ impl PoolHealth {
     /// Whether the pool takes jobs from all of its queues, or pauses them for a solo run.
     #[must_use]
     pub fn is_consuming(&self) -> bool {
-        let fine =
-            |state: &QueueState| matches!(state, QueueState::Consuming | QueueState::Resting);
-        self.queues.iter().all(|queue| fine(&queue.state))
+        self.queues.iter().all(|queue| queue.state.is_consuming())
     }
 }
 
@@ -73,9 +71,16 @@ pub enum QueueState {
     Ended(Option<Error>),
 }
 
+impl QueueState {
+    /// Whether jobs are taken from the queue, or it is paused for a solo run.
+    fn is_consuming(&self) -> bool {
+        matches!(self, Self::Consuming | Self::Resting)
+    }
+}
+
 /// The state of a task that consumes a queue, set by the task and read by health checks.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Status(Arc<Mutex<Doing>>);
+pub(crate) struct Status(watch::Sender<Doing>);
 
 #[derive(Debug, Default)]
 enum Doing {
@@ -94,33 +99,30 @@ impl Status {
         status
     }
 
-    fn doing(&self) -> MutexGuard<'_, Doing> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Jobs are taken from this consumer.
     pub(crate) fn set_consuming(&self, consumer: &Consumer) {
-        *self.doing() = Doing::Consuming(consumer.interruptions());
+        self.0.send_replace(Doing::Consuming(consumer.interruptions()));
     }
 
     /// Paused for a solo run.
     pub(crate) fn set_resting(&self) {
-        *self.doing() = Doing::Resting;
+        self.0.send_replace(Doing::Resting);
     }
 
     /// Consuming failed and is retried.
     pub(crate) fn set_trying(&self, error: &Error, now: SystemTime) {
-        let mut doing = self.doing();
-        let since = match &*doing {
-            Doing::Trying(before) => before.since,
-            _ => now,
-        };
-        *doing = Doing::Trying(Interruption { since, error: error.clone() });
+        self.0.send_modify(|doing| {
+            let since = match doing {
+                Doing::Trying(before) => before.since,
+                _ => now,
+            };
+            *doing = Doing::Trying(Interruption { since, error: error.clone() });
+        });
     }
 
     /// The task has ended.
     pub(crate) fn set_ended(&self, result: &Result<()>) {
-        *self.doing() = Doing::Ended(result.as_ref().err().cloned());
+        self.0.send_replace(Doing::Ended(result.as_ref().err().cloned()));
     }
 
     pub(crate) fn state(&self) -> QueueState {
@@ -128,13 +130,46 @@ impl Status {
             since: *since,
             error: error.clone(),
         };
-        match &*self.doing() {
+        match &*self.0.borrow() {
             Doing::Resting => QueueState::Resting,
             Doing::Consuming(interruption) => {
                 interruption.borrow().as_ref().map_or(QueueState::Consuming, interrupted)
             }
             Doing::Trying(interruption) => interrupted(interruption),
             Doing::Ended(error) => QueueState::Ended(error.clone()),
+        }
+    }
+
+    /// Waits for the next change of the state after this call.
+    fn changed(&self) -> impl Future<Output = ()> + use<> {
+        let mut doing = self.0.subscribe();
+        let mut interruption = match &*doing.borrow() {
+            Doing::Consuming(interruption) => interruption.clone(),
+            _ => watch::channel(None).1,
+        };
+        interruption.mark_unchanged();
+        async move {
+            tokio::select! {
+                _ = doing.changed() => {}
+                Ok(()) = interruption.changed() => {}
+            }
+        }
+    }
+}
+
+/// Measures whether a queue is consumed, from the states of its two tasks, until the one that runs
+/// its jobs ends.
+pub(crate) async fn measure(together: Status, alone: Status, mut consuming: Consuming) {
+    loop {
+        // Made before the states are read, so that no change is missed.
+        let (changed, alone_changed) = (together.changed(), alone.changed());
+        consuming.set(combined(together.state(), alone.state()).is_consuming());
+        if matches!(together.state(), QueueState::Ended(_)) {
+            return;
+        }
+        tokio::select! {
+            () = changed => {}
+            () = alone_changed => {}
         }
     }
 }

@@ -42,6 +42,7 @@ pub(crate) async fn consume(
     stop: CancellationToken,
 ) -> Result<()> {
     let queue = Queue::new(&shared, name);
+    let _slots = shared.metrics.queue(name).has_slots(shared.plan.queues[name].concurrency);
     let ended = loop {
         match queue.run(&mut consumer, &stop).await {
             Ok(End::Rest) => {}
@@ -308,7 +309,7 @@ impl Queue {
     fn settle_again(self: &Arc<Self>, key: usize, delivery: Delivery, outcome: Settlement) {
         let queue = Arc::clone(self);
         self.spawn(async move {
-            let settled = execution::settle_again(queue.name, delivery, outcome).await;
+            let settled = execution::settle_again(&queue.pool, queue.name, delivery, outcome).await;
             queue.conclude(key, settled);
         });
     }
@@ -348,11 +349,14 @@ impl Slot {
             let function = decided.function.take();
             if decided.is_completed() {
                 // Fast, so no task of its own.
-                let settled = decided.settle().await;
+                let settled = decided.settle(&queue.pool).await;
                 queue.conclude(key, settled);
             } else {
                 let settling = Arc::clone(&queue);
-                queue.spawn(async move { settling.conclude(key, decided.settle().await) });
+                queue.spawn(async move {
+                    let settled = decided.settle(&settling.pool).await;
+                    settling.conclude(key, settled);
+                });
             }
             if let Some(function) = function {
                 // It keeps the slot, outside of `tasks`.

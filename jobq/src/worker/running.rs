@@ -8,13 +8,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::health::{PoolHealth, QueueHealth, Status, combined};
+use super::health::{self, PoolHealth, QueueHealth, Status, combined};
 use super::queue;
 use super::shared::Shared;
 use super::solo;
 use crate::engine::{Consumer, Diagnose};
 use crate::error::{Error, ErrorKind, Result};
-use crate::telemetry;
+use crate::{metrics, telemetry};
 
 /// How long the queues may take to end after the shutdown timeout, whatever an attempt or an engine
 /// does.
@@ -30,7 +30,7 @@ pub struct RunningPool {
     shared: Arc<Shared>,
     ended: watch::Receiver<Option<Result<()>>>,
     /// The statuses of the two tasks of each queue.
-    statuses: Vec<(&'static str, Status, Option<Status>)>,
+    statuses: Vec<(&'static str, Status, Status)>,
 }
 
 impl RunningPool {
@@ -43,18 +43,25 @@ impl RunningPool {
         let stop = CancellationToken::new();
         let (report, ended) = watch::channel(None);
         let (mut queues, mut statuses) = (JoinSet::new(), Vec::new());
+        let mut measured = JoinSet::new();
         // All enter before the lock can be requested.
         let entered: Vec<_> =
             consumers.iter().filter_map(|_| shared.solo_lock.try_enter()).collect();
         for ((name, consumer, alone), entered) in consumers.into_iter().zip(entered) {
             let (pool, stop) = (Arc::clone(shared), stop.clone());
-            let (status, status_alone) = (Status::of(&consumer), alone.as_ref().map(Status::of));
+            let status = Status::of(&consumer);
+            let status_alone = alone.as_ref().map(Status::of).unwrap_or_default();
             statuses.push((name, status.clone(), status_alone.clone()));
+            if metrics::IS_ENABLED {
+                let consuming = shared.metrics.queue(name).consuming();
+                let measuring = health::measure(status.clone(), status_alone.clone(), consuming);
+                measured.spawn_on(measuring, background);
+            }
             let together =
                 queue::consume(Arc::clone(&pool), name, consumer, entered, status, stop.clone());
             queues.spawn_on(together, background);
-            if let Some((alone, status)) = alone.zip(status_alone) {
-                queues.spawn_on(solo::consume(pool, name, alone, status, stop), background);
+            if let Some(alone) = alone {
+                queues.spawn_on(solo::consume(pool, name, alone, status_alone, stop), background);
             }
         }
         let (stopping, halting, told) = (stop.clone(), shared.halt.clone(), Arc::clone(shared));
@@ -88,6 +95,7 @@ impl RunningPool {
                     Err(gone())
                 }
             };
+            measured.shutdown().await;
             telemetry::pool_stopped(told.tally.read());
             report.send_replace(Some(result));
         });
@@ -115,12 +123,9 @@ impl RunningPool {
     /// ```
     #[must_use]
     pub fn health(&self) -> PoolHealth {
-        let queue = |(name, together, alone): &(&str, Status, Option<Status>)| QueueHealth {
+        let queue = |(name, together, alone): &(&str, Status, Status)| QueueHealth {
             queue: (*name).to_owned(),
-            state: match alone {
-                Some(alone) => combined(together.state(), alone.state()),
-                None => together.state(),
-            },
+            state: combined(together.state(), alone.state()),
             lost_slots: self.shared.plan.queues[name].lost_slots.load(Ordering::Relaxed),
         };
         PoolHealth {

@@ -10,6 +10,7 @@ use super::solo_lock::SoloLock;
 use super::tally::Tally;
 use crate::background;
 use crate::clock::Clock;
+use crate::metrics::PoolMetrics;
 
 /// The threads that run plain `fn`s.
 #[derive(Debug)]
@@ -49,6 +50,7 @@ pub(crate) struct Shared {
     /// Entered by all queues of the pool.
     pub(crate) solo_lock: Arc<SoloLock>,
     pub(crate) tally: Tally,
+    pub(crate) metrics: PoolMetrics,
     /// Cancelled when the shutdown timeout is over.
     pub(crate) halt: CancellationToken,
 }
@@ -60,8 +62,10 @@ impl Shared {
         threads: Threads,
         has_solo: bool,
     ) -> Self {
+        let metrics = PoolMetrics::new(plan.jobs.values().map(|job| (job.queue, job.name)));
         Self {
             resources: Arc::new(resources),
+            metrics,
             has_solo,
             threads,
             runtime,

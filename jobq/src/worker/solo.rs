@@ -80,7 +80,7 @@ impl SoloRunner<'_> {
                 },
             };
             if let Some(outcome) = self.decided(&next) {
-                execution::settle_again(self.name, next, outcome).await;
+                execution::settle_again(self.shared, self.name, next, outcome).await;
                 continue;
             }
             if let Some(poison) = poison(&next) {
@@ -148,7 +148,7 @@ impl SoloRunner<'_> {
         // A function that outlives its timeout holds no slot here.
         let halt = self.shared.halt.cancelled();
         let decided = execution::attempt(self.shared, self.name, delivery, halt).await;
-        let Settled { settlement, is_stale, .. } = decided.settle().await;
+        let Settled { settlement, is_stale, .. } = decided.settle(self.shared).await;
         self.unrecorded = is_stale.then_some((identity, settlement));
     }
 }

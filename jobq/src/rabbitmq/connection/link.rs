@@ -25,6 +25,7 @@ use super::tls::Tls;
 use crate::background;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
+use crate::metrics::ConnectionMetrics;
 use crate::rabbitmq::lapin::log::{LogFilter, Questions};
 
 /// How often the state is polled in case no event reported the end.
@@ -54,6 +55,7 @@ pub(crate) struct Target {
     pub(crate) address: Address,
     pub(crate) tls: Tls,
     pub(crate) timeout: Duration,
+    pub(crate) metrics: ConnectionMetrics,
 }
 
 #[derive(Debug, Clone)]
@@ -258,6 +260,7 @@ impl Supervisor {
                 connection = self.connect_again(&mut waits) => connection,
             };
             tracing::info!(broker = %self.target.address, node = self.node, connection = self.name, "connected again");
+            self.target.metrics.reconnected();
             up = Arc::new(Up::new(connection, generation));
             self.state.send_replace(State::Up(Arc::clone(&up)));
         }
@@ -324,7 +327,7 @@ impl Supervisor {
     }
 
     async fn connect_to(&self, node: &AMQPUri) -> Result<Established, Unconnected> {
-        let Target { address, tls, timeout } = &*self.target;
+        let Target { address, tls, timeout, .. } = &*self.target;
         let stated = node.query.connection_timeout.map(Duration::from_millis);
         let limit = stated.unwrap_or(*timeout).min(*timeout);
         let because = |error| Unconnected::because(address, tls, node, error);

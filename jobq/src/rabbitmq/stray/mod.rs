@@ -102,9 +102,14 @@ impl Strays {
                 continue;
             }
             let place = self.failed_queue(up, &stray).await?;
+            // A job that failed before was counted then.
+            let is_new = !properties::is_failed(&stray.properties);
             self.limited.notice(names, &place, &stray.properties);
             let message = Arc::new(failed(names, stray, &place, self.broker.clock().now())?);
             self.publisher.publish_surely(message, || channel.status().connected()).await?;
+            if is_new {
+                self.broker.target().metrics.unroutable();
+            }
             acknowledge(&channel, tag).await?;
         }
         Ok(())

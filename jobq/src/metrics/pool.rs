@@ -1,0 +1,215 @@
+//! The metrics of a pool.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use ::metrics::{Counter, Gauge, Histogram};
+
+use super::{
+    ATTEMPT_DURATION, ATTEMPTS, CONSUMING, FAILED, ISOLATED, LOST_SLOTS, OUTCOMES, RUNNING, SLOTS,
+    UNKNOWN, UNRECORDED, WAIT,
+};
+use crate::engine::Settlement;
+use crate::job::FailedReason;
+
+/// The handles of a pool.
+#[derive(Debug)]
+pub(crate) struct PoolMetrics {
+    queues: BTreeMap<&'static str, QueueMetrics>,
+    unrecorded: Counter,
+}
+
+/// The handles for one queue.
+#[derive(Debug)]
+pub(crate) struct QueueMetrics {
+    jobs: BTreeMap<&'static str, JobMetrics>,
+    /// Of jobs that are not registered in this queue.
+    unknown: JobMetrics,
+    wait: Histogram,
+    running: Gauge,
+    slots: Gauge,
+    lost_slots: Gauge,
+    consuming: Gauge,
+}
+
+/// The handles for one job.
+#[derive(Debug)]
+struct JobMetrics {
+    /// In the order of [`OUTCOMES`], as the durations.
+    attempts: [Counter; OUTCOMES.len()],
+    durations: [Histogram; OUTCOMES.len()],
+    /// In the order of [`FailedReason::ALL`].
+    failed: [Counter; FailedReason::ALL.len()],
+}
+
+impl PoolMetrics {
+    /// The handles for a pool with these queues and jobs.
+    pub(crate) fn new(jobs: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
+        super::describe();
+        let mut queues = BTreeMap::new();
+        for (queue, job) in jobs {
+            let metrics = queues.entry(queue).or_insert_with(|| QueueMetrics::new(queue));
+            metrics.jobs.insert(job, JobMetrics::new(queue, job, true));
+        }
+        Self { queues, unrecorded: UNRECORDED.counter([]) }
+    }
+
+    /// The handles for a queue of the pool.
+    pub(crate) fn queue(&self, name: &str) -> &QueueMetrics {
+        &self.queues[name]
+    }
+
+    /// The engine did not record an outcome.
+    pub(crate) fn unrecorded(&self) {
+        self.unrecorded.increment(1);
+    }
+}
+
+impl QueueMetrics {
+    fn new(queue: &'static str) -> Self {
+        Self {
+            jobs: BTreeMap::new(),
+            unknown: JobMetrics::new(queue, UNKNOWN, false),
+            wait: WAIT.histogram([queue]),
+            running: RUNNING.gauge(queue),
+            slots: SLOTS.gauge(queue),
+            lost_slots: LOST_SLOTS.gauge(queue),
+            consuming: CONSUMING.gauge(queue),
+        }
+    }
+
+    /// An attempt that was due at this time starts.
+    pub(crate) fn starts(
+        &self,
+        due: Option<SystemTime>,
+        now: impl FnOnce() -> SystemTime,
+    ) -> Level {
+        if let Some(due) = due {
+            // Clocks of two machines differ.
+            self.wait.record(now().duration_since(due).unwrap_or_default());
+        }
+        Level::of(&self.running, 1)
+    }
+
+    /// A worker decided about a job, after its function took so long, if it was called.
+    pub(crate) fn decided(&self, job: &str, settlement: &Settlement, took: Option<Duration>) {
+        let Some(outcome) = outcome(settlement) else { return };
+        let job = self.jobs.get(job).unwrap_or(&self.unknown);
+        job.attempts[outcome].increment(1);
+        if let Some(took) = took {
+            job.durations[outcome].record(took);
+        }
+        if let Settlement::Fail { reason, .. } = settlement {
+            job.failed[*reason as usize].increment(1);
+        }
+    }
+
+    /// So many attempts may run at once.
+    pub(crate) fn has_slots(&self, count: u16) -> Level {
+        Level::of(&self.slots, count)
+    }
+
+    /// A slot is lost.
+    pub(crate) fn loses_slot(&self) -> Level {
+        Level::of(&self.lost_slots, 1)
+    }
+
+    /// Whether a pool consumes the queue: not yet.
+    pub(crate) fn consuming(&self) -> Consuming {
+        Consuming { gauge: self.consuming.clone(), level: None }
+    }
+}
+
+impl JobMetrics {
+    fn new(queue: &'static str, job: &'static str, has_function: bool) -> Self {
+        let duration = |outcome| match outcome {
+            // Decided without a call.
+            ISOLATED => Histogram::noop(),
+            _ if !has_function => Histogram::noop(),
+            outcome => ATTEMPT_DURATION.histogram([queue, job, outcome]),
+        };
+        Self {
+            attempts: OUTCOMES.map(|outcome| ATTEMPTS.counter([queue, job, outcome])),
+            durations: OUTCOMES.map(duration),
+            failed: FailedReason::ALL.map(|reason| FAILED.counter([queue, job, reason.as_str()])),
+        }
+    }
+}
+
+/// The position of a decision in [`OUTCOMES`]. The start of a solo run is none: the run is.
+fn outcome(settlement: &Settlement) -> Option<usize> {
+    Some(match settlement {
+        Settlement::Complete => 0,
+        Settlement::Retry(_) => 1,
+        Settlement::Fail { .. } => 2,
+        Settlement::Snooze(_) => 3,
+        Settlement::Release => 4,
+        Settlement::Isolate => 5,
+        Settlement::Start => return None,
+    })
+}
+
+/// A part of a gauge, until it is dropped: several pools of a process add up.
+#[derive(Debug)]
+pub(crate) struct Level {
+    gauge: Gauge,
+    by: u16,
+}
+
+impl Level {
+    fn of(gauge: &Gauge, by: u16) -> Self {
+        gauge.increment(by);
+        Self { gauge: gauge.clone(), by }
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        self.gauge.decrement(self.by);
+    }
+}
+
+/// Whether a pool consumes a queue.
+#[derive(Debug)]
+pub(crate) struct Consuming {
+    gauge: Gauge,
+    level: Option<Level>,
+}
+
+impl Consuming {
+    pub(crate) fn set(&mut self, is_consuming: bool) {
+        if is_consuming != self.level.is_some() {
+            self.level = is_consuming.then(|| Level::of(&self.gauge, 1));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_decision_has_its_outcome() {
+        let (wait, error) = (Duration::from_secs(1), String::new());
+        let failed = Settlement::Fail { reason: FailedReason::Poison, error, attempts: 1 };
+        let table = [
+            (Settlement::Complete, Some("completed")),
+            (Settlement::Retry(wait), Some("retried")),
+            (failed, Some("failed")),
+            (Settlement::Snooze(wait), Some("snoozed")),
+            (Settlement::Release, Some("released")),
+            (Settlement::Isolate, Some("isolated")),
+            (Settlement::Start, None),
+        ];
+        for (settlement, expected) in table {
+            assert_eq!(outcome(&settlement).map(|place| OUTCOMES[place]), expected);
+        }
+    }
+
+    #[test]
+    fn each_reason_has_its_counter() {
+        for (place, reason) in FailedReason::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, place, "{reason}");
+        }
+    }
+}

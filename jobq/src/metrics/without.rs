@@ -1,0 +1,112 @@
+//! The metrics of a program without the feature `metrics`: types without content, whose methods do
+//! nothing.
+// As those that do something.
+#![allow(clippy::unused_self)]
+
+use std::any::TypeId;
+use std::time::{Duration, SystemTime};
+
+use crate::engine::Settlement;
+use crate::error::Error;
+
+pub(crate) const IS_ENABLED: bool = false;
+
+#[derive(Debug)]
+pub(crate) struct ClientMetrics;
+
+#[derive(Debug)]
+pub(crate) struct Call;
+
+#[derive(Debug)]
+pub(crate) struct Batch;
+
+impl ClientMetrics {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn enqueue(&self, _: TypeId, _: &'static str, _: &'static str) -> Call {
+        Call
+    }
+
+    pub(crate) fn enqueue_all(&self, _: TypeId, _: &'static str, _: &'static str) -> Batch {
+        Batch
+    }
+
+    pub(crate) fn publish(&self) -> Call {
+        Call
+    }
+}
+
+impl Call {
+    pub(crate) fn ended(&mut self, _: Option<&Error>) {}
+}
+
+impl Batch {
+    pub(crate) fn takes_one(&mut self) {}
+
+    pub(crate) fn ended<'e>(self, _: impl Iterator<Item = &'e Error>) {}
+}
+
+#[derive(Debug)]
+pub(crate) struct PoolMetrics(QueueMetrics);
+
+#[derive(Debug)]
+pub(crate) struct QueueMetrics;
+
+#[derive(Debug)]
+pub(crate) struct Level;
+
+#[derive(Debug)]
+pub(crate) struct Consuming;
+
+impl PoolMetrics {
+    pub(crate) fn new(_: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
+        Self(QueueMetrics)
+    }
+
+    pub(crate) fn queue(&self, _: &str) -> &QueueMetrics {
+        &self.0
+    }
+
+    pub(crate) fn unrecorded(&self) {}
+}
+
+impl QueueMetrics {
+    pub(crate) fn starts(&self, _: Option<SystemTime>, _: impl FnOnce() -> SystemTime) -> Level {
+        Level
+    }
+
+    pub(crate) fn decided(&self, _: &str, _: &Settlement, _: Option<Duration>) {}
+
+    pub(crate) fn has_slots(&self, _: u16) -> Level {
+        Level
+    }
+
+    pub(crate) fn loses_slot(&self) -> Level {
+        Level
+    }
+
+    pub(crate) fn consuming(&self) -> Consuming {
+        Consuming
+    }
+}
+
+impl Consuming {
+    pub(crate) fn set(&mut self, _: bool) {}
+}
+
+#[cfg(feature = "rabbitmq")]
+#[derive(Debug)]
+pub(crate) struct ConnectionMetrics;
+
+#[cfg(feature = "rabbitmq")]
+impl ConnectionMetrics {
+    pub(crate) fn new() -> Self {
+        Self
+    }
+
+    pub(crate) fn reconnected(&self) {}
+
+    pub(crate) fn unroutable(&self) {}
+}

@@ -1,0 +1,262 @@
+//! Every figure of the metrics is what happened.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
+
+use futures_util::FutureExt as _;
+use jobq::engine::Settlement;
+use jobq::engine::conformance::{DEADLINE, EngineExt as _};
+use jobq::{BoxError, ErrorKind, State, job};
+use jobq_tests::both_engines;
+use jobq_tests::broker;
+use jobq_tests::proxy::{Cut, Proxy};
+use jobq_tests::raw::Raw;
+use jobq_tests::scraped::Scraped;
+use jobq_tests::stage::{Hasty, Scripted, Stage, Step, Store, soon, until};
+use lapin::BasicProperties;
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+both_engines!(each_figure_is_what_happened, levels_rise_and_fall);
+
+fn recorder() -> PrometheusRecorder {
+    PrometheusBuilder::new().set_buckets(&[0.1, 60.0]).unwrap().build_recorder()
+}
+
+fn scrape(handle: &PrometheusHandle) -> Scraped {
+    Scraped::read(&handle.render())
+}
+
+/// Waits until all that is not 0 is this, in any order.
+async fn figures(handle: &PrometheusHandle, mut expected: Vec<String>) {
+    expected.sort_unstable();
+    let equal = async {
+        while scrape(handle).figures() != expected {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if tokio::time::timeout(DEADLINE, equal).await.is_err() {
+        assert_eq!(scrape(handle).figures(), expected);
+    }
+}
+
+/// The figures of a text with one in each line.
+fn lines(text: &str) -> impl Iterator<Item = String> {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned)
+}
+
+/// Jobs of the queue `scripted` of other programs: one has another payload, one another name.
+mod foreign {
+    use super::{BoxError, job};
+
+    #[job(name = "scripted", queue = "scripted")]
+    pub(super) async fn misread(steps: u32) -> Result<(), BoxError> {
+        Err(format!("{steps}").into())
+    }
+
+    #[job(queue = "scripted")]
+    pub(super) async fn stranger() -> Result<(), BoxError> {
+        Ok(())
+    }
+}
+
+async fn each_figure_is_what_happened(store: Store) {
+    let recorder = recorder();
+    let handle = recorder.handle();
+    // Handles are made in this thread.
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let stage = Stage::on(store).await;
+    let client = &stage.client;
+
+    stage.enqueue([Step::Succeed]).await;
+    isolate(&stage).await;
+    stage.enqueue([Step::Succeed]).await;
+    stage.enqueue([Step::Fail("no".into()), Step::Succeed]).await;
+    stage.enqueue([Step::Abort("no use".into())]).await;
+    stage.enqueue([Step::Snooze(50), Step::Succeed]).await;
+    stage.enqueue([Step::Panic("oh".into())]).await;
+    client.enqueue(Hasty { steps: vec![Step::Hang] }).await.unwrap();
+    client.enqueue(foreign::Misread { steps: 7 }).await.unwrap();
+    client.enqueue(foreign::Stranger {}).await.unwrap();
+    let succeeding = || Scripted { steps: vec![Step::Succeed] };
+    client.enqueue(succeeding()).expires_in("1ms").await.unwrap();
+    let expired = SystemTime::now() + Duration::from_millis(2);
+    until("it to be expired", async || (SystemTime::now() > expired).then_some(())).await;
+    client.enqueue_all((0..3).map(|_| succeeding())).await.unwrap();
+    let given_up = client.enqueue(succeeding()).into_future().now_or_never();
+    assert!(given_up.is_none(), "it takes its time");
+    assert!(client.enqueue(succeeding()).header("x-reserved", "1").await.is_err());
+    let many = client.enqueue_all((0..2).map(|_| succeeding()));
+    assert_eq!(many.header("x-reserved", "1").await.unwrap_err().refused().len(), 2);
+    client.publish("nobody.cares", &1).await.unwrap();
+    let error = client.publish("nobody.cares", &1).mandatory().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NotFound);
+
+    let running = stage.pool().spawn().await.unwrap();
+    let counters: Vec<_> = lines(
+        "jobq_enqueued_total{queue=scripted,job=scripted,result=accepted} 11
+        jobq_enqueued_total{queue=scripted,job=scripted,result=refused} 3
+        jobq_enqueued_total{queue=scripted,job=scripted,result=unknown} 1
+        jobq_enqueued_total{queue=scripted,job=stranger,result=accepted} 1
+        jobq_enqueued_total{queue=hasty,job=hasty,result=accepted} 1
+        jobq_enqueue_duration_seconds_count{queue=scripted} 10
+        jobq_enqueue_duration_seconds_count{queue=hasty} 1
+        jobq_published_total{result=accepted} 1
+        jobq_published_total{result=refused} 1
+        jobq_publish_duration_seconds_count 2
+        jobq_attempts_total{queue=scripted,job=scripted,outcome=completed} 8
+        jobq_attempts_total{queue=scripted,job=scripted,outcome=retried} 4
+        jobq_attempts_total{queue=scripted,job=scripted,outcome=failed} 4
+        jobq_attempts_total{queue=scripted,job=scripted,outcome=snoozed} 1
+        jobq_attempts_total{queue=scripted,job=unknown,outcome=retried} 1
+        jobq_attempts_total{queue=hasty,job=hasty,outcome=retried} 1
+        jobq_attempts_total{queue=hasty,job=hasty,outcome=failed} 1
+        jobq_attempt_duration_seconds_count{queue=scripted,job=scripted,outcome=completed} 8
+        jobq_attempt_duration_seconds_count{queue=scripted,job=scripted,outcome=retried} 4
+        jobq_attempt_duration_seconds_count{queue=scripted,job=scripted,outcome=failed} 3
+        jobq_attempt_duration_seconds_count{queue=scripted,job=scripted,outcome=snoozed} 1
+        jobq_attempt_duration_seconds_count{queue=hasty,job=hasty,outcome=retried} 1
+        jobq_attempt_duration_seconds_count{queue=hasty,job=hasty,outcome=failed} 1
+        jobq_failed_total{queue=scripted,job=scripted,reason=exhausted} 1
+        jobq_failed_total{queue=scripted,job=scripted,reason=aborted} 1
+        jobq_failed_total{queue=scripted,job=scripted,reason=expired} 1
+        jobq_failed_total{queue=scripted,job=scripted,reason=unreadable-payload} 1
+        jobq_failed_total{queue=hasty,job=hasty,reason=exhausted} 1",
+    )
+    // RabbitMQ does not tell since when a retry is due.
+    .chain(lines(if stage.store.is_file() {
+        "jobq_wait_seconds_count{queue=scripted} 16
+        jobq_wait_seconds_count{queue=hasty} 2"
+    } else {
+        "jobq_wait_seconds_count{queue=scripted} 10
+        jobq_wait_seconds_count{queue=hasty} 1"
+    }))
+    .collect();
+    let levels = lines(
+        "jobq_slots{queue=scripted} 10
+        jobq_slots{queue=hasty} 10
+        jobq_consuming{queue=scripted} 1
+        jobq_consuming{queue=hasty} 1",
+    );
+    figures(&handle, counters.iter().cloned().chain(levels).collect()).await;
+    running.shutdown().await.unwrap();
+    figures(&handle, counters).await;
+
+    let scraped = scrape(&handle);
+    let took = |outcome| {
+        let labels = format!("{{queue=hasty,job=hasty,outcome={outcome}}}");
+        scraped.seconds(&format!("jobq_attempt_duration_seconds_sum{labels}"))
+    };
+    assert!(took("retried") >= 0.1 && took("failed") >= 0.1, "its timeout: {scraped:?}");
+    let wait = scraped.seconds("jobq_wait_seconds_sum{queue=hasty}");
+    assert!(wait > 0.0 && wait < DEADLINE.as_secs_f64(), "{wait}");
+}
+
+/// Has the first job of the queue run alone.
+async fn isolate(stage: &Stage) {
+    let engine = jobq::engine::conformance::open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    engine.declare(&[jobq::engine::QueueSpec::new("scripted").solo()]).await.unwrap();
+    let mut consumer = engine.consume_from("scripted", 1).await.unwrap();
+    let delivery = soon("the job", consumer.next()).await.unwrap().unwrap();
+    delivery.settle(Settlement::Isolate).await.unwrap();
+    consumer.stop().await;
+    engine.close().await;
+}
+
+/// Loops until the test says otherwise, and never awaits anything.
+#[job(retries = 0, timeout = "100ms", concurrency = 1)]
+async fn endless(end: State<Arc<AtomicBool>>) -> Result<(), BoxError> {
+    while !end.load(Ordering::Relaxed) {
+        std::hint::spin_loop();
+    }
+    Ok(())
+}
+
+async fn levels_rise_and_fall(store: Store) {
+    let recorder = recorder();
+    let handle = recorder.handle();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let mut stage = Stage::on(store).await;
+    let level = async |series: &str, value: u64| {
+        until(series, async || (scrape(&handle).count(series) == value).then_some(())).await;
+    };
+    let end = Arc::new(AtomicBool::new(false));
+    let pool = || {
+        let pool = stage.pool().state(Arc::clone(&end)).register::<Endless>();
+        pool.shutdown_timeout(Duration::ZERO)
+    };
+    let running = pool().spawn().await.unwrap();
+    let other = pool().spawn().await.unwrap();
+    level("jobq_slots{queue=scripted}", 20).await;
+    level("jobq_consuming{queue=scripted}", 2).await;
+    other.shutdown().await.unwrap();
+    assert_eq!(scrape(&handle).count("jobq_slots{queue=scripted}"), 10);
+    assert_eq!(scrape(&handle).count("jobq_consuming{queue=scripted}"), 1);
+
+    stage.enqueue([Step::Wait]).await;
+    stage.run().await;
+    level("jobq_running{queue=scripted}", 1).await;
+    stage.go();
+    level("jobq_running{queue=scripted}", 0).await;
+    stage.client.enqueue(Endless {}).await.unwrap();
+    level("jobq_lost_slots{queue=endless}", 1).await;
+    assert_eq!(scrape(&handle).count("jobq_running{queue=endless}"), 0, "its attempt is over");
+    end.store(true, Ordering::Relaxed);
+    level("jobq_lost_slots{queue=endless}", 0).await;
+
+    // One that is cut short.
+    stage.enqueue([Step::Hang]).await;
+    stage.run().await;
+    running.shutdown().await.unwrap();
+    let released = "jobq_attempts_total{queue=scripted,job=scripted,outcome=released}";
+    assert_eq!(scrape(&handle).count(released), 1);
+    for name in ["running", "slots", "lost_slots", "consuming"] {
+        for queue in ["scripted", "hasty", "endless"] {
+            let series = format!("jobq_{name}{{queue={queue}}}");
+            assert_eq!(scrape(&handle).count(&series), 0, "{series}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_connections_and_what_they_lose_are_counted() {
+    let recorder = recorder();
+    let handle = recorder.handle();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let value = |series: &str| scrape(&handle).count(series);
+    let broker = broker::shared().await;
+    let proxy = Proxy::to(&broker).await;
+    let mut stage = Stage::on(Store::on_broker(proxy.url())).await;
+    let running = stage.pool().spawn().await.unwrap();
+    let job = stage.enqueue([Step::Wait]).await;
+    assert_eq!(stage.run().await.id, job);
+    let consuming = async |pools: u64| {
+        let series = "jobq_consuming{queue=scripted}";
+        until(series, async || (value(series) == pools).then_some(())).await;
+    };
+    consuming(1).await;
+    assert_eq!((value("jobq_reconnects_total"), value("jobq_unrecorded_total")), (0, 0));
+
+    proxy.refuse(true);
+    proxy.cut(Cut::End).await;
+    consuming(0).await;
+    stage.go();
+    until("the lost outcome", async || (value("jobq_unrecorded_total") == 1).then_some(())).await;
+    proxy.refuse(false);
+    consuming(1).await;
+    until("an empty queue", async || {
+        let counts = stage.client.counts("scripted").await.ok()?;
+        (counts.ready + counts.waiting? + counts.failed == 0).then_some(())
+    })
+    .await;
+    until("both connections", async || (value("jobq_reconnects_total") == 2).then_some(())).await;
+
+    let raw = Raw::connect(&broker).await;
+    raw.publish(&stage.store.namespace, "nowhere", BasicProperties::default(), b"{}").await;
+    let unroutable = "jobq_failed_total{queue=unknown,job=unknown,reason=unroutable}";
+    until(unroutable, async || (value(unroutable) == 1).then_some(())).await;
+    running.shutdown().await.unwrap();
+    let completed = "jobq_attempts_total{queue=scripted,job=scripted,outcome=completed}";
+    assert_eq!(value(completed), 1, "the redelivery is settled by the outcome of the run");
+    assert_eq!(value("jobq_unrecorded_total"), 1);
+}
