@@ -25,6 +25,16 @@ fn run_in_memory(example: &str) -> Vec<String> {
 /// Runs an example in a folder of its own, and gives its lines and whether it made a job file.
 fn output(example: &str, url: Option<&str>) -> (Vec<String>, bool) {
     let folder = Directory::new();
+    let output = command(example, &folder, url).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines = text.lines().map(|line| without_time(line).to_owned()).collect();
+    (lines, folder.path().join("jobq.db").exists())
+}
+
+/// Runs an example in this folder.
+pub(crate) fn command(example: &str, folder: &Directory, url: Option<&str>) -> Command {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../Cargo.toml");
     let mut command = Command::new(env!("CARGO"));
     command.args(["run", "--quiet", "--locked", "--example", example, "--manifest-path"]);
@@ -37,12 +47,7 @@ fn output(example: &str, url: Option<&str>) -> (Vec<String>, bool) {
     if let Some(url) = url {
         command.env("JOBQ_URL", url);
     }
-    let output = command.output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{errors}");
-    let text = String::from_utf8(output.stdout).unwrap();
-    let lines = text.lines().map(|line| without_time(line).to_owned()).collect();
-    (lines, folder.path().join("jobq.db").exists())
+    command
 }
 
 /// A line without the time before it, such as `[ 0.5 s] `.

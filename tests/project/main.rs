@@ -8,4 +8,7 @@ mod corpora;
 mod docs;
 mod examples;
 mod layers;
+#[cfg(feature = "metrics")]
+mod metrics;
+mod observability;
 mod packages;
