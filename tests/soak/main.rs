@@ -86,7 +86,7 @@ impl Books {
 
     /// Waits until all jobs have ended, or nothing happens any more, and compares. Nobody
     /// enqueues by now.
-    async fn close(mut self, scenario: &str, rounds: usize, client: &Client) -> Report {
+    async fn close(&mut self, scenario: &str, rounds: usize, client: &Client) -> Report {
         let mut changed = Instant::now();
         let (failed, still_there) = loop {
             let lines = self.account.lines();

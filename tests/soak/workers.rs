@@ -53,4 +53,11 @@ async fn rotate(what: &str, store: Store, rounds: usize, end: impl Fn(Process, &
     processes.iter_mut().for_each(Process::ready);
     processes.into_iter().for_each(Process::terminate);
     report.assert_nothing_lost();
+    #[cfg(feature = "metrics")]
+    {
+        let missing = jobq_tests::increments::missing(&books.account, &books.path);
+        println!("ends of attempts that the metrics of killed workers lack: {missing}");
+        // Each began again.
+        assert!(missing <= report.duplicates, "{missing} of {report}");
+    }
 }

@@ -16,8 +16,8 @@ pub struct Account {
     jobs: HashMap<JobId, Life>,
     /// The lines at which somebody was killed, by his name.
     kills: HashMap<String, Vec<usize>>,
-    /// How many attempts ended.
-    ended: usize,
+    /// How many attempts ended, by whose they were and how they did.
+    ends: HashMap<(String, End), usize>,
     lines: usize,
     offset: u64,
 }
@@ -111,9 +111,10 @@ impl Account {
             ["begins", _, attempt, who] => {
                 job.begun.push((attempt.parse().ok()?, self.lines, who.to_owned()));
             }
-            ["ends", _, _, _, end] => {
-                self.ended += 1;
-                match End::of(end)? {
+            ["ends", _, _, who, end] => {
+                let end = End::of(end)?;
+                *self.ends.entry((who.to_owned(), end)).or_default() += 1;
+                match end {
                     End::Completed => job.completed = true,
                     End::Failed => job.failed = true,
                     End::Again => {}
@@ -160,7 +161,19 @@ impl Account {
     /// How many attempts run, where none of those that began was killed.
     #[must_use]
     pub fn running(&self) -> usize {
-        self.begun() - self.ended
+        self.begun() - self.ends.values().sum::<usize>()
+    }
+
+    /// How many attempts of each writer ended so.
+    #[must_use]
+    pub fn ends(&self) -> &HashMap<(String, End), usize> {
+        &self.ends
+    }
+
+    /// Whether this writer was killed.
+    #[must_use]
+    pub fn is_killed(&self, who: &str) -> bool {
+        self.kills.contains_key(who)
     }
 
     /// Whether this writer has begun an attempt.

@@ -12,6 +12,8 @@ pub mod files;
 pub mod flaky;
 pub mod fragile;
 mod greeting;
+#[cfg(feature = "metrics")]
+pub mod increments;
 pub mod jobs;
 pub mod ledger;
 pub mod network;

@@ -10,6 +10,13 @@
 //! The values of labels are few. The label `job` is the name of a job that the pool has registered
 //! or the client enqueues, and [`UNKNOWN`] for every other name, since names come from the store.
 //! No label holds an id, a topic, a payload or an error text.
+//!
+//! ```
+//! use jobq::metrics::{ATTEMPTS, Kind, OUTCOME};
+//!
+//! assert_eq!((ATTEMPTS.name, ATTEMPTS.kind), ("jobq_attempts_total", Kind::Counter));
+//! assert!(ATTEMPTS.labels.contains(&OUTCOME));
+//! ```
 
 mod client;
 #[cfg(feature = "rabbitmq")]

@@ -190,6 +190,8 @@ pub(crate) fn combined(together: QueueState, alone: QueueState) -> QueueState {
 mod tests {
     use std::time::Duration;
 
+    use futures_util::FutureExt as _;
+
     use super::*;
     use crate::error::ErrorKind;
 
@@ -230,6 +232,22 @@ mod tests {
             let state = format!("{:?}", combined(together, alone));
             assert!(state.starts_with(expected), "{state}");
         }
+    }
+
+    #[test]
+    fn each_change_is_noticed_once() {
+        let (interruption, interruptions) = watch::channel(None);
+        let status = Status(watch::Sender::new(Doing::Consuming(interruptions)));
+        let changed = status.changed();
+        interruption.send_replace(Some(Interruption::new(SystemTime::UNIX_EPOCH, refused())));
+        assert!(changed.now_or_never().is_some());
+        let changed = status.changed();
+        assert!(status.changed().now_or_never().is_none(), "it has seen that");
+        drop(interruption);
+        assert!(status.changed().now_or_never().is_none(), "nothing follows");
+        status.set_resting();
+        assert!(changed.now_or_never().is_some());
+        assert!(status.changed().now_or_never().is_none());
     }
 
     #[test]

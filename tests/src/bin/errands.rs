@@ -19,6 +19,8 @@ async fn main() -> Result<(), BoxError> {
     let [_, url, namespace, ledger, name, lease, load] = &arguments[..] else {
         return Err("expected URL NAMESPACE LEDGER NAME LEASE_MS LOAD".into());
     };
+    #[cfg(feature = "metrics")]
+    jobq_tests::increments::Increments::install(Path::new(ledger), name)?;
     let lease = Duration::from_millis(lease.parse()?);
     let engine = if url.starts_with("sqlite:") {
         jobq::engine::conformance::open_with_lease(url, namespace, lease).await?
