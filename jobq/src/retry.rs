@@ -54,7 +54,7 @@ pub(crate) fn after(
     };
     match ending {
         Ending::Completed => Next::Complete,
-        Ending::Failed | Ending::Panicked => retry(wait(&options.delay, attempt, random())),
+        Ending::Failed => retry(wait(&options.delay, attempt, random())),
         Ending::RetryIn(wait) => retry(bounded(*wait)),
         Ending::Snoozed(wait) => Next::Snooze(bounded(*wait)),
         Ending::Aborted => Next::Fail(FailedReason::Aborted),

@@ -1,26 +1,6 @@
-//! The events and spans of `tracing`, in one place, so that their messages and fields are
-//! consistent.
+//! The log lines of pools and jobs, in one place, so that their texts and fields are consistent.
 //!
-//! | event | level | fields |
-//! |---|---|---|
-//! | pool takes jobs | info | `engine`, `namespace`, `queues` (each with its concurrency) |
-//! | pool ended | info | `completed`, `retried`, `failed` (attempts since its start) |
-//! | an attempt (span `attempt` around the job function) | info | `job`, `id`, `queue`, `attempt` |
-//! | job completed | debug | `job`, `id`, `queue`, `attempt`, `millis` |
-//! | attempt failed; retrying | warn | the same, `of` (attempts at most), `error`, `wait` |
-//! | job snoozed | debug | the same, `wait` |
-//! | job failed for good | error | the same, `of`, `error`, `reason` |
-//! | workers died while they had the job | warn | `job`, `id`, `queue`, `attempt` |
-//! | job runs alone | info | `job`, `id`, `queue`, `attempt` |
-//! | job handed back | info | `job`, `id`, `queue`, `attempt` |
-//! | outcome not recorded | warn | `job`, `id`, `queue`, `attempt`, `error` |
-//! | a layer completed a job whose function failed | warn | `job`, `id`, `queue`, `attempt`, `error` |
-//! | the system gives no thread for a plain `fn` | error | `job`, `id`, `queue`, `attempt`, `wait` |
-//! | function did not end at its timeout | warn | `job`, `id`, `queue`, `attempt`, `lost`, `slots` |
-//! | function ended; its slot is free again | info | the same |
-//! | jobs may run for longer than the engine lets a worker hold them (when a pool starts) | warn | `jobs`, `limit`, `remedy` |
-//! | queue is no longer consumed | error | `queue`, `error` |
-//! | a policy weakens a promise | warn | `about`, `found`, `why`, `remedy` |
+//! `docs/logs.md` has each line of the crate with its level and its fields; a test compares them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -30,7 +10,7 @@ use tracing::Span;
 use crate::engine::{Delivery, Hold, Settlement};
 use crate::error::Error;
 use crate::finding::Finding;
-use crate::job::{JobId, Outcome};
+use crate::job::{Envelope, Failure, JobId, Outcome};
 use crate::period;
 
 /// The identity of a delivery in logs, also after it was settled.
@@ -38,7 +18,7 @@ use crate::period;
 pub(crate) struct Who {
     pub(crate) job: Cow<'static, str>,
     pub(crate) id: JobId,
-    pub(crate) queue: &'static str,
+    pub(crate) queue: Cow<'static, str>,
     pub(crate) attempt: u32,
     /// `None` if the pool does not know the job.
     pub(crate) max_attempts: Option<u32>,
@@ -48,7 +28,16 @@ impl Who {
     /// The identity of a delivery with this job name.
     pub(crate) fn of(delivery: &Delivery, job: Cow<'static, str>, queue: &'static str) -> Self {
         let (id, attempt) = (delivery.envelope().id, delivery.attempt);
-        Self { job, id, queue, attempt, max_attempts: None }
+        Self { job, id, queue: queue.into(), attempt, max_attempts: None }
+    }
+
+    /// The identity of a job in an engine. A job made from an event has no name of its own, so its
+    /// queue, which has no other job, stands for it.
+    #[cfg_attr(not(any(feature = "rabbitmq", feature = "sqlite")), allow(dead_code))]
+    pub(crate) fn of_job(envelope: &Envelope, queue: &str) -> Self {
+        let job = envelope.name.as_deref().unwrap_or(queue).to_owned().into();
+        let (id, attempt) = (envelope.id, envelope.attempts.saturating_add(1));
+        Self { job, id, queue: queue.to_owned().into(), attempt, max_attempts: None }
     }
 
     /// The span around the job function.
@@ -58,8 +47,9 @@ impl Who {
     }
 
     /// Logs the worker's decision.
-    pub(crate) fn decided(&self, settlement: &Settlement, error: &str, took: Duration) {
+    pub(crate) fn decided(&self, settlement: &Settlement, failure: &Failure, took: Duration) {
         let Self { job, id, queue, attempt, max_attempts: of } = self;
+        let (error, backtrace) = (failure.error(), failure.backtrace());
         let millis = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
         match settlement {
             Settlement::Complete => {
@@ -67,14 +57,14 @@ impl Who {
             }
             Settlement::Retry(wait) => {
                 let wait = period::format(*wait);
-                tracing::warn!(%job, %id, %queue, attempt, of, millis, error, wait, "attempt failed; retrying");
+                tracing::warn!(%job, %id, %queue, attempt, of, millis, error, backtrace, wait, "attempt failed; retrying");
             }
             Settlement::Snooze(wait) => {
                 let wait = period::format(*wait);
                 tracing::debug!(%job, %id, %queue, attempt, millis, wait, "job snoozed");
             }
-            Settlement::Fail { reason, error, .. } => {
-                tracing::error!(%job, %id, %queue, attempt, of, millis, error, %reason, "job failed for good");
+            Settlement::Fail { reason, .. } => {
+                tracing::error!(%job, %id, %queue, attempt, of, millis, error, backtrace, %reason, "job failed for good");
             }
             Settlement::Isolate => {
                 tracing::warn!(%job, %id, %queue, attempt, "workers died while they had the job; it runs alone");

@@ -154,7 +154,8 @@ async fn each_figure_is_what_happened(store: Store) {
 
 /// Has the first job of the queue run alone.
 async fn isolate(stage: &Stage) {
-    let engine = jobq::engine::conformance::open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let engine =
+        jobq::engine::conformance::open(&stage.store.url, &stage.store.namespace).await.unwrap();
     engine.declare(&[jobq::engine::QueueSpec::new("scripted").solo()]).await.unwrap();
     let mut consumer = engine.consume_from("scripted", 1).await.unwrap();
     let delivery = soon("the job", consumer.next()).await.unwrap().unwrap();

@@ -8,6 +8,7 @@ mod corpora;
 mod docs;
 mod examples;
 mod layers;
+mod logs;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod observability;

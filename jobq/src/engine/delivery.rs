@@ -167,7 +167,7 @@ pub enum Settlement {
     Fail {
         /// The reason.
         reason: FailedReason,
-        /// The error text. Engines may truncate it to 8 KiB.
+        /// The error text, of at most 8 KiB.
         error: String,
         /// How many attempts were made.
         attempts: u32,

@@ -16,10 +16,8 @@ const MAX_CHAIN: usize = 64;
 pub(crate) enum Ending {
     /// The function returned `Ok`.
     Completed,
-    /// The function returned an error or took too long.
+    /// The function returned an error, panicked or took too long.
     Failed,
-    /// The function panicked, which counts as failed.
-    Panicked,
     /// The function requested its next attempt after this wait.
     RetryIn(Duration),
     /// The function requested to run again after this wait without using up an attempt.
@@ -71,7 +69,7 @@ impl Control {
     #[must_use]
     pub fn of(error: &(dyn StdError + 'static)) -> Option<Self> {
         match meaning(error).0 {
-            Ending::Completed | Ending::Failed | Ending::Panicked => None,
+            Ending::Completed | Ending::Failed => None,
             ending => Some(Self::new(ending, None)),
         }
     }

@@ -3,7 +3,7 @@ use std::time::SystemTime;
 
 use serde::ser::{Serialize, SerializeStruct as _, Serializer};
 
-use super::{Envelope, JobId, codec, to_millis};
+use super::{Envelope, JobId, codec, failure, to_millis};
 
 /// The reason why a job failed for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -148,10 +148,19 @@ impl FailedJob {
         self.attempts
     }
 
-    /// The error of the last attempt, or the defect of the job.
+    /// The error of the last attempt with its sources, or the defect of the job; at most 8 KiB.
     #[must_use]
     pub fn error(&self) -> &str {
-        &self.error
+        failure::split(&self.error).0
+    }
+
+    /// The backtrace of the error, or the first part of it: as much as has room beside the error in
+    /// 8 KiB. `None` if the error has none that jobq finds: backtraces must be enabled
+    /// (`RUST_BACKTRACE=1`), and the error must show its own in its debug form, as those of
+    /// `anyhow` and `eyre` do.
+    #[must_use]
+    pub fn backtrace(&self) -> Option<&str> {
+        failure::split(&self.error).1
     }
 
     /// The reason of the failure.
@@ -191,7 +200,7 @@ impl FailedJob {
 /// (`failed_at_ms`, `enqueued_at_ms`).
 impl Serialize for FailedJob {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut job = serializer.serialize_struct("FailedJob", 12)?;
+        let mut job = serializer.serialize_struct("FailedJob", 13)?;
         job.serialize_field("id", &self.id())?;
         job.serialize_field("name", self.name())?;
         job.serialize_field("queue", self.queue())?;
@@ -199,7 +208,8 @@ impl Serialize for FailedJob {
         job.serialize_field("payload", &self.payload())?;
         job.serialize_field("headers", &self.envelope.headers)?;
         job.serialize_field("attempts", &self.attempts)?;
-        job.serialize_field("error", &self.error)?;
+        job.serialize_field("error", self.error())?;
+        job.serialize_field("backtrace", &self.backtrace())?;
         job.serialize_field("reason", &self.reason)?;
         job.serialize_field("failed_at_ms", &to_millis(self.failed_at))?;
         job.serialize_field("enqueued_at_ms", &to_millis(self.enqueued_at()))?;
@@ -219,13 +229,13 @@ mod tests {
         envelope.name = Some("greet".into());
         envelope.headers.set("tenant", "7").unwrap();
         envelope.enqueued_at = from_millis(5);
-        let (reason, error) = (FailedReason::Aborted, "no".to_owned());
+        let (reason, error) = (FailedReason::Aborted, "no\n\nStack backtrace:\n0: main".to_owned());
         let job = FailedJob::new(envelope, 2, reason, error, from_millis(7));
         let expected = serde_json::json!({
             "id": job.id(), "name": "greet", "queue": "mail", "topic": null,
             "payload": {"n": "12345678901234567890123"}, "headers": {"tenant": "7"},
-            "attempts": 2, "error": "no", "reason": "aborted", "failed_at_ms": 7, "enqueued_at_ms": 5,
-            "enqueued_by": null,
+            "attempts": 2, "error": "no", "backtrace": "0: main", "reason": "aborted",
+            "failed_at_ms": 7, "enqueued_at_ms": 5, "enqueued_by": null,
         });
         assert_eq!(serde_json::to_value(&job).unwrap(), expected);
     }

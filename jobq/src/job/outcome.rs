@@ -4,6 +4,7 @@ use std::any::Any;
 use std::time::Duration;
 
 use super::control::{BoxError, Ending, meaning};
+use super::failure::{Failure, PANIC};
 use crate::guard;
 
 /// The outcome of an attempt, with the text of the error if there is one. A
@@ -22,14 +23,14 @@ use crate::guard;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     pub(crate) ending: Ending,
-    pub(crate) error: String,
+    pub(crate) failure: Failure,
 }
 
 impl Outcome {
     /// The outcome of a completed job.
     #[must_use]
     pub fn completed() -> Self {
-        Self { ending: Ending::Completed, error: String::new() }
+        Self { ending: Ending::Completed, failure: Failure::default() }
     }
 
     /// The outcome of a job function that returns this error: failed, or as requested by a
@@ -41,7 +42,13 @@ impl Outcome {
 
     /// The outcome of an attempt that panicked.
     pub(crate) fn panicked(panic: Box<dyn Any + Send>) -> Self {
-        Self { ending: Ending::Panicked, error: guard::text(panic) }
+        Self { ending: Ending::Failed, failure: Failure::new(PANIC, guard::text(panic)) }
+    }
+
+    /// The outcome of an attempt that took longer than its timeout, given as text.
+    pub(crate) fn timed_out(limit: &str) -> Self {
+        let error = format!("it took longer than its timeout of {limit}");
+        Self { ending: Ending::Failed, failure: Failure::new("timeout", error) }
     }
 
     /// Whether the job is done.
@@ -53,7 +60,7 @@ impl Outcome {
     /// Whether the attempt failed. It is retried by the job's policy.
     #[must_use]
     pub fn is_failed(&self) -> bool {
-        matches!(self.ending, Ending::Failed | Ending::Panicked)
+        self.ending == Ending::Failed
     }
 
     /// Whether the job fails without further attempts; see [`abort`](crate::abort).
@@ -85,7 +92,7 @@ impl Outcome {
     /// The text of the error with its sources, if there is an error.
     #[must_use]
     pub fn error(&self) -> Option<&str> {
-        Some(&*self.error)
+        Some(self.failure.error())
             .filter(|_| !matches!(self.ending, Ending::Completed | Ending::Snoozed(_)))
     }
 }
@@ -114,9 +121,16 @@ impl<T, E: Into<BoxError>> JobResult for Result<T, E> {
             Err(error) => {
                 let error = error.into();
                 // Its `Display` and `Drop` are user code, and two panics at once would abort.
-                let read = guard::guarded(|| meaning(&*error));
+                let read = guard::guarded(|| {
+                    let (ending, text) = meaning(&*error);
+                    let failure = match ending {
+                        Ending::Snoozed(_) => Failure::default(),
+                        _ => Failure::new("error", text).with_backtrace_of(&*error),
+                    };
+                    Outcome { ending, failure }
+                });
                 guard::dispose(error);
-                read.map_or_else(Outcome::panicked, |(ending, error)| Outcome { ending, error })
+                read.unwrap_or_else(Outcome::panicked)
             }
         }
     }
@@ -177,7 +191,8 @@ mod tests {
     fn a_control_keeps_its_meaning_however_it_is_wrapped() {
         for (how, outcome) in wrappings(|| abort("no such user")) {
             assert_eq!(outcome.ending, Ending::Aborted, "{how}");
-            assert!(outcome.error.contains("no such user"), "{how}: {}", outcome.error);
+            let error = outcome.error().unwrap();
+            assert!(error.contains("no such user"), "{how}: {error}");
         }
         for (how, outcome) in wrappings(|| retry_in(WAIT, "busy")) {
             assert_eq!(outcome.ending, Ending::RetryIn(WAIT), "{how}");
@@ -191,16 +206,16 @@ mod tests {
     fn any_other_error_is_a_failure_with_its_causes() {
         let io = || std::io::Error::other("disk on fire");
         assert_eq!(outcome(io()).ending, Ending::Failed);
-        assert_eq!(outcome("a plain text").error, "a plain text");
+        assert_eq!(outcome("a plain text").error(), Some("a plain text"));
         let chained = anyhow::Error::from(io()).context("reading the letter").context("sending");
-        assert_eq!(outcome(chained).error, "sending: reading the letter: disk on fire");
+        assert_eq!(outcome(chained).error(), Some("sending: reading the letter: disk on fire"));
     }
 
     #[test]
     fn the_cause_of_an_abort_is_shown_once_with_its_own_causes() {
         let cause = anyhow::Error::msg("deep").context("outer");
-        assert_eq!(outcome(abort(cause)).error, "outer: deep");
-        assert_eq!(outcome(abort("closed")).error, "closed");
+        assert_eq!(outcome(abort(cause)).error(), Some("outer: deep"));
+        assert_eq!(outcome(abort("closed")).error(), Some("closed"));
     }
 
     #[test]
@@ -217,7 +232,7 @@ mod tests {
                 Some(self)
             }
         }
-        assert_eq!(outcome(Endless).error, "again");
+        assert_eq!(outcome(Endless).error(), Some("again"));
     }
 
     #[test]

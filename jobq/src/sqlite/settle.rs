@@ -2,19 +2,19 @@
 
 use std::time::{Duration, Instant};
 
+use rusqlite::{Connection, OptionalExtension as _};
 use tokio::sync::oneshot;
+use tracing::field::display;
 
-use super::Failure;
 use super::store::Store;
+use super::{Failure, columns};
 use crate::engine::Settlement;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::FailedReason;
+use crate::job::{Envelope, FailedReason, JobId};
+use crate::telemetry::Who;
 
 /// Deletes a job, if it still has this owner.
 pub(super) const DELETE: &str = "DELETE FROM jobs WHERE seq = ?1 AND owner = ?2";
-
-/// How much of an error's text is kept, in bytes.
-const MAX_ERROR: usize = 8 * 1024;
 
 /// The identity of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,19 +60,8 @@ impl From<Settlement> for Act {
             Settlement::Start => Self::Start { starts: 1 },
             Settlement::Retry(wait) => Self::Again { wait, since: Instant::now(), attempts: 1 },
             Settlement::Snooze(wait) => Self::Again { wait, since: Instant::now(), attempts: 0 },
-            Settlement::Fail { reason, mut error, attempts } => {
-                truncate(&mut error);
-                Self::Fail { reason, error, attempts }
-            }
+            Settlement::Fail { reason, error, attempts } => Self::Fail { reason, error, attempts },
         }
-    }
-}
-
-/// Truncates to [`MAX_ERROR`] bytes at a character boundary.
-fn truncate(error: &mut String) {
-    if error.len() > MAX_ERROR {
-        let end = (0..=MAX_ERROR).rev().find(|end| error.is_char_boundary(*end));
-        error.truncate(end.unwrap_or(0));
     }
 }
 
@@ -85,11 +74,13 @@ pub(super) struct Settling {
     pub(super) answer: Option<oneshot::Sender<Result<()>>>,
     /// Whether the owner still held the job when it was written.
     pub(super) held: bool,
+    /// The completed job that its owner did not hold any more, if it is still in the file.
+    pub(super) lost: Option<Who>,
 }
 
 impl Settling {
     pub(super) fn new(claim: Claim, act: Act) -> Self {
-        Self { claim, act, answer: None, held: true }
+        Self { claim, act, answer: None, held: true, lost: None }
     }
 
     /// Whether it recorded a start, so that the job is delivered again to run.
@@ -134,6 +125,9 @@ impl Settling {
             }
         };
         self.held = changed > 0;
+        if !self.held && matches!(self.act, Act::Complete) {
+            self.lost = who(connection, seq)?;
+        }
         Ok(())
     }
 
@@ -143,9 +137,18 @@ impl Settling {
             Some(answer) if self.held => drop(answer.send(Ok(()))),
             Some(answer) => drop(answer.send(Err(stale()))),
             None if self.held || matches!(self.act, Act::Release) => {}
-            None => tracing::warn!(
-                "a completed job runs again: this engine was held up for longer than its lease"
-            ),
+            None => {
+                let lost = self.lost.as_ref();
+                let (job, id) = (lost.map(|who| &*who.job), lost.map(|who| display(who.id)));
+                let (queue, attempt) = (lost.map(|who| &*who.queue), lost.map(|who| who.attempt));
+                tracing::warn!(
+                    job,
+                    id,
+                    queue,
+                    attempt,
+                    "a completed job runs again: this engine was held up for longer than its lease"
+                );
+            }
         }
     }
 
@@ -160,6 +163,21 @@ impl Settling {
     }
 }
 
+/// The identity of a job that is in the file.
+fn who(connection: &Connection, seq: i64) -> rusqlite::Result<Option<Who>> {
+    let sql = "SELECT job_id, jobs.name, queues.name, attempts FROM jobs
+        JOIN queues ON queues.id = jobs.queue WHERE seq = ?1";
+    let who = connection.prepare_cached(sql)?.query_row([seq], |row| {
+        let queue: String = row.get(2)?;
+        let mut job = Envelope::new(queue.clone(), Vec::new());
+        job.id = JobId::from_bytes(row.get(0)?);
+        job.name = row.get::<_, Option<String>>(1)?.map(Into::into);
+        job.attempts = columns::to_attempts(row.get(3)?);
+        Ok(Who::of_job(&job, &queue))
+    });
+    who.optional()
+}
+
 /// The error of settling a stale delivery.
 pub(super) fn stale() -> Error {
     Error::new(
@@ -167,25 +185,4 @@ pub(super) fn stale() -> Error {
         "the delivery is no longer this worker's: its engine was closed, or held up for longer \
          than its lease, and the job is delivered again",
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_error_is_truncated_at_a_boundary() {
-        for (text, kept) in [
-            ("x".repeat(MAX_ERROR), MAX_ERROR),
-            ("x".repeat(MAX_ERROR + 1), MAX_ERROR),
-            ("😀".repeat(MAX_ERROR), MAX_ERROR),
-            (format!("a{}", "😀".repeat(MAX_ERROR)), MAX_ERROR - 3),
-            (String::new(), 0),
-        ] {
-            let mut error = text.clone();
-            truncate(&mut error);
-            assert_eq!(error.len(), kept);
-            assert!(text.starts_with(&error));
-        }
-    }
 }

@@ -1,3 +1,4 @@
+use super::super::settle::{Act, Claim};
 use super::super::store::declare;
 use super::super::{deliveries, failed, push, queues, schema};
 use super::*;
@@ -87,5 +88,31 @@ async fn a_settlement_that_cannot_be_written_releases_the_job() {
     assert_eq!((delivery.envelope().payload.len(), delivery.attempt), (10, 1));
     let failed = inbox.call(|store| failed::list(store, "mail", 10)).await.unwrap();
     assert!(failed.is_empty());
+    inbox.send(Command::Close(None)).unwrap();
+}
+
+#[tokio::test]
+async fn a_completed_job_that_another_owner_has_is_told_with_its_identity() {
+    let inbox = small_disk(40);
+    let declaring = inbox.call(|store| declare(store, "mail"));
+    declaring.await.unwrap();
+    for name in [Some("welcome"), None] {
+        let mut job = job(10);
+        job.name = name.map(Into::into);
+        job.attempts = 2;
+        let id = job.id;
+        let pushed = inbox.call(move |store| {
+            let pushed = push::insert(store, &job)?;
+            let seq = store.connection.last_insert_rowid();
+            let mut settling = Settling::new(Claim { seq, owner: 99, feed: 0 }, Act::Complete);
+            settling.run(store)?;
+            Ok((pushed, settling.lost))
+        });
+        let (pushed, lost) = pushed.await.unwrap();
+        pushed.unwrap();
+        let lost = lost.unwrap();
+        assert_eq!((&*lost.job, lost.id, &*lost.queue), (name.unwrap_or("mail"), id, "mail"));
+        assert_eq!(lost.attempt, 3);
+    }
     inbox.send(Command::Close(None)).unwrap();
 }

@@ -228,9 +228,9 @@ impl Jobs {
         let job = self.worker.name_of(delivery.envelope()).to_owned();
         let (delivery, decision) = self.worker.attempt(delivery).await.into_parts();
         assert!(
-            self.allows_panics || !decision.panicked,
+            self.allows_panics || !decision.failure.is_panic(),
             "job `{job}` ({id}), attempt {attempt}: {}",
-            decision.error
+            decision.failure.error()
         );
         let end = End::of(&decision);
         (Attempted { job, id, attempt, at, end }, delivery, decision.settlement)

@@ -38,7 +38,7 @@ pub(super) enum End {
 
 impl End {
     pub(super) fn of(decision: &Decision) -> Self {
-        let error = decision.error.clone();
+        let error = decision.failure.error().to_owned();
         match &decision.settlement {
             Settlement::Complete => Self::Completed,
             Settlement::Retry(wait) => Self::Retried { wait: *wait, error },

@@ -22,7 +22,7 @@ use super::registry::{QueuePlan, Registered};
 use super::shared::Shared;
 use crate::engine::{Delivery, Settlement};
 use crate::guard::guarded;
-use crate::job::{Ending, FailedReason, Outcome};
+use crate::job::{Ending, FailedReason, Failure, Outcome};
 use crate::period;
 use crate::retry::{self, Next};
 use crate::telemetry::Who;
@@ -97,8 +97,7 @@ pub(super) async fn settle_again(
     delivery: Delivery,
     outcome: Settlement,
 ) -> Settled {
-    let name = delivery.envelope().name.clone().unwrap_or_default();
-    settle(pool, &Who::of(&delivery, name, queue), delivery, outcome, None).await
+    settle(pool, &identify(pool, queue, &delivery).0, delivery, outcome, None).await
 }
 
 /// Settles a delivery without running it.
@@ -108,43 +107,58 @@ pub(super) async fn settle_unrun(
     delivery: Delivery,
     settlement: Settlement,
 ) -> Settled {
-    let name = delivery.envelope().name.clone().unwrap_or_default();
-    let who = Who::of(&delivery, name, queue);
-    let decision = Decision::plain(settlement);
+    let (who, _) = identify(pool, queue, &delivery);
+    let decision = match settlement {
+        Settlement::Fail { reason, error, attempts } => {
+            Decision::failed(reason, unrun(reason, error), attempts)
+        }
+        other => Decision::plain(other),
+    };
     report(pool, &who, &decision, None);
     settle(pool, &who, delivery, decision.settlement, None).await
 }
 
-/// A decision about a job, with its error text.
+/// A decision about a job, with the failure that led to it.
 #[derive(Debug)]
 pub(crate) struct Decision {
     pub(crate) settlement: Settlement,
-    pub(crate) error: String,
-    /// Whether the function or a layer panicked.
-    #[cfg_attr(not(feature = "testing"), allow(dead_code))]
-    pub(crate) panicked: bool,
+    pub(crate) failure: Failure,
 }
 
 impl Decision {
-    /// A decision without an error.
+    /// A decision without a failure.
     fn plain(settlement: Settlement) -> Self {
-        Self { settlement, error: String::new(), panicked: false }
+        Self { settlement, failure: Failure::default() }
     }
 
-    fn failed(reason: FailedReason, error: String, attempts: u32) -> Self {
-        let settlement = Settlement::Fail { reason, error: error.clone(), attempts };
-        Self { settlement, error, panicked: false }
+    fn failed(reason: FailedReason, failure: Failure, attempts: u32) -> Self {
+        let settlement = Settlement::Fail { reason, error: failure.kept(), attempts };
+        Self { settlement, failure }
     }
 
-    fn of(next: Next, error: String, attempts: u32) -> Self {
+    fn of(next: Next, failure: Failure, attempts: u32) -> Self {
         let settlement = match next {
             Next::Complete => Settlement::Complete,
             Next::Retry(wait) => Settlement::Retry(wait),
             Next::Snooze(wait) => Settlement::Snooze(wait),
-            Next::Fail(reason) => return Self::failed(reason, error, attempts),
+            Next::Fail(reason) => return Self::failed(reason, failure, attempts),
         };
-        Self { settlement, error, panicked: false }
+        Self { settlement, failure }
     }
+}
+
+/// The identity of a delivery, and its job if the pool has it.
+fn identify<'p>(
+    pool: &'p Shared,
+    queue: &'static str,
+    delivery: &Delivery,
+) -> (Who, Option<&'p Arc<Registered>>) {
+    let name = pool.plan.queues[queue].job_of(delivery.envelope());
+    let job = pool.plan.jobs.get(name);
+    let known = job.map_or_else(|| Cow::Owned(name.to_owned()), |job| Cow::Borrowed(job.name));
+    let mut who = Who::of(delivery, known, queue);
+    who.max_attempts = job.map(|job| job.options.max_attempts());
+    (who, job)
 }
 
 /// Finds the job of a delivery, or decides the settlement if it must not run now.
@@ -154,31 +168,35 @@ fn resolve(
     delivery: &Delivery,
 ) -> (Who, Result<Arc<Registered>, Decision>) {
     let (envelope, attempt) = (delivery.envelope(), delivery.attempt);
-    let plan = &pool.plan.queues[queue];
-    let name = plan.job_of(envelope);
-    let job = pool.plan.jobs.get(name);
-    let known = job.map_or_else(|| Cow::Owned(name.to_owned()), |job| Cow::Borrowed(job.name));
-    let mut who = Who::of(delivery, known, queue);
-    who.max_attempts = job.map(|job| job.options.max_attempts());
+    let (who, job) = identify(pool, queue, delivery);
     if let Some(job) = job {
         job.origins.check(job.name, envelope);
     }
     let not_understood = |lacking| {
         let error = format!("no worker that took it {lacking}; update the workers");
-        Decision::of(retry::after_unknown(attempt), error, attempt)
+        Decision::of(retry::after_unknown(attempt), unrun(FailedReason::UnknownJob, error), attempt)
     };
     let resolved = match job {
         _ if pool.has_solo && delivery.solo.is_none() && retry::is_suspected(delivery.crashes) => {
             Err(Decision::plain(Settlement::Isolate))
         }
-        None => Err(Decision::of(retry::after_unknown(attempt), unknown_job(name, plan), attempt)),
+        None => {
+            let failure =
+                unrun(FailedReason::UnknownJob, unknown_job(&who.job, &pool.plan.queues[queue]));
+            Err(Decision::of(retry::after_unknown(attempt), failure, attempt))
+        }
         Some(job) if retry::is_expired(&job.options, envelope, || pool.clock().now()) => {
-            let error = "expired before the attempt started".to_owned();
-            Err(Decision::failed(FailedReason::Expired, error, attempt.saturating_sub(1)))
+            let failure = unrun(FailedReason::Expired, "expired before the attempt started".into());
+            Err(Decision::failed(FailedReason::Expired, failure, attempt.saturating_sub(1)))
         }
         Some(job) => envelope.lacking().map(not_understood).map_or(Ok(Arc::clone(job)), Err),
     };
     (who, resolved)
+}
+
+/// The failure of a job that cannot run, for this reason.
+fn unrun(reason: FailedReason, error: String) -> Failure {
+    Failure::new(reason.as_str(), error)
 }
 
 fn unknown_job(name: &str, queue: &QueuePlan) -> String {
@@ -207,7 +225,7 @@ async fn run(
         return (Decision::plain(Settlement::Snooze(NO_THREAD_WAIT)), None, None);
     };
     let now = || pool.clock().now();
-    let _running = pool.metrics.queue(who.queue).starts(delivery.due(), now);
+    let _running = pool.metrics.queue(&who.queue).starts(delivery.due(), now);
     let limit = job.options.timeout.or(delivery.solo.map(|_| retry::SOLO_TIMEOUT));
     let mut task = None;
     let decision = tokio::select! {
@@ -221,8 +239,7 @@ async fn run(
         () = attempt.timed_out(limit) => {
             task = call.cancel();
             let limit = limit.map(period::format).unwrap_or_default();
-            let outcome = Outcome::failed(format!("it took longer than its timeout of {limit}"));
-            after(job, delivery, outcome)
+            after(job, delivery, Outcome::timed_out(&limit))
         }
         () = halt => Decision::plain(Settlement::Release),
     };
@@ -278,7 +295,7 @@ impl Drop for Call {
 /// Decodes the payload and calls the function, with the layers around it.
 async fn call(job: Arc<Registered>, layers: Arc<Layers>, attempt: Attempt, span: Span) -> Called {
     attempt.start();
-    match guarded(|| job.start.get()(&attempt, &layers)) {
+    match span.in_scope(|| guarded(|| job.start.get()(&attempt, &layers))) {
         Ok(called) => Ok(called?.run().instrument(span).await),
         Err(panic) => Ok(Outcome::panicked(panic)),
     }
@@ -312,8 +329,8 @@ impl Lingering {
         if tokio::time::timeout(END_LIMIT, &mut self.task).await.is_ok() {
             return;
         }
-        let QueuePlan { lost_slots, concurrency, .. } = &pool.plan.queues[self.who.queue];
-        let _lost = pool.metrics.queue(self.who.queue).loses_slot();
+        let QueuePlan { lost_slots, concurrency, .. } = &pool.plan.queues[&*self.who.queue];
+        let _lost = pool.metrics.queue(&self.who.queue).loses_slot();
         self.who.lost_slot(lost_slots.fetch_add(1, Ordering::Relaxed) + 1, *concurrency);
         // Its outcome is ignored.
         let _ = self.task.await;
@@ -332,8 +349,9 @@ fn decide(
         Ok(Ok(outcome)) => outcome,
         Ok(Err(problem)) => {
             let error = format!("payload of job `{}` cannot be read: {problem}", job.name);
-            let attempts = delivery.attempt.saturating_sub(1);
-            return Decision::failed(FailedReason::UnreadablePayload, error, attempts);
+            let (reason, attempts) =
+                (FailedReason::UnreadablePayload, delivery.attempt.saturating_sub(1));
+            return Decision::failed(reason, unrun(reason, error), attempts);
         }
         Err(error) => match error.try_into_panic() {
             Ok(panic) => Outcome::panicked(panic),
@@ -351,15 +369,14 @@ fn decide(
 fn after(job: &Registered, delivery: &Delivery, outcome: Outcome) -> Decision {
     let (attempt, once) = (delivery.attempt, delivery.envelope().is_once());
     let next = retry::after(&job.options, attempt, once, &outcome.ending, fastrand::f64);
-    let panicked = outcome.ending == Ending::Panicked;
-    Decision { panicked, ..Decision::of(next, outcome.error, attempt) }
+    Decision::of(next, outcome.failure, attempt)
 }
 
 /// Logs and counts a decision.
 fn report(pool: &Shared, who: &Who, decision: &Decision, took: Option<Duration>) {
-    who.decided(&decision.settlement, &decision.error, took.unwrap_or_default());
+    who.decided(&decision.settlement, &decision.failure, took.unwrap_or_default());
     pool.tally.count(&decision.settlement);
-    pool.metrics.queue(who.queue).decided(&who.job, &decision.settlement, took);
+    pool.metrics.queue(&who.queue).decided(&who.job, &decision.settlement, took);
 }
 
 /// Settles the delivery.

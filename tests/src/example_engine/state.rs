@@ -9,9 +9,6 @@ use jobq::{Envelope, Error, ErrorKind, EventEnvelope, FailedJob, Headers, Result
 
 use super::{after, topic};
 
-/// The most bytes of an error that is kept.
-const MAX_ERROR: usize = 8 * 1024;
-
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub(super) is_closed: bool,
@@ -193,11 +190,6 @@ impl State {
             }
             Settlement::Fail { reason, error, attempts } => {
                 let envelope = queue.jobs.remove(place).envelope;
-                let mut end = MAX_ERROR.min(error.len());
-                while !error.is_char_boundary(end) {
-                    end -= 1;
-                }
-                let error = error[..end].to_owned();
                 let at = SystemTime::now();
                 let job = FailedJob::new(envelope.clone(), attempts, reason, error, at);
                 queue.failed.push(Failed { job, envelope });

@@ -25,6 +25,7 @@ use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::topology::routing::Routing;
 use crate::rabbitmq::topology::routing_key;
+use crate::telemetry::Who;
 
 /// The number of returns from which a job is requeued as a new message. The broker's count of
 /// returns is taken as a sign of crashes; after three the job runs solo. The broker may add a return
@@ -121,8 +122,12 @@ impl Drop for RabbitReceipt {
         if self.open && self.is_returned_as_new() {
             let released = Box::new(self.take());
             background::spawn(self.origin.tasks.track_future(async move {
+                let Who { job, id, queue, attempt, .. } = released.who();
                 if let Err(error) = released.release().await {
-                    tracing::debug!(%error, "a job was not handed back; the broker delivers it again");
+                    tracing::debug!(
+                        %job, %id, %queue, attempt, %error,
+                        "a job was not handed back; the broker delivers it again"
+                    );
                 }
             }));
         } else if self.open {
@@ -188,6 +193,10 @@ impl Receipt for RabbitReceipt {
 }
 
 impl RabbitReceipt {
+    fn who(&self) -> Who {
+        Who::of_job(&self.envelope, self.origin.queue)
+    }
+
     /// Whether the message itself names the tier, and the tier exists.
     fn broker_can_retry(&self, wait: Duration) -> bool {
         let millis = period::millis(wait);
@@ -274,7 +283,8 @@ impl RabbitReceipt {
             if self.is_stale() || !(error.is_connection() || error.is_timeout()) {
                 return Err(error);
             }
-            tracing::warn!(queue = self.origin.queue, %error, "a job cannot be made to wait yet");
+            let Who { job, id, queue, attempt, .. } = self.who();
+            tracing::warn!(%job, %id, %queue, attempt, %error, "a job cannot be made to wait yet");
         }
         let route = routing.route(self.origin.names(), end)?;
         self.replace(route, Changes::next(attempts), Ack::WithOthers).await
@@ -283,7 +293,8 @@ impl RabbitReceipt {
     /// Publishes the message as a new one, then acknowledges the old one. Once begun this completes
     /// even if the caller is dropped.
     async fn replace(mut self: Box<Self>, route: Route, changes: Changes, ack: Ack) -> Result<()> {
-        let properties = properties::again(&self.properties, self.envelope.id, changes);
+        let who = self.who();
+        let properties = properties::again(&self.properties, &who, changes);
         // The attempt may still share it.
         let payload = match Arc::get_mut(&mut self.envelope) {
             Some(envelope) => std::mem::take(&mut envelope.payload),
@@ -292,7 +303,7 @@ impl RabbitReceipt {
         let message = Arc::new(Message { route: Arc::new(route), properties, payload });
         let replacing = background::spawn(async move {
             let alive = || self.origin.session.is_alive();
-            let published = self.origin.publisher.publish_surely(message, alive).await;
+            let published = self.origin.publisher.publish_surely(message, &who, alive).await;
             match published {
                 Ok(()) => self.acknowledge(ack).await,
                 Err(error) if error.is_closed() => Err(error),

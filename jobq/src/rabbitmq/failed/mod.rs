@@ -32,6 +32,7 @@ use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::Absent;
 use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::values::short;
+use crate::telemetry::Who;
 
 /// The failed jobs of all queues.
 #[derive(Debug)]
@@ -288,7 +289,7 @@ impl Access<'_> {
                 exchange: short(names.jobs())?,
                 key: return_queue(&delivery.properties, &self.queue),
             }),
-            properties: fresh(&delivery.properties, read.envelope.id),
+            properties: fresh(&delivery.properties, &Who::of_job(&read.envelope, &self.queue)),
             payload: delivery.data,
         })
     }

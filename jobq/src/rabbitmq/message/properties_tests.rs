@@ -3,6 +3,7 @@ use lapin::types::{AMQPValue, LongString};
 use super::*;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::routing::Routing;
+use crate::telemetry::Who;
 
 fn names() -> Names {
     Names::new("jobq")
@@ -24,6 +25,10 @@ fn job() -> Envelope {
         enqueued_by: Some("shop-web (shop_jobs)".into()),
         ..Envelope::new("mail", br#"{"user_id":7}"#.to_vec())
     }
+}
+
+fn who(id: JobId) -> Who {
+    Who { id, ..Who::of_job(&job(), "mail") }
 }
 
 fn headers(entries: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> BasicProperties {
@@ -179,7 +184,7 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
     .with_type(fits("send_welcome"))
     .with_delivery_mode(1);
     let id = JobId::new();
-    let moved = again(&original, id, Changes::next(2));
+    let moved = again(&original, &who(id), Changes::next(2));
     assert_eq!(keys(&moved), ["X-Request-Id", "jobq-attempts", "jobq-topic", "trace"]);
     assert_eq!(value(&moved, "jobq-attempts"), Some(&AMQPValue::LongLongInt(2)));
     assert_eq!(moved.message_id().as_ref().unwrap().as_str(), id.to_string());
@@ -201,19 +206,19 @@ fn a_failed_job_says_why_and_is_put_back_as_if_new() {
     let message = encode(&names(), job(), &Routing::Now(None)).unwrap();
     let changes =
         Changes::failed(FailedReason::Exhausted, "no route to host", 4, Clock::system().now());
-    let properties = again(&message.properties, job().id, changes);
+    let properties = again(&message.properties, &who(job().id), changes);
     assert!(is_failed(&properties) && !is_failed(&message.properties));
     let failed = decode_failed(&names(), "mail".into(), &properties, message.payload);
     assert_eq!((failed.id(), failed.attempts(), failed.queue()), (job().id, 4, "mail"));
     assert_eq!((failed.reason(), failed.error()), (FailedReason::Exhausted, "no route to host"));
     assert!(failed.failed_at() > UNIX_EPOCH);
-    let back = fresh(&properties, job().id);
+    let back = fresh(&properties, &who(job().id));
     assert_eq!(keys(&back), ["jobq-attempts", "jobq-expires-at", "jobq-topic"]);
     let never = decode(&names(), "mail".into(), &back, Vec::new()).envelope.expires_at;
     assert!(never > Some(UNIX_EPOCH + Duration::from_secs(100_000_000_000)), "an event does not");
     let no_event =
         encode(&names(), Envelope { topic: None, ..job() }, &Routing::Now(None)).unwrap();
-    assert_eq!(keys(&fresh(&no_event.properties, job().id)), ["jobq-attempts"]);
+    assert_eq!(keys(&fresh(&no_event.properties, &who(job().id))), ["jobq-attempts"]);
     assert_eq!(return_queue(&properties, "mail").as_str(), "mail");
 }
 
@@ -243,7 +248,7 @@ fn headers_of_programs_and_of_later_versions_are_read() {
     assert_eq!(found, expected);
     assert!(read.envelope.is_once() && read.envelope.lacking().is_some());
     assert_eq!((read.envelope.due(), first_due(&properties, &read)), (due, Some(due)));
-    let retried = again(&properties, JobId::new(), Changes::next(0));
+    let retried = again(&properties, &who(JobId::new()), Changes::next(0));
     let read = decode(&names(), "mail".into(), &retried, Vec::new());
     assert_eq!(first_due(&retried, &read), None, "it was snoozed, or put back");
 }
@@ -283,7 +288,7 @@ fn a_job_without_a_delay_is_due_when_its_id_was_made() {
 fn an_unroutable_message_keeps_its_routing_key() {
     let changes = Changes::failed(FailedReason::Unroutable, "", 0, Clock::system().now())
         .sent_to("no such queue!");
-    let properties = again(&BasicProperties::default(), JobId::new(), changes);
+    let properties = again(&BasicProperties::default(), &who(JobId::new()), changes);
     assert_eq!(return_queue(&properties, "orphan").as_str(), "no such queue!");
     let failed = decode_failed(&names(), "orphan".into(), &properties, Vec::new());
     assert_eq!(failed.queue(), "no such queue!");
@@ -299,9 +304,9 @@ fn foreign_headers_that_are_too_long_are_dropped_largest_first() {
         ("small", long("kept")),
         ("jobq-topic", long("kept")),
     ]);
-    let moved = again(&original, JobId::new(), Changes::next(1));
+    let moved = again(&original, &who(JobId::new()), Changes::next(1));
     assert_eq!(keys(&moved), ["jobq-attempts", "jobq-topic", "middle", "small"]);
     let hostile = headers([("jobq-topic", long("x".repeat(90_000)))]);
-    let moved = again(&hostile, JobId::new(), Changes::next(1));
+    let moved = again(&hostile, &who(JobId::new()), Changes::next(1));
     assert_eq!(keys(&moved), ["jobq-attempts"]);
 }

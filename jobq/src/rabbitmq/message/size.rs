@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
+use crate::telemetry::Who;
+
 /// The most bytes of headers that jobq sends. A frame has 128 KiB, and a larger one ends the
 /// connection.
 pub(crate) const MAX_HEADERS: usize = 64 * 1024;
 
-/// Drops the largest foreign headers until the rest fits.
-pub(crate) fn shrink(headers: &mut BTreeMap<ShortString, AMQPValue>) {
+/// Drops the largest foreign headers of a job until the rest fits.
+pub(crate) fn shrink(headers: &mut BTreeMap<ShortString, AMQPValue>, who: &Who) {
     let size = |(key, value): (&ShortString, &AMQPValue)| entry_size(key, value);
     let mut total: usize = headers.iter().map(size).sum();
     while total > MAX_HEADERS {
@@ -25,9 +27,9 @@ pub(crate) fn shrink(headers: &mut BTreeMap<ShortString, AMQPValue>) {
         };
         if let Some(value) = headers.remove(&largest) {
             let length = entry_size(&largest, &value);
+            let Who { job, id, queue, attempt, .. } = who;
             tracing::warn!(
-                header = largest.as_str(),
-                length,
+                %job, %id, %queue, attempt, header = largest.as_str(), length,
                 "a header was dropped: too long to be sent"
             );
             total -= length;

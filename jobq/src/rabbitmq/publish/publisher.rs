@@ -18,6 +18,7 @@ use crate::rabbitmq::connection::link::{Link, backoff};
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::message::size::size_of_table;
 use crate::rabbitmq::topology::declared::Declared;
+use crate::telemetry::Who;
 
 /// The most bytes of messages that are unsent or unconfirmed. It bounds the memory of clients whose
 /// broker accepts nothing for want of memory or disk.
@@ -78,15 +79,17 @@ impl Publisher {
         }
     }
 
-    /// Publishes a message, and retries refusals and lost connections for as long as `wanted`
+    /// Publishes the message of a job, and retries refusals and lost connections for as long as `wanted`
     /// returns true.
     pub(crate) async fn publish_surely(
         &self,
         message: Arc<Message>,
+        who: &Who,
         wanted: impl Fn() -> bool,
     ) -> Result<()> {
         let mut waits = backoff();
         let mut told = false;
+        let Who { job, id, queue, attempt, .. } = who;
         loop {
             let error = match self.try_publish(&message).await {
                 Err(error) if !error.is_closed() && wanted() => error,
@@ -94,12 +97,18 @@ impl Publisher {
             };
             if self.size_limit.exceeded_by(message.payload.len()).is_some() {
                 if !std::mem::replace(&mut told, true) {
-                    tracing::error!(%error, "a job cannot be moved; it stays where it is until the broker takes it");
+                    tracing::error!(
+                        %job, %id, %queue, attempt, %error,
+                        "a job cannot be moved; it stays where it is until the broker takes it"
+                    );
                 }
                 let _ = timeout(UNMOVABLE, self.size_limit.may_have_changed()).await;
                 continue;
             }
-            tracing::warn!(%error, "a job could not be moved; it stays where it is until it can");
+            tracing::warn!(
+                %job, %id, %queue, attempt, %error,
+                "a job could not be moved; it stays where it is until it can"
+            );
             tokio::time::sleep(waits.next().unwrap_or_default()).await;
         }
     }

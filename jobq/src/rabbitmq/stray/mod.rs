@@ -35,6 +35,7 @@ use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::topology::routing_key;
 use crate::rabbitmq::topology::upkeep::Restored;
+use crate::telemetry::Who;
 
 const PREFETCH: u16 = 16;
 /// How long a stray is kept if the orphan queue's failed jobs are not routable either.
@@ -105,8 +106,9 @@ impl Strays {
             // A job that failed before was counted then.
             let is_new = !properties::is_failed(&stray.properties);
             self.limited.notice(names, &place, &stray.properties);
-            let message = Arc::new(failed(names, stray, &place, self.broker.clock().now())?);
-            self.publisher.publish_surely(message, || channel.status().connected()).await?;
+            let who = who(names, &stray);
+            let message = Arc::new(failed(names, stray, &who, &place, self.broker.clock().now())?);
+            self.publisher.publish_surely(message, &who, || channel.status().connected()).await?;
             if is_new {
                 self.broker.target().metrics.unroutable();
             }
@@ -130,10 +132,12 @@ impl Strays {
         let source = (stray.exchange.as_str(), stray.routing_key.as_str());
         let of_levels = names.end_of_levels(source.0, source.1).is_some();
         restored.restore(&self.declarer, up, key_of(names, stray), of_levels).await;
-        let message = again(names, stray);
+        let who = who(names, stray);
+        let message = again(names, stray, &who);
+        let Who { job, id, queue, attempt, .. } = who;
+        let (exchange, key) = (message.route.exchange.as_str(), message.route.key.as_str());
         tracing::warn!(
-            exchange = message.route.exchange.as_str(),
-            key = message.route.key.as_str(),
+            %job, %id, %queue, attempt, exchange, key,
             "nothing took a message; it is sent on its way once more"
         );
         // A channel of its own, which ends if the exchange is missing.
@@ -178,21 +182,26 @@ fn with_topic(names: &Names, mut stray: Stray) -> Stray {
     stray
 }
 
+/// The identity of the stray in logs.
+pub(crate) fn who(names: &Names, stray: &Stray) -> Who {
+    let mut received = decode(names, &stray.properties);
+    let queue = key_of(names, stray);
+    let headers = stray.properties.headers().clone().unwrap_or_default();
+    received.envelope.attempts = attempts_used(&headers, &names.work(queue));
+    Who::of_job(&received.envelope, queue)
+}
+
 /// The stray with its used attempts in a header. The key of a job has no tier any more: its queue
 /// may exist without that tier, and then has no binding for such a key.
-fn again(names: &Names, stray: &Stray) -> Message {
-    let headers = stray.properties.headers().clone().unwrap_or_default();
+fn again(names: &Names, stray: &Stray, who: &Who) -> Message {
     let queue = key_of(names, stray);
-    let attempts = attempts_used(&headers, &names.work(queue));
-    let received = decode(names, &stray.properties);
-    let id = received.envelope.id;
     let exchange = stray.exchange.as_str();
     let to_queue = exchange == names.jobs() || exchange == names.deliver();
     let plain = to_queue.then(|| ShortString::try_new(queue).ok()).flatten();
     let key = plain.unwrap_or_else(|| stray.routing_key.clone());
     Message {
         route: Arc::new(Route { exchange: stray.exchange.clone(), key }),
-        properties: properties::again(&stray.properties, id, Changes::stray(attempts)),
+        properties: properties::again(&stray.properties, who, Changes::stray(who.attempt - 1)),
         payload: stray.data.clone(),
     }
 }
@@ -235,24 +244,27 @@ pub(crate) fn named_by<'s>(
 }
 
 /// The stray as a failed job of this queue.
-pub(crate) fn failed(names: &Names, stray: Stray, place: &str, now: SystemTime) -> Result<Message> {
+pub(crate) fn failed(
+    names: &Names,
+    stray: Stray,
+    who: &Who,
+    place: &str,
+    now: SystemTime,
+) -> Result<Message> {
     let key = key_of(names, &stray);
-    let headers = stray.properties.headers().clone().unwrap_or_default();
-    let attempts = attempts_used(&headers, &names.work(key));
     let error = describe(names, &stray);
     let mut changes = if properties::is_failed(&stray.properties) {
         // The headers state the reason already.
         Changes::default()
     } else {
-        Changes::failed(FailedReason::Unroutable, &error, attempts, now)
+        Changes::failed(FailedReason::Unroutable, &error, who.attempt - 1, now)
     };
     if key != place {
         changes = changes.sent_to(key);
     }
-    let received = decode(names, &stray.properties);
     Ok(Message {
         route: Arc::new(Route::new(names.failed_jobs(), place.to_owned())?),
-        properties: properties::again(&stray.properties, received.envelope.id, changes),
+        properties: properties::again(&stray.properties, who, changes),
         payload: stray.data,
     })
 }
@@ -309,7 +321,8 @@ mod tests {
         ];
         for (exchange, key, expected, queue) in table {
             let stray = stray(exchange, key, BasicProperties::default());
-            let message = failed(&names, stray, ORPHAN, SystemTime::UNIX_EPOCH).unwrap();
+            let who = who(&names, &stray);
+            let message = failed(&names, stray, &who, ORPHAN, SystemTime::UNIX_EPOCH).unwrap();
             let properties = message.properties;
             let job =
                 properties::decode_failed(&names, ORPHAN.into(), &properties, message.payload);
@@ -331,7 +344,8 @@ mod tests {
             ("jobq.level.4", LEVEL_KEY, LEVEL_KEY),
         ];
         for (exchange, key, expected) in table {
-            let message = again(&names, &stray(exchange, key, BasicProperties::default()));
+            let stray = stray(exchange, key, BasicProperties::default());
+            let message = again(&names, &stray, &who(&names, &stray));
             assert_eq!(
                 (message.route.exchange.as_str(), message.route.key.as_str()),
                 (exchange, expected)
@@ -360,7 +374,7 @@ mod tests {
         ];
         for (exchange, key, properties, topic) in table {
             let stray = with_topic(&names, stray(exchange, key, properties));
-            let message = again(&names, &stray);
+            let message = again(&names, &stray, &who(&names, &stray));
             let received = decode(&names, &message.properties);
             assert_eq!(received.envelope.topic.as_deref(), topic, "{exchange} {key}");
         }

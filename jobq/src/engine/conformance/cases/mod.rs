@@ -59,7 +59,7 @@ macro_rules! conformance {
                 failed::a_failed_job_is_listed_with_its_story
                 failed::every_reason_is_kept
                 failed::a_failed_job_is_not_delivered_again
-                failed::a_long_error_is_kept_to_8_kib
+                failed::an_error_of_8_kib_is_kept
                 failed::a_failed_job_is_found_by_its_id
                 failed::one_failed_job_is_put_back_with_fresh_attempts
                 failed::all_failed_jobs_are_put_back

@@ -8,17 +8,15 @@ use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::{ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC};
 use crate::job::headers::{NEEDS, ONCE, needs_without_once};
-use crate::job::{FailedReason, JobId, to_millis};
+use crate::job::{FailedReason, to_millis};
 use crate::rabbitmq::message::deaths::ATTEMPTS_HEADER;
 use crate::rabbitmq::message::size::shrink;
 use crate::rabbitmq::values::{fits, long, text};
+use crate::telemetry::Who;
 
 /// Headers of failed jobs, dropped when a job is put back.
 const OF_FAILED: [&str; 10] =
     [ATTEMPTS_HEADER, EXPIRES_AT, ERROR, REASON, FAILED_AT, QUEUE, SOLO, START, STRAY, ONCE];
-
-/// The most bytes of an error that a failed job stores.
-const MAX_ERROR: usize = 8 * 1024;
 
 /// Headers to set on a republished message.
 #[derive(Debug, Default)]
@@ -54,7 +52,7 @@ impl Changes {
     /// For a failed job.
     pub(crate) fn failed(reason: FailedReason, error: &str, attempts: u32, at: SystemTime) -> Self {
         let mut changes = Self::next(attempts);
-        changes.text(ERROR, cut(error, MAX_ERROR));
+        changes.text(ERROR, error);
         changes.text(REASON, reason.as_str());
         changes.text(FAILED_AT, &to_millis(at).to_string());
         changes
@@ -81,12 +79,12 @@ impl Changes {
 /// Old `x-*` headers are wrong on a new message (3.10 loses one that has an old `x-death`). `CC`
 /// and `BCC` would send it to further queues, an expiration would lose it, and a user id other than
 /// the connection's closes the channel.
-pub(crate) fn again(original: &BasicProperties, id: JobId, changes: Changes) -> BasicProperties {
-    rewrite(original, id, |key| [SOLO, START, STRAY].contains(&key), changes)
+pub(crate) fn again(original: &BasicProperties, who: &Who, changes: Changes) -> BasicProperties {
+    rewrite(original, who, |key| [SOLO, START, STRAY].contains(&key), changes)
 }
 
 /// The properties of a failed job that is put back: fresh attempts and fresh headers.
-pub(crate) fn fresh(original: &BasicProperties, id: JobId) -> BasicProperties {
+pub(crate) fn fresh(original: &BasicProperties, who: &Who) -> BasicProperties {
     // A stated 0 tells the job from one that was just enqueued.
     let mut changes = Changes::next(0);
     let header = |key| original.headers().as_ref().and_then(|headers| headers.inner().get(key));
@@ -100,12 +98,12 @@ pub(crate) fn fresh(original: &BasicProperties, id: JobId) -> BasicProperties {
     }
     let needs_nothing = needs.is_some_and(|needs| needs.is_empty());
     let goes = |key: &str| OF_FAILED.contains(&key) || key == NEEDS && needs_nothing;
-    rewrite(original, id, goes, changes)
+    rewrite(original, who, goes, changes)
 }
 
 fn rewrite(
     original: &BasicProperties,
-    id: JobId,
+    who: &Who,
     without: impl Fn(&str) -> bool,
     changes: Changes,
 ) -> BasicProperties {
@@ -118,10 +116,10 @@ fn rewrite(
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
     headers.extend(changes.headers.into_iter().map(|(key, value)| (fits(key), value)));
-    shrink(&mut headers);
+    shrink(&mut headers, who);
     let mut properties = BasicProperties::default()
         .with_delivery_mode(PERSISTENT)
-        .with_message_id(fits(id.to_text()))
+        .with_message_id(fits(who.id.to_text()))
         .with_headers(headers.into());
     let copy = |value: &Option<ShortString>| value.clone();
     if let Some(value) = copy(original.content_type()) {
@@ -149,31 +147,4 @@ fn rewrite(
         properties = properties.with_app_id(value);
     }
     properties
-}
-
-/// The longest prefix of a text within a limit of bytes.
-fn cut(text: &str, limit: usize) -> &str {
-    let mut end = limit.min(text.len());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::rabbitmq::message::properties::decode_failed;
-    use crate::rabbitmq::topology::names::Names;
-
-    #[test]
-    fn a_long_error_is_cut_between_characters() {
-        let error = "ä".repeat(5_000);
-        let changes = Changes::failed(FailedReason::Aborted, &error, 1, SystemTime::UNIX_EPOCH);
-        let properties = again(&BasicProperties::default(), JobId::new(), changes);
-        let failed = decode_failed(&Names::new("jobq"), "mail".into(), &properties, Vec::new());
-        assert_eq!(failed.error().len(), 8 * 1024);
-        assert_eq!(cut("añb", 2), "a");
-        assert_eq!(cut("abc", 9), "abc");
-    }
 }
