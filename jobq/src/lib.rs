@@ -123,6 +123,7 @@ mod sqlite;
 mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod traces;
 mod worker;
 
 pub use admin::FailedJobs;
@@ -140,6 +141,7 @@ pub use job::{
     snooze,
 };
 pub use jobq_derive::{Event, Job, job};
+pub use traces::{Propagation, Trace};
 pub use worker::{
     Attempt, Extensions, FromAttempt, JobContext, JobFunction, Next, PoolHealth, QueueHealth,
     QueueState, Requires, Run, RunningPool, State, WorkerPool,

@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use jobq::{
-    Attempt, BoxError, Client, Event, FailedJob, FromAttempt, Next, State, WorkerPool, abort, job,
+    Attempt, BoxError, Client, Event, FailedJob, FromAttempt, Next, Propagation, State, Trace,
+    WorkerPool, abort, job,
 };
 use jobq_tests::both_engines;
 use jobq_tests::seen::Seen;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::stage::{DEADLINE, Store, soon, until};
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio::sync::mpsc;
+use tracing::Span;
 
 both_engines!(
     a_healthy_program_logs_nothing_above_info,
@@ -160,38 +162,51 @@ fn shout(_with: Chatty, #[context] _argument: Argument) -> Result<(), BoxError> 
     Err("too loud".into())
 }
 
+/// Has the spans of traces, and passes nothing on.
+struct Nothing;
+
+impl Propagation for Nothing {
+    fn inject(&self, _: &Span, _: &mut dyn FnMut(&str, &str)) {}
+
+    fn extract(&self, _: &Span, _: &dyn Fn(&str) -> Option<String>, _: Trace) {}
+}
+
 async fn each_line_of_a_job_says_whose_it_is(store: Store) {
     let log = Seen::log();
-    let client = store.client().await;
-    let pool = WorkerPool::new(&client).register::<Talk>().register::<Shout>().around(
-        |_: Attempt, next: Next| async move {
-            tracing::info!("the layer");
-            next.run().await
-        },
-    );
-    let running = pool.spawn().await.unwrap();
-    let talk = client.enqueue(Talk { _with: Chatty }).await.unwrap();
-    let shout = client.enqueue(Shout { _with: Chatty }).await.unwrap();
-    for (id, job, queue) in [(talk, "talks", "talk"), (shout, "shouts", "shout")] {
-        failed(&client, queue).await;
-        for attempt in 1..=2 {
-            let who = format!("job={job} id={id} queue={queue} attempt={attempt}");
-            for line in ["the payload", "the argument", "the function", "the layer"] {
-                let span = format!("attempt{{{who}");
-                let lines = log.lines(&[line, &span]);
-                assert_eq!(lines.len(), 1, "{line} {who}: {}", log.text());
+    for traced in [false, true] {
+        let builder = Client::builder(&store.url).namespace(&store.namespace).timeout(DEADLINE);
+        let builder = if traced { builder.propagation(Nothing) } else { builder };
+        let client = builder.connect().await.unwrap();
+        let pool = WorkerPool::new(&client).register::<Talk>().register::<Shout>().around(
+            |_: Attempt, next: Next| async move {
+                tracing::info!("the layer");
+                next.run().await
+            },
+        );
+        let running = pool.spawn().await.unwrap();
+        let talk = client.enqueue(Talk { _with: Chatty }).await.unwrap();
+        let shout = client.enqueue(Shout { _with: Chatty }).await.unwrap();
+        for (id, job, queue) in [(talk, "talks", "talk"), (shout, "shouts", "shout")] {
+            failed(&client, queue).await;
+            for attempt in 1..=2 {
+                let who = format!("job={job} id={id} queue={queue} attempt={attempt}");
+                for line in ["the payload", "the argument", "the function", "the layer"] {
+                    let span = format!("attempt{{{who}");
+                    let lines = log.lines(&[line, &span]);
+                    assert_eq!(lines.len(), 1, "{line} {who}: {}", log.text());
+                }
             }
+            let told = |level, text, attempt: &str| {
+                let who = format!("job={job} id={id} queue={queue} {attempt}");
+                assert_eq!(log.lines(&[level, text, &who]).len(), 1, "{}", log.text());
+            };
+            told(" WARN ", "attempt failed; retrying", "attempt=1 of=2 ");
+            told(" ERROR ", "job failed for good", "attempt=2 of=2 ");
+            client.failed(queue).purge().await.unwrap();
         }
-        let told = |level, text, attempt: &str| {
-            let who = format!("job={job} id={id} queue={queue} {attempt}");
-            assert_eq!(log.lines(&[level, text, &who]).len(), 1, "{}", log.text());
-        };
-        told(" WARN ", "attempt failed; retrying", "attempt=1 of=2 ");
-        told(" ERROR ", "job failed for good", "attempt=2 of=2 ");
-        client.failed(queue).purge().await.unwrap();
+        running.shutdown().await.unwrap();
+        client.close().await;
     }
-    running.shutdown().await.unwrap();
-    client.close().await;
 }
 
 async fn failed(client: &Client, queue: &str) -> FailedJob {

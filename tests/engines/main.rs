@@ -22,4 +22,5 @@ mod panics;
 mod plain;
 mod poison;
 mod runtimes;
+mod traces;
 mod waits;

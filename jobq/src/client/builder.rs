@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::outgoing::{Hooks, Outgoing};
@@ -9,6 +10,7 @@ use crate::engine::ManagementUrl;
 use crate::engine::{Certificates, ClientCertificate, EngineOptions};
 use crate::error::{Error, Result};
 use crate::job::{BoxError, is_program, to_program};
+use crate::traces::{Propagation, Trace, Traces};
 
 /// The settings of a [`Client`].
 ///
@@ -25,6 +27,8 @@ pub struct ClientBuilder {
     url: String,
     program: String,
     hooks: Hooks,
+    propagation: Option<Arc<dyn Propagation>>,
+    trace: Trace,
     options: EngineOptions,
 }
 
@@ -43,7 +47,14 @@ impl ClientBuilder {
             management: None,
             is_lazy: false,
         };
-        Self { url: url.to_owned(), program, hooks: Hooks::default(), options }
+        Self {
+            url: url.to_owned(),
+            program,
+            hooks: Hooks::default(),
+            propagation: None,
+            trace: Trace::default(),
+            options,
+        }
     }
 
     /// A builder for the URL in the environment variable `JOBQ_URL`, or for `sqlite://jobq.db` if
@@ -137,6 +148,25 @@ impl ClientBuilder {
         hook: impl Fn(&mut Outgoing) -> Result<(), BoxError> + Send + Sync + 'static,
     ) -> Self {
         self.hooks.add(hook);
+        self
+    }
+
+    /// Passes traces on from this client to the attempts of its jobs, in headers of the jobs, and
+    /// makes the spans of OpenTelemetry's messaging conventions: `send {queue}` around each
+    /// [`enqueue`](Client::enqueue) and [`enqueue_all`](Client::enqueue_all), `send {topic}` around
+    /// each [`publish`](Client::publish), and, in pools on this client, `process {queue}` around
+    /// each attempt. Defaults to none: then attempts have a span for the log alone.
+    ///
+    /// The crate `jobq-opentelemetry` has the one for OpenTelemetry.
+    pub fn propagation(mut self, propagation: impl Propagation) -> Self {
+        self.propagation = Some(Arc::new(propagation));
+        self
+    }
+
+    /// Sets how pools on this client relate the span of an attempt to the one that sent the job.
+    /// Defaults to [`Trace::Link`]. It has no effect without a [`propagation`](Self::propagation).
+    pub fn trace(mut self, trace: Trace) -> Self {
+        self.trace = trace;
         self
     }
 
@@ -275,7 +305,10 @@ impl ClientBuilder {
         }
         let namespace = self.options.namespace.clone();
         let engine = background::call(super::open::open(&self.url, self.options)).await?;
-        Ok(Client::new(engine, namespace, &self.program, self.hooks))
+        let traces = self
+            .propagation
+            .map(|propagation| Traces::new(propagation, self.trace, engine.system()));
+        Ok(Client::new(engine, namespace, &self.program, self.hooks, traces))
     }
 }
 

@@ -5,6 +5,7 @@ use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use tokio::runtime::Handle;
+use tracing::{Instrument as _, Span};
 
 use super::awaitable::awaitable;
 use super::payload::Payload;
@@ -17,6 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, Headers, Job, JobId};
 use crate::metrics::Call;
 use crate::retry;
+use crate::traces::{Sending, Sent};
 
 /// The most ids of an `enqueue_all` to allocate in advance.
 const MAX_RESERVED: usize = 100_000;
@@ -144,7 +146,7 @@ impl Enqueue {
     }
 
     /// The envelope of the job, or the first error.
-    fn envelope(&mut self, id: JobId) -> Result<Envelope> {
+    fn envelope(&mut self, id: JobId, sending: Option<&Sending>) -> Result<Envelope> {
         self.times.check()?;
         let payload = std::mem::replace(&mut self.payload.0, Ok(Vec::new()))?;
         self.client.check_size(&payload)?;
@@ -152,18 +154,33 @@ impl Enqueue {
         if self.id.is_some() {
             headers.set_nonce();
         }
-        let headers =
+        let mut headers =
             self.client.hooks().call(id, || self.kind.outgoing(), self.location, headers)?;
+        self.client.add_context(sending, &mut headers);
         Ok(envelope((&self.kind, &self.times), self.client.clock(), id, payload, headers))
     }
 
-    /// Builds the envelope, and begins to push it.
-    fn begin(mut self) -> Result<(JobId, Pushing)> {
+    /// Begins to push the job, in a span if the client has traces.
+    fn begin(self) -> Result<(JobId, Pushing)> {
         let id = self.id.unwrap_or_else(JobId::new);
+        let sent = Sent { to: self.kind.queue, job: Some(self.kind.name), id: Some(id) };
+        let Some(sending) = self.client.sending(&sent) else {
+            return Ok((id, self.begin_in(id, None)?));
+        };
+        let begun = sending.span.in_scope(|| self.begin_in(id, Some(&sending)));
+        let pushing = begun.inspect_err(|error| sending.failed(error))?;
+        let traced = async move {
+            let pushed = pushing.instrument(sending.span.clone()).await;
+            pushed.inspect_err(|error| sending.failed(error))
+        };
+        Ok((id, Box::pin(traced)))
+    }
+
+    fn begin_in(mut self, id: JobId, sending: Option<&Sending>) -> Result<Pushing> {
         // Hooks run in the program's runtime.
-        let envelope = self.envelope(id)?;
+        let envelope = self.envelope(id, sending)?;
         let _entered = background::enter()?;
-        Ok((id, self.push(envelope)))
+        Ok(self.push(envelope))
     }
 
     fn push(self, mut envelope: Envelope) -> Pushing {
@@ -263,6 +280,17 @@ impl<'j> EnqueueAll<'j> {
     time_options!();
 
     async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
+        let sent = Sent { to: self.kind.queue, job: Some(self.kind.name), id: None };
+        let sending = self.client.sending(&sent);
+        let span = sending.as_ref().map_or_else(Span::none, |sending| sending.span.clone());
+        let enqueued = self.push(sending.as_ref()).instrument(span).await;
+        if let (Some(sending), Err(error)) = (&sending, &enqueued) {
+            sending.failed(&error.clone().into());
+        }
+        enqueued
+    }
+
+    async fn push(self, sending: Option<&Sending>) -> Result<Vec<JobId>, EnqueueAllError> {
         let Self { client, kind, payloads, times, headers, location } = self;
         let mut batch = client.metrics().enqueue_all(kind.type_id, kind.queue, kind.name);
         // The size hint of an iterator may be wrong.
@@ -283,8 +311,9 @@ impl<'j> EnqueueAll<'j> {
             batch.takes_one();
             let job = payload.0.and_then(|payload| {
                 client.check_size(&payload)?;
-                let headers =
+                let mut headers =
                     client.hooks().call(id, || kind.outgoing(), location, headers.clone())?;
+                client.add_context(sending, &mut headers);
                 Ok(envelope((&kind, &times), client.clock(), id, payload, headers))
             });
             let job = job.map_err(|error| unwritten.push((index, error))).ok()?;
@@ -305,6 +334,9 @@ impl<'j> EnqueueAll<'j> {
             Err(error) => jobs.map(|_| error.clone()).enumerate().collect(),
         };
         batch.ended(unwritten.iter().chain(&not_pushed).map(|(_, error)| error));
+        if let Some(sending) = sending {
+            sending.counted(ids.len());
+        }
         if unwritten.is_empty() && not_pushed.is_empty() {
             return Ok(ids);
         }

@@ -37,8 +37,9 @@ use crate::background;
 use crate::clock::Clock;
 use crate::engine::{Administer, Counts, Engine, administration};
 use crate::error::{Error, Result};
-use crate::job::{Event, Job, check_name, check_pattern, origin};
+use crate::job::{Event, Headers, Job, check_name, check_pattern, origin};
 use crate::metrics::ClientMetrics;
+use crate::traces::{Sending, Sent, Traces};
 
 /// A connection to a RabbitMQ broker or to an embedded file. It enqueues jobs, and a
 /// [`WorkerPool`](crate::WorkerPool) is built on it.
@@ -73,6 +74,7 @@ struct Shared {
     /// The name of this program.
     program: Arc<str>,
     hooks: Hooks,
+    traces: Option<Traces>,
     /// The engine's size limit of a payload, in bytes.
     largest_payload: usize,
     clock: Clock,
@@ -129,16 +131,22 @@ impl Client {
     /// A client on an engine of your own. Unstable, as [`Engine`] is.
     #[must_use]
     pub fn on_engine(engine: Arc<dyn Engine>, namespace: impl Into<String>) -> Self {
-        Self::new(engine, namespace.into(), &builder::program(), Hooks::default())
+        Self::new(engine, namespace.into(), &builder::program(), Hooks::default(), None)
     }
 
     /// [`on_engine`](Self::on_engine), with hooks.
     #[cfg(feature = "testing")]
     pub(crate) fn with_hooks(engine: Arc<dyn Engine>, namespace: &str, hooks: Hooks) -> Self {
-        Self::new(engine, namespace.to_owned(), &builder::program(), hooks)
+        Self::new(engine, namespace.to_owned(), &builder::program(), hooks, None)
     }
 
-    fn new(engine: Arc<dyn Engine>, namespace: String, program: &str, hooks: Hooks) -> Self {
+    fn new(
+        engine: Arc<dyn Engine>,
+        namespace: String,
+        program: &str,
+        hooks: Hooks,
+        traces: Option<Traces>,
+    ) -> Self {
         let (program, declared) = (program.into(), Mutex::default());
         let (largest_payload, clock) = (engine.capabilities().largest_payload, engine.clock());
         let metrics = ClientMetrics::new();
@@ -148,6 +156,7 @@ impl Client {
                 namespace,
                 program,
                 hooks,
+                traces,
                 largest_payload,
                 clock,
                 metrics,
@@ -431,6 +440,23 @@ impl Client {
 
     fn metrics(&self) -> &ClientMetrics {
         &self.shared.metrics
+    }
+
+    /// The traces, if the client has a propagation.
+    pub(crate) fn traces(&self) -> Option<&Traces> {
+        self.shared.traces.as_ref()
+    }
+
+    /// Begins the span of a call that sends, if the client has a propagation.
+    fn sending(&self, sent: &Sent<'_>) -> Option<Sending> {
+        self.traces().map(|traces| traces.send(sent))
+    }
+
+    /// Adds the context of a call that sends to the headers of a job.
+    fn add_context(&self, sending: Option<&Sending>, headers: &mut Headers) {
+        if let (Some(traces), Some(sending)) = (self.traces(), sending) {
+            traces.add_context(sending, headers);
+        }
     }
 
     fn program(&self) -> &Arc<str> {

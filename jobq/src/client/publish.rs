@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::Serialize;
+use tracing::{Instrument as _, Span};
 
 use super::Client;
 use super::awaitable::awaitable;
@@ -14,6 +15,7 @@ use crate::background;
 use crate::engine::check_events;
 use crate::error::{Error, Result};
 use crate::job::{EventEnvelope, JobId, check_topic};
+use crate::traces::{Sending, Sent};
 
 /// An event to be published, made by [`Client::publish`]. Awaiting it returns the id of the jobs
 /// made from the event.
@@ -96,12 +98,23 @@ impl Publish {
 
     async fn publish(self) -> Result<JobId> {
         let mut call = self.client.metrics().publish();
-        let published = self.publish_uncounted().await;
+        let published = self.publish_in_span().await;
         call.ended(published.as_ref().err());
         published
     }
 
-    async fn publish_uncounted(self) -> Result<JobId> {
+    async fn publish_in_span(self) -> Result<JobId> {
+        let id = self.id.unwrap_or_else(JobId::new);
+        let sending = self.client.sending(&Sent { to: &self.topic, job: None, id: Some(id) });
+        let span = sending.as_ref().map_or_else(Span::none, |sending| sending.span.clone());
+        let published = self.send(id, sending.as_ref()).instrument(span).await;
+        if let (Some(sending), Err(error)) = (&sending, &published) {
+            sending.failed(error);
+        }
+        published.map(|()| id)
+    }
+
+    async fn send(self, id: JobId, sending: Option<&Sending>) -> Result<()> {
         check_topic(&self.topic)?;
         self.times.check()?;
         let payload = self.payload.0?;
@@ -114,12 +127,12 @@ impl Publish {
                 self.topic
             )));
         }
-        let id = self.id.unwrap_or_else(JobId::new);
         if self.id.is_some() {
             headers.set_nonce();
         }
         let what = || What::Event { topic: self.topic.clone() };
-        let headers = self.client.hooks().call(id, what, self.location, headers)?;
+        let mut headers = self.client.hooks().call(id, what, self.location, headers)?;
+        self.client.add_context(sending, &mut headers);
         let moments = self.times.moments(None, self.client.clock());
         let event = EventEnvelope {
             id,
@@ -134,8 +147,7 @@ impl Publish {
         };
         let engine = self.client.engine();
         check_events(&**engine)?;
-        background::call(engine.publish(event, self.mandatory)).await?;
-        Ok(id)
+        background::call(engine.publish(event, self.mandatory)).await
     }
 }
 

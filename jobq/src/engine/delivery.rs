@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use tracing::Span;
 
 use crate::error::Result;
 use crate::job::{Envelope, FailedReason};
@@ -87,6 +88,11 @@ impl Delivery {
         self
     }
 
+    /// Adds what only its engine knows to the span of the attempt.
+    pub(crate) fn describe(&self, span: &Span) {
+        self.receipt.describe(span);
+    }
+
     /// Whether the delivery is known to be stale.
     pub(crate) fn is_stale(&self) -> bool {
         self.receipt.is_stale()
@@ -127,6 +133,12 @@ pub trait Receipt: fmt::Debug + Send + Sync {
     /// stale deliveries.
     fn is_stale(&self) -> bool {
         false
+    }
+
+    /// Adds what only this engine knows to the span of the attempt, for traces. Does nothing by
+    /// default.
+    fn describe(&self, span: &Span) {
+        let _ = span;
     }
 
     /// The connection epoch, or the lease, of the delivery: a job in flight is delivered again only

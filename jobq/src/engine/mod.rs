@@ -103,6 +103,12 @@ pub trait Engine: fmt::Debug + Send + Sync + 'static {
     /// The features beyond the traits that it returns.
     fn capabilities(&self) -> Capabilities;
 
+    /// The name of its messaging system in traces, as OpenTelemetry's conventions have it. Defaults
+    /// to `jobq`.
+    fn system(&self) -> &'static str {
+        "jobq"
+    }
+
     /// The clock by which its clients enqueue and its pools run jobs. Defaults to the system's.
     fn clock(&self) -> Clock {
         Clock::system()

@@ -56,6 +56,11 @@ impl Failure {
         &self.error
     }
 
+    /// The class of the error; empty if there is none.
+    pub(crate) fn class(&self) -> &'static str {
+        self.class
+    }
+
     /// The backtrace of the error, if it is known.
     pub(crate) fn backtrace(&self) -> Option<&str> {
         Some(&*self.backtrace).filter(|backtrace| !backtrace.is_empty())

@@ -186,6 +186,10 @@ impl Engine for Rabbit {
         Capabilities::new().solo().events()
     }
 
+    fn system(&self) -> &'static str {
+        "rabbitmq"
+    }
+
     fn clock(&self) -> Clock {
         self.broker.clock().clone()
     }

@@ -220,9 +220,12 @@ async fn run(
         let (envelope, most) = (delivery.shared_envelope(), job.options.max_attempts());
         Attempt::new(&pool.resources, envelope, job.name, (number, most))
     };
-    let Some(mut call) = Call::start(pool, job, &attempt, who.span()) else {
+    let span = pool.span(who, delivery);
+    let Some(mut call) = Call::start(pool, job, &attempt, span.clone()) else {
         who.no_thread(NO_THREAD_WAIT);
-        return (Decision::plain(Settlement::Snooze(NO_THREAD_WAIT)), None, None);
+        let decision = Decision::plain(Settlement::Snooze(NO_THREAD_WAIT));
+        pool.record(&span, &decision.settlement, &decision.failure);
+        return (decision, None, None);
     };
     let now = || pool.clock().now();
     let _running = pool.metrics.queue(&who.queue).starts(delivery.due(), now);
@@ -243,6 +246,7 @@ async fn run(
         }
         () = halt => Decision::plain(Settlement::Release),
     };
+    pool.record(&span, &decision.settlement, &decision.failure);
     (decision, Some(attempt.took()), task)
 }
 
@@ -295,6 +299,9 @@ impl Drop for Call {
 /// Decodes the payload and calls the function, with the layers around it.
 async fn call(job: Arc<Registered>, layers: Arc<Layers>, attempt: Attempt, span: Span) -> Called {
     attempt.start();
+    if let Some(traces) = attempt.client().traces() {
+        traces.extract(&span, &attempt.envelope().headers);
+    }
     match span.in_scope(|| guarded(|| job.start.get()(&attempt, &layers))) {
         Ok(called) => Ok(called?.run().instrument(span).await),
         Err(panic) => Ok(Outcome::panicked(panic)),

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::Span;
 
 use super::attempt::Resources;
 use super::registry::Plan;
@@ -10,7 +11,11 @@ use super::solo_lock::SoloLock;
 use super::tally::Tally;
 use crate::background;
 use crate::clock::Clock;
+use crate::engine::{Delivery, Settlement};
+use crate::job::Failure;
 use crate::metrics::PoolMetrics;
+use crate::telemetry::Who;
+use crate::traces;
 
 /// The threads that run plain `fn`s.
 #[derive(Debug)]
@@ -78,6 +83,21 @@ impl Shared {
 
     pub(crate) fn clock(&self) -> &Clock {
         self.resources.client.clock()
+    }
+
+    /// The span of an attempt.
+    pub(crate) fn span(&self, who: &Who, delivery: &Delivery) -> Span {
+        let Some(traces) = self.resources.client.traces() else { return who.span() };
+        let span = traces.process(who);
+        delivery.describe(&span);
+        span
+    }
+
+    /// Records the end of an attempt in its span.
+    pub(crate) fn record(&self, span: &Span, settlement: &Settlement, failure: &Failure) {
+        if self.resources.client.traces().is_some() {
+            traces::ended(span, settlement, failure);
+        }
     }
 
     /// Whether the runtime has shut down, which may have made a job function fail.

@@ -374,7 +374,7 @@ impl Feed {
         let (tag, envelope) = (message.delivery_tag, received.envelope);
         let receipt = RabbitReceipt::new(
             origin,
-            tag,
+            (tag, message.routing_key),
             envelope,
             message.properties,
             wait,

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapin::BasicProperties;
+use lapin::types::ShortString;
 use tokio_util::task::TaskTracker;
+use tracing::Span;
 
 use super::session::{InFlightCount, Session};
 use crate::background;
@@ -26,6 +28,7 @@ use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::topology::routing::Routing;
 use crate::rabbitmq::topology::routing_key;
 use crate::telemetry::Who;
+use crate::traces;
 
 /// The number of returns from which a job is requeued as a new message. The broker's count of
 /// returns is taken as a sign of crashes; after three the job runs solo. The broker may add a return
@@ -89,6 +92,8 @@ impl Origin {
 pub(crate) struct RabbitReceipt {
     origin: Arc<Origin>,
     tag: u64,
+    /// The routing key with which it came.
+    key: ShortString,
     envelope: Arc<Envelope>,
     properties: BasicProperties,
     /// The tier that the routing key names, if the broker may use it.
@@ -104,7 +109,7 @@ impl RabbitReceipt {
     /// Counts the delivery as in flight.
     pub(crate) fn new(
         origin: &Arc<Origin>,
-        tag: u64,
+        (tag, key): (u64, ShortString),
         envelope: Envelope,
         properties: BasicProperties,
         wait: Option<u64>,
@@ -113,7 +118,7 @@ impl RabbitReceipt {
     ) -> Self {
         origin.in_flight.add();
         let (origin, envelope) = (Arc::clone(origin), Arc::new(envelope));
-        Self { origin, tag, envelope, properties, wait, returns, solo, open: true }
+        Self { origin, tag, key, envelope, properties, wait, returns, solo, open: true }
     }
 }
 
@@ -187,6 +192,10 @@ impl Receipt for RabbitReceipt {
         !self.open || !self.origin.session.is_alive()
     }
 
+    fn describe(&self, span: &Span) {
+        traces::record_key(span, self.key.as_str());
+    }
+
     fn epoch(&self) -> u64 {
         self.origin.session.epoch
     }
@@ -220,8 +229,9 @@ impl RabbitReceipt {
         self.open = false;
         self.origin.in_flight.add();
         let origin = Arc::clone(&self.origin);
-        let (tag, wait, returns) = (self.tag, self.wait, self.returns);
-        Self { origin, tag, envelope, properties, wait, returns, solo: None, open: true }
+        let (tag, key) = (self.tag, std::mem::take(&mut self.key));
+        let (wait, returns) = (self.wait, self.returns);
+        Self { origin, tag, key, envelope, properties, wait, returns, solo: None, open: true }
     }
 
     /// Requeues the job as a new message.

@@ -13,6 +13,7 @@ use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::topology::routing::Routing;
+use crate::traces;
 
 /// Publishes jobs, each by the route into its queue.
 #[derive(Debug)]
@@ -46,7 +47,10 @@ impl Enqueuer {
     ) -> std::result::Result<impl Future<Output = Result<()>> + Send + use<>, Box<Envelope>> {
         let message = match self.route(&job) {
             Ok((_, true)) => return Err(Box::new(job)),
-            Ok((route, false)) => properties::encode(job, route),
+            Ok((route, false)) => {
+                traces::sent_with_key(route.key.as_str());
+                properties::encode(job, route)
+            }
             Err(error) => Err(error),
         };
         Ok(self.publisher.publish(message))
@@ -55,6 +59,7 @@ impl Enqueuer {
     /// Publishes a job through the levels.
     pub(crate) async fn push_later(&self, job: Box<Envelope>) -> Result<()> {
         let (route, _) = self.route(&job)?;
+        traces::sent_with_key(route.key.as_str());
         self.declarer.declare(Wanted::levels()).await?;
         self.publisher.publish(properties::encode(*job, route)).await
     }
@@ -66,8 +71,12 @@ impl Enqueuer {
     ) -> Vec<NotPushed> {
         let mut batch = Batch::new(&self.publisher);
         let mut levels = None;
-        for job in jobs {
-            let message = match self.route(&job) {
+        for (index, job) in jobs.enumerate() {
+            let route = self.route(&job);
+            if let (0, Ok((route, _))) = (index, &route) {
+                traces::sent_with_key(route.key.as_str());
+            }
+            let message = match route {
                 Ok((route, true)) => {
                     if levels.is_none() {
                         levels = Some(self.declarer.declare(Wanted::levels()).await);

@@ -18,6 +18,7 @@ use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::requirements::{Tiers, Wanted};
 use crate::rabbitmq::topology::routing::Routing;
+use crate::traces;
 
 /// Publishes events.
 #[derive(Debug)]
@@ -42,6 +43,7 @@ impl Events {
         let routing = Routing::new(millis, End::Topic(&event.topic), &Tiers::new())?;
         self.declarer.prepare(&routing).await?;
         let route = routing.route(self.declarer.known().names(), End::Topic(&event.topic))?;
+        traces::sent_with_key(route.key.as_str());
         let message = properties::encode_event(event, Arc::new(route))?;
         if mandatory {
             return self.publish_mandatory(message).await;
