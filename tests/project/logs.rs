@@ -98,7 +98,8 @@ fn documented(page: &str) -> Vec<Line> {
 
 #[test]
 fn the_page_has_each_line_of_the_code_and_no_other() {
-    let files = sources(&root().join("jobq/src")).into_iter();
+    let crates = ["jobq/src", "jobq-opentelemetry/src"].map(|folder| root().join(folder));
+    let files = crates.iter().flat_map(|folder| sources(folder));
     let code: BTreeSet<_> =
         files.flat_map(|file| written(&fs::read_to_string(file).unwrap())).collect();
     let page = documented(&fs::read_to_string(root().join("docs/logs.md")).unwrap());
