@@ -1,4 +1,5 @@
-//! Prometheus scrapes an example while its jobs run, fail, are retried and snooze.
+//! Prometheus scrapes an example while its jobs run, fail, are retried and snooze, and the spans of its
+//! requests and jobs are one picture.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -93,6 +94,16 @@ async fn the_figures_are_what_happened(url: Option<&str>) {
         &waits,
     ];
     server.scrape_until(&[&figures[..], &levels].concat()).await;
+    let picture = server.request("GET /traces");
+    for expected in [
+        "POST /orders/2 (server)\n  send ship (producer)\n    ~> process ship (consumer)\n",
+        "POST /orders/3 (server)\n  send ship (producer)\n    \
+            ~> process ship (consumer): the carrier does not answer\n    \
+            ~> process ship (consumer)\n",
+        "    ~> process ship (consumer): there is no order 0\n",
+    ] {
+        assert!(picture.contains(expected), "{picture}");
+    }
     server.interrupt();
 }
 
