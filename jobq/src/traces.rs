@@ -215,7 +215,7 @@ pub(crate) fn record_key(span: &Span, key: &str) {
 
 /// Records the end of an attempt.
 pub(crate) fn ended(span: &Span, settlement: &Settlement, failure: &Failure) {
-    span.record("jobq.outcome", outcome(settlement));
+    span.record("jobq.outcome", settlement.outcome());
     if !failure.class().is_empty() {
         record_error(span, failure.class(), failure.error());
     }
@@ -225,19 +225,6 @@ fn record_error(span: &Span, class: &str, error: &str) {
     span.record("otel.status_code", "ERROR");
     span.record("otel.status_description", error);
     span.record("error.type", class);
-}
-
-/// The outcome of an attempt.
-fn outcome(settlement: &Settlement) -> &'static str {
-    match settlement {
-        Settlement::Complete => "completed",
-        Settlement::Retry(_) => "retried",
-        Settlement::Snooze(_) => "snoozed",
-        Settlement::Fail { .. } => "failed",
-        Settlement::Release => "released",
-        Settlement::Isolate => "isolated",
-        Settlement::Start => "started",
-    }
 }
 
 /// The class of an error of a call.

@@ -4,24 +4,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
-use tokio::runtime::Handle;
-use tracing::{Instrument as _, Span};
+use tracing::Instrument as _;
 
-use super::awaitable::awaitable;
 use super::payload::Payload;
 use super::times::{IntoPeriod, Times};
 use super::{Client, JobKind};
 use crate::background;
 use crate::clock::Clock;
-use crate::engine::{NotPushed, Pushing};
-use crate::error::{Error, ErrorKind, Result};
+use crate::engine::Pushing;
+use crate::error::{Error, Result};
 use crate::job::{Envelope, Headers, Job, JobId};
 use crate::metrics::Call;
 use crate::retry;
 use crate::traces::{Sending, Sent};
-
-/// The most ids of an `enqueue_all` to allocate in advance.
-const MAX_RESERVED: usize = 100_000;
 
 /// The headers of a builder, or the first error.
 #[derive(Debug, Clone, Default)]
@@ -43,7 +38,7 @@ impl SetHeaders {
 }
 
 /// The envelope of a job, with times from now.
-fn envelope(
+pub(super) fn envelope(
     (kind, times): (&JobKind, &Times),
     clock: &Clock,
     id: JobId,
@@ -71,6 +66,7 @@ fn envelope(
     }
 }
 
+/// The methods of a builder that set the times and the headers of its jobs.
 macro_rules! time_options {
     () => {
         /// Delays the first attempt by this wait: a `Duration`, or its text, such as `"10m"`. The
@@ -109,6 +105,8 @@ macro_rules! time_options {
         }
     };
 }
+
+pub(super) use time_options;
 
 /// A job to be enqueued, made by [`Client::enqueue`]. Await it.
 #[derive(Debug)]
@@ -249,197 +247,6 @@ impl fmt::Debug for EnqueueFuture {
     }
 }
 
-/// Many jobs to be enqueued, made by [`Client::enqueue_all`]. Await it.
-#[must_use = "the jobs are enqueued only when this is awaited"]
-pub struct EnqueueAll<'j> {
-    client: Client,
-    kind: JobKind,
-    payloads: Box<dyn Iterator<Item = Payload> + Send + 'j>,
-    times: Times,
-    headers: SetHeaders,
-    location: &'static Location<'static>,
-}
-
-impl<'j> EnqueueAll<'j> {
-    #[track_caller]
-    pub(super) fn new<J, I>(client: Client, jobs: I) -> Self
-    where
-        J: Job,
-        I: IntoIterator<Item = J, IntoIter: Send + 'j>,
-    {
-        Self {
-            location: Location::caller(),
-            client,
-            kind: JobKind::of::<J>(),
-            payloads: Box::new(jobs.into_iter().map(|job| Payload::of_job(&job))),
-            times: Times::default(),
-            headers: SetHeaders::default(),
-        }
-    }
-
-    time_options!();
-
-    async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
-        let sent = Sent { to: self.kind.queue, job: Some(self.kind.name), id: None };
-        let sending = self.client.sending(&sent);
-        let span = sending.as_ref().map_or_else(Span::none, |sending| sending.span.clone());
-        let enqueued = self.push(sending.as_ref()).instrument(span).await;
-        if let (Some(sending), Err(error)) = (&sending, &enqueued) {
-            sending.failed(&error.clone().into());
-        }
-        enqueued
-    }
-
-    async fn push(self, sending: Option<&Sending>) -> Result<Vec<JobId>, EnqueueAllError> {
-        let Self { client, kind, payloads, times, headers, location } = self;
-        let mut batch = client.metrics().enqueue_all(kind.type_id, kind.queue, kind.name);
-        // The size hint of an iterator may be wrong.
-        let mut ids = Vec::with_capacity(payloads.size_hint().0.min(MAX_RESERVED));
-        let mut unwritten = Vec::new();
-        let (headers, checked) = match times.check().and_then(|()| headers.check()) {
-            Ok(headers) => (headers, Ok(())),
-            Err(error) => (Headers::new(), Err(error)),
-        };
-        let ready = match checked {
-            Ok(()) => client.declare_kind(&kind).await,
-            Err(error) => Err(error),
-        };
-        let enqueued_by = ready.as_ref().ok();
-        let mut jobs = payloads.enumerate().filter_map(|(index, payload)| {
-            let id = JobId::new();
-            ids.push(id);
-            batch.takes_one();
-            let job = payload.0.and_then(|payload| {
-                client.check_size(&payload)?;
-                let mut headers =
-                    client.hooks().call(id, || kind.outgoing(), location, headers.clone())?;
-                client.add_context(sending, &mut headers);
-                Ok(envelope((&kind, &times), client.clock(), id, payload, headers))
-            });
-            let job = job.map_err(|error| unwritten.push((index, error))).ok()?;
-            Some(Envelope { enqueued_by: enqueued_by.cloned(), ..job })
-        });
-        let not_pushed = match &ready {
-            Ok(_) => {
-                // The program's iterator runs in the program's runtime.
-                let program = Handle::try_current().ok();
-                let mut jobs = std::iter::from_fn(|| {
-                    let _entered = program.as_ref().map(Handle::enter);
-                    jobs.next()
-                });
-                let pushing = async { Ok(client.engine().push_all(&mut jobs).await) };
-                let pushed: Result<_> = background::call(pushing).await;
-                pushed.unwrap_or_else(|error| jobs.map(|_| error.clone()).enumerate().collect())
-            }
-            Err(error) => jobs.map(|_| error.clone()).enumerate().collect(),
-        };
-        batch.ended(unwritten.iter().chain(&not_pushed).map(|(_, error)| error));
-        if let Some(sending) = sending {
-            sending.counted(ids.len());
-        }
-        if unwritten.is_empty() && not_pushed.is_empty() {
-            return Ok(ids);
-        }
-        Err(EnqueueAllError::of(ids, unwritten, not_pushed))
-    }
-}
-
-impl fmt::Debug for EnqueueAll<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnqueueAll").field("kind", &self.kind).finish_non_exhaustive()
-    }
-}
-
-/// The error of an [`enqueue_all`](Client::enqueue_all) that did not accept all jobs. An index is
-/// the position of a job in the iterator.
-#[derive(Debug, Clone, Default)]
-pub struct EnqueueAllError {
-    accepted: Vec<(usize, JobId)>,
-    refused: Vec<(usize, Error)>,
-    unknown: Vec<(usize, Error)>,
-}
-
-impl EnqueueAllError {
-    /// The report on jobs with these ids: `unwritten` jobs are listed by index, `not_pushed` jobs
-    /// by position among the others.
-    fn of(ids: Vec<JobId>, unwritten: Vec<(usize, Error)>, not_pushed: Vec<NotPushed>) -> Self {
-        let mut report = Self::default();
-        let (mut unwritten, mut not_pushed) =
-            (unwritten.into_iter().peekable(), not_pushed.into_iter().peekable());
-        let mut place = 0;
-        for (index, id) in ids.into_iter().enumerate() {
-            if let Some(refused) = unwritten.next_if(|(unwritten, _)| *unwritten == index) {
-                report.refused.push(refused);
-                continue;
-            }
-            match not_pushed.next_if(|(not_pushed, _)| *not_pushed == place) {
-                None => report.accepted.push((index, id)),
-                Some((_, error)) if error.maybe_enqueued() => report.unknown.push((index, error)),
-                Some((_, error)) => report.refused.push((index, error)),
-            }
-            place += 1;
-        }
-        report
-    }
-
-    /// The jobs that are in the queue.
-    #[must_use]
-    pub fn accepted(&self) -> &[(usize, JobId)] {
-        &self.accepted
-    }
-
-    /// The jobs that are certainly not in the queue. They can safely be enqueued again.
-    #[must_use]
-    pub fn refused(&self) -> &[(usize, Error)] {
-        &self.refused
-    }
-
-    /// The jobs that may be in the queue: no answer came. Enqueueing them again may duplicate them.
-    #[must_use]
-    pub fn unknown(&self) -> &[(usize, Error)] {
-        &self.unknown
-    }
-}
-
-impl fmt::Display for EnqueueAllError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (accepted, refused, unknown) =
-            (self.accepted.len(), self.refused.len(), self.unknown.len());
-        let total = accepted + refused + unknown;
-        write!(
-            f,
-            "of {total} jobs {accepted} were enqueued, {refused} refused, {unknown} unknown"
-        )?;
-        match self.refused.first().or(self.unknown.first()) {
-            Some((index, error)) => write!(f, "; the first, number {index}: {error}"),
-            None => Ok(()),
-        }
-    }
-}
-
-impl std::error::Error for EnqueueAllError {}
-
-impl From<EnqueueAllError> for Error {
-    fn from(error: EnqueueAllError) -> Self {
-        let first = error.refused.first().or(error.unknown.first());
-        let kind = first.map_or(ErrorKind::Refused, |(_, error)| error.kind());
-        let told = Error::new(kind, error.to_string());
-        if error.accepted.is_empty() && error.unknown.is_empty() {
-            told
-        } else {
-            told.but_maybe_enqueued()
-        }
-    }
-}
-
-awaitable!(
-    EnqueueAll<'j>,
-    EnqueueAllFuture,
-    Result<Vec<JobId>, EnqueueAllError>,
-    enqueue,
-    "The future of an [`EnqueueAll`]."
-);
-
 #[cfg(test)]
 mod tests {
     use std::task::Waker;
@@ -451,22 +258,5 @@ mod tests {
         let mut lost = EnqueueFuture { new: None, begun: None, call: None };
         let polled = Pin::new(&mut lost).poll(&mut Context::from_waker(Waker::noop()));
         assert!(matches!(polled, Poll::Ready(Err(error)) if error.is_invalid()));
-    }
-
-    #[test]
-    fn each_job_is_reported_by_its_index() {
-        let ids: Vec<_> = (0..7).map(|_| JobId::new()).collect();
-        let error = |text| Error::new(ErrorKind::Refused, text);
-        let unwritten = vec![(0, error("a")), (3, error("b"))];
-        // Of those that were pushed, which are 1, 2, 4, 5 and 6.
-        let not_pushed =
-            vec![(1, error("c")), (2, error("d").but_maybe_enqueued()), (4, error("e"))];
-        let report = EnqueueAllError::of(ids.clone(), unwritten, not_pushed);
-        let told = |list: &[(usize, Error)]| -> Vec<_> {
-            list.iter().map(|(index, error)| format!("{index}{error}")).collect()
-        };
-        assert_eq!(report.accepted(), [(1, ids[1]), (5, ids[5])]);
-        assert_eq!(told(report.refused()), ["0a", "2c", "3b", "6e"]);
-        assert_eq!(told(report.unknown()), ["4d"]);
     }
 }

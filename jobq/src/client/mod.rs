@@ -4,6 +4,7 @@ mod awaitable;
 pub(crate) mod builder;
 mod doctor;
 mod enqueue;
+mod enqueue_all;
 mod environment;
 mod kind;
 pub(crate) mod open;
@@ -22,7 +23,8 @@ use serde::Serialize;
 
 pub use builder::ClientBuilder;
 pub use doctor::{Doctor, DoctorFuture, doctor};
-pub use enqueue::{Enqueue, EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture};
+pub use enqueue::{Enqueue, EnqueueFuture};
+pub use enqueue_all::{EnqueueAll, EnqueueAllError, EnqueueAllFuture};
 pub use outgoing::Outgoing;
 #[cfg(feature = "testing")]
 pub(crate) use payload::Payload;

@@ -195,3 +195,18 @@ pub enum Settlement {
     /// so each start is recorded before the run.
     Start,
 }
+
+impl Settlement {
+    /// The word for it in metrics and traces.
+    pub(crate) fn outcome(&self) -> &'static str {
+        match self {
+            Self::Complete => "completed",
+            Self::Retry(_) => "retried",
+            Self::Snooze(_) => "snoozed",
+            Self::Fail { .. } => "failed",
+            Self::Release => "released",
+            Self::Isolate => "isolated",
+            Self::Start => "started",
+        }
+    }
+}

@@ -138,15 +138,7 @@ impl JobMetrics {
 
 /// The position of a decision in [`OUTCOMES`]. The start of a solo run is none: the run is.
 fn outcome(settlement: &Settlement) -> Option<usize> {
-    Some(match settlement {
-        Settlement::Complete => 0,
-        Settlement::Retry(_) => 1,
-        Settlement::Fail { .. } => 2,
-        Settlement::Snooze(_) => 3,
-        Settlement::Release => 4,
-        Settlement::Isolate => 5,
-        Settlement::Start => return None,
-    })
+    OUTCOMES.iter().position(|outcome| *outcome == settlement.outcome())
 }
 
 /// A part of a gauge, until it is dropped: several pools of a process add up.
