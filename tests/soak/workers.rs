@@ -6,6 +6,7 @@ use std::time::Duration;
 use jobq_tests::both_engines;
 use jobq_tests::errand::Load;
 use jobq_tests::ledger::Ledger;
+use jobq_tests::spans;
 use jobq_tests::stage::Store;
 
 use super::{Books, Process, is_full, place, rounds};
@@ -53,6 +54,11 @@ async fn rotate(what: &str, store: Store, rounds: usize, end: impl Fn(Process, &
     processes.iter_mut().for_each(Process::ready);
     processes.into_iter().for_each(Process::terminate);
     report.assert_nothing_lost();
+    if let Some(missing) = spans::missing(&books.account, &books.path) {
+        println!("ends of attempts that the spans of killed workers lack: {missing}");
+        // Each began again.
+        assert!(missing <= report.duplicates, "{missing} of {report}");
+    }
     #[cfg(feature = "metrics")]
     {
         let missing = jobq_tests::increments::missing(&books.account, &books.path);

@@ -1,6 +1,5 @@
 //! A recorder of metrics for processes that are killed: each increment is a line of a file.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -12,6 +11,7 @@ use metrics::{
 };
 
 use crate::account::Account;
+use crate::decisions;
 use crate::ledger::End;
 
 /// Writes down decisions of workers and reasons of failed jobs.
@@ -96,28 +96,14 @@ impl CounterFn for Line {
 #[must_use]
 pub fn missing(account: &Account, ledger: &Path) -> usize {
     let text = std::fs::read_to_string(beside(ledger)).expect("the metrics are there");
-    let mut counted = HashMap::<(&str, End), usize>::new();
-    for line in text.lines() {
-        let (who, what) = line.split_once(' ').expect("a name and a word");
-        let end = match what {
-            "completed" => End::Completed,
-            "retried" => End::Again,
-            "exhausted" | "aborted" => End::Failed,
-            // Decided without a call, or counted by its reason.
-            _ => continue,
-        };
-        *counted.entry((who, end)).or_default() += 1;
-    }
-    let mut missing = 0;
-    for ((who, end), ended) in account.ends() {
-        let counted = counted.remove(&(who, *end)).unwrap_or_default();
-        let lacking = ended.checked_sub(counted);
-        let lacking = lacking.unwrap_or_else(|| panic!("{who}: {counted} of {ended} {end:?}"));
-        assert!(lacking == 0 || account.is_killed(who), "{who}: {counted} of {ended} {end:?}");
-        missing += lacking;
-    }
-    assert!(counted.is_empty(), "nobody ended these: {counted:?}");
-    missing
+    let end = |word: &str| match word {
+        "completed" => Some(End::Completed),
+        "retried" => Some(End::Again),
+        "exhausted" | "aborted" => Some(End::Failed),
+        // Decided without a call, or counted by its reason.
+        _ => None,
+    };
+    decisions::missing(account, &text, end)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! Arguments: URL, namespace, path of the ledger, its name there, the lease of a file's
 //! jobs in milliseconds, how many enqueue errands all the time. It says `ready` when it
-//! consumes.
+//! consumes. On a broker, and on a file with the default lease, it has traces.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +11,12 @@ use std::time::Duration;
 use jobq::{BoxError, Client};
 use jobq_tests::errand::{self, Load};
 use jobq_tests::ledger::Ledger;
+use jobq_tests::spans::{NoContext, Outcomes};
+use jobq_tests::stage::DEADLINE;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// That of a file whose client is made of its URL.
+const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), BoxError> {
@@ -22,12 +27,14 @@ async fn main() -> Result<(), BoxError> {
     #[cfg(feature = "metrics")]
     jobq_tests::increments::Increments::install(Path::new(ledger), name)?;
     let lease = Duration::from_millis(lease.parse()?);
-    let engine = if url.starts_with("sqlite:") {
-        jobq::engine::conformance::open_with_lease(url, namespace, lease).await?
+    let client = if url.starts_with("sqlite:") && lease != DEFAULT_LEASE {
+        let engine = jobq::engine::conformance::open_with_lease(url, namespace, lease).await?;
+        Client::on_engine(engine, namespace)
     } else {
-        jobq::engine::conformance::open(url, namespace).await?
+        Outcomes::install(Path::new(ledger), name)?;
+        let builder = Client::builder(url).namespace(namespace).timeout(DEADLINE);
+        builder.propagation(NoContext).connect().await?
     };
-    let client = Client::on_engine(engine, namespace);
     let ledger = Ledger::open(Path::new(ledger), name)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let load = Load::start(&client, &ledger, load.parse()?);
