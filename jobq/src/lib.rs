@@ -192,6 +192,11 @@ struct DoctorPage;
 #[doc = include_str!("../../docs/deploying.md")]
 struct Deploying;
 
+/// Compiles the programs in the page on logs.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/logs.md")]
+struct Logs;
+
 /// Compiles the programs in the page on tests.
 #[cfg(all(doctest, feature = "testing"))]
 #[doc = include_str!("../../docs/testing.md")]
