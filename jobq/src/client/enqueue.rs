@@ -159,7 +159,7 @@ impl Enqueue {
     }
 
     /// Begins to push the job, in a span if the client has traces.
-    fn begin(self) -> Result<(JobId, Pushing)> {
+    fn begin(&mut self) -> Result<(JobId, Pushing)> {
         let id = self.id.unwrap_or_else(JobId::new);
         let sent = Sent { to: self.kind.queue, job: Some(self.kind.name), id: Some(id) };
         let Some(sending) = self.client.sending(&sent) else {
@@ -174,19 +174,19 @@ impl Enqueue {
         Ok((id, Box::pin(traced)))
     }
 
-    fn begin_in(mut self, id: JobId, sending: Option<&Sending>) -> Result<Pushing> {
+    fn begin_in(&mut self, id: JobId, sending: Option<&Sending>) -> Result<Pushing> {
         // Hooks run in the program's runtime.
         let envelope = self.envelope(id, sending)?;
         let _entered = background::enter()?;
         Ok(self.push(envelope))
     }
 
-    fn push(self, mut envelope: Envelope) -> Pushing {
-        let Self { client, kind, .. } = self;
-        envelope.enqueued_by = client.origin(&kind);
+    fn push(&self, mut envelope: Envelope) -> Pushing {
+        envelope.enqueued_by = self.client.origin(&self.kind);
         if envelope.enqueued_by.is_some() {
-            return client.engine().push(envelope);
+            return self.client.engine().push(envelope);
         }
+        let (client, kind) = (self.client.clone(), self.kind);
         Box::pin(async move {
             envelope.enqueued_by = Some(client.declare_kind(&kind).await?);
             client.engine().push(envelope).await
@@ -214,7 +214,7 @@ pub struct EnqueueFuture {
 
 impl EnqueueFuture {
     fn poll_uncounted(&mut self, cx: &mut Context<'_>) -> Poll<Result<JobId>> {
-        if let Some(enqueue) = self.new.take() {
+        if let Some(mut enqueue) = self.new.take() {
             let JobKind { type_id, queue, name, .. } = enqueue.kind;
             self.call = Some(enqueue.client.metrics().enqueue(type_id, queue, name));
             self.begun = Some(enqueue.begin()?);
