@@ -27,7 +27,7 @@ async fn sign_up(client: &Client, user_id: u64, email: &str) -> jobq::Result<()>
     Ok(())
 }
 
-/// What the jobs need. A test has a fake.
+/// The services that the jobs use. A test has fakes.
 #[derive(Clone, Default)]
 struct Services {
     letters: Arc<Mutex<Vec<String>>>,

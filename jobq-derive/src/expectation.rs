@@ -16,7 +16,7 @@ pub(crate) use expand::expand;
 pub(crate) use read::read;
 pub(crate) use valid::check;
 
-/// What the arguments of an assertion say.
+/// The arguments of an assertion.
 pub(crate) struct Expectation {
     assertion: Assertion,
     jobs: Expr,

@@ -271,7 +271,7 @@ pub fn derive_event(item: TokenStream) -> TokenStream {
     quote!(#errors #rest).into()
 }
 
-/// What the assertions of `jobq::testing` expand to: the path to jobq and the name of the macro,
+/// The common expansion of the assertions of `jobq::testing`: the path to jobq and the name of the macro,
 /// then the arguments.
 #[doc(hidden)]
 #[proc_macro]

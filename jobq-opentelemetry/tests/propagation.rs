@@ -1,4 +1,4 @@
-//! What the propagation injects and extracts.
+//! The contexts that the propagation injects and extracts.
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 

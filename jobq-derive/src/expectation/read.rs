@@ -156,7 +156,7 @@ fn end(
     }
 }
 
-/// What is wrong with this argument behind the pattern, if it is no option of a job's.
+/// The mistake in an argument behind the pattern that is no option of a job.
 fn misplaced(first: &TokenTree, assertion: &Assertion, sought: &Sought) -> Option<Error> {
     let is_within = matches!(first, TokenTree::Ident(word) if word == "within");
     match sought {

@@ -54,6 +54,8 @@ impl Source {
     }
 }
 
+// `Span::unwrap` is the conversion to the span of the compiler. It panics outside of a macro alone.
+
 fn start(span: Span) -> Place {
     let start = span.unwrap().start();
     (start.line(), start.column())

@@ -1,7 +1,7 @@
 //! The metrics of a program without the feature `metrics`: types without content, whose methods do
 //! nothing.
 // As those that do something.
-#![allow(clippy::unused_self)]
+#![allow(clippy::unused_self)] // the variant with the feature uses it
 
 use std::any::TypeId;
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! What the assertions of the test kit accept, in a program with strict lints.
+//! Forms that the assertions of the test kit accept, in a program with strict lints.
 
 #![deny(warnings, unused_lifetimes, trivial_casts, clippy::all, clippy::pedantic, clippy::nursery)]
 #![forbid(unsafe_code)]
