@@ -97,7 +97,7 @@
 //! | `metrics` | no | metrics for the recorder that the program installs; see the module `metrics` |
 //! | `testing` | no | the test kit [`testing`], and the conformance suite for engines |
 
-mod admin;
+pub mod admin;
 mod background;
 mod client;
 mod clock;

@@ -82,7 +82,11 @@ impl Program {
         self.hears("stubborn").await;
         self.pool.shutdown().await.unwrap();
         let counts = self.client.counts("stubborn").await.unwrap();
-        assert_eq!((counts.ready, counts.failed), (0, 0), "it ran once and completed");
+        assert_eq!(
+            (counts.ready, counts.failed),
+            (0.into(), 0.into()),
+            "it ran once and completed"
+        );
         assert!(self.told.is_empty(), "nothing ran twice");
         self.runtime.take().unwrap().shutdown_background();
     }

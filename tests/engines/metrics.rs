@@ -247,7 +247,7 @@ async fn lost_connections_and_what_they_lose_are_counted() {
     consuming(1).await;
     until("an empty queue", async || {
         let counts = stage.client.counts("scripted").await.ok()?;
-        (counts.ready + counts.waiting? + counts.failed == 0).then_some(())
+        counts.is_empty().then_some(())
     })
     .await;
     until("both connections", async || (value("jobq_reconnects_total") == 2).then_some(())).await;

@@ -263,5 +263,5 @@ async fn the_end_of_the_runtime_costs_no_attempt(store: Store) {
     }
     running.shutdown().await.unwrap();
     let counts = client.counts("outlast").await.unwrap();
-    assert_eq!((counts.ready, counts.failed), (0, 0));
+    assert_eq!((counts.ready, counts.failed), (0.into(), 0.into()));
 }

@@ -143,7 +143,7 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
         raw.publish(exchange, key, properties, b"{}").await;
     }
     for (queue, count) in [("orphan", 4), ("mail", 2)] {
-        eventually("strays among the failed jobs", count, || async {
+        eventually("strays among the failed jobs", count.into(), || async {
             engine.admin().counts(queue).await.expect("counts").failed
         })
         .await;

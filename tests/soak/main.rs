@@ -151,7 +151,9 @@ async fn stock(client: &Client) -> (Vec<FailedJob>, u64) {
             Ok::<_, jobq::Error>((client.failed("errand").list(MANY).await?, counts))
         };
         match stock.await {
-            Ok((failed, counts)) => return (failed, counts.ready + counts.waiting.unwrap()),
+            Ok((failed, counts)) => {
+                return (failed, *counts.open().known().expect("the tiers are known"));
+            }
             // The connection comes back by itself.
             Err(error) => println!("asked again: {error:?}"),
         }

@@ -28,7 +28,7 @@ async fn a_process_that_starts_with_a_clock_ahead_takes_no_job_from_another() {
     let mut process = Process::start(&url, LONG, "hold");
     assert_eq!(process.ask("next").await, format!("taken {} 1", pushed[0]));
     // One is in hand, two are taken ahead.
-    eventually("jobs taken ahead", 0, || async {
+    eventually("jobs taken ahead", 0.into(), || async {
         engine.admin().counts("mail").await.unwrap().ready
     })
     .await;

@@ -34,7 +34,7 @@ pub use times::IntoPeriod;
 
 use self::kind::JobKind;
 pub(crate) use self::outgoing::Hooks;
-use crate::admin::FailedJobs;
+use crate::admin::{Admin, FailedJobs};
 use crate::background;
 use crate::clock::Clock;
 use crate::engine::{Administer, Counts, Engine, administration};
@@ -364,6 +364,12 @@ impl Client {
     #[must_use]
     pub fn failed(&self, queue: impl Into<String>) -> FailedJobs {
         FailedJobs::new(Arc::clone(self.engine()), queue.into())
+    }
+
+    /// The administration of queues and pools.
+    #[must_use]
+    pub fn admin(&self) -> Admin {
+        Admin::new(Arc::clone(self.engine()))
     }
 
     /// The numbers of jobs in a queue; all 0 if it does not exist.

@@ -1,10 +1,12 @@
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::QueueSpec;
-use crate::error::Result;
+use super::{Answers, Ask, Controlled, Membership, Pause, QueueSpec, Read};
+use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId};
 
 /// The administration of an engine's queues: counts, failed jobs, subscriptions, deletion. Returned
@@ -49,6 +51,63 @@ pub trait Administer: fmt::Debug + Send + Sync {
     /// As [`failed_list`](Self::failed_list).
     async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64>;
 
+    /// The queues that the engine knows of.
+    ///
+    /// # Errors
+    ///
+    /// An engine that cannot be reached or refuses.
+    async fn queues(&self) -> Result<QueueNames> {
+        Err(unsupported("it cannot list queues; name them"))
+    }
+
+    /// Pauses a queue, durably: pools take no more of its jobs until it is resumed, whatever
+    /// restarts. A further pause replaces the record, and tells all pools again.
+    ///
+    /// # Errors
+    ///
+    /// An engine that cannot be reached or refuses. The queue may be paused nevertheless.
+    async fn pause(&self, _queue: &str, _pause: &Pause) -> Result<()> {
+        Err(unsupported("it cannot pause queues"))
+    }
+
+    /// Resumes a queue, and returns whether it was paused.
+    ///
+    /// # Errors
+    ///
+    /// As [`pause`](Self::pause).
+    async fn resume(&self, _queue: &str) -> Result<bool> {
+        Err(unsupported("it cannot pause queues"))
+    }
+
+    /// The record of a queue that is paused; `Known(None)` if it is not.
+    ///
+    /// # Errors
+    ///
+    /// An engine that cannot be reached.
+    async fn paused(&self, _queue: &str) -> Result<Read<Option<Pause>>> {
+        Ok(Read::Known(None))
+    }
+
+    /// Makes a pool one of those that are asked and told of pauses, until the membership is
+    /// dropped. Called before the pool consumes.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`](crate::ErrorKind::Refused) if a permission is missing; an engine that cannot be
+    /// reached.
+    async fn join(&self, _pool: Arc<dyn Controlled>) -> Result<Membership> {
+        Err(unsupported("its pools cannot be asked"))
+    }
+
+    /// Asks pools, and collects their answers.
+    ///
+    /// # Errors
+    ///
+    /// An engine that cannot be reached or refuses. A pool that does not answer is no error.
+    async fn ask(&self, _ask: Ask) -> Result<Answers> {
+        Err(unsupported("its pools cannot be asked"))
+    }
+
     /// Ends the subscription of a queue to this pattern, if there is one. Jobs already in the queue
     /// stay.
     ///
@@ -67,6 +126,32 @@ pub trait Administer: fmt::Debug + Send + Sync {
     async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64>;
 }
 
+/// The error of a call that an engine does not support.
+fn unsupported(problem: &str) -> Error {
+    let text = format!("this engine does not support the call: {problem}, or use another engine");
+    Error::new(ErrorKind::Unsupported, text)
+}
+
+/// The queues that an engine knows of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueNames {
+    /// The names, sorted.
+    pub names: BTreeSet<String>,
+    /// Where they are from: `file`, `client`, `management`.
+    pub sources: Vec<&'static str>,
+    /// Whether there are certainly no others.
+    pub complete: bool,
+}
+
+impl QueueNames {
+    /// Names from these sources.
+    #[must_use]
+    pub fn new(names: BTreeSet<String>, sources: Vec<&'static str>, complete: bool) -> Self {
+        Self { names, sources, complete }
+    }
+}
+
 /// A selection of the failed jobs of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -78,31 +163,46 @@ pub enum Which {
 }
 
 /// The numbers of jobs in a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Counts {
     /// Jobs that are due and not in flight.
-    pub ready: u64,
+    pub ready: Read<u64>,
     /// Jobs that are not due yet. On RabbitMQ these are the jobs in the tiers that this client or
     /// its pools declared, for waits that a job's `delay` names. Jobs with any other wait are in
-    /// the delay levels, which the queues of a namespace share, and are not counted. `None` if this
-    /// client has declared no job of the queue and does not know its tiers.
-    pub waiting: Option<u64>,
-    /// Failed jobs. On RabbitMQ the broker does not count jobs while a client lists them, so the
-    /// call waits for the end of the list.
-    pub failed: u64,
+    /// the delay levels, which the queues of a namespace share, and are not counted. Unknown if
+    /// this client has declared no job of the queue and does not know its tiers.
+    pub waiting: Read<u64>,
+    /// Failed jobs. On RabbitMQ the broker does not count jobs while a client looks at them.
+    pub failed: Read<u64>,
 }
 
 impl Counts {
     /// Counts with these numbers of jobs.
     #[must_use]
     pub fn new(ready: u64, waiting: u64, failed: u64) -> Self {
-        Self { ready, waiting: Some(waiting), failed }
+        Self {
+            ready: Read::Known(ready),
+            waiting: Read::Known(waiting),
+            failed: Read::Known(failed),
+        }
+    }
+
+    /// The number of jobs of all three kinds.
+    #[must_use]
+    pub fn total(&self) -> Read<u64> {
+        self.open().zip(self.failed.clone(), |open, failed| open + failed)
+    }
+
+    /// The number of jobs that are due or waiting.
+    #[must_use]
+    pub fn open(&self) -> Read<u64> {
+        self.ready.clone().zip(self.waiting.clone(), |ready, waiting| ready + waiting)
     }
 
     /// Whether there are certainly no jobs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        *self == Self::new(0, 0, 0)
+        self.total() == 0
     }
 }

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 
-use super::{Delivery, QueueName, Settlement};
+use super::{Delivery, Pause, PoolId, QueueName, Settlement};
 use crate::error::{Error, Result};
 
 /// The parameters of a consumer.
@@ -21,19 +21,30 @@ pub struct Consume {
     /// to one consumer in all processes; other consumers wait for its end. The queue must have been
     /// declared as [`solo`](super::QueueSpec::solo), and the prefetch is ignored.
     pub solo: bool,
+    /// The pool for which it takes jobs, if that has [joined](super::Administer::join) those that
+    /// are told of pauses. An engine checks whether the queue is paused before the consumer of a
+    /// pool takes its first job, and again after it was reconnected.
+    pub pool: Option<PoolId>,
 }
 
 impl Consume {
     /// A consumer of the jobs of a queue.
     #[must_use]
     pub fn new(queue: QueueName, prefetch: u16) -> Self {
-        Self { queue, prefetch, solo: false }
+        Self { queue, prefetch, solo: false, pool: None }
     }
 
     /// A consumer of the solo jobs of a queue.
     #[must_use]
     pub fn solo(queue: QueueName) -> Self {
-        Self { queue, prefetch: 1, solo: true }
+        Self { queue, prefetch: 1, solo: true, pool: None }
+    }
+
+    /// Sets the pool.
+    #[must_use]
+    pub fn pool(mut self, pool: Option<PoolId>) -> Self {
+        self.pool = pool;
+        self
     }
 }
 
@@ -121,6 +132,20 @@ impl Consumer {
         self.intake.interruptions()
     }
 
+    /// The current pause of the queue, if any, and its changes. While it is paused the engine
+    /// delivers nothing more than what was on its way; the worker releases all that it has not
+    /// started.
+    #[must_use]
+    pub fn pauses(&self) -> watch::Receiver<Option<Pause>> {
+        self.intake.pauses()
+    }
+
+    /// The engine's names of the consumer, for reports; none while the queue is paused.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.intake.names()
+    }
+
     /// Waits, after [`stop`](Self::stop), until all deliveries are settled and the settlements are
     /// recorded: if the process ends after that, none of these jobs runs again.
     pub async fn settled(&self) {
@@ -140,6 +165,16 @@ pub trait Intake: fmt::Debug + Send + Sync {
     /// See [`Consumer::interruptions`]. Defaults to none.
     fn interruptions(&self) -> watch::Receiver<Option<Interruption>> {
         watch::channel(None).1
+    }
+
+    /// See [`Consumer::pauses`]. Defaults to none.
+    fn pauses(&self) -> watch::Receiver<Option<Pause>> {
+        watch::channel(None).1
+    }
+
+    /// See [`Consumer::names`]. Defaults to none.
+    fn names(&self) -> Vec<String> {
+        Vec::new()
     }
 
     /// See [`Consumer::settled`]. Returns at once by default.

@@ -11,11 +11,13 @@ mod certificates;
 #[cfg(feature = "testing")]
 pub mod conformance;
 mod consumer;
+mod control;
 mod delivery;
 mod detached;
 mod diagnose;
 mod options;
 mod queue;
+mod read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod refusal;
 
@@ -24,14 +26,19 @@ use std::pin::Pin;
 
 use async_trait::async_trait;
 
-pub use administer::{Administer, Counts, Which};
+pub use administer::{Administer, Counts, QueueNames, Which};
 pub use certificates::{Certificates, ClientCertificate, ManagementUrl};
 pub use consumer::{Consume, Consumer, Intake, Interruption};
+pub use control::{
+    Activity, Answers, Ask, Cancel, Controlled, Membership, Minute, Pause, PoolId, PoolQueue,
+    PoolReport, Question, Reply, RunningJob, Watched, WatchedOutcome,
+};
 pub use delivery::{Delivery, Receipt, Settle, Settlement, Solo};
 pub(crate) use detached::Detached;
 pub use diagnose::{About, Diagnose, Hold};
 pub use options::EngineOptions;
 pub use queue::{QueueName, QueueSpec};
+pub use read::Read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
 

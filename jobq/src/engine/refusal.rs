@@ -21,7 +21,6 @@ pub(crate) fn must_be_unused(queue: &str, jobs: Counts, users: (u64, &str)) -> R
         return Ok(());
     }
     let Counts { ready, waiting, failed } = jobs;
-    let waiting = waiting.unwrap_or(0);
     Err(Error::new(
         ErrorKind::Refused,
         format!(

@@ -1,7 +1,10 @@
+use std::borrow::Cow;
 use std::fmt;
 use std::time::SystemTime;
 
-use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+use serde::de::Error as _;
+use serde::ser::{SerializeStruct as _, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Envelope, JobId, codec, failure, to_millis};
 
@@ -65,6 +68,13 @@ impl FailedReason {
 impl Serialize for FailedReason {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for FailedReason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'_, str>::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| D::Error::custom(format!("`{text}` is no reason")))
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod millis;
 mod options;
 mod origin;
 mod outcome;
+pub(crate) mod rfc3339;
 #[cfg(any(feature = "sqlite", feature = "testing"))]
 pub(crate) mod topic;
 

@@ -2,7 +2,7 @@
 
 use lapin::Channel;
 
-use crate::engine::Counts;
+use crate::engine::{Counts, Read};
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
@@ -38,7 +38,13 @@ pub(crate) async fn counts(
     // A missing queue has no waiting jobs.
     let is_known = tiers.is_some() || work.is_none();
     let failed = failed_in(&up, &mut channel, absent, &names.failed(queue)).await?;
-    Ok(Counts { waiting: is_known.then_some(waiting), ..Counts::new(ready, 0, failed) })
+    let mut counts = Counts::new(ready, waiting, failed);
+    if !is_known {
+        counts.waiting = Read::unknown(
+            "this client has declared no job of the queue and does not know its tiers",
+        );
+    }
+    Ok(counts)
 }
 
 /// The number of failed jobs. The broker does not count those that another client lists, so this

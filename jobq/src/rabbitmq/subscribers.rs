@@ -132,25 +132,25 @@ impl Subscribers {
 
     async fn left(&self, up: &Up, wanted: &Wanted, queue: &str) -> Result<(Counts, u32)> {
         let mut channel = open(up).await?;
-        let (mut jobs, mut waiting, mut consumers) = (Counts::new(0, 0, 0), 0, 0);
+        let (mut ready, mut waiting, mut failed_jobs, mut consumers) = (0, 0, 0, 0);
         let (work, failed) = (self.names().work(queue), self.names().failed(queue));
         let solo = self.names().solo(queue);
         for name in self.queues_of(wanted, queue) {
             if name == failed {
-                jobs.failed = pass::count(up, &mut channel, &name).await?.unwrap_or(0);
+                failed_jobs = pass::count(up, &mut channel, &name).await?.unwrap_or(0);
                 continue;
             }
             let (count, taking) = certainly(up, &mut channel, &name).await?;
             match () {
                 () if name == work || name == solo => {
-                    jobs.ready += count;
+                    ready += count;
                     consumers += taking;
                 }
                 () => waiting += count,
             }
         }
         let _ = channel.close(200, "counted".into()).await;
-        Ok((Counts { waiting: Some(waiting), ..jobs }, consumers))
+        Ok((Counts::new(ready, waiting, failed_jobs), consumers))
     }
 }
 

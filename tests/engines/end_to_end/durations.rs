@@ -137,7 +137,7 @@ async fn waits_end_at_once_or_not_for_years(store: Store) {
         for queue in ["hasty", "patient", "growing"] {
             let counts = client.counts(queue).await.ok()?;
             assert_eq!(counts.failed, 0, "{queue}");
-            ready += counts.ready;
+            ready += counts.ready.known().expect("counted");
         }
         (ready == 0).then_some(())
     })

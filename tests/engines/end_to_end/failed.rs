@@ -114,7 +114,7 @@ async fn unknown_jobs_fail_after_their_retries(store: Store) {
     stage.client.failed("scripted").purge().await.unwrap();
     stage.client.enqueue(NotDeployed {}).await.unwrap();
     until("the job to wait", || async {
-        (stage.client.counts("scripted").await.unwrap().waiting.unwrap() == 1).then_some(())
+        (stage.client.counts("scripted").await.unwrap().waiting == 1).then_some(())
     })
     .await;
     assert_eq!(stage.client.failed("scripted").list(1).await.unwrap().len(), 0);

@@ -17,7 +17,7 @@ use jobq_tests::stage::until;
 async fn nothing_is_left(client: &Client, queue: &str) {
     until("an empty queue", || async {
         let counts = client.counts(queue).await.unwrap();
-        (counts.ready + counts.waiting.unwrap() + counts.failed == 0).then_some(())
+        counts.is_empty().then_some(())
     })
     .await;
 }

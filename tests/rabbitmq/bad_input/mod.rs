@@ -62,7 +62,7 @@ async fn collect(
 async fn is_empty(client: &Client, queue: &str) {
     until("an empty queue", || async {
         let counts = client.counts(queue).await.ok()?;
-        (counts.ready + counts.waiting.unwrap() == 0).then_some(())
+        (counts.open() == 0).then_some(())
     })
     .await;
 }

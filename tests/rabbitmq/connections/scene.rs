@@ -208,6 +208,6 @@ impl Scene {
     async fn left(&self) -> Option<Vec<FailedJob>> {
         let counts = self.client.counts("held").await.ok()?;
         let failed = self.client.failed("held").list(1_000_000).await.ok()?;
-        (counts.ready + counts.waiting.unwrap() == 0 && self.account.is_over()).then_some(failed)
+        (counts.open() == 0 && self.account.is_over()).then_some(failed)
     }
 }

@@ -102,7 +102,11 @@ async fn goes_on_by_itself(alarm: &Alarm, test: &str) {
     }
     pool.shutdown().await.expect("the pool ends");
     let counts = stage.client.counts("scripted").await.expect("counts");
-    assert_eq!((counts.ready, counts.failed), (0, 0), "what was never sent is nowhere");
+    assert_eq!(
+        (counts.ready, counts.failed),
+        (0.into(), 0.into()),
+        "what was never sent is nowhere"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -178,7 +182,7 @@ async fn thousands_of_callers_cost_no_memory_without_end() {
     sender.enqueue(scripted([])).await.expect("the broker takes jobs again");
     // What was in the room is there, whether or not its caller waited.
     eventually("the jobs that had room", true, async || {
-        sender.counts("keep").await.is_ok_and(|counts| (900..1_100).contains(&counts.ready))
+        sender.counts("keep").await.is_ok_and(|counts| counts.ready > 899 && counts.ready < 1_100)
     })
     .await;
 }

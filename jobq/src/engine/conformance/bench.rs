@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use super::Store;
-use crate::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
+use crate::engine::{Consumer, Counts, Delivery, Engine, QueueSpec, Settlement};
 use crate::job::{Envelope, EventEnvelope, Headers, JobId};
 
 /// How long a case waits for an event that must come, before it fails.
@@ -114,10 +114,9 @@ impl Bench {
 
     /// Waits until a queue has these numbers of ready, waiting and failed jobs.
     pub(super) async fn counts(&self, queue: &str, ready: u64, waiting: u64, failed: u64) {
-        let expected = (ready, waiting, failed);
+        let expected = Counts::new(ready, waiting, failed);
         eventually("(ready, waiting, failed)", expected, || async {
-            let counts = soon("counts", self.engine().admin().counts(queue)).await.expect("counts");
-            (counts.ready, counts.waiting.unwrap_or(u64::MAX), counts.failed)
+            soon("counts", self.engine().admin().counts(queue)).await.expect("counts")
         })
         .await;
     }

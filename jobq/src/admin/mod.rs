@@ -1,0 +1,187 @@
+//! Administration: what there is, who works on it, and how to steer it.
+//!
+//! [`Client::admin`](crate::Client::admin) gives an [`Admin`], and
+//! [`Client::failed`](crate::Client::failed) the [`FailedJobs`] of a queue. All views can be
+//! serialized: times are RFC 3339 text in UTC, and durations whole milliseconds.
+
+mod failed_jobs;
+mod overview;
+mod pause;
+mod pools;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+pub use failed_jobs::FailedJobs;
+pub use overview::{Overview, QueueOverview, State};
+pub use pause::{Paused, Resumed, Why};
+pub use pools::{Cancelled, Order, Pools};
+
+pub use crate::engine::{
+    Activity, Cancel, Counts, Minute, Pause, PoolId, PoolQueue, PoolReport, Read, RunningJob,
+};
+
+use crate::background;
+use crate::engine::{Administer, Engine, QueueNames, administration};
+use crate::error::Result;
+use crate::job::{JobId, check_name};
+
+/// How long pools are waited for at most, where the caller does not say.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The administration of a client's queues and of the pools that work on them, made by
+/// [`Client::admin`](crate::Client::admin).
+///
+/// ```
+/// use jobq::admin::Queues;
+///
+/// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+/// for queue in client.admin().overview(Queues::All).await?.queues {
+///     println!("{}: {} ready, {} failed", queue.queue, queue.ready, queue.failed);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Admin {
+    engine: Arc<dyn Engine>,
+}
+
+/// A selection of queues.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Queues {
+    /// All that are known: to this client, to the pools that answer, and to the management API of
+    /// RabbitMQ if its URL is given. AMQP cannot list queues. On SQLite all queues of the file.
+    All,
+    /// The queues with these names.
+    Named(Vec<String>),
+}
+
+impl Queues {
+    /// The queue with this name.
+    #[must_use]
+    pub fn one(name: impl Into<String>) -> Self {
+        Self::Named(vec![name.into()])
+    }
+}
+
+impl Admin {
+    pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
+        Self { engine }
+    }
+
+    /// The figures of queues.
+    ///
+    /// # Errors
+    ///
+    /// An invalid queue name; an engine that cannot be reached or refuses. A figure that cannot be
+    /// read is [unknown](Read::Unknown), and no error.
+    pub async fn overview(&self, which: Queues) -> Result<Overview> {
+        background::call(async {
+            let names = self.names(which).await?;
+            overview::overview(self.administration()?, names, PATIENCE).await
+        })
+        .await
+    }
+
+    /// The pools that work on queues, as far as they answer within `patience`. It returns earlier
+    /// if all consumers of the queues are accounted for.
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) if pools of this engine cannot be asked; an
+    /// invalid queue name; an engine that cannot be reached or refuses.
+    pub async fn pools(&self, which: Queues, patience: Duration) -> Result<Pools> {
+        background::call(async {
+            let only_these = matches!(which, Queues::Named(_));
+            let QueueNames { names, .. } = self.names(which).await?;
+            pools::pools(self.administration()?, names, only_these, patience).await
+        })
+        .await
+    }
+
+    /// Pauses a queue, durably: no pool starts a job of it until it is [resumed](Self::resume),
+    /// whatever restarts meanwhile. Attempts that run go on, and jobs that were taken but not
+    /// started go back. Jobs that expire meanwhile still do.
+    ///
+    /// It returns when no pool takes jobs of the queue any more, or after about two and a half
+    /// seconds; see [`Paused::still_taking`].
+    ///
+    /// ```
+    /// use jobq::admin::Why;
+    ///
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// let paused = client.admin().pause("mail", Why::new("mail server upgrade").by("ann")).await?;
+    /// assert!(paused.still_taking == 0, "a pool goes on: {paused:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) on an engine without pauses; an invalid queue
+    /// name; an engine that cannot be reached or refuses. The queue may be paused nevertheless.
+    pub async fn pause(&self, queue: &str, why: Why) -> Result<Paused> {
+        check_name("queue", queue)?;
+        background::call(pause::pause(self.administration()?, queue, &why, self.now())).await
+    }
+
+    /// Resumes a queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`pause`](Self::pause).
+    pub async fn resume(&self, queue: &str, by: &str) -> Result<Resumed> {
+        check_name("queue", queue)?;
+        background::call(pause::resume(self.administration()?, queue, by)).await
+    }
+
+    /// Gives a pool an order.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](crate::ErrorKind::NotFound) if no such pool answers;
+    /// [`Refused`](crate::ErrorKind::Refused) if the pool takes no orders; an engine that cannot be
+    /// reached or refuses.
+    pub async fn tell(&self, pool: PoolId, order: Order) -> Result<()> {
+        background::call(pools::tell(self.administration()?, pool, order)).await
+    }
+
+    /// Cancels the running attempts of a job, in all pools. Each function is asked to end; an
+    /// `async fn` is dropped five seconds later, and a plain `fn` keeps its slot until it ends. The
+    /// job fails as [`Cancelled`](crate::FailedReason::Cancelled). If its pool dies in between, the
+    /// job runs again.
+    ///
+    /// # Errors
+    ///
+    /// [`NotFound`](crate::ErrorKind::NotFound) if no pool that answers runs the job; an engine
+    /// that cannot be reached or refuses.
+    pub async fn cancel_running(&self, id: JobId) -> Result<Vec<Cancelled>> {
+        background::call(async {
+            let QueueNames { names, .. } = self.names(Queues::All).await?;
+            pools::cancel(self.administration()?, names, id).await
+        })
+        .await
+    }
+
+    async fn names(&self, which: Queues) -> Result<QueueNames> {
+        match which {
+            Queues::All => self.administration()?.queues().await,
+            Queues::Named(names) => {
+                names.iter().try_for_each(|name| check_name("queue", name))?;
+                let names: BTreeSet<_> = names.into_iter().collect();
+                Ok(QueueNames::new(names, vec!["named"], true))
+            }
+        }
+    }
+
+    fn now(&self) -> SystemTime {
+        self.engine.clock().now()
+    }
+
+    fn administration(&self) -> Result<&dyn Administer> {
+        administration(&*self.engine)
+    }
+}

@@ -1,0 +1,310 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::stream;
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
+
+use crate::engine::{
+    Activity, Administer, Ask, Counts, Pause, PoolQueue, PoolReport, Question, QueueNames, Read,
+    Reply,
+};
+use crate::error::Result;
+
+/// How many queues are looked at together.
+const AT_ONCE: usize = 8;
+
+/// The figures of queues, from [`Admin::overview`](super::Admin::overview).
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Overview {
+    /// The queues, sorted by name.
+    pub queues: Vec<QueueOverview>,
+    /// Where the names are from: `named` by the caller, `file`, `client`, `pools`, `management`.
+    pub sources: Vec<&'static str>,
+    /// Whether there are certainly no other queues.
+    pub complete: bool,
+}
+
+/// The figures of one queue.
+///
+/// In JSON a figure that is unknown is `null`, and `unknown` has its reason under its name.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct QueueOverview {
+    /// The name of the queue, without a namespace.
+    pub queue: String,
+    /// Jobs that are due and not in flight.
+    pub ready: Read<u64>,
+    /// Jobs that are not due yet; see [`Counts::waiting`](super::Counts::waiting).
+    pub waiting: Read<u64>,
+    /// Jobs that pools have taken and not settled, as they report it.
+    pub in_flight: Read<u64>,
+    /// Failed jobs.
+    pub failed: Read<u64>,
+    /// Pools that work on the queue, as far as they answer.
+    pub pools: Read<u32>,
+    /// Consumers of the queue that belong to no pool that answered.
+    pub unaccounted: Read<u32>,
+    /// What the pools that answered did in the last minute: completed jobs.
+    pub completed: Read<u64>,
+    /// The longest wait from due to start in the last minute, as pools report it. Known as `None`
+    /// if nothing started.
+    pub waited: Read<Option<Duration>>,
+    /// The pause of the queue; known as `None` if it is not paused.
+    pub paused: Read<Option<Pause>>,
+    /// The state of the queue.
+    pub state: State,
+}
+
+/// The state of a queue, from its pause and its pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum State {
+    /// At least one pool takes jobs.
+    Consumed,
+    /// The queue is paused.
+    Paused,
+    /// Pools work on the queue, and none of them takes jobs.
+    Halted,
+    /// No pool works on the queue.
+    Unattended,
+    /// It has consumers that did not answer, or its pools are unknown.
+    Unknown,
+}
+
+impl State {
+    /// Its name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Consumed => "consumed",
+            Self::Paused => "paused",
+            Self::Halted => "halted",
+            Self::Unattended => "unattended",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl QueueOverview {
+    /// The figures that are unknown, with the reasons.
+    #[must_use]
+    pub fn unknown(&self) -> BTreeMap<&'static str, &str> {
+        let figures = [
+            ("ready", self.ready.why()),
+            ("waiting", self.waiting.why()),
+            ("in_flight", self.in_flight.why()),
+            ("failed", self.failed.why()),
+            ("pools", self.pools.why()),
+            ("unaccounted", self.unaccounted.why()),
+            ("completed", self.completed.why()),
+            ("waited_ms", self.waited.why()),
+            ("paused", self.paused.why()),
+        ];
+        figures.into_iter().filter_map(|(name, why)| Some((name, why?))).collect()
+    }
+}
+
+impl Serialize for QueueOverview {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let millis = |waited: &Option<Duration>| {
+            waited.map(|waited| u64::try_from(waited.as_millis()).unwrap_or(u64::MAX))
+        };
+        let mut queue = serializer.serialize_struct("QueueOverview", 12)?;
+        queue.serialize_field("queue", &self.queue)?;
+        queue.serialize_field("state", &self.state)?;
+        queue.serialize_field("ready", &self.ready)?;
+        queue.serialize_field("waiting", &self.waiting)?;
+        queue.serialize_field("in_flight", &self.in_flight)?;
+        queue.serialize_field("failed", &self.failed)?;
+        queue.serialize_field("pools", &self.pools)?;
+        queue.serialize_field("unaccounted", &self.unaccounted)?;
+        queue.serialize_field("completed", &self.completed)?;
+        queue.serialize_field("waited_ms", &self.waited.known().and_then(millis))?;
+        queue.serialize_field("paused", &self.paused)?;
+        queue.serialize_field("unknown", &self.unknown())?;
+        queue.end()
+    }
+}
+
+/// Reads the figures of these queues.
+pub(super) async fn overview(
+    engine: &dyn Administer,
+    names: QueueNames,
+    patience: Duration,
+) -> Result<Overview> {
+    let QueueNames { mut names, mut sources, complete } = names;
+    let ask = Ask::all(Question::Report, names.iter().cloned().collect(), patience);
+    let mut asked = Asked::from(engine.ask(ask).await);
+    if sources != ["named"] {
+        let theirs: BTreeSet<_> = asked.queues().map(|queue| queue.queue.clone()).collect();
+        let new: Vec<_> = theirs.difference(&names).cloned().collect();
+        if !new.is_empty() {
+            // Asked again, since the consumers of these queues are to be accounted for as well.
+            names.extend(new);
+            let ask = Ask::all(Question::Report, names.iter().cloned().collect(), patience);
+            asked = Asked::from(engine.ask(ask).await);
+        }
+        if asked.reports.is_some() {
+            sources.push("pools");
+        }
+    }
+    let asked = &asked;
+    let queues = stream::iter(names).map(|name| async move {
+        let counts = engine.counts(&name).await.unwrap_or_else(|error| unread(&error.to_string()));
+        let paused = engine.paused(&name).await;
+        let paused = paused.unwrap_or_else(|error| Read::unknown(error.to_string()));
+        asked.overview(name, counts, paused)
+    });
+    let queues = queues.buffered(AT_ONCE).collect().await;
+    Ok(Overview { queues, sources, complete })
+}
+
+/// Counts that could not be read.
+fn unread(why: &str) -> Counts {
+    let unknown = || Read::unknown(why.to_owned());
+    let mut counts = Counts::new(0, 0, 0);
+    (counts.ready, counts.waiting, counts.failed) = (unknown(), unknown(), unknown());
+    counts
+}
+
+/// What pools answered.
+struct Asked {
+    /// `None` if pools cannot be asked.
+    reports: Option<Vec<PoolReport>>,
+    unaccounted: BTreeMap<String, Read<u32>>,
+    problem: String,
+}
+
+impl From<Result<crate::engine::Answers>> for Asked {
+    fn from(answers: Result<crate::engine::Answers>) -> Self {
+        match answers {
+            Ok(answers) => {
+                let report = |(_, reply)| match reply {
+                    Reply::Report(report) => Some(report),
+                    _ => None,
+                };
+                Self {
+                    reports: Some(answers.replies.into_iter().filter_map(report).collect()),
+                    unaccounted: answers.unaccounted,
+                    problem: String::new(),
+                }
+            }
+            Err(error) => Self {
+                reports: None,
+                unaccounted: BTreeMap::new(),
+                problem: format!("pools could not be asked: {error}"),
+            },
+        }
+    }
+}
+
+impl Asked {
+    fn queues(&self) -> impl Iterator<Item = &PoolQueue> {
+        self.reports.iter().flatten().flat_map(|report| &report.queues)
+    }
+
+    /// The figures of a queue.
+    fn overview(
+        &self,
+        queue: String,
+        counts: Counts,
+        paused: Read<Option<Pause>>,
+    ) -> QueueOverview {
+        let theirs: Vec<_> = self.queues().filter(|report| report.queue == queue).collect();
+        let unaccounted = match self.unaccounted.get(&queue) {
+            Some(unaccounted) => unaccounted.clone(),
+            None if self.reports.is_some() => Read::unknown("its consumers were not counted"),
+            None => Read::unknown(self.problem.clone()),
+        };
+        let figure = |sum: u64| match &unaccounted {
+            Read::Known(0) => Read::Known(sum),
+            Read::Known(missing) => {
+                Read::unknown(format!("{missing} consumers belong to no pool that answered"))
+            }
+            Read::Unknown(why) => Read::Unknown(why.clone()),
+        };
+        let waited = theirs.iter().filter_map(|queue| queue.minute.waited).max();
+        let state = state(&paused, &unaccounted, &theirs);
+        QueueOverview {
+            ready: counts.ready,
+            waiting: counts.waiting,
+            failed: counts.failed,
+            in_flight: figure(theirs.iter().map(|queue| u64::from(queue.in_flight)).sum()),
+            completed: figure(theirs.iter().map(|queue| queue.minute.completed).sum()),
+            pools: match self.reports {
+                Some(_) => Read::Known(u32::try_from(theirs.len()).unwrap_or(u32::MAX)),
+                None => Read::unknown(self.problem.clone()),
+            },
+            waited: match self.reports {
+                Some(_) => Read::Known(waited),
+                None => Read::unknown(self.problem.clone()),
+            },
+            unaccounted,
+            paused,
+            state,
+            queue,
+        }
+    }
+}
+
+/// The state of a queue.
+fn state(paused: &Read<Option<Pause>>, unaccounted: &Read<u32>, pools: &[&PoolQueue]) -> State {
+    let consumes = |pool: &&PoolQueue| {
+        matches!(pool.state, Activity::Consuming | Activity::Resting)
+            && pool.lost_slots < pool.slots
+    };
+    match (paused, unaccounted) {
+        (Read::Known(Some(_)), _) => State::Paused,
+        _ if pools.iter().any(consumes) => State::Consumed,
+        (_, Read::Unknown(_) | Read::Known(1..)) => State::Unknown,
+        _ if pools.is_empty() => State::Unattended,
+        _ => State::Halted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_queue_follows_from_its_pause_and_its_pools() {
+        let pool = |state, lost_slots| PoolQueue { state, lost_slots, ..PoolQueue::new("q", 2) };
+        let (taking, still) = (pool(Activity::Consuming, 0), pool(Activity::Quiet, 0));
+        let (lost, resting) = (pool(Activity::Consuming, 2), pool(Activity::Resting, 0));
+        let none = Read::Known(None);
+        let paused = Read::Known(Some(Pause::default()));
+        let unread = Read::unknown("no connection");
+        for (paused, unaccounted, pools, expected) in [
+            (&none, Read::Known(0), vec![&taking], State::Consumed),
+            (&none, Read::Known(3), vec![&still, &taking], State::Consumed),
+            (&none, Read::Known(0), vec![&resting], State::Consumed),
+            (&none, Read::Known(0), vec![&still], State::Halted),
+            (&none, Read::Known(0), vec![&lost], State::Halted),
+            (&none, Read::Known(0), vec![], State::Unattended),
+            (&none, Read::Known(1), vec![], State::Unknown),
+            (&none, Read::unknown("no leader"), vec![&still], State::Unknown),
+            (&paused, Read::Known(0), vec![&taking], State::Paused),
+            (&unread, Read::Known(0), vec![&taking], State::Consumed),
+        ] {
+            assert_eq!(state(paused, &unaccounted, &pools), expected, "{paused:?} {unaccounted:?}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_figure_is_null_and_has_its_reason_beside_it() {
+        let asked = Asked {
+            reports: Some(Vec::new()),
+            unaccounted: BTreeMap::from([("mail".to_owned(), Read::Known(2))]),
+            problem: String::new(),
+        };
+        let view = asked.overview("mail".into(), Counts::new(5, 0, 0), Read::Known(None));
+        let json = serde_json::to_value(view).unwrap();
+        assert_eq!((&json["ready"], &json["in_flight"]), (&5.into(), &serde_json::Value::Null));
+        assert_eq!(json["unknown"]["in_flight"], "2 consumers belong to no pool that answered");
+        assert_eq!((&json["pools"], &json["state"]), (&0.into(), &"unknown".into()));
+    }
+}

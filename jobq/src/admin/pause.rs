@@ -1,0 +1,161 @@
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use crate::engine::{Activity, Administer, Answers, Ask, Pause, PoolId, Question, Read, Reply};
+use crate::error::Result;
+use crate::job::rfc3339;
+
+/// How long pools have to stop taking jobs.
+const PATIENCE: Duration = Duration::from_millis(2_500);
+/// When pools are told again: on a cluster, two nodes may see a pause at different moments.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The pause between two looks.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+
+/// Who pauses a queue, and the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Why {
+    by: String,
+    why: String,
+}
+
+impl Why {
+    /// A pause for this reason, by nobody who says so.
+    #[must_use]
+    pub fn new(why: impl Into<String>) -> Self {
+        Self { by: "unknown".into(), why: why.into() }
+    }
+
+    /// Who pauses it.
+    #[must_use]
+    pub fn by(mut self, by: impl Into<String>) -> Self {
+        self.by = by.into();
+        self
+    }
+}
+
+/// A queue that was paused, from [`Admin::pause`](super::Admin::pause).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Paused {
+    /// The queue.
+    pub queue: String,
+    /// When it was paused.
+    #[serde(with = "rfc3339")]
+    pub since: SystemTime,
+    /// Who paused it.
+    pub by: String,
+    /// The reason.
+    pub why: String,
+    /// The pools that answered and take none of its jobs.
+    pub stopped: Vec<PoolId>,
+    /// Pools that still take jobs, and consumers that belong to no pool that answered. Unknown if
+    /// the broker cannot count the consumers.
+    pub still_taking: Read<u32>,
+}
+
+/// A queue that was resumed, from [`Admin::resume`](super::Admin::resume).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Resumed {
+    /// The queue.
+    pub queue: String,
+    /// Whether it was paused.
+    pub was_paused: bool,
+}
+
+/// Pauses a queue and waits until its pools take no more jobs.
+pub(super) async fn pause(
+    engine: &dyn Administer,
+    queue: &str,
+    why: &Why,
+    since: SystemTime,
+) -> Result<Paused> {
+    let Why { by, why } = why;
+    let record = Pause::new(since, by, why);
+    tracing::info!(target: "jobq::audit", actor = %by, action = "pause", queue, why = %why, "a queue is paused");
+    engine.pause(queue, &record).await?;
+    let start = Instant::now();
+    let mut told = start;
+    loop {
+        let ask = Ask::all(Question::Report, vec![queue.to_owned()], BETWEEN_LOOKS * 5);
+        let (stopped, still_taking) = takers(queue, engine.ask(ask).await?);
+        let over = still_taking == 0 && start.elapsed() >= AGAIN;
+        if over || start.elapsed() >= PATIENCE {
+            let (queue, by, why) = (queue.to_owned(), by.clone(), why.clone());
+            return Ok(Paused { queue, since, by, why, stopped, still_taking });
+        }
+        if told.elapsed() >= AGAIN {
+            engine.pause(queue, &record).await?;
+            told = Instant::now();
+        }
+        sleep(BETWEEN_LOOKS).await;
+    }
+}
+
+/// Resumes a queue.
+pub(super) async fn resume(engine: &dyn Administer, queue: &str, by: &str) -> Result<Resumed> {
+    tracing::info!(target: "jobq::audit", actor = by, action = "resume", queue, "a queue is resumed");
+    let was_paused = engine.resume(queue).await?;
+    Ok(Resumed { queue: queue.to_owned(), was_paused })
+}
+
+/// The pools that take no jobs of a queue, and the number of pools and consumers that may.
+fn takers(queue: &str, mut answers: Answers) -> (Vec<PoolId>, Read<u32>) {
+    let unanswered = answers.unaccounted.remove(queue);
+    let mut taking = unanswered.unwrap_or_else(|| Read::unknown("its consumers were not counted"));
+    let mut stopped = Vec::new();
+    for (pool, reply) in answers.replies {
+        let Reply::Report(report) = reply else { continue };
+        let Some(report) = report.queue(queue) else { continue };
+        match report.state {
+            Activity::Paused | Activity::Quiet | Activity::Ended => stopped.push(pool),
+            _ => taking = taking.map(|taking| taking + 1),
+        }
+    }
+    (stopped, taking)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::engine::{PoolQueue, PoolReport};
+
+    #[test]
+    fn who_does_not_say_that_it_is_paused_still_takes_jobs() {
+        let report = |state, queue: &str| {
+            let queue = PoolQueue { state, ..PoolQueue::new(queue, 1) };
+            let pool = PoolId::new();
+            let report = PoolReport::new(pool, "a".into(), SystemTime::UNIX_EPOCH, vec![queue]);
+            (pool, Reply::Report(report))
+        };
+        let replies = vec![
+            report(Activity::Paused, "mail"),
+            report(Activity::Consuming, "mail"),
+            report(Activity::Interrupted, "mail"),
+            report(Activity::Quiet, "mail"),
+            report(Activity::Consuming, "other"),
+            (PoolId::new(), Reply::Accepted),
+        ];
+        let expected = vec![replies[0].0, replies[3].0];
+        for (consumers, still) in [
+            (Some(Read::Known(0)), Some(2)),
+            (Some(Read::Known(3)), Some(5)),
+            (Some(Read::unknown("no leader")), None),
+            (None, None),
+        ] {
+            let unaccounted: BTreeMap<_, _> =
+                consumers.into_iter().map(|count| ("mail".to_owned(), count)).collect();
+            let answers = Answers::new(replies.clone(), unaccounted);
+            let (mut stopped, taking) = takers("mail", answers);
+            stopped.sort();
+            let mut expected = expected.clone();
+            expected.sort();
+            assert_eq!((stopped, taking.known().copied()), (expected, still));
+        }
+    }
+}

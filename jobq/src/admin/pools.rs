@@ -1,0 +1,119 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::PATIENCE;
+use crate::engine::{Administer, Ask, Cancel, PoolId, PoolReport, Question, Read, Reply};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::JobId;
+
+/// The pools that answered, from [`Admin::pools`](super::Admin::pools).
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Pools {
+    /// Their reports, sorted by the start of the pool.
+    pub pools: Vec<PoolReport>,
+    /// Consumers of the queues that belong to no pool that answered: of pools that are wedged, that
+    /// may not or do not want to answer, or of other programs.
+    pub unaccounted: Read<u32>,
+}
+
+/// An order to a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Order {
+    /// Take no more jobs, and let running attempts end. The pool goes on answering, until its
+    /// program ends.
+    Quiet,
+    /// Shut down, as at SIGTERM: [`RunningPool::wait`](crate::RunningPool::wait) returns then.
+    Stop,
+}
+
+/// A running job that was cancelled in a pool, from
+/// [`Admin::cancel_running`](super::Admin::cancel_running).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Cancelled {
+    /// The pool.
+    pub pool: PoolId,
+    /// What it did.
+    pub cancel: Cancel,
+}
+
+/// Asks the pools of these queues; of all pools unless `only_these`.
+pub(super) async fn pools(
+    engine: &dyn Administer,
+    names: BTreeSet<String>,
+    only_these: bool,
+    patience: Duration,
+) -> Result<Pools> {
+    let queues = names.iter().cloned().collect();
+    let answers = engine.ask(Ask::all(Question::Report, queues, patience)).await?;
+    let works = |report: &PoolReport| {
+        !only_these || report.queues.iter().any(|queue| names.contains(&queue.queue))
+    };
+    let report = |(_, reply)| match reply {
+        Reply::Report(report) => Some(report).filter(works),
+        _ => None,
+    };
+    let mut unaccounted = Read::Known(0);
+    for consumers in answers.unaccounted.into_values() {
+        unaccounted = unaccounted.zip(consumers, |sum, more| sum + more);
+    }
+    Ok(Pools { pools: answers.replies.into_iter().filter_map(report).collect(), unaccounted })
+}
+
+/// Gives a pool an order.
+pub(super) async fn tell(engine: &dyn Administer, pool: PoolId, order: Order) -> Result<()> {
+    let question = match order {
+        Order::Quiet => Question::Quiet,
+        Order::Stop => Question::Stop,
+    };
+    tracing::info!(target: "jobq::audit", action = ?order, %pool, "a pool is given an order");
+    let answers = engine.ask(Ask::pool(pool, question, PATIENCE)).await?;
+    match answers.replies.into_iter().next() {
+        Some((_, Reply::Refused { why })) => {
+            Err(Error::new(ErrorKind::Refused, format!("pool {pool} refuses the order: {why}")))
+        }
+        Some(_) => Ok(()),
+        None => Err(Error::new(
+            ErrorKind::NotFound,
+            format!(
+                "pool {pool} did not answer within {} ms; list the pools that do",
+                PATIENCE.as_millis()
+            ),
+        )),
+    }
+}
+
+/// Cancels the running attempts of a job.
+pub(super) async fn cancel(
+    engine: &dyn Administer,
+    names: BTreeSet<String>,
+    id: JobId,
+) -> Result<Vec<Cancelled>> {
+    tracing::info!(target: "jobq::audit", action = "cancel", %id, "a running job is cancelled");
+    let queues = names.into_iter().collect();
+    let answers = engine.ask(Ask::all(Question::Cancel { id }, queues, PATIENCE)).await?;
+    let mut refused = None;
+    let mut cancelled = Vec::new();
+    for (pool, reply) in answers.replies {
+        match reply {
+            Reply::Cancelled(Cancel::NotRunning) => {}
+            Reply::Cancelled(cancel) => cancelled.push(Cancelled { pool, cancel }),
+            Reply::Refused { why } => refused = Some((pool, why)),
+            _ => {}
+        }
+    }
+    match refused {
+        _ if !cancelled.is_empty() => Ok(cancelled),
+        Some((pool, why)) => {
+            Err(Error::new(ErrorKind::Refused, format!("pool {pool} does not cancel {id}: {why}")))
+        }
+        None => Err(Error::new(
+            ErrorKind::NotFound,
+            format!("no pool that answered runs job {id}; list the pools with their running jobs"),
+        )),
+    }
+}
