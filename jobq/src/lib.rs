@@ -105,6 +105,7 @@ pub mod engine;
 mod error;
 mod finding;
 mod guard;
+mod host;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
 #[doc(hidden)]
 pub mod internals;
@@ -143,8 +144,8 @@ pub use job::{
 pub use jobq_derive::{Event, Job, job};
 pub use traces::{Propagation, Trace};
 pub use worker::{
-    Attempt, Extensions, FromAttempt, JobContext, JobFunction, Next, PoolHealth, QueueHealth,
-    QueueState, Requires, Run, RunningPool, State, WorkerPool,
+    Attempt, Cancellation, Extensions, FromAttempt, JobContext, JobFunction, Next, PoolControl,
+    PoolHealth, QueueHealth, QueueState, Requires, Run, RunningPool, State, WorkerPool,
 };
 
 /// Compiles the programs in the README.

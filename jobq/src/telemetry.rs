@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tracing::Span;
 
-use crate::engine::{Delivery, Hold, Settlement};
+use crate::engine::{Delivery, Hold, Pause, PoolId, Settlement};
 use crate::error::Error;
 use crate::finding::Finding;
 use crate::job::{Envelope, Failure, JobId, Outcome};
@@ -123,12 +123,30 @@ impl Who {
 pub(crate) fn pool_started(
     engine: &str,
     namespace: &str,
+    pool: Option<PoolId>,
     queues: impl Iterator<Item = (&'static str, u16)>,
 ) {
     let queues: Vec<_> =
         queues.map(|(name, concurrency)| format!("{name}={concurrency}")).collect();
     let queues = queues.join(" ");
-    tracing::info!(engine, namespace, queues, "pool takes jobs");
+    let control = pool.map_or_else(|| "off".to_owned(), |pool| pool.to_string());
+    tracing::info!(engine, namespace, queues, control, "pool takes jobs");
+}
+
+/// Warns that a pool cannot be asked and does not learn of pauses.
+pub(crate) fn control_forbidden(error: &Error) {
+    tracing::warn!(%error, "pool cannot be controlled, and does not learn that a queue is paused");
+}
+
+/// Logs that a pool was given an order.
+pub(crate) fn told(pool: PoolId, order: &str) {
+    tracing::info!(%pool, order, "pool was given an order");
+}
+
+/// Logs that a queue is paused.
+pub(crate) fn queue_paused(queue: &str, pause: &Pause) {
+    let Pause { by, why, .. } = pause;
+    tracing::info!(queue, by, why, "queue is paused; its jobs wait");
 }
 
 /// Logs that a pool has ended, with the numbers of attempts.

@@ -65,7 +65,8 @@ fn written(code: &str) -> Vec<Line> {
         for (place, opening) in code.match_indices(&format!("tracing::{level}!(")) {
             let arguments = arguments(&code[place + opening.len()..]);
             let text = arguments.iter().position(|argument| argument.starts_with('"')).unwrap();
-            let fields = arguments[..text].iter().map(|argument| {
+            let is_field = |argument: &&String| !argument.starts_with("target:");
+            let fields = arguments[..text].iter().filter(is_field).map(|argument| {
                 let name = argument.split('=').next().unwrap_or_default();
                 let name = name.trim().trim_start_matches(['%', '?']);
                 name.rsplit('.').next().unwrap_or_default().to_owned()

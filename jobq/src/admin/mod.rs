@@ -11,11 +11,11 @@ mod pools;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 pub use failed_jobs::FailedJobs;
 pub use overview::{Overview, QueueOverview, State};
-pub use pause::{Paused, Resumed, Why};
+pub use pause::{Paused, Resumed};
 pub use pools::{Cancelled, Order, Pools};
 
 pub use crate::engine::{
@@ -29,6 +29,9 @@ use crate::job::{JobId, check_name};
 
 /// How long pools are waited for at most, where the caller does not say.
 const PATIENCE: Duration = Duration::from_millis(500);
+
+/// The actor of calls whose caller does not say who acts.
+const UNKNOWN: &str = "unknown";
 
 /// The administration of a client's queues and of the pools that work on them, made by
 /// [`Client::admin`](crate::Client::admin).
@@ -46,6 +49,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone)]
 pub struct Admin {
     engine: Arc<dyn Engine>,
+    actor: String,
 }
 
 /// A selection of queues.
@@ -69,7 +73,15 @@ impl Queues {
 
 impl Admin {
     pub(crate) fn new(engine: Arc<dyn Engine>) -> Self {
-        Self { engine }
+        Self { engine, actor: UNKNOWN.to_owned() }
+    }
+
+    /// Sets who acts: for the record of a pause, and for the log, where each call that changes
+    /// something is an event of the target `jobq::audit`. Defaults to `unknown`.
+    #[must_use]
+    pub fn by(mut self, actor: impl Into<String>) -> Self {
+        self.actor = actor.into();
+        self
     }
 
     /// The figures of queues.
@@ -110,10 +122,8 @@ impl Admin {
     /// seconds; see [`Paused::still_taking`].
     ///
     /// ```
-    /// use jobq::admin::Why;
-    ///
     /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
-    /// let paused = client.admin().pause("mail", Why::new("mail server upgrade").by("ann")).await?;
+    /// let paused = client.admin().by("ann").pause("mail", "mail server upgrade").await?;
     /// assert!(paused.still_taking == 0, "a pool goes on: {paused:?}");
     /// # Ok(())
     /// # }
@@ -123,9 +133,10 @@ impl Admin {
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) on an engine without pauses; an invalid queue
     /// name; an engine that cannot be reached or refuses. The queue may be paused nevertheless.
-    pub async fn pause(&self, queue: &str, why: Why) -> Result<Paused> {
+    pub async fn pause(&self, queue: &str, why: &str) -> Result<Paused> {
         check_name("queue", queue)?;
-        background::call(pause::pause(self.administration()?, queue, &why, self.now())).await
+        let record = Pause::new(self.engine.clock().now(), &self.actor, why);
+        background::call(pause::pause(self.administration()?, queue, &record)).await
     }
 
     /// Resumes a queue.
@@ -133,9 +144,9 @@ impl Admin {
     /// # Errors
     ///
     /// As [`pause`](Self::pause).
-    pub async fn resume(&self, queue: &str, by: &str) -> Result<Resumed> {
+    pub async fn resume(&self, queue: &str) -> Result<Resumed> {
         check_name("queue", queue)?;
-        background::call(pause::resume(self.administration()?, queue, by)).await
+        background::call(pause::resume(self.administration()?, queue, &self.actor)).await
     }
 
     /// Gives a pool an order.
@@ -146,7 +157,7 @@ impl Admin {
     /// [`Refused`](crate::ErrorKind::Refused) if the pool takes no orders; an engine that cannot be
     /// reached or refuses.
     pub async fn tell(&self, pool: PoolId, order: Order) -> Result<()> {
-        background::call(pools::tell(self.administration()?, pool, order)).await
+        background::call(pools::tell(self.administration()?, pool, order, &self.actor)).await
     }
 
     /// Cancels the running attempts of a job, in all pools. Each function is asked to end; an
@@ -161,7 +172,7 @@ impl Admin {
     pub async fn cancel_running(&self, id: JobId) -> Result<Vec<Cancelled>> {
         background::call(async {
             let QueueNames { names, .. } = self.names(Queues::All).await?;
-            pools::cancel(self.administration()?, names, id).await
+            pools::cancel(self.administration()?, names, id, &self.actor).await
         })
         .await
     }
@@ -175,10 +186,6 @@ impl Admin {
                 Ok(QueueNames::new(names, vec!["named"], true))
             }
         }
-    }
-
-    fn now(&self) -> SystemTime {
-        self.engine.clock().now()
     }
 
     fn administration(&self) -> Result<&dyn Administer> {

@@ -1,11 +1,10 @@
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::{Activity, Administer, Answers, Ask, Pause, PoolId, Question, Read, Reply};
 use crate::error::Result;
-use crate::job::rfc3339;
 
 /// How long pools have to stop taking jobs.
 const PATIENCE: Duration = Duration::from_millis(2_500);
@@ -14,41 +13,15 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The pause between two looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
-/// Who pauses a queue, and the reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Why {
-    by: String,
-    why: String,
-}
-
-impl Why {
-    /// A pause for this reason, by nobody who says so.
-    #[must_use]
-    pub fn new(why: impl Into<String>) -> Self {
-        Self { by: "unknown".into(), why: why.into() }
-    }
-
-    /// Who pauses it.
-    #[must_use]
-    pub fn by(mut self, by: impl Into<String>) -> Self {
-        self.by = by.into();
-        self
-    }
-}
-
 /// A queue that was paused, from [`Admin::pause`](super::Admin::pause).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Paused {
     /// The queue.
     pub queue: String,
-    /// When it was paused.
-    #[serde(with = "rfc3339")]
-    pub since: SystemTime,
-    /// Who paused it.
-    pub by: String,
-    /// The reason.
-    pub why: String,
+    /// Since when, by whom and why.
+    #[serde(flatten)]
+    pub record: Pause,
     /// The pools that answered and take none of its jobs.
     pub stopped: Vec<PoolId>,
     /// Pools that still take jobs, and consumers that belong to no pool that answered. Unknown if
@@ -67,16 +40,10 @@ pub struct Resumed {
 }
 
 /// Pauses a queue and waits until its pools take no more jobs.
-pub(super) async fn pause(
-    engine: &dyn Administer,
-    queue: &str,
-    why: &Why,
-    since: SystemTime,
-) -> Result<Paused> {
-    let Why { by, why } = why;
-    let record = Pause::new(since, by, why);
-    tracing::info!(target: "jobq::audit", actor = %by, action = "pause", queue, why = %why, "a queue is paused");
-    engine.pause(queue, &record).await?;
+pub(super) async fn pause(engine: &dyn Administer, queue: &str, record: &Pause) -> Result<Paused> {
+    let Pause { by: actor, why, .. } = record;
+    tracing::info!(target: "jobq::audit", actor, action = "pause", queue, why, "a queue is paused");
+    engine.pause(queue, record).await?;
     let start = Instant::now();
     let mut told = start;
     loop {
@@ -84,11 +51,11 @@ pub(super) async fn pause(
         let (stopped, still_taking) = takers(queue, engine.ask(ask).await?);
         let over = still_taking == 0 && start.elapsed() >= AGAIN;
         if over || start.elapsed() >= PATIENCE {
-            let (queue, by, why) = (queue.to_owned(), by.clone(), why.clone());
-            return Ok(Paused { queue, since, by, why, stopped, still_taking });
+            let (queue, record) = (queue.to_owned(), record.clone());
+            return Ok(Paused { queue, record, stopped, still_taking });
         }
         if told.elapsed() >= AGAIN {
-            engine.pause(queue, &record).await?;
+            engine.pause(queue, record).await?;
             told = Instant::now();
         }
         sleep(BETWEEN_LOOKS).await;
@@ -96,8 +63,8 @@ pub(super) async fn pause(
 }
 
 /// Resumes a queue.
-pub(super) async fn resume(engine: &dyn Administer, queue: &str, by: &str) -> Result<Resumed> {
-    tracing::info!(target: "jobq::audit", actor = by, action = "resume", queue, "a queue is resumed");
+pub(super) async fn resume(engine: &dyn Administer, queue: &str, actor: &str) -> Result<Resumed> {
+    tracing::info!(target: "jobq::audit", actor, action = "resume", queue, "a queue is resumed");
     let was_paused = engine.resume(queue).await?;
     Ok(Resumed { queue: queue.to_owned(), was_paused })
 }
@@ -121,6 +88,7 @@ fn takers(queue: &str, mut answers: Answers) -> (Vec<PoolId>, Read<u32>) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::SystemTime;
 
     use super::*;
     use crate::engine::{PoolQueue, PoolReport};

@@ -65,12 +65,17 @@ pub(super) async fn pools(
 }
 
 /// Gives a pool an order.
-pub(super) async fn tell(engine: &dyn Administer, pool: PoolId, order: Order) -> Result<()> {
-    let question = match order {
-        Order::Quiet => Question::Quiet,
-        Order::Stop => Question::Stop,
+pub(super) async fn tell(
+    engine: &dyn Administer,
+    pool: PoolId,
+    order: Order,
+    actor: &str,
+) -> Result<()> {
+    let (question, action) = match order {
+        Order::Quiet => (Question::Quiet, "quiet"),
+        Order::Stop => (Question::Stop, "stop"),
     };
-    tracing::info!(target: "jobq::audit", action = ?order, %pool, "a pool is given an order");
+    tracing::info!(target: "jobq::audit", actor, action, %pool, "a pool is given an order");
     let answers = engine.ask(Ask::pool(pool, question, PATIENCE)).await?;
     match answers.replies.into_iter().next() {
         Some((_, Reply::Refused { why })) => {
@@ -92,8 +97,9 @@ pub(super) async fn cancel(
     engine: &dyn Administer,
     names: BTreeSet<String>,
     id: JobId,
+    actor: &str,
 ) -> Result<Vec<Cancelled>> {
-    tracing::info!(target: "jobq::audit", action = "cancel", %id, "a running job is cancelled");
+    tracing::info!(target: "jobq::audit", actor, action = "cancel", %id, "a running job is cancelled");
     let queues = names.into_iter().collect();
     let answers = engine.ask(Ask::all(Question::Cancel { id }, queues, PATIENCE)).await?;
     let mut refused = None;

@@ -97,9 +97,9 @@ impl Envelope {
         self.headers.set_due(time);
     }
 
-    /// Whether the job has one attempt, whatever its policy.
-    pub(crate) fn is_once(&self) -> bool {
-        self.headers.get(headers::ONCE).is_some()
+    /// The operation that gave the job a single attempt, whatever its policy.
+    pub(crate) fn once(&self) -> Option<&str> {
+        self.headers.get(headers::ONCE)
     }
 
     /// The feature that this version of jobq lacks to run the job, for people.

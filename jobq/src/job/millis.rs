@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::Serializer;
+use serde::{Serialize as _, Serializer};
 
 /// Milliseconds since 1970; 0 for a time before it.
 pub(crate) fn to_millis(time: SystemTime) -> u64 {
@@ -22,6 +22,16 @@ pub(crate) fn serialize<S: Serializer>(
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(to_millis(*time))
+}
+
+/// Serializes a time that may be missing.
+// The signature is that of `serde(with)`.
+#[allow(clippy::ref_option)]
+pub(crate) fn option<S: Serializer>(
+    time: &Option<SystemTime>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    time.map(to_millis).serialize(serializer)
 }
 
 /// Durations in whole milliseconds.

@@ -26,7 +26,7 @@ mod pool;
 pub(crate) use client::{Call, ClientMetrics};
 #[cfg(feature = "rabbitmq")]
 pub(crate) use connection::ConnectionMetrics;
-pub(crate) use pool::{Consuming, PoolMetrics};
+pub(crate) use pool::{PoolMetrics, Switch};
 
 use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Unit};
 
@@ -134,6 +134,9 @@ pub const LOST_SLOTS: Metric =
     gauge("jobq_lost_slots", "Slots that functions hold beyond their timeout.");
 /// Pools that consume the queue.
 pub const CONSUMING: Metric = gauge("jobq_consuming", "Pools that consume the queue.");
+/// Pools that take no jobs of the queue because it is paused.
+pub const PAUSED: Metric =
+    gauge("jobq_paused", "Pools that take no jobs of the queue because it is paused.");
 /// Connections to a broker that were lost and made again.
 pub const RECONNECTS: Metric = counter(
     "jobq_reconnects_total",
@@ -145,7 +148,7 @@ pub const UNRECORDED: Metric =
     counter("jobq_unrecorded_total", &[], "Outcomes that the engine did not record.");
 
 /// All metrics.
-pub const ALL: [Metric; 14] = [
+pub const ALL: [Metric; 15] = [
     ENQUEUED,
     ENQUEUE_DURATION,
     PUBLISHED,
@@ -158,6 +161,7 @@ pub const ALL: [Metric; 14] = [
     SLOTS,
     LOST_SLOTS,
     CONSUMING,
+    PAUSED,
     RECONNECTS,
     UNRECORDED,
 ];

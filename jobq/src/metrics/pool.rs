@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 use ::metrics::{Counter, Gauge, Histogram};
 
 use super::{
-    ATTEMPT_DURATION, ATTEMPTS, CONSUMING, FAILED, ISOLATED, LOST_SLOTS, OUTCOMES, RUNNING, SLOTS,
-    UNKNOWN, UNRECORDED, WAIT,
+    ATTEMPT_DURATION, ATTEMPTS, CONSUMING, FAILED, ISOLATED, LOST_SLOTS, OUTCOMES, PAUSED, RUNNING,
+    SLOTS, UNKNOWN, UNRECORDED, WAIT,
 };
 use crate::engine::Settlement;
 use crate::job::FailedReason;
@@ -30,6 +30,7 @@ pub(crate) struct QueueMetrics {
     slots: Gauge,
     lost_slots: Gauge,
     consuming: Gauge,
+    paused: Gauge,
 }
 
 /// The handles for one job.
@@ -75,6 +76,7 @@ impl QueueMetrics {
             slots: SLOTS.gauge(queue),
             lost_slots: LOST_SLOTS.gauge(queue),
             consuming: CONSUMING.gauge(queue),
+            paused: PAUSED.gauge(queue),
         }
     }
 
@@ -115,8 +117,13 @@ impl QueueMetrics {
     }
 
     /// Whether a pool consumes the queue: not yet.
-    pub(crate) fn consuming(&self) -> Consuming {
-        Consuming { gauge: self.consuming.clone(), level: None }
+    pub(crate) fn consuming(&self) -> Switch {
+        Switch { gauge: self.consuming.clone(), level: None }
+    }
+
+    /// Whether a pause keeps a pool from consuming the queue: not yet.
+    pub(crate) fn paused(&self) -> Switch {
+        Switch { gauge: self.paused.clone(), level: None }
     }
 }
 
@@ -161,17 +168,17 @@ impl Drop for Level {
     }
 }
 
-/// Whether a pool consumes a queue.
+/// The part of a pool in a gauge of pools.
 #[derive(Debug)]
-pub(crate) struct Consuming {
+pub(crate) struct Switch {
     gauge: Gauge,
     level: Option<Level>,
 }
 
-impl Consuming {
-    pub(crate) fn set(&mut self, is_consuming: bool) {
-        if is_consuming != self.level.is_some() {
-            self.level = is_consuming.then(|| Level::of(&self.gauge, 1));
+impl Switch {
+    pub(crate) fn set(&mut self, is_on: bool) {
+        if is_on != self.level.is_some() {
+            self.level = is_on.then(|| Level::of(&self.gauge, 1));
         }
     }
 }

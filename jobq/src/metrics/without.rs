@@ -58,7 +58,7 @@ pub(crate) struct QueueMetrics;
 pub(crate) struct Level;
 
 #[derive(Debug)]
-pub(crate) struct Consuming;
+pub(crate) struct Switch;
 
 impl PoolMetrics {
     pub(crate) fn new(_: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
@@ -87,12 +87,16 @@ impl QueueMetrics {
         Level
     }
 
-    pub(crate) fn consuming(&self) -> Consuming {
-        Consuming
+    pub(crate) fn consuming(&self) -> Switch {
+        Switch
+    }
+
+    pub(crate) fn paused(&self) -> Switch {
+        Switch
     }
 }
 
-impl Consuming {
+impl Switch {
     pub(crate) fn set(&mut self, _: bool) {}
 }
 

@@ -5,9 +5,10 @@ use std::future::pending;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
-use tokio_util::sync::CancellationToken;
 
+use super::cancellation::{Cancellation, Cancelled};
 use super::extensions::Extensions;
 use super::state::{State, States};
 use crate::client::Client;
@@ -27,7 +28,9 @@ struct Inner {
     extensions: Extensions,
     started: OnceLock<Instant>,
     /// Created on demand: most functions do not use it.
-    cancelled: OnceLock<CancellationToken>,
+    cancelled: OnceLock<Cancelled>,
+    /// Notified when an operator cancels the job.
+    ordered: Notify,
     /// The function's own outcome, which layers may change.
     ended: OnceLock<Outcome>,
 }
@@ -56,6 +59,7 @@ impl Attempt {
             extensions: Extensions::default(),
             started: OnceLock::new(),
             cancelled: OnceLock::new(),
+            ordered: Notify::new(),
             ended: OnceLock::new(),
         }))
     }
@@ -139,11 +143,17 @@ impl Attempt {
         &self.0.extensions
     }
 
+    /// Why the attempt was asked to end; `None` if it was not.
+    #[must_use]
+    pub fn cancellation(&self) -> Option<Cancellation> {
+        self.0.cancelled.get().and_then(Cancelled::why)
+    }
+
     /// Whether the attempt is cancelled: its timeout has passed, or its pool is shutting down and
     /// the shutdown timeout is over. Its outcome is ignored.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.cancelled.get().is_some_and(CancellationToken::is_cancelled)
+        self.cancellation().is_some()
     }
 
     pub(super) fn envelope(&self) -> &Arc<Envelope> {
@@ -171,8 +181,18 @@ impl Attempt {
     }
 
     /// Cancelled when the outcome of the attempt is ignored.
-    pub(super) fn cancelled(&self) -> &CancellationToken {
-        self.0.cancelled.get_or_init(CancellationToken::new)
+    pub(super) fn cancelled(&self) -> &Cancelled {
+        self.0.cancelled.get_or_init(Cancelled::default)
+    }
+
+    /// Orders the worker to cancel the attempt.
+    pub(super) fn order_cancel(&self) {
+        self.0.ordered.notify_one();
+    }
+
+    /// Waits for an operator who cancels the attempt.
+    pub(super) async fn cancel_ordered(&self) {
+        self.0.ordered.notified().await;
     }
 
     /// Returns when the function has run for this long.

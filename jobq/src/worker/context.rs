@@ -2,9 +2,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use tokio_util::sync::CancellationToken;
-
 use super::attempt::Attempt;
+use super::cancellation::{Cancellation, Cancelled};
 use crate::client::Client;
 use crate::engine::Detached;
 use crate::job::{Envelope, JobId};
@@ -32,7 +31,7 @@ pub struct JobContext {
     attempt: u32,
     max_attempts: u32,
     client: Client,
-    cancelled: CancellationToken,
+    cancelled: Cancelled,
 }
 
 impl JobContext {
@@ -57,7 +56,7 @@ impl JobContext {
             attempt: 1,
             max_attempts: 1,
             client: Client::on_engine(Arc::new(Detached), "test"),
-            cancelled: CancellationToken::new(),
+            cancelled: Cancelled::default(),
         }
     }
 
@@ -181,20 +180,27 @@ impl JobContext {
         &self.client
     }
 
-    /// Waits until the attempt is cancelled: its timeout has passed, or its pool is shutting down
-    /// and the shutdown timeout is over. The function's result is ignored after that.
+    /// Waits until the attempt is cancelled: its timeout has passed, its pool is shutting down and
+    /// the shutdown timeout is over, or an operator cancels the job.
     ///
-    /// An async job function is dropped at that moment; await this in tasks that it spawned, which
-    /// are not.
+    /// An operator's cancelling leaves the function five seconds to end, and counts a success in
+    /// that time. Otherwise an async job function is dropped at that moment and its result ignored;
+    /// await this in tasks that it spawned, which are not dropped.
     pub async fn cancelled(&self) {
-        self.cancelled.cancelled().await;
+        self.cancelled.token().cancelled().await;
     }
 
     /// Whether the attempt is [cancelled](Self::cancelled). A blocking job function cannot be
     /// stopped from outside, so a long one should check it regularly.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.cancelled.is_cancelled()
+        self.cancelled.token().is_cancelled()
+    }
+
+    /// Why the attempt is [cancelled](Self::cancelled); `None` if it is not.
+    #[must_use]
+    pub fn cancellation(&self) -> Option<Cancellation> {
+        self.cancelled.why()
     }
 }
 

@@ -7,19 +7,23 @@
 
 use std::borrow::Cow;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
 
 use super::attempt::Attempt;
+use super::cancellation::Cancellation;
 use super::layer::Layers;
 use super::registry::{QueuePlan, Registered};
 use super::shared::Shared;
+use super::watched;
 use crate::engine::{Delivery, Settlement};
 use crate::guard::guarded;
 use crate::job::{Ending, FailedReason, Failure, Outcome};
@@ -29,6 +33,8 @@ use crate::telemetry::Who;
 
 /// How long a function may take to end after its timeout.
 const END_LIMIT: Duration = Duration::from_secs(1);
+/// How long a function may take to end after an operator cancelled its job.
+const CANCEL_LIMIT: Duration = Duration::from_secs(5);
 /// How long a job is snoozed when the system has no thread for it.
 const NO_THREAD_WAIT: Duration = Duration::from_secs(1);
 
@@ -228,7 +234,11 @@ async fn run(
         return (decision, None, None);
     };
     let now = || pool.clock().now();
-    let _running = pool.metrics.queue(&who.queue).starts(delivery.due(), now);
+    let _running = (
+        pool.metrics.queue(&who.queue).starts(delivery.due(), now),
+        pool.plan.queues[&*who.queue].live.starts(&attempt, job, delivery.due()),
+    );
+    let mut halt = pin!(halt);
     let limit = job.options.timeout.or(delivery.solo.map(|_| retry::SOLO_TIMEOUT));
     let mut task = None;
     let decision = tokio::select! {
@@ -240,11 +250,22 @@ async fn run(
             decide(pool, job, delivery, called)
         }
         () = attempt.timed_out(limit) => {
-            task = call.cancel();
+            task = call.cancel(Cancellation::Timeout);
             let limit = limit.map(period::format).unwrap_or_default();
             after(job, delivery, Outcome::timed_out(&limit))
         }
-        () = halt => Decision::plain(Settlement::Release),
+        () = &mut halt => Decision::plain(Settlement::Release),
+        () = attempt.cancel_ordered() => {
+            attempt.cancelled().cancel(Cancellation::Operator);
+            let ended = tokio::select! {
+                biased;
+                called = call.ended() => Some(called),
+                () = sleep(CANCEL_LIMIT) => None,
+                () = halt => None,
+            };
+            task = call.cancel(Cancellation::Operator);
+            cancelled(pool, job, delivery, ended)
+        }
     };
     pool.record(&span, &decision.settlement, &decision.failure);
     (decision, Some(attempt.took()), task)
@@ -265,7 +286,8 @@ impl Call {
         let (runtime, layers) = (pool.runtime.clone(), Arc::clone(&pool.plan.layers));
         let called = call(Arc::clone(job), layers, attempt.clone(), span);
         let task = if job.blocks {
-            let cancelled = (!pool.plan.layers.is_empty()).then(|| attempt.cancelled().clone());
+            let cancelled =
+                (!pool.plan.layers.is_empty()).then(|| attempt.cancelled().token().clone());
             pool.threads.spawn(move || call_blocking(&runtime, called, cancelled))?
         } else {
             runtime.spawn(called)
@@ -282,9 +304,9 @@ impl Call {
     }
 
     /// Cancels the function, and drops it if it is at an `.await`.
-    fn cancel(&mut self) -> Option<JoinHandle<Called>> {
+    fn cancel(&mut self, why: Cancellation) -> Option<JoinHandle<Called>> {
         let task = self.task.take()?;
-        self.attempt.cancelled().cancel();
+        self.attempt.cancelled().cancel(why);
         task.abort();
         Some(task)
     }
@@ -292,7 +314,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.cancel();
+        self.cancel(Cancellation::Shutdown);
     }
 }
 
@@ -374,9 +396,28 @@ fn decide(
 
 /// The decision after an attempt with this outcome.
 fn after(job: &Registered, delivery: &Delivery, outcome: Outcome) -> Decision {
-    let (attempt, once) = (delivery.attempt, delivery.envelope().is_once());
+    let (attempt, once) = (delivery.attempt, delivery.envelope().once().is_some());
     let next = retry::after(&job.options, attempt, once, &outcome.ending, fastrand::f64);
     Decision::of(next, outcome.failure, attempt)
+}
+
+/// Decides the settlement of a job that an operator cancelled, and whose call has `ended` or goes
+/// on.
+fn cancelled(
+    pool: &Shared,
+    job: &Registered,
+    delivery: &Delivery,
+    ended: Option<Result<Called, JoinError>>,
+) -> Decision {
+    let decision = ended.map(|ended| decide(pool, job, delivery, ended));
+    match decision {
+        Some(decision) if decision.settlement == Settlement::Complete => decision,
+        _ => {
+            let reason = FailedReason::Cancelled;
+            let failure = unrun(reason, "an operator cancelled the job while it ran".into());
+            Decision::failed(reason, failure, delivery.attempt)
+        }
+    }
 }
 
 /// Logs and counts a decision.
@@ -384,6 +425,7 @@ fn report(pool: &Shared, who: &Who, decision: &Decision, took: Option<Duration>)
     who.decided(&decision.settlement, &decision.failure, took.unwrap_or_default());
     pool.tally.count(&decision.settlement);
     pool.metrics.queue(&who.queue).decided(&who.job, &decision.settlement, took);
+    pool.plan.queues[&*who.queue].live.decided(&decision.settlement);
 }
 
 /// Settles the delivery.
@@ -394,7 +436,11 @@ async fn settle(
     settlement: Settlement,
     took: Option<Duration>,
 ) -> Settled {
+    let watched = watched::outcome(delivery.envelope(), &settlement);
     let recorded = delivery.settle(settlement.clone()).await;
+    if recorded.is_ok() {
+        pool.watched.extend(watched);
+    }
     let is_stale = recorded.is_err_and(|error| {
         who.not_recorded(&error);
         pool.metrics.unrecorded();

@@ -5,10 +5,10 @@ use std::time::SystemTime;
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::engine::{Consumer, Interruption};
+use crate::engine::{Consumer, Interruption, Pause};
 use crate::error::{Error, Result};
 use crate::job::millis;
-use crate::metrics::Consuming;
+use crate::metrics::Switch;
 
 /// The current state of a pool, from [`RunningPool::health`](crate::RunningPool::health).
 #[derive(Debug, Clone, Serialize)]
@@ -25,10 +25,11 @@ pub struct PoolHealth {
 }
 
 impl PoolHealth {
-    /// Whether the pool takes jobs from all of its queues, or pauses them for a solo run.
+    /// Whether the pool takes jobs from all of its queues, but for those that an operator paused,
+    /// and while a solo run keeps it from it.
     #[must_use]
     pub fn is_consuming(&self) -> bool {
-        self.queues.iter().all(|queue| queue.state.is_consuming())
+        self.queues.iter().all(|queue| queue.state.is_healthy())
     }
 }
 
@@ -67,11 +68,26 @@ pub enum QueueState {
     },
     /// A job that may crash its worker runs alone, and the queues wait for its end.
     Resting,
+    /// The queue is [paused](crate::admin::Admin::pause). Attempts that run go on.
+    Paused {
+        /// The start of the pause, if it is known. In JSON: milliseconds since 1970 (`since_ms`).
+        #[serde(rename = "since_ms", serialize_with = "millis::option")]
+        since: Option<SystemTime>,
+        /// The reason, if it is known.
+        why: Option<String>,
+    },
+    /// The pool was [told](crate::admin::Order::Quiet) to take no more jobs.
+    Quiet,
     /// No jobs are taken any more: the pool was shut down, or failed with this error.
     Ended(Option<Error>),
 }
 
 impl QueueState {
+    /// Whether jobs are taken from the queue, or nothing but an order or a solo run keeps them.
+    fn is_healthy(&self) -> bool {
+        matches!(self, Self::Consuming | Self::Resting | Self::Paused { .. } | Self::Quiet)
+    }
+
     /// Whether jobs are taken from the queue, or it is paused for a solo run.
     fn is_consuming(&self) -> bool {
         matches!(self, Self::Consuming | Self::Resting)
@@ -86,22 +102,48 @@ pub(crate) struct Status(watch::Sender<Doing>);
 enum Doing {
     #[default]
     Resting,
-    Consuming(watch::Receiver<Option<Interruption>>),
+    Consuming {
+        interruptions: watch::Receiver<Option<Interruption>>,
+        /// The engine's names of the consumer.
+        names: Vec<String>,
+    },
+    Paused(Pause),
+    Quiet,
     Trying(Interruption),
     Ended(Option<Error>),
 }
 
 impl Status {
-    /// The status of a task that takes jobs from this consumer.
-    pub(crate) fn of(consumer: &Consumer) -> Self {
-        let status = Self::default();
-        status.set_consuming(consumer);
-        status
+    /// A task begins to take jobs from this consumer.
+    pub(crate) fn set_begun(&self, consumer: &Consumer) {
+        match &*consumer.pauses().borrow() {
+            Some(pause) => self.set_paused(pause),
+            None => self.set_consuming(consumer),
+        }
     }
 
     /// Jobs are taken from this consumer.
     pub(crate) fn set_consuming(&self, consumer: &Consumer) {
-        self.0.send_replace(Doing::Consuming(consumer.interruptions()));
+        let (interruptions, names) = (consumer.interruptions(), consumer.names());
+        self.0.send_replace(Doing::Consuming { interruptions, names });
+    }
+
+    /// The queue is paused, and nothing more starts.
+    pub(crate) fn set_paused(&self, pause: &Pause) {
+        self.0.send_replace(Doing::Paused(pause.clone()));
+    }
+
+    /// The pool was told to take no more jobs.
+    pub(crate) fn set_quiet(&self) {
+        self.0.send_replace(Doing::Quiet);
+    }
+
+    /// The engine's names of the consumer from which jobs are taken.
+    pub(crate) fn consumers(&self) -> Vec<String> {
+        match &*self.0.borrow() {
+            Doing::Consuming { names, .. } => names.clone(),
+            _ => Vec::new(),
+        }
     }
 
     /// Paused for a solo run.
@@ -132,10 +174,14 @@ impl Status {
         };
         match &*self.0.borrow() {
             Doing::Resting => QueueState::Resting,
-            Doing::Consuming(interruption) => {
-                interruption.borrow().as_ref().map_or(QueueState::Consuming, interrupted)
+            Doing::Consuming { interruptions, .. } => {
+                interruptions.borrow().as_ref().map_or(QueueState::Consuming, interrupted)
             }
             Doing::Trying(interruption) => interrupted(interruption),
+            Doing::Paused(Pause { since, why, .. }) => {
+                QueueState::Paused { since: *since, why: why.clone() }
+            }
+            Doing::Quiet => QueueState::Quiet,
             Doing::Ended(error) => QueueState::Ended(error.clone()),
         }
     }
@@ -144,7 +190,7 @@ impl Status {
     fn changed(&self) -> impl Future<Output = ()> + use<> {
         let mut doing = self.0.subscribe();
         let mut interruption = match &*doing.borrow() {
-            Doing::Consuming(interruption) => interruption.clone(),
+            Doing::Consuming { interruptions, .. } => interruptions.clone(),
             _ => watch::channel(None).1,
         };
         interruption.mark_unchanged();
@@ -157,13 +203,19 @@ impl Status {
     }
 }
 
-/// Measures whether a queue is consumed, from the states of its two tasks, until the one that runs
-/// its jobs ends.
-pub(crate) async fn measure(together: Status, alone: Status, mut consuming: Consuming) {
+/// Measures whether a queue is consumed, and whether a pause keeps it from that, from the states of
+/// its two tasks, until the one that runs its jobs ends.
+pub(crate) async fn measure(
+    together: Status,
+    alone: Status,
+    (mut consuming, mut paused): (Switch, Switch),
+) {
     loop {
         // Made before the states are read, so that no change is missed.
         let (changed, alone_changed) = (together.changed(), alone.changed());
-        consuming.set(combined(together.state(), alone.state()).is_consuming());
+        let state = combined(together.state(), alone.state());
+        consuming.set(state.is_consuming());
+        paused.set(matches!(state, QueueState::Paused { .. }));
         if matches!(together.state(), QueueState::Ended(_)) {
             return;
         }
@@ -182,6 +234,8 @@ pub(crate) fn combined(together: QueueState, alone: QueueState) -> QueueState {
             QueueState::Consuming,
             trouble @ (QueueState::Interrupted { .. } | QueueState::Ended(Some(_))),
         ) => trouble,
+        // It is not paused before both tasks are.
+        (QueueState::Paused { .. }, QueueState::Consuming) => QueueState::Consuming,
         (state, _) => state,
     }
 }
@@ -203,15 +257,21 @@ mod tests {
         QueueState::Interrupted { since: SystemTime::UNIX_EPOCH, error: refused() }
     }
 
+    fn paused() -> QueueState {
+        QueueState::Paused { since: None, why: None }
+    }
+
     fn health(state: QueueState) -> PoolHealth {
         let queues = vec![QueueHealth { queue: "mail".into(), state, lost_slots: 0 }];
         PoolHealth { queues, missing: None }
     }
 
     #[test]
-    fn only_consuming_and_resting_queues_are_healthy() {
+    fn interrupted_and_ended_queues_are_not_healthy() {
         assert!(health(QueueState::Consuming).is_consuming());
         assert!(health(QueueState::Resting).is_consuming());
+        assert!(health(paused()).is_consuming());
+        assert!(health(QueueState::Quiet).is_consuming());
         assert!(!health(interrupted()).is_consuming());
         assert!(!health(QueueState::Ended(None)).is_consuming());
     }
@@ -220,6 +280,11 @@ mod tests {
     fn an_error_of_either_task_is_an_error_of_the_queue() {
         use QueueState::{Consuming, Ended, Resting};
         let table = [
+            (paused(), Consuming, "Consuming"),
+            (paused(), paused(), "Paused"),
+            (paused(), Resting, "Paused"),
+            (Consuming, paused(), "Consuming"),
+            (QueueState::Quiet, Consuming, "Quiet"),
             (Consuming, Consuming, "Consuming"),
             (Consuming, interrupted(), "Interrupted"),
             (Consuming, Ended(Some(refused())), "Ended"),
@@ -237,7 +302,8 @@ mod tests {
     #[test]
     fn each_change_is_noticed_once() {
         let (interruption, interruptions) = watch::channel(None);
-        let status = Status(watch::Sender::new(Doing::Consuming(interruptions)));
+        let status =
+            Status(watch::Sender::new(Doing::Consuming { interruptions, names: Vec::new() }));
         let changed = status.changed();
         interruption.send_replace(Some(Interruption::new(SystemTime::UNIX_EPOCH, refused())));
         assert!(changed.now_or_never().is_some());

@@ -110,6 +110,11 @@ impl<D> InFlight<D> {
         Some(Admitted { key: self.insert(identity), delivery, outcome })
     }
 
+    /// The number of jobs in flight.
+    pub(super) fn len(&self) -> usize {
+        self.jobs.len()
+    }
+
     /// Adds a delivery that is not to be held, and returns its key.
     pub(super) fn insert(&mut self, identity: Identity) -> usize {
         self.see(identity.epoch);

@@ -14,7 +14,9 @@
 //! [`solo_lock`]. Users build a [`pool`] and get a [`running`] one, with its [`health`].
 
 mod attempt;
+mod cancellation;
 mod context;
+mod control;
 mod execution;
 mod extensions;
 mod extract;
@@ -24,6 +26,8 @@ mod in_flight;
 #[cfg(feature = "testing")]
 mod inline;
 mod layer;
+mod live;
+mod minute;
 mod origins;
 mod pool;
 mod prefetch;
@@ -37,11 +41,14 @@ mod solo;
 mod solo_lock;
 mod state;
 mod tally;
+mod watched;
 
 pub use attempt::Attempt;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use attempt::Resources;
+pub use cancellation::Cancellation;
 pub use context::JobContext;
+pub use control::PoolControl;
 #[cfg(feature = "testing")]
 pub(crate) use execution::Decision;
 pub use extensions::Extensions;

@@ -5,8 +5,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::attempt::Attempt;
+use super::control::{ControlledPool, PoolControl, PoolPart};
 use super::function::JobFunction;
 use super::layer::Next;
+use super::queue::Queue;
 use super::registry::{self, Registered, Registry};
 use super::run::Run;
 use super::running::RunningPool;
@@ -14,7 +16,7 @@ use super::shared::{Shared, Threads};
 use super::signal::Signals;
 use crate::background;
 use crate::client::{Client, Doctor};
-use crate::engine::{About, Consume, QueueName, check_events};
+use crate::engine::{About, Consume, Membership, PoolId, QueueName, check_events};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Finding, Severity};
 use crate::job::Outcome;
@@ -53,6 +55,7 @@ pub struct WorkerPool {
     registry: Registry,
     concurrency: u16,
     shutdown_timeout: Duration,
+    control: PoolControl,
 }
 
 impl WorkerPool {
@@ -63,6 +66,7 @@ impl WorkerPool {
             registry: Registry::default(),
             concurrency: 10,
             shutdown_timeout: Duration::from_secs(30),
+            control: PoolControl::default(),
         }
     }
 
@@ -166,6 +170,16 @@ impl WorkerPool {
     /// Zero cancels at once. Defaults to 30 seconds.
     pub fn shutdown_timeout(mut self, shutdown_timeout: Duration) -> Self {
         self.shutdown_timeout = shutdown_timeout;
+        self
+    }
+
+    /// How far the pool can be [controlled](crate::admin::Admin) from outside. Defaults to
+    /// [`PoolControl::Full`].
+    ///
+    /// A pool whose permissions on the broker forbid it warns at its start, and runs as with
+    /// [`PoolControl::Off`].
+    pub fn control(mut self, control: PoolControl) -> Self {
+        self.control = control;
         self
     }
 
@@ -294,27 +308,66 @@ impl WorkerPool {
         if let Some(diagnose) = engine.diagnose() {
             check_findings(&diagnose.examine_policies(&specs).await?)?;
         }
-        let mut consumers = Vec::new();
-        for (name, queue) in &queues {
-            let name = QueueName::new(name)?;
-            let alone =
-                if has_solo { Some(engine.consume(Consume::solo(name)).await?) } else { None };
-            let together = engine.consume(Consume::new(name, queue.concurrency)).await?;
-            consumers.push((name.as_str(), together, alone));
-        }
         let about = match engine.diagnose() {
             Some(diagnose) => diagnose.about().await,
             None => About::new("an engine of the program's own"),
         };
-        let settings = queues.iter().map(|(name, queue)| (*name, queue.concurrency));
-        telemetry::pool_started(&about.name, self.client.namespace(), settings);
         if let Some(hold) = about.hold {
             let limits = self.registry.jobs.iter().map(|job| (job.name, job.options.timeout));
             telemetry::may_be_taken_back(&registry::may_outlast(limits, hold.limit), &hold);
         }
+        let client = self.client.clone();
         let plan = self.registry.into_plan(queues, self.client);
-        let shared = Shared::new(plan, runtime, Threads::Own, has_solo);
-        Ok(RunningPool::start(&Arc::new(shared), consumers, self.shutdown_timeout, background))
+        let shared = Arc::new(Shared::new(plan, runtime, Threads::Own, has_solo));
+        let queues = &shared.plan.queues;
+        let parts: Vec<_> =
+            queues.keys().map(|name| PoolPart::new(Queue::new(&shared, name))).collect();
+        let membership = join(&client, &shared, &parts, self.control).await?;
+        let mut consumers = Vec::new();
+        for (name, queue) in queues {
+            let (name, pool) = (QueueName::new(name)?, shared.joined());
+            let alone = Consume::solo(name).pool(pool);
+            let alone = if has_solo { Some(client.engine().consume(alone).await?) } else { None };
+            let together = Consume::new(name, queue.concurrency).pool(pool);
+            consumers.push((client.engine().consume(together).await?, alone));
+        }
+        let settings = queues.iter().map(|(name, queue)| (*name, queue.concurrency));
+        telemetry::pool_started(&about.name, client.namespace(), shared.joined(), settings);
+        let timeout = self.shutdown_timeout;
+        Ok(RunningPool::start(&shared, parts, consumers, membership, timeout, background))
+    }
+}
+
+/// Makes a pool one of those that can be asked and told of pauses. `None` if it cannot.
+async fn join(
+    client: &Client,
+    shared: &Arc<Shared>,
+    parts: &[PoolPart],
+    level: PoolControl,
+) -> Result<Option<Membership>> {
+    let Some(administer) = client.engine().administer().filter(|_| level != PoolControl::Off)
+    else {
+        return Ok(None);
+    };
+    let id = PoolId::new();
+    let pool = ControlledPool {
+        id,
+        level,
+        started_at: shared.clock().now(),
+        shared: Arc::clone(shared),
+        parts: parts.to_vec(),
+    };
+    match administer.join(Arc::new(pool)).await {
+        Ok(membership) => {
+            let _ = shared.pool.set(id);
+            Ok(Some(membership))
+        }
+        Err(error) if error.is_unsupported() => Ok(None),
+        Err(error) if error.is_refused() => {
+            telemetry::control_forbidden(&error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

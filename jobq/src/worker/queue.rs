@@ -20,9 +20,10 @@ use super::execution::{self, Settled};
 use super::health::Status;
 use super::in_flight::{Admitted, Identity, InFlight};
 use super::prefetch::Prefetch;
+use super::registry::QueuePlan;
 use super::shared::Shared;
 use super::solo_lock::Entered;
-use crate::engine::{Consume, Consumer, Delivery, QueueName, Settlement, closed};
+use crate::engine::{Consume, Consumer, Delivery, Pause, QueueName, Settlement, closed};
 use crate::error::Result;
 use crate::telemetry;
 
@@ -33,19 +34,25 @@ const RECORD_LIMIT: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Consumes a queue until `stop` is cancelled or the engine fails for good.
-pub(crate) async fn consume(
-    shared: Arc<Shared>,
-    name: &'static str,
+pub(super) async fn consume(
+    queue: Arc<Queue>,
     mut consumer: Consumer,
     mut entered: Entered,
     status: Status,
-    stop: CancellationToken,
 ) -> Result<()> {
-    let queue = Queue::new(&shared, name);
+    let (shared, name) = (Arc::clone(&queue.pool), queue.name);
+    let stop = &shared.stop;
     let _slots = shared.metrics.queue(name).has_slots(shared.plan.queues[name].concurrency);
     let ended = loop {
-        match queue.run(&mut consumer, &stop).await {
+        match queue.run(&mut consumer, &status).await {
             Ok(End::Rest) => {}
+            Ok(End::Quiet) => {
+                queue.rest(&mut consumer).await;
+                drop(entered);
+                status.set_quiet();
+                stop.cancelled().await;
+                break Ok(());
+            }
             Ok(End::Stop) => break Ok(()),
             Err(error) => break Err(error),
         }
@@ -65,7 +72,7 @@ pub(crate) async fn consume(
             again = again => match again {
                 Ok(again) => {
                     (entered, consumer) = again;
-                    status.set_consuming(&consumer);
+                    status.set_begun(&consumer);
                 }
                 Err(error) => break Err(error),
             },
@@ -100,7 +107,7 @@ async fn consume_again(
     status: &Status,
 ) -> Result<Consumer> {
     loop {
-        let what = Consume::new(QueueName::new(name)?, prefetch);
+        let what = Consume::new(QueueName::new(name)?, prefetch).pool(shared.joined());
         match shared.resources.client.engine().consume(what).await {
             Err(error) if error.may_pass() => {
                 status.set_trying(&error, shared.clock().now());
@@ -116,13 +123,16 @@ async fn consume_again(
 enum End {
     /// The pool is shut down.
     Stop,
+    /// The pool was told to take no more.
+    Quiet,
     /// The solo lock was requested.
     Rest,
 }
 
-struct Queue {
+#[derive(Debug)]
+pub(super) struct Queue {
     pool: Arc<Shared>,
-    name: &'static str,
+    pub(super) name: &'static str,
     state: Mutex<State>,
     /// Wakes slots that are idle.
     wake: Notify,
@@ -134,6 +144,7 @@ struct Queue {
     abandoned: CancellationToken,
 }
 
+#[derive(Debug)]
 struct State {
     /// Whether waiting deliveries may start.
     is_open: bool,
@@ -146,14 +157,14 @@ struct State {
 }
 
 impl Queue {
-    fn new(pool: &Arc<Shared>, name: &'static str) -> Arc<Self> {
+    pub(super) fn new(pool: &Arc<Shared>, name: &'static str) -> Arc<Self> {
         let prefetch = Prefetch::new(pool.plan.queues[name].concurrency);
         let (most, _) = watch::channel(prefetch.current());
         Arc::new(Self {
             pool: Arc::clone(pool),
             name,
             state: Mutex::new(State {
-                is_open: true,
+                is_open: false,
                 waiting: VecDeque::new(),
                 in_flight: InFlight::default(),
                 slots: 0,
@@ -171,20 +182,40 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(super) fn plan(&self) -> &QueuePlan {
+        &self.pool.plan.queues[self.name]
+    }
+
+    /// How many deliveries wait or run.
+    pub(super) fn in_flight(&self) -> usize {
+        let state = self.state();
+        state.waiting.len() + state.in_flight.len()
+    }
+
     /// Takes jobs and passes them to slots.
-    async fn run(
-        self: &Arc<Self>,
-        consumer: &mut Consumer,
-        stop: &CancellationToken,
-    ) -> Result<End> {
-        let mut stopped = pin!(stop.cancelled());
+    async fn run(self: &Arc<Self>, consumer: &mut Consumer, status: &Status) -> Result<End> {
+        let mut stopped = pin!(self.pool.stop.cancelled());
+        let mut quiet = pin!(self.pool.quiet.cancelled());
         let mut closing = pin!(self.pool.solo_lock.requested());
         let mut prefetch = self.prefetch.subscribe();
-        self.state().is_open = true;
+        let mut pauses = consumer.pauses();
+        pauses.mark_changed();
+        let mut is_paused = false;
         loop {
             tokio::select! {
                 biased;
                 () = &mut stopped => return Ok(End::Stop),
+                () = &mut quiet => return Ok(End::Quiet),
+                Ok(()) = pauses.changed() => {
+                    let pause = pauses.borrow_and_update().clone();
+                    is_paused = pause.is_some();
+                    if let Some(pause) = pause {
+                        self.pause(&pause, status).await;
+                    } else {
+                        self.open();
+                        status.set_consuming(consumer);
+                    }
+                }
                 () = &mut closing => return Ok(End::Rest),
                 Ok(()) = prefetch.changed() => {
                     let most = *prefetch.borrow_and_update();
@@ -195,18 +226,46 @@ impl Queue {
                     while let Some(item) = consumer.ready() {
                         self.add(item?);
                     }
+                    if is_paused {
+                        self.release_waiting().await;
+                    }
                 }
             }
         }
     }
 
-    /// Stops consuming, releases waiting deliveries, and waits for running attempts.
-    async fn rest(&self, consumer: &mut Consumer) {
+    /// Lets waiting deliveries start.
+    fn open(self: &Arc<Self>) {
+        let waiting = {
+            let mut state = self.state();
+            state.is_open = true;
+            state.waiting.len()
+        };
+        for _ in 0..waiting {
+            self.wake_slot(self.state());
+        }
+    }
+
+    /// Lets no delivery start any more.
+    fn close(&self) {
         {
             let mut state = self.state();
             (state.is_open, state.idle) = (false, 0);
         }
         self.wake.notify_waiters();
+    }
+
+    /// Releases waiting deliveries, and lets no other start.
+    async fn pause(&self, pause: &Pause, status: &Status) {
+        self.close();
+        status.set_paused(pause);
+        telemetry::queue_paused(self.name, pause);
+        self.release_waiting().await;
+    }
+
+    /// Stops consuming, releases waiting deliveries, and waits for running attempts.
+    async fn rest(&self, consumer: &mut Consumer) {
+        self.close();
         self.release_waiting().await;
         self.tasks.close();
         // Attempts may end while the engine stops.

@@ -11,6 +11,7 @@ use super::attempt::{Attempt, Resources};
 use super::extract::Requires;
 use super::function::JobFunction;
 use super::layer::Layers;
+use super::live::Live;
 use super::origins::Origins;
 use super::run::{Call, Run};
 use super::state::States;
@@ -110,6 +111,8 @@ pub(crate) struct QueuePlan {
     pub(crate) only_job: Option<&'static str>,
     /// How many slots are held by functions past their timeout.
     pub(crate) lost_slots: AtomicUsize,
+    /// The attempts that run.
+    pub(crate) live: Live,
     waits: BTreeSet<Duration>,
     /// The topic patterns that its job subscribes to.
     patterns: BTreeSet<&'static str>,

@@ -5,14 +5,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::health::{self, PoolHealth, QueueHealth, Status, combined};
+use super::control::PoolPart;
+use super::health::{self, PoolHealth, QueueHealth};
 use super::queue;
 use super::shared::Shared;
 use super::solo;
-use crate::engine::{Consumer, Diagnose};
+use crate::engine::{Consumer, Diagnose, Membership};
 use crate::error::{Error, ErrorKind, Result};
 use crate::{metrics, telemetry};
 
@@ -26,45 +26,50 @@ const END_LIMIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 #[must_use = "keep it to shut the pool down, or `.wait()` for its end"]
 pub struct RunningPool {
-    stop: CancellationToken,
     shared: Arc<Shared>,
     ended: watch::Receiver<Option<Result<()>>>,
-    /// The statuses of the two tasks of each queue.
-    statuses: Vec<(&'static str, Status, Status)>,
+    parts: Vec<PoolPart>,
 }
 
+/// The consumers of a queue: of its jobs, and of its solo jobs.
+pub(super) type Consumers = (Consumer, Option<Consumer>);
+
 impl RunningPool {
-    pub(crate) fn start(
+    pub(super) fn start(
         shared: &Arc<Shared>,
-        consumers: Vec<(&'static str, Consumer, Option<Consumer>)>,
+        parts: Vec<PoolPart>,
+        consumers: Vec<Consumers>,
+        membership: Option<Membership>,
         shutdown_timeout: Duration,
         background: &Handle,
     ) -> Self {
-        let stop = CancellationToken::new();
         let (report, ended) = watch::channel(None);
-        let (mut queues, mut statuses) = (JoinSet::new(), Vec::new());
+        let mut queues = JoinSet::new();
         let mut measured = JoinSet::new();
         // All enter before the lock can be requested.
         let entered: Vec<_> =
             consumers.iter().filter_map(|_| shared.solo_lock.try_enter()).collect();
-        for ((name, consumer, alone), entered) in consumers.into_iter().zip(entered) {
-            let (pool, stop) = (Arc::clone(shared), stop.clone());
-            let status = Status::of(&consumer);
-            let status_alone = alone.as_ref().map(Status::of).unwrap_or_default();
-            statuses.push((name, status.clone(), status_alone.clone()));
+        for ((part, (consumer, alone)), entered) in parts.iter().zip(consumers).zip(entered) {
+            let (name, PoolPart { queue, together: status, alone: status_alone }) =
+                (part.queue.name, part.clone());
+            status.set_begun(&consumer);
+            if let Some(alone) = &alone {
+                status_alone.set_begun(alone);
+            }
             if metrics::IS_ENABLED {
-                let consuming = shared.metrics.queue(name).consuming();
-                let measuring = health::measure(status.clone(), status_alone.clone(), consuming);
+                let metrics = shared.metrics.queue(name);
+                let switches = (metrics.consuming(), metrics.paused());
+                let measuring = health::measure(status.clone(), status_alone.clone(), switches);
                 measured.spawn_on(measuring, background);
             }
-            let together =
-                queue::consume(Arc::clone(&pool), name, consumer, entered, status, stop.clone());
-            queues.spawn_on(together, background);
+            queues.spawn_on(queue::consume(queue, consumer, entered, status), background);
             if let Some(alone) = alone {
-                queues.spawn_on(solo::consume(pool, name, alone, status_alone, stop), background);
+                let pool = Arc::clone(shared);
+                queues.spawn_on(solo::consume(pool, name, alone, status_alone), background);
             }
         }
-        let (stopping, halting, told) = (stop.clone(), shared.halt.clone(), Arc::clone(shared));
+        let (stopping, halting, told) =
+            (shared.stop.clone(), shared.halt.clone(), Arc::clone(shared));
         // The job functions cannot run any more when their runtime has ended.
         let host = AbortOnDropHandle::new(shared.runtime.spawn(std::future::pending::<()>()));
         background.spawn(async move {
@@ -96,10 +101,11 @@ impl RunningPool {
                 }
             };
             measured.shutdown().await;
+            drop(membership);
             telemetry::pool_stopped(told.tally.read());
             report.send_replace(Some(result));
         });
-        Self { stop, shared: Arc::clone(shared), ended, statuses }
+        Self { shared: Arc::clone(shared), ended, parts }
     }
 
     /// The state of each queue: whether jobs are taken, and if not, since when and why. Use it in
@@ -123,13 +129,13 @@ impl RunningPool {
     /// ```
     #[must_use]
     pub fn health(&self) -> PoolHealth {
-        let queue = |(name, together, alone): &(&str, Status, Status)| QueueHealth {
-            queue: (*name).to_owned(),
-            state: combined(together.state(), alone.state()),
-            lost_slots: self.shared.plan.queues[name].lost_slots.load(Ordering::Relaxed),
+        let queue = |part: &PoolPart| QueueHealth {
+            queue: part.queue.name.to_owned(),
+            state: part.state(),
+            lost_slots: part.queue.plan().lost_slots.load(Ordering::Relaxed),
         };
         PoolHealth {
-            queues: self.statuses.iter().map(queue).collect(),
+            queues: self.parts.iter().map(queue).collect(),
             missing: self.shared.resources.client.engine().diagnose().and_then(Diagnose::missing),
         }
     }
@@ -162,7 +168,7 @@ impl RunningPool {
     /// server, which has only a shared reference to the pool. [`wait`](Self::wait) returns when it
     /// has ended.
     pub fn stop(&self) {
-        self.stop.cancel();
+        self.shared.stop.cancel();
     }
 
     /// Ends the shutdown timeout.

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -9,9 +9,10 @@ use super::attempt::Resources;
 use super::registry::Plan;
 use super::solo_lock::SoloLock;
 use super::tally::Tally;
+use super::watched::WatchedJobs;
 use crate::background;
 use crate::clock::Clock;
-use crate::engine::{Delivery, Settlement};
+use crate::engine::{Delivery, PoolId, Settlement};
 use crate::job::Failure;
 use crate::metrics::PoolMetrics;
 use crate::telemetry::Who;
@@ -45,6 +46,8 @@ impl Threads {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) resources: Arc<Resources>,
+    /// The id of the pool, once it has joined those that can be asked.
+    pub(crate) pool: OnceLock<PoolId>,
     /// Whether the engine supports solo runs.
     pub(crate) has_solo: bool,
     /// The threads of plain `fn`s.
@@ -55,7 +58,12 @@ pub(crate) struct Shared {
     /// Entered by all queues of the pool.
     pub(crate) solo_lock: Arc<SoloLock>,
     pub(crate) tally: Tally,
+    pub(crate) watched: WatchedJobs,
     pub(crate) metrics: PoolMetrics,
+    /// Cancelled when the pool is to take no more jobs, and goes on.
+    pub(crate) quiet: CancellationToken,
+    /// Cancelled when the pool is shut down.
+    pub(crate) stop: CancellationToken,
     /// Cancelled when the shutdown timeout is over.
     pub(crate) halt: CancellationToken,
 }
@@ -71,14 +79,36 @@ impl Shared {
         Self {
             resources: Arc::new(resources),
             metrics,
+            pool: OnceLock::new(),
             has_solo,
             threads,
             runtime,
             plan,
             solo_lock: SoloLock::new(),
             tally: Tally::default(),
+            watched: WatchedJobs::default(),
+            quiet: CancellationToken::new(),
+            stop: CancellationToken::new(),
             halt: CancellationToken::new(),
         }
+    }
+
+    /// The id of the pool if it can be asked and told of pauses.
+    pub(crate) fn joined(&self) -> Option<PoolId> {
+        self.pool.get().copied()
+    }
+
+    /// Waits until the pool takes no more jobs.
+    pub(crate) async fn takes_no_more(&self) {
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = self.quiet.cancelled() => {}
+        }
+    }
+
+    /// Whether the pool takes no more jobs.
+    pub(crate) fn has_enough(&self) -> bool {
+        self.stop.is_cancelled() || self.quiet.is_cancelled()
     }
 
     pub(crate) fn clock(&self) -> &Clock {

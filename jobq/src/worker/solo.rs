@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::execution::{self, Settled};
 use super::health::Status;
@@ -24,17 +23,19 @@ const NEXT_WAIT: Duration = Duration::from_millis(100);
 /// How long to wait for a job whose start was recorded.
 const START_WAIT: Duration = Duration::from_secs(10);
 
-/// Runs the solo jobs of a queue until `stop` is cancelled or the engine fails for good.
+/// Runs the solo jobs of a queue until the pool takes no more or the engine fails for good.
 pub(crate) async fn consume(
     shared: Arc<Shared>,
     name: &'static str,
     mut consumer: Consumer,
     status: Status,
-    stop: CancellationToken,
 ) -> Result<()> {
     let mut runner = SoloRunner { shared: &shared, name, unrecorded: None };
-    let ended = runner.run(&mut consumer, &stop).await;
-    status.set_ended(&ended);
+    let ended = runner.run(&mut consumer, &status).await;
+    match &ended {
+        Ok(()) if !shared.stop.is_cancelled() => status.set_quiet(),
+        _ => status.set_ended(&ended),
+    }
     if let Err(error) = &ended {
         telemetry::queue_stopped(name, error);
     }
@@ -51,24 +52,31 @@ struct SoloRunner<'s> {
 }
 
 impl SoloRunner<'_> {
-    async fn run(&mut self, consumer: &mut Consumer, stop: &CancellationToken) -> Result<()> {
+    async fn run(&mut self, consumer: &mut Consumer, status: &Status) -> Result<()> {
+        let mut pauses = consumer.pauses();
         loop {
+            let pause = pauses.borrow_and_update().clone();
+            match &pause {
+                Some(pause) => status.set_paused(pause),
+                None => status.set_consuming(consumer),
+            }
             let first = tokio::select! {
                 biased;
-                () = stop.cancelled() => return Ok(()),
+                () = self.shared.takes_no_more() => return Ok(()),
+                Ok(()) = pauses.changed() => continue,
                 item = consumer.next() => item.ok_or_else(closed)??,
             };
-            self.run_all(first, consumer, stop).await?;
+            if pause.is_some() {
+                self.settle_unrun(first, Settlement::Release).await;
+            } else {
+                self.run_all(first, consumer).await?;
+            }
         }
     }
 
     /// Runs a job and those that follow closely, while the queues rest.
-    async fn run_all(
-        &mut self,
-        first: Delivery,
-        consumer: &mut Consumer,
-        stop: &CancellationToken,
-    ) -> Result<()> {
+    async fn run_all(&mut self, first: Delivery, consumer: &mut Consumer) -> Result<()> {
+        let pauses = consumer.pauses();
         let mut alone: Option<Locked<'_>> = None;
         let mut waiting = VecDeque::from([first]);
         loop {
@@ -91,14 +99,14 @@ impl SoloRunner<'_> {
                 alone = tokio::select! {
                     biased;
                     // Dropping the job releases it.
-                    () = stop.cancelled() => return Ok(()),
+                    () = self.shared.takes_no_more() => return Ok(()),
                     closed = self.shared.solo_lock.lock() => Some(closed),
                 };
             }
             let Some(delivery) = self.start(next, consumer, &mut waiting).await? else {
                 continue;
             };
-            if stop.is_cancelled() {
+            if self.shared.has_enough() || pauses.borrow().is_some() {
                 // Released explicitly, which undoes the start.
                 self.settle_unrun(delivery, Settlement::Release).await;
                 return Ok(());

@@ -246,7 +246,7 @@ fn headers_of_programs_and_of_later_versions_are_read() {
         ("traceparent", "00-1"),
     ];
     assert_eq!(found, expected);
-    assert!(read.envelope.is_once() && read.envelope.lacking().is_some());
+    assert!(read.envelope.once().is_some() && read.envelope.lacking().is_some());
     assert_eq!((read.envelope.due(), first_due(&properties, &read)), (due, Some(due)));
     let retried = again(&properties, &who(JobId::new()), Changes::next(0));
     let read = decode(&names(), "mail".into(), &retried, Vec::new());

@@ -1,0 +1,139 @@
+//! The answers of a pool to questions and orders.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use super::QueueState;
+use super::health::{Status, combined};
+use super::queue::Queue;
+use super::shared::Shared;
+use crate::engine::{Activity, Cancel, Controlled, PoolId, PoolQueue, PoolReport, Question, Reply};
+use crate::{host, telemetry};
+
+/// How far a pool can be controlled from outside, for
+/// [`WorkerPool::control`](crate::WorkerPool::control).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PoolControl {
+    /// The pool reports what it does, and takes orders: to stop, to take no more jobs, to cancel a
+    /// running job.
+    #[default]
+    Full,
+    /// It reports what it does, and takes no orders but pauses of its queues.
+    Look,
+    /// It does not answer. On RabbitMQ it does not learn that a queue is paused, and goes on taking
+    /// its jobs.
+    Off,
+}
+
+/// One queue of a running pool.
+#[derive(Debug, Clone)]
+pub(super) struct PoolPart {
+    pub(super) queue: Arc<Queue>,
+    /// The state of the task that runs its jobs.
+    pub(super) together: Status,
+    /// The state of the task for solo runs.
+    pub(super) alone: Status,
+}
+
+impl PoolPart {
+    pub(super) fn new(queue: Arc<Queue>) -> Self {
+        Self { queue, together: Status::default(), alone: Status::default() }
+    }
+
+    pub(super) fn state(&self) -> QueueState {
+        combined(self.together.state(), self.alone.state())
+    }
+
+    /// What the pool reports about the queue.
+    fn report(&self) -> PoolQueue {
+        let plan = self.queue.plan();
+        let mut report = PoolQueue::new(self.queue.name, u32::from(plan.concurrency));
+        (report.state, report.since, report.problem) = activity(self.state());
+        report.lost_slots =
+            u32::try_from(plan.lost_slots.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        report.running = plan.live.report();
+        report.in_flight = u32::try_from(self.queue.in_flight()).unwrap_or(u32::MAX);
+        report.minute = plan.live.last_minute();
+        report.consumers = self.together.consumers();
+        report.consumers.extend(self.alone.consumers());
+        report
+    }
+}
+
+/// A running pool as an engine reaches it.
+#[derive(Debug)]
+pub(super) struct ControlledPool {
+    pub(super) id: PoolId,
+    pub(super) level: PoolControl,
+    pub(super) started_at: SystemTime,
+    pub(super) shared: Arc<Shared>,
+    pub(super) parts: Vec<PoolPart>,
+}
+
+impl ControlledPool {
+    fn order(&self, question: &Question) -> Reply {
+        if self.level != PoolControl::Full {
+            let why = "it was started with a `control` that takes no orders".to_owned();
+            return Reply::Refused { why };
+        }
+        match question {
+            Question::Quiet => {
+                telemetry::told(self.id, "quiet");
+                self.shared.quiet.cancel();
+                Reply::Accepted
+            }
+            Question::Stop => {
+                telemetry::told(self.id, "stop");
+                self.shared.stop.cancel();
+                Reply::Accepted
+            }
+            Question::Cancel { id } => {
+                let queues = self.shared.plan.queues.values();
+                let cancels = queues.map(|queue| queue.live.cancel(*id));
+                let cancel = cancels.filter(|cancel| *cancel != Cancel::NotRunning).last();
+                Reply::Cancelled(cancel.unwrap_or(Cancel::NotRunning))
+            }
+            _ => Reply::Refused { why: "it does not know this order".to_owned() },
+        }
+    }
+}
+
+impl Controlled for ControlledPool {
+    fn id(&self) -> PoolId {
+        self.id
+    }
+
+    fn queues(&self) -> Vec<String> {
+        self.parts.iter().map(|part| part.queue.name.to_owned()).collect()
+    }
+
+    fn answer(&self, question: &Question) -> Reply {
+        match question {
+            Question::Report => {
+                let queues = self.parts.iter().map(PoolPart::report).collect();
+                let host = host::name().to_owned();
+                Reply::Report(PoolReport::new(self.id, host, self.started_at, queues))
+            }
+            Question::Watch { jobs } => {
+                Reply::Outcomes { jobs: self.shared.watched.outcomes(jobs) }
+            }
+            order => self.order(order),
+        }
+    }
+}
+
+/// The state of a queue for a report, with its start and its problem.
+fn activity(state: QueueState) -> (Activity, Option<SystemTime>, Option<String>) {
+    match state {
+        QueueState::Consuming => (Activity::Consuming, None, None),
+        QueueState::Interrupted { since, error } => {
+            (Activity::Interrupted, Some(since), Some(error.to_string()))
+        }
+        QueueState::Resting => (Activity::Resting, None, None),
+        QueueState::Paused { since, .. } => (Activity::Paused, since, None),
+        QueueState::Quiet => (Activity::Quiet, None, None),
+        QueueState::Ended(error) => (Activity::Ended, None, error.map(|error| error.to_string())),
+    }
+}

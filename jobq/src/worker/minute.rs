@@ -1,0 +1,111 @@
+//! What happened in the last minute. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::engine::{Minute, Settlement};
+
+/// A minute is kept in this many parts, of which the oldest is dropped as a whole.
+const PARTS: usize = 6;
+const PART: Duration = Duration::from_secs(10);
+
+/// Outcomes and waits of the last minute.
+#[derive(Debug)]
+pub(super) struct LastMinute {
+    parts: [Minute; PARTS],
+    /// The part that is written.
+    current: usize,
+    /// The start of that part.
+    since: Instant,
+}
+
+impl LastMinute {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { parts: Default::default(), current: 0, since: now }
+    }
+
+    /// A worker decided about a job.
+    pub(super) fn decided(&mut self, settlement: &Settlement, now: Instant) {
+        let part = self.part(now);
+        match settlement {
+            Settlement::Complete => part.completed += 1,
+            Settlement::Retry(_) => part.retried += 1,
+            Settlement::Fail { .. } => part.failed += 1,
+            _ => {}
+        }
+    }
+
+    /// An attempt started this long after it was due.
+    pub(super) fn waited(&mut self, waited: Duration, now: Instant) {
+        let part = self.part(now);
+        part.waited = part.waited.max(Some(waited));
+    }
+
+    /// The sums of the last minute.
+    pub(super) fn read(&mut self, now: Instant) -> Minute {
+        self.part(now);
+        let mut sum = Minute::default();
+        for part in &self.parts {
+            sum.completed += part.completed;
+            sum.retried += part.retried;
+            sum.failed += part.failed;
+            sum.waited = sum.waited.max(part.waited);
+        }
+        sum
+    }
+
+    /// The part of this time.
+    fn part(&mut self, now: Instant) -> &mut Minute {
+        let mut over = now.saturating_duration_since(self.since);
+        if over >= PART {
+            let mut passed = 0;
+            while over >= PART && passed < PARTS {
+                self.current = (self.current + 1) % PARTS;
+                self.parts[self.current] = Minute::default();
+                over -= PART;
+                passed += 1;
+            }
+            self.since = if passed < PARTS { now - over } else { now };
+        }
+        &mut self.parts[self.current]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::FailedReason;
+
+    #[test]
+    fn what_is_older_than_a_minute_is_forgotten() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut minute = LastMinute::new(start);
+        let failed =
+            Settlement::Fail { reason: FailedReason::Aborted, error: String::new(), attempts: 1 };
+        minute.decided(&Settlement::Complete, at(0));
+        minute.waited(Duration::from_secs(9), at(5));
+        minute.decided(&Settlement::Retry(Duration::ZERO), at(15));
+        minute.waited(Duration::from_secs(2), at(20));
+        minute.decided(&failed, at(45));
+        minute.decided(&Settlement::Release, at(45));
+        let sums = |minute: &mut LastMinute, seconds| {
+            let Minute { completed, retried, failed, waited } = minute.read(at(seconds));
+            (completed, retried, failed, waited.map(|waited| waited.as_secs()))
+        };
+        for (seconds, expected) in [
+            (45, (1, 1, 1, Some(9))),
+            (59, (1, 1, 1, Some(9))),
+            (60, (0, 1, 1, Some(2))),
+            (70, (0, 0, 1, Some(2))),
+            (80, (0, 0, 1, None)),
+            (99, (0, 0, 1, None)),
+            (100, (0, 0, 0, None)),
+        ] {
+            assert_eq!(sums(&mut minute, seconds), expected, "after {seconds} s");
+        }
+        minute.decided(&Settlement::Complete, at(1_000_000));
+        assert_eq!(sums(&mut minute, 1_000_001), (1, 0, 0, None));
+    }
+}
