@@ -66,8 +66,14 @@ impl Store for RabbitMq {
     }
 }
 
-conformance!(memory, TestKit(Memory::new(Clock::system())), delays = yes, shared = no);
-conformance!(example_engine, Example::default(), delays = yes, shared = no);
-conformance!(sqlite_memory, SqliteMemory, delays = yes, shared = no);
-conformance!(sqlite_file, File(Directory::new()), delays = yes, shared = yes);
-conformance!(rabbitmq, RabbitMq::new(), delays = yes, shared = yes);
+conformance!(
+    memory,
+    TestKit(Memory::new(Clock::system())),
+    delays = yes,
+    control = no,
+    shared = no
+);
+conformance!(example_engine, Example::default(), delays = yes, control = no, shared = no);
+conformance!(sqlite_memory, SqliteMemory, delays = yes, control = no, shared = no);
+conformance!(sqlite_file, File(Directory::new()), delays = yes, control = no, shared = yes);
+conformance!(rabbitmq, RabbitMq::new(), delays = yes, control = no, shared = yes);

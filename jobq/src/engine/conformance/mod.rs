@@ -18,13 +18,16 @@
 //!     }
 //! }
 //!
-//! jobq::engine::conformance::conformance!(sqlite_memory, Memory, delays = yes, shared = no);
+//! jobq::engine::conformance::conformance!(
+//!     sqlite_memory, Memory, delays = yes, control = yes, shared = no
+//! );
 //! ```
 //!
-//! The last two arguments are capabilities of the engine. Cases that need a missing capability are
+//! The last three arguments are capabilities of the engine. Cases that need a missing capability are
 //! compiled as ignored tests with the reason, so that they are printed and counted:
 //!
 //! * `delays`: an [`Envelope`](crate::Envelope) may be pushed with an initial delay;
+//! * `control`: its pools can be asked, and its queues paused;
 //! * `shared`: several engines can be open on one store at a time.
 //!
 //! The suite never sleeps to let something happen: it waits for the event itself, and compares
@@ -34,6 +37,7 @@
 
 mod bench;
 pub mod cases;
+mod member;
 
 use std::sync::Arc;
 

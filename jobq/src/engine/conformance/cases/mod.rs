@@ -2,10 +2,12 @@
 
 pub mod competing;
 pub mod consume;
+pub mod control;
 pub mod delay;
 pub mod enqueue;
 pub mod events;
 pub mod failed;
+pub mod pause;
 pub mod retry;
 pub mod shutdown;
 pub mod solo;
@@ -14,7 +16,13 @@ pub mod solo;
 /// [`conformance`](crate::engine::conformance).
 #[macro_export]
 macro_rules! conformance {
-    ($module:ident, $store:expr, delays = $delays:ident, shared = $shared:ident) => {
+    (
+        $module:ident,
+        $store:expr,
+        delays = $delays:ident,
+        control = $control:ident,
+        shared = $shared:ident
+    ) => {
         mod $module {
             #[allow(unused_imports)]
             use super::*;
@@ -111,7 +119,53 @@ macro_rules! conformance {
                 solo::a_start_without_an_end_counts
                 solo::one_consumer_has_them_at_a_time
             }
+            $crate::conformance! { @cases $control "this engine has no control of pools", $store;
+                control::questions_and_answers_arrive_unchanged
+                control::a_report_may_be_long
+                control::every_pool_of_an_engine_answers
+                control::a_pool_that_consumes_nothing_answers
+                control::an_order_reaches_whom_it_names
+                control::an_unknown_pool_does_not_answer
+                control::a_membership_ends_when_it_is_dropped
+                control::consumers_of_no_pool_are_counted
+                control::an_unknown_queue_has_no_consumers
+                control::a_pool_that_panics_holds_up_no_other
+                control::a_pool_that_is_slow_holds_up_no_other
+                control::declared_queues_are_named
+                control::questions_to_a_closed_engine_say_so
+                pause::a_paused_queue_gives_no_jobs
+                pause::a_waiting_consumer_is_paused_and_resumed
+                pause::jobs_that_were_taken_ahead_go_back
+                pause::jobs_in_flight_are_settled_during_a_pause
+                pause::jobs_expire_during_a_pause
+                pause::the_record_of_a_pause_is_told
+                pause::a_second_pause_replaces_the_record
+                pause::a_queue_is_resumed_once
+                pause::a_pause_is_of_one_queue
+                pause::a_queue_may_be_paused_before_it_exists
+                pause::solo_runs_pause
+                pause::a_paused_consumer_can_be_stopped
+                pause::a_paused_consumer_is_not_counted
+                pause::a_paused_queue_can_be_deleted
+            }
+            $crate::conformance! { @both $control $delays "this engine lacks control or delays",
+                $store;
+                pause::delayed_jobs_fall_due_during_a_pause
+            }
+            $crate::conformance! { @both $control $shared "this engine lacks control or is alone",
+                $store;
+                control::pools_of_every_engine_are_asked
+                control::pools_of_a_closed_engine_are_not_asked
+                pause::a_pause_holds_for_every_engine
+                pause::a_pause_outlives_its_engine
+            }
         }
+    };
+    (@both yes $second:ident $why:literal, $store:expr; $($cases:tt)*) => {
+        $crate::conformance! { @cases $second $why, $store; $($cases)* }
+    };
+    (@both no $second:ident $why:literal, $store:expr; $($cases:tt)*) => {
+        $crate::conformance! { @cases no $why, $store; $($cases)* }
     };
     (@cases yes $why:literal, $store:expr; $($theme:ident :: $case:ident)*) => {$(
         #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,10 +190,12 @@ mod tests {
         for (theme, file) in [
             ("competing", include_str!("competing.rs")),
             ("consume", include_str!("consume.rs")),
+            ("control", include_str!("control.rs")),
             ("delay", include_str!("delay.rs")),
             ("enqueue", include_str!("enqueue.rs")),
             ("events", include_str!("events.rs")),
             ("failed", include_str!("failed.rs")),
+            ("pause", include_str!("pause.rs")),
             ("retry", include_str!("retry.rs")),
             ("shutdown", include_str!("shutdown.rs")),
             ("solo", include_str!("solo.rs")),

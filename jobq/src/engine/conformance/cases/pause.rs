@@ -1,0 +1,396 @@
+//! Pauses of queues. The cases take jobs for pools that have joined, since an engine may tell no
+//! others of a pause.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::conformance::Bench;
+use crate::engine::conformance::EngineExt as _;
+use crate::engine::conformance::bench::{
+    eventually, ids, job, settle, soon, sorted, take, take_many,
+};
+use crate::engine::conformance::member::{Member, ask_all, unaccounted};
+use crate::engine::{Consumer, Engine, Membership, Pause, QueueSpec, Read, Settlement, Solo};
+use crate::job::{Envelope, FailedReason, from_millis};
+
+/// Long enough for a job that would come in spite of a pause.
+const EARLY: Duration = Duration::from_millis(300);
+
+fn record(why: &str) -> Pause {
+    Pause::new(from_millis(1_700_000_000_123), "ann \u{e4}", why)
+}
+
+async fn pause(engine: &dyn Engine, queue: &str, pause: &Pause) {
+    soon("a pause", engine.admin().pause(queue, pause)).await.expect("pauses");
+}
+
+async fn resume(engine: &dyn Engine, queue: &str) -> bool {
+    soon("the end of a pause", engine.admin().resume(queue)).await.expect("resumes")
+}
+
+async fn paused(engine: &dyn Engine, queue: &str) -> Option<Pause> {
+    match soon("the record of a pause", engine.admin().paused(queue)).await.expect("tells") {
+        Read::Known(pause) => pause,
+        Read::Unknown(why) => panic!("the pause of `{queue}` is unknown: {why}"),
+    }
+}
+
+/// A pool of the first engine that has joined.
+async fn pool(bench: &Bench, queues: &[&str]) -> (Arc<Member>, Membership) {
+    let pool = Member::new(queues);
+    let member = pool.join(bench.engine()).await;
+    (pool, member)
+}
+
+/// Waits until a consumer is told of a pause with this record, or of its end.
+async fn told(consumer: &Consumer, expected: Option<&Pause>) {
+    let mut pauses = consumer.pauses();
+    let seen = soon("a consumer to be told", pauses.wait_for(|pause| pause.as_ref() == expected));
+    seen.await.expect("the consumer goes on");
+    let names = consumer.names();
+    assert_eq!(names.is_empty(), expected.is_some(), "{names:?} with {expected:?}");
+}
+
+/// Checks that a consumer gets no job.
+async fn gets_nothing(consumer: &mut Consumer) {
+    let early = tokio::time::timeout(EARLY, consumer.next()).await;
+    assert!(early.is_err(), "{early:?}");
+}
+
+/// The consumer of a pool gets no job of a queue that was paused before, until it is resumed.
+pub async fn a_paused_queue_gives_no_jobs(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    let record = record("upgrade");
+    pause(bench.engine(), "mail", &record).await;
+    let mut pushed = bench.push_jobs("mail", 3).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 10).await;
+    told(&consumer, Some(&record)).await;
+    gets_nothing(&mut consumer).await;
+    pushed.extend(bench.push_jobs("mail", 1).await);
+    gets_nothing(&mut consumer).await;
+    bench.counts("mail", 4, 0, 0).await;
+
+    assert!(resume(bench.engine(), "mail").await);
+    told(&consumer, None).await;
+    let taken = take_many(&mut consumer, 4).await;
+    assert_eq!(ids(&taken), pushed);
+    assert!(taken.iter().all(|delivery| delivery.attempt == 1 && delivery.crashes == 0));
+}
+
+/// A pause reaches a consumer that waits for jobs, again and again.
+pub async fn a_waiting_consumer_is_paused_and_resumed(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 10).await;
+    told(&consumer, None).await;
+    for round in 0..3 {
+        let record = record(&format!("round {round}"));
+        pause(bench.engine(), "mail", &record).await;
+        told(&consumer, Some(&record)).await;
+        let pushed = bench.push_jobs("mail", 1).await;
+        gets_nothing(&mut consumer).await;
+        resume(bench.engine(), "mail").await;
+        told(&consumer, None).await;
+        let delivery = take(&mut consumer).await;
+        assert_eq!(delivery.envelope().id, pushed[0]);
+        settle(delivery, Settlement::Complete).await;
+    }
+    bench.counts("mail", 0, 0, 0).await;
+}
+
+/// Jobs that were taken ahead and are released at a pause come back once, and are no suspects.
+pub async fn jobs_that_were_taken_ahead_go_back(bench: &Bench) {
+    const JOBS: usize = 10;
+    bench.declare("mail", &[]).await;
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    let pushed = bench.push_jobs("mail", JOBS).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 10).await;
+    for round in 0..5 {
+        bench.counts("mail", 0, 0, 0).await;
+        let record = record("upgrade");
+        pause(bench.engine(), "mail", &record).await;
+        told(&consumer, Some(&record)).await;
+        for delivery in take_many(&mut consumer, JOBS).await {
+            settle(delivery, Settlement::Release).await;
+        }
+        bench.counts("mail", JOBS as u64, 0, 0).await;
+        gets_nothing(&mut consumer).await;
+        resume(bench.engine(), "mail").await;
+        told(&consumer, None).await;
+        let taken = take_many(&mut consumer, JOBS).await;
+        assert_eq!(sorted(ids(&taken)), sorted(pushed.clone()), "in round {round}");
+        for delivery in taken {
+            assert!(delivery.crashes < 3, "{} in round {round}", delivery.crashes);
+            assert_eq!(delivery.attempt, 1);
+            settle(delivery, Settlement::Release).await;
+        }
+    }
+    let taken = take_many(&mut consumer, JOBS).await;
+    assert_eq!(sorted(ids(&taken)), sorted(pushed));
+    for delivery in taken {
+        settle(delivery, Settlement::Complete).await;
+    }
+    bench.counts("mail", 0, 0, 0).await;
+}
+
+/// Jobs in flight are settled in each way, and wait in the queue if they are to run again.
+pub async fn jobs_in_flight_are_settled_during_a_pause(bench: &Bench) {
+    let wait = Duration::from_millis(200);
+    bench.declare("mail", &[wait]).await;
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 5).await;
+    let pushed = bench.push_jobs("mail", 5).await;
+    let mut held = take_many(&mut consumer, 5).await;
+    let record = record("upgrade");
+    pause(bench.engine(), "mail", &record).await;
+    told(&consumer, Some(&record)).await;
+    let error = "no".to_owned();
+    let fail = Settlement::Fail { reason: FailedReason::Aborted, error, attempts: 1 };
+    let (now, later) = (Settlement::Retry(Duration::ZERO), Settlement::Retry(wait));
+    for settlement in [Settlement::Complete, fail, now, later, Settlement::Snooze(wait)] {
+        settle(held.remove(0), settlement).await;
+    }
+    bench.counts("mail", 3, 0, 1).await;
+    gets_nothing(&mut consumer).await;
+    resume(bench.engine(), "mail").await;
+    let mut taken = take_many(&mut consumer, 3).await;
+    taken.sort_by_key(|delivery| delivery.envelope().id);
+    let attempts: Vec<_> = taken.iter().map(|delivery| delivery.attempt).collect();
+    assert_eq!((ids(&taken), attempts), (pushed[2..].to_vec(), vec![2, 2, 1]));
+}
+
+/// Jobs that expire meanwhile are kept for the layer above, which checks the expiry.
+pub async fn jobs_expire_during_a_pause(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    pause(bench.engine(), "mail", &record("upgrade")).await;
+    let soon_over = bench.now() + Duration::from_millis(1);
+    bench.push(vec![Envelope { expires_at: Some(soon_over), ..job("mail") }]).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    gets_nothing(&mut consumer).await;
+    resume(bench.engine(), "mail").await;
+    let expiry = take(&mut consumer).await.envelope().expires_at.expect("it expires");
+    assert!(expiry <= soon_over && expiry <= bench.now());
+}
+
+/// Delayed jobs become due during a pause, and wait for its end.
+pub async fn delayed_jobs_fall_due_during_a_pause(bench: &Bench) {
+    let wait = Duration::from_millis(200);
+    bench.declare("mail", &[wait]).await;
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    let record = record("upgrade");
+    pause(bench.engine(), "mail", &record).await;
+    let delayed = Envelope { delay: wait, ..job("mail") };
+    let id = delayed.id;
+    bench.push(vec![delayed]).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    told(&consumer, Some(&record)).await;
+    bench.counts("mail", 1, 0, 0).await;
+    gets_nothing(&mut consumer).await;
+    resume(bench.engine(), "mail").await;
+    assert_eq!(take(&mut consumer).await.envelope().id, id);
+}
+
+/// The record of a pause tells who, why and since when, until the queue is resumed.
+pub async fn the_record_of_a_pause_is_told(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    assert_eq!(paused(bench.engine(), "mail").await, None);
+    let records = [
+        record("mail server, \"blue\"\nand green"),
+        Pause { by: None, ..record("nobody says who") },
+        Pause { why: None, ..record("") },
+        Pause::default(),
+    ];
+    for record in records {
+        pause(bench.engine(), "mail", &record).await;
+        eventually("the record", Some(record), || paused(bench.engine(), "mail")).await;
+    }
+    assert!(resume(bench.engine(), "mail").await);
+    assert_eq!(paused(bench.engine(), "mail").await, None);
+}
+
+/// A second pause replaces the record, and consumers are told of it.
+pub async fn a_second_pause_replaces_the_record(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    for why in ["first", "second", "second", "third"] {
+        let record = record(why);
+        pause(bench.engine(), "mail", &record).await;
+        told(&consumer, Some(&record)).await;
+        assert_eq!(paused(bench.engine(), "mail").await, Some(record));
+    }
+    bench.push_jobs("mail", 1).await;
+    gets_nothing(&mut consumer).await;
+    // One end is enough.
+    assert!(resume(bench.engine(), "mail").await);
+    take(&mut consumer).await;
+}
+
+/// Only a queue that is paused can be resumed.
+pub async fn a_queue_is_resumed_once(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    assert!(!resume(bench.engine(), "mail").await);
+    pause(bench.engine(), "mail", &record("upgrade")).await;
+    assert!(resume(bench.engine(), "mail").await);
+    assert!(!resume(bench.engine(), "mail").await);
+    assert!(!resume(bench.engine(), "nowhere").await);
+}
+
+/// Queues with like names are paused one by one.
+pub async fn a_pause_is_of_one_queue(bench: &Bench) {
+    let queues = ["mail", "mail.eu", "eu.mail", "mail-eu"];
+    let (pool, _member) = pool(bench, &queues).await;
+    let mut consumers = Vec::new();
+    for queue in queues {
+        bench.declare(queue, &[]).await;
+        consumers.push(pool.consume(bench.engine(), queue, 1).await);
+    }
+    for place in 0..queues.len() {
+        let record = record(queues[place]);
+        pause(bench.engine(), queues[place], &record).await;
+        told(&consumers[place], Some(&record)).await;
+        for (other, consumer) in consumers.iter_mut().enumerate().filter(|(at, _)| *at != place) {
+            assert_eq!(paused(bench.engine(), queues[other]).await, None);
+            bench.push_jobs(queues[other], 1).await;
+            settle(take(consumer).await, Settlement::Complete).await;
+        }
+        resume(bench.engine(), queues[place]).await;
+        told(&consumers[place], None).await;
+    }
+}
+
+/// A queue may be paused before it exists.
+pub async fn a_queue_may_be_paused_before_it_exists(bench: &Bench) {
+    let record = record("before the first deploy");
+    pause(bench.engine(), "shop.eu.mail", &record).await;
+    assert_eq!(paused(bench.engine(), "shop.eu.mail").await, Some(record.clone()));
+    bench.declare("shop.eu.mail", &[]).await;
+    let (pool, _member) = pool(bench, &["shop.eu.mail"]).await;
+    let pushed = bench.push_jobs("shop.eu.mail", 1).await;
+    let mut consumer = pool.consume(bench.engine(), "shop.eu.mail", 1).await;
+    told(&consumer, Some(&record)).await;
+    gets_nothing(&mut consumer).await;
+    assert!(resume(bench.engine(), "shop.eu.mail").await);
+    assert_eq!(take(&mut consumer).await.envelope().id, pushed[0]);
+}
+
+/// Consumers of solo jobs pause too.
+pub async fn solo_runs_pause(bench: &Bench) {
+    let spec = QueueSpec::new("mail").solo();
+    soon("a queue", bench.engine().declare(&[spec])).await.expect("declares");
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    let mut alone = pool.consume_solo(bench.engine(), "mail").await;
+    let pushed = bench.push_jobs("mail", 1).await;
+    let delivery = take(&mut consumer).await;
+    let record = record("upgrade");
+    pause(bench.engine(), "mail", &record).await;
+    told(&alone, Some(&record)).await;
+    settle(delivery, Settlement::Isolate).await;
+    gets_nothing(&mut alone).await;
+    bench.counts("mail", 1, 0, 0).await;
+    resume(bench.engine(), "mail").await;
+    told(&alone, None).await;
+    let delivery = take(&mut alone).await;
+    assert_eq!(delivery.envelope().id, pushed[0]);
+    assert_eq!(delivery.solo, Some(Solo { starts: 0, started: false }));
+}
+
+/// A consumer can be stopped while its queue is paused.
+pub async fn a_paused_consumer_can_be_stopped(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    let record = record("upgrade");
+    pause(bench.engine(), "mail", &record).await;
+    bench.push_jobs("mail", 2).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    told(&consumer, Some(&record)).await;
+    soon("a prefetch", consumer.set_prefetch(5)).await;
+    gets_nothing(&mut consumer).await;
+    soon("a stop", consumer.stop()).await;
+    assert!(soon("the consumer to end", consumer.next()).await.is_none());
+    soon("settlements", consumer.settled()).await;
+    bench.counts("mail", 2, 0, 0).await;
+}
+
+/// Consumers of a paused queue are not among those that are unaccounted for.
+pub async fn a_paused_consumer_is_not_counted(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    let (pool, member) = pool(bench, &["mail"]).await;
+    let consumer = pool.consume(bench.engine(), "mail", 1).await;
+    drop(member);
+    let counted = |expected: u32| {
+        eventually("consumers of no pool", Some(expected), || async {
+            let answers = ask_all(bench.engine(), &["mail"], EARLY).await;
+            unaccounted(&answers, "mail").known().copied()
+        })
+    };
+    counted(1).await;
+    let member = pool.join(bench.engine()).await;
+    pool.report_all(|queue| queue.consumers.clear());
+    pause(bench.engine(), "mail", &record("upgrade")).await;
+    counted(0).await;
+    resume(bench.engine(), "mail").await;
+    counted(1).await;
+    drop((consumer, member));
+}
+
+/// A queue that is deleted is no longer paused.
+pub async fn a_paused_queue_can_be_deleted(bench: &Bench) {
+    for force in [false, true] {
+        bench.declare("mail", &[]).await;
+        pause(bench.engine(), "mail", &record("upgrade")).await;
+        let jobs = usize::from(force);
+        bench.push_jobs("mail", jobs).await;
+        bench.counts("mail", jobs as u64, 0, 0).await;
+        let spec = QueueSpec::new("mail");
+        let deleted = soon("a queue to be deleted", bench.engine().admin().delete(&spec, force));
+        assert_eq!(deleted.await.expect("deletes"), jobs as u64);
+        assert_eq!(paused(bench.engine(), "mail").await, None);
+    }
+    bench.declare("mail", &[]).await;
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    bench.push_jobs("mail", 1).await;
+    take(&mut consumer).await;
+}
+
+/// A pause by one engine stops the consumers of another, and any engine can end it.
+pub async fn a_pause_holds_for_every_engine(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    let (second, third) = (bench.another().await, bench.another().await);
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    for round in 0..3 {
+        let record = record(&format!("round {round}"));
+        pause(&*second, "mail", &record).await;
+        told(&consumer, Some(&record)).await;
+        for engine in [bench.engine(), &*second, &*third] {
+            assert_eq!(paused(engine, "mail").await, Some(record.clone()));
+        }
+        let pushed = bench.push_jobs("mail", 1).await;
+        gets_nothing(&mut consumer).await;
+        assert!(resume(&*third, "mail").await);
+        let delivery = take(&mut consumer).await;
+        assert_eq!(delivery.envelope().id, pushed[0]);
+        settle(delivery, Settlement::Complete).await;
+        told(&consumer, None).await;
+    }
+}
+
+/// A pause survives the engine that made it.
+pub async fn a_pause_outlives_its_engine(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    let other = bench.another().await;
+    let record = record("upgrade");
+    pause(&*other, "mail", &record).await;
+    soon("the engine to close", other.close()).await;
+    assert_eq!(paused(bench.engine(), "mail").await, Some(record.clone()));
+    let (pool, _member) = pool(bench, &["mail"]).await;
+    bench.push_jobs("mail", 1).await;
+    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    told(&consumer, Some(&record)).await;
+    gets_nothing(&mut consumer).await;
+}
