@@ -6,6 +6,7 @@ mod ahead;
 mod blocking;
 mod clock;
 mod conformance;
+mod control;
 mod design;
 mod end_to_end;
 mod headers;
