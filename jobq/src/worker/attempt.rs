@@ -5,10 +5,9 @@ use std::future::pending;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::cancellation::{Cancellation, Cancelled};
+use super::cancellation::{CancelOrder, Cancellation, Cancelled};
 use super::extensions::Extensions;
 use super::state::{State, States};
 use crate::client::Client;
@@ -29,8 +28,8 @@ struct Inner {
     started: OnceLock<Instant>,
     /// Created on demand: most functions do not use it.
     cancelled: OnceLock<Cancelled>,
-    /// Notified when an operator cancels the job.
-    ordered: Notify,
+    /// An operator cancels the job.
+    order: CancelOrder,
     /// The function's own outcome, which layers may change.
     ended: OnceLock<Outcome>,
 }
@@ -59,7 +58,7 @@ impl Attempt {
             extensions: Extensions::default(),
             started: OnceLock::new(),
             cancelled: OnceLock::new(),
-            ordered: Notify::new(),
+            order: CancelOrder::default(),
             ended: OnceLock::new(),
         }))
     }
@@ -187,12 +186,12 @@ impl Attempt {
 
     /// Orders the worker to cancel the attempt.
     pub(super) fn order_cancel(&self) {
-        self.0.ordered.notify_one();
+        self.0.order.give();
     }
 
     /// Waits for an operator who cancels the attempt.
     pub(super) async fn cancel_ordered(&self) {
-        self.0.ordered.notified().await;
+        self.0.order.given().await;
     }
 
     /// Returns when the function has run for this long.

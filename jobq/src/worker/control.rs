@@ -55,7 +55,7 @@ impl PoolPart {
             u32::try_from(plan.lost_slots.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         report.running = plan.live.report();
         report.in_flight = u32::try_from(self.queue.in_flight()).unwrap_or(u32::MAX);
-        report.minute = plan.live.last_minute();
+        report.minute = plan.live.last_minute(self.queue.now());
         report.consumers = self.together.consumers();
         report.consumers.extend(self.alone.consumers());
         report
@@ -81,7 +81,7 @@ impl ControlledPool {
         match question {
             Question::Quiet => {
                 telemetry::told(self.id, "quiet");
-                self.shared.quiet.cancel();
+                self.shared.quiet();
                 Reply::Accepted
             }
             Question::Stop => {

@@ -425,7 +425,7 @@ fn report(pool: &Shared, who: &Who, decision: &Decision, took: Option<Duration>)
     who.decided(&decision.settlement, &decision.failure, took.unwrap_or_default());
     pool.tally.count(&decision.settlement);
     pool.metrics.queue(&who.queue).decided(&who.job, &decision.settlement, took);
-    pool.plan.queues[&*who.queue].live.decided(&decision.settlement);
+    pool.plan.queues[&*who.queue].live.decided(&decision.settlement, pool.clock().now());
 }
 
 /// Settles the delivery.

@@ -1,10 +1,9 @@
 //! The attempts of a queue that run, for reports and for cancelling.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use slab::Slab;
-use tokio::time::Instant;
 
 use super::attempt::Attempt;
 use super::minute::LastMinute;
@@ -17,15 +16,18 @@ const MAX_REPORTED: usize = 1_000;
 
 /// The attempts of a queue that run, and the outcomes of the last minute.
 #[derive(Debug)]
-pub(crate) struct Live {
-    running: Mutex<Slab<Entry>>,
-    minute: Mutex<LastMinute>,
+pub(crate) struct Live(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    running: Slab<Entry>,
+    minute: LastMinute,
 }
 
 #[derive(Debug)]
 struct Entry {
     attempt: Attempt,
-    timeout: Option<std::time::Duration>,
+    timeout: Option<Duration>,
     blocks: bool,
 }
 
@@ -37,17 +39,14 @@ pub(super) struct Running<'l> {
 
 impl Default for Live {
     fn default() -> Self {
-        Self { running: Mutex::default(), minute: Mutex::new(LastMinute::new(Instant::now())) }
+        let minute = LastMinute::new(SystemTime::UNIX_EPOCH);
+        Self(Mutex::new(State { running: Slab::new(), minute }))
     }
 }
 
 impl Live {
-    fn running(&self) -> MutexGuard<'_, Slab<Entry>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn minute(&self) -> MutexGuard<'_, LastMinute> {
-        self.minute.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An attempt that was due at this time starts.
@@ -57,24 +56,28 @@ impl Live {
         job: &Registered,
         due: Option<SystemTime>,
     ) -> Running<'_> {
-        if let Some(due) = due {
+        let waited = due.map(|due| {
+            let now = attempt.now();
             // Clocks of two machines differ.
-            let waited = attempt.now().duration_since(due).unwrap_or_default();
-            self.minute().waited(waited, Instant::now());
-        }
+            (now.duration_since(due).unwrap_or_default(), now)
+        });
         let entry =
             Entry { attempt: attempt.clone(), timeout: job.options.timeout, blocks: job.blocks };
-        Running { live: self, key: self.running().insert(entry) }
+        let mut state = self.state();
+        if let Some((waited, now)) = waited {
+            state.minute.waited(waited, now);
+        }
+        Running { live: self, key: state.running.insert(entry) }
     }
 
     /// A worker decided about a job.
-    pub(super) fn decided(&self, settlement: &Settlement) {
-        self.minute().decided(settlement, Instant::now());
+    pub(super) fn decided(&self, settlement: &Settlement, now: SystemTime) {
+        self.state().minute.decided(settlement, now);
     }
 
     /// The outcomes and waits of the last minute.
-    pub(super) fn last_minute(&self) -> Minute {
-        self.minute().read(Instant::now())
+    pub(super) fn last_minute(&self, now: SystemTime) -> Minute {
+        self.state().minute.read(now)
     }
 
     /// The attempts that run, the longest first.
@@ -86,7 +89,7 @@ impl Live {
             running.timeout = entry.timeout;
             running
         };
-        let mut running: Vec<_> = self.running().iter().map(report).collect();
+        let mut running: Vec<_> = self.state().running.iter().map(report).collect();
         running.sort_by_key(|job| std::cmp::Reverse(job.running));
         running.truncate(MAX_REPORTED);
         running
@@ -95,7 +98,8 @@ impl Live {
     /// Cancels all attempts of a job.
     pub(super) fn cancel(&self, id: JobId) -> Cancel {
         let mut cancel = Cancel::NotRunning;
-        for (_, entry) in self.running().iter().filter(|(_, entry)| entry.attempt.id() == id) {
+        for (_, entry) in self.state().running.iter().filter(|(_, entry)| entry.attempt.id() == id)
+        {
             entry.attempt.order_cancel();
             cancel = if entry.blocks { Cancel::AskedBlocking } else { Cancel::Asked };
         }
@@ -105,6 +109,6 @@ impl Live {
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.live.running().remove(self.key);
+        self.live.state().running.remove(self.key);
     }
 }

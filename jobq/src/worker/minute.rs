@@ -1,8 +1,6 @@
 //! What happened in the last minute. Pure.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
+use std::time::{Duration, SystemTime};
 
 use crate::engine::{Minute, Settlement};
 
@@ -10,23 +8,23 @@ use crate::engine::{Minute, Settlement};
 const PARTS: usize = 6;
 const PART: Duration = Duration::from_secs(10);
 
-/// Outcomes and waits of the last minute.
+/// Outcomes and waits of the last minute, by the clock of the worker.
 #[derive(Debug)]
 pub(super) struct LastMinute {
     parts: [Minute; PARTS],
     /// The part that is written.
     current: usize,
     /// The start of that part.
-    since: Instant,
+    since: SystemTime,
 }
 
 impl LastMinute {
-    pub(super) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: SystemTime) -> Self {
         Self { parts: Default::default(), current: 0, since: now }
     }
 
     /// A worker decided about a job.
-    pub(super) fn decided(&mut self, settlement: &Settlement, now: Instant) {
+    pub(super) fn decided(&mut self, settlement: &Settlement, now: SystemTime) {
         let part = self.part(now);
         match settlement {
             Settlement::Complete => part.completed += 1,
@@ -37,13 +35,13 @@ impl LastMinute {
     }
 
     /// An attempt started this long after it was due.
-    pub(super) fn waited(&mut self, waited: Duration, now: Instant) {
+    pub(super) fn waited(&mut self, waited: Duration, now: SystemTime) {
         let part = self.part(now);
         part.waited = part.waited.max(Some(waited));
     }
 
     /// The sums of the last minute.
-    pub(super) fn read(&mut self, now: Instant) -> Minute {
+    pub(super) fn read(&mut self, now: SystemTime) -> Minute {
         self.part(now);
         let mut sum = Minute::default();
         for part in &self.parts {
@@ -56,8 +54,8 @@ impl LastMinute {
     }
 
     /// The part of this time.
-    fn part(&mut self, now: Instant) -> &mut Minute {
-        let mut over = now.saturating_duration_since(self.since);
+    fn part(&mut self, now: SystemTime) -> &mut Minute {
+        let mut over = now.duration_since(self.since).unwrap_or_default();
         if over >= PART {
             let mut passed = 0;
             while over >= PART && passed < PARTS {
@@ -79,7 +77,7 @@ mod tests {
 
     #[test]
     fn what_is_older_than_a_minute_is_forgotten() {
-        let start = Instant::now();
+        let start = SystemTime::UNIX_EPOCH;
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut minute = LastMinute::new(start);
         let failed =
@@ -107,5 +105,6 @@ mod tests {
         }
         minute.decided(&Settlement::Complete, at(1_000_000));
         assert_eq!(sums(&mut minute, 1_000_001), (1, 0, 0, None));
+        assert_eq!(sums(&mut minute, 7), (1, 0, 0, None), "the clock was set back");
     }
 }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use tokio::sync::{Notify, watch};
@@ -119,6 +119,18 @@ async fn consume_again(
     }
 }
 
+/// The next pause of a queue, or `None` when it goes on; with the source of the one after that.
+async fn next_pause(
+    mut pauses: watch::Receiver<Option<Pause>>,
+) -> (Option<Pause>, watch::Receiver<Option<Pause>>) {
+    if pauses.changed().await.is_err() {
+        // There are no more.
+        std::future::pending::<()>().await;
+    }
+    let pause = pauses.borrow_and_update().clone();
+    (pause, pauses)
+}
+
 /// Why a queue takes no more jobs.
 enum End {
     /// The pool is shut down.
@@ -186,6 +198,10 @@ impl Queue {
         &self.pool.plan.queues[self.name]
     }
 
+    pub(super) fn now(&self) -> SystemTime {
+        self.pool.clock().now()
+    }
+
     /// How many deliveries wait or run.
     pub(super) fn in_flight(&self) -> usize {
         let state = self.state();
@@ -194,20 +210,23 @@ impl Queue {
 
     /// Takes jobs and passes them to slots.
     async fn run(self: &Arc<Self>, consumer: &mut Consumer, status: &Status) -> Result<End> {
-        let mut stopped = pin!(self.pool.stop.cancelled());
-        let mut quiet = pin!(self.pool.quiet.cancelled());
+        let mut enough = pin!(self.pool.enough.cancelled());
         let mut closing = pin!(self.pool.solo_lock.requested());
         let mut prefetch = self.prefetch.subscribe();
         let mut pauses = consumer.pauses();
         pauses.mark_changed();
+        // Kept, since a new one costs more.
+        let mut turned = pin!(next_pause(pauses));
         let mut is_paused = false;
         loop {
             tokio::select! {
                 biased;
-                () = &mut stopped => return Ok(End::Stop),
-                () = &mut quiet => return Ok(End::Quiet),
-                Ok(()) = pauses.changed() => {
-                    let pause = pauses.borrow_and_update().clone();
+                () = &mut enough => {
+                    let is_stopped = self.pool.stop.is_cancelled();
+                    return Ok(if is_stopped { End::Stop } else { End::Quiet });
+                }
+                (pause, pauses) = turned.as_mut() => {
+                    turned.set(next_pause(pauses));
                     is_paused = pause.is_some();
                     if let Some(pause) = pause {
                         self.pause(&pause, status).await;

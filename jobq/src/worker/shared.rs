@@ -60,10 +60,10 @@ pub(crate) struct Shared {
     pub(crate) tally: Tally,
     pub(crate) watched: WatchedJobs,
     pub(crate) metrics: PoolMetrics,
-    /// Cancelled when the pool is to take no more jobs, and goes on.
-    pub(crate) quiet: CancellationToken,
     /// Cancelled when the pool is shut down.
     pub(crate) stop: CancellationToken,
+    /// Cancelled when the pool is shut down or told to take no more jobs.
+    pub(crate) enough: CancellationToken,
     /// Cancelled when the shutdown timeout is over.
     pub(crate) halt: CancellationToken,
 }
@@ -75,6 +75,7 @@ impl Shared {
         threads: Threads,
         has_solo: bool,
     ) -> Self {
+        let stop = CancellationToken::new();
         let metrics = PoolMetrics::new(plan.jobs.values().map(|job| (job.queue, job.name)));
         Self {
             resources: Arc::new(resources),
@@ -87,8 +88,8 @@ impl Shared {
             solo_lock: SoloLock::new(),
             tally: Tally::default(),
             watched: WatchedJobs::default(),
-            quiet: CancellationToken::new(),
-            stop: CancellationToken::new(),
+            enough: stop.child_token(),
+            stop,
             halt: CancellationToken::new(),
         }
     }
@@ -98,17 +99,9 @@ impl Shared {
         self.pool.get().copied()
     }
 
-    /// Waits until the pool takes no more jobs.
-    pub(crate) async fn takes_no_more(&self) {
-        tokio::select! {
-            () = self.stop.cancelled() => {}
-            () = self.quiet.cancelled() => {}
-        }
-    }
-
-    /// Whether the pool takes no more jobs.
-    pub(crate) fn has_enough(&self) -> bool {
-        self.stop.is_cancelled() || self.quiet.is_cancelled()
+    /// Lets the pool take no more jobs.
+    pub(crate) fn quiet(&self) {
+        self.enough.cancel();
     }
 
     pub(crate) fn clock(&self) -> &Clock {

@@ -62,7 +62,7 @@ impl SoloRunner<'_> {
             }
             let first = tokio::select! {
                 biased;
-                () = self.shared.takes_no_more() => return Ok(()),
+                () = self.shared.enough.cancelled() => return Ok(()),
                 Ok(()) = pauses.changed() => continue,
                 item = consumer.next() => item.ok_or_else(closed)??,
             };
@@ -99,14 +99,14 @@ impl SoloRunner<'_> {
                 alone = tokio::select! {
                     biased;
                     // Dropping the job releases it.
-                    () = self.shared.takes_no_more() => return Ok(()),
+                    () = self.shared.enough.cancelled() => return Ok(()),
                     closed = self.shared.solo_lock.lock() => Some(closed),
                 };
             }
             let Some(delivery) = self.start(next, consumer, &mut waiting).await? else {
                 continue;
             };
-            if self.shared.has_enough() || pauses.borrow().is_some() {
+            if self.shared.enough.is_cancelled() || pauses.borrow().is_some() {
                 // Released explicitly, which undoes the start.
                 self.settle_unrun(delivery, Settlement::Release).await;
                 return Ok(());
