@@ -108,6 +108,22 @@ pub trait Administer: fmt::Debug + Send + Sync {
         Err(unsupported("its pools cannot be asked"))
     }
 
+    /// Looks at the failed jobs of a queue, oldest first, each once, and settles them as `visit`
+    /// says. Jobs that fail meanwhile may be seen as well. What stays keeps its order.
+    ///
+    /// It goes on to its end if the future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// An engine that cannot be reached or refuses, before a job was settled;
+    /// [`Conflict`](crate::ErrorKind::Conflict) if somebody else looks at the failed jobs for longer
+    /// than the timeout. A queue that does not exist has no failed jobs. An error after that is in
+    /// [`Visited::end`]: each job that was to be put back is then in its queue or still failed, or
+    /// both after a lost connection.
+    async fn failed_visit(&self, _queue: &str, _visit: Visit) -> Result<Visited> {
+        Err(unsupported("it cannot look at failed jobs"))
+    }
+
     /// Ends the subscription of a queue to this pattern, if there is one. Jobs already in the queue
     /// stay.
     ///
@@ -124,6 +140,54 @@ pub trait Administer: fmt::Debug + Send + Sync {
     /// [`Refused`](crate::ErrorKind::Refused) if there are jobs or consumers and `force` is not
     /// set: nothing has changed then; an engine that cannot be reached or refuses.
     async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64>;
+}
+
+/// Decides about each failed job of [`Administer::failed_visit`].
+pub type Visit = Box<dyn FnMut(FailedJob) -> Verdict + Send>;
+
+/// What is done with a failed job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It stays.
+    Keep,
+    /// It stays, and no further job is looked at.
+    Enough,
+    /// It goes back into its queue, with fresh attempts, no expiry and no further delay.
+    PutBack,
+    /// The same with a single attempt, for an operation that watches it.
+    PutBackOnce {
+        /// The operation.
+        operation: String,
+    },
+    /// It is deleted.
+    Discard,
+}
+
+/// The result of [`Administer::failed_visit`].
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Visited {
+    /// How many jobs were looked at.
+    pub seen: u64,
+    /// Whether all jobs were looked at that there were at the beginning.
+    pub complete: bool,
+    /// The jobs that were put back or deleted.
+    pub settled: Vec<JobId>,
+    /// Jobs that could not be put back and stay, with the errors.
+    pub refused: Vec<(JobId, Error)>,
+    /// Jobs of which it is not known whether they were put back or deleted.
+    pub unknown: Vec<JobId>,
+    /// The error that ended it early.
+    pub end: Option<Error>,
+}
+
+impl Visited {
+    /// A visit that has seen nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
 }
 
 /// The error of a call that an engine does not support.

@@ -26,7 +26,7 @@ use std::pin::Pin;
 
 use async_trait::async_trait;
 
-pub use administer::{Administer, Counts, QueueNames, Which};
+pub use administer::{Administer, Counts, QueueNames, Verdict, Visit, Visited, Which};
 pub use certificates::{Certificates, ClientCertificate, ManagementUrl};
 pub use consumer::{Consume, Consumer, Intake, Interruption};
 pub use control::{
