@@ -98,6 +98,7 @@
 //! | `testing` | no | the test kit [`testing`], and the conformance suite for engines |
 
 pub mod admin;
+mod awaitable;
 mod background;
 mod client;
 mod clock;

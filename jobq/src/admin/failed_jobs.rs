@@ -1,11 +1,18 @@
 //! Administration of failed jobs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use super::Filter;
+use super::group::{Grouping, Groups};
+use super::operation::{Action, Operation};
+use super::page::{Cursor, Page, Paging};
 use crate::background;
-use crate::engine::{Administer, Engine, Which, administration};
+use crate::engine::{Administer, Engine, Verdict, Which, administration, closed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId, check_name};
+
+/// How many jobs the first page without a filter looks at, at most, so that it comes at once.
+const FIRST_LOOK: usize = 1_000;
 
 /// The failed jobs of one queue, made by [`Client::failed`](crate::Client::failed).
 ///
@@ -110,6 +117,107 @@ impl FailedJobs {
     pub async fn purge(&self) -> Result<u64> {
         check_name("queue", &self.queue)?;
         background::call(self.administration()?.failed_discard(&self.queue, Which::All)).await
+    }
+
+    /// A page of the failed jobs that match, oldest first: those after the end of another page, at
+    /// most `limit`.
+    ///
+    /// ```
+    /// use jobq::admin::Filter;
+    ///
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// let (failed, mut after) = (client.failed("send_welcome"), None);
+    /// loop {
+    ///     let page = failed.page(&Filter::new().error("refused"), after, 50).await?;
+    ///     for job in page.jobs {
+    ///         println!("{} {}", job.id(), job.error());
+    ///     }
+    ///     after = page.next;
+    ///     if after.is_none() {
+    ///         break;
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub async fn page(
+        &self,
+        filter: &Filter,
+        after: Option<Cursor>,
+        limit: usize,
+    ) -> Result<Page<FailedJob>> {
+        let most = (filter.is_empty() && after.is_none()).then(|| FIRST_LOOK.max(limit));
+        let as_of = self.engine.clock().now();
+        let (paging, complete) =
+            self.look(Paging::new(filter.clone(), after, limit), most, Paging::add).await?;
+        Ok(paging.page(complete, as_of))
+    }
+
+    /// The failed jobs that match, in groups of like errors, the largest first.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub async fn groups(&self, filter: &Filter) -> Result<Groups> {
+        let filter = filter.clone();
+        let add = move |grouping: &mut Grouping, job: FailedJob| {
+            if filter.matches(&job) {
+                grouping.add(&job);
+            }
+        };
+        let (grouping, complete) = self.look(Grouping::default(), None, add).await?;
+        Ok(grouping.groups(complete))
+    }
+
+    /// Puts all failed jobs back that match, as [`retry`](Self::retry) does.
+    pub fn retry_where(&self, filter: Filter) -> Operation {
+        self.operation(filter, Action::PutBack)
+    }
+
+    /// Deletes all failed jobs that match.
+    pub fn discard_where(&self, filter: Filter) -> Operation {
+        self.operation(filter, Action::Discard)
+    }
+
+    fn operation(&self, filter: Filter, action: Action) -> Operation {
+        Operation::new(Arc::clone(&self.engine), self.queue.clone(), filter, action)
+    }
+
+    /// Shows the failed jobs to a collector, at most so many, and returns it with whether all were
+    /// seen.
+    async fn look<C: Send + 'static>(
+        &self,
+        collector: C,
+        most: Option<usize>,
+        add: impl Fn(&mut C, FailedJob) + Send + 'static,
+    ) -> Result<(C, bool)> {
+        check_name("queue", &self.queue)?;
+        let shared = Arc::new(Mutex::new(Some(collector)));
+        let theirs = Arc::clone(&shared);
+        let mut seen = 0;
+        let visit = Box::new(move |job| {
+            if most.is_some_and(|most| seen >= most) {
+                return Verdict::Enough;
+            }
+            seen += 1;
+            let mut collector = theirs.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(collector) = &mut *collector {
+                add(collector, job);
+            }
+            Verdict::Keep
+        });
+        let visiting = self.administration()?.failed_visit(&self.queue, visit);
+        let visited = background::call(visiting).await?;
+        if let Some(error) = visited.end {
+            return Err(error);
+        }
+        let collector = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let is_cut = most.is_some_and(|most| visited.seen > most as u64);
+        Ok((collector.ok_or_else(closed)?, visited.complete && !is_cut))
     }
 
     fn administration(&self) -> Result<&dyn Administer> {

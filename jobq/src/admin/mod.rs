@@ -4,17 +4,28 @@
 //! [`Client::failed`](crate::Client::failed) the [`FailedJobs`] of a queue. All views can be
 //! serialized: times are RFC 3339 text in UTC, and durations whole milliseconds.
 
+mod canary;
 mod failed_jobs;
+mod filter;
+mod group;
+mod operation;
 mod overview;
+mod page;
+mod passes;
 mod pause;
 mod pools;
+mod value;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use failed_jobs::FailedJobs;
+pub use filter::Filter;
+pub use group::{Group, Groups};
+pub use operation::{Done, End, Operation, OperationFuture, Phase, Progress, Running, Stop};
 pub use overview::{Overview, QueueOverview, State};
+pub use page::{Cursor, Page};
 pub use pause::{Paused, Resumed};
 pub use pools::{Cancelled, Order, Pools};
 

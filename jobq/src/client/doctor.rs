@@ -1,5 +1,5 @@
-use super::awaitable::awaitable;
 use super::{Client, JobKind};
+use crate::awaitable::awaitable;
 use crate::background;
 use crate::engine::QueueSpec;
 use crate::error::Result;

@@ -5,11 +5,11 @@ use std::time::SystemTime;
 use tokio::runtime::Handle;
 use tracing::{Instrument as _, Span};
 
-use super::awaitable::awaitable;
 use super::enqueue::{SetHeaders, envelope, time_options};
 use super::payload::Payload;
 use super::times::{IntoPeriod, Times};
 use super::{Client, JobKind};
+use crate::awaitable::awaitable;
 use crate::background;
 use crate::engine::NotPushed;
 use crate::error::{Error, ErrorKind, Result};

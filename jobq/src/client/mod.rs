@@ -1,6 +1,5 @@
 //! Clients: they enqueue jobs and publish events.
 
-mod awaitable;
 pub(crate) mod builder;
 mod doctor;
 mod enqueue;

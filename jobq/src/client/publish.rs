@@ -6,11 +6,11 @@ use serde::Serialize;
 use tracing::{Instrument as _, Span};
 
 use super::Client;
-use super::awaitable::awaitable;
 use super::enqueue::SetHeaders;
 use super::outgoing::What;
 use super::payload::Payload;
 use super::times::{IntoPeriod, Times};
+use crate::awaitable::awaitable;
 use crate::background;
 use crate::engine::check_events;
 use crate::error::{Error, Result};

@@ -37,4 +37,4 @@ macro_rules! awaitable {
     };
 }
 
-pub(super) use awaitable;
+pub(crate) use awaitable;

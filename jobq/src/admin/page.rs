@@ -1,0 +1,198 @@
+//! Pages of failed jobs. Pure.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::str::FromStr;
+use std::time::SystemTime;
+
+use serde::{Serialize, Serializer};
+
+use super::Filter;
+use crate::error::Error;
+use crate::job::{FailedJob, JobId, from_millis, rfc3339, to_millis};
+
+/// A page of failed jobs, oldest first, from [`FailedJobs::page`](crate::FailedJobs::page).
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Page<T> {
+    /// The jobs.
+    pub jobs: Vec<T>,
+    /// Where the next page begins. `None` if this is the last.
+    pub next: Option<Cursor>,
+    /// How many jobs match on this page and all further ones.
+    pub matching: u64,
+    /// Whether all failed jobs were looked at. The first page without a filter looks at the oldest
+    /// thousand alone, so that it comes at once, and `matching` is then the number of these.
+    pub complete: bool,
+    /// When the jobs were looked at.
+    #[serde(with = "rfc3339")]
+    pub as_of: SystemTime,
+}
+
+/// A position among failed jobs: the end of a [`Page`]. It stays valid when jobs before it are put
+/// back or discarded.
+///
+/// It is opaque: its text form has no meaning but for [`FromStr`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cursor {
+    failed_at: u64,
+    id: JobId,
+    /// Jobs of one id that failed at the same time are told apart by their order.
+    ordinal: u64,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { failed_at, id, ordinal } = self;
+        write!(f, "{failed_at:x}.{id}.{ordinal:x}")
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let parsed = || {
+            let mut parts = text.split('.');
+            let (failed_at, id, ordinal) = (parts.next()?, parts.next()?, parts.next()?);
+            let number = |part| u64::from_str_radix(part, 16).ok();
+            parts.next().is_none().then_some(())?;
+            Some(Self {
+                failed_at: number(failed_at)?,
+                id: id.parse().ok()?,
+                ordinal: number(ordinal)?,
+            })
+        };
+        parsed().ok_or_else(|| {
+            Error::invalid(format!(
+                "`{text}` is no cursor: expected the `next` of a page; begin at the first page"
+            ))
+        })
+    }
+}
+
+impl Serialize for Cursor {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Collects a page from jobs that come in any order.
+#[derive(Debug)]
+pub(super) struct Paging {
+    filter: Filter,
+    after: Option<Cursor>,
+    limit: usize,
+    /// The smallest keys so far, at most `limit`.
+    jobs: BTreeMap<Cursor, FailedJob>,
+    /// How many jobs of one id and time were seen.
+    equals: HashMap<(u64, JobId), u64>,
+    matching: u64,
+}
+
+impl Paging {
+    pub(super) fn new(filter: Filter, after: Option<Cursor>, limit: usize) -> Self {
+        let (jobs, equals) = (BTreeMap::new(), HashMap::new());
+        Self { filter, after, limit: limit.max(1), jobs, equals, matching: 0 }
+    }
+
+    pub(super) fn add(&mut self, job: FailedJob) {
+        if !self.filter.matches(&job) {
+            return;
+        }
+        let (failed_at, id) = (to_millis(job.failed_at()), job.id());
+        let earliest = self.after.map_or(0, |after| after.failed_at);
+        if failed_at < earliest {
+            return;
+        }
+        let equals = self.equals.entry((failed_at, id)).or_default();
+        let key = Cursor { failed_at, id, ordinal: *equals };
+        *equals += 1;
+        if self.after.is_some_and(|after| key <= after) {
+            return;
+        }
+        self.matching += 1;
+        self.jobs.insert(key, job);
+        if self.jobs.len() > self.limit {
+            self.jobs.pop_last();
+        }
+    }
+
+    pub(super) fn page(self, complete: bool, as_of: SystemTime) -> Page<FailedJob> {
+        let is_last = complete && self.matching <= self.jobs.len() as u64;
+        let last = self.jobs.last_key_value().map(|(key, _)| *key);
+        Page {
+            next: last.filter(|_| !is_last),
+            jobs: self.jobs.into_values().collect(),
+            matching: self.matching,
+            complete,
+            as_of: from_millis(to_millis(as_of)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{Envelope, FailedReason};
+
+    fn job(id: JobId, at: u64, error: &str) -> FailedJob {
+        let mut envelope = Envelope::new("mail", Vec::new());
+        envelope.id = id;
+        FailedJob::new(envelope, 1, FailedReason::Exhausted, error.into(), from_millis(at))
+    }
+
+    fn page(jobs: &[FailedJob], after: Option<Cursor>, limit: usize) -> Page<FailedJob> {
+        let mut paging = Paging::new(Filter::new().error("match"), after, limit);
+        jobs.iter().cloned().for_each(|job| paging.add(job));
+        paging.page(true, from_millis(9))
+    }
+
+    #[test]
+    fn pages_have_each_matching_job_once_in_order() {
+        let ids: Vec<_> = (0..4).map(|_| JobId::new()).collect();
+        let jobs = [
+            job(ids[3], 30, "match f"),
+            job(ids[0], 10, "match a"),
+            job(ids[1], 20, "no"),
+            job(ids[2], 20, "match c"),
+            job(ids[1], 20, "match b"),
+            job(ids[2], 20, "match d"),
+            job(ids[2], 20, "match e"),
+        ];
+        for limit in 1..8 {
+            let (mut errors, mut after, mut left) = (String::new(), None, 6);
+            loop {
+                let page = page(&jobs, after, limit);
+                assert_eq!(page.matching, left, "limit {limit}");
+                assert!(page.jobs.len() <= limit);
+                left -= page.jobs.len() as u64;
+                errors.extend(page.jobs.iter().filter_map(|job| job.error().chars().last()));
+                let Some(next) = page.next else { break };
+                assert_eq!(next.to_string().parse::<Cursor>().unwrap(), next);
+                after = Some(next);
+            }
+            assert_eq!(errors, "abcdef", "limit {limit}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_not_complete_has_a_next_one() {
+        let mut paging = Paging::new(Filter::new(), None, 5);
+        paging.add(job(JobId::new(), 1, ""));
+        assert!(paging.page(false, from_millis(9)).next.is_some());
+        let empty = Paging::new(Filter::new(), None, 5).page(true, from_millis(9));
+        assert!(empty.next.is_none() && empty.jobs.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_cursor_is_refused() {
+        let id = JobId::new();
+        for text in
+            ["", "7", "7.x.0", &format!("7.{id}"), &format!("x.{id}.0"), &format!("7.{id}.0.0")]
+        {
+            let error = text.parse::<Cursor>().unwrap_err();
+            assert!(error.is_invalid() && error.to_string().contains("no cursor"), "{text}");
+        }
+    }
+}
