@@ -70,7 +70,7 @@ conformance!(
     memory,
     TestKit(Memory::new(Clock::system())),
     delays = yes,
-    control = no,
+    control = yes,
     shared = no
 );
 conformance!(example_engine, Example::default(), delays = yes, control = no, shared = no);

@@ -7,6 +7,8 @@
 //! **Unstable.** The trait is public only because its suite is, and may change in any version.
 
 mod administer;
+#[cfg(any(feature = "sqlite", feature = "testing"))]
+mod asked;
 mod certificates;
 #[cfg(feature = "testing")]
 pub mod conformance;
@@ -27,6 +29,8 @@ use std::pin::Pin;
 use async_trait::async_trait;
 
 pub use administer::{Administer, Counts, QueueNames, Verdict, Visit, Visited, Which};
+#[cfg(any(feature = "sqlite", feature = "testing"))]
+pub(crate) use asked::{Taker, ask_each, unaccounted};
 pub use certificates::{Certificates, ClientCertificate, ManagementUrl};
 pub use consumer::{Consume, Consumer, Intake, Interruption};
 pub use control::{

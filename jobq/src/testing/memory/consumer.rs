@@ -10,22 +10,29 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, watch};
 
 use super::Shared;
+use super::control::taker_name;
 use super::state::Place;
 use crate::background;
-use crate::engine::{Consume, Consumer, Delivery, Intake, Receipt, Settle, Settlement, Solo};
+use crate::engine::{
+    Consume, Consumer, Delivery, Intake, Pause, Receipt, Settle, Settlement, Solo,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::Envelope;
 
 /// Starts a task that forwards the jobs of a queue to a consumer.
 pub(super) fn start(shared: &Arc<Shared>, what: Consume) -> Result<Consumer> {
-    let number = shared.change(|state| {
-        state.check_queue(what.queue.as_str())?;
-        Ok(state.number())
+    let (number, pauses) = shared.change(|state| {
+        let queue = what.queue.as_str();
+        state.check_queue(queue)?;
+        let number = state.number();
+        state.control.add_taker(number, queue, what.pool);
+        Ok((number, state.control.pauses(queue)))
     })?;
+    let shared = Arc::clone(shared);
     let (deliveries, received) = mpsc::unbounded_channel();
     let prefetch = watch::Sender::new(usize::from(what.prefetch.max(1)));
     let feed = Feed {
-        shared: Arc::clone(shared),
+        shared: Arc::clone(&shared),
         what,
         number,
         in_flight: Arc::default(),
@@ -33,13 +40,28 @@ pub(super) fn start(shared: &Arc<Shared>, what: Consume) -> Result<Consumer> {
         deliveries,
     };
     background::handle()?.spawn(feed.run());
-    Ok(Consumer::new(received, Box::new(Control { prefetch })))
+    Ok(Consumer::new(received, Box::new(Control { shared, number, prefetch, pauses })))
 }
 
 /// Dropping it stops the task.
 #[derive(Debug)]
 struct Control {
+    shared: Arc<Shared>,
+    number: u64,
     prefetch: watch::Sender<usize>,
+    pauses: watch::Receiver<Option<Pause>>,
+}
+
+impl Control {
+    fn leave(&self) {
+        self.shared.state().control.remove_taker(self.number);
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.leave();
+    }
 }
 
 #[async_trait]
@@ -52,6 +74,18 @@ impl Intake for Control {
         self.prefetch.send_replace(0);
         // The task ends, and with it its receiver.
         self.prefetch.closed().await;
+        self.leave();
+    }
+
+    fn pauses(&self) -> watch::Receiver<Option<Pause>> {
+        self.pauses.clone()
+    }
+
+    fn names(&self) -> Vec<String> {
+        match *self.pauses.borrow() {
+            Some(_) => Vec::new(),
+            None => vec![taker_name(self.number)],
+        }
     }
 }
 

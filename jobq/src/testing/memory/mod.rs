@@ -3,6 +3,7 @@
 //! The state is behind one mutex, and each call is ready at once.
 
 mod consumer;
+mod control;
 mod history;
 mod state;
 
@@ -20,8 +21,8 @@ pub(crate) use self::state::Unclaimed;
 use self::state::{Job, Place, State};
 use crate::clock::Clock;
 use crate::engine::{
-    Administer, Capabilities, Consume, Consumer, Counts, Delivery, Engine, NotPushed, Pushed,
-    Pushing, QueueSpec, Which,
+    Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Delivery,
+    Engine, Membership, NotPushed, Pause, Pushed, Pushing, QueueNames, QueueSpec, Read, Which,
 };
 use crate::error::Result;
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
@@ -233,6 +234,33 @@ impl Administer for Memory {
 
     async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
         self.shared.change(|state| Ok(state.take_failed(queue, which).len() as u64))
+    }
+
+    async fn queues(&self) -> Result<QueueNames> {
+        self.shared.change(|state| Ok(QueueNames::new(state.names(), vec!["client"], true)))
+    }
+
+    async fn pause(&self, queue: &str, pause: &Pause) -> Result<()> {
+        self.shared.change(|state| {
+            state.control.set_pause(queue, Some(pause.clone()));
+            Ok(())
+        })
+    }
+
+    async fn resume(&self, queue: &str) -> Result<bool> {
+        self.shared.change(|state| Ok(state.control.set_pause(queue, None).is_some()))
+    }
+
+    async fn paused(&self, queue: &str) -> Result<Read<Option<Pause>>> {
+        self.shared.change(|state| Ok(Read::Known(state.control.pauses(queue).borrow().clone())))
+    }
+
+    async fn join(&self, pool: Arc<dyn Controlled>) -> Result<Membership> {
+        control::join(&self.shared, pool)
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Answers> {
+        control::ask(&self.shared, ask).await
     }
 
     async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {

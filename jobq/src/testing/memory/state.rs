@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::control::Control;
 use super::history::{History, Published};
 use crate::clock::Clock;
 use crate::engine::{Counts, QueueSpec, Settlement, Which, must_be_unused, nobody_subscribes};
@@ -20,6 +21,7 @@ pub(super) struct State {
     pub(super) is_closed: bool,
     pub(super) clock: Clock,
     pub(super) history: History,
+    pub(super) control: Control,
     queues: BTreeMap<String, Queue>,
     /// Events with a delay. A due time of `None` is never reached.
     events: Vec<(Option<SystemTime>, EventEnvelope)>,
@@ -62,9 +64,9 @@ pub(super) type Place = (Cow<'static, str>, u64);
 
 impl State {
     pub(super) fn new(clock: Clock) -> Self {
-        let history = History::default();
+        let (history, control) = (History::default(), Control::default());
         let (queues, events) = (BTreeMap::new(), Vec::new());
-        Self { is_closed: false, clock, history, queues, events, next: 0 }
+        Self { is_closed: false, clock, history, control, queues, events, next: 0 }
     }
 
     pub(super) fn number(&mut self) -> u64 {
@@ -164,15 +166,17 @@ impl State {
         }
     }
 
-    /// The due time of the next free job that is wanted, or of the next event.
+    /// The due time of the next free job that is wanted, or of the next event. Jobs of paused
+    /// queues are left out.
     pub(super) fn next_due(&self, wanted: impl Fn(&Envelope) -> bool) -> Option<SystemTime> {
-        let jobs = self.queues.values().flat_map(|queue| &queue.jobs);
+        let queues = self.queues.iter().filter(|(name, _)| !self.control.is_paused(name));
+        let jobs = queues.flat_map(|(_, queue)| &queue.jobs);
         let free = jobs.filter(|job| job.owner.is_none() && wanted(&job.envelope));
         let events = self.events.iter().filter_map(|(due, _)| *due);
         free.filter_map(|job| job.due).chain(events).min()
     }
 
-    /// Claims the next due job of these queues that is wanted.
+    /// Claims the next due job that is wanted, of a queue that is not paused.
     pub(super) fn claim(
         &mut self,
         consumer: u64,
@@ -180,7 +184,9 @@ impl State {
         wanted: impl Fn(&Envelope) -> bool,
     ) -> Option<&Job> {
         let now = self.clock.now();
-        let queues = self.queues.values_mut();
+        let control = &self.control;
+        let queues = self.queues.iter_mut().filter(|(name, _)| !control.is_paused(name));
+        let queues = queues.map(|(_, queue)| queue);
         let free = queues.filter(|queue| !solo || !queue.has_solo_run()).flat_map(|queue| {
             queue.jobs.iter_mut().filter(|job| job.owner.is_none() && job.starts.is_some() == solo)
         });
@@ -296,6 +302,10 @@ impl State {
         count
     }
 
+    pub(super) fn names(&self) -> BTreeSet<String> {
+        self.queues.keys().cloned().collect()
+    }
+
     pub(super) fn unsubscribe(&mut self, queue: &str, pattern: &str) {
         if let Some(queue) = self.queues.get_mut(queue) {
             queue.patterns.remove(pattern);
@@ -307,6 +317,7 @@ impl State {
         if !force {
             must_be_unused(name, self.counts(name), (held, "in flight"))?;
         }
+        self.control.set_pause(name, None);
         let queue = self.queues.remove(name).unwrap_or_default();
         Ok((queue.jobs.len() + queue.failed.len()) as u64)
     }
