@@ -74,6 +74,6 @@ conformance!(
     shared = no
 );
 conformance!(example_engine, Example::default(), delays = yes, control = no, shared = no);
-conformance!(sqlite_memory, SqliteMemory, delays = yes, control = no, shared = no);
-conformance!(sqlite_file, File(Directory::new()), delays = yes, control = no, shared = yes);
+conformance!(sqlite_memory, SqliteMemory, delays = yes, control = yes, shared = no);
+conformance!(sqlite_file, File(Directory::new()), delays = yes, control = yes, shared = yes);
 conformance!(rabbitmq, RabbitMq::new(), delays = yes, control = no, shared = yes);

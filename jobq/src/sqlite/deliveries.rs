@@ -3,37 +3,44 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
+use uuid::Uuid;
 
 use super::claim::Claimed;
 use super::feed::Feed;
 use super::inbox::{Command, Inbox};
+use super::members;
 use super::settle::{Act, Claim, Settling, stale};
-use crate::engine::{Consumer, Delivery, Intake, Receipt, Settle, Settlement, Solo, closed};
+use crate::engine::{
+    Consume, Consumer, Delivery, Intake, Pause, Receipt, Settle, Settlement, Solo, closed,
+};
 use crate::error::Result;
 use crate::job::Envelope;
 
-/// Starts a consumer.
+/// Starts a consumer of the queue with this number, which may be paused.
 pub(super) fn start(
     inbox: &Inbox,
-    queue: i64,
-    name: &'static str,
-    prefetch: u16,
-    solo: bool,
+    (queue, pause): (i64, Option<Pause>),
+    what: Consume,
 ) -> Result<Consumer> {
+    let Consume { queue: name, prefetch, solo, pool } = what;
+    let prefetch = if solo { 1 } else { prefetch.max(1) };
     let (deliveries, receiver) = mpsc::unbounded_channel();
-    let id = inbox.feed_number();
-    let intake = FeedIntake { id, inbox: inbox.clone() };
+    let (pauses, told) = watch::channel(pause);
+    let id = inbox.number();
+    let consumer = members::Consumer { name: Uuid::now_v7().to_string(), queue, pool };
+    let intake = FeedIntake { id, name: consumer.name.clone(), pauses: told, inbox: inbox.clone() };
     inbox.send(Command::Start(Feed {
         id,
-        queue,
-        name,
+        name: name.as_str(),
+        consumer,
         solo,
         started: None,
-        prefetch: usize::from(prefetch.max(1)),
+        prefetch: usize::from(prefetch),
         in_flight: 0,
         next_due: Some(i64::MIN),
         deliveries,
+        pauses,
     }))?;
     Ok(Consumer::new(receiver, Box::new(intake)))
 }
@@ -56,6 +63,8 @@ pub(super) fn deliver(feed: &mut Feed, inbox: &Inbox, owner: i64, job: Claimed) 
 #[derive(Debug)]
 struct FeedIntake {
     id: u64,
+    name: String,
+    pauses: watch::Receiver<Option<Pause>>,
     inbox: Inbox,
 }
 
@@ -70,6 +79,17 @@ impl Intake for FeedIntake {
         if self.inbox.send(Command::Stop(self.id, Some(done))).is_ok() {
             // Without an answer the engine was closed.
             let _ = stopped.await;
+        }
+    }
+
+    fn pauses(&self) -> watch::Receiver<Option<Pause>> {
+        self.pauses.clone()
+    }
+
+    fn names(&self) -> Vec<String> {
+        match *self.pauses.borrow() {
+            Some(_) => Vec::new(),
+            None => vec![self.name.clone()],
         }
     }
 

@@ -1,8 +1,9 @@
 //! The writer's side of a consumer.
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
-use crate::engine::Delivery;
+use super::members;
+use crate::engine::{Delivery, Pause};
 use crate::error::{Error, Result};
 
 /// The most jobs that a feed takes in one transaction, so that other callers do not wait long. More
@@ -12,8 +13,10 @@ const MAX_JOBS: usize = 256;
 /// The writer's side of a consumer.
 pub(super) struct Feed {
     pub(super) id: u64,
-    pub(super) queue: i64,
+    /// The name of its queue.
     pub(super) name: &'static str,
+    /// What the file lists of it.
+    pub(super) consumer: members::Consumer,
     /// Whether it takes solo jobs.
     pub(super) solo: bool,
     /// The job whose start was recorded and that is to be delivered again.
@@ -25,6 +28,7 @@ pub(super) struct Feed {
     /// up.
     pub(super) next_due: Option<i64>,
     pub(super) deliveries: mpsc::UnboundedSender<Result<Delivery>>,
+    pub(super) pauses: watch::Sender<Option<Pause>>,
 }
 
 impl Feed {
@@ -34,6 +38,20 @@ impl Feed {
             return 0;
         }
         self.prefetch.saturating_sub(self.in_flight).min(MAX_JOBS)
+    }
+
+    /// Tells the consumer of the pause of its queue, or of its end.
+    pub(super) fn tell(&mut self, pause: Option<&Pause>) {
+        let changed = self.pauses.send_if_modified(|known| {
+            let differs = known.as_ref() != pause;
+            if differs {
+                *known = pause.cloned();
+            }
+            differs
+        });
+        if changed {
+            self.next_due = Some(i64::MIN);
+        }
     }
 
     /// Ends the consumer with an error.

@@ -11,7 +11,7 @@ use super::Failure;
 use super::feed::Feed;
 use super::settle::Settling;
 use super::store::Store;
-use crate::engine::closed;
+use crate::engine::{Controlled, closed};
 use crate::error::Result;
 
 /// A command for the writer.
@@ -26,6 +26,10 @@ pub(super) enum Command {
     Prefetch(u64, u16),
     /// Stops a consumer.
     Stop(u64, Option<oneshot::Sender<()>>),
+    /// Makes a pool a member.
+    Join(u64, Arc<dyn Controlled>),
+    /// Ends the membership of a pool.
+    Leave(u64),
     /// Closes the engine.
     Close(Option<oneshot::Sender<()>>),
 }
@@ -74,7 +78,7 @@ struct Shared {
     commands: Sender<Command>,
     /// The number of the engine's lease; 0 without one.
     owner: AtomicI64,
-    feeds: AtomicU64,
+    numbers: AtomicU64,
 }
 
 impl fmt::Debug for Inbox {
@@ -86,8 +90,8 @@ impl fmt::Debug for Inbox {
 impl Inbox {
     pub(super) fn new() -> (Self, Receiver<Command>) {
         let (commands, receiver) = channel();
-        let (owner, feeds) = (AtomicI64::new(0), AtomicU64::new(0));
-        (Self(Arc::new(Shared { commands, owner, feeds })), receiver)
+        let (owner, numbers) = (AtomicI64::new(0), AtomicU64::new(0));
+        (Self(Arc::new(Shared { commands, owner, numbers })), receiver)
     }
 
     /// Sends a command; an error if the engine was closed.
@@ -124,9 +128,9 @@ impl Inbox {
         }
     }
 
-    /// A number for a new feed.
-    pub(super) fn feed_number(&self) -> u64 {
-        self.0.feeds.fetch_add(1, Ordering::Relaxed)
+    /// A number for a new feed or member.
+    pub(super) fn number(&self) -> u64 {
+        self.0.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The current owner number of this engine; deliveries of another are stale.

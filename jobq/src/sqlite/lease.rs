@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::{columns, process};
+use super::{columns, members, process};
 
 /// Releases all jobs of an owner, each at its position in its queue; the second parameter is added
 /// to their crashes.
@@ -63,7 +63,7 @@ impl Lease {
                 self.length
             );
         }
-        let sql = "INSERT INTO owners (until, process) VALUES (?1, ?2)";
+        let sql = "INSERT INTO owners (until, process, lists) VALUES (?1, ?2, 1)";
         connection.prepare_cached(sql)?.execute((self.until(), process::own()))?;
         let owner = connection.last_insert_rowid();
         self.set(owner);
@@ -103,7 +103,7 @@ pub(super) fn take_over(connection: &Connection, dead: i64) -> rusqlite::Result<
 fn release_jobs(connection: &Connection, owner: i64, crashes: i64) -> rusqlite::Result<()> {
     connection.prepare_cached(FREE_JOBS)?.execute((owner, crashes))?;
     connection.prepare_cached("DELETE FROM owners WHERE id = ?1")?.execute([owner])?;
-    Ok(())
+    members::remove_all(connection, owner)
 }
 
 #[cfg(test)]

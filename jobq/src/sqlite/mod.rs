@@ -10,6 +10,7 @@
 
 mod claim;
 mod columns;
+mod control;
 mod deliveries;
 mod disk;
 mod doctor;
@@ -20,10 +21,13 @@ mod feed;
 mod inbox;
 mod lease;
 mod machine_clock;
+mod members;
 mod others;
+mod pauses;
 mod place;
 mod process;
 mod push;
+mod questions;
 mod queues;
 mod schema;
 mod settle;
@@ -38,8 +42,9 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::engine::{
-    About, Administer, Capabilities, Consume, Consumer, Counts, Diagnose, Engine, EngineOptions,
-    NotPushed, Pushed, Pushing, QueueSpec, Which, closed,
+    About, Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Diagnose,
+    Engine, EngineOptions, Membership, NotPushed, Pause, Pushed, Pushing, QueueNames, QueueSpec,
+    Read, Which, closed,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Report;
@@ -157,10 +162,13 @@ impl Engine for Sqlite {
     }
 
     async fn consume(&self, what: Consume) -> Result<Consumer> {
-        let Consume { queue, prefetch, solo, .. } = what;
-        let found = self.inbox.call(move |store| store.queue(queue.as_str())).await?;
-        let id = found.ok_or_else(|| store::unknown(queue.as_str()))?;
-        deliveries::start(&self.inbox, id, queue.as_str(), if solo { 1 } else { prefetch }, solo)
+        let queue = what.queue.as_str();
+        let found = self.inbox.call(move |store| {
+            let Some(id) = store.queue(queue)? else { return Ok(None) };
+            Ok(Some((id, pauses::one(store, queue)?)))
+        });
+        let found = found.await?.ok_or_else(|| store::unknown(queue))?;
+        deliveries::start(&self.inbox, found, what)
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -213,6 +221,34 @@ impl Administer for Sqlite {
     async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
         let queue = queue.to_owned();
         self.inbox.call(move |store| failed::discard(store, &queue, which)).await
+    }
+
+    async fn queues(&self) -> Result<QueueNames> {
+        let names = self.inbox.call(|store| queues::names(store)).await?;
+        Ok(QueueNames::new(names, vec!["file"], true))
+    }
+
+    async fn pause(&self, queue: &str, pause: &Pause) -> Result<()> {
+        let (queue, pause) = (queue.to_owned(), pause.clone());
+        self.inbox.call(move |store| pauses::pause(store, &queue, &pause)).await
+    }
+
+    async fn resume(&self, queue: &str) -> Result<bool> {
+        let queue = queue.to_owned();
+        self.inbox.call(move |store| pauses::resume(store, &queue)).await
+    }
+
+    async fn paused(&self, queue: &str) -> Result<Read<Option<Pause>>> {
+        let queue = queue.to_owned();
+        self.inbox.call(move |store| pauses::one(store, &queue)).await.map(Read::Known)
+    }
+
+    async fn join(&self, pool: Arc<dyn Controlled>) -> Result<Membership> {
+        members::join(&self.inbox, pool).await
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Answers> {
+        questions::ask(&self.inbox, ask).await
     }
 
     async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Checks whether another process on this machine has ended, if the system can tell.
+//! Checks whether another process on this machine runs, if the system can tell.
 //!
 //! A process id is not enough: ids are reused, and each container has its own. A process is
 //! therefore identified by its id, the boot of the machine, the namespace of the ids and the start
@@ -12,7 +12,7 @@ mod linux {
     use rustix::io::Errno;
     use rustix::process::{Pid, test_kill_process};
 
-    /// The text that identifies this process, for [`has_ended`].
+    /// The text that identifies this process, for [`runs`].
     pub(in super::super) fn own() -> Option<String> {
         let pid = std::process::id();
         Some(format!("{} {pid} {}", place()?, started(pid).ok()??.at))
@@ -25,23 +25,19 @@ mod linux {
         Some(format!("{} {}", boot.trim(), namespace.display()))
     }
 
-    /// Whether the process of this text has certainly ended.
-    pub(in super::super) fn has_ended(text: &str) -> bool {
+    /// Whether the process of this text runs; `None` if that cannot be told.
+    pub(in super::super) fn runs(text: &str) -> Option<bool> {
         let mut words = text.rsplitn(3, ' ');
-        let (Some(at), Some(pid), Some(there)) = (words.next(), words.next(), words.next()) else {
-            return false;
-        };
-        let Ok(pid) = pid.parse::<u32>() else {
-            return false;
-        };
-        if place().is_none_or(|here| here != there) {
-            return false;
+        let (at, pid, there) = (words.next()?, words.next()?, words.next()?);
+        let pid = pid.parse::<u32>().ok()?;
+        if place()? != there {
+            return None;
         }
         match started(pid) {
-            Ok(Some(found)) => found.at != at || found.is_zombie,
+            Ok(Some(found)) => Some(found.at == at && !found.is_zombie),
             // Processes of other users may be hidden there.
-            Err(ErrorKind::NotFound) => is_unknown(pid),
-            Ok(None) | Err(_) => false,
+            Err(ErrorKind::NotFound) => is_unknown(pid).then_some(false),
+            Ok(None) | Err(_) => None,
         }
     }
 
@@ -73,12 +69,13 @@ mod linux {
     mod tests {
         use std::process::{Command, Stdio};
 
+        use super::super::has_ended;
         use super::*;
 
         #[test]
         fn an_ended_process_is_detected() {
             let own = own().expect("Linux tells");
-            assert!(!has_ended(&own));
+            assert_eq!(runs(&own), Some(true));
             let (start, _) = own.rsplit_once(' ').unwrap();
             assert!(has_ended(&format!("{start} 1")), "its id was given again");
 
@@ -90,21 +87,21 @@ mod linux {
             child.wait().unwrap();
             assert!(has_ended(&text));
             for elsewhere in [text.replacen(' ', "x ", 1), text.replace("pid:[", "pid:[1")] {
-                assert!(!has_ended(&elsewhere), "nothing is known of it");
+                assert_eq!(runs(&elsewhere), None, "nothing is known of it");
             }
         }
 
         #[test]
         fn no_text_is_too_strange() {
             for text in ["", " ", "a b", "a b c", "a b -1 1", "a b 99999999999 1", "ü 0 0"] {
-                assert!(!has_ended(text), "{text}");
+                assert_eq!(runs(text), None, "{text}");
             }
         }
     }
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{has_ended, own};
+pub(super) use linux::{own, runs};
 
 /// Other systems are not supported.
 #[cfg(not(target_os = "linux"))]
@@ -113,6 +110,11 @@ pub(super) fn own() -> Option<String> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn has_ended(_: &str) -> bool {
-    false
+pub(super) fn runs(_: &str) -> Option<bool> {
+    None
+}
+
+/// Whether the process of this text has certainly ended.
+pub(super) fn has_ended(text: &str) -> bool {
+    runs(text) == Some(false)
 }

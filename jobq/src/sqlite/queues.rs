@@ -1,9 +1,22 @@
-//! Counts and deletion of queues.
+//! Names, counts and deletion of queues.
 
-use super::events;
+use std::collections::BTreeSet;
+
 use super::store::Store;
+use super::{events, pauses};
 use crate::engine::{Counts, must_be_unused};
 use crate::error::Result;
+
+/// The names of the queues of the namespace: those declared, those that have jobs though they were
+/// deleted, and those paused.
+pub(super) fn names(store: &Store<'_>) -> rusqlite::Result<BTreeSet<String>> {
+    let sql = "SELECT name FROM queues WHERE namespace = ?1 AND (NOT deleted
+            OR EXISTS (SELECT 1 FROM jobs WHERE queue = queues.id)
+            OR EXISTS (SELECT 1 FROM failed WHERE queue = queues.id))
+        UNION SELECT queue FROM pauses WHERE namespace = ?1";
+    let mut statement = store.connection.prepare_cached(sql)?;
+    statement.query_map([store.namespace], |row| row.get(0))?.collect()
+}
 
 /// The numbers of jobs in a queue.
 pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Counts> {
@@ -22,7 +35,7 @@ pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Coun
     })
 }
 
-/// Ends the subscriptions of a queue and deletes its jobs. Its row stays: other processes have
+/// Ends the subscriptions and the pause of a queue and deletes its jobs. Its row stays: other processes have
 /// cached its number and may still enqueue jobs with it.
 pub(super) fn delete(
     store: &mut Store<'_>,
@@ -30,6 +43,7 @@ pub(super) fn delete(
     force: bool,
 ) -> rusqlite::Result<Result<u64>> {
     let Some(queue) = store.queue(name)? else {
+        pauses::resume(store, name)?;
         return Ok(Ok(0));
     };
     let counts = counts(store, name)?;
@@ -46,5 +60,7 @@ pub(super) fn delete(
         let rows = connection.prepare_cached(&sql)?.execute([queue])?;
         deleted += if holds_jobs { u64::try_from(rows).unwrap_or(u64::MAX) } else { 0 };
     }
+    connection.prepare_cached("UPDATE queues SET deleted = 1 WHERE id = ?1")?.execute([queue])?;
+    pauses::resume(store, name)?;
     Ok(Ok(deleted))
 }

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
+use super::control::Control;
 use super::machine_clock::MachineClock;
 use crate::error::{Error, ErrorKind};
 
@@ -38,6 +39,7 @@ pub(super) struct Store<'a> {
     pub(super) namespace: &'a str,
     /// Cached numbers of queues, which never change.
     pub(super) known: &'a mut HashMap<String, i64>,
+    pub(super) control: &'a mut Control,
 }
 
 impl Store<'_> {
@@ -61,10 +63,13 @@ impl Store<'_> {
 
 /// Creates a queue, unless it exists.
 pub(super) fn declare(store: &mut Store<'_>, name: &str) -> rusqlite::Result<()> {
-    if store.queue(name)?.is_none() {
-        let sql = "INSERT INTO queues (namespace, name) VALUES (?1, ?2)";
-        store.connection.prepare_cached(sql)?.execute((store.namespace, name))?;
+    if let Some(id) = store.queue(name)? {
+        let sql = "UPDATE queues SET deleted = 0 WHERE id = ?1 AND deleted";
+        store.connection.prepare_cached(sql)?.execute([id])?;
+        return Ok(());
     }
+    let sql = "INSERT INTO queues (namespace, name) VALUES (?1, ?2)";
+    store.connection.prepare_cached(sql)?.execute((store.namespace, name))?;
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use super::claim::{self, Look};
 use super::columns;
+use super::control::{self, Control};
 use super::deliveries::deliver;
 use super::disk::Disk;
 use super::events;
@@ -63,6 +64,7 @@ pub(super) fn run(
         retrying: Vec::new(),
         paused_until: None,
         version: None,
+        control: Control::default(),
         closing: None,
     };
     while writer.closing.is_none() {
@@ -94,6 +96,7 @@ struct Writer {
     paused_until: Option<Instant>,
     /// The last `data_version`, which counts commits of other connections.
     version: Option<i64>,
+    control: Control,
     /// The callers that wait for the close, once it was requested.
     closing: Option<Vec<oneshot::Sender<()>>>,
 }
@@ -141,7 +144,12 @@ impl Writer {
         match command {
             Command::Call(call) => work.push(Work::Call(call)),
             Command::Settle(settling) => work.push(Work::Settle(settling)),
-            Command::Start(feed) => self.feeds.push(feed),
+            Command::Start(feed) => {
+                self.feeds.push(feed);
+                self.control.feeds_changed();
+            }
+            Command::Join(number, pool) => self.control.join(number, pool),
+            Command::Leave(number) => self.control.leave(number),
             Command::Prefetch(id, prefetch) => {
                 if let Some(feed) = self.feeds.iter_mut().find(|feed| feed.id == id) {
                     feed.prefetch = usize::from(prefetch);
@@ -150,6 +158,7 @@ impl Writer {
             }
             Command::Stop(id, done) => {
                 self.feeds.retain(|feed| feed.id != id);
+                self.control.feeds_changed();
                 done.map(|done| done.send(()));
             }
             Command::Close(done) => self.closing = Some(done.into_iter().collect()),
@@ -169,9 +178,11 @@ impl Writer {
         if !self.retrying.is_empty() {
             at_most(Duration::ZERO);
         }
-        for feed in self.feeds.iter().filter(|feed| feed.room() > 0) {
+        if self.needs_lease() {
             // Needed without other processes too: the clock may be set.
             at_most(POLL);
+        }
+        for feed in self.feeds.iter().filter(|feed| self.control.room(feed) > 0) {
             if let Some(due) = feed.next_due {
                 at_most(columns::to_wait(due.saturating_sub(self.clock.now())));
             }
@@ -188,21 +199,40 @@ impl Writer {
             return false;
         }
         self.paused_until = None;
+        if self.needs_lease() && self.look_around().is_err() {
+            // The transaction reports the error.
+            return true;
+        }
         // An idle consumer needs a lease too: it watches the other owners.
         let lease_is_due = match self.lease.renew_at() {
             Some(at) => at <= now,
-            None => !self.feeds.is_empty(),
+            None => self.needs_lease(),
         };
         lease_is_due
+            || self.control.is_unlisted()
             || !self.retrying.is_empty()
             || self.sees_due_jobs()
             || self.sees_dead_owners(now)
     }
 
+    /// Whether it has consumers or pools, and with them a lease.
+    fn needs_lease(&self) -> bool {
+        !self.feeds.is_empty() || self.control.has_members()
+    }
+
+    /// Looks for pauses and questions in the file, by reading only.
+    fn look_around(&mut self) -> rusqlite::Result<()> {
+        let now = self.clock.now();
+        let owner = self.lease.owner();
+        self.control.look(&self.connection, &self.namespace, owner, (&self.inbox, now))?;
+        self.control.tell(&mut self.feeds);
+        Ok(())
+    }
+
     /// Whether another owner is dead, found by reading only.
     fn sees_dead_owners(&mut self, now: Instant) -> bool {
         // A read error is reported by the transaction.
-        self.feeds.iter().any(|feed| feed.room() > 0)
+        self.feeds.iter().any(|feed| self.control.room(feed) > 0)
             && self.others.look(&self.connection, self.lease.owner(), now).unwrap_or(true)
     }
 
@@ -210,22 +240,19 @@ impl Writer {
     /// block other processes.
     fn sees_due_jobs(&mut self) -> bool {
         let now = self.clock.now();
-        let mut with_room = self.feeds.iter_mut().filter(|feed| feed.room() > 0).peekable();
+        let has_room = |feed: &&mut Feed| self.control.room(feed) > 0;
+        let mut with_room = self.feeds.iter_mut().filter(has_room).peekable();
         if with_room.peek().is_none() {
             return false;
         }
-        let version = self
-            .connection
-            .prepare_cached("PRAGMA data_version")
-            .and_then(|mut pragma| pragma.query_row([], |row| row.get(0)))
-            .ok();
+        let version = control::data_version(&self.connection).ok();
         let changed = version.is_none() || version != self.version;
         self.version = version;
         let mut sees = false;
         let event = || events::next_due(&self.connection, &self.namespace);
         for feed in with_room {
             if changed {
-                let first = claim::next_due(&self.connection, feed.queue, feed.solo)
+                let first = claim::next_due(&self.connection, feed.consumer.queue, feed.solo)
                     .and_then(|job| Ok(earlier(job, event()?)));
                 // A read error is reported by the transaction.
                 feed.next_due = first.unwrap_or(Some(i64::MIN));
@@ -262,10 +289,12 @@ impl Writer {
                         deliver(feed, &self.inbox, owner, job);
                     }
                 }
+                self.control.tell(&mut self.feeds);
             }
             Err(failure) => {
                 self.lease = lease;
                 self.known.clear();
+                self.control.rolled_back();
                 for (feed, in_flight) in self.feeds.iter_mut().zip(in_flight) {
                     feed.in_flight = in_flight;
                 }
@@ -289,6 +318,7 @@ impl Writer {
             // A retry cannot succeed.
             self.retrying.clear();
             self.lease.forget();
+            self.control.clear();
             for feed in self.feeds.drain(..) {
                 feed.fail(failure.error());
             }
@@ -335,7 +365,7 @@ impl Writer {
             self.clock_stored = Some(Instant::now());
         }
         let before = self.lease.owner();
-        if before.is_some() || !self.feeds.is_empty() {
+        if before.is_some() || self.needs_lease() {
             let owner = self.lease.hold(&self.connection)?;
             self.others.look(&self.connection, Some(owner), Instant::now())?;
             for dead in self.others.take_dead() {
@@ -343,6 +373,7 @@ impl Writer {
             }
             if before != Some(owner) {
                 self.feeds.iter_mut().for_each(|feed| feed.in_flight = 0);
+                self.control.feeds_changed();
             }
         }
         let mut store = Store {
@@ -352,6 +383,7 @@ impl Writer {
             delete: Prepared::new(settle::DELETE),
             namespace: &self.namespace,
             known: &mut self.known,
+            control: &mut self.control,
         };
         for work in work {
             match work {
@@ -368,23 +400,29 @@ impl Writer {
                 }
             }
         }
+        drop(store);
         if self.closing.is_some() {
             self.lease.release(&self.connection)?;
+            return Ok(Vec::new());
         }
-        drop(store);
         self.look()
     }
 
-    /// Claims jobs for each consumer with room.
-    fn look(&self) -> rusqlite::Result<Vec<Option<Look>>> {
+    /// Looks for pauses and questions, and claims jobs for each consumer with room.
+    fn look(&mut self) -> rusqlite::Result<Vec<Option<Look>>> {
+        let (now, owner) = (self.clock.now(), self.lease.owner());
+        let (connection, namespace) = (&self.connection, &*self.namespace);
+        if self.needs_lease() {
+            self.control.look(connection, namespace, owner, (&self.inbox, now))?;
+        }
+        self.control.list(connection, namespace, owner, &self.feeds)?;
         if self.feeds.is_empty() {
             return Ok(Vec::new());
         }
-        let now = self.clock.now();
         let event = events::release(&self.connection, &self.namespace, now)?;
-        let look = |feed: &Feed| match (self.lease.owner(), feed.room()) {
+        let look = |feed: &Feed| match (owner, self.control.room(feed)) {
             (Some(owner), room @ 1..) => {
-                let queue = (feed.queue, feed.name);
+                let queue = (feed.consumer.queue, feed.name);
                 let mut look = if feed.solo {
                     claim::claim_solo(&self.connection, queue, owner)?
                 } else {
@@ -411,7 +449,11 @@ impl Writer {
                 }
                 Command::Close(done) => waiting.extend(done),
                 Command::Stop(_, done) => drop(done),
-                Command::Settle(_) | Command::Start(_) | Command::Prefetch(..) => {}
+                Command::Settle(_)
+                | Command::Start(_)
+                | Command::Prefetch(..)
+                | Command::Join(..)
+                | Command::Leave(_) => {}
             }
         }
         // Nothing can be sent from here on, so that later calls fail at once.

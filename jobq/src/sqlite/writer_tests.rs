@@ -3,7 +3,7 @@ use super::super::store::declare;
 use super::super::{deliveries, failed, push, queues, schema};
 use super::*;
 use crate::clock::Clock;
-use crate::engine::Settlement;
+use crate::engine::{Consume, QueueName, Settlement};
 use crate::error::ErrorKind;
 use crate::job::{Envelope, FailedReason};
 
@@ -71,7 +71,8 @@ async fn a_settlement_that_cannot_be_written_releases_the_job() {
     inbox.call(|store| declare(store, "mail")).await.unwrap();
     push(&inbox, 10).await.unwrap();
     let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
-    let mut consumer = deliveries::start(&inbox, queue, "mail", 1, false).unwrap();
+    let what = Consume::new(QueueName::new("mail").unwrap(), 1);
+    let mut consumer = deliveries::start(&inbox, (queue, None), what).unwrap();
     let delivery = consumer.next().await.unwrap().unwrap();
     // Fill the disk, so that the failed job with its long error does not fit.
     while push(&inbox, 3_000).await.is_ok() {}

@@ -1,0 +1,156 @@
+//! The pools and consumers of an engine, which it lists in the file for others.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+
+use super::inbox::{Command, Inbox};
+use crate::engine::{Controlled, Membership, PoolId};
+use crate::error::Result;
+
+/// A consumer, as the file lists it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Consumer {
+    /// Its name in reports.
+    pub(super) name: String,
+    pub(super) queue: i64,
+    pub(super) pool: Option<PoolId>,
+}
+
+/// A row of the file.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Row {
+    Pool(PoolId),
+    Consumer(Consumer),
+}
+
+/// The pools that have joined, and what the file lists.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    pools: Vec<(u64, Arc<dyn Controlled>)>,
+    /// The rows in the file, with their owner. `None` if they are not known.
+    listed: Option<(i64, BTreeSet<Row>)>,
+}
+
+impl Members {
+    pub(super) fn join(&mut self, number: u64, pool: Arc<dyn Controlled>) {
+        self.pools.push((number, pool));
+    }
+
+    pub(super) fn leave(&mut self, number: u64) {
+        self.pools.retain(|(member, _)| *member != number);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.pools.clear();
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pools.is_empty()
+    }
+
+    /// The pool with this id, or all.
+    pub(super) fn pools(&self, id: Option<PoolId>) -> Vec<Arc<dyn Controlled>> {
+        let pools = self.pools.iter().map(|(_, pool)| pool);
+        pools.filter(|pool| id.is_none_or(|id| pool.id() == id)).cloned().collect()
+    }
+
+    /// The pool with this id, as in the file.
+    pub(super) fn pool(&self, id: &str) -> Option<&Arc<dyn Controlled>> {
+        let mut pools = self.pools.iter().map(|(_, pool)| pool);
+        pools.find(|pool| pool.id().to_string() == id)
+    }
+
+    /// Forgets what the file lists, after a transaction that failed.
+    pub(super) fn rolled_back(&mut self) {
+        self.listed = None;
+    }
+
+    /// Lists the pools and these consumers in the file, and nothing else for this owner.
+    pub(super) fn list(
+        &mut self,
+        connection: &Connection,
+        namespace: &str,
+        owner: i64,
+        consumers: impl Iterator<Item = Consumer>,
+    ) -> rusqlite::Result<()> {
+        let pools = self.pools.iter().map(|(_, pool)| Row::Pool(pool.id()));
+        let wanted: BTreeSet<_> = pools.chain(consumers.map(Row::Consumer)).collect();
+        let listed = match self.listed.take() {
+            Some((listed_by, rows)) if listed_by == owner => rows,
+            _ => {
+                remove_all(connection, owner)?;
+                BTreeSet::new()
+            }
+        };
+        listed.difference(&wanted).try_for_each(|row| row.delete(connection, owner))?;
+        wanted.difference(&listed).try_for_each(|row| row.insert(connection, namespace, owner))?;
+        self.listed = Some((owner, wanted));
+        Ok(())
+    }
+}
+
+impl Row {
+    fn insert(&self, connection: &Connection, namespace: &str, owner: i64) -> rusqlite::Result<()> {
+        match self {
+            Self::Pool(id) => {
+                let sql = "INSERT OR REPLACE INTO pools (id, owner, namespace) VALUES (?1, ?2, ?3)";
+                connection.prepare_cached(sql)?.execute((id.to_string(), owner, namespace))?;
+            }
+            Self::Consumer(Consumer { name, queue, pool }) => {
+                let sql = "INSERT OR REPLACE INTO consumers (name, owner, queue, pool)
+                    VALUES (?1, ?2, ?3, ?4)";
+                let pool = pool.map(|pool| pool.to_string());
+                connection.prepare_cached(sql)?.execute((name, owner, queue, pool))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn delete(&self, connection: &Connection, owner: i64) -> rusqlite::Result<()> {
+        match self {
+            Self::Pool(id) => {
+                let id = id.to_string();
+                for table in ["pools WHERE id", "questions WHERE pool"] {
+                    let sql = format!("DELETE FROM {table} = ?1 AND owner = ?2");
+                    connection.prepare_cached(&sql)?.execute((&id, owner))?;
+                }
+            }
+            Self::Consumer(Consumer { name, .. }) => {
+                let sql = "DELETE FROM consumers WHERE name = ?1 AND owner = ?2";
+                connection.prepare_cached(sql)?.execute((name, owner))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Removes the pools and consumers of an owner from the file, and what they are asked.
+pub(super) fn remove_all(connection: &Connection, owner: i64) -> rusqlite::Result<()> {
+    for table in ["pools", "consumers", "questions"] {
+        let sql = format!("DELETE FROM {table} WHERE owner = ?1");
+        connection.prepare_cached(&sql)?.execute([owner])?;
+    }
+    Ok(())
+}
+
+/// Ends the membership of a pool when it is dropped.
+struct Member {
+    number: u64,
+    inbox: Inbox,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        let _ = self.inbox.send(Command::Leave(self.number));
+    }
+}
+
+/// Makes a pool a member; it is in the file when this returns.
+pub(super) async fn join(inbox: &Inbox, pool: Arc<dyn Controlled>) -> Result<Membership> {
+    let member = Member { number: inbox.number(), inbox: inbox.clone() };
+    inbox.send(Command::Join(member.number, pool))?;
+    inbox.call(|_| Ok(())).await?;
+    Ok(Membership::new(member))
+}

@@ -1,0 +1,50 @@
+//! Paused queues.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
+use super::columns;
+use super::store::Store;
+use crate::engine::Pause;
+
+/// The records of all paused queues of a namespace.
+pub(super) fn all(
+    connection: &Connection,
+    namespace: &str,
+) -> rusqlite::Result<HashMap<String, Pause>> {
+    let sql = "SELECT since, paused_by, why, queue FROM pauses WHERE namespace = ?1";
+    let mut statement = connection.prepare_cached(sql)?;
+    statement.query_map([namespace], |row| Ok((row.get(3)?, read(row)?)))?.collect()
+}
+
+/// The record of a queue, if it is paused.
+pub(super) fn one(store: &Store<'_>, queue: &str) -> rusqlite::Result<Option<Pause>> {
+    let sql = "SELECT since, paused_by, why FROM pauses WHERE namespace = ?1 AND queue = ?2";
+    let mut statement = store.connection.prepare_cached(sql)?;
+    statement.query_row((store.namespace, queue), read).optional()
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Pause> {
+    let since = row.get::<_, Option<i64>>(0)?.map(columns::to_time);
+    Ok(Pause { since, by: row.get(1)?, why: row.get(2)? })
+}
+
+/// Pauses a queue, or replaces the record of its pause.
+pub(super) fn pause(store: &mut Store<'_>, queue: &str, pause: &Pause) -> rusqlite::Result<()> {
+    let sql = "INSERT OR REPLACE INTO pauses (namespace, queue, since, paused_by, why)
+        VALUES (?1, ?2, ?3, ?4, ?5)";
+    let Pause { since, by, why } = pause;
+    let row = (store.namespace, queue, since.map(columns::of_time), by, why);
+    store.connection.prepare_cached(sql)?.execute(row)?;
+    store.control.expect_news();
+    Ok(())
+}
+
+/// Resumes a queue, and returns whether it was paused.
+pub(super) fn resume(store: &mut Store<'_>, queue: &str) -> rusqlite::Result<bool> {
+    let sql = "DELETE FROM pauses WHERE namespace = ?1 AND queue = ?2";
+    let deleted = store.connection.prepare_cached(sql)?.execute((store.namespace, queue))?;
+    store.control.expect_news();
+    Ok(deleted > 0)
+}

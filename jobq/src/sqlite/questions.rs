@@ -1,0 +1,222 @@
+//! Questions to pools: of this engine directly, of others through the file.
+
+use std::collections::BTreeSet;
+use std::str::FromStr as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use tokio::time::{Instant, sleep};
+
+use super::inbox::Inbox;
+use super::store::Store;
+use super::{columns, process};
+use crate::background;
+use crate::engine::{
+    Answers, Ask, Controlled, PoolId, Question, Read, Reply, Taker, ask_each, unaccounted,
+};
+use crate::error::{Error, ErrorKind, Result};
+
+/// The pause between two looks for answers.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
+
+/// Asks pools, and collects their answers.
+pub(super) async fn ask(inbox: &Inbox, ask: Ask) -> Result<Answers> {
+    let Ask { question, pool, queues, patience } = ask;
+    let text = Arc::new(serde_json::to_string(&question).map_err(unwritable)?);
+    let asked = inbox.call(move |store| put(store, &text, pool, patience)).await?;
+    let Asked { own, numbers } = asked;
+    let waiting = wait(inbox, numbers, patience);
+    let (mut replies, waited) = tokio::join!(ask_each(own, &question, patience), waiting);
+    waited?;
+    let Found { others, takers } = inbox.call(move |store| take(store, numbers)).await?;
+    replies.extend(others);
+    let unaccounted = match takers {
+        Read::Known(takers) => unaccounted(&queues, &takers, &replies),
+        Read::Unknown(why) => {
+            queues.into_iter().map(|queue| (queue, Read::Unknown(why.clone()))).collect()
+        }
+    };
+    Ok(Answers::new(replies, unaccounted))
+}
+
+fn unwritable(source: serde_json::Error) -> Error {
+    Error::new(ErrorKind::Invalid, "the question cannot be written as JSON").because(source)
+}
+
+/// Who is asked.
+struct Asked {
+    /// The pools of this engine.
+    own: Vec<Arc<dyn Controlled>>,
+    /// The first and the last number of the questions to others.
+    numbers: (i64, i64),
+}
+
+/// No questions.
+const NONE: (i64, i64) = (1, 0);
+
+/// Writes a question to the pools of other engines.
+fn put(
+    store: &mut Store<'_>,
+    question: &str,
+    pool: Option<PoolId>,
+    patience: Duration,
+) -> rusqlite::Result<Asked> {
+    let now = store.clock.now();
+    store.connection.prepare_cached("DELETE FROM questions WHERE ends < ?1")?.execute([now])?;
+    let own = store.control.pools(pool);
+    let own_ids: BTreeSet<_> = own.iter().map(|pool| pool.id().to_string()).collect();
+    let living = Owners::read(store.connection)?.living;
+    let ends = now.saturating_add(columns::of_wait(patience));
+    let sql = "SELECT id, owner FROM pools WHERE namespace = ?1 AND (?2 IS NULL OR id = ?2)";
+    let mut select = store.connection.prepare_cached(sql)?;
+    let mut rows = select.query((store.namespace, pool.map(|pool| pool.to_string())))?;
+    let sql = "INSERT INTO questions (ends, owner, pool, question) VALUES (?1, ?2, ?3, ?4)";
+    let mut insert = store.connection.prepare_cached(sql)?;
+    let mut numbers = NONE;
+    while let Some(row) = rows.next()? {
+        let (id, owner): (String, i64) = (row.get(0)?, row.get(1)?);
+        if own_ids.contains(&id) || !living.contains(&owner) {
+            continue;
+        }
+        let number = insert.insert((ends, owner, id, question))?;
+        numbers = (if numbers == NONE { number } else { numbers.0 }, number);
+    }
+    Ok(Asked { own, numbers })
+}
+
+/// Waits until all questions are answered, or for `patience`.
+async fn wait(inbox: &Inbox, (first, last): (i64, i64), patience: Duration) -> Result<()> {
+    let start = Instant::now();
+    let sql = "SELECT count(*) FROM questions WHERE id BETWEEN ?1 AND ?2 AND answer IS NULL";
+    while (first, last) != NONE {
+        let unanswered = inbox.call(move |store| {
+            let mut count = store.connection.prepare_cached(sql)?;
+            count.query_row((first, last), |row| row.get::<_, i64>(0))
+        });
+        let unanswered = unanswered.await?;
+        let left = patience.saturating_sub(start.elapsed());
+        if unanswered == 0 || left.is_zero() {
+            break;
+        }
+        sleep(BETWEEN_LOOKS.min(left)).await;
+    }
+    Ok(())
+}
+
+/// What the file tells when the wait is over.
+struct Found {
+    others: Vec<(PoolId, Reply)>,
+    takers: Read<Vec<Taker>>,
+}
+
+/// Takes the answers of other engines out of the file, and reads the consumers.
+fn take(store: &mut Store<'_>, numbers: (i64, i64)) -> rusqlite::Result<Found> {
+    let sql = "DELETE FROM questions WHERE id BETWEEN ?1 AND ?2 RETURNING pool, answer";
+    let mut delete = store.connection.prepare_cached(sql)?;
+    let mut rows = delete.query(numbers)?;
+    let mut others = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (pool, answer): (String, Option<String>) = (row.get(0)?, row.get(1)?);
+        // An answer that cannot be read is from a newer version of jobq.
+        if let (Ok(pool), Some(Ok(reply))) =
+            (PoolId::from_str(&pool), answer.map(|answer| serde_json::from_str(&answer)))
+        {
+            others.push((pool, reply));
+        }
+    }
+    Ok(Found { others, takers: takers(store)? })
+}
+
+/// The consumers of living owners.
+fn takers(store: &Store<'_>) -> rusqlite::Result<Read<Vec<Taker>>> {
+    let owners = Owners::read(store.connection)?;
+    if owners.some_do_not_list {
+        return Ok(Read::unknown(
+            "a process with an earlier version of jobq takes jobs from this file, and does not \
+             tell of which queues",
+        ));
+    }
+    let sql = "SELECT queues.name, consumers.name, pool, owner FROM consumers
+        JOIN queues ON queues.id = queue WHERE namespace = ?1";
+    let mut statement = store.connection.prepare_cached(sql)?;
+    let mut rows = statement.query([store.namespace])?;
+    let mut takers = Vec::new();
+    while let Some(row) = rows.next()? {
+        let pool: Option<String> = row.get(2)?;
+        if owners.living.contains(&row.get(3)?) {
+            let pool = pool.and_then(|pool| pool.parse().ok());
+            takers.push(Taker { queue: row.get(0)?, name: row.get(1)?, pool });
+        }
+    }
+    Ok(Read::Known(takers))
+}
+
+/// The owners, as far as one look can tell.
+#[derive(Default)]
+struct Owners {
+    /// Those whose process runs, or whose lease has not run out where that cannot be told.
+    living: BTreeSet<i64>,
+    /// Whether some of these do not list their consumers.
+    some_do_not_list: bool,
+}
+
+impl Owners {
+    fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let sql = "SELECT id, until, process, lists FROM owners";
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query([])?;
+        let (mut owners, now) = (Self::default(), columns::now());
+        while let Some(row) = rows.next()? {
+            let process: Option<String> = row.get(2)?;
+            let until: i64 = row.get(1)?;
+            let runs = process.as_deref().and_then(process::runs);
+            if runs.unwrap_or(until >= now) {
+                owners.living.insert(row.get(0)?);
+                owners.some_do_not_list |= !row.get::<_, bool>(3)?;
+            }
+        }
+        Ok(owners)
+    }
+}
+
+/// A question of another engine to a member of this one.
+#[derive(Debug)]
+pub(super) struct Unheard {
+    pub(super) number: i64,
+    pub(super) pool: String,
+    question: String,
+}
+
+/// The questions to this owner with higher numbers than `heard` whose time has not run out.
+pub(super) fn unheard(
+    connection: &Connection,
+    owner: i64,
+    heard: i64,
+    now: i64,
+) -> rusqlite::Result<Vec<Unheard>> {
+    let sql = "SELECT id, pool, question FROM questions
+        WHERE id > ?1 AND owner = ?2 AND ends >= ?3 ORDER BY id";
+    let mut statement = connection.prepare_cached(sql)?;
+    let unheard = statement.query_map((heard, owner, now), |row| {
+        Ok(Unheard { number: row.get(0)?, pool: row.get(1)?, question: row.get(2)? })
+    })?;
+    unheard.collect()
+}
+
+impl Unheard {
+    /// Asks a pool, and writes its answer.
+    pub(super) fn pass_on(self, pool: Arc<dyn Controlled>, inbox: Inbox) {
+        // An unreadable question is from a newer version of jobq.
+        let Ok(question) = serde_json::from_str::<Question>(&self.question) else { return };
+        // Without a thread there is no answer, as with a pool that panics.
+        let _ = background::spawn_blocking(move || {
+            let Ok(answer) = serde_json::to_string(&pool.answer(&question)) else { return };
+            let write = move |store: &mut Store<'_>| {
+                let sql = "UPDATE questions SET answer = ?2 WHERE id = ?1";
+                store.connection.prepare_cached(sql)?.execute((self.number, &answer)).map(drop)
+            };
+            drop(inbox.call(write));
+        });
+    }
+}
