@@ -154,3 +154,91 @@ pub(super) async fn join(inbox: &Inbox, pool: Arc<dyn Controlled>) -> Result<Mem
     inbox.call(|_| Ok(())).await?;
     Ok(Membership::new(member))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::{Place, schema};
+    use super::*;
+    use crate::engine::{Question, Reply};
+
+    #[derive(Debug)]
+    struct Pool(PoolId);
+
+    impl Controlled for Pool {
+        fn id(&self) -> PoolId {
+            self.0
+        }
+
+        fn queues(&self) -> Vec<String> {
+            Vec::new()
+        }
+
+        fn answer(&self, _: &Question) -> Reply {
+            Reply::Accepted
+        }
+    }
+
+    fn names(connection: &Connection, sql: &str) -> Vec<String> {
+        let mut statement = connection.prepare(sql).unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn the_file_lists_what_there_is() {
+        let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let consumer = |name: &str| Consumer { name: name.to_owned(), queue: 1, pool: None };
+        let all = || names(&file, "SELECT owner || name FROM consumers ORDER BY 1");
+        let (mut ours, mut theirs) = (Members::default(), Members::default());
+        theirs.list(&file, "jobq", 2, [consumer("x")].into_iter()).unwrap();
+        for (owner, there, expected) in [
+            (1, &["a", "b"][..], &["1a", "1b", "2x"][..]),
+            (1, &["b", "c"], &["1b", "1c", "2x"]),
+            // The lease was lost and others have cleaned up.
+            (3, &["b", "c"], &["2x", "3b", "3c"]),
+            (3, &[], &["2x"]),
+        ] {
+            if owner == 3 {
+                remove_all(&file, 1).unwrap();
+            }
+            let mut list = || {
+                let there = there.iter().copied().map(consumer);
+                ours.list(&file, "jobq", owner, there).unwrap();
+            };
+            list();
+            assert_eq!(all(), expected);
+            let changes = file.total_changes();
+            list();
+            assert_eq!(file.total_changes(), changes, "only the difference is written");
+        }
+        ours.rolled_back();
+        ours.list(&file, "jobq", 3, [consumer("d")].into_iter()).unwrap();
+        assert_eq!(all(), ["2x", "3d"]);
+    }
+
+    #[test]
+    fn a_pool_that_leaves_takes_its_questions_along() {
+        let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let mut members = Members::default();
+        let pools = [PoolId::new(), PoolId::new()];
+        for (number, pool) in (0..).zip(pools) {
+            members.join(number, Arc::new(Pool(pool)));
+        }
+        let list = |members: &mut Members| {
+            members.list(&file, "jobq", 1, [].into_iter()).unwrap();
+        };
+        list(&mut members);
+        for pool in pools {
+            let sql = "INSERT INTO questions (ends, owner, pool, question) VALUES (9, 1, ?1, '')";
+            file.execute(sql, [pool.to_string()]).unwrap();
+        }
+        members.leave(0);
+        list(&mut members);
+        for sql in ["SELECT pool FROM questions", "SELECT id FROM pools"] {
+            assert_eq!(names(&file, sql), [pools[1].to_string()], "{sql}");
+        }
+        assert!(members.pool(&pools[0].to_string()).is_none());
+        assert_eq!(members.pool(&pools[1].to_string()).unwrap().id(), pools[1]);
+    }
+}

@@ -189,6 +189,29 @@ mod tests {
     }
 
     #[test]
+    fn an_older_file_keeps_its_jobs() {
+        for known in 1..MIGRATIONS.len() {
+            let mut connection = Connection::open_in_memory().unwrap();
+            MIGRATIONS[..known].iter().for_each(|step| connection.execute_batch(step).unwrap());
+            connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+            connection.pragma_update(None, "user_version", i64::try_from(known).unwrap()).unwrap();
+            let rows = "INSERT INTO queues (namespace, name) VALUES ('jobq', 'mail');
+                INSERT INTO owners (until) VALUES (7);
+                INSERT INTO jobs (queue, due, owner, attempts, job_id, enqueued_at, payload)
+                VALUES (1, 5, 1, 2, zeroblob(16), 4, x'7b7d')";
+            connection.execute_batch(rows).unwrap();
+            migrate(&mut connection).unwrap_or_else(|_| panic!("a file of version {known}"));
+            assert_eq!(version(&connection).unwrap(), MIGRATIONS.len());
+            let sql = "SELECT due, crashes, queues.name, deleted, lists FROM jobs
+                JOIN queues ON queues.id = queue JOIN owners ON owners.id = owner";
+            let row = connection.query_row(sql, [], |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?))
+            });
+            assert_eq!(row.unwrap(), (5, 0, "mail".to_owned(), false, false));
+        }
+    }
+
+    #[test]
     fn opening_again_changes_nothing() {
         let mut connection = open(&Place::Memory, Duration::ZERO).unwrap();
         assert_eq!(version(&connection).unwrap(), MIGRATIONS.len());

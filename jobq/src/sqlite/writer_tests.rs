@@ -1,9 +1,9 @@
 use super::super::settle::{Act, Claim};
 use super::super::store::declare;
-use super::super::{deliveries, failed, push, queues, schema};
+use super::super::{deliveries, failed, pauses, push, queues, schema};
 use super::*;
 use crate::clock::Clock;
-use crate::engine::{Consume, QueueName, Settlement};
+use crate::engine::{Consume, Pause, QueueName, Settlement};
 use crate::error::ErrorKind;
 use crate::job::{Envelope, FailedReason};
 
@@ -115,5 +115,27 @@ async fn a_completed_job_that_another_owner_has_is_told_with_its_identity() {
         assert_eq!((&*lost.job, lost.id, &*lost.queue), (name.unwrap_or("mail"), id, "mail"));
         assert_eq!(lost.attempt, 3);
     }
+    inbox.send(Command::Close(None)).unwrap();
+}
+
+/// The engine does not act on what it has read in a transaction that failed.
+#[tokio::test]
+async fn a_pause_that_is_rolled_back_pauses_nothing() {
+    let inbox = small_disk(40);
+    inbox.call(|store| declare(store, "mail")).await.unwrap();
+    let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
+    let what = || Consume::new(QueueName::new("mail").unwrap(), 1);
+    let mut consumer = deliveries::start(&inbox, (queue, None), what()).unwrap();
+    let told = consumer.pauses();
+    let failing = inbox.call(|store| {
+        pauses::pause(store, "mail", &Pause::default())?;
+        Err::<(), _>(rusqlite::Error::InvalidQuery)
+    });
+    failing.await.unwrap_err();
+    push(&inbox, 10).await.unwrap();
+    consumer.next().await.unwrap().unwrap().settle(Settlement::Complete).await.unwrap();
+    assert!(!told.has_changed().unwrap());
+    inbox.call(|store| pauses::pause(store, "mail", &Pause::default())).await.unwrap();
+    assert_eq!(*told.borrow(), Some(Pause::default()), "told before the caller is answered");
     inbox.send(Command::Close(None)).unwrap();
 }

@@ -1,0 +1,108 @@
+//! What the writer does without commands: when it looks into the file, and what makes it commit.
+
+use std::time::{Duration, Instant};
+
+use super::{Feed, Work, Writer, claim, columns, control, earlier, events};
+
+/// How often an idle engine checks whether another process has changed the file: one read of shared
+/// memory.
+const POLL: Duration = Duration::from_millis(50);
+
+impl Writer {
+    /// The time until there is work without a command.
+    pub(super) fn idle_time(&self) -> Option<Duration> {
+        let now = Instant::now();
+        if let Some(end) = self.paused_until.filter(|end| *end > now) {
+            return Some(end - now);
+        }
+        let mut idle_time = self.lease.renew_at().map(|at| at.saturating_duration_since(now));
+        let mut at_most = |wait: Duration| {
+            idle_time = Some(idle_time.map_or(wait, |idle_time| idle_time.min(wait)));
+        };
+        if !self.retrying.is_empty() {
+            at_most(Duration::ZERO);
+        }
+        if self.needs_lease() {
+            // Needed without other processes too: the clock may be set.
+            at_most(POLL);
+        }
+        for feed in self.feeds.iter().filter(|feed| self.control.room(feed) > 0) {
+            if let Some(due) = feed.next_due {
+                at_most(columns::to_wait(due.saturating_sub(self.clock.now())));
+            }
+        }
+        idle_time
+    }
+
+    pub(super) fn has_reason_to_commit(&mut self, work: &[Work]) -> bool {
+        if !work.is_empty() || self.closing.is_some() {
+            return true;
+        }
+        let now = Instant::now();
+        if self.paused_until.is_some_and(|end| end > now) {
+            return false;
+        }
+        self.paused_until = None;
+        if self.needs_lease() && self.look_around().is_err() {
+            // The transaction reports the error.
+            return true;
+        }
+        // An idle consumer needs a lease too: it watches the other owners.
+        let lease_is_due = match self.lease.renew_at() {
+            Some(at) => at <= now,
+            None => self.needs_lease(),
+        };
+        lease_is_due
+            || self.control.is_unlisted()
+            || !self.retrying.is_empty()
+            || self.sees_due_jobs()
+            || self.sees_dead_owners(now)
+    }
+
+    /// Whether it has consumers or pools, and with them a lease.
+    pub(super) fn needs_lease(&self) -> bool {
+        !self.feeds.is_empty() || self.control.has_members()
+    }
+
+    /// Looks for pauses and questions in the file, by reading only.
+    fn look_around(&mut self) -> rusqlite::Result<()> {
+        let now = self.clock.now();
+        let owner = self.lease.owner();
+        self.control.look(&self.connection, &self.namespace, owner, (&self.inbox, now))?;
+        self.control.tell(&mut self.feeds);
+        Ok(())
+    }
+
+    /// Whether another owner is dead, found by reading only.
+    fn sees_dead_owners(&mut self, now: Instant) -> bool {
+        // A read error is reported by the transaction.
+        self.needs_lease()
+            && self.others.look(&self.connection, self.lease.owner(), now).unwrap_or(true)
+    }
+
+    /// Whether a consumer could get a job, found by reading only: an unneeded write lock would
+    /// block other processes.
+    fn sees_due_jobs(&mut self) -> bool {
+        let now = self.clock.now();
+        let has_room = |feed: &&mut Feed| self.control.room(feed) > 0;
+        let mut with_room = self.feeds.iter_mut().filter(has_room).peekable();
+        if with_room.peek().is_none() {
+            return false;
+        }
+        let version = control::data_version(&self.connection).ok();
+        let changed = version.is_none() || version != self.version;
+        self.version = version;
+        let mut sees = false;
+        let event = || events::next_due(&self.connection, &self.namespace);
+        for feed in with_room {
+            if changed {
+                let first = claim::next_due(&self.connection, feed.consumer.queue, feed.solo)
+                    .and_then(|job| Ok(earlier(job, event()?)));
+                // A read error is reported by the transaction.
+                feed.next_due = first.unwrap_or(Some(i64::MIN));
+            }
+            sees |= feed.next_due.is_some_and(|due| due <= now);
+        }
+        sees
+    }
+}
