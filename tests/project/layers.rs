@@ -51,7 +51,7 @@ fn module(path: &str) -> &str {
 }
 
 /// The rooms of `jobq/src/rabbitmq`, each above all that it may use. `mod.rs` is above them.
-const ROOMS: [&str; 14] = [
+const ROOMS: [&str; 15] = [
     "values",
     "errors",
     "lapin",
@@ -59,6 +59,7 @@ const ROOMS: [&str; 14] = [
     "topology",
     "message",
     "publish",
+    "control",
     "failed",
     "counts",
     "subscribers",

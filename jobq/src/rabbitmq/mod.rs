@@ -11,6 +11,7 @@
 //!   it, so that the broker moves it to the tier in its key, or publishes it again
 //!   (`message/properties/republish`) for another wait, a solo run, or the failed jobs.
 //! * **Failed.** `failed` lists, discards and puts back; one `failed/pass` takes each job once.
+//! * **Control.** `control` asks pools, and tells them of pauses: see its page.
 //! * **Stray.** Unroutable messages reach the orphan queue, from which `stray` sends them again.
 //!
 //! `topology` names the queues and exchanges of a job, and `topology/declarer` declares them.
@@ -19,6 +20,7 @@
 
 mod connection;
 mod consume;
+mod control;
 mod counts;
 mod doctor;
 mod errors;
@@ -35,6 +37,7 @@ mod subscribers;
 pub(crate) mod topology;
 mod values;
 
+use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::Arc;
 
@@ -47,6 +50,7 @@ use self::connection::link::Target;
 use self::connection::tls::Tls;
 use self::connection::{probe, server_properties};
 use self::consume::Consumers;
+use self::control::Control;
 use self::doctor::Doctor;
 #[cfg(feature = "management")]
 use self::doctor::Management;
@@ -61,8 +65,9 @@ use self::topology::requirements::Wanted;
 use crate::background;
 use crate::clock::Clock;
 use crate::engine::{
-    About, Administer, Capabilities, Consume, Consumer, Counts, Diagnose, Engine, EngineOptions,
-    NotPushed, Pushed, Pushing, QueueSpec, Which,
+    About, Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Diagnose,
+    Engine, EngineOptions, Membership, NotPushed, Pause, Pushed, Pushing, QueueNames, QueueSpec,
+    Read, Which,
 };
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
@@ -96,6 +101,8 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
     let publisher = Publisher::spawn(publishing, Arc::clone(&known), options.timeout);
     let declarer = Declarer::new(Arc::clone(&broker), Arc::clone(&known), Arc::clone(&absent));
     let declarer = Arc::new(declarer);
+    let control = Control::new(Arc::clone(&broker), Arc::clone(&known), Arc::clone(&absent));
+    let control = Arc::new(control);
     let failed =
         Failed::new(Arc::clone(&broker), names, Arc::clone(&absent), Arc::clone(&publisher));
     let doctor = Doctor {
@@ -108,7 +115,13 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         enqueuer: Arc::new(Enqueuer::new(Arc::clone(&declarer), Arc::clone(&publisher))),
         events: Events::new(Arc::clone(&broker), Arc::clone(&declarer), Arc::clone(&publisher)),
         subscribers: Subscribers::new(Arc::clone(&broker), Arc::clone(&declarer)),
-        consumers: Arc::new(Consumers::new(Arc::clone(&broker), Arc::clone(&declarer), publisher)),
+        consumers: Arc::new(Consumers::new(
+            Arc::clone(&broker),
+            Arc::clone(&declarer),
+            publisher,
+            Arc::clone(&control),
+        )),
+        control,
         failed: Arc::new(failed),
         doctor,
         broker,
@@ -127,6 +140,7 @@ struct Rabbit {
     events: Events,
     subscribers: Subscribers,
     consumers: Arc<Consumers>,
+    control: Arc<Control>,
     failed: Arc<Failed>,
     doctor: Doctor,
 }
@@ -237,6 +251,46 @@ impl Administer for Rabbit {
         check_name("queue", queue)?;
         let (failed, queue) = (Arc::clone(&self.failed), queue.to_owned());
         run_to_end(async move { failed.discard(&queue, which).await }).await
+    }
+
+    async fn queues(&self) -> Result<QueueNames> {
+        let mut names: BTreeSet<_> = self.declarer.known().all().queues.into_keys().collect();
+        match self.doctor.queue_names().await {
+            Some(Ok(found)) => {
+                names.extend(found);
+                Ok(QueueNames::new(names, vec!["client", "management"], true))
+            }
+            Some(Err(reason)) => {
+                tracing::warn!(reason, "the queues could not be listed by the management API");
+                Ok(QueueNames::new(names, vec!["client"], false))
+            }
+            None => Ok(QueueNames::new(names, vec!["client"], false)),
+        }
+    }
+
+    async fn pause(&self, queue: &str, pause: &Pause) -> Result<()> {
+        check_name("queue", queue)?;
+        let doing = format!("pausing queue `{queue}`");
+        self.broker.within(&doing, self.control.pause(queue, pause)).await
+    }
+
+    async fn resume(&self, queue: &str) -> Result<bool> {
+        check_name("queue", queue)?;
+        let doing = format!("resuming queue `{queue}`");
+        self.broker.within(&doing, self.control.resume(queue)).await
+    }
+
+    async fn paused(&self, queue: &str) -> Result<Read<Option<Pause>>> {
+        check_name("queue", queue)?;
+        self.control.paused(queue).await
+    }
+
+    async fn join(&self, pool: Arc<dyn Controlled>) -> Result<Membership> {
+        self.broker.within("joining the pools that are asked", self.control.join(pool)).await
+    }
+
+    async fn ask(&self, ask: Ask) -> Result<Answers> {
+        self.control.ask(ask).await
     }
 
     async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {

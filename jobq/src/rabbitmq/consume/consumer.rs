@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use async_trait::async_trait;
 use backon::ExponentialBackoff;
 use lapin::BasicProperties;
 use lapin::message::Delivery as Message;
@@ -12,20 +11,24 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::coop::consume_budget;
 use tokio_util::task::TaskTracker;
 
+use super::counted::{Counted, Origins};
+use super::intake::{Control, Order};
 use super::interruption::{self, Interruptions, ended};
 use super::live::ChannelConsumer;
 use super::session::{InFlightCount, Session};
 use super::settle::{Origin, RabbitReceipt, SoloState};
 use super::shared::Shared;
 use crate::background;
-use crate::engine::{Consumer, Delivery, Intake, Interruption, Solo};
+use crate::engine::{Consumer, Delivery, Pause, PoolId, Solo};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::{Link, STABLE_AFTER, backoff};
 use crate::rabbitmq::connection::probe;
+use crate::rabbitmq::control::Gate;
 use crate::rabbitmq::message::properties::{self, decode};
 use crate::rabbitmq::topology::ensure::apply_again;
+use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::routing_key;
 use crate::rabbitmq::values::short;
 
@@ -39,16 +42,21 @@ pub(crate) async fn consume(
     queue: &'static str,
     prefetch: u16,
     source: Source,
+    pool: Option<PoolId>,
 ) -> Result<Consumer> {
     let clock = shared.broker.clock().clone();
     let (jobs, deliveries) = mpsc::unbounded_channel();
     let (controls, orders) = mpsc::unbounded_channel();
+    let gate = pool.is_some().then(|| shared.control.gate(queue));
     let feed = Feed {
         shared,
         link,
         alone: false,
         queue,
         source,
+        pool,
+        gate,
+        counted: Arc::default(),
         jobs,
         orders,
         in_flight: Arc::new(InFlightCount::new(prefetch.max(1))),
@@ -56,50 +64,19 @@ pub(crate) async fn consume(
         waits: backoff(),
         interruption: Interruptions::new(clock),
     };
-    let sessions = feed.sessions.clone();
     let up = feed.link.up().await?;
-    let first = feed.start(&up).await?;
-    let interruptions = feed.interruption.subscribe();
+    ask_for_pause(feed.gate.as_deref()).await;
+    let first = if feed.is_paused() { None } else { Some(feed.start(&up).await?) };
+    let control = Control {
+        orders: controls,
+        sessions: feed.sessions.clone(),
+        interruptions: feed.interruption.subscribe(),
+        gate: feed.gate.clone(),
+        counted: Arc::clone(&feed.counted),
+    };
     let tasks = feed.shared.tasks.clone();
     background::spawn(tasks.track_future(feed.run(up, first)));
-    let control = Control { orders: controls, sessions, interruptions };
     Ok(Consumer::new(deliveries, Box::new(control)))
-}
-
-#[derive(Debug)]
-struct Control {
-    orders: mpsc::UnboundedSender<Order>,
-    sessions: TaskTracker,
-    interruptions: watch::Receiver<Option<Interruption>>,
-}
-
-#[derive(Debug)]
-enum Order {
-    Prefetch(u16),
-    Stop(oneshot::Sender<()>),
-}
-
-#[async_trait]
-impl Intake for Control {
-    async fn set_prefetch(&self, prefetch: u16) {
-        let _ = self.orders.send(Order::Prefetch(prefetch));
-    }
-
-    async fn stop(&self) {
-        let (stopped, over) = oneshot::channel();
-        let _ = self.orders.send(Order::Stop(stopped));
-        // An error means that it had stopped already.
-        let _ = over.await;
-    }
-
-    fn interruptions(&self) -> watch::Receiver<Option<Interruption>> {
-        self.interruptions.clone()
-    }
-
-    async fn settled(&self) {
-        self.sessions.close();
-        self.sessions.wait().await;
-    }
 }
 
 /// Which of the broker queues of a user's queue is consumed.
@@ -118,6 +95,10 @@ struct Feed {
     alone: bool,
     queue: &'static str,
     source: Source,
+    pool: Option<PoolId>,
+    /// Whether the queue is paused, if the consumer is of a pool that learns of it.
+    gate: Option<Arc<Gate>>,
+    counted: Arc<Counted>,
     jobs: mpsc::UnboundedSender<Result<Delivery>>,
     orders: mpsc::UnboundedReceiver<Order>,
     /// Bounded by the prefetch.
@@ -132,20 +113,21 @@ struct Feed {
 enum End {
     /// The consumer was stopped, with the caller that may wait for it.
     Stopped(Option<oneshot::Sender<()>>),
+    /// The queue was paused.
+    Paused,
     /// The error, unless the connection has a better one.
     Lost(Option<Error>),
 }
 
 impl Feed {
-    async fn run(mut self, up: Arc<Up>, first: ChannelConsumer) {
+    async fn run(mut self, up: Arc<Up>, first: Option<ChannelConsumer>) {
         self.bring_all(up, first).await;
         if self.alone {
             self.link.close().await;
         }
     }
 
-    async fn bring_all(&mut self, mut up: Arc<Up>, first: ChannelConsumer) {
-        let mut consumer = Some(first);
+    async fn bring_all(&mut self, mut up: Arc<Up>, mut consumer: Option<ChannelConsumer>) {
         loop {
             if let Some(consumer) = consumer.take() {
                 let since = Instant::now();
@@ -159,8 +141,14 @@ impl Feed {
                         return;
                     }
                     End::Lost(Some(error)) => self.interruption.begin(&error),
-                    End::Lost(None) => {}
+                    End::Lost(None) | End::Paused => {}
                 }
+            }
+            if self.is_paused() {
+                if !self.wait_while_paused().await {
+                    return;
+                }
+                self.waits = backoff();
             }
             if self.link.is_unreadable()
                 && let Err(error) = self.isolate().await
@@ -169,17 +157,22 @@ impl Feed {
             }
             let wait = self.waits.next().unwrap_or_default();
             let link = self.link.clone();
-            let interruption = self.interruption.clone();
+            let (interruption, gate) = (self.interruption.clone(), self.gate.clone());
             let next = async {
                 let tell = |error: &Error| interruption.begin(error);
                 link.up_or_tell(tell).await?;
                 tokio::time::sleep(wait).await;
-                link.up_or_tell(tell).await
+                let up = link.up_or_tell(tell).await?;
+                ask_for_pause(gate.as_deref()).await;
+                Ok::<_, Error>(up)
             };
             up = match self.unless_stopped(next).await {
                 Some(Ok(up)) => up,
                 _ => return,
             };
+            if self.is_paused() {
+                continue;
+            }
             match up.answer("consuming", self.start(&up)).await {
                 Ok(started) => {
                     consumer = Some(started);
@@ -268,9 +261,18 @@ impl Feed {
         let last_acks = self.shared.last_acks.clone();
         let sending = self.sessions.token();
         let session = Session::spawn(channel, up, &self.shared.ack_tasks, last_acks, sending);
-        let mut consumer = ChannelConsumer::new(session, queue);
+        let mut consumer = ChannelConsumer::new(session, queue, self.shown_name());
         consumer.set_prefetch(self.in_flight.limit()).await?;
         Ok(consumer)
+    }
+
+    /// The name of the consumer that the broker shows.
+    fn shown_name(&self) -> Option<String> {
+        let pool = self.pool?;
+        Some(match self.source {
+            Source::Work => format!("jobq.{pool}.{}", self.queue),
+            Source::Solo(_) => format!("jobq.{pool}.{}", Names::solo_key(self.queue)),
+        })
     }
 
     /// The name of the queue on the broker.
@@ -282,20 +284,13 @@ impl Feed {
     }
 
     async fn bring(&mut self, up: &Up, mut consumer: ChannelConsumer) -> End {
-        let origin = Arc::new(Origin {
-            declarer: Arc::clone(&self.shared.declarer),
-            publisher: Arc::clone(&self.shared.publisher),
-            session: Arc::clone(&consumer.session),
-            queue: self.queue,
-            clock: self.shared.broker.clock().clone(),
-            in_flight: Arc::clone(&self.in_flight),
-            tasks: self.shared.tasks.clone(),
-        });
+        let mut origins = self.origins(&consumer);
+        let mut pauses = self.gate.as_ref().map(|gate| gate.pauses());
         loop {
             let free = !self.in_flight.is_full();
             tokio::select! {
                 biased;
-                () = self.shared.broker.closing().cancelled() => return self.stop(&origin, consumer, None).await,
+                () = self.shared.broker.closing().cancelled() => return self.stop(origins, consumer, None).await,
                 order = self.orders.recv() => match order {
                     Some(Order::Prefetch(prefetch)) => {
                         self.in_flight.set_limit(prefetch);
@@ -305,19 +300,21 @@ impl Feed {
                             consumer.session.abandon().await;
                             return End::Lost(Some(error));
                         }
+                        consumer.current().into_iter().for_each(|new| origins.begin(new));
                     }
-                    Some(Order::Stop(waiting)) => return self.stop(&origin, consumer, Some(waiting)).await,
-                    None => return self.stop(&origin, consumer, None).await,
+                    Some(Order::Stop(waiting)) => return self.stop(origins, consumer, Some(waiting)).await,
+                    None => return self.stop(origins, consumer, None).await,
                 },
                 () = self.link.lost(up.generation) => {
                     consumer.session.end();
                     return End::Lost(None);
                 }
+                () = paused(&mut pauses) => return self.halt(origins, consumer).await,
                 () = self.in_flight.freed(), if !free => (),
                 next = consumer.next_if(free) => match next {
                     Ok(message) => {
-                        self.hand_over(&origin, message);
-                        self.bring_ready(&origin, &mut consumer);
+                        self.hand_over(&mut origins, message);
+                        self.bring_ready(&mut origins, &mut consumer);
                         // The only point at which the task yields while there are messages.
                         consume_budget().await;
                     }
@@ -331,8 +328,24 @@ impl Feed {
         }
     }
 
+    /// The origins of the deliveries of this channel.
+    fn origins(&self, consumer: &ChannelConsumer) -> Origins {
+        let origin = Origin {
+            declarer: Arc::clone(&self.shared.declarer),
+            publisher: Arc::clone(&self.shared.publisher),
+            session: Arc::clone(&consumer.session),
+            queue: self.queue,
+            clock: self.shared.broker.clock().clone(),
+            in_flight: Arc::clone(&self.in_flight),
+            tasks: self.shared.tasks.clone(),
+        };
+        let mut origins = Origins::new(origin, Arc::clone(&self.counted));
+        consumer.current().into_iter().for_each(|first| origins.begin(first));
+        origins
+    }
+
     /// Forwards the messages that have arrived, without waiting for anything else.
-    fn bring_ready(&self, origin: &Arc<Origin>, consumer: &mut ChannelConsumer) {
+    fn bring_ready(&self, origins: &mut Origins, consumer: &mut ChannelConsumer) {
         for _ in 0..READY {
             if self.in_flight.is_full() {
                 return;
@@ -340,17 +353,17 @@ impl Feed {
             let Some(message) = consumer.ready() else {
                 return;
             };
-            self.hand_over(origin, message);
+            self.hand_over(origins, message);
         }
     }
 
     /// Forwards a message to the consumer. If that is dropped, the delivery is requeued.
-    fn hand_over(&self, origin: &Arc<Origin>, message: Message) {
-        let _ = self.jobs.send(Ok(self.receive(origin, message)));
+    fn hand_over(&self, origins: &mut Origins, (id, message): (u32, Message)) {
+        let _ = self.jobs.send(Ok(self.receive(origins.of(id), message)));
     }
 
     /// Builds the delivery of a message.
-    fn receive(&self, origin: &Arc<Origin>, mut message: Message) -> Delivery {
+    fn receive(&self, origin: Arc<Origin>, mut message: Message) -> Delivery {
         let names = self.shared.names();
         let source = (message.exchange.as_str(), message.routing_key.as_str());
         let topic = properties::topic_of_route(names, self.queue, source, &message.properties);
@@ -390,17 +403,60 @@ impl Feed {
     /// Ends the consumer and requeues its untaken messages.
     async fn stop(
         &self,
-        origin: &Arc<Origin>,
-        mut consumer: ChannelConsumer,
+        mut origins: Origins,
+        consumer: ChannelConsumer,
         waiting: Option<oneshot::Sender<()>>,
     ) -> End {
-        // A connection that ends meanwhile requeues everything as well.
-        let stopped = tokio::time::timeout(self.shared.broker.timeout(), consumer.stop()).await;
-        for message in stopped.into_iter().flatten().flatten() {
+        for (id, message) in self.cancel(consumer).await {
             // An unsettled delivery is requeued when it is dropped.
-            drop(self.receive(origin, message));
+            drop(self.receive(origins.of(id), message));
         }
         End::Stopped(waiting)
+    }
+
+    /// Ends the consumer, since the queue is paused, and forwards its untaken messages: a worker
+    /// releases them, which undoes the start of a solo run.
+    async fn halt(&self, mut origins: Origins, consumer: ChannelConsumer) -> End {
+        for message in self.cancel(consumer).await {
+            self.hand_over(&mut origins, message);
+        }
+        End::Paused
+    }
+
+    /// Ends the consumer, and returns its untaken messages. A connection that ends meanwhile
+    /// requeues everything.
+    async fn cancel(&self, mut consumer: ChannelConsumer) -> Vec<(u32, Message)> {
+        let stopped = tokio::time::timeout(self.shared.broker.timeout(), consumer.stop()).await;
+        stopped.into_iter().flatten().flatten().collect()
+    }
+
+    fn is_paused(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.is_paused())
+    }
+
+    /// Waits while the queue is paused. False if the consumer is stopped first.
+    async fn wait_while_paused(&mut self) -> bool {
+        let Some(gate) = self.gate.clone() else {
+            return true;
+        };
+        self.interruption.end();
+        let mut pauses = gate.pauses();
+        self.unless_stopped(pauses.wait_for(Option::is_none)).await.is_some()
+    }
+}
+
+/// Waits until the queue is paused.
+async fn paused(pauses: &mut Option<watch::Receiver<Option<Pause>>>) {
+    let Some(pauses) = pauses else {
+        return std::future::pending().await;
+    };
+    let _ = pauses.wait_for(Option::is_some).await;
+}
+
+/// Asks whether the queue is paused.
+async fn ask_for_pause(gate: Option<&Gate>) {
+    if let Some(gate) = gate {
+        gate.ask().await;
     }
 }
 

@@ -13,9 +13,10 @@ use super::merge::{Merge, Tagged};
 use super::session::Session;
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;
+use crate::rabbitmq::values::short;
 
-/// A message, or the reason for which no more arrive.
-type Item = std::result::Result<Message, String>;
+/// A message with the number of its consumer, or the reason for which no more arrive.
+type Item = std::result::Result<(u32, Message), String>;
 
 impl Tagged for lapin::Result<Message> {
     fn tag(&self) -> Option<u64> {
@@ -40,6 +41,8 @@ fn reason(end: Option<lapin::Result<Message>>) -> String {
 pub(crate) struct ChannelConsumer {
     pub(crate) session: Arc<Session>,
     queue: ShortString,
+    /// The name of the consumer that the broker shows, if it has one.
+    name: Option<String>,
     messages: Merge<lapin::Consumer>,
     /// The consumer that is not cancelled.
     consumer: Option<Current>,
@@ -55,9 +58,14 @@ struct Current {
 }
 
 impl ChannelConsumer {
-    pub(crate) fn new(session: Arc<Session>, queue: ShortString) -> Self {
+    pub(crate) fn new(session: Arc<Session>, queue: ShortString, name: Option<String>) -> Self {
         let messages = Merge::default();
-        Self { session, queue, messages, consumer: None, next: 0, over: None }
+        Self { session, queue, name, messages, consumer: None, next: 0, over: None }
+    }
+
+    /// The number and the tag of the consumer that is not cancelled.
+    pub(crate) fn current(&self) -> Option<(u32, &str)> {
+        self.consumer.as_ref().map(|current| (current.id, current.tag.as_str()))
     }
 
     /// Consumes with this prefetch from now on.
@@ -66,7 +74,7 @@ impl ChannelConsumer {
             return Ok(());
         }
         self.cancel().await?;
-        let (id, tag) = (self.next, tag(self.next));
+        let (id, tag) = (self.next, tag(self.name.as_deref(), self.next)?);
         self.next += 1;
         let (channel, queue) = (&self.session.channel, self.queue.clone());
         let consumer = consume(channel, queue, tag.clone(), prefetch).await?;
@@ -98,7 +106,7 @@ impl ChannelConsumer {
         self.messages.turn();
         loop {
             match poll_fn(|cx| self.messages.poll(cx)).await {
-                Some((_, Some(Ok(message)))) => return Ok(message),
+                Some((id, Some(Ok(message)))) => return Ok((id, message)),
                 Some((id, end)) if self.is_current(id) => return Err(reason(end)),
                 Some(_) => (),
                 None => return Err("there is no consumer".to_owned()),
@@ -125,9 +133,9 @@ impl ChannelConsumer {
     }
 
     /// The next message, if it has arrived. An end is left for [`next`](Self::next).
-    pub(crate) fn ready(&mut self) -> Option<Message> {
+    pub(crate) fn ready(&mut self) -> Option<(u32, Message)> {
         match poll_fn(|cx| self.messages.poll(cx)).now_or_never()? {
-            Some((_, Some(Ok(message)))) => Some(message),
+            Some((id, Some(Ok(message)))) => Some((id, message)),
             Some((id, end)) => {
                 if self.is_current(id) {
                     self.over = Some(reason(end));
@@ -139,21 +147,25 @@ impl ChannelConsumer {
     }
 
     /// Ends the consumer, and returns its untaken messages.
-    pub(crate) async fn stop(&mut self) -> Result<Vec<Message>> {
+    pub(crate) async fn stop(&mut self) -> Result<Vec<(u32, Message)>> {
         self.cancel().await?;
         // All messages have arrived: the broker's answer came after them.
         let mut left = Vec::new();
-        while let Some(Some((_, item))) = poll_fn(|cx| self.messages.poll(cx)).now_or_never() {
-            left.extend(item.and_then(lapin::Result::ok));
+        while let Some(Some((id, item))) = poll_fn(|cx| self.messages.poll(cx)).now_or_never() {
+            left.extend(item.and_then(lapin::Result::ok).map(|message| (id, message)));
         }
         Ok(left)
     }
 }
 
-/// The consumer tag, unique on its channel. It is short because each message carries it and `lapin`
-/// looks it up three times; the broker would generate one of 31 bytes.
-fn tag(id: u32) -> ShortString {
-    ShortString::try_new(id.to_string()).unwrap_or_default()
+/// The consumer tag, unique on its channel: each message carries it. Without a name it is short; the
+/// broker would generate one of 31 bytes.
+fn tag(name: Option<&str>, id: u32) -> Result<ShortString> {
+    short(match (name, id) {
+        (None, id) => id.to_string(),
+        (Some(name), 0) => name.to_owned(),
+        (Some(name), id) => format!("{name}#{id}"),
+    })
 }
 
 async fn consume(

@@ -6,6 +6,8 @@
 
 pub(crate) mod acks;
 pub(crate) mod consumer;
+pub(crate) mod counted;
+mod intake;
 pub(crate) mod interruption;
 pub(crate) mod live;
 pub(crate) mod merge;
@@ -27,6 +29,7 @@ use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::link::Link;
 use crate::rabbitmq::connection::probe;
+use crate::rabbitmq::control::Control;
 use crate::rabbitmq::publish::Publisher;
 use crate::rabbitmq::stray::{self, Strays};
 use crate::rabbitmq::topology::declarer::Declarer;
@@ -52,14 +55,15 @@ impl Consumers {
         broker: Arc<Broker>,
         declarer: Arc<Declarer>,
         publisher: Arc<Publisher>,
+        control: Arc<Control>,
     ) -> Self {
-        let shared = Arc::new(Shared::new(broker, declarer, publisher));
+        let shared = Arc::new(Shared::new(broker, declarer, publisher, control));
         Self { shared, link: OnceCell::new() }
     }
 
     /// Starts to consume a queue.
     pub(crate) async fn consume(&self, what: Consume) -> Result<Consumer> {
-        let Consume { queue, prefetch, solo, .. } = what;
+        let Consume { queue, prefetch, solo, pool } = what;
         let (prefetch, source) = if solo {
             (SOLO_PREFETCH, Source::Solo(Arc::default()))
         } else {
@@ -67,7 +71,7 @@ impl Consumers {
         };
         let queue = queue.as_str();
         let (shared, link) = (Arc::clone(&self.shared), self.link().await?);
-        consumer::consume(shared, link, queue, prefetch, source).await
+        consumer::consume(shared, link, queue, prefetch, source, pool).await
     }
 
     /// The connection for consuming. The first call opens it, and starts the tasks for strays and

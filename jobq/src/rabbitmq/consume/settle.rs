@@ -67,9 +67,9 @@ fn not_solo() -> Error {
     Error::invalid("only a delivery of a solo consumer can be started alone")
 }
 
-/// The origin of a session's deliveries. They share it, since each reference count is a word of
+/// The origin of a consumer's deliveries. They share it, since each reference count is a word of
 /// memory that several processors write.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Origin {
     pub(crate) declarer: Arc<Declarer>,
     pub(crate) publisher: Arc<Publisher>,
@@ -108,7 +108,7 @@ pub(crate) struct RabbitReceipt {
 impl RabbitReceipt {
     /// Counts the delivery as in flight.
     pub(crate) fn new(
-        origin: &Arc<Origin>,
+        origin: Arc<Origin>,
         (tag, key): (u64, ShortString),
         envelope: Envelope,
         properties: BasicProperties,
@@ -117,7 +117,7 @@ impl RabbitReceipt {
         solo: Option<SoloState>,
     ) -> Self {
         origin.in_flight.add();
-        let (origin, envelope) = (Arc::clone(origin), Arc::new(envelope));
+        let envelope = Arc::new(envelope);
         Self { origin, tag, key, envelope, properties, wait, returns, solo, open: true }
     }
 }

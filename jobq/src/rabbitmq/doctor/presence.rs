@@ -49,6 +49,8 @@ pub(super) fn missing(facts: &Facts, names: &Names) -> Vec<Finding> {
                 "no event can be published"
             } else if *name == names.orphan() {
                 "a message that finds no queue is lost without a word"
+            } else if [names.control(), names.control_echo(), names.paused()].contains(name) {
+                "pools cannot be asked, and a pool that starts does not learn of a pause"
             } else {
                 "jobs cannot be published to it, and those that are to pass it stay where they are"
             })

@@ -18,7 +18,8 @@ pub(crate) enum Role {
     Orphan,
 }
 
-/// The role of a queue with this name, if it belongs to the namespace.
+/// The role of a queue with this name, if it belongs to the namespace and holds jobs: records of
+/// pauses and control queues do not.
 pub(crate) fn role(names: &Names, name: &str) -> Option<Role> {
     if name == names.orphan() {
         return Some(Role::Orphan);
@@ -74,6 +75,8 @@ mod tests {
             (names.failed(ORPHAN), Some(Role::Failed)),
             (names.orphan(), Some(Role::Orphan)),
             (names.level_queue(3, 11), Some(Role::Level)),
+            (names.pause_record("mail"), None),
+            (names.control_queue(uuid::Uuid::nil()), None),
             (names.failed_lock("mail"), None),
             ("jobq:mail@else".to_owned(), None),
             ("jobqs:mail".to_owned(), None),
@@ -93,7 +96,12 @@ mod tests {
         let found = specs(&names, found.iter().map(String::as_str));
         let mail = || QueueSpec::new("mail");
         assert_eq!(found, [mail(), mail().waits([wait]), mail().solo()]);
-        let others = [names.orphan(), names.failed(ORPHAN), names.level_queue(0, 1)];
+        let others = [
+            names.orphan(),
+            names.failed(ORPHAN),
+            names.level_queue(0, 1),
+            names.pause_record("a"),
+        ];
         assert_eq!(specs(&names, others.iter().map(String::as_str)), []);
     }
 }

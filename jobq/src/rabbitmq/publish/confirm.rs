@@ -13,7 +13,7 @@ use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::topology::route::Route;
 
 /// Opens a channel in confirm mode.
-pub(super) async fn open_confirming(up: &Up) -> Result<Channel> {
+pub(crate) async fn open_confirming(up: &Up) -> Result<Channel> {
     let channel = open(up).await?;
     let doing = "asking for confirms";
     let confirming = async {
@@ -25,7 +25,7 @@ pub(super) async fn open_confirming(up: &Up) -> Result<Channel> {
 }
 
 /// Sends a message and awaits the confirm. `lapin` queues its frames at the first poll.
-pub(super) async fn send(
+pub(crate) async fn send(
     channel: &Channel,
     message: &Message,
     mandatory: bool,

@@ -96,6 +96,24 @@ impl Topology {
         topology
     }
 
+    /// The declarations of control alone.
+    pub(crate) fn of_control(names: &Names) -> Self {
+        let mut topology = Self { declarations: Vec::new() };
+        topology.control(names);
+        topology
+    }
+
+    /// The declarations of the record of a pause.
+    pub(crate) fn of_pause_record(names: &Names, queue: &str) -> Self {
+        let mut topology = Self { declarations: Vec::new() };
+        // One reader at a time: a message that one holds is hidden from the others.
+        let single = ("x-single-active-consumer", Argument::Truth(true));
+        let record = names.pause_record(queue);
+        topology.declare_queue(record.clone(), [limit(), single]);
+        topology.bind(names.control(), record, By::Key(Names::record_key(queue)));
+        topology
+    }
+
     pub(crate) fn into_declarations(self) -> impl Iterator<Item = Declaration> {
         self.declarations.into_iter()
     }
@@ -123,7 +141,16 @@ impl Topology {
         self.exchange(names.level_deliver(), "topic", Some(orphan));
         // An event without subscribers has no other destination.
         self.exchange(names.events(), "topic", None);
+        self.control(names);
         self.failed(names, ORPHAN);
+    }
+
+    /// The exchanges of control. None has an alternate exchange: a question that reaches nobody has
+    /// no answer, and a queue that is not paused no binding.
+    fn control(&mut self, names: &Names) {
+        self.exchange(names.control(), "direct", None);
+        self.exchange(names.control_echo(), "topic", None);
+        self.exchange(names.paused(), "topic", None);
     }
 
     /// The lowest level comes first, so that no level passes messages on to one that is missing.

@@ -20,6 +20,9 @@ exchange jobq.deliver direct alternate-exchange=jobq.orphan
 exchange jobq.failed direct alternate-exchange=jobq.orphan
 exchange jobq.level.deliver topic alternate-exchange=jobq.orphan
 exchange jobq.events topic
+exchange jobq.control direct
+exchange jobq.control.echo topic
+exchange jobq.paused topic
 queue jobq:orphan@failed x-delivery-limit=2147483647 x-queue-type=quorum
 binding jobq.failed -> jobq:orphan@failed key=orphan
 queue jobq:mail@wait.30s x-dead-letter-exchange=jobq.deliver x-dead-letter-strategy=at-least-once x-message-ttl=30000 x-overflow=reject-publish x-queue-type=quorum
@@ -105,4 +108,17 @@ fn every_name_fits() {
         };
         assert!(names.iter().all(|name| name.len() <= 178), "{declaration}");
     }
+}
+
+#[test]
+fn control_has_parts_of_its_own() {
+    let names = Names::new("jobq");
+    let shared = Topology::new(&names, &Wanted::shared()).to_string();
+    let control = Topology::of_control(&names).to_string();
+    assert!(shared.contains(&control) && control.lines().count() == 3, "{control}");
+    let record = Topology::of_pause_record(&names, "mail").to_string();
+    let expected = "queue jobq:mail@paused x-delivery-limit=2147483647 x-queue-type=quorum \
+                    x-single-active-consumer=true\n\
+                    binding jobq.control -> jobq:mail@paused key=record:mail\n";
+    assert_eq!(record, expected);
 }

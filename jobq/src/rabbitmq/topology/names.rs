@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::levels::{self, End};
 use crate::period;
 
@@ -125,6 +127,36 @@ impl Names {
         format!("{queue}@solo")
     }
 
+    /// The exchange of questions, orders and answers between clients and pools.
+    pub(crate) fn control(&self) -> String {
+        format!("{}.control", self.namespace)
+    }
+
+    /// The exchange from which a client gets its own question back if a queue is paused.
+    pub(crate) fn control_echo(&self) -> String {
+        format!("{}.control.echo", self.namespace)
+    }
+
+    /// The control queue of one connection epoch of a client.
+    pub(crate) fn control_queue(&self, address: Uuid) -> String {
+        format!("{}.control.{address}", self.namespace)
+    }
+
+    /// The exchange whose bindings are the paused queues.
+    pub(crate) fn paused(&self) -> String {
+        format!("{}.paused", self.namespace)
+    }
+
+    /// The queue with the record of a pause.
+    pub(crate) fn pause_record(&self, queue: &str) -> String {
+        format!("{}:{queue}@paused", self.namespace)
+    }
+
+    /// The routing key of that queue, on the exchange of control.
+    pub(crate) fn record_key(queue: &str) -> String {
+        format!("record:{queue}")
+    }
+
     /// The queue whose exclusive declaration is the lock on failed jobs.
     pub(crate) fn failed_lock(&self, queue: &str) -> String {
         format!("{}:{queue}@failed.lock", self.namespace)
@@ -159,6 +191,8 @@ mod tests {
             ("shop:mail@failed", Some("mail")),
             ("shop:mail@due", Some("mail")),
             ("shop:mail@wait.1h30m", Some("mail")),
+            ("shop:mail@paused", Some("mail")),
+            ("shop.control.echo", None),
             ("shop.orphan", None),
             ("shop", None),
             ("shopping:mail", None),

@@ -11,6 +11,7 @@ use lapin::{Channel, ExchangeKind, Queue};
 use tokio::time::Instant;
 
 use super::declarations::Declaration;
+use crate::engine::Read;
 use crate::error::Result;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
@@ -23,6 +24,18 @@ const MISSING: Duration = Duration::from_secs(5);
 const IN_FLIGHT: usize = 64;
 /// A slower answer is not the queue's own, but the broker's after its internal timeout.
 pub(crate) const BUSY: Duration = Duration::from_millis(200);
+
+/// How often a queue is looked at whose figures may be wrong.
+const LOOKS: u32 = 3;
+const UNSURE: &str = "its queue has no leader, or the broker is too busy to count";
+
+/// The figures of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Figures {
+    /// Messages that no consumer holds.
+    pub(crate) ready: u64,
+    pub(crate) consumers: u32,
+}
 
 /// The result of looking for several queues and exchanges. Unless all exist, the broker has closed
 /// the channel.
@@ -133,9 +146,53 @@ impl Absent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_missing(&self, queue: &str) -> bool {
+        self.queues().get(queue).is_some_and(|asked| asked.elapsed() < MISSING)
+    }
+
+    fn add(&self, queue: &str, asked: Instant) {
+        let mut queues = self.queues();
+        queues.retain(|_, asked| asked.elapsed() < MISSING);
+        queues.insert(queue.to_owned(), asked);
+    }
+
     /// Forgets which queues were missing.
     pub(crate) fn clear(&self) {
         self.queues().clear();
+    }
+
+    /// The numbers of ready messages and of consumers of a queue, if it exists.
+    ///
+    /// A broker that is too busy to know, or that finds no leader of the queue, returns 0 after
+    /// 250 ms (`rabbit_quorum_queue:stat/1`). It is asked again, and then the numbers are unknown.
+    pub(crate) async fn figures(
+        &self,
+        up: &Up,
+        channel: &mut Channel,
+        queue: &str,
+    ) -> Result<Option<Read<Figures>>> {
+        if self.is_missing(queue) {
+            return Ok(None);
+        }
+        for _ in 0..LOOKS {
+            let asked = Instant::now();
+            match inspect(up, channel, queue).await {
+                Ok(None) => {
+                    self.add(queue, asked);
+                    return Ok(None);
+                }
+                Ok(Some((0, _))) if asked.elapsed() >= BUSY => {}
+                Ok(Some((ready, consumers))) => {
+                    return Ok(Some(Read::Known(Figures { ready, consumers })));
+                }
+                Err(error) if error.is_connection() => return Err(error),
+                Err(error) => {
+                    *channel = open(up).await?;
+                    return Ok(Some(Read::unknown(error.to_string())));
+                }
+            }
+        }
+        Ok(Some(Read::unknown(UNSURE)))
     }
 
     /// The number of ready messages in a queue, if it exists.
@@ -148,18 +205,14 @@ impl Absent {
         channel: &mut Channel,
         queue: &str,
     ) -> Result<Option<u64>> {
-        if self.queues().get(queue).is_some_and(|asked| asked.elapsed() < MISSING) {
+        if self.is_missing(queue) {
             return Ok(None);
         }
         loop {
             let asked = Instant::now();
             let count = messages_in(up, channel, queue).await?;
             match count {
-                None => {
-                    let mut queues = self.queues();
-                    queues.retain(|_, asked| asked.elapsed() < MISSING);
-                    queues.insert(queue.to_owned(), asked);
-                }
+                None => self.add(queue, asked),
                 Some(0) if asked.elapsed() >= BUSY => continue,
                 Some(_) => {}
             }

@@ -1,0 +1,144 @@
+//! Asking pools, until their answers account for all consumers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::Control;
+use super::calls::Response;
+use super::queue::publish;
+use super::wire::{ALL, Message, address_key, pool_key};
+use crate::engine::{Answers, Ask, PoolId, Read, Reply};
+use crate::error::{Error, Result};
+use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::topology::passive::Figures;
+
+/// How long answers are waited for at least: a pool whose queues are paused has no consumers that
+/// are to be accounted for.
+const LEAST: Duration = Duration::from_millis(100);
+
+/// An answer of a pool, with the numbers of its consumers by queue.
+type Answered = BTreeMap<PoolId, (BTreeMap<String, u32>, Reply)>;
+
+impl Control {
+    /// Asks pools, and collects their answers.
+    pub(crate) async fn ask(self: &Arc<Self>, ask: Ask) -> Result<Answers> {
+        let Ask { question, pool, queues, patience, .. } = ask;
+        let question = serde_json::to_value(&question)
+            .map_err(|error| Error::invalid("the question cannot be written").because(error))?;
+        let mut call = self.calls.open();
+        let number = call.number;
+        let asking = async {
+            let queue = self.queue().await?;
+            let reply_to = address_key(queue.address);
+            let message = Message::Ask { number, reply_to, pool, question };
+            let key = pool.map_or_else(|| ALL.to_owned(), pool_key);
+            publish(&queue.up, &[(self.names().control(), key, &message)]).await
+        };
+        self.broker.within("asking pools", asking).await?;
+        let asked = Instant::now();
+        let (least, deadline) = (asked + LEAST.min(patience), asked + patience);
+        let mut counting = std::pin::pin!(timeout_at(deadline, self.consumers_of(&queues)));
+        let (mut consumers, mut answered) = (None, Answered::new());
+        loop {
+            let are_all_known = consumers.as_ref().is_some_and(|consumers| {
+                unaccounted(consumers, &answered).values().all(|count| *count == 0)
+            });
+            let end = match pool {
+                Some(pool) if answered.contains_key(&pool) => break,
+                None if are_all_known && !queues.is_empty() => least,
+                _ => deadline,
+            };
+            tokio::select! {
+                response = call.next() => if let Response::Answer(pool, consumers, reply) = response {
+                    answered.insert(pool, (consumers, reply));
+                },
+                counted = &mut counting, if consumers.is_none() => {
+                    consumers = Some(counted.unwrap_or_else(|_| late(&queues)));
+                }
+                () = sleep_until(end) => break,
+            }
+        }
+        let unaccounted = unaccounted(&consumers.unwrap_or_else(|| late(&queues)), &answered);
+        let replies = answered.into_iter().map(|(pool, (_, reply))| (pool, reply)).collect();
+        Ok(Answers::new(replies, unaccounted))
+    }
+
+    /// The numbers of the consumers of these queues, solo consumers included.
+    async fn consumers_of(&self, queues: &[String]) -> BTreeMap<String, Read<u32>> {
+        let counting = async {
+            let up = self.broker.up().await?;
+            let mut channel = open(&up).await?;
+            let mut counts = BTreeMap::new();
+            for queue in queues.iter().collect::<BTreeSet<_>>() {
+                let (work, solo) = (self.names().work(queue), self.names().solo(queue));
+                let mut count = Read::Known(0);
+                for name in [work, solo] {
+                    let figures = self.absent.figures(&up, &mut channel, &name).await?;
+                    let consumers = figures.map_or(Read::Known(0), |read| {
+                        read.map(|Figures { consumers, .. }| consumers)
+                    });
+                    count = count.zip(consumers, |sum, more| sum + more);
+                }
+                counts.insert(queue.clone(), count);
+            }
+            let _ = channel.close(200, "counted".into()).await;
+            Ok(counts)
+        };
+        let counts: Result<_> = counting.await;
+        counts.unwrap_or_else(|error| not_counted(queues, &error.to_string()))
+    }
+}
+
+fn late(queues: &[String]) -> BTreeMap<String, Read<u32>> {
+    not_counted(queues, "the broker did not count them in time")
+}
+
+fn not_counted(queues: &[String], why: &str) -> BTreeMap<String, Read<u32>> {
+    queues.iter().map(|queue| (queue.clone(), Read::unknown(why.to_owned()))).collect()
+}
+
+/// For each queue, how many of its consumers belong to no pool that answered.
+fn unaccounted(
+    consumers: &BTreeMap<String, Read<u32>>,
+    answered: &Answered,
+) -> BTreeMap<String, Read<u32>> {
+    let left = |(queue, count): (&String, &Read<u32>)| {
+        let theirs = answered.values().filter_map(|(consumers, _)| consumers.get(queue));
+        let sum = theirs.fold(0, |sum: u32, count| sum.saturating_add(*count));
+        (queue.clone(), count.clone().map(|count| count.saturating_sub(sum)))
+    };
+    consumers.iter().map(left).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consumers_of_pools_that_answered_are_accounted_for() {
+        let answer = |counts: &[(&str, u32)]| {
+            let counts = counts.iter().map(|(queue, count)| ((*queue).to_owned(), *count));
+            (PoolId::new(), (counts.collect(), Reply::Accepted))
+        };
+        let answers = [answer(&[("mail", 2), ("other", 0)]), answer(&[("mail", 1), ("new", 9)])];
+        let unknown = Read::unknown("no leader");
+        for (queue, count, answers, expected) in [
+            ("mail", Read::Known(3), &answers[..], Read::Known(0)),
+            ("mail", Read::Known(4), &answers[..], Read::Known(1)),
+            ("mail", Read::Known(4), &answers[..1], Read::Known(2)),
+            ("mail", Read::Known(4), &[], Read::Known(4)),
+            // A consumer that has ended since it was reported.
+            ("mail", Read::Known(1), &answers[..], Read::Known(0)),
+            ("other", Read::Known(0), &answers[..], Read::Known(0)),
+            ("nobody", Read::Known(1), &answers[..], Read::Known(1)),
+            ("mail", unknown.clone(), &answers[..], unknown),
+        ] {
+            let consumers = [(queue.to_owned(), count)].into();
+            let left = unaccounted(&consumers, &answers.iter().cloned().collect());
+            assert_eq!(left, [(queue.to_owned(), expected)].into());
+        }
+    }
+}

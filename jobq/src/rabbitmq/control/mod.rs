@@ -1,0 +1,235 @@
+//! Control: questions and orders to pools, their answers, and pauses of queues.
+//!
+//! Each client that has pools, asks, or pauses has one control [`queue`], on its publishing
+//! connection. Questions go to all clients or to the one of a pool, which answer at once; so there
+//! is no traffic while nobody asks. [`wire`] has the messages.
+//!
+//! A queue is paused if and only if `{ns}.paused` is bound to `{ns}.control.echo` for it. Bindings
+//! are known to every node and need no leader. The [`gate`] of a queue publishes a message that
+//! comes back through this binding, and then a fence, which always comes back: what comes before
+//! the fence is the answer ([`pause`]).
+
+mod ask;
+mod belief;
+mod calls;
+mod gate;
+mod pause;
+mod queue;
+mod record;
+mod wire;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
+use lapin::Consumer;
+use tokio::time::{sleep, timeout};
+
+use self::calls::{Calls, Response};
+pub(crate) use self::gate::Gate;
+use self::queue::{ControlQueue, publish};
+use self::wire::Message;
+use crate::background;
+use crate::engine::{Controlled, Membership, PoolId};
+use crate::error::Result;
+use crate::rabbitmq::connection::broker::Broker;
+use crate::rabbitmq::connection::link::backoff;
+use crate::rabbitmq::topology::declared::Declared;
+use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::passive::Absent;
+
+/// How long an answer may take to be sent. Nobody waits longer for it.
+const ANSWER: Duration = Duration::from_secs(10);
+/// When a refused control queue is opened again: each refusal costs a channel number.
+const REFUSED: Duration = Duration::from_secs(60);
+
+/// The control of an engine.
+#[derive(Debug)]
+pub(crate) struct Control {
+    broker: Arc<Broker>,
+    known: Arc<Declared>,
+    absent: Arc<Absent>,
+    pools: Mutex<BTreeMap<PoolId, Arc<dyn Controlled>>>,
+    calls: Calls,
+    gates: Mutex<HashMap<String, Weak<Gate>>>,
+    queue: tokio::sync::Mutex<Option<Arc<ControlQueue>>>,
+}
+
+impl Control {
+    pub(crate) fn new(broker: Arc<Broker>, known: Arc<Declared>, absent: Arc<Absent>) -> Self {
+        Self {
+            broker,
+            known,
+            absent,
+            pools: Mutex::default(),
+            calls: Calls::default(),
+            gates: Mutex::default(),
+            queue: tokio::sync::Mutex::default(),
+        }
+    }
+
+    fn names(&self) -> &Names {
+        self.known.names()
+    }
+
+    fn pools(&self) -> MutexGuard<'_, BTreeMap<PoolId, Arc<dyn Controlled>>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gates(&self) -> MutexGuard<'_, HashMap<String, Weak<Gate>>> {
+        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a pool one of those that are asked.
+    pub(crate) async fn join(self: &Arc<Self>, pool: Arc<dyn Controlled>) -> Result<Membership> {
+        let id = pool.id();
+        self.pools().insert(id, pool);
+        let member = Member { control: Arc::clone(self), pool: id };
+        // It binds its pools when it is opened, and this one was opened earlier otherwise.
+        self.queue().await?.add(id).await?;
+        Ok(Membership::new(member))
+    }
+
+    /// The control queue, which is opened if there is none.
+    async fn queue(self: &Arc<Self>) -> Result<Arc<ControlQueue>> {
+        let mut current = self.queue.lock().await;
+        if let Some(queue) = current.as_ref().filter(|queue| !queue.over.is_cancelled()) {
+            return Ok(Arc::clone(queue));
+        }
+        let up = self.broker.up().await?;
+        let pools: Vec<_> = self.pools().keys().copied().collect();
+        let (queue, consumer) = ControlQueue::open(up, self.names(), &pools).await?;
+        let queue = Arc::new(queue);
+        background::spawn(Arc::clone(self).listen(Arc::clone(&queue), consumer));
+        *current = Some(Arc::clone(&queue));
+        Ok(queue)
+    }
+
+    /// Receives the messages of a control queue. After its end it opens another one, if there are
+    /// pools.
+    fn listen(
+        self: Arc<Self>,
+        queue: Arc<ControlQueue>,
+        consumer: Consumer,
+    ) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let closing = self.broker.closing().clone();
+            let listening = async {
+                self.receive_all(&queue, consumer).await;
+                queue.over.cancel();
+                self.open_again().await;
+            };
+            closing.run_until_cancelled(listening).await;
+        })
+    }
+
+    async fn receive_all(self: &Arc<Self>, queue: &ControlQueue, mut consumer: Consumer) {
+        loop {
+            tokio::select! {
+                () = queue.up.over.cancelled() => return,
+                () = queue.over.cancelled() => return,
+                message = consumer.next() => match message {
+                    Some(Ok(message)) => self.receive(&message.data),
+                    Some(Err(_)) | None => return,
+                },
+            }
+        }
+    }
+
+    async fn open_again(self: &Arc<Self>) {
+        let mut waits = backoff();
+        let mut warned = false;
+        while !self.pools().is_empty() {
+            sleep(waits.next().unwrap_or(REFUSED)).await;
+            match self.queue().await {
+                Ok(_) => {
+                    // Orders may have been missed.
+                    for gate in self.gates().values().filter_map(Weak::upgrade) {
+                        gate.doubt();
+                    }
+                    return;
+                }
+                Err(error) if error.is_connection() || error.is_timeout() => {
+                    tracing::debug!(%error, "the control queue is not open yet");
+                }
+                Err(error) => {
+                    if !std::mem::replace(&mut warned, true) {
+                        tracing::warn!(%error, "pools of this client cannot be asked, and do not learn of pauses");
+                    }
+                    sleep(REFUSED).await;
+                }
+            }
+        }
+    }
+
+    fn receive(self: &Arc<Self>, bytes: &[u8]) {
+        match Message::read(bytes) {
+            Ok(Message::Ask { number, reply_to, pool, question }) => {
+                let pools = match pool {
+                    Some(pool) => self.pools().get(&pool).cloned().into_iter().collect(),
+                    None => self.pools().values().cloned().collect::<Vec<_>>(),
+                };
+                for pool in pools {
+                    let (consumers, reply) = wire::answer(&question, |ask| pool.answer(ask));
+                    let answer = Message::Answer { number, pool: pool.id(), consumers, reply };
+                    self.send(reply_to.clone(), answer);
+                }
+            }
+            Ok(Message::Answer { number, pool, consumers, reply }) => {
+                self.calls.pass_on(number, Response::Answer(pool, consumers, reply));
+            }
+            Ok(Message::Echo { number }) => self.calls.pass_on(number, Response::Echo),
+            Ok(Message::Fence { number }) => self.calls.pass_on(number, Response::Fence),
+            Ok(Message::Paused { queue, pause }) => self.tell(&queue, |gate| gate.paused(pause)),
+            Ok(Message::Resumed { queue }) => self.tell(&queue, Gate::resumed),
+            Err(error) => tracing::debug!(error, "a message of control cannot be read"),
+        }
+    }
+
+    fn tell(&self, queue: &str, tell: impl FnOnce(&Gate)) {
+        let gate = self.gates().get(queue).and_then(Weak::upgrade);
+        if let Some(gate) = gate {
+            tell(&gate);
+        }
+    }
+
+    /// Sends an answer, unless the broker takes nothing for now: it would accumulate here.
+    fn send(self: &Arc<Self>, key: String, answer: Message) {
+        if self.broker.publishing().is_blocked() {
+            return;
+        }
+        let control = Arc::clone(self);
+        background::spawn(async move {
+            let sending = async {
+                let up = control.broker.up().await?;
+                publish(&up, &[(control.names().control(), key, &answer)]).await
+            };
+            match timeout(ANSWER, sending).await {
+                Ok(Err(error)) => tracing::debug!(%error, "an answer was not sent"),
+                Ok(Ok(())) | Err(_) => {}
+            }
+        });
+    }
+}
+
+/// A pool among those that are asked.
+#[derive(Debug)]
+struct Member {
+    control: Arc<Control>,
+    pool: PoolId,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.control.pools().remove(&self.pool);
+        let (control, pool) = (Arc::clone(&self.control), self.pool);
+        background::spawn(async move {
+            let queue = control.queue.lock().await.clone();
+            if let Some(queue) = queue.filter(|queue| !queue.over.is_cancelled()) {
+                queue.remove(pool).await;
+            }
+        });
+    }
+}

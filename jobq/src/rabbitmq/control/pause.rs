@@ -1,0 +1,124 @@
+//! Pausing and resuming queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapin::options::{ExchangeBindOptions, ExchangeUnbindOptions};
+use lapin::types::FieldTable;
+use tokio::time::timeout;
+
+use super::Control;
+use super::calls::Response;
+use super::queue::publish;
+use super::wire::{ALL, Message, address_key, echo_key, paused_pattern};
+use crate::engine::{Pause, Read};
+use crate::error::Result;
+use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::errors::failure;
+use crate::rabbitmq::topology::declarations::Topology;
+use crate::rabbitmq::topology::ensure::apply;
+use crate::rabbitmq::values::short;
+
+/// How long the record of a pause may take. The pause does not wait for it: a quorum queue may be
+/// without a leader.
+const RECORD: Duration = Duration::from_secs(5);
+
+impl Control {
+    /// Pauses a queue: writes the record, binds, and tells all pools.
+    pub(crate) async fn pause(&self, queue: &str, pause: &Pause) -> Result<()> {
+        let up = self.broker.up().await?;
+        apply(&up, &Topology::of_control(self.names())).await?;
+        match timeout(RECORD, self.write_record(&up, queue, pause)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(queue, %error, "who paused a queue, and why, could not be recorded");
+            }
+            Err(_) => tracing::warn!(
+                queue,
+                error = "no answer from the broker",
+                "who paused a queue, and why, could not be recorded"
+            ),
+        }
+        self.bind(&up, queue).await?;
+        let message = Message::Paused { queue: queue.to_owned(), pause: pause.clone() };
+        publish(&up, &[(self.names().control(), ALL.to_owned(), &message)]).await
+    }
+
+    /// Resumes a queue, and returns whether it was paused.
+    pub(crate) async fn resume(self: &Arc<Self>, queue: &str) -> Result<bool> {
+        let was_paused = self.is_paused(queue).await?;
+        let up = self.broker.up().await?;
+        self.unbind(&up, queue).await?;
+        if let Ok(Err(error)) = timeout(RECORD, self.purge_record(&up, queue)).await {
+            tracing::debug!(queue, %error, "the record of a pause stays, and means nothing");
+        }
+        let message = Message::Resumed { queue: queue.to_owned() };
+        publish(&up, &[(self.names().control(), ALL.to_owned(), &message)]).await?;
+        Ok(was_paused)
+    }
+
+    /// The record of a queue, if it is paused.
+    pub(crate) async fn paused(self: &Arc<Self>, queue: &str) -> Result<Read<Option<Pause>>> {
+        match self.broker.within("asking for a pause", self.is_paused(queue)).await {
+            Ok(false) => Ok(Read::Known(None)),
+            Ok(true) => Ok(Read::Known(Some(self.record(queue).await.unwrap_or_default()))),
+            Err(error) if error.is_closed() || error.is_connection() => Err(error),
+            Err(error) => Ok(Read::unknown(error.to_string())),
+        }
+    }
+
+    /// Whether a queue is paused, as the node of this client knows it.
+    pub(super) async fn is_paused(self: &Arc<Self>, queue: &str) -> Result<bool> {
+        let own = self.queue().await?;
+        let mut call = self.calls.open();
+        let number = call.number;
+        let (echo, fence) = (Message::Echo { number }, Message::Fence { number });
+        let names = self.names();
+        let sent = [
+            (names.paused(), echo_key(queue, own.address), &echo),
+            (names.control(), address_key(own.address), &fence),
+        ];
+        publish(&own.up, &sent).await?;
+        let mut is_paused = false;
+        let answer = async {
+            loop {
+                match call.next().await {
+                    Response::Echo => is_paused = true,
+                    Response::Fence => return Ok(is_paused),
+                    Response::Answer(..) => {}
+                }
+            }
+        };
+        own.up.answer("asking for a pause", answer).await
+    }
+
+    /// Without arguments: a binding with others would be a second pause.
+    async fn bind(&self, up: &Up, queue: &str) -> Result<()> {
+        let channel = open(up).await?;
+        let _question = up.questions.ask(channel.id());
+        let binding = async {
+            let (from, to) = (short(self.names().paused())?, short(self.names().control_echo())?);
+            let (key, options) = (short(paused_pattern(queue))?, ExchangeBindOptions::default());
+            let bound = channel.exchange_bind(to, from, key, options, FieldTable::default()).await;
+            bound.map_err(|error| failure(&format!("pausing queue `{queue}`"), error))
+        };
+        up.answer("pausing a queue", binding).await?;
+        let _ = channel.close(200, "paused".into()).await;
+        Ok(())
+    }
+
+    async fn unbind(&self, up: &Up, queue: &str) -> Result<()> {
+        let channel = open(up).await?;
+        let _question = up.questions.ask(channel.id());
+        let unbinding = async {
+            let (from, to) = (short(self.names().paused())?, short(self.names().control_echo())?);
+            let (key, options) = (short(paused_pattern(queue))?, ExchangeUnbindOptions::default());
+            let unbound = channel.exchange_unbind(to, from, key, options, FieldTable::default());
+            unbound.await.map_err(|error| failure(&format!("resuming queue `{queue}`"), error))
+        };
+        up.answer("resuming a queue", unbinding).await?;
+        let _ = channel.close(200, "resumed".into()).await;
+        Ok(())
+    }
+}

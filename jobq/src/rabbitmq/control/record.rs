@@ -1,0 +1,129 @@
+//! The record of a pause: who paused the queue, when and why. It is one message in a quorum queue,
+//! and decides nothing.
+
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, StreamExt as _};
+use lapin::options::{BasicConsumeOptions, BasicQosOptions, QueuePurgeOptions};
+use lapin::types::{FieldTable, ShortString};
+use lapin::{BasicProperties, Channel};
+use tokio::time::timeout;
+
+use super::Control;
+use crate::engine::Pause;
+use crate::error::{Error, Result};
+use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::errors::failure;
+use crate::rabbitmq::message::properties::Message;
+use crate::rabbitmq::publish::confirm::{not_stored, send_alone, stored};
+use crate::rabbitmq::topology::declarations::Topology;
+use crate::rabbitmq::topology::ensure::apply;
+use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::values::short;
+
+/// How long a record is waited for: others may be reading it, one at a time.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The most records that are compared. There is one, unless it was replaced while it was read.
+const MOST: u16 = 10;
+
+impl Control {
+    /// Replaces the record of a queue.
+    pub(super) async fn write_record(&self, up: &Up, queue: &str, pause: &Pause) -> Result<()> {
+        let payload = serde_json::to_vec(pause)
+            .map_err(|error| Error::invalid("the record cannot be written").because(error))?;
+        apply(up, &Topology::of_pause_record(self.names(), queue)).await?;
+        self.purge_record(up, queue).await?;
+        let route = Route::new(self.names().control(), Names::record_key(queue))?.into();
+        let properties = BasicProperties::default()
+            .with_content_type("application/json".into())
+            .with_delivery_mode(2);
+        let message = Message { route, properties, payload };
+        let confirmation = send_alone(up, &message, false).await?;
+        stored(&message, &confirmation.map_err(|error| not_stored(&message, error))?)
+    }
+
+    /// Empties the queue of the record.
+    pub(super) async fn purge_record(&self, up: &Up, queue: &str) -> Result<()> {
+        let name = short(self.names().pause_record(queue))?;
+        let channel = open(up).await?;
+        let _question = up.questions.ask(channel.id());
+        let purging = async {
+            let purged = channel.queue_purge(name, QueuePurgeOptions::default()).await;
+            purged.map_err(|error| failure("deleting the record of a pause", error))
+        };
+        up.answer("deleting the record of a pause", purging).await?;
+        let _ = channel.close(200, "deleted".into()).await;
+        Ok(())
+    }
+
+    /// The newest record of a queue, which stays. `None` if none can be read.
+    pub(super) async fn record(&self, queue: &str) -> Option<Pause> {
+        let reading = async {
+            let up = self.broker.up().await?;
+            let channel = open(&up).await?;
+            let _question = up.questions.ask(channel.id());
+            let name = short(self.names().pause_record(queue))?;
+            let record =
+                timeout(PATIENCE, up.answer("reading a pause", read(&channel, name))).await;
+            let _ = channel.close(200, "read".into()).await;
+            record.unwrap_or(Ok(None))
+        };
+        match timeout(PATIENCE * 2, reading).await {
+            Ok(Ok(record)) => record,
+            Ok(Err(error)) => {
+                tracing::debug!(queue, %error, "the record of a pause cannot be read");
+                None
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+/// The first message, and those that arrive with it. The end of the channel gives them back.
+async fn read(channel: &Channel, queue: ShortString) -> Result<Option<Pause>> {
+    let doing = |error| failure("reading the record of a pause", error);
+    channel.basic_qos(MOST, BasicQosOptions::default()).await.map_err(doing)?;
+    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+    let mut records = channel.basic_consume(queue, short("record")?, options, none).await;
+    let records = records.as_mut().map_err(|error| doing(error.clone()))?;
+    let mut newest = None;
+    let mut next = records.next().await;
+    while let Some(Ok(record)) = next {
+        let pause = serde_json::from_slice(&record.data).unwrap_or_default();
+        newest = newer(newest, pause);
+        next = records.next().now_or_never().flatten();
+    }
+    Ok(newest)
+}
+
+/// The record that was written later.
+fn newer(known: Option<Pause>, other: Pause) -> Option<Pause> {
+    match known {
+        Some(known) if known.since > other.since => Some(known),
+        _ => Some(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::from_millis;
+
+    #[test]
+    fn the_newest_record_counts() {
+        let at = |millis| Pause::new(from_millis(millis), "ann", "upgrade");
+        let unreadable = Pause::default;
+        for (known, other, expected) in [
+            (None, at(1), at(1)),
+            (Some(at(1)), at(2), at(2)),
+            (Some(at(2)), at(1), at(2)),
+            (Some(at(2)), unreadable(), at(2)),
+            (Some(unreadable()), at(1), at(1)),
+            (None, unreadable(), unreadable()),
+        ] {
+            assert_eq!(newer(known, other), Some(expected));
+        }
+    }
+}
