@@ -76,4 +76,4 @@ conformance!(
 conformance!(example_engine, Example::default(), delays = yes, control = no, shared = no);
 conformance!(sqlite_memory, SqliteMemory, delays = yes, control = yes, shared = no);
 conformance!(sqlite_file, File(Directory::new()), delays = yes, control = yes, shared = yes);
-conformance!(rabbitmq, RabbitMq::new(), delays = yes, control = no, shared = yes);
+conformance!(rabbitmq, RabbitMq::new(), delays = yes, control = yes, shared = yes);

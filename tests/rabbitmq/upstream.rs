@@ -3,13 +3,17 @@
 
 use std::process::Command;
 
+use futures_util::StreamExt as _;
 use jobq_tests::backwards::confirming_backwards;
 use jobq_tests::broker;
 use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
-use lapin::options::{BasicPublishOptions, QueueDeclareOptions};
+use lapin::options::{
+    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicPublishOptions,
+    QueueDeclareOptions,
+};
 use lapin::protocol::basic::parse_properties;
-use lapin::types::FieldTable;
+use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
 
 /// Set for the process that parses.
@@ -105,4 +109,42 @@ fn lists_in_lists(depth: u32) -> Vec<u8> {
         properties.extend((5 * inner).to_be_bytes());
     }
     properties
+}
+
+/// A consumer that was cancelled counts as one of the queue until its deliveries are settled, which
+/// is why a pool tells such consumers as its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_consumer_counts_while_it_holds_a_message() {
+    let raw = Raw::connect(&broker::shared().await).await;
+    let queue = broker::namespace();
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    let declared = raw.channel.queue_declare(queue.as_str().into(), options, arguments).await;
+    declared.unwrap();
+    raw.publish("", &queue, BasicProperties::default(), b"1").await;
+    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+    let consumed = raw.channel.basic_consume(queue.as_str().into(), "c".into(), options, none);
+    let mut consumer = consumed.await.unwrap();
+    let held = consumer.next().await.unwrap().unwrap();
+    let counted = async || {
+        let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+        let none = FieldTable::default();
+        let found = raw.channel.queue_declare(queue.as_str().into(), options, none).await.unwrap();
+        found.consumer_count()
+    };
+    assert_eq!(counted().await, 1);
+    raw.channel.basic_cancel("c".into(), BasicCancelOptions::default()).await.unwrap();
+    let mut seen = Vec::new();
+    for _ in 0..20 {
+        seen.push(counted().await);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    held.ack(BasicAckOptions::default()).await.unwrap();
+    let mut after = Vec::new();
+    for _ in 0..20 {
+        after.push(counted().await);
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("{seen:?} {after:?}");
 }

@@ -114,7 +114,11 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
     Ok(Arc::new(Rabbit {
         enqueuer: Arc::new(Enqueuer::new(Arc::clone(&declarer), Arc::clone(&publisher))),
         events: Events::new(Arc::clone(&broker), Arc::clone(&declarer), Arc::clone(&publisher)),
-        subscribers: Subscribers::new(Arc::clone(&broker), Arc::clone(&declarer)),
+        subscribers: Subscribers::new(
+            Arc::clone(&broker),
+            Arc::clone(&declarer),
+            Arc::clone(&control),
+        ),
         consumers: Arc::new(Consumers::new(
             Arc::clone(&broker),
             Arc::clone(&declarer),
@@ -254,6 +258,7 @@ impl Administer for Rabbit {
     }
 
     async fn queues(&self) -> Result<QueueNames> {
+        self.broker.check_open()?;
         let mut names: BTreeSet<_> = self.declarer.known().all().queues.into_keys().collect();
         match self.doctor.queue_names().await {
             Some(Ok(found)) => {

@@ -13,6 +13,7 @@ use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::control::Control;
 use crate::rabbitmq::errors::{NOT_FOUND, code, failure};
 use crate::rabbitmq::failed::pass;
 use crate::rabbitmq::topology::declared::Declared;
@@ -32,11 +33,12 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 pub(crate) struct Subscribers {
     broker: Arc<Broker>,
     declarer: Arc<Declarer>,
+    control: Arc<Control>,
 }
 
 impl Subscribers {
-    pub(crate) fn new(broker: Arc<Broker>, declarer: Arc<Declarer>) -> Self {
-        Self { broker, declarer }
+    pub(crate) fn new(broker: Arc<Broker>, declarer: Arc<Declarer>, control: Arc<Control>) -> Self {
+        Self { broker, declarer, control }
     }
 
     fn known(&self) -> &Declared {
@@ -104,6 +106,7 @@ impl Subscribers {
             deleted += u64::from(gone.map_err(|e| failure(&format!("deleting `{name}`"), e))?);
         }
         let _ = channel.close(200, "deleted".into()).await;
+        self.control.forget(&up, queue).await;
         Ok(deleted)
     }
 

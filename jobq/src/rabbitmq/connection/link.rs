@@ -22,11 +22,11 @@ use super::connect_error::{Unconnected, cannot_connect};
 use super::epoch::{Established, Up};
 use super::socket;
 use super::tls::Tls;
-use crate::background;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::ConnectionMetrics;
 use crate::rabbitmq::lapin::log::{LogFilter, Questions};
+use crate::{background, host};
 
 /// How often the state is polled in case no event reported the end.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -331,8 +331,7 @@ impl Supervisor {
         let stated = node.query.connection_timeout.map(Duration::from_millis);
         let limit = stated.unwrap_or(*timeout).min(*timeout);
         let because = |error| Unconnected::because(address, tls, node, error);
-        let properties =
-            ConnectionProperties::default().with_connection_name(self.name.as_str().into());
+        let properties = properties(&self.name);
         // `lapin` opens the socket on a thread of its own. If nothing answers, that would go on for
         // minutes, even after the caller is dropped.
         let (target, questions) = (Arc::clone(&self.target), Questions::default());
@@ -363,6 +362,17 @@ impl Supervisor {
             Err(_) => Err(Unconnected::silent(host_and_port(node), limit)),
         }
     }
+}
+
+/// What the broker shows of a connection. It belongs to a client, whose pools share it: the tags of
+/// the consumers name those.
+fn properties(name: &str) -> ConnectionProperties {
+    ConnectionProperties::default()
+        .with_connection_name(name.into())
+        .with_client_property("product".into(), "jobq".into())
+        .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into())
+        .with_client_property("host".into(), host::name().into())
+        .with_client_property("pid".into(), std::process::id().to_string().into())
 }
 
 /// Waits until the connection has ended, and returns the reason, and whether it was an unreadable

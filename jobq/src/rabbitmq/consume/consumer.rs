@@ -1,11 +1,9 @@
 //! Consuming one queue, over as many successive channels as needed.
 
-use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use backon::ExponentialBackoff;
-use lapin::BasicProperties;
 use lapin::message::Delivery as Message;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::coop::consume_budget;
@@ -15,21 +13,20 @@ use super::counted::{Counted, Origins};
 use super::intake::{Control, Order};
 use super::interruption::{self, Interruptions, ended};
 use super::live::ChannelConsumer;
+use super::received::{self, Source};
 use super::session::{InFlightCount, Session};
-use super::settle::{Origin, RabbitReceipt, SoloState};
+use super::settle::Origin;
 use super::shared::Shared;
 use crate::background;
-use crate::engine::{Consumer, Delivery, Pause, PoolId, Solo};
+use crate::engine::{Consumer, Delivery, Pause, PoolId};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::{Link, STABLE_AFTER, backoff};
 use crate::rabbitmq::connection::probe;
 use crate::rabbitmq::control::Gate;
-use crate::rabbitmq::message::properties::{self, decode};
 use crate::rabbitmq::topology::ensure::apply_again;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::routing_key;
 use crate::rabbitmq::values::short;
 
 /// How many deliveries are forwarded before commands are checked again.
@@ -79,14 +76,6 @@ pub(crate) async fn consume(
     Ok(Consumer::new(deliveries, Box::new(control)))
 }
 
-/// Which of the broker queues of a user's queue is consumed.
-#[derive(Debug)]
-pub(crate) enum Source {
-    Work,
-    /// The queue of solo runs, with the id of the run that its consumer expects.
-    Solo(Arc<Mutex<Option<String>>>),
-}
-
 /// Forwards the deliveries of one queue to their consumer.
 struct Feed {
     shared: Arc<Shared>,
@@ -109,6 +98,9 @@ struct Feed {
     interruption: Interruptions,
 }
 
+/// A channel that is consumed on, and the origins of its deliveries.
+type Started = (ChannelConsumer, Origins);
+
 /// How a session ended.
 enum End {
     /// The consumer was stopped, with the caller that may wait for it.
@@ -120,14 +112,14 @@ enum End {
 }
 
 impl Feed {
-    async fn run(mut self, up: Arc<Up>, first: Option<ChannelConsumer>) {
+    async fn run(mut self, up: Arc<Up>, first: Option<Started>) {
         self.bring_all(up, first).await;
         if self.alone {
             self.link.close().await;
         }
     }
 
-    async fn bring_all(&mut self, mut up: Arc<Up>, mut consumer: Option<ChannelConsumer>) {
+    async fn bring_all(&mut self, mut up: Arc<Up>, mut consumer: Option<Started>) {
         loop {
             if let Some(consumer) = consumer.take() {
                 let since = Instant::now();
@@ -238,7 +230,7 @@ impl Feed {
 
     /// Opens a channel and consumes on it. Declares a deleted queue again if this client had
     /// declared it.
-    async fn start(&self, up: &Arc<Up>) -> Result<ChannelConsumer> {
+    async fn start(&self, up: &Arc<Up>) -> Result<Started> {
         match self.consume(up).await {
             Err(error) if error.is_not_found() => match self.shared.known().part(self.queue) {
                 Some(wanted) => {
@@ -255,7 +247,7 @@ impl Feed {
         }
     }
 
-    async fn consume(&self, up: &Up) -> Result<ChannelConsumer> {
+    async fn consume(&self, up: &Up) -> Result<Started> {
         let channel = open(up).await?;
         let queue = short(self.name())?;
         let last_acks = self.shared.last_acks.clone();
@@ -263,7 +255,8 @@ impl Feed {
         let session = Session::spawn(channel, up, &self.shared.ack_tasks, last_acks, sending);
         let mut consumer = ChannelConsumer::new(session, queue, self.shown_name());
         consumer.set_prefetch(self.in_flight.limit()).await?;
-        Ok(consumer)
+        let origins = self.origins(&consumer);
+        Ok((consumer, origins))
     }
 
     /// The name of the consumer that the broker shows.
@@ -283,8 +276,7 @@ impl Feed {
         }
     }
 
-    async fn bring(&mut self, up: &Up, mut consumer: ChannelConsumer) -> End {
-        let mut origins = self.origins(&consumer);
+    async fn bring(&mut self, up: &Up, (mut consumer, mut origins): Started) -> End {
         let mut pauses = self.gate.as_ref().map(|gate| gate.pauses());
         loop {
             let free = !self.in_flight.is_full();
@@ -357,47 +349,13 @@ impl Feed {
         }
     }
 
+    fn receive(&self, origin: Arc<Origin>, message: Message) -> Delivery {
+        received::delivery(&self.shared, &self.source, origin, message)
+    }
+
     /// Forwards a message to the consumer. If that is dropped, the delivery is requeued.
     fn hand_over(&self, origins: &mut Origins, (id, message): (u32, Message)) {
         let _ = self.jobs.send(Ok(self.receive(origins.of(id), message)));
-    }
-
-    /// Builds the delivery of a message.
-    fn receive(&self, origin: Arc<Origin>, mut message: Message) -> Delivery {
-        let names = self.shared.names();
-        let source = (message.exchange.as_str(), message.routing_key.as_str());
-        let topic = properties::topic_of_route(names, self.queue, source, &message.properties);
-        let properties = &mut message.properties;
-        let renamed = properties::keep_topic(properties, topic.as_deref());
-        let mut received = decode(names, Cow::Borrowed(self.queue), properties, message.data);
-        let wait = routing_key::wait_in(message.routing_key.as_str(), self.queue);
-        received.envelope.retry_wait = wait.map(Duration::from_millis);
-        let (history, due) = (received.history, properties::first_due(properties, &received));
-        if history.died {
-            self.shared.limited.notice(names, self.queue, properties);
-        }
-        let solo = match &self.source {
-            Source::Work => None,
-            Source::Solo(expected) => Some(solo_state(properties, Arc::clone(expected))),
-        };
-        let solo_run = solo.as_ref().map(|state| state.solo);
-        // Missing parts are added when the message is published again.
-        let is_whole = received.has_id && !renamed && solo_run.is_none();
-        let wait = wait.filter(|_| is_whole && received.is_movable);
-        let (tag, envelope) = (message.delivery_tag, received.envelope);
-        let receipt = RabbitReceipt::new(
-            origin,
-            (tag, message.routing_key),
-            envelope,
-            message.properties,
-            wait,
-            history.returns,
-            solo,
-        );
-        let attempt = history.attempts.saturating_add(1);
-        let mut delivery = Delivery::new(attempt, Box::new(receipt));
-        delivery.solo = solo_run;
-        delivery.due_at(due).crashed(history.crashes)
     }
 
     /// Ends the consumer and requeues its untaken messages.
@@ -414,11 +372,14 @@ impl Feed {
         End::Stopped(waiting)
     }
 
-    /// Ends the consumer, since the queue is paused, and forwards its untaken messages: a worker
-    /// releases them, which undoes the start of a solo run.
+    /// Ends the consumer, since the queue is paused, and requeues its untaken messages. A solo run
+    /// that was started is forwarded: the worker's release undoes its start.
     async fn halt(&self, mut origins: Origins, consumer: ChannelConsumer) -> End {
-        for message in self.cancel(consumer).await {
-            self.hand_over(&mut origins, message);
+        for (id, message) in self.cancel(consumer).await {
+            match self.source {
+                Source::Work => drop(self.receive(origins.of(id), message)),
+                Source::Solo(_) => self.hand_over(&mut origins, (id, message)),
+            }
         }
         End::Paused
     }
@@ -458,19 +419,4 @@ async fn ask_for_pause(gate: Option<&Gate>) {
     if let Some(gate) = gate {
         gate.ask().await;
     }
-}
-
-/// The state of a solo run from its message. A run id is accepted once: a redelivery must be
-/// started again.
-fn solo_state(properties: &BasicProperties, expected: Arc<Mutex<Option<String>>>) -> SoloState {
-    let (starts, start) = properties::solo(properties);
-    let started = {
-        let mut expected = expected.lock().unwrap_or_else(PoisonError::into_inner);
-        let started = start.is_some() && expected.as_deref() == start;
-        if started {
-            *expected = None;
-        }
-        started
-    };
-    SoloState { solo: Solo { starts, started }, expected }
 }

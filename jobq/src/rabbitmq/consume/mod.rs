@@ -11,6 +11,7 @@ mod intake;
 pub(crate) mod interruption;
 pub(crate) mod live;
 pub(crate) mod merge;
+mod received;
 pub(crate) mod session;
 pub(crate) mod settle;
 mod shared;
@@ -21,7 +22,7 @@ use std::time::Duration;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use self::consumer::Source;
+use self::received::Source;
 use self::shared::Shared;
 use crate::background;
 use crate::engine::{Consume, Consumer};

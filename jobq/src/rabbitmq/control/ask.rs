@@ -15,9 +15,9 @@ use crate::error::{Error, Result};
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::topology::passive::Figures;
 
-/// How long answers are waited for at least: a pool whose queues are paused has no consumers that
-/// are to be accounted for.
-const LEAST: Duration = Duration::from_millis(100);
+/// How long further answers are waited for after the question came back to its sender, and after
+/// each answer: a pool whose queues are paused has no consumers that are to be accounted for.
+const QUIET: Duration = Duration::from_millis(100);
 
 /// An answer of a pool, with the numbers of its consumers by queue.
 type Answered = BTreeMap<PoolId, (BTreeMap<String, u32>, Reply)>;
@@ -38,22 +38,29 @@ impl Control {
             publish(&queue.up, &[(self.names().control(), key, &message)]).await
         };
         self.broker.within("asking pools", asking).await?;
-        let asked = Instant::now();
-        let (least, deadline) = (asked + LEAST.min(patience), asked + patience);
+        let own: Vec<_> = self.pools().keys().copied().collect();
+        let deadline = Instant::now() + patience;
+        let mut quiet = None;
         let mut counting = std::pin::pin!(timeout_at(deadline, self.consumers_of(&queues)));
         let (mut consumers, mut answered) = (None, Answered::new());
         loop {
-            let are_all_known = consumers.as_ref().is_some_and(|consumers| {
-                unaccounted(consumers, &answered).values().all(|count| *count == 0)
-            });
-            let end = match pool {
-                Some(pool) if answered.contains_key(&pool) => break,
-                None if are_all_known && !queues.is_empty() => least,
+            let are_all_known = own.iter().all(|pool| answered.contains_key(pool))
+                && consumers.as_ref().is_some_and(|consumers| {
+                    unaccounted(consumers, &answered).values().all(|count| *count == 0)
+                });
+            let end = match (pool, quiet) {
+                (Some(pool), _) if answered.contains_key(&pool) => break,
+                (None, Some(quiet)) if are_all_known => deadline.min(quiet + QUIET),
                 _ => deadline,
             };
             tokio::select! {
-                response = call.next() => if let Response::Answer(pool, consumers, reply) = response {
-                    answered.insert(pool, (consumers, reply));
+                response = call.next() => match response {
+                    Response::Answer(pool, consumers, reply) => {
+                        answered.insert(pool, (consumers, reply));
+                        quiet = quiet.map(|_| Instant::now());
+                    }
+                    Response::Asked => quiet = Some(Instant::now()),
+                    Response::Echo | Response::Fence => {}
                 },
                 counted = &mut counting, if consumers.is_none() => {
                     consumers = Some(counted.unwrap_or_else(|_| late(&queues)));

@@ -13,6 +13,8 @@ use crate::engine::{PoolId, Reply};
 pub(super) enum Response {
     /// The answer of a pool, with the numbers of its consumers by queue.
     Answer(PoolId, BTreeMap<String, u32>, Reply),
+    /// The question itself, which goes to its sender as well.
+    Asked,
     Echo,
     Fence,
 }

@@ -25,15 +25,17 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use lapin::Consumer;
+use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use self::calls::{Calls, Response};
 pub(crate) use self::gate::Gate;
 use self::queue::{ControlQueue, publish};
-use self::wire::Message;
+use self::wire::{Message, address_key};
 use crate::background;
 use crate::engine::{Controlled, Membership, PoolId};
 use crate::error::Result;
+use crate::guard::{self, guarded};
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::link::backoff;
 use crate::rabbitmq::topology::declared::Declared;
@@ -131,7 +133,7 @@ impl Control {
                 () = queue.up.over.cancelled() => return,
                 () = queue.over.cancelled() => return,
                 message = consumer.next() => match message {
-                    Some(Ok(message)) => self.receive(&message.data),
+                    Some(Ok(message)) => self.receive(queue, &message.data),
                     Some(Err(_)) | None => return,
                 },
             }
@@ -164,17 +166,19 @@ impl Control {
         }
     }
 
-    fn receive(self: &Arc<Self>, bytes: &[u8]) {
+    fn receive(self: &Arc<Self>, own: &ControlQueue, bytes: &[u8]) {
         match Message::read(bytes) {
             Ok(Message::Ask { number, reply_to, pool, question }) => {
+                if reply_to == address_key(own.address) {
+                    self.calls.pass_on(number, Response::Asked);
+                }
                 let pools = match pool {
                     Some(pool) => self.pools().get(&pool).cloned().into_iter().collect(),
                     None => self.pools().values().cloned().collect::<Vec<_>>(),
                 };
-                for pool in pools {
-                    let (consumers, reply) = wire::answer(&question, |ask| pool.answer(ask));
-                    let answer = Message::Answer { number, pool: pool.id(), consumers, reply };
-                    self.send(reply_to.clone(), answer);
+                for member in pools {
+                    let answering = answer(member, number, question.clone(), pool.is_none());
+                    background::spawn(Arc::clone(self).send(reply_to.clone(), answering));
                 }
             }
             Ok(Message::Answer { number, pool, consumers, reply }) => {
@@ -196,22 +200,36 @@ impl Control {
     }
 
     /// Sends an answer, unless the broker takes nothing for now: it would accumulate here.
-    fn send(self: &Arc<Self>, key: String, answer: Message) {
-        if self.broker.publishing().is_blocked() {
-            return;
-        }
-        let control = Arc::clone(self);
-        background::spawn(async move {
-            let sending = async {
-                let up = control.broker.up().await?;
-                publish(&up, &[(control.names().control(), key, &answer)]).await
+    async fn send(self: Arc<Self>, key: String, answering: impl Future<Output = Option<Message>>) {
+        let sending = async {
+            let Some(answer) = answering.await.filter(|_| !self.broker.publishing().is_blocked())
+            else {
+                return Ok(());
             };
-            match timeout(ANSWER, sending).await {
-                Ok(Err(error)) => tracing::debug!(%error, "an answer was not sent"),
-                Ok(Ok(())) | Err(_) => {}
-            }
-        });
+            let up = self.broker.up().await?;
+            publish(&up, &[(self.names().control(), key, &answer)]).await
+        };
+        if let Ok(Err(error)) = timeout(ANSWER, sending).await {
+            tracing::debug!(%error, "an answer was not sent");
+        }
     }
+}
+
+/// The answer of a pool, from a thread of its own: one that is slow or panics holds up no other.
+async fn answer(
+    pool: Arc<dyn Controlled>,
+    number: u64,
+    question: Value,
+    counted: bool,
+) -> Option<Message> {
+    let answering = tokio::task::spawn_blocking(move || {
+        let answered = guarded(|| {
+            let (consumers, reply) = wire::answer(&question, counted, |ask| pool.answer(ask));
+            Message::Answer { number, pool: pool.id(), consumers, reply }
+        });
+        answered.map_err(guard::dispose).ok()
+    });
+    answering.await.ok().flatten()
 }
 
 /// A pool among those that are asked.

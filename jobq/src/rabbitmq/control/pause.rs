@@ -58,6 +58,20 @@ impl Control {
         Ok(was_paused)
     }
 
+    /// Ends the pause of a queue that was deleted, if it is paused.
+    pub(crate) async fn forget(&self, up: &Up, queue: &str) {
+        let forgetting = async {
+            self.unbind(up, queue).await?;
+            self.delete_record(up, queue).await?;
+            let message = Message::Resumed { queue: queue.to_owned() };
+            publish(up, &[(self.names().control(), ALL.to_owned(), &message)]).await
+        };
+        if let Err(error) = forgetting.await {
+            // The exchanges may not exist, or be none of this user's.
+            tracing::debug!(queue, %error, "a deleted queue may still be paused");
+        }
+    }
+
     /// The record of a queue, if it is paused.
     pub(crate) async fn paused(self: &Arc<Self>, queue: &str) -> Result<Read<Option<Pause>>> {
         match self.broker.within("asking for a pause", self.is_paused(queue)).await {
@@ -86,7 +100,7 @@ impl Control {
                 match call.next().await {
                     Response::Echo => is_paused = true,
                     Response::Fence => return Ok(is_paused),
-                    Response::Answer(..) => {}
+                    Response::Answer(..) | Response::Asked => {}
                 }
             }
         };

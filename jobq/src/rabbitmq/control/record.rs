@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use lapin::options::{BasicConsumeOptions, BasicQosOptions, QueuePurgeOptions};
+use lapin::options::{BasicConsumeOptions, BasicQosOptions, QueueDeleteOptions, QueuePurgeOptions};
 use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, Channel};
 use tokio::time::timeout;
@@ -44,7 +44,7 @@ impl Control {
         stored(&message, &confirmation.map_err(|error| not_stored(&message, error))?)
     }
 
-    /// Empties the queue of the record.
+    /// Deletes the record.
     pub(super) async fn purge_record(&self, up: &Up, queue: &str) -> Result<()> {
         let name = short(self.names().pause_record(queue))?;
         let channel = open(up).await?;
@@ -54,6 +54,20 @@ impl Control {
             purged.map_err(|error| failure("deleting the record of a pause", error))
         };
         up.answer("deleting the record of a pause", purging).await?;
+        let _ = channel.close(200, "deleted".into()).await;
+        Ok(())
+    }
+
+    /// Deletes the queue of the record.
+    pub(super) async fn delete_record(&self, up: &Up, queue: &str) -> Result<()> {
+        let name = short(self.names().pause_record(queue))?;
+        let channel = open(up).await?;
+        let _question = up.questions.ask(channel.id());
+        let deleting = async {
+            let deleted = channel.queue_delete(name, QueueDeleteOptions::default()).await;
+            deleted.map_err(|error| failure("deleting the record of a pause", error))
+        };
+        up.answer("deleting the record of a pause", deleting).await?;
         let _ = channel.close(200, "deleted".into()).await;
         Ok(())
     }

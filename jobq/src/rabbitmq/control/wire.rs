@@ -57,7 +57,7 @@ pub(super) enum Message {
     Answer {
         number: u64,
         pool: PoolId,
-        /// The numbers of its consumers, by queue.
+        /// The numbers of its consumers, by queue, if all pools were asked.
         consumers: BTreeMap<String, u32>,
         reply: Reply,
     },
@@ -96,9 +96,11 @@ impl Message {
     }
 }
 
-/// The answer of a pool, with the numbers of its consumers by queue. `answer` is how it answers.
+/// The answer of a pool, with the numbers of its consumers by queue if they are `counted`. `answer` is
+/// how it answers.
 pub(super) fn answer(
     question: &Value,
+    counted: bool,
     answer: impl Fn(&Question) -> Reply,
 ) -> (BTreeMap<String, u32>, Reply) {
     let reply = match Question::deserialize(question) {
@@ -113,7 +115,7 @@ pub(super) fn answer(
     };
     let report = match &reply {
         Reply::Report(_) => None,
-        _ => Some(answer(&Question::Report)),
+        _ => counted.then(|| answer(&Question::Report)),
     };
     let consumers = match report.as_ref().unwrap_or(&reply) {
         Reply::Report(report) => {
@@ -199,12 +201,14 @@ mod tests {
         for (question, expected) in
             [(json!({"ask": "report"}), report(pool)), (json!({"ask": "quiet"}), Reply::Accepted)]
         {
-            assert_eq!(answer(&question, answers), (mail.clone(), expected));
+            assert_eq!(answer(&question, true, answers), (mail.clone(), expected));
         }
-        let (consumers, reply) = answer(&json!({"ask": "sing"}), answers);
+        let (consumers, reply) = answer(&json!({"ask": "sing"}), true, answers);
         assert_eq!(consumers, mail);
         assert!(matches!(reply, Reply::Refused { why } if why.contains("does not know")));
-        assert!(answer(&json!({"ask": "quiet"}), |_| Reply::Accepted).0.is_empty());
+        assert!(answer(&json!({"ask": "quiet"}), true, |_| Reply::Accepted).0.is_empty());
+        // An order to one pool.
+        assert!(answer(&json!({"ask": "quiet"}), false, answers).0.is_empty());
     }
 
     #[test]

@@ -47,8 +47,11 @@ async fn told(consumer: &Consumer, expected: Option<&Pause>) {
     let mut pauses = consumer.pauses();
     let seen = soon("a consumer to be told", pauses.wait_for(|pause| pause.as_ref() == expected));
     seen.await.expect("the consumer goes on");
-    let names = consumer.names();
-    assert_eq!(names.is_empty(), expected.is_some(), "{names:?} with {expected:?}");
+}
+
+/// Waits until a consumer has names, or has none.
+async fn named(consumer: &Consumer, has_names: bool) {
+    eventually("names of the consumer", has_names, || async { !consumer.names().is_empty() }).await;
 }
 
 /// Checks that a consumer gets no job.
@@ -88,10 +91,12 @@ pub async fn a_waiting_consumer_is_paused_and_resumed(bench: &Bench) {
         let record = record(&format!("round {round}"));
         pause(bench.engine(), "mail", &record).await;
         told(&consumer, Some(&record)).await;
+        named(&consumer, false).await;
         let pushed = bench.push_jobs("mail", 1).await;
         gets_nothing(&mut consumer).await;
         resume(bench.engine(), "mail").await;
         told(&consumer, None).await;
+        named(&consumer, true).await;
         let delivery = take(&mut consumer).await;
         assert_eq!(delivery.envelope().id, pushed[0]);
         settle(delivery, Settlement::Complete).await;
