@@ -131,8 +131,8 @@ mod worker;
 pub use admin::FailedJobs;
 pub use client::{
     Client, ClientBuilder, DeleteSubscriber, DeleteSubscriberFuture, Doctor, DoctorFuture, Enqueue,
-    EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, IntoPeriod, Outgoing, Publish,
-    PublishFuture, doctor,
+    EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, EnqueueNamed, EnqueueNamedFuture,
+    IntoPeriod, Outgoing, Publish, PublishFuture, doctor,
 };
 pub use clock::Clock;
 pub use error::{Error, ErrorKind, Result};

@@ -16,6 +16,7 @@ mod log;
 mod many;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod named;
 mod order;
 mod origin;
 mod own_engine;

@@ -32,7 +32,7 @@ impl JobKind {
 
     /// The description of a job of this type for hooks.
     pub(super) fn outgoing(&self) -> What {
-        What::Job { name: self.name, queue: self.queue }
+        What::Job { name: self.name.into(), queue: self.queue.into() }
     }
 
     pub(super) fn check(&self) -> Result<()> {

@@ -4,6 +4,7 @@ pub(crate) mod builder;
 mod doctor;
 mod enqueue;
 mod enqueue_all;
+mod enqueue_named;
 mod environment;
 mod kind;
 pub(crate) mod open;
@@ -24,6 +25,7 @@ pub use builder::ClientBuilder;
 pub use doctor::{Doctor, DoctorFuture, doctor};
 pub use enqueue::{Enqueue, EnqueueFuture};
 pub use enqueue_all::{EnqueueAll, EnqueueAllError, EnqueueAllFuture};
+pub use enqueue_named::{EnqueueNamed, EnqueueNamedFuture};
 pub use outgoing::Outgoing;
 #[cfg(feature = "testing")]
 pub(crate) use payload::Payload;
@@ -222,6 +224,38 @@ impl Client {
         I: IntoIterator<Item = J, IntoIter: Send + 'j>,
     {
         EnqueueAll::new(self.clone(), jobs)
+    }
+
+    /// Enqueues a job whose type this program does not have, by its name and its queue: for tools
+    /// and gateways. Set its options, then await it:
+    ///
+    /// ```
+    /// # use jobq::Client;
+    /// # async fn example(client: Client) -> jobq::Result<()> {
+    /// let payload = serde_json::json!({"user_id": 7, "email": "ann@example.com"});
+    /// client.enqueue_named("send_welcome", "send_welcome", &payload).delay("10m").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// The queue is declared if it does not exist. Nothing checks that a worker knows the job or
+    /// can read its payload: a job that no worker knows fails as
+    /// [`UnknownJob`](crate::FailedReason::UnknownJob), and one with another payload as
+    /// [`UnreadablePayload`](crate::FailedReason::UnreadablePayload). The policy of retries is that
+    /// of the worker; an `expires` of the job does not apply. Where the program has the type,
+    /// [`enqueue`](Self::enqueue) is faster.
+    ///
+    /// # Errors
+    ///
+    /// An invalid name of the job or the queue; otherwise as [`enqueue`](Self::enqueue).
+    #[track_caller]
+    pub fn enqueue_named<P: Serialize + ?Sized>(
+        &self,
+        name: impl Into<String>,
+        queue: impl Into<String>,
+        payload: &P,
+    ) -> EnqueueNamed {
+        EnqueueNamed::new(self.clone(), name.into(), queue.into(), payload)
     }
 
     /// Publishes an event. Every job that subscribes to its topic (`#[job(on = ...)]`) gets a copy

@@ -1,5 +1,6 @@
 //! Hooks that run before a job or an event is enqueued.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub struct Outgoing {
 
 #[derive(Debug)]
 pub(super) enum What {
-    Job { name: &'static str, queue: &'static str },
+    Job { name: Cow<'static, str>, queue: Cow<'static, str> },
     Event { topic: String },
 }
 

@@ -25,6 +25,12 @@ impl Payload {
         }))
     }
 
+    /// The payload of a job without a type.
+    pub(super) fn of_named<P: Serialize + ?Sized>(payload: &P, name: &str) -> Self {
+        let what = format_args!("the payload of job `{}`", name.escape_debug());
+        Self(write(payload, &what).map(|(payload, _)| payload))
+    }
+
     pub(super) fn of_event<E: Serialize + ?Sized>(event: &E, topic: &str) -> Self {
         Self(write(event, &format_args!("the event `{topic}`")).map(|(payload, _)| payload))
     }

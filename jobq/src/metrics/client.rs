@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ::metrics::{Counter, Histogram};
 
-use super::{ENQUEUE_DURATION, ENQUEUED, PUBLISH_DURATION, PUBLISHED, RESULTS};
+use super::{ENQUEUE_DURATION, ENQUEUED, PUBLISH_DURATION, PUBLISHED, RESULTS, UNKNOWN};
 use crate::error::Error;
 
 /// The handles of a client.
@@ -55,6 +55,11 @@ impl ClientMetrics {
         name: &'static str,
     ) -> Batch {
         Batch { calls: self.calls(job, queue, name), jobs: 0 }
+    }
+
+    /// A call of `enqueue_named` begins. Names that a program does not have are no labels.
+    pub(crate) fn enqueue_named(&self) -> Call {
+        self.enqueue(TypeId::of::<Self>(), UNKNOWN, UNKNOWN)
     }
 
     /// A call of `publish` begins.

@@ -33,6 +33,10 @@ impl ClientMetrics {
         Batch
     }
 
+    pub(crate) fn enqueue_named(&self) -> Call {
+        Call
+    }
+
     pub(crate) fn publish(&self) -> Call {
         Call
     }

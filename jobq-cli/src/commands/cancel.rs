@@ -1,0 +1,47 @@
+use clap::Args;
+use jobq::JobId;
+use jobq::admin::{Cancel, Cancelled};
+use serde::Serialize;
+
+use crate::end::{End, Ended};
+use crate::options::Options;
+use crate::output::Output;
+
+/// Cancels a job that runs, in all pools
+///
+/// Its function is asked to end; an `async fn` is dropped five seconds later. The job fails as
+/// `cancelled`, and `jobq failed retry` puts it back.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The id of the job
+    id: JobId,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    #[derive(Serialize)]
+    struct Document {
+        id: JobId,
+        cancelled: Vec<Cancelled>,
+    }
+
+    let client = options.client().await?;
+    let id = arguments.id;
+    let cancelled = options.admin(&client).cancel_running(id).await?;
+    if output.is_json() {
+        output.document(Document { id, cancelled })?;
+        return Ok(End::Done);
+    }
+    for Cancelled { pool, cancel, .. } in cancelled {
+        output.line(&format!("pool {pool}: {}", done(cancel)))?;
+    }
+    Ok(End::Done)
+}
+
+/// What a pool does about the job.
+fn done(cancel: Cancel) -> &'static str {
+    match cancel {
+        Cancel::Asked => "asked to end; it is dropped in five seconds",
+        Cancel::AskedBlocking => "asked to end; a plain `fn` keeps its slot until it does",
+        _ => "it does not run there any more",
+    }
+}

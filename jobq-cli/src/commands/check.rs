@@ -1,0 +1,232 @@
+use std::time::Duration;
+
+use clap::Args;
+use jobq::admin::{QueueOverview, Read};
+use serde::Serialize;
+
+use super::queues::selection;
+use crate::end::{End, Ended};
+use crate::options::{Options, period};
+use crate::output::Output;
+use crate::output::time::{millis, short};
+
+/// Checks the queues against limits, for monitors and probes
+///
+/// Exits with 1 if a queue exceeds a limit, and also if a figure that is needed is unknown or there
+/// is no queue.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The queues; all that are known without any
+    #[arg(value_name = "QUEUE")]
+    queues: Vec<String>,
+    #[command(flatten)]
+    limits: Limits,
+}
+
+/// The limits of each queue.
+#[derive(Debug, Clone, Default, Args)]
+#[group(required = true, multiple = true)]
+struct Limits {
+    /// At least this many pools work on each queue
+    #[arg(long, value_name = "NUMBER")]
+    min_pools: Option<u32>,
+    /// At most this many jobs have failed
+    #[arg(long, value_name = "NUMBER")]
+    failed_max: Option<u64>,
+    /// At most this many jobs are due and not taken
+    #[arg(long, value_name = "NUMBER")]
+    ready_max: Option<u64>,
+    /// No job of the last minute waited longer from due to start
+    #[arg(long, value_name = "DURATION", value_parser = period)]
+    waited_max: Option<Duration>,
+}
+
+/// The figures of a queue that are checked.
+#[derive(Debug, Clone)]
+struct Figures {
+    pools: Read<u32>,
+    /// Consumers that belong to no pool that answered.
+    unaccounted: Read<u32>,
+    ready: Read<u64>,
+    failed: Read<u64>,
+    waited: Read<Option<Duration>>,
+}
+
+/// A limit that a queue exceeds, or that cannot be checked.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Breach {
+    queue: String,
+    figure: &'static str,
+    /// The limit, and the figure if it is known: numbers, or milliseconds.
+    limit: u64,
+    found: Option<u64>,
+    /// Why the figure is unknown.
+    unknown: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    ok: bool,
+    queues: Vec<&'a str>,
+    breaches: &'a [Breach],
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    let client = options.client().await?;
+    let overview = client.admin().overview(selection(arguments.queues)).await?;
+    let queues: Vec<_> = overview.queues.iter().map(|queue| queue.queue.as_str()).collect();
+    let breaches: Vec<_> = overview
+        .queues
+        .iter()
+        .flat_map(|queue| breaches(&queue.queue, &Figures::of(queue), &arguments.limits))
+        .collect();
+    let end = end(queues.len(), &breaches);
+    if output.is_json() {
+        output.document(Document { ok: end == End::Done, queues, breaches: &breaches })?;
+        return Ok(end);
+    }
+    if queues.is_empty() {
+        output.error("no queue is known, so nothing was checked: name the queues");
+    }
+    breaches.iter().try_for_each(|breach| output.line(&sentence(breach)))?;
+    if end == End::Done {
+        output.line(&format!("ok: {}", queues.join(", ")))?;
+    }
+    Ok(end)
+}
+
+impl Figures {
+    fn of(queue: &QueueOverview) -> Self {
+        Self {
+            pools: queue.pools.clone(),
+            unaccounted: queue.unaccounted.clone(),
+            ready: queue.ready.clone(),
+            failed: queue.failed.clone(),
+            waited: queue.waited.clone(),
+        }
+    }
+
+    /// The number of pools; unknown if there are fewer than wanted, and consumers that may belong
+    /// to others.
+    fn pools(&self, wanted: u32) -> Read<u64> {
+        let pools = self.pools.clone().map(u64::from);
+        match (&self.pools, &self.unaccounted) {
+            (Read::Known(pools), Read::Known(1..)) if *pools < wanted => {
+                Read::unknown("there are consumers that belong to no pool that answered")
+            }
+            (Read::Known(pools), Read::Unknown(why)) if *pools < wanted => {
+                Read::Unknown(why.clone())
+            }
+            _ => pools,
+        }
+    }
+}
+
+/// The limits that a queue exceeds.
+fn breaches(queue: &str, figures: &Figures, limits: &Limits) -> Vec<Breach> {
+    let waited = figures.waited.clone().map(|waited| waited.map_or(0, millis));
+    let mut breaches = Vec::new();
+    let mut check = |figure, limit: Option<u64>, found: Read<u64>, least: bool| {
+        let Some(limit) = limit else { return };
+        let exceeds = |found: &u64| if least { *found < limit } else { *found > limit };
+        if found.known().is_none_or(exceeds) {
+            let (found, unknown) = match found {
+                Read::Known(found) => (Some(found), None),
+                Read::Unknown(why) => (None, Some(why.into_owned())),
+            };
+            breaches.push(Breach { queue: queue.to_owned(), figure, limit, found, unknown });
+        }
+    };
+    let min_pools = limits.min_pools;
+    check("pools", min_pools.map(u64::from), figures.pools(min_pools.unwrap_or(0)), true);
+    check("failed", limits.failed_max, figures.failed.clone(), false);
+    check("ready", limits.ready_max, figures.ready.clone(), false);
+    check("waited_ms", limits.waited_max.map(millis), waited, false);
+    breaches
+}
+
+fn end(queues: usize, breaches: &[Breach]) -> End {
+    if queues > 0 && breaches.is_empty() { End::Done } else { End::No }
+}
+
+/// A breach for people.
+fn sentence(breach: &Breach) -> String {
+    let Breach { queue, figure, limit, found, unknown } = breach;
+    let shown = |number: u64| match *figure {
+        "waited_ms" => short(Duration::from_millis(number)),
+        _ => number.to_string(),
+    };
+    let (name, bound) = match *figure {
+        "pools" => ("pools", "at least"),
+        "waited_ms" => ("waited", "at most"),
+        other => (other, "at most"),
+    };
+    let found = match found {
+        Some(found) => shown(*found),
+        None => format!("unknown ({})", unknown.as_deref().unwrap_or_default()),
+    };
+    format!("{queue}: {name}: expected {bound} {}, found {found}", shown(*limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures() -> Figures {
+        Figures {
+            pools: Read::Known(1),
+            unaccounted: Read::Known(0),
+            ready: Read::Known(5),
+            failed: Read::Known(2),
+            waited: Read::Known(Some(Duration::from_secs(20))),
+        }
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_checked_is_a_breach() {
+        let none = Limits::default();
+        let pools = |number| Limits { min_pools: Some(number), ..none.clone() };
+        let failed = |number| Limits { failed_max: Some(number), ..none.clone() };
+        let waited =
+            |seconds| Limits { waited_max: Some(Duration::from_secs(seconds)), ..none.clone() };
+        let unread = || Read::unknown("no leader");
+        let with = |change: fn(&mut Figures)| {
+            let mut figures = figures();
+            change(&mut figures);
+            figures
+        };
+        let table: [(Figures, Limits, Option<&str>); 12] = [
+            (figures(), pools(1), None),
+            (figures(), pools(2), Some("mail: pools: expected at least 2, found 1")),
+            (with(|f| f.unaccounted = Read::Known(3)), pools(1), None),
+            (
+                with(|f| f.unaccounted = Read::Known(3)),
+                pools(2),
+                Some(
+                    "mail: pools: expected at least 2, found unknown (there are consumers that \
+                     belong to no pool that answered)",
+                ),
+            ),
+            (figures(), failed(2), None),
+            (figures(), failed(1), Some("mail: failed: expected at most 1, found 2")),
+            (
+                Figures { failed: unread(), ..figures() },
+                failed(9),
+                Some("mail: failed: expected at most 9, found unknown (no leader)"),
+            ),
+            (Figures { ready: unread(), ..figures() }, failed(9), None),
+            (figures(), Limits { ready_max: Some(5), ..none.clone() }, None),
+            (figures(), waited(20), None),
+            (figures(), waited(19), Some("mail: waited: expected at most 19s, found 20s")),
+            (with(|f| f.waited = Read::Known(None)), waited(1), None),
+        ];
+        for (figures, limits, expected) in table {
+            let found = breaches("mail", &figures, &limits);
+            let sentences: Vec<_> = found.iter().map(sentence).collect();
+            assert_eq!(sentences, expected.into_iter().collect::<Vec<_>>(), "{limits:?}");
+            let expected = if expected.is_none() { End::Done } else { End::No };
+            assert_eq!(end(1, &found), expected);
+        }
+        assert_eq!(end(0, &[]), End::No);
+    }
+}

@@ -1,0 +1,127 @@
+use std::io::Read as _;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use jobq::JobId;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::end::{End, Ended, Problem};
+use crate::options::{Options, period};
+use crate::output::Output;
+
+/// Enqueues a job
+///
+/// The queue is declared if it does not exist. Prints the id of the job.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The name of the job
+    name: String,
+    /// The queue. Defaults to the name of the job
+    #[arg(long, value_name = "QUEUE")]
+    queue: Option<String>,
+    #[command(flatten)]
+    message: Message,
+}
+
+/// The options of a job or an event.
+#[derive(Debug, Args)]
+pub(super) struct Message {
+    /// The payload as JSON; `-` reads it from standard input
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub(super) payload: String,
+    /// How long it waits before the first attempt
+    #[arg(long, value_name = "DURATION", value_parser = period, conflicts_with = "at")]
+    pub(super) delay: Option<Duration>,
+    /// When the first attempt is due, such as 2030-01-01T08:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_rfc3339_weak)]
+    pub(super) at: Option<SystemTime>,
+    /// How long after that an attempt may start
+    #[arg(long, value_name = "DURATION", value_parser = period)]
+    pub(super) expires_in: Option<Duration>,
+    /// A header; may be given several times
+    #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
+    pub(super) headers: Vec<(String, String)>,
+    /// The id. Defaults to a new one
+    #[arg(long)]
+    pub(super) id: Option<JobId>,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    #[derive(Serialize)]
+    struct Enqueued<'a> {
+        id: JobId,
+        job: &'a str,
+        queue: &'a str,
+    }
+
+    let Arguments { name, queue, message } = arguments;
+    let payload = payload(&message.payload)?;
+    let queue = queue.unwrap_or_else(|| name.clone());
+    let client = options.enqueuing_client().await?;
+    let mut job = client.enqueue_named(&name, &queue, &payload);
+    // A builder has no optional settings.
+    if let Some(delay) = message.delay {
+        job = job.delay(delay);
+    }
+    if let Some(time) = message.at {
+        job = job.at(time);
+    }
+    if let Some(limit) = message.expires_in {
+        job = job.expires_in(limit);
+    }
+    if let Some(id) = message.id {
+        job = job.id(id);
+    }
+    for (name, value) in message.headers {
+        job = job.header(&name, value);
+    }
+    let id = job.await?;
+    if output.is_json() {
+        output.document(Enqueued { id, job: &name, queue: &queue })?;
+    } else {
+        output.line(&id.to_string())?;
+    }
+    Ok(End::Done)
+}
+
+/// The payload of an argument, with its numbers as they were written.
+pub(super) fn payload(argument: &str) -> Result<Box<RawValue>, Problem> {
+    let mut text = argument.to_owned();
+    if argument == "-" {
+        text.clear();
+        std::io::stdin().read_to_string(&mut text).map_err(|error| {
+            Problem::Usage(format!("the payload cannot be read from standard input: {error}"))
+        })?;
+    }
+    serde_json::from_str(&text).map_err(|error| {
+        Problem::Usage(format!(
+            "the payload is no JSON: {error}; write for example --payload '{{\"user_id\": 7}}'"
+        ))
+    })
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+        None => Err("a header is written NAME=VALUE".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_keeps_its_numbers() {
+        let text = r#"{"n": 12345678901234567890123, "x": 1.10}"#;
+        assert_eq!(payload(text).unwrap().get(), text);
+        assert!(payload("{").unwrap_err().to_string().starts_with("the payload is no JSON"));
+    }
+
+    #[test]
+    fn a_header_has_a_name_and_a_value() {
+        assert_eq!(header("tenant=a=b").unwrap(), ("tenant".into(), "a=b".into()));
+        assert!(header("tenant").is_err());
+    }
+}

@@ -1,0 +1,130 @@
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use clap::Args;
+use jobq::Client;
+use jobq::admin::{Overview, Queues, Read};
+use tokio::net::TcpListener;
+use tokio::sync::Mutex;
+
+use super::queues::selection;
+use crate::end::{End, Ended, Problem};
+use crate::options::Options;
+use crate::output::Output;
+
+/// How old a sample may be. Many scrapers cost the broker no more than one.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Serves the figures of the queues to Prometheus, at /metrics
+///
+/// A figure that is unknown is left out. While the broker does not answer, the answer is the
+/// status 503.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The queues; all that are known without any
+    #[arg(value_name = "QUEUE")]
+    queues: Vec<String>,
+    /// The address and the port. Whoever reaches it sees the figures
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9187")]
+    listen: SocketAddr,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    let client = options.client().await?;
+    let address = arguments.listen;
+    let unusable = |error| {
+        Problem::Refused(format!(
+            "nothing can listen on {address}: {error}; name another port with `--listen`"
+        ))
+    };
+    let listener = TcpListener::bind(address).await.map_err(unusable)?;
+    let address = listener.local_addr()?;
+    let sampler =
+        Arc::new(Sampler { client, queues: selection(arguments.queues), sample: Mutex::default() });
+    let router = Router::new().route("/metrics", get(metrics)).with_state(sampler);
+    output.note(&format!("listening on http://{address}/metrics"));
+    let stopped = async {
+        let _ = tokio::signal::ctrl_c().await;
+    };
+    axum::serve(listener, router).with_graceful_shutdown(stopped).await?;
+    Ok(End::Done)
+}
+
+/// Takes one sample at a time, which all that ask meanwhile share.
+struct Sampler {
+    client: Client,
+    queues: Queues,
+    sample: Mutex<Option<(Instant, String)>>,
+}
+
+impl Sampler {
+    async fn text(&self) -> jobq::Result<String> {
+        let mut sample = self.sample.lock().await;
+        if let Some((_, text)) = sample.as_ref().filter(|(taken, _)| taken.elapsed() < FRESH) {
+            return Ok(text.clone());
+        }
+        let text = text(&self.client.admin().overview(self.queues.clone()).await?);
+        *sample = Some((Instant::now(), text.clone()));
+        Ok(text)
+    }
+}
+
+async fn metrics(State(sampler): State<Arc<Sampler>>) -> Response {
+    match sampler.text().await {
+        Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
+    }
+}
+
+/// The figures in the text format of Prometheus. Names of queues need no escapes.
+fn text(overview: &Overview) -> String {
+    let mut text = String::from(
+        "# HELP jobq_queue_jobs Jobs of a queue by state.\n# TYPE jobq_queue_jobs gauge\n",
+    );
+    for queue in &overview.queues {
+        let states = [
+            ("ready", &queue.ready),
+            ("waiting", &queue.waiting),
+            ("in_flight", &queue.in_flight),
+            ("failed", &queue.failed),
+        ];
+        for (state, figure) in states {
+            let name = format!("jobq_queue_jobs{{queue=\"{}\",state=\"{state}\"}}", queue.queue);
+            add(&mut text, &name, figure);
+        }
+    }
+    text += "# HELP jobq_pools Worker pools of a queue.\n# TYPE jobq_pools gauge\n";
+    for queue in &overview.queues {
+        add(&mut text, &format!("jobq_pools{{queue=\"{}\"}}", queue.queue), &queue.pools);
+    }
+    text
+}
+
+/// Adds a line, unless the figure is unknown.
+fn add<T: ToString>(text: &mut String, name: &str, figure: &Read<T>) {
+    if let Some(figure) = figure.known() {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name} {}", figure.to_string());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_figure_is_left_out() {
+        let mut text = String::new();
+        add(&mut text, "a{queue=\"mail\"}", &Read::Known(3_u64));
+        add(&mut text, "b", &Read::<u64>::unknown("no leader"));
+        assert_eq!(text, "a{queue=\"mail\"} 3\n");
+    }
+}

@@ -1,0 +1,75 @@
+//! The commands, one file each.
+
+mod cancel;
+mod check;
+mod completions;
+mod doctor;
+mod enqueue;
+mod man;
+mod metrics;
+mod pause;
+mod publish;
+mod queues;
+mod resume;
+mod workers;
+
+use clap::{Parser, Subcommand};
+
+use crate::end::Ended;
+use crate::options::Options;
+use crate::output::Output;
+
+/// The exit codes, below the help.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done, also if a filter matches nothing
+  1  a check says no
+  2  the command line is wrong
+  3  partly done, or cancelled
+  4  there is no such job, pool or queue
+  5  the broker or the file cannot be reached or refuses; nothing was done";
+
+/// Looks at the queues, worker pools and failed jobs of jobq, and steers them.
+#[derive(Debug, Parser)]
+#[command(name = "jobq", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Queues(queues::Arguments),
+    Workers(workers::Arguments),
+    Enqueue(enqueue::Arguments),
+    Publish(publish::Arguments),
+    Pause(pause::Arguments),
+    Resume(resume::Arguments),
+    Cancel(cancel::Arguments),
+    Check(check::Arguments),
+    Doctor(doctor::Arguments),
+    Metrics(metrics::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
+}
+
+/// Runs a command to its end.
+pub(crate) async fn run(cli: Cli, output: Output) -> Ended {
+    let options = &cli.options;
+    match cli.command {
+        Command::Queues(arguments) => queues::run(arguments, options, output).await,
+        Command::Workers(arguments) => workers::run(arguments, options, output).await,
+        Command::Enqueue(arguments) => enqueue::run(arguments, options, output).await,
+        Command::Publish(arguments) => publish::run(arguments, options, output).await,
+        Command::Pause(arguments) => pause::run(arguments, options, output).await,
+        Command::Resume(arguments) => resume::run(arguments, options, output).await,
+        Command::Cancel(arguments) => cancel::run(arguments, options, output).await,
+        Command::Check(arguments) => check::run(arguments, options, output).await,
+        Command::Doctor(arguments) => doctor::run(arguments, options, output).await,
+        Command::Metrics(arguments) => metrics::run(arguments, options, output).await,
+        Command::Completions(arguments) => completions::run(&arguments, output),
+        Command::Man(arguments) => man::run(&arguments, output),
+    }
+}

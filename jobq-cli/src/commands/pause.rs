@@ -1,0 +1,84 @@
+use std::collections::BTreeMap;
+
+use clap::Args;
+use jobq::admin::{Paused, Read};
+use serde::Serialize;
+
+use crate::end::{End, Ended};
+use crate::options::Options;
+use crate::output::Output;
+
+/// Pauses a queue: no pool starts a job of it until `jobq resume`
+///
+/// Attempts that run go on, and jobs that were taken but not started go back. Exits with 3 while
+/// pools may still take jobs.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The queue
+    queue: String,
+    /// The reason, which others see
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    why: String,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    #[derive(Serialize)]
+    struct Document<'p> {
+        #[serde(flatten)]
+        paused: &'p Paused,
+        unknown: BTreeMap<&'static str, &'p str>,
+    }
+
+    let client = options.client().await?;
+    let paused = options.admin(&client).pause(&arguments.queue, &arguments.why).await?;
+    if output.is_json() {
+        let unknown = paused.still_taking.why().map(|why| ("still_taking", why));
+        output.document(Document { paused: &paused, unknown: unknown.into_iter().collect() })?;
+    } else {
+        output.line(&format!(
+            "queue {} is paused; pools that stopped: {}",
+            paused.queue,
+            paused.stopped.len()
+        ))?;
+    }
+    if let Some(warning) = warning(&paused.still_taking) {
+        output.error(&warning);
+    }
+    Ok(end(&paused.still_taking))
+}
+
+/// The end of a pause that left so many pools at work.
+fn end(still_taking: &Read<u32>) -> End {
+    if *still_taking == 0 { End::Done } else { End::Partly }
+}
+
+fn warning(still_taking: &Read<u32>) -> Option<String> {
+    let next = "pause it again to look again, and see `jobq workers`";
+    match still_taking {
+        Read::Known(0) => None,
+        Read::Known(count) => Some(format!(
+            "{count} pools or consumers may still take its jobs: they are wedged, or their \
+             permissions forbid that they learn of a pause; {next}"
+        )),
+        Read::Unknown(why) => {
+            Some(format!("whether pools still take its jobs is unknown: {why}; {next}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_done_when_certainly_nobody_takes_jobs() {
+        for (still_taking, expected) in [
+            (Read::Known(0), End::Done),
+            (Read::Known(1), End::Partly),
+            (Read::unknown("no leader"), End::Partly),
+        ] {
+            assert_eq!(end(&still_taking), expected);
+            assert_eq!(warning(&still_taking).is_none(), expected == End::Done);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use clap::Args;
+use jobq::admin::{Overview, Pause, QueueOverview, Queues, Read, State};
+
+use crate::end::{End, Ended};
+use crate::options::Options;
+use crate::output::Output;
+use crate::output::colour::Style;
+use crate::output::table::{Align, Cell, Table, visible};
+use crate::output::time::{short, since};
+
+/// Shows the queues: their jobs, who works on them, and how late they are
+///
+/// READY jobs are due and no pool has taken them; WAITING ones are not due yet; those IN-FLIGHT are
+/// with a pool. RATE is how many jobs completed in the last minute, and WAITED the longest wait
+/// from due to start in that minute. A figure that is unknown is `?`, and the reason is on standard
+/// error.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The queues; all that are known without any
+    #[arg(value_name = "QUEUE")]
+    queues: Vec<String>,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    let client = options.client().await?;
+    let overview = client.admin().overview(selection(arguments.queues)).await?;
+    if output.is_json() {
+        output.document(&overview)?;
+        return Ok(End::Done);
+    }
+    output.table(&table(&overview, SystemTime::now()))?;
+    output.notes(notes(&overview));
+    Ok(End::Done)
+}
+
+/// These queues, or all.
+pub(crate) fn selection(queues: Vec<String>) -> Queues {
+    if queues.is_empty() { Queues::All } else { Queues::Named(queues) }
+}
+
+/// The columns of the table of queues.
+pub(crate) const COLUMNS: [(&str, Align); 9] = [
+    ("QUEUE", Align::Left),
+    ("READY", Align::Right),
+    ("WAITING", Align::Right),
+    ("IN-FLIGHT", Align::Right),
+    ("FAILED", Align::Right),
+    ("POOLS", Align::Right),
+    ("RATE", Align::Right),
+    ("WAITED", Align::Right),
+    ("STATE", Align::Left),
+];
+
+fn table(overview: &Overview, now: SystemTime) -> Table {
+    let mut table = Table::new(&COLUMNS);
+    overview.queues.iter().for_each(|queue| table.row(row(queue, now)));
+    table
+}
+
+/// The cells of a queue.
+pub(crate) fn row(queue: &QueueOverview, now: SystemTime) -> [Cell; 9] {
+    let rate = queue.completed.clone().map(|completed| format!("{completed}/min"));
+    let waited = queue.waited.clone().map(|waited| waited.map_or("-".into(), short));
+    let failed = match queue.failed {
+        Read::Known(0) => Style::Plain,
+        _ => Style::Notable,
+    };
+    [
+        Cell::from(&queue.queue),
+        Cell::from(&queue.ready),
+        Cell::from(&queue.waiting),
+        Cell::from(&queue.in_flight),
+        Cell::new(queue.failed.to_string(), failed),
+        Cell::from(&queue.pools),
+        Cell::from(rate),
+        Cell::from(waited),
+        Cell::new(state(queue.state, &queue.paused, now), style(queue.state)),
+    ]
+}
+
+/// The state of a queue, with who paused it, why and for how long.
+fn state(state: State, paused: &Read<Option<Pause>>, now: SystemTime) -> String {
+    let (State::Paused, Read::Known(Some(pause))) = (state, paused) else {
+        return state.as_str().to_owned();
+    };
+    let time = pause.since.map(|time| format!(" {}", short(since(time, now))));
+    let by = pause.by.as_ref().map(|by| format!(" by {by}"));
+    let why = pause.why.as_ref().filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
+    [Some(state.as_str().to_owned()), time, by, why].into_iter().flatten().collect()
+}
+
+fn style(state: State) -> Style {
+    match state {
+        State::Consumed => Style::Good,
+        State::Halted | State::Unattended => Style::Bad,
+        _ => Style::Notable,
+    }
+}
+
+/// The reasons of unknown figures, and whether there may be other queues.
+fn notes(overview: &Overview) -> Vec<String> {
+    let mut notes: Vec<_> = overview.queues.iter().flat_map(reasons).collect();
+    if overview.queues.is_empty() {
+        notes.push("no queue is known".into());
+    }
+    if !overview.complete {
+        notes.push(format!(
+            "these are the queues that are known from: {}. There may be others: name them, or give \
+             `--management`, since AMQP cannot list queues",
+            overview.sources.join(", ")
+        ));
+    }
+    notes
+}
+
+/// The reasons of the unknown figures of a queue, one line for each reason.
+pub(crate) fn reasons(queue: &QueueOverview) -> Vec<String> {
+    let mut by_reason = BTreeMap::<&str, Vec<&str>>::new();
+    for (figure, why) in queue.unknown() {
+        by_reason.entry(why).or_default().push(column(figure));
+    }
+    let line = |(why, figures): (&str, Vec<&str>)| {
+        format!("? {} of {}: {}", figures.join(", "), queue.queue, visible(why))
+    };
+    by_reason.into_iter().map(line).collect()
+}
+
+/// The title of the column of a figure.
+fn column(figure: &str) -> &str {
+    match figure {
+        "ready" => "READY",
+        "waiting" => "WAITING",
+        "in_flight" => "IN-FLIGHT",
+        "failed" => "FAILED",
+        "pools" => "POOLS",
+        "completed" => "RATE",
+        "waited_ms" => "WAITED",
+        "paused" => "STATE",
+        "unaccounted" => "consumers without a pool",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_paused_queue_says_who_why_and_for_how_long() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        let pause = |by: &str, why: &str| Pause::new(SystemTime::UNIX_EPOCH, by, why);
+        for (queue, paused, expected) in [
+            (State::Consumed, Read::Known(None), "consumed"),
+            (State::Unattended, Read::unknown("lost"), "unattended"),
+            (State::Paused, Read::Known(Some(pause("ann", "deploy"))), "paused 16m by ann: deploy"),
+            (State::Paused, Read::Known(Some(pause("ann", ""))), "paused 16m by ann"),
+            (State::Paused, Read::Known(Some(Pause::default())), "paused"),
+        ] {
+            assert_eq!(state(queue, &paused, now), expected);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use clap::{Args, Subcommand};
+use jobq::admin::{Activity, Order, PoolId, PoolQueue, PoolReport, Pools, Read, RunningJob};
+use serde::Serialize;
+
+use super::queues::selection;
+use crate::end::{End, Ended, Problem};
+use crate::options::Options;
+use crate::output::Output;
+use crate::output::colour::Style;
+use crate::output::table::{Align, Cell, Table, visible};
+use crate::output::time::{short, since};
+
+/// How long pools have to answer.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Shows the worker pools and the jobs that run in them, or gives a pool an order
+///
+/// SLOTS are the attempts that run and those that may run at once; lost slots are functions that
+/// did not end at their timeout. RUNNING is the job, its id, the attempt, and how long it has run of
+/// its timeout.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    order: Option<PoolOrder>,
+    /// The queues whose pools are shown; all pools without any
+    #[arg(value_name = "QUEUE")]
+    queues: Vec<String>,
+}
+
+#[derive(Debug, Subcommand)]
+enum PoolOrder {
+    /// Lets a pool take no more jobs. What runs goes on, and the pool stays
+    Quiet {
+        /// The id of the pool
+        pool: PoolId,
+    },
+    /// Shuts a pool down, as SIGTERM does
+    Stop {
+        /// The id of the pool
+        pool: PoolId,
+    },
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    match arguments.order {
+        Some(PoolOrder::Quiet { pool }) => tell(pool, Order::Quiet, options, output).await,
+        Some(PoolOrder::Stop { pool }) => tell(pool, Order::Stop, options, output).await,
+        None => list(arguments.queues, options, output).await,
+    }
+}
+
+async fn tell(pool: PoolId, order: Order, options: &Options, output: Output) -> Ended {
+    #[derive(Serialize)]
+    struct Told {
+        pool: PoolId,
+        order: &'static str,
+    }
+
+    let (name, done) = match order {
+        Order::Quiet => ("quiet", "takes no more jobs"),
+        Order::Stop => ("stop", "is shutting down"),
+        _ => return Err(Problem::Usage("there is no such order".into())),
+    };
+    let client = options.client().await?;
+    options.admin(&client).tell(pool, order).await?;
+    if output.is_json() {
+        output.document(Told { pool, order: name })?;
+    } else {
+        output.line(&format!("pool {pool} {done}"))?;
+    }
+    Ok(End::Done)
+}
+
+async fn list(queues: Vec<String>, options: &Options, output: Output) -> Ended {
+    let client = options.client().await?;
+    let pools = client.admin().pools(selection(queues), PATIENCE).await?;
+    if output.is_json() {
+        output.document(Document::new(&pools))?;
+        return Ok(End::Done);
+    }
+    output.table(&table(&pools, SystemTime::now()))?;
+    output.notes(notes(&pools));
+    Ok(End::Done)
+}
+
+/// The pools, with the reason of what is unknown.
+#[derive(Serialize)]
+struct Document<'p> {
+    #[serde(flatten)]
+    pools: &'p Pools,
+    unknown: BTreeMap<&'static str, &'p str>,
+}
+
+impl<'p> Document<'p> {
+    fn new(pools: &'p Pools) -> Self {
+        let unknown = pools.unaccounted.why().map(|why| ("unaccounted", why));
+        Self { pools, unknown: unknown.into_iter().collect() }
+    }
+}
+
+/// The columns of the table of pools.
+pub(crate) const COLUMNS: [(&str, Align); 8] = [
+    ("POOL", Align::Left),
+    ("HOST:PID", Align::Left),
+    ("VERSION", Align::Left),
+    ("UP", Align::Right),
+    ("QUEUE", Align::Left),
+    ("STATE", Align::Left),
+    ("SLOTS", Align::Left),
+    ("RUNNING", Align::Left),
+];
+
+fn table(pools: &Pools, now: SystemTime) -> Table {
+    let mut table = Table::new(&COLUMNS);
+    pools.pools.iter().flat_map(|pool| rows(pool, now)).for_each(|row| table.row(row));
+    table
+}
+
+/// The rows of a pool: one for each job that runs, at least one for each queue. What the row above
+/// says already is left out.
+pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<[Cell; 8]> {
+    let mut rows = Vec::new();
+    let mut of_pool = Some([
+        Cell::from(pool.pool),
+        Cell::from(format!("{}:{}", pool.host, pool.pid)),
+        Cell::from(&pool.version),
+        Cell::from(short(since(pool.started_at, now))),
+    ]);
+    for queue in &pool.queues {
+        let mut of_queue = Some([
+            Cell::from(&queue.queue),
+            Cell::new(state(queue), style(queue.state)),
+            Cell::new(slots(queue), if queue.lost_slots > 0 { Style::Bad } else { Style::Plain }),
+        ]);
+        let jobs = queue.running.iter().map(running);
+        for job in jobs.chain(queue.running.is_empty().then(empty)) {
+            let [id, process, version, up] = of_pool.take().unwrap_or_else(empties);
+            let [name, state, slots] = of_queue.take().unwrap_or_else(empties);
+            rows.push([id, process, version, up, name, state, slots, job]);
+        }
+    }
+    rows
+}
+
+fn empty() -> Cell {
+    Cell::from("")
+}
+
+fn empties<const N: usize>() -> [Cell; N] {
+    std::array::from_fn(|_| empty())
+}
+
+fn state(queue: &PoolQueue) -> String {
+    match &queue.problem {
+        Some(problem) => format!("{}: {problem}", queue.state),
+        None => queue.state.to_string(),
+    }
+}
+
+fn style(state: Activity) -> Style {
+    match state {
+        Activity::Consuming => Style::Good,
+        Activity::Interrupted | Activity::Ended => Style::Bad,
+        _ => Style::Notable,
+    }
+}
+
+fn slots(queue: &PoolQueue) -> String {
+    let slots = format!("{}/{}", queue.running.len(), queue.slots);
+    match queue.lost_slots {
+        0 => slots,
+        lost => format!("{slots}, {lost} lost"),
+    }
+}
+
+/// A job that runs. One that exceeds its timeout is overdue.
+fn running(job: &RunningJob) -> Cell {
+    let overdue = job.timeout.is_some_and(|timeout| job.running > timeout);
+    let timeout = job.timeout.map(|timeout| format!(" of {}", short(timeout)));
+    let (timeout, mark) = (timeout.unwrap_or_default(), if overdue { ", overdue" } else { "" });
+    let running = short(job.running);
+    let text = format!("{} {} attempt {}, {running}{timeout}{mark}", job.job, job.id, job.attempt);
+    Cell::new(text, if overdue { Style::Bad } else { Style::Plain })
+}
+
+fn notes(pools: &Pools) -> Vec<String> {
+    let mut notes = Vec::new();
+    match &pools.unaccounted {
+        Read::Known(0) => {}
+        Read::Known(count) => notes.push(format!(
+            "{count} consumers belong to no pool that answered: to pools that are wedged, whose \
+             permissions forbid it, or to other programs"
+        )),
+        Read::Unknown(why) => {
+            notes.push(format!("? consumers that belong to no pool: {}", visible(why)));
+        }
+    }
+    if pools.pools.is_empty() {
+        notes.push("no pool answered".into());
+    }
+    notes
+}
+
+#[cfg(test)]
+mod tests {
+    use jobq::JobId;
+
+    use super::*;
+
+    fn report(queues: Vec<PoolQueue>) -> PoolReport {
+        let started = SystemTime::UNIX_EPOCH;
+        PoolReport::new(PoolId::new(), "web1".into(), started, queues)
+    }
+
+    #[test]
+    fn a_job_beyond_its_timeout_is_overdue() {
+        let id = JobId::new();
+        let mut job = RunningJob::new(id, "pay", 2, Duration::from_secs(90));
+        let text = |job: &RunningJob| {
+            let mut table = Table::new(&[("", Align::Left)]);
+            table.row([running(job)]);
+            table.render(false).trim().to_owned()
+        };
+        assert_eq!(text(&job), format!("pay {id} attempt 2, 1m30s"));
+        job.timeout = Some(Duration::from_secs(120));
+        assert_eq!(text(&job), format!("pay {id} attempt 2, 1m30s of 2m"));
+        job.timeout = Some(Duration::from_secs(60));
+        assert_eq!(text(&job), format!("pay {id} attempt 2, 1m30s of 1m, overdue"));
+    }
+
+    #[test]
+    fn a_pool_has_a_row_for_each_job_and_each_queue() {
+        let job = || RunningJob::new(JobId::new(), "pay", 1, Duration::ZERO);
+        let mut busy = PoolQueue::new("pay", 4);
+        busy.running = vec![job(), job()];
+        busy.lost_slots = 1;
+        let mut table = Table::new(&COLUMNS);
+        let report = report(vec![busy, PoolQueue::new("mail", 2)]);
+        for row in rows(&report, SystemTime::UNIX_EPOCH) {
+            table.row(row);
+        }
+        let text = table.render(false);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 4, "{text}");
+        assert!(lines[1].contains("2/4, 1 lost") && lines[1].contains(&report.pool.to_string()));
+        assert!(lines[2].trim_start().starts_with("pay "), "{text}");
+        assert!(lines[3].contains("mail") && lines[3].ends_with("0/2"), "{text}");
+    }
+}

@@ -1,0 +1,136 @@
+//! How a command ends: its exit codes and its errors.
+
+use std::fmt;
+use std::io;
+
+use jobq::{Error, ErrorKind};
+
+/// The end of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// All was done. A filter that matches nothing is done, too.
+    Done,
+    /// A check says no.
+    No,
+    /// The command line is wrong.
+    Usage,
+    /// A part was done, or it was cancelled.
+    Partly,
+    /// There is no such job, pool or queue.
+    NotFound,
+    /// The broker or the file cannot be reached or refused, before anything was done.
+    Refused,
+}
+
+impl End {
+    /// The exit code.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::No => 1,
+            Self::Usage => 2,
+            Self::Partly => 3,
+            Self::NotFound => 4,
+            Self::Refused => 5,
+        }
+    }
+}
+
+/// The result of a command.
+pub(crate) type Ended = Result<End, Problem>;
+
+/// Why a command could not go on.
+#[derive(Debug)]
+pub(crate) enum Problem {
+    /// An error of the library.
+    Jobq(Error),
+    /// Something that the command line should say, or says wrongly.
+    Usage(String),
+    /// Something outside of the command line and the library, before anything was done.
+    Refused(String),
+    /// Standard output cannot be written to.
+    Output(io::Error),
+}
+
+impl Problem {
+    /// The end that it means.
+    pub(crate) fn end(&self) -> End {
+        match self {
+            Self::Jobq(error) => end_of(error),
+            Self::Usage(_) => End::Usage,
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => End::Done,
+            Self::Refused(_) | Self::Output(_) => End::Refused,
+        }
+    }
+}
+
+/// The end of a command that an error of the library ends.
+fn end_of(error: &Error) -> End {
+    match error.kind() {
+        _ if error.maybe_enqueued() => End::Partly,
+        ErrorKind::Invalid => End::Usage,
+        ErrorKind::NotFound => End::NotFound,
+        _ => End::Refused,
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Jobq(error) => {
+                error.fmt(f)?;
+                let mut link = std::error::Error::source(error);
+                while let Some(cause) = link {
+                    write!(f, "\n  because: {cause}")?;
+                    link = cause.source();
+                }
+                if error.maybe_enqueued() {
+                    f.write_str("\n  the job may be in its queue nevertheless")?;
+                }
+                Ok(())
+            }
+            Self::Usage(text) | Self::Refused(text) => f.write_str(text),
+            Self::Output(error) => write!(f, "standard output cannot be written to: {error}"),
+        }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        Self::Jobq(error)
+    }
+}
+
+impl From<io::Error> for Problem {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_the_exit_code_of_its_kind() {
+        let error = |kind| Problem::Jobq(Error::new(kind, "no"));
+        let unsure = Error::new(ErrorKind::Timeout, "no").but_maybe_enqueued();
+        let output = |kind| Problem::Output(io::Error::from(kind));
+        for (problem, code) in [
+            (error(ErrorKind::Invalid), 2),
+            (error(ErrorKind::NotFound), 4),
+            (error(ErrorKind::Connection), 5),
+            (error(ErrorKind::Refused), 5),
+            (error(ErrorKind::Conflict), 5),
+            (error(ErrorKind::Timeout), 5),
+            (error(ErrorKind::Unsupported), 5),
+            (Problem::Jobq(unsure), 3),
+            (Problem::Usage(String::new()), 2),
+            (Problem::Refused(String::new()), 5),
+            (output(io::ErrorKind::BrokenPipe), 0),
+            (output(io::ErrorKind::StorageFull), 5),
+        ] {
+            assert_eq!(problem.end().code(), code, "{problem:?}");
+        }
+    }
+}

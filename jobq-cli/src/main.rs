@@ -1,0 +1,34 @@
+//! The command `jobq`: looks at the queues, pools and failed jobs of jobq, and steers them.
+
+mod commands;
+mod end;
+mod options;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use self::commands::Cli;
+use self::end::{End, Problem};
+use self::output::Output;
+
+fn main() -> ExitCode {
+    // Usage errors end the process here, with the exit code 2.
+    let cli = Cli::parse();
+    let output = Output::new(cli.options.color, cli.options.json);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ended = match runtime {
+        Ok(runtime) => runtime.block_on(commands::run(cli, output)),
+        Err(error) => Err(Problem::Output(error)),
+    };
+    let end = ended.unwrap_or_else(|problem| {
+        let end = problem.end();
+        // Whoever closed the pipe has read what was wanted.
+        if end != End::Done {
+            output.error(&problem.to_string());
+        }
+        end
+    });
+    ExitCode::from(end.code())
+}

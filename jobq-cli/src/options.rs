@@ -1,0 +1,197 @@
+//! The options of every command, and the client that they describe.
+
+use std::env;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use jobq::admin::Admin;
+use jobq::{Client, ClientBuilder};
+
+use crate::end::Problem;
+use crate::output::colour::When;
+
+/// The file of jobs that is used without a URL, if it exists.
+const DEFAULT_FILE: &str = "jobq.db";
+
+/// The options of every command.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Options {
+    /// The broker or the file, `amqp://user:password@host` or `sqlite://jobs.db`. Defaults to
+    /// `sqlite://jobq.db` if that file exists. Other users of the machine see the command line:
+    /// put a password into the variable
+    #[arg(long, global = true, env = "JOBQ_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) url: Option<String>,
+
+    /// The management API of RabbitMQ, such as `http://localhost:15672`: it lists all queues
+    #[arg(
+        long,
+        global = true,
+        env = "JOBQ_MANAGEMENT_URL",
+        hide_env_values = true,
+        value_name = "URL"
+    )]
+    pub(crate) management: Option<String>,
+
+    /// The namespace of the queues
+    #[arg(long, global = true, default_value = "jobq", value_name = "NAME")]
+    pub(crate) namespace: String,
+
+    /// Prints JSON: one document, or one a line for lists that stream
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// How long a call waits for the broker or the file
+    #[arg(long, global = true, default_value = "10s", value_name = "DURATION", value_parser = period)]
+    pub(crate) timeout: Duration,
+
+    /// When to use colours
+    #[arg(long, global = true, default_value = "auto", value_name = "WHEN", value_enum)]
+    pub(crate) color: When,
+
+    /// Answers yes to the question before something is deleted
+    #[arg(long, global = true)]
+    pub(crate) yes: bool,
+
+    /// Who acts, for the record of a pause and the log. Defaults to the user of this machine
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) by: Option<String>,
+}
+
+/// A duration such as `30s` or `1h 30m`.
+pub(crate) fn period(text: &str) -> Result<Duration, String> {
+    jobq::period::parse(text).map_err(|error| error.to_string())
+}
+
+impl Options {
+    /// A client for looking at what there is: a file must exist.
+    pub(crate) async fn client(&self) -> Result<Client, Problem> {
+        let url = self.url_or_default(Path::new(DEFAULT_FILE).exists())?;
+        if let Some(path) = file(&url)
+            && !Path::new(path).exists()
+        {
+            return Err(Problem::Refused(format!(
+                "there is no file {path}: `--url` should name the jobs of a program; check the \
+                 path, which starts from the current directory unless it begins with `/`"
+            )));
+        }
+        Ok(self.builder(&url)?.connect().await?)
+    }
+
+    /// A client for adding jobs: a file is created if it is missing.
+    pub(crate) async fn enqueuing_client(&self) -> Result<Client, Problem> {
+        let url = self.url_or_default(Path::new(DEFAULT_FILE).exists())?;
+        Ok(self.builder(&url)?.connect().await?)
+    }
+
+    /// The administration of a client's queues, in the name of who acts.
+    pub(crate) fn admin(&self, client: &Client) -> Admin {
+        client.admin().by(self.by.clone().unwrap_or_else(user))
+    }
+
+    fn url_or_default(&self, has_default_file: bool) -> Result<String, Problem> {
+        match &self.url {
+            Some(url) if !url.is_empty() => Ok(url.clone()),
+            _ if has_default_file => Ok(format!("sqlite://{DEFAULT_FILE}")),
+            _ => Err(Problem::Usage(format!(
+                "no broker and no file is named, and there is no {DEFAULT_FILE} here: write `--url \
+                 amqp://user:password@host` or `--url sqlite://jobs.db`, or set JOBQ_URL"
+            ))),
+        }
+    }
+
+    fn builder(&self, url: &str) -> Result<ClientBuilder, Problem> {
+        let mut builder = Client::builder(url).namespace(&self.namespace).timeout(self.timeout);
+        if let Some(management) = self.management.as_ref().filter(|url| !url.is_empty())
+            && url.starts_with("amqp")
+        {
+            builder = builder.management(management);
+        }
+        if url.starts_with("amqps:") {
+            builder = with_certificates(builder)?;
+        }
+        Ok(builder)
+    }
+}
+
+/// The path of the file of a URL, if it is one of a file.
+fn file(url: &str) -> Option<&str> {
+    url.strip_prefix("sqlite://").filter(|path| !path.is_empty())
+}
+
+/// Adds the certificates that the environment names, as `ClientBuilder::from_env` does.
+fn with_certificates(mut builder: ClientBuilder) -> Result<ClientBuilder, Problem> {
+    if let Some(root) = pem("JOBQ_ROOT_CERTIFICATE")? {
+        builder = builder.root_certificate(root);
+    }
+    match (pem("JOBQ_CLIENT_CERTIFICATE")?, pem("JOBQ_CLIENT_KEY")?) {
+        (Some(chain), Some(key)) => Ok(builder.client_certificate(chain, key)),
+        (None, None) => Ok(builder),
+        _ => Err(Problem::Usage(
+            "one of JOBQ_CLIENT_CERTIFICATE and JOBQ_CLIENT_KEY is set: set both or neither".into(),
+        )),
+    }
+}
+
+/// The content of the file that a variable names.
+fn pem(variable: &str) -> Result<Option<Vec<u8>>, Problem> {
+    let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) else {
+        return Ok(None);
+    };
+    std::fs::read(&path).map(Some).map_err(|error| {
+        let path = Path::new(&path).display();
+        Problem::Usage(format!(
+            "the file {path} that {variable} names cannot be read: {error}; name a file in PEM form"
+        ))
+    })
+}
+
+/// The user of this machine who runs the command.
+fn user() -> String {
+    let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| env::var(name).ok());
+    named.into_iter().find(|name| !name.is_empty()).unwrap_or_else(|| "unknown".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_file_is_used_only_if_it_exists() {
+        let options = |url: Option<&str>| Options {
+            url: url.map(str::to_owned),
+            management: None,
+            namespace: "jobq".into(),
+            json: false,
+            timeout: Duration::from_secs(1),
+            color: When::Auto,
+            yes: false,
+            by: None,
+        };
+        for (url, exists, expected) in [
+            (Some("amqp://mq"), false, Some("amqp://mq")),
+            (Some("amqp://mq"), true, Some("amqp://mq")),
+            (Some(""), true, Some("sqlite://jobq.db")),
+            (None, true, Some("sqlite://jobq.db")),
+            (None, false, None),
+            (Some(""), false, None),
+        ] {
+            let found = options(url).url_or_default(exists);
+            assert_eq!(found.ok().as_deref(), expected, "{url:?} {exists}");
+        }
+    }
+
+    #[test]
+    fn only_the_url_of_a_file_has_a_path() {
+        for (url, path) in [
+            ("sqlite://jobs.db", Some("jobs.db")),
+            ("sqlite:///var/jobs.db", Some("/var/jobs.db")),
+            ("sqlite::memory:", None),
+            ("sqlite://", None),
+            ("amqp://mq", None),
+        ] {
+            assert_eq!(file(url), path, "{url}");
+        }
+    }
+}

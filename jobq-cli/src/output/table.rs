@@ -1,0 +1,136 @@
+//! Tables: aligned columns for people.
+
+use unicode_width::UnicodeWidthStr as _;
+
+use super::colour::Style;
+
+/// The spaces between two columns.
+const GAP: usize = 2;
+
+/// The side to which a column is aligned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Align {
+    Left,
+    Right,
+}
+
+/// A table with a title over each column.
+#[derive(Debug)]
+pub(crate) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// A text in a table.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    text: String,
+    style: Style,
+}
+
+impl Cell {
+    /// A text in a style.
+    pub(crate) fn new(text: impl AsRef<str>, style: Style) -> Self {
+        Self { text: visible(text.as_ref()), style }
+    }
+}
+
+impl<T: ToString> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self::new(text.to_string(), Style::Plain)
+    }
+}
+
+/// The text with its control characters escaped: names and errors come from other programs, and a
+/// terminal obeys what is in them.
+pub(crate) fn visible(text: &str) -> String {
+    let escaped = |c: char| {
+        // Marks that reorder a line hide as much as control characters do.
+        let hides = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if c.is_control() || hides { c.escape_default().to_string() } else { c.to_string() }
+    };
+    text.chars().map(escaped).collect()
+}
+
+impl Table {
+    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
+        Self { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row with a text for each column.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    /// The lines of the table.
+    pub(crate) fn render(&self, colours: bool) -> String {
+        let title = |(title, _): &(&str, _)| Cell::new(title, Style::Title);
+        let titles: Vec<_> = self.columns.iter().map(title).collect();
+        let rows = || std::iter::once(&titles).chain(&self.rows);
+        let width = |column: usize| {
+            rows().filter_map(|row| row.get(column)).map(|cell| cell.text.width()).max()
+        };
+        let widths: Vec<_> = (0..self.columns.len()).filter_map(width).collect();
+        let mut text = String::new();
+        for row in rows() {
+            text.push_str(&self.line(row, &widths, colours));
+            text.push('\n');
+        }
+        text
+    }
+
+    fn line(&self, row: &[Cell], widths: &[usize], colours: bool) -> String {
+        let mut line = String::new();
+        // What is owed before the next text, so that no line ends with spaces.
+        let mut spaces = 0;
+        for ((cell, width), (_, align)) in row.iter().zip(widths).zip(&self.columns) {
+            let padding = width - cell.text.width();
+            let (before, after) = match align {
+                Align::Left => (0, padding),
+                Align::Right => (padding, 0),
+            };
+            spaces += before;
+            if !cell.text.is_empty() {
+                line.push_str(&" ".repeat(spaces));
+                line.push_str(&cell.style.paint(&cell.text, colours));
+                spaces = 0;
+            }
+            spaces += after + GAP;
+        }
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_no_line_ends_with_spaces() {
+        let mut table =
+            Table::new(&[("QUEUE", Align::Left), ("READY", Align::Right), ("STATE", Align::Left)]);
+        table.row(["mail".into(), 112.into(), Cell::new("paused", Style::Notable)]);
+        table.row(["größe".into(), "?".into(), "".into()]);
+        table.row(["日本".into(), "".into(), "x".into()]);
+        let expected = "\
+            QUEUE  READY  STATE\n\
+            mail     112  paused\n\
+            größe      ?\n\
+            日本          x\n";
+        assert_eq!(table.render(false), expected);
+        let coloured = table.render(true);
+        assert!(coloured.contains("\x1b[33mpaused\x1b[0m\n"), "{coloured:?}");
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_escaped() {
+        for (text, expected) in [
+            ("a\x1b[2Jb", "a\\u{1b}[2Jb"),
+            ("two\nlines\t", "two\\nlines\\t"),
+            ("\u{202e}evil", "\\u{202e}evil"),
+            ("größe 日本", "größe 日本"),
+        ] {
+            assert_eq!(visible(text), expected);
+        }
+    }
+}

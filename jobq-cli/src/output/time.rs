@@ -1,0 +1,63 @@
+//! Times and durations for people.
+
+use std::time::{Duration, SystemTime};
+
+/// A duration in its two largest units at most: `850ms`, `1.2s`, `45s`, `12m`, `3h20m`, `2d4h`.
+pub(crate) fn short(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    let two = |large: u64, unit: char, small: u64, part: char| match small {
+        0 => format!("{large}{unit}"),
+        _ => format!("{large}{unit}{small}{part}"),
+    };
+    match seconds {
+        0 => format!("{millis}ms"),
+        1..10 => format!("{seconds}.{}s", millis / 100),
+        10..60 => format!("{seconds}s"),
+        60..600 => two(seconds / 60, 'm', seconds % 60, 's'),
+        600..3_600 => format!("{}m", seconds / 60),
+        3_600..86_400 => two(seconds / 3_600, 'h', seconds / 60 % 60, 'm'),
+        _ => two(seconds / 86_400, 'd', seconds / 3_600 % 24, 'h'),
+    }
+}
+
+/// How long ago a time is; nothing if it is in the future.
+pub(crate) fn since(time: SystemTime, now: SystemTime) -> Duration {
+    now.duration_since(time).unwrap_or_default()
+}
+
+/// Whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_has_at_most_two_units() {
+        for (millis, expected) in [
+            (0, "0ms"),
+            (850, "850ms"),
+            (1_250, "1.2s"),
+            (9_999, "9.9s"),
+            (45_900, "45s"),
+            (60_000, "1m"),
+            (61_000, "1m1s"),
+            (723_000, "12m"),
+            (3_600_000, "1h"),
+            (12_000_000, "3h20m"),
+            (187_200_000, "2d4h"),
+            (864_000_000, "10d"),
+        ] {
+            assert_eq!(short(Duration::from_millis(millis)), expected);
+        }
+        short(Duration::MAX);
+    }
+
+    #[test]
+    fn a_time_in_the_future_is_now() {
+        let now = SystemTime::now();
+        assert_eq!(since(now + Duration::from_secs(9), now), Duration::ZERO);
+    }
+}

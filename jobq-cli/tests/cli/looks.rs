@@ -1,0 +1,134 @@
+//! The commands that look: `jobq queues`, `check`, `doctor` and `metrics`.
+
+use std::process::Stdio;
+
+use jobq_tests::both_engines;
+use jobq_tests::stage::{Stage, Step, Store};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+
+use crate::process::{command, jobq, on, run};
+
+both_engines!(
+    queues_are_a_table_and_a_document,
+    a_check_says_which_limit_is_exceeded,
+    the_doctor_gives_its_report,
+    prometheus_reads_the_figures,
+);
+
+/// A stage with two jobs that are ready and one that failed.
+async fn stage(store: Store) -> Stage {
+    let stage = Stage::on(store).await;
+    let pool = stage.pool().spawn().await.unwrap();
+    stage.enqueue([Step::Abort("the card is stolen".into())]).await;
+    stage.failed("scripted").await;
+    pool.shutdown().await.unwrap();
+    stage.enqueue([Step::Succeed]).await;
+    stage.enqueue([Step::Succeed]).await;
+    stage
+}
+
+async fn queues_are_a_table_and_a_document(store: Store) {
+    let stage = stage(store).await;
+    let ran = jobq(&stage.store, &["queues", "scripted"]).await;
+    let lines = ran.lines(0);
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let titles = "QUEUE READY WAITING IN-FLIGHT FAILED POOLS RATE WAITED STATE";
+    assert_eq!(words(lines[0]), words(titles));
+    assert_eq!(words(lines[1])[..2], ["scripted", "2"]);
+    assert_eq!(lines.len(), 2);
+
+    let document = jobq(&stage.store, &["queues", "scripted", "--json"]).await.json(0, "queues");
+    let queue = &document["queues"][0];
+    assert_eq!((&queue["ready"], &queue["failed"]), (&2.into(), &1.into()));
+    for (figure, value) in queue.as_object().unwrap() {
+        let is_unknown = queue["unknown"].get(figure).is_some();
+        let may_be_none = ["paused", "waited_ms"].contains(&figure.as_str());
+        assert!(value.is_null() == is_unknown || may_be_none, "{figure}: {document:#}");
+    }
+    assert!(jobq(&stage.store, &["queues", "no name"]).await.error(2).contains("no name"));
+}
+
+async fn a_check_says_which_limit_is_exceeded(store: Store) {
+    let stage = stage(store).await;
+    let check = async |limits: &[&str]| {
+        let arguments = [&["check", "scripted"], limits].concat();
+        jobq(&stage.store, &arguments).await
+    };
+    let ran = check(&["--failed-max", "1", "--ready-max", "2"]).await;
+    assert_eq!(ran.lines(0), ["ok: scripted"]);
+    let ran = check(&["--failed-max", "0", "--ready-max", "1"]).await;
+    let expected = [
+        "scripted: failed: expected at most 0, found 1",
+        "scripted: ready: expected at most 1, found 2",
+    ];
+    assert_eq!(ran.lines(1), expected);
+    let document = check(&["--failed-max", "0", "--json"]).await.json(1, "check");
+    assert_eq!((&document["ok"], &document["breaches"][0]["found"]), (&false.into(), &1.into()));
+    assert!(check(&[]).await.error(2).contains("--failed-max"));
+}
+
+async fn the_doctor_gives_its_report(store: Store) {
+    let stage = stage(store).await;
+    let ran = jobq(&stage.store, &["doctor", "scripted"]).await;
+    let name = if stage.store.is_file() { "SQLite" } else { "RabbitMQ" };
+    assert!(ran.out.starts_with(name), "{ran:#?}");
+    let report = stage.client.doctor().queue("scripted").await.unwrap();
+    assert_eq!(ran.code, i32::from(!report.is_sound()));
+    let ran = jobq(&stage.store, &["doctor", "scripted", "--json"]).await;
+    let document = ran.json(ran.code, "doctor");
+    assert_eq!(document["findings"].as_array().unwrap().len(), report.findings().len());
+}
+
+async fn prometheus_reads_the_figures(store: Store) {
+    let stage = stage(store).await;
+    let mut command = on(&stage.store, &["metrics", "scripted", "--listen", "127.0.0.1:0"]);
+    let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let line = lines.next_line().await.unwrap().unwrap();
+    let address =
+        line.strip_prefix("listening on http://").and_then(|l| l.strip_suffix("/metrics"));
+    let mut stream = TcpStream::connect(address.unwrap()).await.unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.contains(r#"jobq_queue_jobs{queue="scripted",state="ready"} 2"#), "{answer}");
+    assert!(answer.contains(r#"jobq_queue_jobs{queue="scripted",state="failed"} 1"#), "{answer}");
+    assert!(answer.contains("text/plain; version=0.0.4"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_url_must_lead_to_something() {
+    let folder = jobq_tests::files::Directory::new();
+    let mut nothing = command(&["queues"]);
+    nothing.current_dir(folder.path());
+    assert!(run(nothing).await.error(2).contains("JOBQ_URL"));
+
+    let mut missing = command(&["queues", "--url", "sqlite://typo.db"]);
+    missing.current_dir(folder.path());
+    assert!(run(missing).await.error(5).contains("there is no file typo.db"));
+    assert!(!folder.file("typo.db").exists());
+
+    let unreachable = command(&["queues", "--url", "amqp://127.0.0.1:1"]);
+    assert!(run(unreachable).await.error(5).contains("127.0.0.1:1"));
+
+    // The file of the library's default is the command's, if it exists.
+    let mut new = command(&["enqueue", "greet", "--url", "sqlite://jobq.db"]);
+    new.current_dir(folder.path());
+    run(new).await.lines(0);
+    let mut default = command(&["queues", "greet"]);
+    default.current_dir(folder.path());
+    assert_eq!(run(default).await.lines(0).len(), 2);
+}
+
+#[tokio::test]
+async fn colours_are_for_terminals() {
+    let store = Store::sqlite().await;
+    jobq(&store, &["enqueue", "greet"]).await.lines(0);
+    let plain = jobq(&store, &["queues", "greet"]).await;
+    assert!(!plain.out.contains('\x1b'), "{plain:#?}");
+    let forced = jobq(&store, &["queues", "greet", "--color", "always"]).await;
+    assert!(forced.out.contains("\x1b["), "{forced:#?}");
+    let json = jobq(&store, &["queues", "greet", "--color", "always", "--json"]).await;
+    json.json(0, "queues");
+}

@@ -1,0 +1,9 @@
+//! The command as a process: what it prints, its exit codes, and its JSON.
+// What fails to unwrap fails its test.
+#![allow(clippy::unwrap_used)]
+
+mod enqueue;
+mod looks;
+mod made;
+mod process;
+mod schema;
