@@ -7,11 +7,11 @@ use serde::Serialize;
 use tracing::{Instrument as _, Span};
 
 use super::Client;
-use super::awaitable::awaitable;
 use super::enqueue::{SetHeaders, time_options};
 use super::outgoing::What;
 use super::payload::Payload;
 use super::times::{IntoPeriod, Times};
+use crate::awaitable::awaitable;
 use crate::background;
 use crate::engine::QueueSpec;
 use crate::error::Result;
