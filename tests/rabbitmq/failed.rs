@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobq::engine::conformance::soon;
-use jobq::engine::{Counts, Engine, QueueSpec, Which};
+use jobq::engine::{Counts, Engine, QueueSpec, Verdict};
 use jobq::{FailedJob, JobId};
 use jobq_tests::broker;
 use jobq_tests::raw::Raw;
@@ -63,22 +63,23 @@ async fn looks_leave_thousands_in_their_order() {
     let engine = open(&namespace).await;
     let all = fail(&namespace, 5_000, 100).await;
     for limit in [3, 1_500, 3, 5_000, 9_000] {
-        let listed = engine.admin().failed_list(QUEUE, limit).await.expect("listed");
+        let listed = engine.failed_list(QUEUE, limit).await.expect("listed");
         assert_eq!(ids(&listed), all[..limit.min(5_000)], "{limit}");
     }
     for place in [0, 4_999, 2_500] {
-        let found = engine.admin().failed_find(QUEUE, all[place]).await.expect("looked for");
+        let found = engine.failed_find(QUEUE, all[place]).await.expect("looked for");
         assert_eq!(found.expect("it is there").id(), all[place]);
     }
-    assert!(engine.admin().failed_find(QUEUE, JobId::new()).await.expect("looked for").is_none());
+    assert!(engine.failed_find(QUEUE, JobId::new()).await.expect("looked for").is_none());
     let mut left = all.clone();
     for place in [4_000, 2_000, 0] {
-        let gone = Which::One(left.remove(place));
-        assert_eq!(engine.admin().failed_discard(QUEUE, gone).await.expect("discarded"), 1);
+        let gone = engine.failed_settle(QUEUE, Some(left.remove(place)), Verdict::Discard);
+        assert_eq!(gone.await.expect("discarded"), 1);
     }
-    let listed = engine.admin().failed_list(QUEUE, 9_000).await.expect("listed");
+    let listed = engine.failed_list(QUEUE, 9_000).await.expect("listed");
     assert_eq!(ids(&listed), left);
-    assert_eq!(engine.admin().failed_retry(QUEUE, Which::All).await.expect("put back"), 4_997);
+    let back = engine.failed_settle(QUEUE, None, Verdict::PutBack);
+    assert_eq!(back.await.expect("put back"), 4_997);
     let expected = Counts::new(4_997, 0, 0);
     until("all to be back", async || {
         (engine.admin().counts(QUEUE).await.expect("counted") == expected).then_some(())
@@ -99,7 +100,7 @@ async fn nobody_sees_a_part_while_others_look() {
         tokio::spawn(async move {
             let engine = open(&namespace).await;
             for _ in 0..5 {
-                let listed = engine.admin().failed_list(QUEUE, COUNT).await.expect("listed");
+                let listed = engine.failed_list(QUEUE, COUNT).await.expect("listed");
                 assert!(ids(&listed) == all, "{}", listed.len());
             }
         })
@@ -121,11 +122,12 @@ async fn large_ones_are_looked_at_too() {
     let namespace = broker::namespace();
     let engine = open(&namespace).await;
     let all = fail(&namespace, 200, 1024 * 1024).await;
-    let found = engine.admin().failed_find(QUEUE, all[199]).await.expect("looked for");
+    let found = engine.failed_find(QUEUE, all[199]).await.expect("looked for");
     assert_eq!(found.expect("it is there").id(), all[199]);
-    let listed = engine.admin().failed_list(QUEUE, 2).await.expect("listed");
+    let listed = engine.failed_list(QUEUE, 2).await.expect("listed");
     assert_eq!(ids(&listed), all[..2]);
-    assert_eq!(engine.admin().failed_discard(QUEUE, Which::All).await.expect("purged"), 200);
+    let gone = engine.failed_settle(QUEUE, None, Verdict::Discard);
+    assert_eq!(gone.await.expect("purged"), 200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

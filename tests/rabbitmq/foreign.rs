@@ -4,7 +4,7 @@ use jobq::engine::conformance::EngineExt as _;
 use std::time::Duration;
 
 use jobq::engine::conformance::{eventually, soon};
-use jobq::engine::{Consumer, Delivery, QueueSpec, Settlement};
+use jobq::engine::{Consumer, Delivery, QueueSpec, Settlement, Verdict};
 use jobq_tests::broker;
 use jobq_tests::jobs::{self, event, push};
 use jobq_tests::raw::{self, Raw, headers, text};
@@ -88,7 +88,7 @@ async fn every_message_is_a_job_that_can_be_retried_and_failed() {
             attempts: 3,
         };
         third.settle(fail).await.expect("settles");
-        let failed = engine.admin().failed_find("mail", id).await.expect("looks");
+        let failed = engine.failed_find("mail", id).await.expect("looks");
         assert_eq!(failed.expect("it is there").attempts(), 3);
         if copied {
             // The copy that the client asked for, and no further one.
@@ -207,11 +207,10 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
         let reason = jobq::FailedReason::Exhausted;
         let fail = Settlement::Fail { reason, error: String::new(), attempts: 4 };
         take(&mut consumer).await.settle(fail).await.expect("settles");
-        let failed =
-            engine.admin().failed_find("welcome", ids[0]).await.expect("looks").expect("is there");
+        let failed = engine.failed_find("welcome", ids[0]).await.expect("looks").expect("is there");
         assert_eq!(failed.topic(), Some(topic));
-        let which = jobq::engine::Which::One(ids[0]);
-        assert_eq!(engine.admin().failed_retry("welcome", which).await.expect("puts back"), 1);
+        let back = engine.failed_settle("welcome", Some(ids[0]), Verdict::PutBack);
+        assert_eq!(back.await.expect("puts back"), 1);
         let delivery = take(&mut consumer).await;
         assert_eq!((delivery.attempt, delivery.envelope().topic.as_deref()), (1, Some(topic)));
         delivery.settle(Settlement::Complete).await.expect("settles");

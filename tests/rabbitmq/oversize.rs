@@ -181,7 +181,6 @@ async fn a_job_that_became_too_large_stays_until_the_broker_takes_it() {
     broker.ctl(&["eval", &format!("application:set_env(rabbit, max_message_size, {size}), persistent_term:put(max_message_size, {size}).")]).await;
     let settled = soon("the end of the job", failing).await.expect("it does not panic");
     settled.expect("it is moved");
-    let failed =
-        until("the failed job", async || engine.admin().failed_find("letters", id).await.ok()?);
+    let failed = until("the failed job", async || engine.failed_find("letters", id).await.ok()?);
     assert_eq!(failed.await.id(), id);
 }

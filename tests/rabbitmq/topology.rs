@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobq::engine::conformance::{eventually, soon};
-use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Which};
+use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Verdict};
 use jobq::rabbitmq::Topology;
 use jobq::{Envelope, FailedReason};
 use jobq_tests::broker;
@@ -147,7 +147,7 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
             engine.admin().counts(queue).await.expect("counts").failed
         })
         .await;
-        let jobs = engine.admin().failed_list(queue, 10).await.expect("lists");
+        let jobs = engine.failed_list(queue, 10).await.expect("lists");
         for job in jobs {
             assert_eq!(job.reason(), FailedReason::Unroutable);
             assert_eq!(job.payload_bytes(), b"{}");
@@ -158,9 +158,9 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
     }
     // Once there is such a queue, the job can be put where it was sent.
     engine.declare(&[spec("nowhere")]).await.expect("declares");
-    let jobs = engine.admin().failed_list("orphan", 10).await.expect("lists");
+    let jobs = engine.failed_list("orphan", 10).await.expect("lists");
     let lost = jobs.iter().find(|job| job.queue() == "nowhere").expect("it is there");
-    let put_back = engine.admin().failed_retry("orphan", Which::One(lost.id())).await;
+    let put_back = engine.failed_settle("orphan", Some(lost.id()), Verdict::PutBack).await;
     assert_eq!(put_back.expect("puts back"), 1);
     let mut consumer = engine.consume_from("nowhere", 1).await.expect("consumes");
     let delivery = take(&mut consumer).await;
@@ -265,7 +265,10 @@ async fn an_event_passes_its_exchange_once() {
     let reason = FailedReason::Exhausted;
     let fail = Settlement::Fail { reason, error: String::new(), attempts: 4 };
     take(&mut consumer).await.settle(fail).await.expect("settles");
-    assert_eq!(engine.admin().failed_retry("welcome", Which::All).await.expect("puts back"), 1);
+    assert_eq!(
+        engine.failed_settle("welcome", None, Verdict::PutBack).await.expect("puts back"),
+        1
+    );
     take(&mut consumer).await.settle(Settlement::Complete).await.expect("settles");
     // What comes after all of that.
     engine.publish(event("order.paid"), false).await.expect("publishes");
@@ -293,10 +296,10 @@ async fn an_event_that_nobody_waits_for_is_no_orphan() {
     // Whoever consumes also moves what belongs nowhere, in its order.
     let _consumer = engine.consume_from("welcome", 1).await.expect("consumes");
     eventually("the message of no queue", 1, async || {
-        engine.admin().failed_list("orphan", 9).await.expect("lists").len()
+        engine.failed_list("orphan", 9).await.expect("lists").len()
     })
     .await;
-    let failed = engine.admin().failed_list("orphan", 9).await.expect("lists");
+    let failed = engine.failed_list("orphan", 9).await.expect("lists");
     assert_eq!((failed[0].queue(), failed[0].topic()), ("nowhere", None));
     eventually("no orphans", true, async || raw.peek(&orphan).await.is_none()).await;
     engine.close().await;

@@ -160,7 +160,7 @@ async fn what_does_not_fit_is_an_error_before_it_is_sent() {
         let error = engine.consume_from(name, 1).await.map(drop).unwrap_err();
         assert!(error.is_invalid() || error.is_not_found(), "{error:?}");
         assert!(engine.admin().counts(name).await.is_err());
-        assert!(engine.admin().failed_find(name, JobId::new()).await.is_err());
+        assert!(engine.failed_find(name, JobId::new()).await.is_err());
     }
 
     // What others sent is cut to what can be sent again, beside the longest error.
@@ -178,7 +178,7 @@ async fn what_does_not_fit_is_an_error_before_it_is_sent() {
     let (id, reason) = (again.envelope().id, jobq::FailedReason::Aborted);
     let fail = Settlement::Fail { reason, error: error.clone(), attempts: 1 };
     again.settle(fail).await.unwrap();
-    let failed = engine.admin().failed_find("mail", id).await.unwrap().unwrap();
+    let failed = engine.failed_find("mail", id).await.unwrap().unwrap();
     assert_eq!(failed.error(), error);
     let kept = raw.peek_last("jobq:mail@failed").await;
     assert!(header(&kept, "large").is_none() && header(&kept, "small").is_some());

@@ -7,7 +7,7 @@ use super::group::{Grouping, Groups};
 use super::operation::{Action, Operation};
 use super::page::{Cursor, Page, Paging};
 use crate::background;
-use crate::engine::{Administer, Engine, Verdict, Which, administration, closed};
+use crate::engine::{Administer, Engine, Verdict, administration, closed, failed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId, check_name};
 
@@ -51,7 +51,7 @@ impl FailedJobs {
     /// An invalid queue name; an engine that cannot be reached or refuses.
     pub async fn list(&self, limit: usize) -> Result<Vec<FailedJob>> {
         check_name("queue", &self.queue)?;
-        background::call(self.administration()?.failed_list(&self.queue, limit)).await
+        background::call(failed::list(self.administration()?, &self.queue, limit)).await
     }
 
     /// The failed job with this id; the oldest, if several have it.
@@ -62,8 +62,8 @@ impl FailedJobs {
     /// [`list`](Self::list).
     pub async fn show(&self, id: JobId) -> Result<FailedJob> {
         check_name("queue", &self.queue)?;
-        let found = background::call(self.administration()?.failed_find(&self.queue, id)).await?;
-        found.ok_or_else(|| self.not_found(id))
+        let found = failed::find(self.administration()?, &self.queue, id);
+        background::call(found).await?.ok_or_else(|| self.not_found(id))
     }
 
     /// Puts the failed job with this id back into its queue, with fresh attempts and
@@ -74,10 +74,7 @@ impl FailedJobs {
     /// As [`show`](Self::show). After a lost connection the job is in its queue, still
     /// failed, or both.
     pub async fn retry(&self, id: JobId) -> Result<()> {
-        check_name("queue", &self.queue)?;
-        match background::call(self.administration()?.failed_retry(&self.queue, Which::One(id)))
-            .await?
-        {
+        match self.settle(Some(id), Verdict::PutBack).await? {
             0 => Err(self.not_found(id)),
             _ => Ok(()),
         }
@@ -90,8 +87,7 @@ impl FailedJobs {
     ///
     /// As [`list`](Self::list). Jobs put back before the error stay in their queue.
     pub async fn retry_all(&self) -> Result<u64> {
-        check_name("queue", &self.queue)?;
-        background::call(self.administration()?.failed_retry(&self.queue, Which::All)).await
+        self.settle(None, Verdict::PutBack).await
     }
 
     /// Deletes the failed job with this id.
@@ -100,10 +96,7 @@ impl FailedJobs {
     ///
     /// As [`show`](Self::show).
     pub async fn discard(&self, id: JobId) -> Result<()> {
-        check_name("queue", &self.queue)?;
-        match background::call(self.administration()?.failed_discard(&self.queue, Which::One(id)))
-            .await?
-        {
+        match self.settle(Some(id), Verdict::Discard).await? {
             0 => Err(self.not_found(id)),
             _ => Ok(()),
         }
@@ -115,8 +108,13 @@ impl FailedJobs {
     ///
     /// As [`list`](Self::list).
     pub async fn purge(&self) -> Result<u64> {
+        self.settle(None, Verdict::Discard).await
+    }
+
+    /// Settles all failed jobs so, or the one with this id, and returns how many.
+    async fn settle(&self, id: Option<JobId>, verdict: Verdict) -> Result<u64> {
         check_name("queue", &self.queue)?;
-        background::call(self.administration()?.failed_discard(&self.queue, Which::All)).await
+        background::call(failed::settle(self.administration()?, &self.queue, id, verdict)).await
     }
 
     /// A page of the failed jobs that match, oldest first: those after the end of another page, at

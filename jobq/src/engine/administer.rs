@@ -20,36 +20,20 @@ pub trait Administer: fmt::Debug + Send + Sync {
     /// An engine that cannot be reached or refuses.
     async fn counts(&self, queue: &str) -> Result<Counts>;
 
-    /// The failed jobs of a queue, oldest first, at most `limit`.
+    /// Looks at the failed jobs of a queue, oldest first, each once, and settles them as `visit`
+    /// says. Jobs that fail meanwhile may be seen as well. What stays keeps its order.
+    ///
+    /// It goes on to its end if the future is dropped. A panic of `visit` ends it, as an
+    /// [`Invalid`](crate::ErrorKind::Invalid) error; what was decided before is done.
     ///
     /// # Errors
     ///
-    /// An engine that cannot be reached or refuses. A queue that does not exist has no
-    /// failed jobs.
-    async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>>;
-
-    /// The oldest failed job of a queue with this id.
-    ///
-    /// # Errors
-    ///
-    /// As [`failed_list`](Self::failed_list).
-    async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>>;
-
-    /// Puts failed jobs back into their queue, with fresh attempts, no expiry and no further delay,
-    /// and returns how many.
-    ///
-    /// # Errors
-    ///
-    /// As [`failed_list`](Self::failed_list). Each job is then in its queue or still failed, or
+    /// An engine that cannot be reached or refuses, before a job was settled;
+    /// [`Conflict`](crate::ErrorKind::Conflict) if somebody else looks at the failed jobs for longer
+    /// than the timeout. A queue that does not exist has no failed jobs. An error after that is in
+    /// [`Visited::end`]: each job that was to be put back is then in its queue or still failed, or
     /// both after a lost connection.
-    async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64>;
-
-    /// Deletes failed jobs, and returns how many.
-    ///
-    /// # Errors
-    ///
-    /// As [`failed_list`](Self::failed_list).
-    async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64>;
+    async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited>;
 
     /// The queues that the engine knows of.
     ///
@@ -106,22 +90,6 @@ pub trait Administer: fmt::Debug + Send + Sync {
     /// An engine that cannot be reached or refuses. A pool that does not answer is no error.
     async fn ask(&self, _ask: Ask) -> Result<Answers> {
         Err(unsupported("its pools cannot be asked"))
-    }
-
-    /// Looks at the failed jobs of a queue, oldest first, each once, and settles them as `visit`
-    /// says. Jobs that fail meanwhile may be seen as well. What stays keeps its order.
-    ///
-    /// It goes on to its end if the future is dropped.
-    ///
-    /// # Errors
-    ///
-    /// An engine that cannot be reached or refuses, before a job was settled;
-    /// [`Conflict`](crate::ErrorKind::Conflict) if somebody else looks at the failed jobs for longer
-    /// than the timeout. A queue that does not exist has no failed jobs. An error after that is in
-    /// [`Visited::end`]: each job that was to be put back is then in its queue or still failed, or
-    /// both after a lost connection.
-    async fn failed_visit(&self, _queue: &str, _visit: Visit) -> Result<Visited> {
-        Err(unsupported("it cannot look at failed jobs"))
     }
 
     /// Ends the subscription of a queue to this pattern, if there is one. Jobs already in the queue
@@ -214,16 +182,6 @@ impl QueueNames {
     pub fn new(names: BTreeSet<String>, sources: Vec<&'static str>, complete: bool) -> Self {
         Self { names, sources, complete }
     }
-}
-
-/// A selection of the failed jobs of a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Which {
-    /// The oldest failed job with this id.
-    One(JobId),
-    /// All jobs that had failed when the call began.
-    All,
 }
 
 /// The numbers of jobs in a queue.

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 
 use super::{
     Administer, Capabilities, Consume, Consumer, Counts, Engine, NotPushed, Pushing, QueueSpec,
-    Which,
+    Visit, Visited,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
+use crate::job::{Envelope, EventEnvelope};
 
 /// The engine of a context for tests: every call returns an error.
 #[derive(Debug)]
@@ -60,19 +60,7 @@ impl Administer for Detached {
         Err(no_queues())
     }
 
-    async fn failed_list(&self, _: &str, _: usize) -> Result<Vec<FailedJob>> {
-        Err(no_queues())
-    }
-
-    async fn failed_find(&self, _: &str, _: JobId) -> Result<Option<FailedJob>> {
-        Err(no_queues())
-    }
-
-    async fn failed_retry(&self, _: &str, _: Which) -> Result<u64> {
-        Err(no_queues())
-    }
-
-    async fn failed_discard(&self, _: &str, _: Which) -> Result<u64> {
+    async fn failed_visit(&self, _: &str, _: Visit) -> Result<Visited> {
         Err(no_queues())
     }
 

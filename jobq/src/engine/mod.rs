@@ -17,18 +17,21 @@ mod control;
 mod delivery;
 mod detached;
 mod diagnose;
+pub(crate) mod failed;
 mod options;
 mod queue;
 mod read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod refusal;
+#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
+mod visiting;
 
 use std::fmt;
 use std::pin::Pin;
 
 use async_trait::async_trait;
 
-pub use administer::{Administer, Counts, QueueNames, Verdict, Visit, Visited, Which};
+pub use administer::{Administer, Counts, QueueNames, Verdict, Visit, Visited};
 #[cfg(any(feature = "sqlite", feature = "testing"))]
 pub(crate) use asked::{Taker, ask_each, unaccounted};
 pub use certificates::{Certificates, ClientCertificate, ManagementUrl};
@@ -45,6 +48,10 @@ pub use queue::{QueueName, QueueSpec};
 pub use read::Read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
+#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
+pub(crate) use visiting::Visiting;
+#[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
+pub(crate) use visiting::run_to_end;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};

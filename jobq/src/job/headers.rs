@@ -117,6 +117,15 @@ impl Headers {
         self
     }
 
+    /// Gives the job a single attempt, for this operation.
+    #[cfg_attr(not(any(feature = "sqlite", feature = "testing")), allow(dead_code))]
+    pub(crate) fn with_once(mut self, operation: &str) -> Self {
+        self.put(ONCE, operation);
+        let needs = needs_with_once(self.get(NEEDS).unwrap_or_default());
+        self.put(NEEDS, needs);
+        self
+    }
+
     /// The first word of [`NEEDS`] that this version does not understand.
     pub(crate) fn lacking(&self) -> Option<&str> {
         let mut words = self.get(NEEDS)?.split_whitespace();
@@ -142,6 +151,15 @@ impl Headers {
 pub(crate) fn needs_without_once(needs: &str) -> String {
     let words: Vec<_> = needs.split_whitespace().filter(|word| *word != NEEDS_ONCE).collect();
     words.join(" ")
+}
+
+/// The needs of a job that is put back for a single attempt.
+#[cfg_attr(
+    not(any(feature = "rabbitmq", feature = "sqlite", feature = "testing")),
+    allow(dead_code)
+)]
+pub(crate) fn needs_with_once(needs: &str) -> String {
+    format!("{} {NEEDS_ONCE}", needs_without_once(needs)).trim_start().to_owned()
 }
 
 /// Headers from an engine, without checks.

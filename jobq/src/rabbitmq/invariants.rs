@@ -121,7 +121,7 @@ fn check_failed(names: &Names, properties: &BasicProperties, received: &Received
     assert!(failure.error().starts_with(job.error()), "it is not changed");
     let _ = (job.payload(), job.name(), job.topic(), job.failed_at());
     assert_eq!(properties::return_queue(&failed, QUEUE).as_str(), QUEUE);
-    let back = fresh(&failed, who);
+    let back = fresh(&failed, who, None);
     check_sent(&back, id);
     assert!(!properties::is_failed(&back));
     assert_eq!(properties::solo(&back), (0, None));

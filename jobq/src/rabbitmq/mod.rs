@@ -54,7 +54,7 @@ use self::control::Control;
 use self::doctor::Doctor;
 #[cfg(feature = "management")]
 use self::doctor::Management;
-use self::failed::{Failed, run_to_end};
+use self::failed::Failed;
 use self::publish::{Enqueuer, Events, Publisher};
 use self::subscribers::Subscribers;
 use self::topology::declared::Declared;
@@ -67,11 +67,11 @@ use crate::clock::Clock;
 use crate::engine::{
     About, Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Diagnose,
     Engine, EngineOptions, Membership, NotPushed, Pause, Pushed, Pushing, QueueNames, QueueSpec,
-    Read, Which,
+    Read, Visit, Visited, run_to_end,
 };
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
-use crate::job::{Envelope, EventEnvelope, FailedJob, JobId, check_name, check_pattern};
+use crate::job::{Envelope, EventEnvelope, check_name, check_pattern};
 use crate::metrics::ConnectionMetrics;
 
 pub use self::topology::declarations::Topology;
@@ -233,28 +233,10 @@ impl Administer for Rabbit {
         self.broker.within(&format!("counting the jobs of queue `{queue}`"), counting).await
     }
 
-    async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
+    async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {
         check_name("queue", queue)?;
         let (failed, queue) = (Arc::clone(&self.failed), queue.to_owned());
-        run_to_end(async move { failed.list(&queue, limit).await }).await
-    }
-
-    async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
-        check_name("queue", queue)?;
-        let (failed, queue) = (Arc::clone(&self.failed), queue.to_owned());
-        run_to_end(async move { failed.find(&queue, id).await }).await
-    }
-
-    async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
-        check_name("queue", queue)?;
-        let (failed, queue) = (Arc::clone(&self.failed), queue.to_owned());
-        run_to_end(async move { failed.retry(&queue, which).await }).await
-    }
-
-    async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
-        check_name("queue", queue)?;
-        let (failed, queue) = (Arc::clone(&self.failed), queue.to_owned());
-        run_to_end(async move { failed.discard(&queue, which).await }).await
+        run_to_end(async move { failed.visit(&queue, visit).await }).await
     }
 
     async fn queues(&self) -> Result<QueueNames> {

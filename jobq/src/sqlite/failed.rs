@@ -1,47 +1,108 @@
-//! Failed jobs.
+//! Visits of failed jobs.
+//!
+//! The jobs are read and settled in batches, so that other callers wait for one batch at most. The
+//! function of the caller runs between them, outside of the writer.
 
 use std::borrow::Cow;
 use std::time::Duration;
 
-use rusqlite::{OptionalExtension, Row};
+use rusqlite::{OptionalExtension as _, Row};
 
 use super::columns;
+use super::inbox::Inbox;
 use super::store::Store;
-use crate::engine::Which;
+use crate::engine::{Verdict, Visit, Visited, Visiting};
+use crate::error::Result;
 use crate::job::headers::ONCE;
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 
-/// The failed jobs of a queue, oldest first.
-pub(super) fn list(
-    store: &mut Store<'_>,
-    name: &str,
-    limit: usize,
-) -> rusqlite::Result<Vec<FailedJob>> {
-    let Some(queue) = store.queue(name)? else {
-        return Ok(Vec::new());
-    };
-    let sql = "SELECT failed_at, attempts, reason, error, job_id, enqueued_at, retry_wait, name,
-        topic, payload, enqueued_by, headers, content_encoding
-        FROM failed WHERE queue = ?1 ORDER BY seq LIMIT ?2";
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = store.connection.prepare_cached(sql)?;
-    statement.query_map((queue, limit), |row| read(row, name))?.collect()
+/// The most jobs of a batch.
+const BATCH: usize = 500;
+/// The size of payloads at which a batch is full.
+const FULL_BYTES: usize = 16 * 1024 * 1024;
+
+/// The failed jobs that are still to be looked at.
+#[derive(Clone, Copy)]
+struct Ahead {
+    queue: i64,
+    /// The number of the last job that was looked at.
+    after: i64,
+    /// The number of the last job from the start of the visit.
+    last: i64,
 }
 
-/// The oldest failed job with this id.
-pub(super) fn find(
-    store: &mut Store<'_>,
-    name: &str,
+/// A job to be settled. A later one may get its number, but hardly with the same id.
+struct Decided {
+    seq: i64,
     id: JobId,
-) -> rusqlite::Result<Option<FailedJob>> {
-    let Some(queue) = store.queue(name)? else {
-        return Ok(None);
-    };
+    verdict: Verdict,
+}
+
+/// Asks about the failed jobs of a queue, oldest first, and settles them.
+pub(super) async fn visit(inbox: Inbox, name: String, visit: Visit) -> Result<Visited> {
+    let mut visiting = Visiting::new(visit);
+    let of = name.clone();
+    let mut ahead = inbox.call(move |store| begin(store, &of)).await?;
+    let mut is_enough = false;
+    while ahead.after < ahead.last && !is_enough {
+        let name = name.clone();
+        let read = inbox.call(move |store| read_batch(store, ahead, &name)).await;
+        let jobs = read.unwrap_or_else(|error| {
+            visiting.end(error);
+            Vec::new()
+        });
+        if jobs.is_empty() && visiting.visited.end.is_none() {
+            // Somebody else has removed them.
+            ahead.after = ahead.last;
+        }
+        let mut decided = Vec::new();
+        for (seq, job) in jobs {
+            ahead.after = seq;
+            let id = job.id();
+            match visiting.ask(job) {
+                Verdict::Keep => {}
+                Verdict::Enough => {
+                    is_enough = true;
+                    break;
+                }
+                verdict => decided.push(Decided { seq, id, verdict }),
+            }
+        }
+        settle(&inbox, &mut visiting, ahead.queue, decided).await;
+        is_enough |= visiting.visited.end.is_some();
+    }
+    visiting.visited.complete = ahead.after >= ahead.last;
+    visiting.result()
+}
+
+/// Nothing is ahead in a queue that is not declared.
+fn begin(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Ahead> {
+    let queue = store.queue(name)?.unwrap_or(0);
+    let sql = "SELECT coalesce(max(seq), 0) FROM failed WHERE queue = ?1";
+    let last = store.connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
+    Ok(Ahead { queue, after: 0, last })
+}
+
+fn read_batch(
+    store: &Store<'_>,
+    ahead: Ahead,
+    name: &str,
+) -> rusqlite::Result<Vec<(i64, FailedJob)>> {
     let sql = "SELECT failed_at, attempts, reason, error, job_id, enqueued_at, retry_wait, name,
-        topic, payload, enqueued_by, headers, content_encoding
-        FROM failed WHERE queue = ?1 AND job_id = ?2 ORDER BY seq LIMIT 1";
+        topic, payload, enqueued_by, headers, content_encoding, seq
+        FROM failed WHERE queue = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq";
     let mut statement = store.connection.prepare_cached(sql)?;
-    statement.query_row((queue, id.as_bytes()), |row| read(row, name)).optional()
+    let mut rows = statement.query((ahead.queue, ahead.after, ahead.last))?;
+    let (mut jobs, mut bytes) = (Vec::new(), 0);
+    while jobs.len() < BATCH
+        && bytes < FULL_BYTES
+        && let Some(row) = rows.next()?
+    {
+        let job = read(row, name)?;
+        bytes += job.payload_bytes().len();
+        jobs.push((row.get(13)?, job));
+    }
+    Ok(jobs)
 }
 
 fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
@@ -67,66 +128,73 @@ fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
     Ok(FailedJob::new(envelope, attempts, reason, row.get(3)?, failed_at))
 }
 
-/// Puts failed jobs back into their queue, as if they were new.
-pub(super) fn retry(store: &mut Store<'_>, name: &str, which: Which) -> rusqlite::Result<u64> {
-    on_each(store, name, which, |store, queue, first, last| {
-        remove_once(store, queue, first, last)?;
-        // An event needs an explicit `NEVER`: without a value the expiry of its subscriber applies.
-        let sql = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
-                expires_at, name, topic, enqueued_by, payload, headers, content_encoding)
-            SELECT queue, ?4, 0, job_id, enqueued_at, retry_wait, iif(topic IS NULL, NULL, ?5),
-                name, topic, enqueued_by, payload, headers, content_encoding
-            FROM failed WHERE queue = ?1 AND seq BETWEEN ?2 AND ?3 ORDER BY seq";
-        let mut statement = store.connection.prepare_cached(sql)?;
-        statement.execute((queue, first, last, store.clock.now(), columns::NEVER))?;
-        delete(store, queue, first, last)
-    })
+/// Settles the jobs of a batch in one transaction.
+async fn settle(inbox: &Inbox, visiting: &mut Visiting, queue: i64, decided: Vec<Decided>) {
+    if decided.is_empty() {
+        return;
+    }
+    let ids: Vec<_> = decided.iter().map(|decided| decided.id).collect();
+    let settling = inbox.call(move |store| {
+        let done = |decided: &Decided| Ok(settle_one(store, queue, decided)?.then_some(decided.id));
+        decided.iter().filter_map(|decided| done(decided).transpose()).collect::<Result<_, _>>()
+    });
+    let visited = &mut visiting.visited;
+    match settling.await {
+        Ok::<Vec<_>, _>(settled) => visited.settled.extend(settled),
+        Err(error) => {
+            if error.maybe_enqueued() {
+                visited.unknown.extend(ids);
+            }
+            visiting.end(error);
+        }
+    }
 }
 
-/// Removes the marker of jobs with a single attempt, so that they have all attempts when put back.
-fn remove_once(store: &Store<'_>, queue: i64, first: i64, last: i64) -> rusqlite::Result<()> {
-    let sql = "SELECT seq, headers FROM failed
-        WHERE queue = ?1 AND seq BETWEEN ?2 AND ?3 AND instr(headers, ?4) > 0";
-    let mut select = store.connection.prepare_cached(sql)?;
-    let mut rows = select.query((queue, first, last, ONCE))?;
-    while let Some(row) = rows.next()? {
-        let headers = columns::to_headers(row.get_ref(1)?.as_str_or_null()?).without_once();
-        let sql = "UPDATE failed SET headers = ?2 WHERE seq = ?1";
-        let changed = (row.get::<_, i64>(0)?, columns::of_headers(&headers));
-        store.connection.prepare_cached(sql)?.execute(changed)?;
+/// Settles a job, and returns whether it was there.
+fn settle_one(store: &Store<'_>, queue: i64, decided: &Decided) -> rusqlite::Result<bool> {
+    let place = (queue, decided.seq, decided.id.as_bytes());
+    match &decided.verdict {
+        Verdict::PutBack => put_back(store, place, None)?,
+        Verdict::PutBackOnce { operation } => put_back(store, place, Some(operation))?,
+        _ => {}
     }
+    let sql = "DELETE FROM failed WHERE queue = ?1 AND seq = ?2 AND job_id = ?3";
+    Ok(store.connection.prepare_cached(sql)?.execute(place)? > 0)
+}
+
+/// Inserts a failed job into its queue, as if it were new.
+fn put_back(
+    store: &Store<'_>,
+    (queue, seq, id): (i64, i64, &[u8; 16]),
+    once: Option<&str>,
+) -> rusqlite::Result<()> {
+    let sql = "SELECT headers FROM failed WHERE queue = ?1 AND seq = ?2 AND job_id = ?3";
+    let mut select = store.connection.prepare_cached(sql)?;
+    let headers = select.query_row((queue, seq, id), |row| {
+        Ok(headers_of_put_back(row.get_ref(0)?.as_str_or_null()?, once))
+    });
+    let Some(headers) = headers.optional()? else {
+        return Ok(());
+    };
+    // An event needs an explicit `NEVER`: without a value the expiry of its subscriber applies.
+    let sql = "INSERT INTO jobs (queue, due, attempts, job_id, enqueued_at, retry_wait,
+            expires_at, name, topic, enqueued_by, payload, headers, content_encoding)
+        SELECT queue, ?2, 0, job_id, enqueued_at, retry_wait, iif(topic IS NULL, NULL, ?3),
+            name, topic, enqueued_by, payload, ?4, content_encoding
+        FROM failed WHERE seq = ?1";
+    let mut insert = store.connection.prepare_cached(sql)?;
+    insert.execute((seq, store.clock.now(), columns::NEVER, headers))?;
     Ok(())
 }
 
-/// Deletes failed jobs.
-pub(super) fn discard(store: &mut Store<'_>, name: &str, which: Which) -> rusqlite::Result<u64> {
-    on_each(store, name, which, delete)
-}
-
-fn delete(store: &Store<'_>, queue: i64, first: i64, last: i64) -> rusqlite::Result<u64> {
-    let sql = "DELETE FROM failed WHERE queue = ?1 AND seq BETWEEN ?2 AND ?3";
-    let deleted = store.connection.prepare_cached(sql)?.execute((queue, first, last))?;
-    Ok(u64::try_from(deleted).unwrap_or(u64::MAX))
-}
-
-/// Calls `act` with the range of numbers of the selected failed jobs.
-fn on_each(
-    store: &mut Store<'_>,
-    name: &str,
-    which: Which,
-    act: impl Fn(&Store<'_>, i64, i64, i64) -> rusqlite::Result<u64>,
-) -> rusqlite::Result<u64> {
-    let Some(queue) = store.queue(name)? else {
-        return Ok(0);
-    };
-    let id = match which {
-        Which::All => return act(store, queue, 0, i64::MAX),
-        Which::One(id) => id,
-    };
-    let sql = "SELECT min(seq) FROM failed WHERE queue = ?1 AND job_id = ?2";
-    let mut statement = store.connection.prepare_cached(sql)?;
-    match statement.query_row((queue, id.as_bytes()), |row| row.get::<_, Option<i64>>(0))? {
-        Some(seq) => act(store, queue, seq, seq),
-        None => Ok(0),
+/// The headers of a job that is put back: with a single attempt for an operation, or with all.
+fn headers_of_put_back(headers: Option<&str>, once: Option<&str>) -> Option<String> {
+    let read = || columns::to_headers(headers);
+    match once {
+        Some(operation) => columns::of_headers(&read().with_once(operation)),
+        None if headers.is_some_and(|text| text.contains(ONCE)) => {
+            columns::of_headers(&read().without_once())
+        }
+        None => headers.map(str::to_owned),
     }
 }

@@ -44,11 +44,11 @@ use crate::clock::Clock;
 use crate::engine::{
     About, Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Diagnose,
     Engine, EngineOptions, Membership, NotPushed, Pause, Pushed, Pushing, QueueNames, QueueSpec,
-    Read, Which, closed,
+    Read, Visit, Visited, closed, run_to_end,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Report;
-use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
+use crate::job::{Envelope, EventEnvelope};
 
 use failure::Failure;
 use inbox::{Command, Inbox};
@@ -203,24 +203,8 @@ impl Administer for Sqlite {
         self.inbox.call(move |store| queues::counts(store, &queue)).await
     }
 
-    async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
-        let queue = queue.to_owned();
-        self.inbox.call(move |store| failed::list(store, &queue, limit)).await
-    }
-
-    async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
-        let queue = queue.to_owned();
-        self.inbox.call(move |store| failed::find(store, &queue, id)).await
-    }
-
-    async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
-        let queue = queue.to_owned();
-        self.inbox.call(move |store| failed::retry(store, &queue, which)).await
-    }
-
-    async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
-        let queue = queue.to_owned();
-        self.inbox.call(move |store| failed::discard(store, &queue, which)).await
+    async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {
+        run_to_end(failed::visit(self.inbox.clone(), queue.to_owned(), visit)).await
     }
 
     async fn queues(&self) -> Result<QueueNames> {

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use jobq::engine::{
     Administer, Capabilities, Consume, Consumer, Counts, Engine, NotPushed, Pushed, Pushing,
-    QueueSpec, Which,
+    QueueSpec, Visit, Visited,
 };
-use jobq::{Envelope, Error, ErrorKind, EventEnvelope, FailedJob, JobId, Result};
+use jobq::{Envelope, Error, ErrorKind, EventEnvelope, Result};
 use tokio::sync::watch;
 
 use self::state::State;
@@ -109,25 +109,12 @@ impl Administer for ExampleEngine {
         self.shared.change(|state| Ok(state.counts(queue, Instant::now())))
     }
 
-    async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
-        self.shared.change(|state| {
-            Ok(state.failed(queue).take(limit).map(|failed| failed.job.clone()).collect())
-        })
-    }
-
-    async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
-        self.shared.change(|state| {
-            let job = state.failed(queue).find(|failed| failed.job.id() == id);
-            Ok(job.map(|failed| failed.job.clone()))
-        })
-    }
-
-    async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
-        self.shared.change(|state| Ok(state.put_back(queue, which, Instant::now())))
-    }
-
-    async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
-        self.shared.change(|state| Ok(state.take_failed(queue, which).len() as u64))
+    async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {
+        let visited = self.shared.change(|state| Ok(state.visit(queue, visit, Instant::now())))?;
+        match visited.end {
+            Some(error) if visited.settled.is_empty() => Err(error),
+            _ => Ok(visited),
+        }
     }
 
     async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, SystemTime};
 
-use jobq::engine::{Counts, QueueSpec, Settlement, Which};
+use jobq::engine::{Counts, QueueSpec, Settlement, Verdict, Visit, Visited};
 use jobq::{Envelope, Error, ErrorKind, EventEnvelope, FailedJob, Headers, Result};
 
 use super::{after, topic};
@@ -210,34 +211,56 @@ impl State {
         Counts::new(ready.len() as u64, waiting.len() as u64, queue.failed.len() as u64)
     }
 
-    pub(super) fn failed(&self, queue: &str) -> impl Iterator<Item = &Failed> {
-        self.queues.get(queue).into_iter().flat_map(|queue| &queue.failed)
-    }
-
-    pub(super) fn take_failed(&mut self, queue: &str, which: Which) -> Vec<Failed> {
-        let Some(queue) = self.queues.get_mut(queue) else { return Vec::new() };
-        match which {
-            Which::One(id) => {
-                let place = queue.failed.iter().position(|failed| failed.job.id() == id);
-                place.map(|place| queue.failed.remove(place)).into_iter().collect()
+    /// Asks about each failed job, the oldest first, and does what it is told.
+    pub(super) fn visit(&mut self, name: &str, mut visit: Visit, now: Instant) -> Visited {
+        let mut visited = Visited::new();
+        let Some(queue) = self.queues.get_mut(name) else {
+            visited.complete = true;
+            return visited;
+        };
+        let mut jobs = std::mem::take(&mut queue.failed).into_iter();
+        let mut stay = Vec::new();
+        for failed in jobs.by_ref() {
+            let (id, job) = (failed.job.id(), failed.job.clone());
+            visited.seen += 1;
+            let Ok(verdict) = catch_unwind(AssertUnwindSafe(|| visit(job))) else {
+                let text = "the function that looks at failed jobs panicked";
+                visited.end = Some(Error::new(ErrorKind::Invalid, text));
+                stay.push(failed);
+                break;
+            };
+            match verdict {
+                Verdict::PutBack => self.put_back(name, failed, None, now),
+                Verdict::PutBackOnce { operation } => {
+                    self.put_back(name, failed, Some(&operation), now);
+                }
+                Verdict::Discard => {}
+                Verdict::Enough => {
+                    stay.push(failed);
+                    break;
+                }
+                _ => {
+                    stay.push(failed);
+                    continue;
+                }
             }
-            _ => std::mem::take(&mut queue.failed),
+            visited.settled.push(id);
         }
+        visited.complete = jobs.len() == 0 && visited.end.is_none();
+        stay.extend(jobs);
+        self.queues.entry(name.to_owned()).or_default().failed = stay;
+        visited
     }
 
-    pub(super) fn put_back(&mut self, queue: &str, which: Which, now: Instant) -> u64 {
-        let failed = self.take_failed(queue, which);
-        let count = failed.len() as u64;
-        for Failed { mut envelope, .. } in failed {
-            envelope.attempts = 0;
-            // An event has no expiry by saying so: else it has that of its subscriber.
-            let never = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
-            envelope.expires_at = envelope.topic.is_some().then_some(never);
-            envelope.headers = for_all_attempts(&envelope.headers);
-            envelope.queue = Cow::Owned(queue.to_owned());
-            self.push(envelope, now).expect("the queue is there");
-        }
-        count
+    fn put_back(&mut self, queue: &str, failed: Failed, once: Option<&str>, now: Instant) {
+        let mut envelope = failed.envelope;
+        envelope.attempts = 0;
+        // An event has no expiry by saying so: else it has that of its subscriber.
+        let never = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
+        envelope.expires_at = envelope.topic.is_some().then_some(never);
+        envelope.headers = of_put_back(&envelope.headers, once);
+        envelope.queue = Cow::Owned(queue.to_owned());
+        self.push(envelope, now).expect("the queue is there");
     }
 
     pub(super) fn unsubscribe(&mut self, queue: &str, pattern: &str) {
@@ -259,17 +282,15 @@ impl State {
     }
 }
 
-/// What a job keeps that is put back: docs/wire.md says what goes.
-fn for_all_attempts(headers: &Headers) -> Headers {
-    let kept = headers.iter().filter(|(name, _)| *name != "jobq-once");
-    let kept = kept.map(|(name, value)| match name {
-        "jobq-needs" => (name.to_owned(), without_once(value)),
-        _ => (name.to_owned(), value.to_owned()),
-    });
-    kept.filter(|(name, value)| name != "jobq-needs" || !value.is_empty()).collect()
-}
-
-fn without_once(needs: &str) -> String {
-    let words: Vec<_> = needs.split_whitespace().filter(|word| *word != "once").collect();
-    words.join(" ")
+/// The headers of a job that is put back, for one attempt of an operation or for all: docs/wire.md
+/// says what goes.
+fn of_put_back(headers: &Headers, once: Option<&str>) -> Headers {
+    let needs = headers.get("jobq-needs").unwrap_or_default().split_whitespace();
+    let needs = needs.filter(|word| *word != "once").chain(once.map(|_| "once"));
+    let needs = needs.collect::<Vec<_>>().join(" ");
+    let own =
+        [("jobq-needs", Some(&*needs).filter(|needs| !needs.is_empty())), ("jobq-once", once)];
+    let kept = headers.iter().filter(|(name, _)| !["jobq-needs", "jobq-once"].contains(name));
+    let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    kept.chain(own).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

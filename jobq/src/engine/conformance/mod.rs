@@ -48,9 +48,10 @@ pub use bench::{Bench, DEADLINE, eventually, soon};
 
 use crate::clock::Clock;
 use crate::engine::{
-    Administer, Certificates, Consume, Consumer, Engine, EngineOptions, QueueName,
+    Administer, Certificates, Consume, Consumer, Engine, EngineOptions, QueueName, Verdict, failed,
 };
 use crate::error::Result;
+use crate::job::{FailedJob, JobId};
 
 /// The store of one case.
 #[async_trait]
@@ -94,6 +95,33 @@ pub trait EngineExt: Engine {
     /// If it has none.
     fn admin(&self) -> &dyn Administer {
         self.administer().expect("the engine has an administration")
+    }
+
+    /// The failed jobs of a queue, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Administer::failed_visit`].
+    async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
+        failed::list(self.admin(), queue, limit).await
+    }
+
+    /// The oldest failed job of a queue with this id.
+    ///
+    /// # Errors
+    ///
+    /// As [`Administer::failed_visit`].
+    async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
+        failed::find(self.admin(), queue, id).await
+    }
+
+    /// Settles the oldest failed job of a queue with this id, or all, and returns how many.
+    ///
+    /// # Errors
+    ///
+    /// As [`Administer::failed_visit`], and those of jobs that cannot be put back.
+    async fn failed_settle(&self, queue: &str, id: Option<JobId>, verdict: Verdict) -> Result<u64> {
+        failed::settle(self.admin(), queue, id, verdict).await
     }
 }
 

@@ -78,11 +78,11 @@ impl<'u> Pass<'u> {
         })
     }
 
-    /// The next job from the start of the pass. At most `wanted` more are requested.
-    pub(crate) async fn next(&mut self, wanted: usize) -> Result<Option<Delivery>> {
-        while self.left > 0 && wanted > 0 {
+    /// The next job from the start of the pass.
+    pub(crate) async fn next(&mut self) -> Result<Option<Delivery>> {
+        while self.left > 0 {
             if self.window == 0 {
-                self.consume(wanted).await?;
+                self.consume().await?;
             }
             let Some(consumer) = self.consumers.last_mut() else {
                 return Ok(None);
@@ -114,12 +114,25 @@ impl<'u> Pass<'u> {
         self.taken < ALL && self.size < ALL_SIZE
     }
 
-    async fn consume(&mut self, wanted: usize) -> Result<()> {
-        let window = window(self.largest, wanted.min(usize::try_from(self.left).unwrap_or(wanted)));
+    /// Whether the next job needs a further consumer. Only jobs that stay may be held by then: a
+    /// consumer that gets room again would hold later jobs than its successor, and they would be
+    /// requeued out of order.
+    pub(crate) fn is_full(&self) -> bool {
+        self.window == 0
+    }
+
+    /// Whether no job from the start of the pass is left to take.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.left == 0
+    }
+
+    async fn consume(&mut self) -> Result<()> {
+        let window = window(self.largest, usize::try_from(self.left).unwrap_or(usize::MAX));
         let doing = |error| failure("taking failed jobs", error);
         let qos = self.channel.basic_qos(window, BasicQosOptions::default()).await;
         qos.map_err(doing)?;
-        let tag = short(self.consumers.len().to_string())?;
+        // The broker requeues the jobs of consumers in the order of their tags.
+        let tag = short(format!("{:05}", self.consumers.len()))?;
         let (queue, options) = (self.queue.clone(), BasicConsumeOptions::default());
         let consumer = self.channel.basic_consume(queue, tag, options, FieldTable::default()).await;
         self.consumers.push(consumer.map_err(doing)?);
@@ -135,9 +148,12 @@ impl<'u> Pass<'u> {
         Ok(found.is_none_or(|(ready, _)| ready == 0 && asked.elapsed() < BUSY))
     }
 
-    /// Removes these jobs, in the order in which they were taken. `all` if they are all that were
-    /// taken since the last removal.
+    /// Removes these jobs of the last consumer, in the order in which they were taken. `all` if they
+    /// are all that were taken since the last removal.
     pub(crate) async fn remove(&mut self, tags: &[u64], all: bool) -> Result<()> {
+        if tags.is_empty() {
+            return Ok(());
+        }
         let (single, prefix) = if all { (&[][..], tags.last()) } else { (tags, None) };
         let options = BasicAckOptions { multiple: false };
         for tag in single {

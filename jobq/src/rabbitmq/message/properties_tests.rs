@@ -212,13 +212,13 @@ fn a_failed_job_says_why_and_is_put_back_as_if_new() {
     assert_eq!((failed.id(), failed.attempts(), failed.queue()), (job().id, 4, "mail"));
     assert_eq!((failed.reason(), failed.error()), (FailedReason::Exhausted, "no route to host"));
     assert!(failed.failed_at() > UNIX_EPOCH);
-    let back = fresh(&properties, &who(job().id));
+    let back = fresh(&properties, &who(job().id), None);
     assert_eq!(keys(&back), ["jobq-attempts", "jobq-expires-at", "jobq-topic"]);
     let never = decode(&names(), "mail".into(), &back, Vec::new()).envelope.expires_at;
     assert!(never > Some(UNIX_EPOCH + Duration::from_secs(100_000_000_000)), "an event does not");
     let no_event =
         encode(&names(), Envelope { topic: None, ..job() }, &Routing::Now(None)).unwrap();
-    assert_eq!(keys(&fresh(&no_event.properties, &who(job().id))), ["jobq-attempts"]);
+    assert_eq!(keys(&fresh(&no_event.properties, &who(job().id), None)), ["jobq-attempts"]);
     assert_eq!(return_queue(&properties, "mail").as_str(), "mail");
 }
 

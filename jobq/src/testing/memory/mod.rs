@@ -22,7 +22,8 @@ use self::state::{Job, Place, State};
 use crate::clock::Clock;
 use crate::engine::{
     Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Delivery,
-    Engine, Membership, NotPushed, Pause, Pushed, Pushing, QueueNames, QueueSpec, Read, Which,
+    Engine, Membership, NotPushed, Pause, Pushed, Pushing, QueueNames, QueueSpec, Read, Visit,
+    Visited, Visiting,
 };
 use crate::error::Result;
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
@@ -218,22 +219,13 @@ impl Administer for Memory {
         self.shared.change(|state| Ok(state.counts(queue)))
     }
 
-    async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
-        self.shared.change(|state| Ok(state.failed(queue).iter().take(limit).cloned().collect()))
-    }
-
-    async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
+    async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {
+        let mut visiting = Visiting::new(visit);
         self.shared.change(|state| {
-            Ok(state.failed(queue).iter().find(|failed| failed.id() == id).cloned())
-        })
-    }
-
-    async fn failed_retry(&self, queue: &str, which: Which) -> Result<u64> {
-        self.shared.change(|state| Ok(state.put_back(queue, which)))
-    }
-
-    async fn failed_discard(&self, queue: &str, which: Which) -> Result<u64> {
-        self.shared.change(|state| Ok(state.take_failed(queue, which).len() as u64))
+            state.visit(queue, &mut visiting);
+            Ok(())
+        })?;
+        visiting.result()
     }
 
     async fn queues(&self) -> Result<QueueNames> {

@@ -8,7 +8,9 @@ use std::time::{Duration, SystemTime};
 use super::control::Control;
 use super::history::{History, Published};
 use crate::clock::Clock;
-use crate::engine::{Counts, QueueSpec, Settlement, Which, must_be_unused, nobody_subscribes};
+use crate::engine::{
+    Counts, QueueSpec, Settlement, Verdict, Visiting, must_be_unused, nobody_subscribes,
+};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId, from_millis, topic};
 use crate::period;
@@ -275,31 +277,51 @@ impl State {
         self.queues.get(queue).map_or(&[], |queue| &queue.failed)
     }
 
-    pub(super) fn take_failed(&mut self, queue: &str, which: Which) -> Vec<FailedJob> {
-        let Some(queue) = self.queues.get_mut(queue) else { return Vec::new() };
-        match which {
-            Which::One(id) => {
-                let place = queue.failed.iter().position(|failed| failed.id() == id);
-                place.map(|place| queue.failed.remove(place)).into_iter().collect()
+    /// Asks about the failed jobs of a queue, oldest first, and settles them.
+    pub(super) fn visit(&mut self, queue: &str, visiting: &mut Visiting) {
+        let Some(found) = self.queues.get_mut(queue) else {
+            visiting.visited.complete = true;
+            return;
+        };
+        let mut jobs = std::mem::take(&mut found.failed).into_iter();
+        let mut stay = Vec::new();
+        for job in jobs.by_ref() {
+            let id = job.id();
+            match visiting.ask(job.clone()) {
+                Verdict::Keep => stay.push(job),
+                Verdict::Enough => {
+                    stay.push(job);
+                    break;
+                }
+                Verdict::PutBack => {
+                    self.put_back(job, None);
+                    visiting.visited.settled.push(id);
+                }
+                Verdict::PutBackOnce { operation } => {
+                    self.put_back(job, Some(&operation));
+                    visiting.visited.settled.push(id);
+                }
+                Verdict::Discard => visiting.visited.settled.push(id),
             }
-            Which::All => std::mem::take(&mut queue.failed),
         }
+        visiting.visited.complete = jobs.len() == 0;
+        stay.extend(jobs);
+        self.queues.entry(queue.to_owned()).or_default().failed = stay;
     }
 
-    /// Puts failed jobs back, with the content that `docs/wire.md` lists, and returns their number.
-    pub(super) fn put_back(&mut self, queue: &str, which: Which) -> u64 {
-        let failed = self.take_failed(queue, which);
-        let count = failed.len() as u64;
-        for job in failed {
-            let mut envelope = job.into_envelope();
-            envelope.attempts = 0;
-            // An event states that it has no expiry; otherwise its subscriber's would apply.
-            let never = from_millis(u64::MAX);
-            envelope.expires_at = envelope.topic.is_some().then_some(never);
-            envelope.headers = std::mem::take(&mut envelope.headers).without_once();
-            self.push(envelope).expect("the queue is there");
-        }
-        count
+    /// Puts a failed job back, with the content that `docs/wire.md` lists.
+    fn put_back(&mut self, job: FailedJob, once: Option<&str>) {
+        let mut envelope = job.into_envelope();
+        envelope.attempts = 0;
+        // An event states that it has no expiry; otherwise its subscriber's would apply.
+        let never = from_millis(u64::MAX);
+        envelope.expires_at = envelope.topic.is_some().then_some(never);
+        let headers = std::mem::take(&mut envelope.headers).without_once();
+        envelope.headers = match once {
+            Some(operation) => headers.with_once(operation),
+            None => headers,
+        };
+        self.push(envelope).expect("the queue is there");
     }
 
     pub(super) fn names(&self) -> BTreeSet<String> {

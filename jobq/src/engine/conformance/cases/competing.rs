@@ -11,7 +11,7 @@ use crate::engine::conformance::Bench;
 use crate::engine::conformance::bench::{
     consume, eventually, ids, job, push, settle, soon, sorted, take,
 };
-use crate::engine::{Consumer, Settlement, Which};
+use crate::engine::{Consumer, Settlement, Verdict};
 use crate::job::{FailedReason, JobId};
 
 /// Completes jobs with all consumers at once until `count` were delivered, and returns the ids of
@@ -154,14 +154,15 @@ pub async fn failed_jobs_are_seen_by_every_engine(bench: &Bench) {
     settle(take(&mut consumer).await, fail).await;
     let other = bench.another().await;
     eventually("failed jobs", vec![pushed[0]], || async {
-        let answer = soon("the failed jobs", other.admin().failed_list("mail", 10)).await;
+        let answer = soon("the failed jobs", other.failed_list("mail", 10)).await;
         answer.expect("lists").iter().map(crate::job::FailedJob::id).collect()
     })
     .await;
-    let answer = soon("a job to be put back", other.admin().failed_retry("mail", Which::All)).await;
+    let answer =
+        soon("a job to be put back", other.failed_settle("mail", None, Verdict::PutBack)).await;
     assert_eq!(answer.expect("puts back"), 1);
     assert_eq!(take(&mut consumer).await.envelope().id, pushed[0]);
     // An engine that has listed them leaves them to the others.
-    let answer = soon("the failed jobs", bench.engine().admin().failed_list("mail", 10)).await;
+    let answer = soon("the failed jobs", bench.engine().failed_list("mail", 10)).await;
     assert!(answer.expect("lists").is_empty());
 }

@@ -7,7 +7,7 @@ use crate::engine::conformance::Bench;
 use crate::engine::conformance::bench::{
     consume, event, headers, ids, settle, soon, take, take_many,
 };
-use crate::engine::{Delivery, QueueSpec, Settlement, Which};
+use crate::engine::{Delivery, QueueSpec, Settlement, Verdict};
 use crate::error::ErrorKind;
 use crate::job::{EventEnvelope, FailedReason, JobId};
 
@@ -134,10 +134,9 @@ pub async fn an_event_that_is_put_back_is_its_subscribers_own(bench: &Bench) {
     let fail = Settlement::Fail { reason, error: "no".to_owned(), attempts: 1 };
     settle(take_from(bench, "welcome").await, fail).await;
     bench.counts("welcome", 0, 0, 1).await;
-    let failed =
-        soon("a list", bench.engine().admin().failed_list("welcome", 10)).await.expect("lists");
+    let failed = soon("a list", bench.engine().failed_list("welcome", 10)).await.expect("lists");
     assert_eq!((failed[0].id(), failed[0].attempts(), failed[0].queue()), (id, 1, "welcome"));
-    let back = bench.engine().admin().failed_retry("welcome", Which::One(id));
+    let back = bench.engine().failed_settle("welcome", Some(id), Verdict::PutBack);
     assert_eq!(soon("a put-back", back).await.expect("puts back"), 1);
     let delivery = take_from(bench, "welcome").await;
     assert_eq!((delivery.envelope().id, delivery.attempt), (id, 1));

@@ -7,7 +7,7 @@ use crate::engine::conformance::Bench;
 use crate::engine::conformance::bench::{
     consume, eventually, headers, ids, job, settle, soon, sorted, take, take_many,
 };
-use crate::engine::{Consumer, Settlement, Which};
+use crate::engine::{Consumer, Settlement, Verdict};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 
 fn fail(error: impl Into<String>, attempts: u32) -> Settlement {
@@ -23,25 +23,26 @@ async fn fail_job(bench: &Bench, consumer: &mut Consumer, envelope: Envelope, er
 }
 
 async fn list(bench: &Bench, limit: usize) -> Vec<FailedJob> {
-    let answer = soon("the failed jobs", bench.engine().admin().failed_list("mail", limit)).await;
+    let answer = soon("the failed jobs", bench.engine().failed_list("mail", limit)).await;
     answer.expect("lists")
 }
 
 async fn find(bench: &Bench, id: JobId) -> Option<FailedJob> {
-    let answer = soon("a failed job", bench.engine().admin().failed_find("mail", id)).await;
+    let answer = soon("a failed job", bench.engine().failed_find("mail", id)).await;
     answer.expect("looks")
 }
 
-async fn retry(bench: &Bench, which: Which) -> u64 {
-    let answer =
-        soon("jobs to be put back", bench.engine().admin().failed_retry("mail", which)).await;
-    answer.expect("puts back")
+async fn retry(bench: &Bench, id: Option<JobId>) -> u64 {
+    settle_failed(bench, id, Verdict::PutBack).await
 }
 
-async fn discard(bench: &Bench, which: Which) -> u64 {
-    let answer =
-        soon("jobs to be discarded", bench.engine().admin().failed_discard("mail", which)).await;
-    answer.expect("discards")
+async fn discard(bench: &Bench, id: Option<JobId>) -> u64 {
+    settle_failed(bench, id, Verdict::Discard).await
+}
+
+async fn settle_failed(bench: &Bench, id: Option<JobId>, verdict: Verdict) -> u64 {
+    let answer = soon("failed jobs", bench.engine().failed_settle("mail", id, verdict)).await;
+    answer.expect("settles")
 }
 
 fn errors(jobs: &[FailedJob]) -> Vec<&str> {
@@ -154,7 +155,7 @@ pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
     settle(second, fail("no", 2)).await;
     fail_job(bench, &mut consumer, job("mail"), "another").await;
 
-    assert_eq!(retry(bench, Which::One(pushed.id)).await, 1);
+    assert_eq!(retry(bench, Some(pushed.id)).await, 1);
     let delivery = take(&mut consumer).await;
     assert_eq!(delivery.attempt, 1);
     let found = delivery.envelope();
@@ -180,7 +181,7 @@ pub async fn all_failed_jobs_are_put_back(bench: &Bench) {
         settle(delivery, fail("no", 3)).await;
     }
     bench.counts("mail", 0, 0, 30).await;
-    assert_eq!(retry(bench, Which::All).await, 30);
+    assert_eq!(retry(bench, None).await, 30);
     let taken = take_many(&mut consumer, 30).await;
     assert!(taken.iter().all(|delivery| delivery.attempt == 1));
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
@@ -194,7 +195,7 @@ pub async fn a_job_that_was_put_back_may_fail_again(bench: &Bench) {
     let id = envelope.id;
     fail_job(bench, &mut consumer, envelope, "first").await;
     for error in ["second", "third"] {
-        assert_eq!(retry(bench, Which::One(id)).await, 1);
+        assert_eq!(retry(bench, Some(id)).await, 1);
         settle(take(&mut consumer).await, fail(error, 1)).await;
         bench.counts("mail", 0, 0, 1).await;
         assert_eq!(errors(&list(bench, 10).await), [error]);
@@ -208,9 +209,9 @@ pub async fn one_failed_job_is_discarded(bench: &Bench) {
     let id = discarded.id;
     fail_job(bench, &mut consumer, discarded, "one").await;
     fail_job(bench, &mut consumer, job("mail"), "two").await;
-    assert_eq!(discard(bench, Which::One(id)).await, 1);
+    assert_eq!(discard(bench, Some(id)).await, 1);
     assert_eq!(errors(&list(bench, 10).await), ["two"]);
-    assert_eq!(discard(bench, Which::One(id)).await, 0);
+    assert_eq!(discard(bench, Some(id)).await, 0);
     bench.counts("mail", 0, 0, 1).await;
 }
 
@@ -222,7 +223,7 @@ pub async fn all_failed_jobs_are_discarded(bench: &Bench) {
     }
     soon("a stop", consumer.stop()).await;
     bench.push_jobs("mail", 1).await;
-    assert_eq!(discard(bench, Which::All).await, 3);
+    assert_eq!(discard(bench, None).await, 3);
     assert!(list(bench, 10).await.is_empty());
     bench.counts("mail", 1, 0, 0).await;
 }
@@ -235,7 +236,7 @@ pub async fn what_is_not_there_is_no_error(bench: &Bench) {
         }
         assert!(list(bench, 10).await.is_empty());
         assert!(find(bench, JobId::new()).await.is_none());
-        for which in [Which::One(JobId::new()), Which::All] {
+        for which in [Some(JobId::new()), None] {
             assert_eq!(retry(bench, which).await, 0);
             assert_eq!(discard(bench, which).await, 0);
         }
@@ -261,9 +262,9 @@ pub async fn of_two_failed_jobs_with_one_id_the_oldest_is_meant(bench: &Bench) {
     fail_job(bench, &mut consumer, twin.clone(), "older").await;
     fail_job(bench, &mut consumer, twin.clone(), "younger").await;
     assert_eq!(find(bench, twin.id).await.expect("found").error(), "older");
-    assert_eq!(discard(bench, Which::One(twin.id)).await, 1);
+    assert_eq!(discard(bench, Some(twin.id)).await, 1);
     assert_eq!(find(bench, twin.id).await.expect("found").error(), "younger");
-    assert_eq!(retry(bench, Which::One(twin.id)).await, 1);
+    assert_eq!(retry(bench, Some(twin.id)).await, 1);
     assert_eq!(take(&mut consumer).await.envelope().id, twin.id);
     assert!(list(bench, 10).await.is_empty());
 }
@@ -281,7 +282,7 @@ pub async fn listing_disturbs_nothing(bench: &Bench) {
         assert_eq!(find(bench, jobs[1].id()).await.expect("found").error(), "two");
         bench.counts("mail", 0, 0, 3).await;
     }
-    assert_eq!(retry(bench, Which::All).await, 3);
+    assert_eq!(retry(bench, None).await, 3);
     let mut consumer = consume(bench.engine(), "mail", 3).await;
     take_many(&mut consumer, 3).await;
 }

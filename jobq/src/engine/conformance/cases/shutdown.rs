@@ -7,9 +7,8 @@ use crate::engine::conformance::Bench;
 use crate::engine::conformance::bench::{
     consume, event, ids, job, settle, soon, sorted, take, take_many,
 };
-use crate::engine::{Consumer, QueueSpec, Settlement, Which};
+use crate::engine::{Consumer, QueueSpec, Settlement, Verdict};
 use crate::error::ErrorKind;
-use crate::job::JobId;
 
 /// Waits until the consumer ends. Prefetched jobs may still be delivered.
 async fn end(consumer: &mut Consumer) {
@@ -79,7 +78,6 @@ pub async fn calls_on_a_closed_engine_say_so(bench: &Bench) {
         let (places, mut errors): (Vec<_>, Vec<_>) = not_pushed.into_iter().unzip();
         assert_eq!(places, [0, 1]);
         errors.extend(engine.push(job("mail")).await.err());
-        let which = Which::One(JobId::new());
         errors.extend(engine.declare(std::slice::from_ref(&spec)).await.err());
         for mandatory in [false, true] {
             errors.extend(engine.publish(event("user.created"), mandatory).await.err());
@@ -88,14 +86,12 @@ pub async fn calls_on_a_closed_engine_say_so(bench: &Bench) {
         errors.extend(engine.admin().delete(&spec, true).await.err());
         errors.extend(engine.consume_from("mail", 1).await.err());
         errors.extend(engine.admin().counts("mail").await.err());
-        errors.extend(engine.admin().failed_list("mail", 1).await.err());
-        errors.extend(engine.admin().failed_find("mail", JobId::new()).await.err());
-        errors.extend(engine.admin().failed_retry("mail", which).await.err());
-        errors.extend(engine.admin().failed_discard("mail", which).await.err());
+        let visit = Box::new(|_| Verdict::Discard);
+        errors.extend(engine.admin().failed_visit("mail", visit).await.err());
         errors
     };
     let errors = soon("answers", calls).await;
-    assert_eq!(errors.len(), 14);
+    assert_eq!(errors.len(), 11);
     assert!(errors.iter().all(|error| !error.maybe_enqueued()));
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Closed, "{error:?}");

@@ -7,7 +7,7 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::{ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC};
-use crate::job::headers::{NEEDS, ONCE, needs_without_once};
+use crate::job::headers::{NEEDS, ONCE, UNREADABLE, needs_with_once, needs_without_once};
 use crate::job::{FailedReason, to_millis};
 use crate::rabbitmq::message::deaths::ATTEMPTS_HEADER;
 use crate::rabbitmq::message::size::shrink;
@@ -83,18 +83,26 @@ pub(crate) fn again(original: &BasicProperties, who: &Who, changes: Changes) -> 
     rewrite(original, who, |key| [SOLO, START, STRAY].contains(&key), changes)
 }
 
-/// The properties of a failed job that is put back: fresh attempts and fresh headers.
-pub(crate) fn fresh(original: &BasicProperties, who: &Who) -> BasicProperties {
+/// The properties of a failed job that is put back: fresh attempts and fresh headers. `once` is the
+/// operation that puts it back for a single attempt.
+pub(crate) fn fresh(original: &BasicProperties, who: &Who, once: Option<&str>) -> BasicProperties {
     // A stated 0 tells the job from one that was just enqueued.
     let mut changes = Changes::next(0);
     let header = |key| original.headers().as_ref().and_then(|headers| headers.inner().get(key));
+    let words = |needs| text(needs).unwrap_or(UNREADABLE);
     if header(TOPIC).is_some() {
         // An event states that it has no expiry; otherwise its subscriber's would apply.
         changes.text(EXPIRES_AT, &i64::MAX.to_string());
     }
-    let needs = header(NEEDS).and_then(text).map(needs_without_once);
+    let needs = match (once, header(NEEDS)) {
+        (Some(_), needs) => Some(needs_with_once(needs.map_or("", words))),
+        (None, needs) => needs.and_then(text).map(needs_without_once),
+    };
     if let Some(needs) = needs.as_deref().filter(|needs| !needs.is_empty()) {
         changes.text(NEEDS, needs);
+    }
+    if let Some(operation) = once {
+        changes.text(ONCE, operation);
     }
     let needs_nothing = needs.is_some_and(|needs| needs.is_empty());
     let goes = |key: &str| OF_FAILED.contains(&key) || key == NEEDS && needs_nothing;

@@ -1,0 +1,157 @@
+//! A visit: one pass, during which jobs are settled in batches as it is decided.
+//!
+//! A job that is put back is published, and removed once that is confirmed, so that it is always in
+//! one of the two places. The broker does not confirm removals: whether they were lost with a
+//! connection is not known.
+
+use std::sync::Arc;
+
+use lapin::message::Delivery;
+
+use super::Access;
+use super::pass::{FIRST, Pass};
+use crate::engine::{Verdict, Visiting};
+use crate::error::{Error, ErrorKind, Result};
+use crate::job::JobId;
+use crate::rabbitmq::message::properties::{Message, decode, decode_failed, fresh, return_queue};
+use crate::rabbitmq::publish::Batch;
+use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::values::short;
+use crate::telemetry::Who;
+
+/// A job to be settled.
+struct Decided {
+    tag: u64,
+    id: JobId,
+    /// The message with which it is put back; `None` if it is deleted.
+    back: Option<Result<Message>>,
+}
+
+/// The state of a visit.
+struct Walk<'w> {
+    access: &'w Access<'w>,
+    visiting: &'w mut Visiting,
+    decided: Vec<Decided>,
+    /// Deleted jobs.
+    deleted: Vec<JobId>,
+    /// Whether a job stays that was taken.
+    keeps: bool,
+}
+
+/// Asks about the failed jobs, oldest first, and settles them.
+pub(super) async fn run(access: &Access<'_>, visiting: &mut Visiting) {
+    let broker = &access.failed.broker;
+    let doing = format!("looking at the failed jobs of queue `{}`", access.queue);
+    let begun = broker.within(&doing, Pass::begin(&access.up, &access.name)).await;
+    let mut pass = match begun {
+        Ok(pass) => pass,
+        Err(error) => return visiting.end(error),
+    };
+    let (decided, deleted) = (Vec::new(), Vec::new());
+    let mut walk = Walk { access, visiting, decided, deleted, keeps: false };
+    let walked = walk.walk(&mut pass, &doing).await;
+    let ended = broker.within(&doing, pass.end()).await;
+    let Walk { visiting, deleted, .. } = walk;
+    let visited = &mut visiting.visited;
+    let known = if ended.is_ok() { &mut visited.settled } else { &mut visited.unknown };
+    known.extend(deleted);
+    if let Err(error) = walked.and(ended) {
+        visiting.end(error);
+    }
+}
+
+impl Walk<'_> {
+    async fn walk(&mut self, pass: &mut Pass<'_>, doing: &str) -> Result<()> {
+        let broker = &self.access.failed.broker;
+        let mut is_enough = false;
+        while !is_enough {
+            if pass.is_full() || self.decided.len() == FIRST {
+                self.settle(pass).await?;
+            }
+            let Some(message) = broker.within(doing, pass.next()).await? else {
+                self.visiting.visited.complete = true;
+                return self.settle(pass).await;
+            };
+            is_enough = self.ask(message);
+        }
+        self.visiting.visited.complete = pass.is_at_end();
+        self.settle(pass).await?;
+        while pass.keeps_order() && broker.within(doing, pass.next()).await?.is_some() {}
+        Ok(())
+    }
+
+    /// Asks about a job, and returns whether it is the last one.
+    fn ask(&mut self, message: Delivery) -> bool {
+        let Access { failed, queue, .. } = self.access;
+        let (tag, payload) = (message.delivery_tag, message.data.clone());
+        let job = decode_failed(&failed.names, queue.clone(), &message.properties, payload);
+        let id = job.id();
+        let back = match self.visiting.ask(job) {
+            Verdict::Discard => None,
+            Verdict::PutBack => Some(self.back(message, id, None)),
+            Verdict::PutBackOnce { operation } => Some(self.back(message, id, Some(&operation))),
+            verdict => {
+                self.keeps = true;
+                return verdict == Verdict::Enough;
+            }
+        };
+        self.decided.push(Decided { tag, id, back });
+        false
+    }
+
+    /// The message with which a job is put back.
+    fn back(&self, message: Delivery, id: JobId, once: Option<&str>) -> Result<Message> {
+        let (names, queue) = (&self.access.failed.names, &self.access.queue);
+        let mut read = decode(names, queue.clone(), &message.properties, Vec::new());
+        // A message without an id gets the one that was shown.
+        read.envelope.id = id;
+        Ok(Message {
+            route: Arc::new(Route {
+                exchange: short(names.jobs())?,
+                key: return_queue(&message.properties, queue),
+            }),
+            properties: fresh(&message.properties, &Who::of_job(&read.envelope, queue), once),
+            payload: message.data,
+        })
+    }
+
+    /// Settles what is decided. A job that cannot be put back stays.
+    async fn settle(&mut self, pass: &mut Pass<'_>) -> Result<()> {
+        let mut batch = Batch::new(&self.access.failed.publisher);
+        let (mut back, mut tags) = (Vec::new(), Vec::new());
+        for Decided { tag, id, back: message } in self.decided.drain(..) {
+            match message {
+                Some(message) => {
+                    batch.send(message).await;
+                    back.push((tag, id));
+                }
+                None => {
+                    tags.push(tag);
+                    self.deleted.push(id);
+                }
+            }
+        }
+        let visited = &mut self.visiting.visited;
+        let mut lost = None;
+        for (place, error) in batch.finish().await.into_iter().rev() {
+            let (_, id) = back.remove(place);
+            self.keeps = true;
+            lost = is_lost(&error).then(|| error.clone()).or(lost);
+            if error.maybe_enqueued() {
+                visited.unknown.push(id);
+            } else {
+                visited.refused.push((id, error));
+            }
+        }
+        tags.extend(back.iter().map(|(tag, _)| *tag));
+        visited.settled.extend(back.into_iter().map(|(_, id)| id));
+        tags.sort_unstable();
+        pass.remove(&tags, !self.keeps).await?;
+        lost.map_or(Ok(()), Err)
+    }
+}
+
+/// Whether the error of one job is that of all others too.
+fn is_lost(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Connection | ErrorKind::Timeout | ErrorKind::Closed)
+}
