@@ -1,30 +1,39 @@
 //! Many failed jobs: they are looked at in one pass, in their order, by one after the other.
 
 use jobq::engine::conformance::EngineExt as _;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use jobq::engine::conformance::soon;
-use jobq::engine::{Counts, Engine, QueueSpec, Verdict};
-use jobq::{FailedJob, JobId};
-use jobq_tests::broker;
+use jobq::engine::{Counts, Engine, QueueSpec, Settlement, Verdict, Visited};
+use jobq::{Client, FailedJob, JobId};
+use jobq_tests::broker::{self, Broker};
 use jobq_tests::raw::Raw;
 use jobq_tests::stage::until;
 use lapin::BasicProperties;
-use lapin::options::BasicPublishOptions;
+use lapin::options::{BasicPublishOptions, QueueDeclareOptions};
+use lapin::types::FieldTable;
 
 const QUEUE: &str = "letters";
 
 async fn open(namespace: &str) -> Arc<dyn Engine> {
-    let engine =
-        jobq::engine::conformance::open(&broker::shared().await, namespace).await.expect("opens");
+    open_on(&broker::shared().await, namespace).await
+}
+
+async fn open_on(url: &str, namespace: &str) -> Arc<dyn Engine> {
+    let engine = jobq::engine::conformance::open(url, namespace).await.expect("opens");
     engine.declare(&[QueueSpec::new(QUEUE)]).await.expect("declares");
     engine
 }
 
 /// So many failed jobs, as a pool publishes them but for the size of their payloads.
 async fn fail(namespace: &str, count: usize, size: usize) -> Vec<JobId> {
-    let raw = Raw::connect(&broker::shared().await).await;
+    fail_on(&broker::shared().await, namespace, count, size).await
+}
+
+async fn fail_on(url: &str, namespace: &str, count: usize, size: usize) -> Vec<JobId> {
+    let raw = Raw::connect(url).await;
     let exchange = format!("{namespace}.failed");
     let ids: Vec<_> = (0..count).map(|_| JobId::new()).collect();
     let payload = format!("\"{}\"", "x".repeat(size));
@@ -141,4 +150,180 @@ async fn what_waits_is_unknown_to_who_has_not_declared_it() {
     assert!(counts.waiting.why().is_some_and(|why| why.contains("tiers")), "{:?}", counts.waiting);
     assert_eq!(engine.admin().counts(QUEUE).await.expect("counted"), Counts::new(0, 0, 0));
     tokio::time::timeout(Duration::from_secs(60), other.close()).await.expect("it ends");
+}
+
+/// A visit with a function that gets the place of each job, and what was seen.
+async fn visit(
+    engine: &dyn Engine,
+    mut decide: impl FnMut(usize) -> Verdict + Send + 'static,
+) -> (Visited, Vec<JobId>) {
+    let (seen, jobs) = mpsc::channel();
+    let mut place = 0;
+    let look = move |job: FailedJob| {
+        seen.send(job.id()).expect("the test waits");
+        place += 1;
+        decide(place - 1)
+    };
+    let visited = engine.admin().failed_visit(QUEUE, Box::new(look)).await.expect("it is visited");
+    (visited, jobs.iter().collect())
+}
+
+/// All jobs of the queue, which are completed.
+async fn drain(engine: &dyn Engine) -> Vec<JobId> {
+    let mut consumer = engine.consume_from(QUEUE, 100).await.expect("consumes");
+    let mut found = Vec::new();
+    let ready = engine.admin().counts(QUEUE).await.expect("counted").ready;
+    for _ in 0..*ready.known().expect("known") {
+        let delivery = soon("a job", consumer.next()).await.expect("goes on").expect("a job");
+        found.push(delivery.envelope().id);
+        delivery.settle(Settlement::Complete).await.expect("settled");
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_visit_leaves_thousands_in_their_order() {
+    let namespace = broker::namespace();
+    let engine = open(&namespace).await;
+    let all = fail(&namespace, 5_000, 100).await;
+    let goes = |place: usize| place % 44 == 43 && place / 44 < 112;
+    let decide = move |place| if goes(place) { Verdict::PutBack } else { Verdict::Keep };
+    let (visited, seen) = visit(&*engine, decide).await;
+    assert!(seen == all && visited.complete && visited.end.is_none(), "{visited:?}");
+    let picked = |goes_back| (0..).zip(&all).filter(move |(place, _)| goes(*place) == goes_back);
+    let back: Vec<_> = picked(true).map(|(_, id)| *id).collect();
+    assert!(visited.settled == back && back.len() == 112, "{}", visited.settled.len());
+    let stay: Vec<_> = picked(false).map(|(_, id)| *id).collect();
+    for _ in 0..2 {
+        let (_, seen) = visit(&*engine, |_| Verdict::Keep).await;
+        assert!(seen == stay);
+    }
+    assert_eq!(drain(&*engine).await, back);
+    // Every other one is deleted, until enough was seen.
+    let decide = |place| match place {
+        3_000 => Verdict::Enough,
+        place if place % 2 == 0 => Verdict::Discard,
+        _ => Verdict::Keep,
+    };
+    let (visited, _) = visit(&*engine, decide).await;
+    assert_eq!((visited.seen, visited.complete, visited.settled.len()), (3_001, false, 1_500));
+    let mut places = 0..;
+    let mut stay = stay;
+    stay.retain(|_| places.next().is_none_or(|place| place >= 3_000 || place % 2 == 1));
+    let (visited, seen) = visit(&*engine, |_| Verdict::Discard).await;
+    assert!(seen == stay && visited.settled == stay);
+}
+
+/// A large job makes those that follow be taken by few at a time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pass_with_many_consumers_keeps_the_order() {
+    let namespace = broker::namespace();
+    let engine = open(&namespace).await;
+    let mut all = fail(&namespace, 1, 8 * 1024 * 1024).await;
+    all.extend(fail(&namespace, 220, 10).await);
+    for round in 0..4 {
+        let decide = move |place| match place % 10 {
+            5 => Verdict::PutBack,
+            7 => Verdict::Discard,
+            _ if round == 3 => Verdict::Enough,
+            _ => Verdict::Keep,
+        };
+        let (_, seen) = visit(&*engine, decide).await;
+        assert_eq!(seen, if round == 3 { &all[..1] } else { &all[..] }, "{round}");
+        if round < 3 {
+            let mut places = 0..;
+            all.retain(|_| places.next().is_none_or(|place| ![5, 7].contains(&(place % 10))));
+        }
+    }
+    let (_, seen) = visit(&*engine, |_| Verdict::Keep).await;
+    assert_eq!(seen, all);
+}
+
+/// A message of another client without an id gets the one under which it was shown.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_without_an_id_are_settled_too() {
+    let namespace = broker::namespace();
+    let engine = open(&namespace).await;
+    let raw = Raw::connect(&broker::shared().await).await;
+    for body in ["1", "2", "3"] {
+        let (exchange, none) = (format!("{namespace}.failed"), BasicProperties::default());
+        raw.publish(&exchange, QUEUE, none, body.as_bytes()).await;
+    }
+    let (visited, seen) = visit(&*engine, |place| match place {
+        0 => Verdict::PutBack,
+        1 => Verdict::Keep,
+        _ => Verdict::Discard,
+    })
+    .await;
+    assert_eq!(visited.settled, [seen[0], seen[2]]);
+    assert_eq!(drain(&*engine).await, seen[..1]);
+    let left = engine.failed_list(QUEUE, 9).await.expect("listed");
+    assert_eq!((left.len(), left[0].payload_bytes()), (1, &b"2"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_too_long_for_another_is_told_so() {
+    let namespace = broker::namespace();
+    drop(open(&namespace).await);
+    let url = broker::shared().await;
+    let raw = Raw::connect(&url).await;
+    let lock = format!("{namespace}:{QUEUE}@failed.lock");
+    let options = QueueDeclareOptions { exclusive: true, ..QueueDeclareOptions::default() };
+    let held = raw.channel.queue_declare(lock.as_str().into(), options, FieldTable::default());
+    held.await.expect("it is declared");
+    let client = Client::builder(url).namespace(&namespace).timeout(Duration::from_secs(3));
+    let client = client.connect().await.expect("connects");
+    let error = client.failed(QUEUE).list(1).await.unwrap_err();
+    assert!(error.is_conflict(), "{error:?}");
+    let text = error.to_string();
+    assert!(text.contains("queue `letters`") && text.contains("for 3s"), "{text}");
+    raw.delete(&lock).await;
+    assert!(client.failed(QUEUE).list(1).await.expect("listed").is_empty());
+    client.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_dies_during_a_visit_loses_no_job() {
+    const COUNT: usize = 3_000;
+    let test = "a_broker_that_dies_during_a_visit_loses_no_job";
+    let Some(node) = Broker::to_kill(test).await else {
+        return;
+    };
+    let namespace = broker::namespace();
+    let engine = open_on(&node.url(), &namespace).await;
+    let all = fail_on(&node.url(), &namespace, COUNT, 100).await;
+    let ((reached, halfway), (go, killed)) = (mpsc::channel(), mpsc::channel());
+    let decide = move |place: usize| {
+        if place == COUNT / 2 {
+            reached.send(()).expect("the test waits");
+            killed.recv().expect("the test goes on");
+        }
+        [Verdict::PutBack, Verdict::Keep, Verdict::Discard][place % 3].clone()
+    };
+    let visiting = tokio::spawn(async move { (visit(&*engine, decide).await, engine) });
+    tokio::task::block_in_place(|| halfway.recv()).expect("it comes so far");
+    node.kill();
+    go.send(()).expect("it waits");
+    node.restart().await;
+    let ((visited, _), engine) = soon("the end of the visit", visiting).await.expect("no panic");
+    assert!(visited.end.is_some() && !visited.complete, "{visited:?}");
+    assert!(visited.refused.is_empty(), "{visited:?}");
+
+    let back: BTreeSet<_> = drain(&*engine).await.into_iter().collect();
+    let failed = engine.failed_list(QUEUE, usize::MAX).await.expect("listed");
+    let failed: BTreeSet<_> = failed.iter().map(FailedJob::id).collect();
+    let settled: BTreeSet<_> = visited.settled.into_iter().collect();
+    let unknown: BTreeSet<_> = visited.unknown.into_iter().collect();
+    assert!(settled.len() > 400 && unknown.len() > 400, "{} {}", settled.len(), unknown.len());
+    for (place, id) in all.iter().enumerate() {
+        let told = (settled.contains(id), unknown.contains(id));
+        match (place % 3, told) {
+            (0, (true, _)) => assert!(back.contains(id), "{place}: it was put back"),
+            (0, (_, true)) => assert!(back.contains(id) || failed.contains(id), "{place}"),
+            (2, (false, true)) => assert!(!back.contains(id), "{place}"),
+            (2, (true, _)) => panic!("{place}: nobody can know that"),
+            _ => assert!(failed.contains(id) && !back.contains(id), "{place}: it stays"),
+        }
+    }
+    soon("the engine to close", engine.close()).await;
 }

@@ -56,7 +56,6 @@ pub(crate) async fn run_to_end(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Administer;
     use crate::error::ErrorKind;
     use crate::job::JobId;
 

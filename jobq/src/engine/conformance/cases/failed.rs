@@ -10,24 +10,29 @@ use crate::engine::conformance::bench::{
 use crate::engine::{Consumer, Settlement, Verdict};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 
-fn fail(error: impl Into<String>, attempts: u32) -> Settlement {
+pub(super) fn fail(error: impl Into<String>, attempts: u32) -> Settlement {
     Settlement::Fail { reason: FailedReason::Exhausted, error: error.into(), attempts }
 }
 
 /// Fails this job and waits until it is listed.
-async fn fail_job(bench: &Bench, consumer: &mut Consumer, envelope: Envelope, error: &str) {
+pub(super) async fn fail_job(
+    bench: &Bench,
+    consumer: &mut Consumer,
+    envelope: Envelope,
+    error: &str,
+) {
     let already = list(bench, 1_000).await.len();
     bench.push(vec![envelope]).await;
     settle(take(consumer).await, fail(error, 1)).await;
     eventually("failed jobs", already + 1, || async { list(bench, 1_000).await.len() }).await;
 }
 
-async fn list(bench: &Bench, limit: usize) -> Vec<FailedJob> {
+pub(super) async fn list(bench: &Bench, limit: usize) -> Vec<FailedJob> {
     let answer = soon("the failed jobs", bench.engine().failed_list("mail", limit)).await;
     answer.expect("lists")
 }
 
-async fn find(bench: &Bench, id: JobId) -> Option<FailedJob> {
+pub(super) async fn find(bench: &Bench, id: JobId) -> Option<FailedJob> {
     let answer = soon("a failed job", bench.engine().failed_find("mail", id)).await;
     answer.expect("looks")
 }
@@ -45,7 +50,7 @@ async fn settle_failed(bench: &Bench, id: Option<JobId>, verdict: Verdict) -> u6
     answer.expect("settles")
 }
 
-fn errors(jobs: &[FailedJob]) -> Vec<&str> {
+pub(super) fn errors(jobs: &[FailedJob]) -> Vec<&str> {
     jobs.iter().map(FailedJob::error).collect()
 }
 

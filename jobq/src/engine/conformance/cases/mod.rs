@@ -11,6 +11,7 @@ pub mod pause;
 pub mod retry;
 pub mod shutdown;
 pub mod solo;
+pub mod visit;
 
 /// Generates a test for each case of the suite, in a module of this name. See
 /// [`conformance`](crate::engine::conformance).
@@ -78,6 +79,15 @@ macro_rules! conformance {
                 failed::the_list_is_cut_at_its_limit_oldest_first
                 failed::of_two_failed_jobs_with_one_id_the_oldest_is_meant
                 failed::listing_disturbs_nothing
+                visit::a_visit_sees_all_jobs_oldest_first
+                visit::a_visit_settles_each_job_by_its_verdict
+                visit::a_visit_ends_when_it_has_seen_enough
+                visit::visits_follow_one_another
+                visit::a_visit_of_nothing_is_complete
+                visit::a_visit_sees_payloads_that_nobody_can_read
+                visit::a_job_may_be_put_back_for_a_single_attempt
+                visit::a_visit_tells_jobs_of_one_id_apart
+                visit::a_visit_that_panics_loses_nothing
                 events::an_event_reaches_every_subscriber
                 events::an_event_reaches_a_queue_once
                 events::a_pattern_means_topics_as_in_amqp
@@ -199,6 +209,7 @@ mod tests {
             ("retry", include_str!("retry.rs")),
             ("shutdown", include_str!("shutdown.rs")),
             ("solo", include_str!("solo.rs")),
+            ("visit", include_str!("visit.rs")),
         ] {
             for rest in file.split("pub async fn ").skip(1) {
                 let case = rest.split('(').next().unwrap();
