@@ -3,10 +3,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::PATIENCE;
 use crate::engine::{Administer, Ask, Cancel, PoolId, PoolReport, Question, Read, Reply};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::JobId;
+
+/// How long an answer to an order is waited for at most.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The pools that answered, from [`Admin::pools`](super::Admin::pools).
 #[derive(Debug, Clone, Serialize)]
