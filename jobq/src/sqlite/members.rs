@@ -111,11 +111,8 @@ impl Row {
     fn delete(&self, connection: &Connection, owner: i64) -> rusqlite::Result<()> {
         match self {
             Self::Pool(id) => {
-                let id = id.to_string();
-                for table in ["pools WHERE id", "questions WHERE pool"] {
-                    let sql = format!("DELETE FROM {table} = ?1 AND owner = ?2");
-                    connection.prepare_cached(&sql)?.execute((&id, owner))?;
-                }
+                let sql = "DELETE FROM pools WHERE id = ?1 AND owner = ?2";
+                connection.prepare_cached(sql)?.execute((id.to_string(), owner))?;
             }
             Self::Consumer(Consumer { name, .. }) => {
                 let sql = "DELETE FROM consumers WHERE name = ?1 AND owner = ?2";
@@ -126,11 +123,15 @@ impl Row {
     }
 }
 
-/// Removes the pools and consumers of an owner from the file, and what they are asked.
+/// Removes the pools and consumers of an owner from the file, and the questions that it will not
+/// answer.
 pub(super) fn remove_all(connection: &Connection, owner: i64) -> rusqlite::Result<()> {
-    for table in ["pools", "consumers", "questions"] {
-        let sql = format!("DELETE FROM {table} WHERE owner = ?1");
-        connection.prepare_cached(&sql)?.execute([owner])?;
+    for sql in [
+        "DELETE FROM pools WHERE owner = ?1",
+        "DELETE FROM consumers WHERE owner = ?1",
+        "DELETE FROM questions WHERE owner = ?1 AND answer IS NULL",
+    ] {
+        connection.prepare_cached(sql)?.execute([owner])?;
     }
     Ok(())
 }
@@ -217,8 +218,9 @@ mod tests {
         assert_eq!(all(), ["2x", "3d"]);
     }
 
+    /// An order to stop is answered by a pool that leaves at once.
     #[test]
-    fn a_pool_that_leaves_takes_its_questions_along() {
+    fn answers_outlive_their_pool_and_their_owner() {
         let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
         let mut members = Members::default();
         let pools = [PoolId::new(), PoolId::new()];
@@ -229,16 +231,19 @@ mod tests {
             members.list(&file, "jobq", 1, [].into_iter()).unwrap();
         };
         list(&mut members);
-        for pool in pools {
-            let sql = "INSERT INTO questions (ends, owner, pool, question) VALUES (9, 1, ?1, '')";
-            file.execute(sql, [pool.to_string()]).unwrap();
+        for (pool, answer) in pools.into_iter().zip([None, Some("yes")]) {
+            let sql = "INSERT INTO questions (ends, owner, pool, question, answer)
+                VALUES (9, 1, ?1, '', ?2)";
+            file.execute(sql, (pool.to_string(), answer)).unwrap();
         }
         members.leave(0);
         list(&mut members);
-        for sql in ["SELECT pool FROM questions", "SELECT id FROM pools"] {
-            assert_eq!(names(&file, sql), [pools[1].to_string()], "{sql}");
-        }
+        assert_eq!(names(&file, "SELECT id FROM pools"), [pools[1].to_string()]);
+        assert_eq!(names(&file, "SELECT question FROM questions"), ["", ""]);
         assert!(members.pool(&pools[0].to_string()).is_none());
         assert_eq!(members.pool(&pools[1].to_string()).unwrap().id(), pools[1]);
+        remove_all(&file, 1).unwrap();
+        assert_eq!(names(&file, "SELECT id FROM pools"), [""; 0]);
+        assert_eq!(names(&file, "SELECT answer FROM questions"), ["yes"]);
     }
 }
