@@ -61,14 +61,16 @@ async fn a_pool_reports_what_it_does(store: Store) {
     for _ in 0..2 {
         assert_eq!(stage.run().await.id, fails);
     }
-    let (report, queue) =
-        queue_where(&operator, "scripted", |queue| queue.minute.failed == 1).await;
+    let (report, queue) = queue_where(&operator, "scripted", |queue| {
+        (queue.minute.failed, queue.in_flight) == (1, 1)
+    })
+    .await;
     assert_eq!((report.pid, report.version.as_str()), (std::process::id(), "0.1.0"));
     assert!(!report.host.is_empty());
     assert_eq!((queue.state, queue.slots, queue.lost_slots), (Activity::Consuming, 2, 0));
     let [job] = &queue.running[..] else { panic!("one runs: {queue:?}") };
     assert_eq!((job.id, job.job.as_str(), job.attempt, job.timeout), (waits, "scripted", 1, None));
-    assert_eq!((queue.minute.completed, queue.minute.retried, queue.in_flight), (1, 1, 1));
+    assert_eq!((queue.minute.completed, queue.minute.retried), (1, 1));
     assert!(queue.minute.waited.is_some());
     let hasty = report.queue("hasty").unwrap();
     assert_eq!((hasty.running.len(), hasty.minute.waited), (0, None));
@@ -97,10 +99,10 @@ async fn an_operator_sees_the_queues(store: Store) {
     }
     let queue = until("the failed job", async || {
         let (queue, _) = overview().await;
-        (queue.failed == 1 && queue.completed.known().is_some()).then_some(queue)
+        (queue.failed == 1 && queue.in_flight == 0).then_some(queue)
     })
     .await;
-    assert!(queue.pools == 1 && queue.in_flight == 0 && queue.ready == 0, "{queue:?}");
+    assert!(queue.pools == 1 && queue.ready == 0, "{queue:?}");
     assert_eq!(queue.state, QueueIs::Consumed);
     assert!(queue.waited.known().is_some_and(Option::is_some), "{queue:?}");
     operator.admin().by("ann").pause("scripted", "a deploy").await.unwrap();
@@ -174,6 +176,9 @@ async fn ten_pauses_make_no_job_a_suspect(store: Store) {
     let mut stage = Stage::on(store).await;
     let operator = stage.store.client().await;
     let running = stage.pool().concurrency(1).spawn().await.unwrap();
+    // After a short job the pool takes others ahead.
+    stage.enqueue([Step::Succeed]).await;
+    stage.run().await;
     let blocker = stage.enqueue([Step::Wait]).await;
     assert_eq!(stage.run().await.id, blocker);
     let jobs = (0..40).map(|_| Scripted { steps: vec![Step::Succeed] });
@@ -189,7 +194,7 @@ async fn ten_pauses_make_no_job_a_suspect(store: Store) {
     for _ in 0..40 {
         assert_eq!(stage.run().await.attempt, 1);
     }
-    let (_, queue) = queue_where(&operator, "scripted", |queue| queue.minute.completed == 41).await;
+    let (_, queue) = queue_where(&operator, "scripted", |queue| queue.minute.completed == 42).await;
     // A job that is suspected runs alone, and its queue rests meanwhile.
     assert_eq!(queue.state, Activity::Consuming);
     running.shutdown().await.unwrap();
