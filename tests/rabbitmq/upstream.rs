@@ -1,4 +1,4 @@
-//! Behaviours of `lapin` that jobq works around. Where one of these fails, `lapin` has changed, and
+//! Behaviours of `lapin` and of the broker that jobq works around. Where one of these fails, `lapin` has changed, and
 //! the piece of jobq that is named can go.
 
 use std::process::Command;
@@ -8,6 +8,7 @@ use jobq_tests::backwards::confirming_backwards;
 use jobq_tests::broker;
 use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
+use jobq_tests::stage::until;
 use lapin::options::{
     BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicPublishOptions,
     QueueDeclareOptions,
@@ -111,8 +112,7 @@ fn lists_in_lists(depth: u32) -> Vec<u8> {
     properties
 }
 
-/// A consumer that was cancelled counts as one of the queue until its deliveries are settled, which
-/// is why a pool tells such consumers as its own.
+/// `rabbitmq/control/counted` accounts for such consumers of pools therefore.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_consumer_counts_while_it_holds_a_message() {
     let raw = Raw::connect(&broker::shared().await).await;
@@ -133,18 +133,8 @@ async fn a_cancelled_consumer_counts_while_it_holds_a_message() {
         let found = raw.channel.queue_declare(queue.as_str().into(), options, none).await.unwrap();
         found.consumer_count()
     };
-    assert_eq!(counted().await, 1);
     raw.channel.basic_cancel("c".into(), BasicCancelOptions::default()).await.unwrap();
-    let mut seen = Vec::new();
-    for _ in 0..20 {
-        seen.push(counted().await);
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    assert_eq!(counted().await, 1);
     held.ack(BasicAckOptions::default()).await.unwrap();
-    let mut after = Vec::new();
-    for _ in 0..20 {
-        after.push(counted().await);
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    panic!("{seen:?} {after:?}");
+    until("the broker to forget it", async || (counted().await == 0).then_some(())).await;
 }

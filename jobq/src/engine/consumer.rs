@@ -140,8 +140,7 @@ impl Consumer {
         self.intake.pauses()
     }
 
-    /// The engine's names of the consumer, for reports: as many as the engine counts. None while the
-    /// queue is paused, or those with jobs in flight.
+    /// The engine's names of the consumer, for reports; none while the queue is paused.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.intake.names()

@@ -9,10 +9,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::coop::consume_budget;
 use tokio_util::task::TaskTracker;
 
-use super::counted::{Counted, Origins};
 use super::intake::{Control, Order};
 use super::interruption::{self, Interruptions, ended};
 use super::live::ChannelConsumer;
+use super::origins::Origins;
 use super::received::{self, Source};
 use super::session::{InFlightCount, Session};
 use super::settle::Origin;
@@ -24,7 +24,7 @@ use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::{Link, STABLE_AFTER, backoff};
 use crate::rabbitmq::connection::probe;
-use crate::rabbitmq::control::Gate;
+use crate::rabbitmq::control::{Counted, Gate};
 use crate::rabbitmq::topology::ensure::apply_again;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::values::short;
@@ -45,15 +45,20 @@ pub(crate) async fn consume(
     let (jobs, deliveries) = mpsc::unbounded_channel();
     let (controls, orders) = mpsc::unbounded_channel();
     let gate = pool.is_some().then(|| shared.control.gate(queue));
+    let key = match source {
+        Source::Work => queue.to_owned(),
+        Source::Solo(_) => Names::solo_key(queue),
+    };
+    let counted = pool.map(|pool| shared.control.counted(pool, key.clone()));
     let feed = Feed {
         shared,
         link,
         alone: false,
         queue,
         source,
-        pool,
+        name: pool.map(|pool| format!("jobq.{pool}.{key}")),
         gate,
-        counted: Arc::default(),
+        counted: counted.unwrap_or_default(),
         jobs,
         orders,
         in_flight: Arc::new(InFlightCount::new(prefetch.max(1))),
@@ -69,6 +74,7 @@ pub(crate) async fn consume(
         sessions: feed.sessions.clone(),
         interruptions: feed.interruption.subscribe(),
         gate: feed.gate.clone(),
+        name: feed.name.clone(),
         counted: Arc::clone(&feed.counted),
     };
     let tasks = feed.shared.tasks.clone();
@@ -84,7 +90,8 @@ struct Feed {
     alone: bool,
     queue: &'static str,
     source: Source,
-    pool: Option<PoolId>,
+    /// The name of the consumer that the broker shows, if it is of a pool.
+    name: Option<String>,
     /// Whether the queue is paused, if the consumer is of a pool that learns of it.
     gate: Option<Arc<Gate>>,
     counted: Arc<Counted>,
@@ -185,7 +192,7 @@ impl Feed {
     async fn isolate(&mut self) -> Result<()> {
         let queue = self.queue;
         if self.alone {
-            let name = self.name();
+            let name = self.place();
             return Err(Error::new(
                 ErrorKind::Refused,
                 format!(
@@ -249,27 +256,18 @@ impl Feed {
 
     async fn consume(&self, up: &Up) -> Result<Started> {
         let channel = open(up).await?;
-        let queue = short(self.name())?;
+        let queue = short(self.place())?;
         let last_acks = self.shared.last_acks.clone();
         let sending = self.sessions.token();
         let session = Session::spawn(channel, up, &self.shared.ack_tasks, last_acks, sending);
-        let mut consumer = ChannelConsumer::new(session, queue, self.shown_name());
+        let mut consumer = ChannelConsumer::new(session, queue, self.name.clone());
         consumer.set_prefetch(self.in_flight.limit()).await?;
         let origins = self.origins(&consumer);
         Ok((consumer, origins))
     }
 
-    /// The name of the consumer that the broker shows.
-    fn shown_name(&self) -> Option<String> {
-        let pool = self.pool?;
-        Some(match self.source {
-            Source::Work => format!("jobq.{pool}.{}", self.queue),
-            Source::Solo(_) => format!("jobq.{pool}.{}", Names::solo_key(self.queue)),
-        })
-    }
-
     /// The name of the queue on the broker.
-    fn name(&self) -> String {
+    fn place(&self) -> String {
         match self.source {
             Source::Work => self.shared.names().work(self.queue),
             Source::Solo(_) => self.shared.names().solo(self.queue),

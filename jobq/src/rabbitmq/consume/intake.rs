@@ -6,9 +6,8 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::task::TaskTracker;
 
-use super::counted::Counted;
 use crate::engine::{Intake, Interruption, Pause};
-use crate::rabbitmq::control::Gate;
+use crate::rabbitmq::control::{Counted, Gate};
 
 /// The consumer's side of a feed.
 #[derive(Debug)]
@@ -17,6 +16,8 @@ pub(super) struct Control {
     pub(super) sessions: TaskTracker,
     pub(super) interruptions: watch::Receiver<Option<Interruption>>,
     pub(super) gate: Option<Arc<Gate>>,
+    /// The name of the consumer that the broker shows, if it has one.
+    pub(super) name: Option<String>,
     pub(super) counted: Arc<Counted>,
 }
 
@@ -47,8 +48,13 @@ impl Intake for Control {
         self.gate.as_ref().map_or_else(|| watch::channel(None).1, |gate| gate.pauses())
     }
 
+    /// A pool's consumer has its name also before it consumes again after a pause or an interruption.
     fn names(&self) -> Vec<String> {
-        self.counted.names()
+        let name = match &self.gate {
+            Some(gate) => self.name.clone().filter(|_| !gate.is_paused()),
+            None => self.counted.current(),
+        };
+        name.into_iter().collect()
     }
 
     async fn settled(&self) {

@@ -6,11 +6,11 @@
 
 pub(crate) mod acks;
 pub(crate) mod consumer;
-pub(crate) mod counted;
 mod intake;
 pub(crate) mod interruption;
 pub(crate) mod live;
 pub(crate) mod merge;
+mod origins;
 mod received;
 pub(crate) mod session;
 pub(crate) mod settle;

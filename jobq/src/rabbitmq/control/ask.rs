@@ -13,6 +13,7 @@ use super::wire::{ALL, Message, address_key, pool_key};
 use crate::engine::{Answers, Ask, PoolId, Read, Reply};
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::Figures;
 
 /// How long further answers are waited for after the question came back to its sender, and after
@@ -73,23 +74,25 @@ impl Control {
         Ok(Answers::new(replies, unaccounted))
     }
 
-    /// The numbers of the consumers of these queues, solo consumers included.
+    /// The numbers of the consumers of these queues; those of solo runs apart, since a broker may not
+    /// count those that wait for their turn.
     async fn consumers_of(&self, queues: &[String]) -> BTreeMap<String, Read<u32>> {
         let counting = async {
             let up = self.broker.up().await?;
             let mut channel = open(&up).await?;
             let mut counts = BTreeMap::new();
             for queue in queues.iter().collect::<BTreeSet<_>>() {
-                let (work, solo) = (self.names().work(queue), self.names().solo(queue));
-                let mut count = Read::Known(0);
-                for name in [work, solo] {
-                    let figures = self.absent.figures(&up, &mut channel, &name).await?;
+                let names = self.names();
+                for (key, place) in [
+                    (queue.clone(), names.work(queue)),
+                    (Names::solo_key(queue), names.solo(queue)),
+                ] {
+                    let figures = self.absent.figures(&up, &mut channel, &place).await?;
                     let consumers = figures.map_or(Read::Known(0), |read| {
                         read.map(|Figures { consumers, .. }| consumers)
                     });
-                    count = count.zip(consumers, |sum, more| sum + more);
+                    counts.insert(key, consumers);
                 }
-                counts.insert(queue.clone(), count);
             }
             let _ = channel.close(200, "counted".into()).await;
             Ok(counts)
@@ -112,12 +115,16 @@ fn unaccounted(
     consumers: &BTreeMap<String, Read<u32>>,
     answered: &Answered,
 ) -> BTreeMap<String, Read<u32>> {
-    let left = |(queue, count): (&String, &Read<u32>)| {
-        let theirs = answered.values().filter_map(|(consumers, _)| consumers.get(queue));
+    let mut left = BTreeMap::new();
+    for (key, count) in consumers {
+        let theirs = answered.values().filter_map(|(consumers, _)| consumers.get(key));
         let sum = theirs.fold(0, |sum: u32, count| sum.saturating_add(*count));
-        (queue.clone(), count.clone().map(|count| count.saturating_sub(sum)))
-    };
-    consumers.iter().map(left).collect()
+        let (queue, _) = key.split_once('@').unwrap_or((key, ""));
+        let known = left.remove(queue).unwrap_or(Read::Known(0));
+        let more = count.clone().map(|count| count.saturating_sub(sum));
+        left.insert(queue.to_owned(), known.zip(more, |sum: u32, more| sum.saturating_add(more)));
+    }
+    left
 }
 
 #[cfg(test)]
@@ -130,7 +137,10 @@ mod tests {
             let counts = counts.iter().map(|(queue, count)| ((*queue).to_owned(), *count));
             (PoolId::new(), (counts.collect(), Reply::Accepted))
         };
-        let answers = [answer(&[("mail", 2), ("other", 0)]), answer(&[("mail", 1), ("new", 9)])];
+        let answers = [
+            answer(&[("mail", 2), ("mail@solo", 1), ("other", 0)]),
+            answer(&[("mail", 1), ("mail@solo", 1), ("new", 9)]),
+        ];
         let unknown = Read::unknown("no leader");
         for (queue, count, answers, expected) in [
             ("mail", Read::Known(3), &answers[..], Read::Known(0)),
@@ -143,7 +153,10 @@ mod tests {
             ("nobody", Read::Known(1), &answers[..], Read::Known(1)),
             ("mail", unknown.clone(), &answers[..], unknown),
         ] {
-            let consumers = [(queue.to_owned(), count)].into();
+            // One of two solo consumers waits for its turn, and is not counted.
+            let alone = if queue == "mail" { answers.len().min(1) as u32 } else { 0 };
+            let consumers =
+                [(queue.to_owned(), count), (Names::solo_key(queue), Read::Known(alone))].into();
             let left = unaccounted(&consumers, &answers.iter().cloned().collect());
             assert_eq!(left, [(queue.to_owned(), expected)].into());
         }

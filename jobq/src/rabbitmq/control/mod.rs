@@ -12,6 +12,7 @@
 mod ask;
 mod belief;
 mod calls;
+mod counted;
 mod gate;
 mod pause;
 mod queue;
@@ -29,6 +30,8 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use self::calls::{Calls, Response};
+pub(crate) use self::counted::Counted;
+use self::counted::{CountedOfPools, accounted};
 pub(crate) use self::gate::Gate;
 use self::queue::{ControlQueue, publish};
 use self::wire::{Message, address_key};
@@ -55,6 +58,7 @@ pub(crate) struct Control {
     absent: Arc<Absent>,
     pools: Mutex<BTreeMap<PoolId, Arc<dyn Controlled>>>,
     calls: Calls,
+    counted: CountedOfPools,
     gates: Mutex<HashMap<String, Weak<Gate>>>,
     queue: tokio::sync::Mutex<Option<Arc<ControlQueue>>>,
 }
@@ -67,6 +71,7 @@ impl Control {
             absent,
             pools: Mutex::default(),
             calls: Calls::default(),
+            counted: CountedOfPools::default(),
             gates: Mutex::default(),
             queue: tokio::sync::Mutex::default(),
         }
@@ -92,6 +97,11 @@ impl Control {
         // It binds its pools when it is opened, and this one was opened earlier otherwise.
         self.queue().await?.add(id).await?;
         Ok(Membership::new(member))
+    }
+
+    /// Counts the consumers of a feed of a pool; `queue` is a user's, or the key of its solo queue.
+    pub(crate) fn counted(&self, pool: PoolId, queue: String) -> Arc<Counted> {
+        self.counted.begin(pool, queue)
     }
 
     /// The control queue, which is opened if there is none.
@@ -177,7 +187,9 @@ impl Control {
                     None => self.pools().values().cloned().collect::<Vec<_>>(),
                 };
                 for member in pools {
-                    let answering = answer(member, number, question.clone(), pool.is_none());
+                    let is_counted = pool.is_none();
+                    let answering =
+                        Arc::clone(self).answer(member, number, question.clone(), is_counted);
                     background::spawn(Arc::clone(self).send(reply_to.clone(), answering));
                 }
             }
@@ -213,23 +225,27 @@ impl Control {
             tracing::debug!(%error, "an answer was not sent");
         }
     }
-}
 
-/// The answer of a pool, from a thread of its own: one that is slow or panics holds up no other.
-async fn answer(
-    pool: Arc<dyn Controlled>,
-    number: u64,
-    question: Value,
-    counted: bool,
-) -> Option<Message> {
-    let answering = tokio::task::spawn_blocking(move || {
-        let answered = guarded(|| {
-            let (consumers, reply) = wire::answer(&question, counted, |ask| pool.answer(ask));
-            Message::Answer { number, pool: pool.id(), consumers, reply }
+    /// The answer of a pool, from a thread of its own: one that is slow or panics holds up no other.
+    async fn answer(
+        self: Arc<Self>,
+        pool: Arc<dyn Controlled>,
+        number: u64,
+        question: Value,
+        is_counted: bool,
+    ) -> Option<Message> {
+        let answering = tokio::task::spawn_blocking(move || {
+            let answered = guarded(|| {
+                let id = pool.id();
+                let (reply, report) = wire::answer(&question, is_counted, |ask| pool.answer(ask));
+                let queues = report.map(|report| report.queues).unwrap_or_default();
+                let consumers = accounted(&queues, |queue| self.counted.count(id, queue));
+                Message::Answer { number, pool: id, consumers, reply }
+            });
+            answered.map_err(guard::dispose).ok()
         });
-        answered.map_err(guard::dispose).ok()
-    });
-    answering.await.ok().flatten()
+        answering.await.ok().flatten()
+    }
 }
 
 /// A pool among those that are asked.

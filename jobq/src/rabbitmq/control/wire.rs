@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::engine::{Pause, PoolId, Question, Reply};
+use crate::engine::{Pause, PoolId, PoolReport, Question, Reply};
 
 /// The version of the messages. A client ignores those of another version.
 const VERSION: u32 = 1;
@@ -57,7 +57,8 @@ pub(super) enum Message {
     Answer {
         number: u64,
         pool: PoolId,
-        /// The numbers of its consumers, by queue, if all pools were asked.
+        /// The numbers of its consumers by queue, those of solo runs apart, if all pools were
+        /// asked.
         consumers: BTreeMap<String, u32>,
         reply: Reply,
     },
@@ -96,13 +97,13 @@ impl Message {
     }
 }
 
-/// The answer of a pool, with the numbers of its consumers by queue if they are `counted`. `answer` is
-/// how it answers.
+/// The answer of a pool, with its report if that is `wanted` or is the answer. `answer` is how it
+/// answers.
 pub(super) fn answer(
     question: &Value,
-    counted: bool,
+    wanted: bool,
     answer: impl Fn(&Question) -> Reply,
-) -> (BTreeMap<String, u32>, Reply) {
+) -> (Reply, Option<PoolReport>) {
     let reply = match Question::deserialize(question) {
         Ok(question) => answer(&question),
         Err(_) => {
@@ -114,18 +115,14 @@ pub(super) fn answer(
         }
     };
     let report = match &reply {
-        Reply::Report(_) => None,
-        _ => counted.then(|| answer(&Question::Report)),
+        Reply::Report(report) => Some(report.clone()),
+        _ if !wanted => None,
+        _ => match answer(&Question::Report) {
+            Reply::Report(report) => Some(report),
+            _ => None,
+        },
     };
-    let consumers = match report.as_ref().unwrap_or(&reply) {
-        Reply::Report(report) => {
-            let count = |names: &[String]| u32::try_from(names.len()).unwrap_or(u32::MAX);
-            let queues = report.queues.iter();
-            queues.map(|queue| (queue.queue.clone(), count(&queue.consumers))).collect()
-        }
-        _ => BTreeMap::new(),
-    };
-    (consumers, reply)
+    (reply, report)
 }
 
 #[cfg(test)]
@@ -135,7 +132,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::engine::{PoolQueue, PoolReport};
+    use crate::engine::PoolQueue;
 
     fn report(pool: PoolId) -> Reply {
         let mut queue = PoolQueue::new("mail", 4);
@@ -191,24 +188,26 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_tells_the_consumers_whatever_is_asked() {
+    fn an_answer_has_the_report_if_that_is_wanted() {
         let pool = PoolId::new();
         let answers = |question: &Question| match question {
             Question::Report => report(pool),
             _ => Reply::Accepted,
         };
-        let mail: BTreeMap<_, _> = [("mail".to_owned(), 2), ("other".to_owned(), 0)].into();
-        for (question, expected) in
-            [(json!({"ask": "report"}), report(pool)), (json!({"ask": "quiet"}), Reply::Accepted)]
-        {
-            assert_eq!(answer(&question, true, answers), (mail.clone(), expected));
+        for (question, wanted, expected, has_report) in [
+            (json!({"ask": "report"}), true, report(pool), true),
+            (json!({"ask": "report"}), false, report(pool), true),
+            (json!({"ask": "quiet"}), true, Reply::Accepted, true),
+            // An order to one pool.
+            (json!({"ask": "quiet"}), false, Reply::Accepted, false),
+        ] {
+            let (reply, report) = answer(&question, wanted, answers);
+            assert_eq!((reply, report.is_some()), (expected, has_report), "{question}");
         }
-        let (consumers, reply) = answer(&json!({"ask": "sing"}), true, answers);
-        assert_eq!(consumers, mail);
+        let (reply, report) = answer(&json!({"ask": "sing"}), true, answers);
         assert!(matches!(reply, Reply::Refused { why } if why.contains("does not know")));
-        assert!(answer(&json!({"ask": "quiet"}), true, |_| Reply::Accepted).0.is_empty());
-        // An order to one pool.
-        assert!(answer(&json!({"ask": "quiet"}), false, answers).0.is_empty());
+        assert!(report.is_some());
+        assert_eq!(answer(&json!({"ask": "quiet"}), true, |_| Reply::Accepted).1, None);
     }
 
     #[test]

@@ -147,6 +147,9 @@ pub async fn consumers_of_no_pool_are_counted(bench: &Bench) {
     missing(0, 0).await;
     let mut strange = consume(bench.engine(), "mail", 1).await;
     missing(1, 0).await;
+    // An engine may not count a solo consumer that waits for its turn.
+    drop(alone);
+    missing(1, 0).await;
     let more = soon("a consumer", bench.engine().consume_solo("mail")).await.expect("consumes");
     missing(2, 0).await;
     soon("a stop", strange.stop()).await;
@@ -155,8 +158,8 @@ pub async fn consumers_of_no_pool_are_counted(bench: &Bench) {
     missing(0, 0).await;
     // A pool that answers without the names does not account for them.
     pool.report_all(|queue| queue.consumers.clear());
-    missing(2, 1).await;
-    drop((own, alone, other));
+    missing(1, 1).await;
+    drop((own, other));
     missing(0, 0).await;
 }
 

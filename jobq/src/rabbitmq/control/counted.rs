@@ -1,0 +1,159 @@
+//! The consumers of pools that the broker counts. It counts one that was cancelled until its
+//! deliveries are settled (3.10, 4.0 and 4.3).
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::engine::{PoolId, PoolQueue};
+use crate::rabbitmq::topology::names::Names;
+
+/// The consumers of one feed of jobs.
+#[derive(Debug, Default)]
+pub(crate) struct Counted(Mutex<Consumers>);
+
+#[derive(Default)]
+struct Consumers {
+    /// The tag of the one that is not cancelled.
+    current: Option<String>,
+    /// Whether each of the others has unsettled deliveries.
+    cancelled: Vec<Box<dyn Fn() -> bool + Send + Sync>>,
+}
+
+impl fmt::Debug for Consumers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumers").field("current", &self.current).finish_non_exhaustive()
+    }
+}
+
+impl Counted {
+    fn consumers(&self) -> MutexGuard<'_, Consumers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A consumer with this tag has begun.
+    pub(crate) fn begin(&self, tag: &str) {
+        self.consumers().current = Some(tag.to_owned());
+    }
+
+    /// The current consumer was cancelled.
+    pub(crate) fn cancel(&self) {
+        self.consumers().current = None;
+    }
+
+    /// A consumer that was cancelled has unsettled deliveries while this holds.
+    pub(crate) fn add_cancelled(&self, is_unsettled: impl Fn() -> bool + Send + Sync + 'static) {
+        self.consumers().cancelled.push(Box::new(is_unsettled));
+    }
+
+    /// The tag of the consumer that is not cancelled.
+    pub(crate) fn current(&self) -> Option<String> {
+        self.consumers().current.clone()
+    }
+
+    /// The numbers of consumers that are not cancelled, and of the others that are counted.
+    fn count(&self) -> (u32, u32) {
+        let mut consumers = self.consumers();
+        consumers.cancelled.retain(|is_unsettled| is_unsettled());
+        let cancelled = u32::try_from(consumers.cancelled.len()).unwrap_or(u32::MAX);
+        (consumers.current.is_some().into(), cancelled)
+    }
+}
+
+/// The consumers of each pool of a client, by queue; those of solo runs apart.
+#[derive(Debug, Default)]
+pub(super) struct CountedOfPools(Mutex<BTreeMap<(PoolId, String), Vec<Weak<Counted>>>>);
+
+impl CountedOfPools {
+    /// A feed of a pool begins.
+    pub(super) fn begin(&self, pool: PoolId, queue: String) -> Arc<Counted> {
+        let counted = Arc::<Counted>::default();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, feeds| {
+            feeds.retain(|feed| feed.strong_count() > 0);
+            !feeds.is_empty()
+        });
+        all.entry((pool, queue)).or_default().push(Arc::downgrade(&counted));
+        counted
+    }
+
+    /// The numbers of its consumers that are not cancelled, and of the others that are counted.
+    pub(super) fn count(&self, pool: PoolId, queue: &str) -> (u32, u32) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let feeds = all.get(&(pool, queue.to_owned())).into_iter().flatten();
+        let counts = feeds.filter_map(Weak::upgrade).map(|feed| feed.count());
+        counts.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1))
+    }
+}
+
+/// How many of the broker's consumers a pool accounts for by this report, by queue; those of solo
+/// runs apart. A consumer is its own if the report has its name; a cancelled one gets no jobs any
+/// more, and has none.
+pub(super) fn accounted(
+    queues: &[PoolQueue],
+    count: impl Fn(&str) -> (u32, u32),
+) -> BTreeMap<String, u32> {
+    let mut accounted = BTreeMap::new();
+    for PoolQueue { queue, consumers, .. } in queues {
+        let solo = Names::solo_key(queue);
+        let (alone, together): (Vec<_>, Vec<_>) =
+            consumers.iter().partition(|name| name.ends_with(&solo));
+        for (key, is_listed) in [(queue.clone(), !together.is_empty()), (solo, !alone.is_empty())] {
+            let (current, cancelled) = count(&key);
+            accounted.insert(key, if is_listed { current + cancelled } else { cancelled });
+        }
+    }
+    accounted
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_cancelled_consumer_counts_while_it_has_deliveries() {
+        let (pools, pool) = (CountedOfPools::default(), PoolId::new());
+        let feed = pools.begin(pool, "mail".to_owned());
+        assert_eq!(pools.count(pool, "mail"), (0, 0));
+        feed.begin("a");
+        let unsettled = Arc::new(AtomicBool::new(true));
+        let has_deliveries = Arc::clone(&unsettled);
+        feed.add_cancelled(move || has_deliveries.load(Ordering::Relaxed));
+        feed.begin("a#1");
+        assert_eq!((pools.count(pool, "mail"), feed.current()), ((1, 1), Some("a#1".to_owned())));
+        feed.cancel();
+        assert_eq!(pools.count(pool, "mail"), (0, 1));
+        unsettled.store(false, Ordering::Relaxed);
+        assert_eq!(pools.count(pool, "mail"), (0, 0));
+        feed.begin("a");
+        assert_eq!(pools.count(pool, "mail@solo"), (0, 0));
+        assert_eq!(pools.count(PoolId::new(), "mail"), (0, 0));
+        drop(feed);
+        assert_eq!(pools.count(pool, "mail"), (0, 0));
+    }
+
+    #[test]
+    fn a_pool_accounts_for_what_it_reports() {
+        let (both, together, alone) = (
+            &["jobq.1.mail", "jobq.1.mail@solo"][..],
+            &["jobq.1.mail"][..],
+            &["jobq.1.mail@solo"][..],
+        );
+        for (names, counted, counted_solo, expected) in [
+            (both, (1, 0), (1, 0), (1, 1)),
+            (both, (1, 2), (0, 0), (3, 0)),
+            (together, (1, 0), (1, 0), (1, 0)),
+            (alone, (1, 0), (1, 1), (0, 2)),
+            (&[][..], (1, 0), (1, 0), (0, 0)),
+            (&[][..], (1, 2), (1, 1), (2, 1)),
+        ] {
+            let mut queue = PoolQueue::new("mail", 1);
+            queue.consumers = names.iter().map(|name| (*name).to_owned()).collect();
+            let count = |key: &str| if key == "mail" { counted } else { counted_solo };
+            let found = accounted(&[queue], count);
+            assert_eq!((found["mail"], found["mail@solo"]), expected, "{names:?}");
+        }
+    }
+}
