@@ -25,6 +25,9 @@ pub struct Overview {
     pub sources: Vec<&'static str>,
     /// Whether there are certainly no other queues.
     pub complete: bool,
+    /// The reports of the pools that answered, from which some of the figures are. Not in JSON.
+    #[serde(skip)]
+    pub reports: Read<Vec<PoolReport>>,
 }
 
 /// The figures of one queue.
@@ -160,7 +163,11 @@ pub(super) async fn overview(
         asked.overview(name, counts, paused)
     });
     let queues = queues.buffered(AT_ONCE).collect().await;
-    Ok(Overview { queues, sources, complete })
+    let reports = match &asked.reports {
+        Some(reports) => Read::Known(reports.clone()),
+        None => Read::unknown(asked.problem.clone()),
+    };
+    Ok(Overview { queues, sources, complete, reports })
 }
 
 /// Counts that could not be read.
