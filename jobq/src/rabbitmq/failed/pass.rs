@@ -126,6 +126,15 @@ impl<'u> Pass<'u> {
         self.left == 0
     }
 
+    /// An error if the jobs that it holds have gone back already.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.channel.status().connected() {
+            return Ok(());
+        }
+        let text = "the connection or the channel through which failed jobs were taken has ended";
+        Err(Error::new(ErrorKind::Connection, text))
+    }
+
     async fn consume(&mut self) -> Result<()> {
         let window = window(self.largest, usize::try_from(self.left).unwrap_or(usize::MAX));
         let doing = |error| failure("taking failed jobs", error);

@@ -117,18 +117,17 @@ impl Walk<'_> {
 
     /// Settles what is decided. A job that cannot be put back stays.
     async fn settle(&mut self, pass: &mut Pass<'_>) -> Result<()> {
+        // Jobs that are put back now could not be removed.
+        pass.check()?;
         let mut batch = Batch::new(&self.access.failed.publisher);
         let (mut back, mut tags) = (Vec::new(), Vec::new());
         for Decided { tag, id, back: message } in self.decided.drain(..) {
-            match message {
-                Some(message) => {
-                    batch.send(message).await;
-                    back.push((tag, id));
-                }
-                None => {
-                    tags.push(tag);
-                    self.deleted.push(id);
-                }
+            if let Some(message) = message {
+                batch.send(message).await;
+                back.push((tag, id));
+            } else {
+                tags.push(tag);
+                self.deleted.push(id);
             }
         }
         let visited = &mut self.visiting.visited;

@@ -223,6 +223,33 @@ fn a_failed_job_says_why_and_is_put_back_as_if_new() {
 }
 
 #[test]
+fn a_single_attempt_is_named_until_the_next_put_back() {
+    let table = [
+        (None, "once", None),
+        (Some(long("zip")), "zip once", Some("zip")),
+        (Some(long("once zip")), "zip once", Some("zip")),
+        (Some(AMQPValue::LongInt(7)), "(unreadable) once", Some("(unreadable)")),
+    ];
+    for (needs, with, without) in table {
+        let original = headers(needs.map(|needs| ("jobq-needs", needs)));
+        let read = |properties: &BasicProperties| {
+            decode(&names(), "mail".into(), properties, Vec::new()).envelope.headers
+        };
+        let mut back = original;
+        for operation in ["first", "second"] {
+            back = fresh(&back, &who(job().id), Some(operation));
+            let found = read(&back);
+            assert_eq!(
+                (found.get("jobq-once"), found.get("jobq-needs")),
+                (Some(operation), Some(with))
+            );
+        }
+        let plain = read(&fresh(&back, &who(job().id), None));
+        assert_eq!((plain.get("jobq-once"), plain.get("jobq-needs")), (None, without));
+    }
+}
+
+#[test]
 fn headers_of_programs_and_of_later_versions_are_read() {
     let properties = headers([
         ("tenant", long("7")),
