@@ -21,9 +21,9 @@ use crate::job::Envelope;
 pub(super) fn start(
     inbox: &Inbox,
     (queue, pause): (i64, Option<Pause>),
-    what: Consume,
+    what: &Consume,
 ) -> Result<Consumer> {
-    let Consume { queue: name, prefetch, solo, pool } = what;
+    let Consume { queue: name, prefetch, solo, pool } = *what;
     let prefetch = if solo { 1 } else { prefetch.max(1) };
     let (deliveries, receiver) = mpsc::unbounded_channel();
     let (pauses, told) = watch::channel(pause);

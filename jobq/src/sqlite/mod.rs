@@ -168,7 +168,7 @@ impl Engine for Sqlite {
             Ok(Some((id, pauses::one(store, queue)?)))
         });
         let found = found.await?.ok_or_else(|| store::unknown(queue))?;
-        deliveries::start(&self.inbox, found, what)
+        deliveries::start(&self.inbox, found, &what)
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -88,8 +88,11 @@ fn put(
 /// Waits until all questions are answered, or for `patience`.
 async fn wait(inbox: &Inbox, (first, last): (i64, i64), patience: Duration) -> Result<()> {
     let start = Instant::now();
+    if (first, last) == NONE {
+        return Ok(());
+    }
     let sql = "SELECT count(*) FROM questions WHERE id BETWEEN ?1 AND ?2 AND answer IS NULL";
-    while (first, last) != NONE {
+    loop {
         let unanswered = inbox.call(move |store| {
             let mut count = store.connection.prepare_cached(sql)?;
             count.query_row((first, last), |row| row.get::<_, i64>(0))
@@ -97,11 +100,10 @@ async fn wait(inbox: &Inbox, (first, last): (i64, i64), patience: Duration) -> R
         let unanswered = unanswered.await?;
         let left = patience.saturating_sub(start.elapsed());
         if unanswered == 0 || left.is_zero() {
-            break;
+            return Ok(());
         }
         sleep(BETWEEN_LOOKS.min(left)).await;
     }
-    Ok(())
 }
 
 /// What the file tells when the wait is over.

@@ -72,7 +72,7 @@ async fn a_settlement_that_cannot_be_written_releases_the_job() {
     push(&inbox, 10).await.unwrap();
     let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
     let what = Consume::new(QueueName::new("mail").unwrap(), 1);
-    let mut consumer = deliveries::start(&inbox, (queue, None), what).unwrap();
+    let mut consumer = deliveries::start(&inbox, (queue, None), &what).unwrap();
     let delivery = consumer.next().await.unwrap().unwrap();
     // Fill the disk, so that the failed job with its long error does not fit.
     while push(&inbox, 3_000).await.is_ok() {}
@@ -124,8 +124,8 @@ async fn a_pause_that_is_rolled_back_pauses_nothing() {
     let inbox = small_disk(40);
     inbox.call(|store| declare(store, "mail")).await.unwrap();
     let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
-    let what = || Consume::new(QueueName::new("mail").unwrap(), 1);
-    let mut consumer = deliveries::start(&inbox, (queue, None), what()).unwrap();
+    let what = Consume::new(QueueName::new("mail").unwrap(), 1);
+    let mut consumer = deliveries::start(&inbox, (queue, None), &what).unwrap();
     let told = consumer.pauses();
     let failing = inbox.call(|store| {
         pauses::pause(store, "mail", &Pause::default())?;

@@ -92,7 +92,8 @@ pub async fn an_order_reaches_whom_it_names(bench: &Bench) {
     let _members = [pools[0].join(bench.engine()).await, pools[1].join(bench.engine()).await];
     answered(bench.engine(), &[&pools[0], &pools[1]]).await;
     for (named, other) in [(&pools[0], &pools[1]), (&pools[1], &pools[0])] {
-        (named.heard(), other.heard());
+        named.heard();
+        other.heard();
         let answers = ask(bench.engine(), Ask::pool(named.id(), Question::Quiet, DEADLINE)).await;
         assert_eq!(answers.replies, [(named.id(), Reply::Accepted)]);
         assert_eq!((named.heard(), other.heard()), (vec![Question::Quiet], vec![]));
