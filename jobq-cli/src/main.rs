@@ -2,6 +2,7 @@
 
 mod commands;
 mod end;
+mod filter;
 mod options;
 mod output;
 

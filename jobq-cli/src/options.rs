@@ -87,7 +87,12 @@ impl Options {
 
     /// The administration of a client's queues, in the name of who acts.
     pub(crate) fn admin(&self, client: &Client) -> Admin {
-        client.admin().by(self.by.clone().unwrap_or_else(user))
+        client.admin().by(self.actor())
+    }
+
+    /// Who acts.
+    pub(crate) fn actor(&self) -> String {
+        self.by.clone().unwrap_or_else(user)
     }
 
     fn url_or_default(&self, has_default_file: bool) -> Result<String, Problem> {

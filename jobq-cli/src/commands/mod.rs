@@ -5,12 +5,14 @@ mod check;
 mod completions;
 mod doctor;
 mod enqueue;
+pub(crate) mod failed;
 mod man;
 mod metrics;
 mod pause;
 mod publish;
 mod queues;
 mod resume;
+mod watch;
 mod workers;
 
 use clap::{Parser, Subcommand};
@@ -43,6 +45,7 @@ pub(crate) struct Cli {
 enum Command {
     Queues(queues::Arguments),
     Workers(workers::Arguments),
+    Failed(failed::Arguments),
     Enqueue(enqueue::Arguments),
     Publish(publish::Arguments),
     Pause(pause::Arguments),
@@ -52,6 +55,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Metrics(metrics::Arguments),
     Completions(completions::Arguments),
+    Watch(watch::Arguments),
     Man(man::Arguments),
 }
 
@@ -61,6 +65,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Ended {
     match cli.command {
         Command::Queues(arguments) => queues::run(arguments, options, output).await,
         Command::Workers(arguments) => workers::run(arguments, options, output).await,
+        Command::Failed(arguments) => failed::run(arguments, options, output).await,
         Command::Enqueue(arguments) => enqueue::run(arguments, options, output).await,
         Command::Publish(arguments) => publish::run(arguments, options, output).await,
         Command::Pause(arguments) => pause::run(arguments, options, output).await,
@@ -68,8 +73,21 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Ended {
         Command::Cancel(arguments) => cancel::run(arguments, options, output).await,
         Command::Check(arguments) => check::run(arguments, options, output).await,
         Command::Doctor(arguments) => doctor::run(arguments, options, output).await,
+        Command::Watch(arguments) => watch::run(arguments, options, output).await,
         Command::Metrics(arguments) => metrics::run(arguments, options, output).await,
         Command::Completions(arguments) => completions::run(&arguments, output),
         Command::Man(arguments) => man::run(&arguments, output),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_commands_are_well_defined() {
+        Cli::command().debug_assert();
     }
 }

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
+use jobq::JobId;
 use jobq::admin::{Activity, Order, PoolId, PoolQueue, PoolReport, Pools, Read, RunningJob};
 use serde::Serialize;
 
@@ -89,14 +90,14 @@ async fn list(queues: Vec<String>, options: &Options, output: Output) -> Ended {
 
 /// The pools, with the reason of what is unknown.
 #[derive(Serialize)]
-struct Document<'p> {
+pub(crate) struct Document<'p> {
     #[serde(flatten)]
     pools: &'p Pools,
     unknown: BTreeMap<&'static str, &'p str>,
 }
 
 impl<'p> Document<'p> {
-    fn new(pools: &'p Pools) -> Self {
+    pub(crate) fn new(pools: &'p Pools) -> Self {
         let unknown = pools.unaccounted.why().map(|why| ("unaccounted", why));
         Self { pools, unknown: unknown.into_iter().collect() }
     }
@@ -116,13 +117,22 @@ pub(crate) const COLUMNS: [(&str, Align); 8] = [
 
 fn table(pools: &Pools, now: SystemTime) -> Table {
     let mut table = Table::new(&COLUMNS);
-    pools.pools.iter().flat_map(|pool| rows(pool, now)).for_each(|row| table.row(row));
+    pools.pools.iter().flat_map(|pool| rows(pool, now)).for_each(|row| table.row(row.cells));
     table
+}
+
+/// A row of the table of pools.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) pool: PoolId,
+    /// The job of the row, if one runs.
+    pub(crate) job: Option<JobId>,
+    pub(crate) cells: [Cell; 8],
 }
 
 /// The rows of a pool: one for each job that runs, at least one for each queue. What the row above
 /// says already is left out.
-pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<[Cell; 8]> {
+pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut of_pool = Some([
         Cell::from(pool.pool),
@@ -136,11 +146,12 @@ pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<[Cell; 8]> {
             Cell::new(state(queue), style(queue.state)),
             Cell::new(slots(queue), if queue.lost_slots > 0 { Style::Bad } else { Style::Plain }),
         ]);
-        let jobs = queue.running.iter().map(running);
-        for job in jobs.chain(queue.running.is_empty().then(empty)) {
+        let jobs = queue.running.iter().map(|job| (Some(job.id), running(job)));
+        for (job, cell) in jobs.chain(queue.running.is_empty().then(|| (None, empty()))) {
             let [id, process, version, up] = of_pool.take().unwrap_or_else(empties);
             let [name, state, slots] = of_queue.take().unwrap_or_else(empties);
-            rows.push([id, process, version, up, name, state, slots, job]);
+            let cells = [id, process, version, up, name, state, slots, cell];
+            rows.push(Row { pool: pool.pool, job, cells });
         }
     }
     rows
@@ -187,7 +198,7 @@ fn running(job: &RunningJob) -> Cell {
     Cell::new(text, if overdue { Style::Bad } else { Style::Plain })
 }
 
-fn notes(pools: &Pools) -> Vec<String> {
+pub(crate) fn notes(pools: &Pools) -> Vec<String> {
     let mut notes = Vec::new();
     match &pools.unaccounted {
         Read::Known(0) => {}
@@ -207,8 +218,6 @@ fn notes(pools: &Pools) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use jobq::JobId;
-
     use super::*;
 
     fn report(queues: Vec<PoolQueue>) -> PoolReport {
@@ -241,7 +250,7 @@ mod tests {
         let mut table = Table::new(&COLUMNS);
         let report = report(vec![busy, PoolQueue::new("mail", 2)]);
         for row in rows(&report, SystemTime::UNIX_EPOCH) {
-            table.row(row);
+            table.row(row.cells);
         }
         let text = table.render(false);
         let lines: Vec<_> = text.lines().collect();

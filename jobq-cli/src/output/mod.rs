@@ -1,6 +1,8 @@
 //! What a command prints: documents and tables on standard output, messages on standard error.
 
 pub(crate) mod colour;
+pub(crate) mod confirm;
+pub(crate) mod progress;
 pub(crate) mod table;
 pub(crate) mod time;
 

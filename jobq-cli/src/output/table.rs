@@ -33,6 +33,19 @@ impl Cell {
     pub(crate) fn new(text: impl AsRef<str>, style: Style) -> Self {
         Self { text: visible(text.as_ref()), style }
     }
+
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(crate) fn style(&self) -> Style {
+        self.style
+    }
+
+    /// How many columns of a terminal it takes.
+    pub(crate) fn width(&self) -> usize {
+        self.text.width()
+    }
 }
 
 impl<T: ToString> From<T> for Cell {

@@ -20,6 +20,27 @@ pub(crate) fn short(duration: Duration) -> String {
     }
 }
 
+/// A time as RFC 3339 text in UTC, with milliseconds.
+pub(crate) fn rfc3339(time: SystemTime) -> String {
+    humantime::format_rfc3339_millis(written(time)).to_string()
+}
+
+/// A time as RFC 3339 text in UTC, to the second.
+pub(crate) fn stamp(time: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(written(time)).to_string()
+}
+
+/// The time of day in UTC.
+pub(crate) fn time_of_day(time: SystemTime) -> String {
+    stamp(time).chars().skip("1970-01-01T".len()).take("00:00:00".len()).collect()
+}
+
+/// The nearest time that RFC 3339 can express.
+fn written(time: SystemTime) -> SystemTime {
+    let last = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799);
+    time.clamp(SystemTime::UNIX_EPOCH, last)
+}
+
 /// How long ago a time is; nothing if it is in the future.
 pub(crate) fn since(time: SystemTime, now: SystemTime) -> Duration {
     now.duration_since(time).unwrap_or_default()
@@ -53,6 +74,16 @@ mod tests {
             assert_eq!(short(Duration::from_millis(millis)), expected);
         }
         short(Duration::MAX);
+    }
+
+    #[test]
+    fn every_time_is_written() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_millis(43_384_567);
+        assert_eq!(rfc3339(time), "1970-01-01T12:03:04.567Z");
+        assert_eq!(stamp(time), "1970-01-01T12:03:04Z");
+        assert_eq!(time_of_day(time), "12:03:04");
+        let far = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 45);
+        assert_eq!(stamp(far), "9999-12-31T23:59:59Z");
     }
 
     #[test]

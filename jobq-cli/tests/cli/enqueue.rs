@@ -81,7 +81,7 @@ struct User {
 
 async fn a_published_event_reaches_its_subscriber(store: Store) {
     let client = store.client().await;
-    let (told, mut users) = unbounded_channel();
+    let (told, mut users) = unbounded_channel::<u64>();
     let pool = WorkerPool::new(&client).state(told).register::<Audit>().spawn().await.unwrap();
     let event = r#"{"user_id": 7}"#;
     let arguments = ["publish", "user.created", "--payload", event, "--mandatory", "--json"];

@@ -2,7 +2,9 @@
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
+mod control;
 mod enqueue;
+mod failed;
 mod looks;
 mod made;
 mod process;

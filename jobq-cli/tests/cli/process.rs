@@ -2,7 +2,7 @@
 
 use std::process::{Output, Stdio};
 
-use jobq_tests::stage::{Store, soon};
+use jobq_tests::stage::{Store, soon, until};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -76,4 +76,21 @@ pub(crate) async fn run(mut command: Command) -> Ran {
 /// Runs the command with these arguments on a store.
 pub(crate) async fn jobq(store: &Store, arguments: &[&str]) -> Ran {
     run(on(store, arguments)).await
+}
+
+/// Runs the command until it ends as expected: on a machine that is busy, a pool may answer late.
+pub(crate) async fn eventually(
+    store: &Store,
+    arguments: &[&str],
+    is_expected: impl Fn(&Ran) -> bool,
+) -> Ran {
+    until("the expected end of the command", async || {
+        let ran = jobq(store, arguments).await;
+        let expected = is_expected(&ran);
+        if !expected {
+            eprintln!("not yet: {ran:#?}");
+        }
+        expected.then_some(ran)
+    })
+    .await
 }

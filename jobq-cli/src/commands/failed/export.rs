@@ -1,0 +1,38 @@
+use clap::Args;
+
+use super::job;
+use crate::end::{End, Ended};
+use crate::filter::FilterOptions;
+use crate::options::Options;
+use crate::output::Output;
+
+/// How many jobs are read at once: each page looks at all failed jobs.
+const PAGE: usize = 5_000;
+
+/// Prints failed jobs as JSON, one a line, oldest first
+///
+/// They stay failed. Jobs that fail meanwhile may be among them.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The queue
+    queue: String,
+    #[command(flatten)]
+    filter: FilterOptions,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    let filter = arguments.filter.filter()?;
+    let client = options.client().await?;
+    let failed = client.failed(&arguments.queue);
+    let mut after = None;
+    loop {
+        let page = failed.page(&filter, after, PAGE).await?;
+        for job in &page.jobs {
+            output.document(job::Document::from(job))?;
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(End::Done);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+use std::time::SystemTime;
+
+use clap::Args;
+use jobq::admin::{Group, Groups};
+
+use crate::end::{End, Ended};
+use crate::filter::FilterOptions;
+use crate::options::Options;
+use crate::output::Output;
+use crate::output::table::{Align, Cell, Table};
+use crate::output::time::{short, since};
+
+/// Shows why jobs failed: how many of them with like errors
+///
+/// In an error `#` stands for what differs: numbers, ids, times and addresses. `--pattern` of the
+/// other commands takes such an error.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The queue
+    queue: String,
+    #[command(flatten)]
+    filter: FilterOptions,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    let filter = arguments.filter.filter()?;
+    let client = options.client().await?;
+    let groups = client.failed(&arguments.queue).groups(&filter).await?;
+    if output.is_json() {
+        output.document(&groups)?;
+        return Ok(End::Done);
+    }
+    let mut table = Table::new(&COLUMNS);
+    let now = SystemTime::now();
+    groups.groups.iter().for_each(|group| table.row(row(group, now)));
+    output.table(&table)?;
+    output.notes(notes(&groups));
+    Ok(End::Done)
+}
+
+/// The columns of the table of groups.
+pub(crate) const COLUMNS: [(&str, Align); 5] = [
+    ("JOBS", Align::Right),
+    ("JOB", Align::Left),
+    ("REASON", Align::Left),
+    ("LAST", Align::Right),
+    ("ERROR", Align::Left),
+];
+
+/// The cells of a group.
+pub(crate) fn row(group: &Group, now: SystemTime) -> [Cell; 5] {
+    [
+        Cell::from(group.count),
+        Cell::from(&group.job),
+        Cell::from(group.reason),
+        Cell::from(format!("{} ago", short(since(group.last_at, now)))),
+        Cell::from(&group.error),
+    ]
+}
+
+fn notes(groups: &Groups) -> Vec<String> {
+    let mut notes = Vec::new();
+    if groups.groups.is_empty() {
+        notes.push("no failed job matches".into());
+    }
+    if groups.other > 0 {
+        notes.push(format!("{} failed jobs are in further groups", groups.other));
+    }
+    if !groups.complete {
+        notes.push("not all failed jobs could be looked at".into());
+    }
+    notes
+}

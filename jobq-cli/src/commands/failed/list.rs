@@ -1,0 +1,95 @@
+use std::time::SystemTime;
+
+use clap::Args;
+use jobq::FailedJob;
+use jobq::admin::{Cursor, Page};
+use serde::Serialize;
+
+use super::job;
+use crate::end::{End, Ended};
+use crate::filter::FilterOptions;
+use crate::options::Options;
+use crate::output::Output;
+use crate::output::table::{Align, Cell, Table};
+use crate::output::time::{rfc3339, short, since};
+
+/// Lists failed jobs, oldest first
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The queue
+    queue: String,
+    /// The most jobs that are shown
+    #[arg(long, value_name = "NUMBER", default_value_t = 50)]
+    limit: usize,
+    /// Begins after the end of another list, which says so
+    #[arg(long, value_name = "CURSOR")]
+    after: Option<Cursor>,
+    #[command(flatten)]
+    filter: FilterOptions,
+}
+
+/// A page as a document.
+#[derive(Serialize)]
+struct Document {
+    jobs: Vec<job::Document>,
+    next: Option<Cursor>,
+    matching: u64,
+    complete: bool,
+    as_of: String,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    let filter = arguments.filter.filter()?;
+    let client = options.client().await?;
+    let failed = client.failed(&arguments.queue);
+    let page = failed.page(&filter, arguments.after, arguments.limit).await?;
+    if output.is_json() {
+        output.document(Document {
+            jobs: page.jobs.iter().map(job::Document::from).collect(),
+            next: page.next,
+            matching: page.matching,
+            complete: page.complete,
+            as_of: rfc3339(page.as_of),
+        })?;
+        return Ok(End::Done);
+    }
+    output.table(&table(&page.jobs, SystemTime::now()))?;
+    output.notes(notes(&page));
+    Ok(End::Done)
+}
+
+fn table(jobs: &[FailedJob], now: SystemTime) -> Table {
+    let mut table = Table::new(&[
+        ("ID", Align::Left),
+        ("JOB", Align::Left),
+        ("REASON", Align::Left),
+        ("ATTEMPTS", Align::Right),
+        ("AGO", Align::Right),
+        ("ERROR", Align::Left),
+    ]);
+    for job in jobs {
+        table.row([
+            Cell::from(job.id()),
+            Cell::from(job.name()),
+            Cell::from(job.reason()),
+            Cell::from(job.attempts()),
+            Cell::from(short(since(job.failed_at(), now))),
+            Cell::from(job.error().lines().next().unwrap_or_default()),
+        ]);
+    }
+    table
+}
+
+/// What is not on the page.
+fn notes(page: &Page<FailedJob>) -> Vec<String> {
+    let mut notes = Vec::new();
+    if let Some(next) = page.next {
+        let (shown, matching) = (page.jobs.len(), page.matching);
+        let least = if page.complete { "" } else { "at least " };
+        notes.push(format!("{shown} of {least}{matching}; the next ones: --after {next}"));
+    }
+    if page.jobs.is_empty() {
+        notes.push("no failed job matches".into());
+    }
+    notes
+}

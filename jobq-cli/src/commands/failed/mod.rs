@@ -1,0 +1,45 @@
+//! `jobq failed`: the failed jobs of a queue.
+
+mod export;
+pub(crate) mod groups;
+mod job;
+mod list;
+mod operate;
+mod rate;
+mod show;
+
+use clap::{Args, Subcommand};
+
+use crate::end::Ended;
+use crate::options::Options;
+use crate::output::Output;
+
+/// Shows failed jobs, puts them back, and deletes them
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    List(list::Arguments),
+    Show(show::Arguments),
+    Groups(groups::Arguments),
+    Retry(operate::Retry),
+    Discard(operate::Discard),
+    Purge(operate::Purge),
+    Export(export::Arguments),
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    match arguments.command {
+        Command::List(arguments) => list::run(arguments, options, output).await,
+        Command::Show(arguments) => show::run(arguments, options, output).await,
+        Command::Groups(arguments) => groups::run(arguments, options, output).await,
+        Command::Retry(arguments) => operate::retry(arguments, options, output).await,
+        Command::Discard(arguments) => operate::discard(arguments, options, output).await,
+        Command::Purge(arguments) => operate::purge(arguments, options, output).await,
+        Command::Export(arguments) => export::run(arguments, options, output).await,
+    }
+}

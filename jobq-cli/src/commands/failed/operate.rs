@@ -1,0 +1,329 @@
+//! `jobq failed retry`, `discard` and `purge`: operations on all failed jobs that match.
+
+use std::io;
+use std::time::Duration;
+
+use clap::Args;
+use jobq::admin::{Done, End as OperationEnd, Filter, Operation, Running, Stop};
+use jobq::{FailedJobs, JobId};
+use serde::Serialize;
+use tokio::task::JoinHandle;
+
+use super::rate::rate;
+use crate::end::{End, Ended, Problem};
+use crate::filter::FilterOptions;
+use crate::options::{Options, period};
+use crate::output::Output;
+use crate::output::confirm::confirm;
+use crate::output::progress::Bar;
+
+/// The failed jobs that an operation is about.
+#[derive(Debug, Args)]
+struct Which {
+    /// The queue
+    queue: String,
+    /// The ids of jobs
+    #[arg(value_name = "ID")]
+    named: Vec<JobId>,
+    /// All failed jobs of the queue
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    filter: FilterOptions,
+}
+
+/// The options of every operation.
+#[derive(Debug, Args)]
+struct How {
+    /// Only counts the jobs that match
+    #[arg(long)]
+    dry_run: bool,
+    /// At most so many jobs in a time, such as 10/s
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    rate: Option<f64>,
+}
+
+/// Puts failed jobs back into their queue, with fresh attempts
+///
+/// Ctrl-C ends it after what it has begun, and it says what was done.
+#[derive(Debug, Args)]
+pub(crate) struct Retry {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    how: How,
+    /// Puts so many back first, each with one attempt, and the rest if all of them complete
+    #[arg(long, value_name = "NUMBER")]
+    canary: Option<u32>,
+    /// How long to wait for the outcomes of the canaries
+    #[arg(long, value_name = "DURATION", value_parser = period, requires = "canary")]
+    canary_patience: Option<Duration>,
+    /// Ends as soon as a job that it put back has failed again; needs --rate
+    #[arg(long, requires = "rate")]
+    stop_on_failure: bool,
+}
+
+/// Deletes failed jobs
+#[derive(Debug, Args)]
+pub(crate) struct Discard {
+    #[command(flatten)]
+    which: Which,
+    #[command(flatten)]
+    how: How,
+}
+
+/// Deletes all failed jobs of a queue
+#[derive(Debug, Args)]
+pub(crate) struct Purge {
+    /// The queue
+    queue: String,
+    #[command(flatten)]
+    how: How,
+}
+
+/// What was done, as a document.
+#[derive(Serialize)]
+struct Document<'a> {
+    queue: &'a str,
+    action: &'static str,
+    filter: String,
+    dry_run: bool,
+    #[serde(flatten)]
+    done: &'a Done,
+}
+
+/// An operation of the command.
+struct Doing {
+    failed: FailedJobs,
+    filter: Filter,
+    /// `retry` or `discard`, and what it does with jobs.
+    action: (&'static str, &'static str),
+    dry_run: bool,
+    /// Whether jobs were named, so that none is an error.
+    is_named: bool,
+}
+
+pub(crate) async fn retry(arguments: Retry, options: &Options, output: Output) -> Ended {
+    let (filter, is_named) = arguments.which.filter()?;
+    let client = options.client().await?;
+    let failed = client.failed(&arguments.which.queue);
+    let mut operation = arguments.how.of(failed.retry_where(filter.clone()), options);
+    if let Some(jobs) = arguments.canary {
+        operation = operation.canary(jobs);
+    }
+    if let Some(patience) = arguments.canary_patience {
+        operation = operation.canary_patience(patience);
+    }
+    if arguments.stop_on_failure {
+        operation = operation.stop_on_failure();
+    }
+    let (action, dry_run) = (("retry", "put back"), arguments.how.dry_run);
+    Doing { failed, filter, action, dry_run, is_named }.run(operation, output).await
+}
+
+pub(crate) async fn discard(arguments: Discard, options: &Options, output: Output) -> Ended {
+    let (filter, is_named) = arguments.which.filter()?;
+    let client = options.client().await?;
+    let failed = client.failed(&arguments.which.queue);
+    delete(failed, filter, is_named, &arguments.how, options, output).await
+}
+
+pub(crate) async fn purge(arguments: Purge, options: &Options, output: Output) -> Ended {
+    let client = options.client().await?;
+    let failed = client.failed(&arguments.queue);
+    delete(failed, Filter::new(), false, &arguments.how, options, output).await
+}
+
+async fn delete(
+    failed: FailedJobs,
+    filter: Filter,
+    is_named: bool,
+    how: &How,
+    options: &Options,
+    output: Output,
+) -> Ended {
+    let (action, dry_run) = (("discard", "deleted"), how.dry_run);
+    if !dry_run && !options.yes {
+        let counted = failed.discard_where(filter.clone()).dry_run().await?;
+        let jobs = format!("{} failed jobs of queue `{}`", counted.matched, failed.queue());
+        if !confirm(options.yes, &format!("delete {jobs} ({filter})"))? {
+            output.note("nothing was deleted");
+            return Ok(End::Partly);
+        }
+    }
+    let operation = how.of(failed.discard_where(filter.clone()), options);
+    Doing { failed, filter, action, dry_run, is_named }.run(operation, output).await
+}
+
+impl Which {
+    /// The filter, and whether it names jobs. To act on all, `--all` must be given.
+    fn filter(&self) -> Result<(Filter, bool), Problem> {
+        let mut filter = self.filter.filter()?;
+        if !self.named.is_empty() {
+            filter = filter.ids(self.named.iter().copied());
+        }
+        if filter.is_empty() && !self.all {
+            return Err(Problem::Usage(format!(
+                "which failed jobs of queue `{}`? Name their ids, give conditions such as \
+                 `--error TEXT`, or `--all`",
+                self.queue
+            )));
+        }
+        Ok((filter, !self.named.is_empty()))
+    }
+}
+
+impl How {
+    fn of(&self, operation: Operation, options: &Options) -> Operation {
+        let operation = operation.by(options.actor());
+        let operation = if self.dry_run { operation.dry_run() } else { operation };
+        match self.rate {
+            Some(rate) => operation.rate(rate),
+            None => operation,
+        }
+    }
+}
+
+impl Doing {
+    async fn run(self, operation: Operation, output: Output) -> Ended {
+        // Heard before anything is done.
+        let interrupted = tokio::spawn(tokio::signal::ctrl_c());
+        tokio::task::yield_now().await;
+        let done = watched(operation.start()?, interrupted, output).await?;
+        let queue = self.failed.queue();
+        if output.is_json() {
+            let (filter, (action, _)) = (self.filter.to_string(), self.action);
+            let dry_run = self.dry_run;
+            output.document(Document { queue, action, filter, dry_run, done: &done })?;
+        } else {
+            output.line(&self.sentence(done.matched, done.settled))?;
+        }
+        for (id, error) in &done.refused {
+            output.error(&format!("job {id} stays failed: {error}"));
+        }
+        output.notes(remarks(&done.end, done.unknown));
+        if self.is_named && done.matched == 0 {
+            output.error(&format!("queue `{queue}` has no such failed job"));
+            return Ok(End::NotFound);
+        }
+        Ok(end(&done.end, done.refused.len(), done.unknown))
+    }
+
+    fn sentence(&self, matched: u64, settled: u64) -> String {
+        let (queue, (_, verb)) = (self.failed.queue(), self.action);
+        if self.dry_run {
+            return format!("{matched} failed jobs of queue {queue} would be {verb}");
+        }
+        format!("{settled} of {matched} failed jobs of queue {queue} {verb}")
+    }
+}
+
+/// Shows the progress of an operation until its end. Ctrl-C cancels it.
+async fn watched(
+    running: Running,
+    mut interrupted: JoinHandle<io::Result<()>>,
+    output: Output,
+) -> Result<Done, Problem> {
+    let bar = Bar::new(output);
+    let mut progress = running.progress();
+    loop {
+        bar.show(&progress.borrow_and_update());
+        tokio::select! {
+            changed = progress.changed() => if changed.is_err() { break },
+            _ = &mut interrupted => {
+                running.cancel();
+                bar.say("cancelled; what it has begun is finished");
+                break;
+            }
+        }
+    }
+    let done = running.finish().await;
+    bar.clear();
+    Ok(done?)
+}
+
+/// The end of the command after an operation.
+fn end(end: &OperationEnd, refused: usize, unknown: u64) -> End {
+    match end {
+        OperationEnd::Finished if refused == 0 && unknown == 0 => End::Done,
+        _ => End::Partly,
+    }
+}
+
+/// Why it did not do all.
+fn remarks(end: &OperationEnd, unknown: u64) -> Vec<String> {
+    let mut remarks = Vec::new();
+    match end {
+        OperationEnd::Finished => {}
+        OperationEnd::Cancelled => remarks.push("it was cancelled; the others stay failed".into()),
+        OperationEnd::Lost(error) => {
+            remarks.push(format!("it could not go on: {error}; run it again for the others"));
+        }
+        OperationEnd::Stopped(stop) => remarks.push(why(stop)),
+        _ => remarks.push("it ended early; the others stay failed".into()),
+    }
+    if unknown > 0 {
+        remarks.push(format!(
+            "of {unknown} jobs it is unknown whether they were settled, since the connection was \
+             lost: they may be failed still, or both"
+        ));
+    }
+    remarks
+}
+
+fn why(stop: &Stop) -> String {
+    match stop {
+        Stop::CanaryFailed(jobs) => {
+            let jobs = jobs.iter().map(|(id, reason)| format!("{id} ({reason})"));
+            let jobs = jobs.collect::<Vec<_>>().join(", ");
+            format!("these canaries failed, and the others stay failed: {jobs}")
+        }
+        Stop::CanaryUnknown(jobs) => {
+            let jobs = jobs.iter().map(JobId::to_string).collect::<Vec<_>>().join(", ");
+            format!(
+                "nothing was heard of these canaries, and the others stay failed: {jobs}; see \
+                 whether a pool works on the queue (`jobq workers`)"
+            )
+        }
+        Stop::FailedAgain(id) => {
+            format!("job {id} failed again after it was put back; the others stay failed")
+        }
+        _ => "it stopped; the others stay failed".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jobq::{Error, ErrorKind, FailedReason};
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_done_wholly_is_done() {
+        let lost = || OperationEnd::Lost(Error::new(ErrorKind::Connection, "gone"));
+        for (operation, refused, unknown, expected) in [
+            (OperationEnd::Finished, 0, 0, End::Done),
+            (OperationEnd::Finished, 1, 0, End::Partly),
+            (OperationEnd::Finished, 0, 1, End::Partly),
+            (OperationEnd::Cancelled, 0, 0, End::Partly),
+            (lost(), 0, 0, End::Partly),
+            (OperationEnd::Stopped(Stop::CanaryUnknown(vec![])), 0, 0, End::Partly),
+        ] {
+            assert_eq!(end(&operation, refused, unknown), expected, "{operation:?}");
+            let is_explained = !remarks(&operation, unknown).is_empty() || refused > 0;
+            assert_eq!(is_explained, expected == End::Partly, "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn a_stop_names_the_jobs() {
+        let id = JobId::new();
+        for stop in [
+            Stop::CanaryFailed(vec![(id, FailedReason::Exhausted)]),
+            Stop::CanaryUnknown(vec![id]),
+            Stop::FailedAgain(id),
+        ] {
+            assert!(why(&stop).contains(&id.to_string()), "{stop:?}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+use std::time::SystemTime;
+
+use clap::Args;
+use jobq::{FailedJob, JobId};
+
+use super::job;
+use crate::end::{End, Ended};
+use crate::options::Options;
+use crate::output::Output;
+use crate::output::table::visible;
+use crate::output::time::{short, since, stamp};
+
+/// Shows a failed job with its payload, its error and its headers
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The queue
+    queue: String,
+    /// The id of the job
+    id: JobId,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    let client = options.client().await?;
+    let job = client.failed(&arguments.queue).show(arguments.id).await?;
+    if output.is_json() {
+        output.document(job::Document::from(&job))?;
+    } else {
+        output.print(&text(&job, SystemTime::now()))?;
+    }
+    Ok(End::Done)
+}
+
+/// The job for people: a line for each short field, then the payload, the error and the backtrace.
+fn text(job: &FailedJob, now: SystemTime) -> String {
+    let time = |time| format!("{}, {} ago", stamp(time), short(since(time, now)));
+    let mut fields = vec![
+        ("id", job.id().to_string()),
+        ("job", job.name().to_owned()),
+        ("queue", job.queue().to_owned()),
+        ("reason", job.reason().to_string()),
+        ("attempts", job.attempts().to_string()),
+        ("failed", time(job.failed_at())),
+        ("enqueued", time(job.enqueued_at())),
+    ];
+    fields.extend(job.topic().map(|topic| ("topic", topic.to_owned())));
+    fields.extend(job.enqueued_by().map(|program| ("by", program.to_owned())));
+    let line = |(name, value): &(&str, String)| format!("{name:<9} {}", visible(value));
+    let mut text = fields.iter().map(line).collect::<Vec<_>>().join("\n");
+    text += "\npayload\n";
+    text += &indented(&String::from_utf8_lossy(job.payload_bytes()));
+    text += "error\n";
+    text += &indented(job.error());
+    if let Some(backtrace) = job.backtrace() {
+        text += "backtrace\n";
+        text += &indented(backtrace);
+    }
+    text
+}
+
+fn indented(text: &str) -> String {
+    text.lines().flat_map(|line| ["  ".to_owned(), visible(line), "\n".to_owned()]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use jobq::{Envelope, FailedReason};
+
+    use super::*;
+
+    #[test]
+    fn a_job_is_a_page_that_no_terminal_obeys() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(60);
+        let mut envelope = Envelope::new("mail", b"{\"n\": 1.10}".to_vec());
+        envelope.name = Some("greet".into());
+        envelope.enqueued_at = SystemTime::UNIX_EPOCH;
+        let error = "no\x1b[2J\nbecause\n\nStack backtrace:\n0: main".to_owned();
+        let job = FailedJob::new(envelope, 4, FailedReason::Exhausted, error, now);
+        let expected = format!(
+            "id        {}\njob       greet\nqueue     mail\nreason    exhausted\nattempts  4\n\
+             failed    1970-01-01T00:01:00Z, 0ms ago\nenqueued  1970-01-01T00:00:00Z, 1m ago\n\
+             payload\n  {{\"n\": 1.10}}\nerror\n  no\\u{{1b}}[2J\n  because\nbacktrace\n  0: main\n",
+            job.id()
+        );
+        assert_eq!(text(&job, now), expected);
+    }
+}

@@ -1,0 +1,123 @@
+//! Carries out what the keys ask for.
+
+use std::time::SystemTime;
+
+use jobq::admin::{self, Cancelled, Filter, Operation, Order, Read};
+use jobq::{Client, Finding, Result, Severity};
+
+use super::Event;
+use super::state::{Action, Group, Key, Page, Row};
+use crate::commands::failed::groups;
+use crate::output::colour::Style;
+use crate::output::table::Cell;
+
+/// The reason of a pause from this page.
+const WHY: &str = "paused in `jobq watch`";
+
+/// Does it, and gives what is shown then.
+pub(super) async fn act(client: &Client, actor: &str, action: Action) -> Event {
+    match action {
+        Action::Examine => {
+            Event::Loaded(Page::Doctor, findings(client).await.map_err(|e| e.to_string()))
+        }
+        Action::Load(queue) => {
+            Event::Loaded(Page::Failed, failed(client, &queue).await.map_err(|e| e.to_string()))
+        }
+        action => Event::Acted(
+            change(client, actor, action).await.unwrap_or_else(|error| format!("error: {error}")),
+        ),
+    }
+}
+
+/// Changes something, and says what was done.
+async fn change(client: &Client, actor: &str, action: Action) -> Result<String> {
+    let admin = client.admin().by(actor);
+    Ok(match action {
+        Action::Pause(queue) => {
+            let paused = admin.pause(&queue, WHY).await?;
+            match paused.still_taking {
+                Read::Known(0) => format!("queue {queue} is paused"),
+                Read::Known(count) => {
+                    format!("queue {queue} is paused, and {count} pools may still take its jobs")
+                }
+                Read::Unknown(why) => {
+                    format!("queue {queue} is paused; whether pools still take its jobs: {why}")
+                }
+            }
+        }
+        Action::Resume(queue) => {
+            let was = admin.resume(&queue).await?.was_paused;
+            format!("queue {queue} {}", if was { "is resumed" } else { "was not paused" })
+        }
+        Action::Quiet(pool) => {
+            admin.tell(pool, Order::Quiet).await?;
+            format!("pool {pool} takes no more jobs")
+        }
+        Action::Stop(pool) => {
+            admin.tell(pool, Order::Stop).await?;
+            format!("pool {pool} is shutting down")
+        }
+        Action::Cancel(job) => {
+            let cancelled: Vec<Cancelled> = admin.cancel_running(job).await?;
+            format!("job {job} is asked to end in {} pools", cancelled.len())
+        }
+        Action::Retry(queue, group) => {
+            let operation = client.failed(&queue).retry_where(filter(&group)).by(actor);
+            format!("put back: {}", done(operation).await?)
+        }
+        Action::Discard(queue, group) => {
+            let operation = client.failed(&queue).discard_where(filter(&group)).by(actor);
+            format!("deleted: {}", done(operation).await?)
+        }
+        Action::Quit | Action::Load(_) | Action::Examine => String::new(),
+    })
+}
+
+fn filter(group: &Group) -> Filter {
+    Filter::new().job(&group.job).reason(group.reason).pattern(&group.error)
+}
+
+/// What an operation did.
+async fn done(operation: Operation) -> Result<String> {
+    let done = operation.await?;
+    Ok(match done.end {
+        admin::End::Finished => format!("{} of {} failed jobs", done.settled, done.matched),
+        other => format!("{} of {} failed jobs, then {other:?}", done.settled, done.matched),
+    })
+}
+
+/// The groups of the failed jobs of a queue.
+async fn failed(client: &Client, queue: &str) -> Result<Vec<Row>> {
+    let (groups, now) = (client.failed(queue).groups(&Filter::new()).await?, SystemTime::now());
+    let row = |group: &admin::Group| Row {
+        key: Key::Group(Group {
+            job: group.job.clone(),
+            reason: group.reason,
+            error: group.error.clone(),
+            count: group.count,
+        }),
+        cells: groups::row(group, now).into(),
+        details: vec![format!("the last one: {}", group.last), group.error.clone()],
+    };
+    Ok(groups.groups.iter().map(row).collect())
+}
+
+async fn findings(client: &Client) -> Result<Vec<Row>> {
+    let report = client.doctor().await?;
+    Ok(report.findings().iter().enumerate().map(finding).collect())
+}
+
+fn finding((index, finding): (usize, &Finding)) -> Row {
+    let style = match finding.severity() {
+        Severity::Error => Style::Bad,
+        Severity::Warning => Style::Notable,
+        _ => Style::Plain,
+    };
+    let cells = vec![
+        Cell::new(finding.severity().to_string(), style),
+        Cell::from(finding.about()),
+        Cell::from(finding.what()),
+    ];
+    let details = vec![format!("why: {}", finding.why()), format!("do: {}", finding.advice())];
+    Row { key: Key::Finding(index), cells, details }
+}

@@ -1,0 +1,148 @@
+//! The layout of the page. Pure.
+
+use std::time::SystemTime;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style as Drawn};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Cell as DrawnCell, Paragraph, Row as DrawnRow, Table, TableState};
+
+use super::state::{Listing, Page, State};
+use crate::commands::failed::groups;
+use crate::commands::{queues, workers};
+use crate::output::colour::Style;
+use crate::output::table::{Align, Cell, visible};
+use crate::output::time::{short, since, time_of_day};
+
+/// The lines below the table for what is known about the selected row.
+const DETAILS: u16 = 4;
+
+const DOCTOR_COLUMNS: [(&str, Align); 3] =
+    [("SEVERITY", Align::Left), ("ABOUT", Align::Left), ("FOUND", Align::Left)];
+
+pub(super) fn draw(frame: &mut Frame<'_>, state: &State, now: SystemTime) {
+    let rows = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(3),
+        Constraint::Length(DETAILS),
+        Constraint::Length(1),
+    ]);
+    let [tabs, age, table, details, keys] = rows.areas(frame.area());
+    frame.render_widget(Line::from(titles(state)), tabs);
+    frame.render_widget(status(state, now), age);
+    draw_table(frame, state, table);
+    frame.render_widget(Paragraph::new(selected_details(state.listing())), details);
+    frame.render_widget(footer(state), keys);
+}
+
+/// The names of the pages, with their keys.
+fn titles(state: &State) -> Vec<Span<'static>> {
+    let title = |page: &Page| {
+        let text = match (page, &state.queue) {
+            (Page::Failed, Some(queue)) => format!(" {} {} {queue} ", page.digit(), page.title()),
+            _ => format!(" {} {} ", page.digit(), page.title()),
+        };
+        let selected = Drawn::new().add_modifier(Modifier::REVERSED | Modifier::BOLD);
+        Span::styled(text, if *page == state.page { selected } else { Drawn::new() })
+    };
+    Page::ALL.iter().map(title).collect()
+}
+
+/// When the rows were read, and why they are not newer.
+fn status(state: &State, now: SystemTime) -> Line<'static> {
+    let listing = state.listing();
+    if let Some(problem) = &listing.problem {
+        let age = listing.as_of.map(|time| format!(" (as of {} ago)", short(since(time, now))));
+        let text = format!("error: {}{}", visible(problem), age.unwrap_or_default());
+        return Line::styled(text, drawn(Style::Bad, state.has_colours));
+    }
+    let text = match listing.as_of {
+        _ if listing.is_loading => "looking...".to_owned(),
+        None if state.page == Page::Failed => "choose a queue on the first page".to_owned(),
+        None => "looking...".to_owned(),
+        Some(time) if since(time, now).as_secs() >= 5 => {
+            format!("as of {}, {} ago", time_of_day(time), short(since(time, now)))
+        }
+        Some(time) => format!("as of {}", time_of_day(time)),
+    };
+    Line::raw(text)
+}
+
+fn draw_table(frame: &mut Frame<'_>, state: &State, area: Rect) {
+    let (listing, columns) = (state.listing(), columns(state.page));
+    let title = |(title, align): &(&'static str, Align)| aligned(Line::raw(*title), *align);
+    let header =
+        DrawnRow::new(columns.iter().map(title)).style(Drawn::new().add_modifier(Modifier::BOLD));
+    let cell = |(cell, (_, align)): (&Cell, &(&str, Align))| {
+        let style = drawn(cell.style(), state.has_colours);
+        aligned(Line::styled(cell.text().to_owned(), style), *align)
+    };
+    let row = |row: &super::state::Row| DrawnRow::new(row.cells.iter().zip(columns).map(cell));
+    let table = Table::new(listing.rows.iter().map(row), widths(columns, listing))
+        .header(header)
+        .column_spacing(2)
+        .row_highlight_style(Drawn::new().add_modifier(Modifier::REVERSED));
+    let selected = (!listing.rows.is_empty()).then_some(listing.selected);
+    frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(selected));
+}
+
+fn columns(page: Page) -> &'static [(&'static str, Align)] {
+    match page {
+        Page::Queues => &queues::COLUMNS,
+        Page::Failed => &groups::COLUMNS,
+        Page::Pools => &workers::COLUMNS,
+        Page::Doctor => &DOCTOR_COLUMNS,
+    }
+}
+
+/// Each column is as wide as its longest text, and the last one takes what is left.
+fn widths(columns: &[(&str, Align)], listing: &Listing) -> Vec<Constraint> {
+    let width = |(index, (title, _)): (usize, &(&str, Align))| {
+        let texts = listing.rows.iter().filter_map(|row| row.cells.get(index)).map(Cell::width);
+        let width = texts.max().unwrap_or_default().max(title.len());
+        let width = u16::try_from(width).unwrap_or(u16::MAX);
+        if index + 1 == columns.len() { Constraint::Fill(1) } else { Constraint::Max(width) }
+    };
+    columns.iter().enumerate().map(width).collect()
+}
+
+fn aligned(line: Line<'_>, align: Align) -> DrawnCell<'_> {
+    match align {
+        Align::Left => line.left_aligned().into(),
+        Align::Right => line.right_aligned().into(),
+    }
+}
+
+fn selected_details(listing: &Listing) -> Vec<Line<'static>> {
+    let details = listing.rows.get(listing.selected).map(|row| row.details.as_slice());
+    details.unwrap_or_default().iter().map(|line| Line::raw(visible(line))).collect()
+}
+
+/// The question, what an action did, or the keys.
+fn footer(state: &State) -> Line<'static> {
+    let notable = drawn(Style::Notable, state.has_colours).add_modifier(Modifier::BOLD);
+    match (&state.question, &state.message) {
+        (Some((question, _)), _) => Line::styled(visible(question), notable),
+        (None, Some(message)) => Line::styled(visible(message), notable),
+        (None, None) => {
+            Line::raw(format!("q quit  1-4 page  up/down select  {}", state.page.keys()))
+        }
+    }
+}
+
+fn drawn(style: Style, has_colours: bool) -> Drawn {
+    match style {
+        Style::Plain => Drawn::new(),
+        Style::Title => Drawn::new().add_modifier(Modifier::BOLD),
+        _ if !has_colours => Drawn::new(),
+        Style::Good => Drawn::new().fg(Color::Green),
+        Style::Notable => Drawn::new().fg(Color::Yellow),
+        Style::Bad => Drawn::new().fg(Color::Red),
+    }
+}
+
+#[cfg(test)]
+#[path = "draw_tests.rs"]
+mod tests;

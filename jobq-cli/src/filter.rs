@@ -1,0 +1,162 @@
+//! The options that select failed jobs.
+
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+use jobq::admin::Filter;
+use jobq::{FailedReason, JobId};
+
+use crate::end::Problem;
+
+/// All conditions must hold.
+#[derive(Debug, Default, Args)]
+#[command(next_help_heading = "Which failed jobs (all that is given must hold)")]
+pub(crate) struct FilterOptions {
+    /// Those of this job name
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+    /// Those that failed for this reason, such as `exhausted` or `aborted`
+    #[arg(long, value_parser = reason)]
+    reason: Option<FailedReason>,
+    /// Those whose error has this text
+    #[arg(long, value_name = "TEXT")]
+    error: Option<String>,
+    /// Those of one group, by the ERROR that `jobq failed groups` shows
+    #[arg(long, value_name = "ERROR")]
+    pattern: Option<String>,
+    /// Those that failed since this time, or this long ago: 2030-01-01T08:00:00Z or `2h`
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<SystemTime>,
+    /// Those that failed until this time, or this long ago
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<SystemTime>,
+    /// Those whose payload has this value at a JSON pointer, such as `/user/id=7`; may be given
+    /// several times
+    #[arg(long = "value", value_name = "POINTER=JSON", value_parser = value)]
+    values: Vec<(String, String)>,
+    /// Those with this id; may be given several times
+    #[arg(long = "id")]
+    ids: Vec<JobId>,
+}
+
+impl FilterOptions {
+    /// The filter.
+    pub(crate) fn filter(&self) -> Result<Filter, Problem> {
+        let mut filter = Filter::new();
+        // A builder has no optional settings.
+        if let Some(job) = &self.job {
+            filter = filter.job(job);
+        }
+        if let Some(reason) = self.reason {
+            filter = filter.reason(reason);
+        }
+        if let Some(text) = &self.error {
+            filter = filter.error(text);
+        }
+        if let Some(pattern) = &self.pattern {
+            filter = filter.pattern(pattern);
+        }
+        if let Some(time) = self.since {
+            filter = filter.failed_from(time);
+        }
+        if let Some(time) = self.until {
+            filter = filter.failed_until(time);
+        }
+        if !self.ids.is_empty() {
+            filter = filter.ids(self.ids.iter().copied());
+        }
+        for (pointer, json) in &self.values {
+            filter = filter.value(pointer, json)?;
+        }
+        Ok(filter)
+    }
+}
+
+fn reason(text: &str) -> Result<FailedReason, String> {
+    FailedReason::parse(text).ok_or_else(|| {
+        "it is one of exhausted, aborted, expired, unknown-job, unreadable-payload, poison, \
+         unroutable, cancelled"
+            .into()
+    })
+}
+
+/// A time, or one so long ago.
+fn moment(text: &str) -> Result<SystemTime, String> {
+    if let Ok(time) = humantime::parse_rfc3339_weak(text) {
+        return Ok(time);
+    }
+    let ago: Duration = jobq::period::parse(text).map_err(|_| {
+        "it is a time such as 2030-01-01T08:00:00Z, in UTC, or how long ago, such as 2h".to_owned()
+    })?;
+    SystemTime::now().checked_sub(ago).ok_or_else(|| "no clock goes back so far".to_owned())
+}
+
+fn value(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((pointer, json)) => Ok((pointer.to_owned(), json.to_owned())),
+        None => Err("it is written POINTER=JSON, such as /user/id=7 or /name=\"ann\"".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        filter: FilterOptions,
+    }
+
+    fn filter(arguments: &[&str]) -> Result<Filter, String> {
+        let line = Line::try_parse_from([&["x"], arguments].concat());
+        let line = line.map_err(|error| error.to_string())?;
+        line.filter.filter().map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn options_are_conditions() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_893_484_800);
+        let id = JobId::new();
+        let new = Filter::new;
+        let table: [(&[&str], Filter); 8] = [
+            (&[], new()),
+            (&["--job", "pay"], new().job("pay")),
+            (&["--reason", "unknown-job"], new().reason(FailedReason::UnknownJob)),
+            (&["--error", "refused"], new().error("refused")),
+            (&["--pattern", "user #"], new().pattern("user #")),
+            (&["--since", "2030-01-01T08:00:00Z"], new().failed_from(time)),
+            (&["--until", "2030-01-01 08:00:00"], new().failed_until(time)),
+            (&["--id", &id.to_string()], new().ids([id])),
+        ];
+        for (arguments, expected) in table {
+            assert_eq!(filter(arguments).unwrap(), expected, "{arguments:?}");
+        }
+        let values = filter(&["--value", r#"/name="a=b""#, "--value", "/id=7"]).unwrap();
+        let expected = new().value("/name", r#""a=b""#).unwrap().value("/id", "7").unwrap();
+        assert_eq!(values, expected);
+    }
+
+    #[test]
+    fn mistakes_say_what_is_expected() {
+        for (arguments, said) in [
+            (["--reason", "tired"], "exhausted, aborted"),
+            (["--since", "yesterday"], "such as 2h"),
+            (["--value", "/id"], "POINTER=JSON"),
+            (["--value", "id=7"], "id"),
+            (["--value", "/id={"], "no JSON"),
+            (["--id", "7"], "7"),
+        ] {
+            let error = filter(&arguments).unwrap_err();
+            assert!(error.contains(said), "{arguments:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_duration_is_a_time_ago() {
+        let ago = moment("2h").unwrap().elapsed().unwrap();
+        assert!((7_200..7_260).contains(&ago.as_secs()), "{ago:?}");
+    }
+}

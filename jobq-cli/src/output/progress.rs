@@ -1,0 +1,68 @@
+//! The progress of an operation, on a terminal alone.
+
+use std::io::{self, IsTerminal as _};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use jobq::admin::{Phase, Progress};
+
+use super::Output;
+
+/// How often it moves while nothing else changes.
+const STEADY: Duration = Duration::from_millis(200);
+
+/// A line on standard error that tells how far an operation is.
+#[derive(Debug)]
+pub(crate) struct Bar(ProgressBar);
+
+impl Bar {
+    pub(crate) fn new(output: Output) -> Self {
+        let is_shown = io::stderr().is_terminal() && !output.is_json();
+        let target =
+            if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        bar.enable_steady_tick(STEADY);
+        Self(bar)
+    }
+
+    pub(crate) fn show(&self, progress: &Progress) {
+        self.say(&sentence(progress));
+    }
+
+    pub(crate) fn say(&self, text: &str) {
+        self.0.set_message(text.to_owned());
+    }
+
+    pub(crate) fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn sentence(progress: &Progress) -> String {
+    let Progress { matched, settled, refused, .. } = progress;
+    let phase = match progress.phase {
+        Phase::Canary => ", waiting for the outcomes of the canaries",
+        Phase::Waiting => ", waiting because of the rate",
+        _ => "",
+    };
+    let refused = match refused {
+        0 => String::new(),
+        refused => format!(", {refused} refused"),
+    };
+    format!("{settled} of {matched} done{refused}{phase}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_is_a_sentence() {
+        let mut progress = Progress::default();
+        assert_eq!(sentence(&progress), "0 of 0 done");
+        (progress.matched, progress.settled, progress.refused) = (112, 40, 1);
+        progress.phase = Phase::Waiting;
+        let expected = "40 of 112 done, 1 refused, waiting because of the rate";
+        assert_eq!(sentence(&progress), expected);
+    }
+}

@@ -1,0 +1,114 @@
+//! `jobq workers`, `pause`, `resume` and `cancel`.
+
+use jobq_tests::both_engines;
+use jobq_tests::stage::{Stage, Step, Store, soon};
+
+use crate::process::{Ran, eventually, jobq};
+
+both_engines!(
+    workers_say_what_they_run,
+    a_paused_queue_says_who_and_why,
+    a_pool_is_told_to_take_no_more_and_to_stop,
+    a_running_job_is_cancelled,
+    all_queues_are_found,
+);
+
+async fn workers_say_what_they_run(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let pool = stage.pool().spawn().await.unwrap();
+    let id = stage.enqueue([Step::Wait]).await;
+    stage.run().await;
+    let answers = |ran: &Ran| ran.out.contains(&id.to_string());
+    let ran = eventually(&stage.store, &["workers"], answers).await;
+    let row = ran.lines(0).into_iter().find(|line| line.contains(&id.to_string())).unwrap();
+    assert!(row.contains("scripted") && row.contains("attempt 1"), "{ran:#?}");
+    assert!(ran.out.contains(&std::process::id().to_string()), "{ran:#?}");
+
+    let ran = eventually(&stage.store, &["workers", "scripted", "--json"], answers).await;
+    let document = ran.json(0, "workers");
+    let queues = document["pools"][0]["queues"].as_array().unwrap();
+    let queue = queues.iter().find(|queue| queue["queue"] == "scripted").unwrap();
+    assert_eq!((&queue["running"][0]["id"], &queue["slots"]), (&id.to_string().into(), &10.into()));
+    assert_eq!(document["unaccounted"], 0);
+
+    let check = ["check", "scripted", "--min-pools", "1"];
+    eventually(&stage.store, &check, |ran| ran.out == "ok: scripted\n" && ran.code == 0).await;
+    let check = ["check", "scripted", "--min-pools", "2"];
+    let said = "scripted: pools: expected at least 2, found 1\n";
+    eventually(&stage.store, &check, |ran| ran.out == said && ran.code == 1).await;
+    stage.go();
+    stage.end().await;
+    pool.shutdown().await.unwrap();
+}
+
+async fn a_paused_queue_says_who_and_why(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let pool = stage.pool().spawn().await.unwrap();
+    let arguments = ["pause", "scripted", "--why", "mail server upgrade", "--by", "ann", "--json"];
+    let ran = eventually(&stage.store, &arguments, |ran| ran.code == 0).await;
+    let document = ran.json(0, "pause");
+    assert_eq!((&document["by"], &document["still_taking"]), (&"ann".into(), &0.into()));
+    assert_eq!(document["stopped"].as_array().unwrap().len(), 1);
+
+    stage.enqueue([Step::Succeed]).await;
+    let ran = jobq(&stage.store, &["queues", "scripted"]).await;
+    let row = ran.lines(0)[1];
+    assert!(row.contains(" paused ") && row.ends_with("by ann: mail server upgrade"), "{ran:#?}");
+    assert!(!stage.has_run());
+
+    let document = jobq(&stage.store, &["resume", "scripted", "--json"]).await.json(0, "resume");
+    assert_eq!(document["was_paused"], true);
+    stage.end().await;
+    let ran = jobq(&stage.store, &["resume", "scripted"]).await;
+    assert_eq!(ran.lines(0), ["queue scripted was not paused"]);
+    pool.shutdown().await.unwrap();
+}
+
+async fn a_pool_is_told_to_take_no_more_and_to_stop(store: Store) {
+    let stage = Stage::on(store).await;
+    let pool = stage.pool().spawn().await.unwrap();
+    let is_done = |ran: &Ran| ran.code == 0;
+    let answers = |ran: &Ran| ran.out.contains("consuming");
+    let ran = eventually(&stage.store, &["workers", "--json"], answers).await;
+    let document = ran.json(0, "workers");
+    let id = document["pools"][0]["pool"].as_str().unwrap();
+    let ran = eventually(&stage.store, &["workers", "quiet", id, "--json"], is_done).await;
+    let document = ran.json(0, "order");
+    assert_eq!((&document["pool"], &document["order"]), (&id.into(), &"quiet".into()));
+    let is_halted = |ran: &Ran| ran.out.contains(r#""state":"halted""#);
+    eventually(&stage.store, &["queues", "scripted", "--json"], is_halted).await;
+
+    let ran = eventually(&stage.store, &["workers", "stop", id], is_done).await;
+    assert_eq!(ran.lines(0), [format!("pool {id} is shutting down")]);
+    soon("the end of the pool", pool.wait()).await.unwrap();
+    assert!(jobq(&stage.store, &["workers", "stop", id]).await.error(4).contains(id));
+    assert!(jobq(&stage.store, &["workers", "stop", "7"]).await.error(2).contains("`7`"));
+}
+
+async fn a_running_job_is_cancelled(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let pool = stage.pool().spawn().await.unwrap();
+    let id = stage.enqueue([Step::Hang]).await.to_string();
+    stage.run().await;
+    let ran = eventually(&stage.store, &["cancel", &id, "--json"], |ran| ran.code == 0).await;
+    let document = ran.json(0, "cancel");
+    assert_eq!(document["cancelled"][0]["cancel"], "asked");
+    assert_eq!(stage.failed("scripted").await.reason().to_string(), "cancelled");
+    assert!(jobq(&stage.store, &["cancel", &id]).await.error(4).contains(&id));
+    pool.shutdown().await.unwrap();
+}
+
+async fn all_queues_are_found(store: Store) {
+    let stage = Stage::on(store).await;
+    let pool = stage.pool().spawn().await.unwrap();
+    let is_consumed = |ran: &Ran| ran.out.matches(r#""state":"consumed""#).count() == 2;
+    let ran = eventually(&stage.store, &["queues", "--json"], is_consumed).await;
+    let document = ran.json(0, "queues");
+    let queues = document["queues"].as_array().unwrap();
+    let names: Vec<_> = queues.iter().map(|queue| queue["queue"].as_str().unwrap()).collect();
+    assert_eq!(names, ["hasty", "scripted"], "{document:#}");
+    assert_eq!(document["complete"], stage.store.is_file());
+    let ran = jobq(&stage.store, &["queues"]).await;
+    assert_eq!(ran.err.contains("AMQP cannot list queues"), !stage.store.is_file(), "{ran:#?}");
+    pool.shutdown().await.unwrap();
+}
