@@ -17,6 +17,7 @@ mod many;
 #[cfg(feature = "metrics")]
 mod metrics;
 mod named;
+mod operations;
 mod order;
 mod origin;
 mod own_engine;

@@ -15,6 +15,7 @@ mod lazy;
 mod limits;
 mod long_job;
 mod nodes;
+mod operations;
 mod oversize;
 mod permissions;
 mod reconnect;

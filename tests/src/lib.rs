@@ -9,6 +9,7 @@ pub mod decisions;
 pub mod declared;
 pub mod errand;
 pub mod example_engine;
+pub mod failures;
 pub mod files;
 pub mod flaky;
 pub mod fragile;

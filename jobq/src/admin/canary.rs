@@ -1,13 +1,13 @@
 //! Jobs that are put back first, with a single attempt, to see whether they complete.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use super::PATIENCE;
 use super::operation::Stop;
+use super::visits::visit;
 use crate::engine::{Administer, Ask, Question, Reply, Verdict, Watched};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, FailedReason, JobId, headers};
@@ -94,16 +94,12 @@ async fn found(
     operation: &str,
     open: &BTreeSet<JobId>,
 ) -> Result<BTreeMap<JobId, FailedReason>> {
-    let found = Arc::new(Mutex::new(BTreeMap::new()));
-    let (open, operation, shared) = (open.clone(), operation.to_owned(), Arc::clone(&found));
-    let visit = Box::new(move |job: FailedJob| {
+    let (open, operation) = (open.clone(), operation.to_owned());
+    let look = move |found: &mut BTreeMap<_, _>, job: FailedJob| {
         if job.header(headers::ONCE) == Some(&operation) && open.contains(&job.id()) {
-            let mut found = shared.lock().unwrap_or_else(PoisonError::into_inner);
             found.insert(job.id(), job.reason());
         }
         Verdict::Keep
-    });
-    let visited = engine.failed_visit(queue, visit).await?;
-    let found = std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner));
-    visited.end.map_or(Ok(found), Err)
+    };
+    Ok(visit(engine, queue, BTreeMap::new(), look).await?.0)
 }

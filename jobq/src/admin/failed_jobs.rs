@@ -1,13 +1,14 @@
 //! Administration of failed jobs.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::Filter;
 use super::group::{Grouping, Groups};
 use super::operation::{Action, Operation};
 use super::page::{Cursor, Page, Paging};
+use super::visits;
 use crate::background;
-use crate::engine::{Administer, Engine, Verdict, administration, closed, failed};
+use crate::engine::{Administer, Engine, Verdict, administration, failed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId, check_name};
 
@@ -30,17 +31,26 @@ const FIRST_LOOK: usize = 1_000;
 pub struct FailedJobs {
     engine: Arc<dyn Engine>,
     queue: String,
+    actor: String,
 }
 
 impl FailedJobs {
     pub(crate) fn new(engine: Arc<dyn Engine>, queue: String) -> Self {
-        Self { engine, queue }
+        Self { engine, queue, actor: super::UNKNOWN.to_owned() }
     }
 
     /// The queue of these failed jobs.
     #[must_use]
     pub fn queue(&self) -> &str {
         &self.queue
+    }
+
+    /// Sets who acts, for the log, where each call that changes something is an event of the target
+    /// `jobq::audit`. Defaults to `unknown`.
+    #[must_use]
+    pub fn by(mut self, actor: impl Into<String>) -> Self {
+        self.actor = actor.into();
+        self
     }
 
     /// The failed jobs, oldest first, at most `limit`. A queue that does not exist has
@@ -114,7 +124,20 @@ impl FailedJobs {
     /// Settles all failed jobs so, or the one with this id, and returns how many.
     async fn settle(&self, id: Option<JobId>, verdict: Verdict) -> Result<u64> {
         check_name("queue", &self.queue)?;
-        background::call(failed::settle(self.administration()?, &self.queue, id, verdict)).await
+        let action = if verdict == Verdict::Discard { "discard" } else { "retry" };
+        let settling = failed::settle(self.administration()?, &self.queue, id, verdict);
+        let settled = background::call(settling).await;
+        let count = settled.as_ref().ok();
+        if count != Some(&0) {
+            let filter = id.map_or_else(|| "all".to_owned(), |id| format!("id {id}"));
+            let (actor, queue, is_finished) = (&self.actor, &self.queue, settled.is_ok());
+            tracing::info!(
+                target: "jobq::audit",
+                actor, action, queue, filter, count, is_finished,
+                "failed jobs were settled"
+            );
+        }
+        settled
     }
 
     /// A page of the failed jobs that match, oldest first: those after the end of another page, at
@@ -182,7 +205,7 @@ impl FailedJobs {
     }
 
     fn operation(&self, filter: Filter, action: Action) -> Operation {
-        Operation::new(Arc::clone(&self.engine), self.queue.clone(), filter, action)
+        Operation::new(Arc::clone(&self.engine), self.queue.clone(), filter, action).by(&self.actor)
     }
 
     /// Shows the failed jobs to a collector, at most so many, and returns it with whether all were
@@ -194,28 +217,18 @@ impl FailedJobs {
         add: impl Fn(&mut C, FailedJob) + Send + 'static,
     ) -> Result<(C, bool)> {
         check_name("queue", &self.queue)?;
-        let shared = Arc::new(Mutex::new(Some(collector)));
-        let theirs = Arc::clone(&shared);
         let mut seen = 0;
-        let visit = Box::new(move |job| {
+        let show = move |collector: &mut C, job| {
             if most.is_some_and(|most| seen >= most) {
                 return Verdict::Enough;
             }
             seen += 1;
-            let mut collector = theirs.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(collector) = &mut *collector {
-                add(collector, job);
-            }
+            add(collector, job);
             Verdict::Keep
-        });
-        let visiting = self.administration()?.failed_visit(&self.queue, visit);
-        let visited = background::call(visiting).await?;
-        if let Some(error) = visited.end {
-            return Err(error);
-        }
-        let collector = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let is_cut = most.is_some_and(|most| visited.seen > most as u64);
-        Ok((collector.ok_or_else(closed)?, visited.complete && !is_cut))
+        };
+        let visiting = visits::visit(self.administration()?, &self.queue, collector, show);
+        let (collector, visited) = background::call(visiting).await?;
+        visited.end.map_or(Ok((collector, visited.complete)), Err)
     }
 
     fn administration(&self) -> Result<&dyn Administer> {

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::group::{Group, pattern};
 use super::value::{self, JsonValue};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::{FailedJob, FailedReason, JobId, rfc3339};
 
 /// A selection of failed jobs: those for which all conditions hold. Without conditions it selects
@@ -118,6 +118,24 @@ impl Filter {
         Ok(self)
     }
 
+    /// [`value`](Self::value) from one text, as a command has it: `/user/id=7`. What stands behind the
+    /// first `=` is JSON if it can be, and otherwise a text: `/user/name=ann` is `"ann"`.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](crate::ErrorKind::Invalid): a text without `=`, or without a pointer before it.
+    pub fn value_from(self, text: &str) -> Result<Self> {
+        let Some((pointer, value)) = text.split_once('=') else {
+            return Err(Error::invalid(format!(
+                "`{text}` is no condition: expected a pointer and a value, such as `/user/id=7`"
+            )));
+        };
+        match self.clone().value(pointer, value) {
+            Err(_) => self.value(pointer, &serde_json::Value::from(value).to_string()),
+            found => found,
+        }
+    }
+
     /// Whether it selects all failed jobs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -142,12 +160,6 @@ impl Filter {
     /// The same filter for jobs that failed before an operation, whatever its own condition is.
     pub(super) fn before(mut self, operation: SystemTime) -> Self {
         self.until = Some(self.until.map_or(operation, |until| until.min(operation)));
-        self
-    }
-
-    /// The same filter for jobs that failed at any time.
-    pub(super) fn at_any_time(mut self) -> Self {
-        (self.from, self.until) = (None, None);
         self
     }
 }
@@ -208,7 +220,6 @@ mod tests {
             (all().failed_until(from_millis(4_999)), false),
             (all().failed_until(from_millis(9_999)).before(from_millis(4_000)), false),
             (all().failed_until(from_millis(4_000)).before(from_millis(9_999)), false),
-            (all().failed_until(from_millis(4_000)).at_any_time(), true),
             (all().ids([JobId::new()]).ids([found.id()]), true),
             (all().ids([JobId::new()]), false),
             (all().ids([]), false),
@@ -218,6 +229,25 @@ mod tests {
             (value("/user/id", "7").job("greet").error("timeout"), false),
         ] {
             assert_eq!(filter.matches(&found), expected, "{filter}");
+        }
+    }
+
+    #[test]
+    fn a_value_may_be_one_text() {
+        for (text, pointer, json) in [
+            ("/user/id=7", "/user/id", "7"),
+            ("/user/id=\"7\"", "/user/id", "\"7\""),
+            ("/user/name=ann=7", "/user/name", "\"ann=7\""),
+            ("/user/name=", "/user/name", "\"\""),
+            ("/user=null", "/user", "null"),
+            ("=[1, 2]", "", "[1,2]"),
+        ] {
+            let expected = Filter::new().value(pointer, json).unwrap();
+            assert_eq!(Filter::new().value_from(text).unwrap(), expected, "{text}");
+        }
+        for (text, part) in [("/user/id", "such as"), ("user/id=7", "no JSON pointer")] {
+            let error = Filter::new().value_from(text).unwrap_err();
+            assert!(error.is_invalid() && error.to_string().contains(part), "{error}");
         }
     }
 

@@ -15,6 +15,7 @@ mod passes;
 mod pause;
 mod pools;
 mod value;
+mod visits;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -123,6 +124,12 @@ impl Admin {
             pools::pools(self.administration()?, names, only_these, patience).await
         })
         .await
+    }
+
+    /// The failed jobs of a queue, as [`Client::failed`](crate::Client::failed) gives them.
+    #[must_use]
+    pub fn failed(&self, queue: impl Into<String>) -> FailedJobs {
+        FailedJobs::new(Arc::clone(&self.engine), queue.into()).by(&self.actor)
     }
 
     /// Pauses a queue, durably: no pool starts a job of it until it is [resumed](Self::resume),

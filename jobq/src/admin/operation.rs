@@ -93,7 +93,7 @@ impl Operation {
         self
     }
 
-    /// At most this many jobs a second. They are settled in passes of at most ten seconds' worth.
+    /// At most this many jobs a second. They are settled in passes of one to ten seconds' worth.
     pub fn rate(mut self, jobs_per_second: f64) -> Self {
         self.plan.rate = Some(jobs_per_second);
         self
@@ -262,4 +262,7 @@ pub enum Stop {
     CanaryUnknown(Vec<JobId>),
     /// A job that was put back failed again.
     FailedAgain(JobId),
+    /// There are more failed jobs than can be looked at in 20 s, and none of those looked at
+    /// matched.
+    TooMany,
 }

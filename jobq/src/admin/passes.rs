@@ -1,7 +1,7 @@
 //! The passes of an operation on failed jobs.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
@@ -12,16 +12,22 @@ use uuid::Uuid;
 use super::Filter;
 use super::canary;
 use super::operation::{Action, Done, End, Phase, Progress, Stop};
+use super::visits::visit;
 use crate::engine::{Administer, Engine, Verdict, Visited, administration};
 use crate::error::{Error, Result};
 use crate::job::{FailedJob, JobId, check_name};
 
-/// How long one pass may look for jobs. Others wait for it that long.
-const PASS: Duration = Duration::from_secs(20);
 /// The most jobs that one pass settles.
 const MAX_SETTLED: u64 = 20_000;
-/// How many seconds' worth of the rate one pass settles.
-const SECONDS: f64 = 10.0;
+/// The fewest and most seconds' worth of the rate that one pass settles.
+const SECONDS: (f64, f64) = (1.0, 10.0);
+/// A pass takes at most one part in this many of the time, while jobs are left for a next one.
+const PART: f64 = 10.0;
+/// The shortest pause between two passes, in which others may look at the failed jobs. They try
+/// twice a second.
+const BREAK: Duration = Duration::from_millis(700);
+/// How long another operation is waited for, once this one has begun.
+const OTHERS: Duration = Duration::from_secs(60);
 
 /// What an operation is to do.
 #[derive(Debug, Clone)]
@@ -60,18 +66,20 @@ impl Plan {
         Err(Error::invalid(problem))
     }
 
-    /// How many jobs one pass settles at most.
-    fn pass_limit(&self) -> u64 {
+    /// How many jobs the next pass settles at most, after one that took this long.
+    fn pass_limit(&self, took: Duration) -> u64 {
+        let seconds = (took.as_secs_f64() * PART).clamp(SECONDS.0, SECONDS.1);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it saturates
-        let worth = self.rate.map(|rate| (rate * SECONDS) as u64);
+        let worth = self.rate.map(|rate| (rate * seconds) as u64);
         worth.map_or(MAX_SETTLED, |worth| worth.clamp(1, MAX_SETTLED))
     }
 
-    /// How long the settled jobs of a pass take at the rate.
-    fn pause(&self, settled: u64) -> Duration {
+    /// The pause after a pass that settled this many jobs and took this long.
+    fn pause(&self, settled: u64, took: Duration) -> Duration {
         #[allow(clippy::cast_precision_loss)] // a pass settles few
         let seconds = self.rate.map_or(0.0, |rate| settled as f64 / rate);
-        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+        let pause = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        pause.saturating_sub(took).max(BREAK)
     }
 }
 
@@ -86,6 +94,7 @@ pub(super) async fn run(
         administer: administration(&*engine)?,
         filter: plan.filter.clone().before(engine.clock().now()),
         began: engine.clock().now(),
+        is_first: true,
         id: Uuid::now_v7().to_string(),
         totals: Totals::default(),
         plan: &plan,
@@ -125,6 +134,8 @@ struct Passes<'p> {
     /// With the beginning of the operation as its latest time.
     filter: Filter,
     began: SystemTime,
+    /// Whether no pass has ended yet.
+    is_first: bool,
     /// The id of the operation, in the headers of its canaries.
     id: String,
     totals: Totals,
@@ -137,64 +148,47 @@ struct Passes<'p> {
 struct Totals {
     matched: u64,
     settled: u64,
-    /// The ids of the settled jobs.
+    /// The ids of the settled jobs, if the operation stops when one of them fails.
     ids: HashSet<JobId>,
     refused: Vec<(JobId, Error)>,
     unknown: u64,
 }
 
-/// What one pass is to do with a job that matches.
-#[derive(Clone)]
-enum Aim {
-    Count,
-    Settle(Verdict),
-}
-
-/// The state of one pass, which the engine's call shares.
+/// The state of one pass.
 struct Pass {
-    aim: Aim,
+    /// What becomes of a job that matches. `None` to count them.
+    verdict: Option<Verdict>,
     limit: u64,
     filter: Filter,
     /// Jobs that could not be put back by an earlier pass.
     refused: HashSet<JobId>,
     cancel: CancellationToken,
-    until: Instant,
     matched: u64,
-    is_cut: bool,
 }
 
 impl Pass {
     fn decide(&mut self, job: &FailedJob) -> Verdict {
-        if self.cancel.is_cancelled() || Instant::now() >= self.until {
-            self.is_cut = true;
+        if self.cancel.is_cancelled() {
             return Verdict::Enough;
         }
         if self.refused.contains(&job.id()) || !self.filter.matches(job) {
             return Verdict::Keep;
         }
-        match &self.aim {
-            Aim::Count => {
-                self.matched += 1;
-                Verdict::Keep
-            }
-            Aim::Settle(_) if self.matched >= self.limit => {
-                self.is_cut = true;
-                Verdict::Enough
-            }
-            Aim::Settle(verdict) => {
-                self.matched += 1;
-                verdict.clone()
-            }
+        if self.verdict.is_some() && self.matched >= self.limit {
+            return Verdict::Enough;
         }
+        self.matched += 1;
+        self.verdict.clone().unwrap_or(Verdict::Keep)
     }
 }
 
 impl Passes<'_> {
     async fn run(&mut self) -> Result<End> {
         if self.plan.dry_run {
-            // One pass to the end, however long it takes: nothing is held up but who looks.
-            let (_, visited) = self.pass(Aim::Count, u64::MAX, Duration::MAX).await?;
-            return Ok(self.ended_early(visited).unwrap_or(End::Finished));
+            let (_, visited) = self.pass(None, u64::MAX).await?;
+            let is_complete = visited.complete;
+            let end = if is_complete { End::Finished } else { End::Stopped(Stop::TooMany) };
+            return Ok(self.ended_early(visited).unwrap_or(end));
         }
         if let Some(count) = self.plan.canary
             && let Some(end) = self.canaries(count).await?
@@ -205,19 +199,24 @@ impl Passes<'_> {
             Action::PutBack => Verdict::PutBack,
             Action::Discard => Verdict::Discard,
         };
+        let mut took = Duration::ZERO;
         loop {
             let start = Instant::now();
-            let limit = self.plan.pass_limit();
-            let (is_cut, visited) = self.pass(Aim::Settle(verdict.clone()), limit, PASS).await?;
-            let settled = visited.settled.len() as u64;
+            let limit = self.plan.pass_limit(took);
+            let (matched, visited) = self.pass(Some(verdict.clone()), limit).await?;
+            let (is_complete, settled) = (visited.complete, visited.settled.len() as u64);
             if let Some(end) = self.ended_early(visited) {
                 return Ok(end);
             }
-            if !is_cut {
+            if is_complete {
                 return Ok(End::Finished);
             }
+            if matched == 0 {
+                return Ok(End::Stopped(Stop::TooMany));
+            }
             self.tell(Phase::Waiting);
-            let pause = self.plan.pause(settled).saturating_sub(start.elapsed());
+            took = start.elapsed();
+            let pause = self.plan.pause(settled, took);
             if self.cancel.run_until_cancelled(sleep(pause)).await.is_none() {
                 return Ok(End::Cancelled);
             }
@@ -230,30 +229,35 @@ impl Passes<'_> {
         }
     }
 
-    /// Makes one pass, and returns whether jobs may be left that it did not look at.
-    async fn pass(&mut self, aim: Aim, limit: u64, time: Duration) -> Result<(bool, Visited)> {
-        let now = Instant::now();
-        let pass = Arc::new(Mutex::new(Pass {
-            aim,
-            limit,
-            filter: self.filter.clone(),
-            refused: self.totals.refused.iter().map(|(id, _)| *id).collect(),
-            cancel: self.cancel.clone(),
-            until: now.checked_add(time).unwrap_or_else(|| now + Duration::from_secs(86_400)),
-            matched: 0,
-            is_cut: false,
-        }));
-        let shared = Arc::clone(&pass);
-        let visit = Box::new(move |job| locked(&shared).decide(&job));
-        let mut visited = self.administer.failed_visit(&self.plan.queue, visit).await?;
-        let pass = locked(&pass);
+    /// Makes one pass, and returns how many jobs matched in it.
+    async fn pass(&mut self, verdict: Option<Verdict>, limit: u64) -> Result<(u64, Visited)> {
+        let start = Instant::now();
+        let (pass, mut visited) = loop {
+            let pass = Pass {
+                verdict: verdict.clone(),
+                limit,
+                filter: self.filter.clone(),
+                refused: self.totals.refused.iter().map(|(id, _)| *id).collect(),
+                cancel: self.cancel.clone(),
+                matched: 0,
+            };
+            let decide = |pass: &mut Pass, job| pass.decide(&job);
+            match visit(self.administer, &self.plan.queue, pass, decide).await {
+                Err(error) if error.is_conflict() && !self.is_first && start.elapsed() < OTHERS => {
+                }
+                visited => break visited?,
+            }
+        };
+        self.is_first = false;
         self.totals.matched += pass.matched;
         self.totals.settled += visited.settled.len() as u64;
-        self.totals.ids.extend(&visited.settled);
+        if self.plan.stop_on_failure {
+            self.totals.ids.extend(&visited.settled);
+        }
         self.totals.refused.append(&mut visited.refused);
         self.totals.unknown += visited.unknown.len() as u64;
         self.tell(Phase::Settling);
-        Ok((pass.is_cut || !visited.complete, visited))
+        Ok((pass.matched, visited))
     }
 
     /// The end of an operation whose pass met an error or was cancelled.
@@ -269,7 +273,7 @@ impl Passes<'_> {
     async fn canaries(&mut self, count: u32) -> Result<Option<End>> {
         canary::check(self.administer, &self.plan.queue).await?;
         let once = Verdict::PutBackOnce { operation: self.id.clone() };
-        let (_, visited) = self.pass(Aim::Settle(once), count.into(), PASS).await?;
+        let (_, visited) = self.pass(Some(once), count.into()).await?;
         let jobs = visited.settled.clone();
         if let Some(end) = self.ended_early(visited) {
             return Ok(Some(end));
@@ -291,21 +295,17 @@ impl Passes<'_> {
     }
 
     /// A job that was put back and has failed since.
-    async fn failed_again(&mut self) -> Result<Option<JobId>> {
-        let filter = self.plan.filter.clone().at_any_time().failed_from(self.began);
-        let settled = self.totals.ids.clone();
-        let found = Arc::new(Mutex::new(None));
-        let shared = Arc::clone(&found);
-        let visit = Box::new(move |job: FailedJob| {
-            if settled.contains(&job.id()) && filter.matches(&job) {
-                *locked(&shared) = Some(job.id());
+    async fn failed_again(&self) -> Result<Option<JobId>> {
+        let (ids, began) = (self.totals.ids.clone(), self.began);
+        let look = move |found: &mut Option<JobId>, job: FailedJob| {
+            if found.is_some() {
                 return Verdict::Enough;
             }
+            let is_again = job.failed_at() >= began && ids.contains(&job.id());
+            *found = is_again.then(|| job.id());
             Verdict::Keep
-        });
-        let visited = self.administer.failed_visit(&self.plan.queue, visit).await?;
-        let found = *locked(&found);
-        visited.end.map_or(Ok(found), Err)
+        };
+        Ok(visit(self.administer, &self.plan.queue, None, look).await?.0)
     }
 
     fn tell(&self, phase: Phase) {
@@ -317,10 +317,6 @@ impl Passes<'_> {
             refused: refused.len() as u64,
         });
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -365,15 +361,23 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_settles_ten_seconds_worth_of_the_rate() {
-        for (rate, limit, pause) in [
-            (None, MAX_SETTLED, Duration::ZERO),
-            (Some(10.0), 100, Duration::from_secs(5)),
-            (Some(0.01), 1, Duration::from_secs(5_000)),
-            (Some(1e300), MAX_SETTLED, Duration::ZERO),
+    fn a_pass_settles_some_seconds_worth_of_the_rate() {
+        let seconds = Duration::from_secs_f64;
+        for (rate, took, limit, pause) in [
+            (None, 0.0, MAX_SETTLED, BREAK),
+            (None, 7.0, MAX_SETTLED, BREAK),
+            (Some(10.0), 0.0, 10, seconds(1.0)),
+            (Some(10.0), 0.1, 10, seconds(0.9)),
+            (Some(10.0), 0.5, 50, seconds(4.5)),
+            (Some(10.0), 2.0, 100, seconds(8.0)),
+            (Some(0.01), 0.5, 1, seconds(99.5)),
+            (Some(1e300), 1.0, MAX_SETTLED, BREAK),
         ] {
-            let plan = Plan { rate, ..plan() };
-            assert_eq!((plan.pass_limit(), plan.pause(50)), (limit, pause), "{rate:?}");
+            let (plan, took) = (Plan { rate, ..plan() }, seconds(took));
+            let limit_found = plan.pass_limit(took);
+            assert_eq!(limit_found, limit, "{rate:?}");
+            let found = plan.pause(limit_found, took);
+            assert!(found.abs_diff(pause) < Duration::from_millis(1), "{rate:?}: {found:?}");
         }
     }
 }

@@ -1,0 +1,272 @@
+//! Operations on failed jobs, from a client of an operator.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jobq::admin::{End, Filter, Stop};
+use jobq::engine::Engine;
+use jobq::engine::conformance::{EngineExt as _, open};
+use jobq::{Client, Envelope, FailedJob, FailedJobs, FailedReason, JobId};
+use jobq_tests::both_engines;
+use jobq_tests::failures::fail;
+use jobq_tests::stage::{Stage, Step, Store, soon, until};
+
+both_engines!(
+    jobs_that_match_go_back_and_the_others_stay_in_their_order,
+    jobs_that_match_are_discarded,
+    two_operators_settle_each_job_once,
+    an_operation_is_cancelled,
+    what_fails_again_is_not_taken_again,
+    an_operation_stops_when_a_job_fails_again,
+    canaries_that_complete_let_the_others_follow,
+    a_canary_that_fails_keeps_the_others,
+    a_canary_that_nobody_tells_of_keeps_the_others,
+    a_canary_needs_a_pool,
+);
+
+const QUEUE: &str = "letters";
+
+/// A job with its number in the payload, which becomes its error.
+fn letter(number: usize) -> Envelope {
+    let payload = format!(r#"{{"tenant": {{"id": {}}}, "number": {number}}}"#, number % 90);
+    let mut job = Envelope::new(QUEUE, payload.into_bytes());
+    job.name = Some(if number.is_multiple_of(2) { "greet" } else { "remind" }.into());
+    job
+}
+
+/// The engine of a store with this many failed letters, and the calls for them by another client.
+async fn letters(store: &Store, count: usize) -> (Arc<dyn Engine>, FailedJobs) {
+    let engine = open(&store.url, &store.namespace).await.unwrap();
+    fail(&*engine, QUEUE, (0..count).map(letter)).await;
+    let failed = store.client().await.failed(QUEUE).by("ann");
+    (engine, failed)
+}
+
+async fn ids(failed: &FailedJobs) -> Vec<JobId> {
+    failed.list(usize::MAX).await.unwrap().iter().map(FailedJob::id).collect()
+}
+
+/// Takes this many jobs from the queue.
+async fn take(engine: &dyn Engine, count: usize) -> Vec<JobId> {
+    let mut consumer = engine.consume_from(QUEUE, 1_000).await.unwrap();
+    let mut taken = Vec::new();
+    let mut held = Vec::new();
+    while taken.len() < count {
+        let delivery = soon("a delivery", consumer.next()).await.unwrap().unwrap();
+        taken.push(delivery.envelope().id);
+        held.push(delivery);
+        if held.len() == 1_000 {
+            for delivery in held.drain(..) {
+                delivery.settle(jobq::engine::Settlement::Complete).await.unwrap();
+            }
+        }
+    }
+    taken
+}
+
+async fn jobs_that_match_go_back_and_the_others_stay_in_their_order(store: Store) {
+    const COUNT: usize = 10_000;
+    let (engine, failed) = letters(&store, COUNT).await;
+    let all = failed.list(usize::MAX).await.unwrap();
+    assert_eq!(all.len(), COUNT);
+    let filter = Filter::new().reason(FailedReason::Exhausted).error("number");
+    let filter = filter.value("/tenant/id", "3").unwrap();
+    let (leave, stay): (Vec<_>, Vec<_>) = all.iter().partition(|job| filter.matches(job));
+    assert_eq!(leave.len(), 112);
+
+    let groups = failed.groups(&filter).await.unwrap();
+    assert!(groups.complete && groups.other == 0);
+    let [group] = &groups.groups[..] else { panic!("one group: {groups:?}") };
+    assert_eq!((group.count, group.job.as_str()), (112, "remind"));
+    assert_eq!(group.error, r##"{"tenant": {"id": #}, "number": #}"##);
+
+    let (mut paged, mut after) = (Vec::new(), None);
+    loop {
+        let page = failed.page(&filter, after, 50).await.unwrap();
+        assert!(page.complete && page.matching == 112 - paged.len() as u64);
+        paged.extend(page.jobs.iter().map(FailedJob::id));
+        let Some(next) = page.next else { break };
+        after = Some(next);
+    }
+    let found = |jobs: &[&FailedJob]| jobs.iter().map(|job| job.id()).collect::<BTreeSet<_>>();
+    assert_eq!(paged.len(), 112);
+    assert_eq!(paged.into_iter().collect::<BTreeSet<_>>(), found(&leave));
+    let first = failed.page(&Filter::new(), None, 50).await.unwrap();
+    assert_eq!((first.jobs.len(), first.complete, first.matching), (50, false, 1_000));
+
+    let done = failed.retry_where(filter.clone()).dry_run().await.unwrap();
+    assert!(matches!(done.end, End::Finished), "{done:?}");
+    assert_eq!((done.matched, done.settled), (112, 0));
+    assert_eq!(ids(&failed).await.len(), COUNT);
+
+    let done = failed.retry_where(filter).await.unwrap();
+    assert!(matches!(done.end, End::Finished) && done.refused.is_empty(), "{done:?}");
+    assert_eq!((done.matched, done.settled, done.unknown), (112, 112, 0));
+    let left = ids(&failed).await;
+    assert!(left == stay.iter().map(|job| job.id()).collect::<Vec<_>>(), "in their old order");
+    assert_eq!(take(&*engine, 112).await.into_iter().collect::<BTreeSet<_>>(), found(&leave));
+}
+
+async fn jobs_that_match_are_discarded(store: Store) {
+    let (engine, failed) = letters(&store, 300).await;
+    let operation = failed.discard_where(Filter::new().job("greet"));
+    let done = operation.await.unwrap();
+    assert_eq!((done.matched, done.settled), (150, 150));
+    let left = failed.list(usize::MAX).await.unwrap();
+    assert!(left.len() == 150 && left.iter().all(|job| job.name() == "remind"));
+    let counts = engine.admin().counts(QUEUE).await.unwrap();
+    assert_eq!(counts.ready, 0);
+    // A filter that nothing matches is no error.
+    let done = failed.discard_where(Filter::new().job("greet")).await.unwrap();
+    assert!(matches!(done.end, End::Finished) && done.matched == 0, "{done:?}");
+}
+
+async fn two_operators_settle_each_job_once(store: Store) {
+    const COUNT: usize = 2_000;
+    let (engine, failed) = letters(&store, COUNT).await;
+    let all = ids(&failed).await;
+    let other = store.client().await.failed(QUEUE);
+    let retrying = failed.retry_where(Filter::new()).rate(700.0).start().unwrap();
+    let discarding = other.discard_where(Filter::new().job("greet")).rate(400.0).start().unwrap();
+    let (retried, discarded) = tokio::join!(
+        soon("one operator", retrying.finish()),
+        soon("the other operator", discarding.finish())
+    );
+    let (retried, discarded) = (retried.unwrap(), discarded.unwrap());
+    for done in [&retried, &discarded] {
+        assert!(matches!(done.end, End::Finished), "{done:?}");
+        assert!(done.settled > 0 && done.unknown == 0, "{done:?}");
+    }
+    assert_eq!(retried.settled + discarded.settled, COUNT as u64);
+    assert_eq!(ids(&failed).await, []);
+    let back = take(&*engine, usize::try_from(retried.settled).unwrap()).await;
+    let distinct: BTreeSet<_> = back.iter().copied().collect();
+    assert_eq!(distinct.len(), back.len(), "none went back twice");
+    assert!(distinct.is_subset(&all.into_iter().collect()));
+}
+
+async fn an_operation_is_cancelled(store: Store) {
+    let (engine, failed) = letters(&store, 60).await;
+    for is_dropped in [false, true] {
+        let before = ids(&failed).await.len() as u64;
+        let running = failed.retry_where(Filter::new()).rate(5.0).start().unwrap();
+        let mut progress = running.progress();
+        soon("a first pass", progress.wait_for(|now| now.settled > 0)).await.unwrap();
+        let settled = if is_dropped {
+            drop(running);
+            // The sender ends with the operation.
+            soon("the end", async { while progress.changed().await.is_ok() {} }).await;
+            progress.borrow().settled
+        } else {
+            running.cancel();
+            let done = soon("the end", running.finish()).await.unwrap();
+            assert!(matches!(done.end, End::Cancelled), "{done:?}");
+            done.settled
+        };
+        let left = ids(&failed).await.len() as u64;
+        assert!(left > 0 && settled + left == before, "{settled} {left} {before}");
+    }
+    let left = ids(&failed).await.len();
+    take(&*engine, 60 - left).await;
+}
+
+/// Fails scripted jobs, and waits until they are among the failed jobs.
+async fn scripted(stage: &Stage, jobs: Vec<Vec<Step>>) -> FailedJobs {
+    let count = jobs.len();
+    for steps in jobs {
+        stage.enqueue(steps).await;
+    }
+    let failed = stage.store.client().await.failed("scripted");
+    all_fail(&failed, count).await;
+    failed
+}
+
+async fn all_fail(failed: &FailedJobs, count: usize) {
+    until("all to fail", async || (ids(failed).await.len() == count).then_some(())).await;
+}
+
+fn abort() -> Step {
+    Step::Abort("the bank is closed".into())
+}
+
+async fn what_fails_again_is_not_taken_again(store: Store) {
+    let stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    let failed = scripted(&stage, vec![vec![abort()]; 20]).await;
+    let done = soon("the end", failed.retry_where(Filter::new()).rate(10.0).into_future()).await;
+    let done = done.unwrap();
+    assert!(matches!(done.end, End::Finished), "{done:?}");
+    assert_eq!((done.matched, done.settled), (20, 20));
+    all_fail(&failed, 20).await;
+    running.shutdown().await.unwrap();
+}
+
+async fn an_operation_stops_when_a_job_fails_again(store: Store) {
+    let stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    let failed = scripted(&stage, vec![vec![abort()]; 30]).await;
+    let operation = failed.retry_where(Filter::new()).rate(2.0).stop_on_failure();
+    let done = soon("the end", operation.into_future()).await.unwrap();
+    assert!(matches!(done.end, End::Stopped(Stop::FailedAgain(_))), "{done:?}");
+    assert!(done.settled < 30, "{done:?}");
+    all_fail(&failed, 30).await;
+    running.shutdown().await.unwrap();
+}
+
+async fn canaries_that_complete_let_the_others_follow(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    let failed = scripted(&stage, vec![vec![abort(), Step::Succeed]; 10]).await;
+    let operation = failed.retry_where(Filter::new()).canary(3);
+    let done = soon("the end", operation.into_future()).await.unwrap();
+    assert!(matches!(done.end, End::Finished), "{done:?}");
+    assert_eq!((done.matched, done.settled), (10, 10));
+    let mut ended = BTreeSet::new();
+    for _ in 0..10 {
+        ended.insert(stage.end().await);
+    }
+    assert_eq!(ended.len(), 10);
+    running.shutdown().await.unwrap();
+}
+
+async fn a_canary_that_fails_keeps_the_others(store: Store) {
+    let stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    // A plain error fails a canary at once, though the job has retries.
+    let steps = vec![abort(), Step::Fail("still closed".into()), Step::Succeed];
+    let failed = scripted(&stage, vec![steps; 10]).await;
+    let operation = failed.retry_where(Filter::new()).canary(2);
+    let done = soon("the end", operation.into_future()).await.unwrap();
+    let End::Stopped(Stop::CanaryFailed(canaries)) = &done.end else { panic!("{done:?}") };
+    assert!(!canaries.is_empty());
+    assert!(canaries.iter().all(|(_, reason)| *reason == FailedReason::Exhausted), "{done:?}");
+    assert_eq!(done.settled, 2);
+    all_fail(&failed, 10).await;
+    let job = failed.show(canaries[0].0).await.unwrap();
+    assert_eq!(job.error(), "still closed");
+    running.shutdown().await.unwrap();
+}
+
+async fn a_canary_that_nobody_tells_of_keeps_the_others(store: Store) {
+    let stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    let failed = scripted(&stage, vec![vec![abort(), Step::Wait]; 5]).await;
+    let operation = failed.retry_where(Filter::new()).canary(1);
+    let operation = operation.canary_patience(Duration::from_millis(300));
+    let done = soon("the end", operation.into_future()).await.unwrap();
+    assert!(matches!(&done.end, End::Stopped(Stop::CanaryUnknown(jobs)) if jobs.len() == 1));
+    assert_eq!((done.settled, ids(&failed).await.len()), (1, 4));
+    stage.go();
+    running.shutdown().await.unwrap();
+}
+
+async fn a_canary_needs_a_pool(store: Store) {
+    let (_engine, failed) = letters(&store, 3).await;
+    let refused = failed.retry_where(Filter::new()).canary(1).await.unwrap_err();
+    assert!(refused.is_unsupported() && refused.to_string().contains(QUEUE), "{refused:?}");
+    assert_eq!(ids(&failed).await.len(), 3);
+    let client: Client = store.client().await;
+    let invalid = client.failed(QUEUE).retry_where(Filter::new()).rate(0.0).await.unwrap_err();
+    assert!(invalid.is_invalid(), "{invalid:?}");
+}
