@@ -17,6 +17,7 @@ mod long_job;
 mod nodes;
 mod operations;
 mod oversize;
+mod pause;
 mod permissions;
 mod reconnect;
 mod redelivery;

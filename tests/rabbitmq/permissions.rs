@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use jobq::admin::{Queues, Read};
 use jobq::{BoxError, Client, ErrorKind, FindingKind, Severity, job};
 use jobq_tests::broker::{self, Node};
-use jobq_tests::stage::{Scripted, Stage, Step, Store, until};
+use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
 
 #[job(on = "user.*")]
 async fn welcome(_user: u64) -> Result<(), BoxError> {
@@ -108,4 +109,110 @@ async fn what_is_missing_is_named_to_who_may_not_declare_it() {
         assert!(said.contains(&format!("`{}", store.namespace)), "{said}");
         assert!(!said.contains("delete"), "{said}");
     }
+}
+
+/// The permissions of `docs/deploying.md`, for a namespace: to configure, to write, to read.
+fn sets(namespace: &str) -> [(&'static str, [String; 3]); 3] {
+    let uuid = "[0-9a-f-]{36}";
+    [
+        (
+            "enqueue",
+            [
+                "^$".to_owned(),
+                format!("^{namespace}$|^{namespace}\\.(retry|events|level\\.[0-9])$"),
+                "^$".to_owned(),
+            ],
+        ),
+        (
+            "work",
+            [
+                format!("^{namespace}\\.control\\.{uuid}$"),
+                format!("^{namespace}(?!\\.control\\.echo$)"),
+                format!("^{namespace}"),
+            ],
+        ),
+        (
+            "operate",
+            [
+                format!("^{namespace}\\.control\\.{uuid}$|^{namespace}:.*@(paused|failed\\.lock)$"),
+                format!("^{namespace}"),
+                format!("^{namespace}"),
+            ],
+        ),
+    ]
+}
+
+/// What a call ends with: nothing, or the kind of its error.
+fn end<T>(result: jobq::Result<T>) -> Option<ErrorKind> {
+    result.err().map(|error| {
+        let said = error.to_string();
+        assert!(error.kind() != ErrorKind::Refused || said.contains("ACCESS_REFUSED"), "{said}");
+        error.kind()
+    })
+}
+
+/// Who only enqueues asks no pools; who runs jobs asks them, and pauses no queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_set_of_permissions_lets_through_what_it_is_for() {
+    let test = "each_set_of_permissions_lets_through_what_it_is_for";
+    let Some(node) = broker::shared_with_ctl(test).await else {
+        return;
+    };
+    let mut stage = declared(node).await;
+    let refused = Some(ErrorKind::Refused);
+    for (set, permissions) in sets(&stage.store.namespace) {
+        let (works, operates) = (set != "enqueue", set == "operate");
+        let allowed = |is_allowed: bool| if is_allowed { None } else { refused };
+        let user = client(node, &stage.store, permissions.each_ref().map(String::as_str)).await;
+        let job = || Scripted { steps: vec![Step::Succeed] };
+        let enqueued = user.enqueue(job()).await.expect("each may enqueue");
+        let later = user.enqueue(job()).delay(Duration::from_millis(100)).await;
+        let later = later.expect("each may enqueue with a delay");
+        user.publish("user.created", &7_u64).await.expect("each may publish");
+        let admin = user.admin();
+        let pools = admin.pools(Queues::one("scripted"), Duration::from_secs(1)).await;
+        assert_eq!(end(pools), allowed(works), "{set}: asking pools");
+        assert_eq!(
+            end(admin.pause("scripted", "a deploy").await),
+            allowed(operates),
+            "{set}: pause"
+        );
+        assert_eq!(end(admin.resume("scripted").await), allowed(operates), "{set}: resume");
+        let failed = user.failed("scripted");
+        assert_eq!(end(failed.retry_all().await), allowed(operates), "{set}: failed jobs");
+        // The user's own pool, or an administrator's.
+        let pool = if works { stage.pool_of(&user) } else { stage.pool() };
+        let pool = pool.register::<Welcome>().spawn().await.expect("it starts");
+        let mut ended = [stage.end().await, stage.end().await];
+        let mut expected = [enqueued, later];
+        ended.sort();
+        expected.sort();
+        assert_eq!(ended, expected, "{set}");
+        let administrator = stage.client.admin();
+        let pools = administrator.pools(Queues::one("scripted"), DEADLINE).await;
+        let pools = pools.expect("an administrator asks");
+        assert_eq!((pools.pools.len(), pools.unaccounted), (1, Read::Known(0)), "{set}");
+        let paused = administrator.pause("scripted", "a deploy").await.expect("pauses");
+        assert!(paused.still_taking == 0, "{set}: {paused:?}");
+        administrator.resume("scripted").await.expect("resumes");
+        pool.shutdown().await.expect("it ends");
+    }
+}
+
+/// A pool that may not have a control queue runs on, and is counted as one that goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_without_control_runs_on() {
+    let Some(node) = broker::shared_with_ctl("a_pool_without_control_runs_on").await else {
+        return;
+    };
+    let mut stage = declared(node).await;
+    let user = client(node, &stage.store, ["^$", ".*", ".*"]).await;
+    let pool = stage.pool_of(&user).spawn().await.expect("it starts");
+    let admin = stage.client.admin();
+    let paused = admin.pause("scripted", "a deploy").await.expect("pauses");
+    assert!(paused.still_taking > 0, "{paused:?}");
+    let job = stage.enqueue([Step::Succeed]).await;
+    assert_eq!(stage.end().await, job);
+    admin.resume("scripted").await.expect("resumes");
+    pool.shutdown().await.expect("it ends");
 }

@@ -1,0 +1,97 @@
+//! Pauses and pools while brokers restart and connections end.
+
+use std::time::Duration;
+
+use jobq::admin::{Activity, Queues};
+use jobq::{Client, RunningPool};
+use jobq_tests::broker::{self, Broker};
+use jobq_tests::proxy::{Cut, Proxy};
+use jobq_tests::stage::{DEADLINE, Stage, Step, Store, until};
+
+/// Waits until the only pool says this about the queue.
+async fn pool_is(operator: &Client, state: Activity) {
+    until("the state of the pool", async || {
+        let pools = operator.admin().pools(Queues::one("scripted"), Duration::from_secs(2)).await;
+        let pools = pools.ok().filter(|pools| pools.unaccounted == 0)?.pools;
+        let [pool] = &pools[..] else { return None };
+        (pool.queue("scripted")?.state == state).then_some(())
+    })
+    .await;
+}
+
+async fn begin(store: Store) -> (Stage, RunningPool) {
+    let mut stage = Stage::on(store).await;
+    let pool = stage.pool().spawn().await.expect("it starts");
+    let first = stage.enqueue([Step::Succeed]).await;
+    assert_eq!(stage.end().await, first);
+    assert_eq!(stage.run().await.id, first);
+    (stage, pool)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_outlives_a_restart_of_the_broker() {
+    let Some(node) = Broker::to_kill("a_pause_outlives_a_restart_of_the_broker").await else {
+        return;
+    };
+    let (mut stage, pool) = begin(Store::on_broker(node.url())).await;
+    let operator = stage.store.client().await;
+    for kill in [false, true] {
+        let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
+        assert!(paused.still_taking == 0 && paused.stopped.len() == 1, "{paused:?}");
+        let job = stage.enqueue([Step::Succeed]).await;
+        if kill {
+            node.kill();
+        } else {
+            node.stop();
+        }
+        node.restart().await;
+        pool_is(&operator, Activity::Paused).await;
+        let overview = operator.admin().overview(Queues::one("scripted")).await.unwrap();
+        let pause = overview.queues[0].paused.known().cloned().flatten().unwrap();
+        assert_eq!(pause.why.as_deref(), Some("a deploy"), "{overview:?}");
+        assert!(overview.queues[0].ready == 1 && !stage.has_run(), "{overview:?}");
+        assert!(operator.admin().resume("scripted").await.unwrap().was_paused);
+        assert_eq!(stage.run().await.id, job);
+        assert_eq!(stage.end().await, job);
+    }
+    pool.shutdown().await.expect("it ends");
+}
+
+/// A pool that is cut off misses the order, and asks before it consumes again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_was_cut_off_learns_of_a_pause_and_of_its_end() {
+    let direct = Store::rabbitmq().await;
+    let proxy = Proxy::to(&broker::shared().await).await;
+    let mut store = Store::on_broker(proxy.url());
+    store.namespace.clone_from(&direct.namespace);
+    let (mut stage, pool) = begin(store).await;
+    let operator = direct.client().await;
+    for how in [Cut::Reset, Cut::End] {
+        proxy.refuse(true);
+        proxy.cut(how).await;
+        let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
+        assert!(paused.still_taking == 0 && paused.stopped.is_empty(), "{paused:?}");
+        proxy.refuse(false);
+        let job = stage.enqueue([Step::Succeed]).await;
+        pool_is(&operator, Activity::Paused).await;
+        assert!(!stage.has_run());
+        proxy.refuse(true);
+        proxy.cut(how).await;
+        operator.admin().resume("scripted").await.unwrap();
+        proxy.refuse(false);
+        assert_eq!(stage.run().await.id, job);
+        assert_eq!(stage.end().await, job);
+    }
+    pool.shutdown().await.expect("it ends");
+}
+
+/// Asking declares nothing but control.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_client_that_asks_needs_no_pool_and_declares_no_queue() {
+    let store = Store::rabbitmq().await;
+    let operator = store.client().await;
+    let pools = operator.admin().pools(Queues::one("scripted"), DEADLINE).await.unwrap();
+    assert!(pools.pools.is_empty() && pools.unaccounted == 0, "{pools:?}");
+    let counts = operator.counts("scripted").await.unwrap();
+    assert!(counts.is_empty(), "{counts:?}");
+}
