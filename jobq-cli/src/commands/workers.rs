@@ -15,7 +15,7 @@ use crate::output::table::{Align, Cell, Table, visible};
 use crate::output::time::{short, since};
 
 /// How long pools have to answer.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Shows the worker pools and the jobs that run in them, or gives a pool an order
 ///
@@ -90,14 +90,14 @@ async fn list(queues: Vec<String>, options: &Options, output: Output) -> Ended {
 
 /// The pools, with the reason of what is unknown.
 #[derive(Serialize)]
-pub(crate) struct Document<'p> {
+struct Document<'p> {
     #[serde(flatten)]
     pools: &'p Pools,
     unknown: BTreeMap<&'static str, &'p str>,
 }
 
 impl<'p> Document<'p> {
-    pub(crate) fn new(pools: &'p Pools) -> Self {
+    fn new(pools: &'p Pools) -> Self {
         let unknown = pools.unaccounted.why().map(|why| ("unaccounted", why));
         Self { pools, unknown: unknown.into_iter().collect() }
     }
@@ -198,7 +198,7 @@ fn running(job: &RunningJob) -> Cell {
     Cell::new(text, if overdue { Style::Bad } else { Style::Plain })
 }
 
-pub(crate) fn notes(pools: &Pools) -> Vec<String> {
+fn notes(pools: &Pools) -> Vec<String> {
     let mut notes = Vec::new();
     match &pools.unaccounted {
         Read::Known(0) => {}

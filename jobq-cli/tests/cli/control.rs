@@ -78,7 +78,7 @@ async fn a_pool_is_told_to_take_no_more_and_to_stop(store: Store) {
     let is_halted = |ran: &Ran| ran.out.contains(r#""state":"halted""#);
     eventually(&stage.store, &["queues", "scripted", "--json"], is_halted).await;
 
-    let ran = eventually(&stage.store, &["workers", "stop", id], is_done).await;
+    let ran = jobq(&stage.store, &["workers", "stop", id]).await;
     assert_eq!(ran.lines(0), [format!("pool {id} is shutting down")]);
     soon("the end of the pool", pool.wait()).await.unwrap();
     assert!(jobq(&stage.store, &["workers", "stop", id]).await.error(4).contains(id));

@@ -1,8 +1,9 @@
 //! One look at the queues and the pools.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-use jobq::admin::{Overview, Pools, QueueOverview, Queues};
+use jobq::admin::{Overview, PoolReport, QueueOverview, Queues, Read};
 use jobq::{Client, Error};
 use serde::Serialize;
 
@@ -12,16 +13,10 @@ use crate::output::time::rfc3339;
 
 /// The queues and the pools at one time.
 #[derive(Debug)]
-pub(super) struct Sample {
-    overview: Overview,
-    pools: Pools,
-}
+pub(super) struct Sample(Overview);
 
 pub(super) async fn sample(client: &Client, which: Queues) -> Result<Sample, Error> {
-    let admin = client.admin();
-    let overview = admin.overview(which.clone()).await?;
-    let pools = admin.pools(which, workers::PATIENCE).await?;
-    Ok(Sample { overview, pools })
+    client.admin().overview(which).await.map(Sample)
 }
 
 impl Sample {
@@ -32,18 +27,22 @@ impl Sample {
             cells: queues::row(queue, now).into(),
             details: queues::reasons(queue),
         };
-        self.overview.queues.iter().map(row).collect()
+        self.0.queues.iter().map(row).collect()
     }
 
-    /// The rows of the page of pools.
-    pub(super) fn pools(&self, now: SystemTime) -> Vec<Row> {
-        let of_pool = |report| workers::rows(report, now).into_iter();
+    /// The rows of the page of pools, or why they are unknown.
+    pub(super) fn pools(&self, now: SystemTime) -> Result<Vec<Row>, String> {
         let row = |row: workers::Row| Row {
             key: Key::Pool(row.pool, row.job),
             cells: row.cells.into(),
             details: Vec::new(),
         };
-        self.pools.pools.iter().flat_map(of_pool).map(row).collect()
+        match &self.0.reports {
+            Read::Known(reports) => {
+                Ok(reports.iter().flat_map(|pool| workers::rows(pool, now)).map(row).collect())
+            }
+            Read::Unknown(why) => Err(why.to_string()),
+        }
     }
 }
 
@@ -52,22 +51,32 @@ impl Sample {
 pub(super) struct Document<'s> {
     at: String,
     overview: Option<&'s Overview>,
-    pools: Option<workers::Document<'s>>,
+    pools: Option<&'s Vec<PoolReport>>,
     /// Why the others are missing.
-    problem: Option<String>,
+    unknown: BTreeMap<&'static str, String>,
 }
 
 impl<'s> Document<'s> {
     pub(super) fn new(at: SystemTime, sample: &'s Result<Sample, Error>) -> Self {
-        let (sample, problem) = match sample {
-            Ok(sample) => (Some(sample), None),
-            Err(error) => (None, Some(error.to_string())),
-        };
-        Self {
-            at: rfc3339(at),
-            overview: sample.map(|sample| &sample.overview),
-            pools: sample.map(|sample| workers::Document::new(&sample.pools)),
-            problem,
+        let at = rfc3339(at);
+        match sample {
+            Ok(Sample(overview)) => Self {
+                at,
+                overview: Some(overview),
+                pools: overview.reports.known(),
+                unknown: overview
+                    .reports
+                    .why()
+                    .map(|why| ("pools", why.into()))
+                    .into_iter()
+                    .collect(),
+            },
+            Err(error) => Self {
+                at,
+                overview: None,
+                pools: None,
+                unknown: ["overview", "pools"].map(|name| (name, error.to_string())).into(),
+            },
         }
     }
 }

@@ -142,7 +142,7 @@ impl State {
     /// A look has ended.
     pub(super) fn sampled(&mut self, sample: Result<Sample, String>, now: SystemTime) {
         let (queues, pools) = match sample {
-            Ok(sample) => (Ok(sample.queues(now)), Ok(sample.pools(now))),
+            Ok(sample) => (Ok(sample.queues(now)), sample.pools(now)),
             Err(problem) => (Err(problem.clone()), Err(problem)),
         };
         self.loaded(Page::Queues, queues, now);
