@@ -1,0 +1,37 @@
+//! Who did what through this dashboard.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+/// The most records.
+const RECORDS: usize = 500;
+
+/// What somebody did.
+#[derive(Debug, Clone)]
+pub(crate) struct Record {
+    pub(crate) at: SystemTime,
+    pub(crate) actor: String,
+    pub(crate) action: &'static str,
+    /// The queue, pool or job.
+    pub(crate) target: String,
+    pub(crate) result: String,
+    /// The operation on failed jobs, if it was one.
+    pub(crate) operation: Option<u64>,
+}
+
+/// The last records, the newest first.
+#[derive(Debug, Default)]
+pub(crate) struct Activities(Mutex<VecDeque<Record>>);
+
+impl Activities {
+    pub(crate) fn add(&self, record: Record) {
+        let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        records.push_front(record);
+        records.truncate(RECORDS);
+    }
+
+    pub(crate) fn records(&self) -> Vec<Record> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}

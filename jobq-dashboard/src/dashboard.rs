@@ -1,0 +1,203 @@
+use std::fmt;
+use std::sync::{Arc, Once};
+
+use axum::Router;
+use axum::http::request::Parts;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{get, post};
+use jobq::Client;
+use jobq::admin::Admin;
+
+use crate::access::{Access, Decide, Identify, Viewer};
+use crate::activity::Activities;
+use crate::failed::Looks;
+use crate::links::Links;
+use crate::live::Rendered;
+use crate::operations::Operations;
+use crate::payload::Privacy;
+use crate::sampler::{self, Sampler};
+use crate::{assets, frame, pages};
+
+/// A dashboard, made by [`Dashboard::new`], of which it is not decided yet who may see it.
+#[derive(Debug)]
+#[must_use = "it becomes a router after `access`"]
+pub struct Unguarded {
+    client: Client,
+}
+
+impl Unguarded {
+    /// Sets the function that decides what a request may do. It is called at each request, and for
+    /// each action again. The request has been through the layers around the router, so that it
+    /// finds what a login has put into the extensions of the request.
+    pub fn access(self, decide: impl Fn(&Parts) -> Access + Send + Sync + 'static) -> Dashboard {
+        Dashboard {
+            client: self.client,
+            decide: Arc::new(decide),
+            identify: Arc::new(|_| None),
+            links: Links::default(),
+            origins: Vec::new(),
+            privacy: Privacy::default(),
+        }
+    }
+}
+
+/// The settings of a dashboard, which becomes a router of axum.
+#[must_use = "it does nothing until it is a router"]
+pub struct Dashboard {
+    client: Client,
+    decide: Decide,
+    identify: Identify,
+    links: Links,
+    origins: Vec<String>,
+    privacy: Privacy,
+}
+
+impl Dashboard {
+    /// A dashboard of a client's queues. Who may see it is decided by [`Unguarded::access`].
+    // Its type asks for the decision.
+    #[allow(clippy::new_ret_no_self)]
+    pub fn new(client: &Client) -> Unguarded {
+        Unguarded { client: client.clone() }
+    }
+
+    /// Sets the function that tells who sends a request: for the page of activities, for the record
+    /// of a pause, and for the log. Nobody is named by default.
+    pub fn actor(mut self, who: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.identify = Arc::new(who);
+        self
+    }
+
+    /// Sets the external path of the router, such as `/admin/jobs`: each address on a page begins
+    /// with it. Behind a proxy it is the path that browsers see. Defaults to none.
+    pub fn prefix(mut self, path: &str) -> Self {
+        self.links = Links::new(path);
+        self
+    }
+
+    /// Adds an origin that browsers see, such as `https://shop.example.com`: forms that are sent
+    /// from elsewhere are refused. Browsers that tell by `Sec-Fetch-Site` that a form is from the
+    /// same origin need none. They do so on HTTPS and on this machine.
+    pub fn origin(mut self, origin: impl Into<String>) -> Self {
+        self.origins.push(origin.into().trim_end_matches('/').to_ascii_lowercase());
+        self
+    }
+
+    /// Hides values of payloads. A pattern is the path to a value, its keys separated by dots, with
+    /// `*` for one key or index and `**` for any number of them. A single name hides the value
+    /// under this key at any depth. Error texts and headers are shown as they are.
+    pub fn redact<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
+        self.privacy.redact(patterns.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whether payloads are shown. Defaults to true.
+    pub fn payloads(mut self, shown: bool) -> Self {
+        self.privacy.shown = shown;
+        self
+    }
+
+    /// The router, to nest at any path. It begins to read the figures of the queues at its first
+    /// request.
+    pub fn router(self) -> Router {
+        let app = Arc::new(App {
+            sampler: Sampler::default(),
+            starting: Once::new(),
+            activities: Activities::default(),
+            operations: Operations::default(),
+            looks: Looks::default(),
+            rendered: Rendered::default(),
+            settings: self,
+        });
+        routes().layer(from_fn_with_state(Arc::clone(&app), frame::around)).with_state(app)
+    }
+}
+
+impl fmt::Debug for Dashboard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { links, origins, privacy, .. } = self;
+        let mut debug = f.debug_struct("Dashboard");
+        debug.field("links", links).field("origins", origins).field("privacy", privacy);
+        debug.finish_non_exhaustive()
+    }
+}
+
+fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/", get(pages::queues::page))
+        .route("/queues/{queue}", get(pages::queue::page))
+        .route("/queues/{queue}/pause", post(pages::queue::pause))
+        .route("/queues/{queue}/resume", post(pages::queue::resume))
+        .route("/queues/{queue}/enqueue", post(pages::queue::enqueue))
+        .route("/queues/{queue}/failed", get(pages::failed::page))
+        .route(
+            "/queues/{queue}/failed/retry",
+            get(pages::operation::ask_retry).post(pages::operation::retry),
+        )
+        .route(
+            "/queues/{queue}/failed/discard",
+            get(pages::operation::ask_discard).post(pages::operation::discard),
+        )
+        .route("/queues/{queue}/failed/jobs/{id}", get(pages::failed_job::page))
+        .route("/operations/{id}", get(pages::operation::page))
+        .route("/operations/{id}/cancel", post(pages::operation::cancel))
+        .route("/failed", get(pages::failed_queues::page))
+        .route("/pools", get(pages::pools::page))
+        .route("/pools/{pool}/quiet", post(pages::pools::quiet))
+        .route("/pools/{pool}/stop", get(pages::pools::ask_stop).post(pages::pools::stop))
+        .route("/running/{id}/cancel", post(pages::pools::cancel))
+        .route("/doctor", get(pages::doctor::page))
+        .route("/activity", get(pages::activity::page))
+        .route("/assets/{name}", get(assets::serve))
+        .fallback(pages::fallback)
+}
+
+/// What all requests share.
+pub(crate) struct App {
+    settings: Dashboard,
+    pub(crate) sampler: Sampler,
+    starting: Once,
+    pub(crate) activities: Activities,
+    pub(crate) operations: Operations,
+    pub(crate) looks: Looks,
+    pub(crate) rendered: Rendered,
+}
+
+impl App {
+    pub(crate) fn client(&self) -> &Client {
+        &self.settings.client
+    }
+
+    /// The administration in the name of a viewer.
+    pub(crate) fn admin(&self, viewer: &Viewer) -> Admin {
+        self.client().admin().by(viewer.name())
+    }
+
+    pub(crate) fn links(&self) -> &Links {
+        &self.settings.links
+    }
+
+    pub(crate) fn privacy(&self) -> &Privacy {
+        &self.settings.privacy
+    }
+
+    pub(crate) fn origins(&self) -> &[String] {
+        &self.settings.origins
+    }
+
+    /// Who sends a request, unless it may not look.
+    pub(crate) fn viewer(&self, request: &Parts) -> Option<Viewer> {
+        let Dashboard { decide, identify, .. } = &self.settings;
+        Viewer::new(identify(request), decide(request))
+    }
+
+    /// Starts the sampler, once.
+    pub(crate) fn start(self: &Arc<Self>) {
+        self.starting.call_once(|| sampler::start(self));
+    }
+}
+
+impl fmt::Debug for App {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("App").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

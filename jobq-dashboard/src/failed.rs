@@ -1,0 +1,157 @@
+//! Looks at failed jobs: filters from forms, and what those who look at the same time share.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use jobq::admin::{Cursor, Filter, Groups, Page};
+use jobq::{Client, FailedJob, FailedReason, JobId};
+
+use crate::fields::Fields;
+use crate::payload::Privacy;
+use crate::problem::Problem;
+
+/// The fields of a filter, for forms and links that send it on.
+pub(crate) const FIELDS: [&str; 9] =
+    ["job", "unnamed", "reason", "error", "pattern", "from", "until", "pointer", "value"];
+
+/// How many jobs a page has.
+pub(crate) const ROWS: usize = 50;
+
+/// How long a look is shared.
+const SHARED: Duration = Duration::from_secs(2);
+/// The most looks that are kept.
+const LOOKS: usize = 32;
+
+/// The filter of a form.
+pub(crate) fn filter(fields: &Fields, privacy: &Privacy) -> Result<Filter, Problem> {
+    let mut filter = Filter::new();
+    if let Some(job) = fields.one("job") {
+        filter = filter.job(job);
+    }
+    if fields.one("unnamed").is_some() {
+        filter = filter.job("");
+    }
+    if let Some(text) = fields.one("reason") {
+        let reason = FailedReason::parse(text);
+        filter = filter.reason(reason.ok_or_else(|| {
+            Problem::invalid(format!("`{text}` is no reason of a failure; choose one of the list"))
+        })?);
+    }
+    if let Some(text) = fields.one("error") {
+        filter = filter.error(text);
+    }
+    if let Some(pattern) = fields.exact("pattern").filter(|pattern| !pattern.is_empty()) {
+        filter = filter.pattern(pattern);
+    }
+    if let Some(text) = fields.one("from") {
+        filter = filter.failed_from(time(text)?);
+    }
+    if let Some(text) = fields.one("until") {
+        filter = filter.failed_until(time(text)?);
+    }
+    if let Some(json) = fields.one("value") {
+        let pointer = fields.one("pointer").unwrap_or_default();
+        privacy.check_pointer(pointer, json)?;
+        filter = filter.value(pointer, json)?;
+    }
+    let ids: Result<Vec<JobId>, _> = fields.all("id").map(str::parse).collect();
+    let ids = ids.map_err(|_| Problem::invalid("The id of a job is a UUID."))?;
+    Ok(if ids.is_empty() { filter } else { filter.ids(ids) })
+}
+
+/// A time in UTC, as a form or a person writes it: `2026-11-27T01:05`, with or without seconds.
+fn time(text: &str) -> Result<SystemTime, Problem> {
+    let full = if text.len() == 16 { format!("{text}:00") } else { text.to_owned() };
+    humantime::parse_rfc3339_weak(&full).map_err(|_| {
+        Problem::invalid(format!("`{text}` is no time; write it as `2026-11-27T01:05:00`, in UTC"))
+    })
+}
+
+/// What somebody sees who looks at failed jobs.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// On the first page alone.
+    pub(crate) groups: Option<Groups>,
+    pub(crate) page: Page<FailedJob>,
+}
+
+type Shared = Arc<tokio::sync::Mutex<Option<(Instant, Arc<Look>)>>>;
+
+/// Looks that are shared by those who look at the same at the same time. Each look takes jobs from
+/// the broker and gives them back.
+#[derive(Debug, Default)]
+pub(crate) struct Looks(Mutex<HashMap<String, Shared>>);
+
+impl Looks {
+    /// Looks at a page of the failed jobs of a queue.
+    pub(crate) async fn look(
+        &self,
+        client: &Client,
+        queue: &str,
+        fields: &Fields,
+        privacy: &Privacy,
+    ) -> Result<Arc<Look>, Problem> {
+        let filter = filter(fields, privacy)?;
+        let after: Option<Cursor> = fields.one("after").map(str::parse).transpose()?;
+        let known = fields.only(&FIELDS).query();
+        let key = format!("{queue} {} {known}", fields.one("after").unwrap_or_default());
+        let shared = self.shared(key);
+        let mut shared = shared.lock().await;
+        if let Some((_, look)) = shared.as_ref().filter(|(at, _)| at.elapsed() < SHARED) {
+            return Ok(Arc::clone(look));
+        }
+        let failed = client.failed(queue);
+        let groups = match after {
+            None => Some(failed.groups(&filter).await?),
+            Some(_) => None,
+        };
+        let page = failed.page(&filter, after, ROWS).await?;
+        let look = Arc::new(Look { groups, page });
+        *shared = Some((Instant::now(), Arc::clone(&look)));
+        Ok(look)
+    }
+
+    /// Forgets what was seen, since it has changed.
+    pub(crate) fn forget(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn shared(&self, key: String) -> Shared {
+        let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if looks.len() >= LOOKS {
+            looks.retain(|_, shared| Arc::strong_count(shared) > 1);
+        }
+        Arc::clone(looks.entry(key).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_is_made_of_the_fields_of_a_form() {
+        let id = JobId::new();
+        for (query, expected) in [
+            (String::new(), Ok("all".to_owned())),
+            ("job=+greet+&reason=aborted".into(), Ok("job `greet`, reason `aborted`".into())),
+            ("unnamed=1".into(), Ok("job ``".into())),
+            ("error=no+%3C".into(), Ok("error with `no <`".into())),
+            ("from=2026-11-27T01:05".into(), Ok("failed from 2026-11-27T01:05:00.000Z".into())),
+            ("pointer=/user&value=7".into(), Ok("value at `/user`".into())),
+            (format!("id={id}"), Ok(format!("id {id}"))),
+            ("reason=tired".into(), Err("no reason")),
+            ("from=yesterday".into(), Err("no time")),
+            ("id=7".into(), Err("UUID")),
+            ("pointer=user&value=7".into(), Err("JSON pointer")),
+        ] {
+            let made = filter(&Fields::parse(query.as_bytes()), &Privacy::default());
+            match (made, expected) {
+                (Ok(filter), Ok(expected)) => assert_eq!(filter.to_string(), expected),
+                (Err(problem), Err(part)) => assert!(problem.text.contains(part), "{query}"),
+                (made, _) => panic!("{query}: {made:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Which requests are refused before anything is done. Pure.
+
+use axum::http::header::ORIGIN;
+use axum::http::{HeaderMap, Method};
+
+/// Why a request that changes something is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Foreign {
+    /// Another site sent it.
+    Elsewhere,
+    /// It does not say from where it is.
+    Unsaid,
+    /// It names an origin, and none is configured.
+    NotConfigured,
+}
+
+impl Foreign {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::Elsewhere => {
+                "The form is from another site than this page. If the dashboard is behind a proxy, \
+                 its origin has to be configured: the scheme, host and port that the browser shows."
+            }
+            Self::Unsaid => {
+                "The request has neither the header Sec-Fetch-Site nor Origin, so it may be from \
+                 another site. Browsers send one of them; a script sends `Origin` with the origin \
+                 of the dashboard."
+            }
+            Self::NotConfigured => {
+                "The browser tells by `Origin` alone where the form is from, as browsers do without \
+                 HTTPS, and the dashboard does not know its own origin: it has to be configured."
+            }
+        }
+    }
+}
+
+/// Whether a request changes something.
+pub(crate) fn writes(method: &Method) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS)
+}
+
+/// Checks that a request that changes something is from a page of the dashboard itself.
+pub(crate) fn same_origin(headers: &HeaderMap, origins: &[String]) -> Result<(), Foreign> {
+    if let Some(site) = headers.get("sec-fetch-site") {
+        return if site == "same-origin" { Ok(()) } else { Err(Foreign::Elsewhere) };
+    }
+    let origin = headers.get(ORIGIN).ok_or(Foreign::Unsaid)?;
+    if origins.is_empty() {
+        return Err(Foreign::NotConfigured);
+    }
+    let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+    if origins.contains(&origin) { Ok(()) } else { Err(Foreign::Elsewhere) }
+}
+
+/// The name or address in a `Host`, without the port.
+pub(crate) fn host_name(host: &str) -> String {
+    let name = match host.rsplit_once(':') {
+        // The colons of an IPv6 address are within brackets.
+        Some((name, port))
+            if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() =>
+        {
+            name
+        }
+        _ => host,
+    };
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_forms_of_the_same_origin_change_something() {
+        let ours = vec!["https://jobs.example.com".to_owned()];
+        for (site, origin, origins, expected) in [
+            (Some("same-origin"), None, &ours, Ok(())),
+            (Some("same-origin"), Some("https://evil.example"), &ours, Ok(())),
+            (Some("cross-site"), Some("https://jobs.example.com"), &ours, Err(Foreign::Elsewhere)),
+            (Some("same-site"), None, &ours, Err(Foreign::Elsewhere)),
+            (Some("none"), None, &ours, Err(Foreign::Elsewhere)),
+            (None, Some("https://jobs.example.com"), &ours, Ok(())),
+            (None, Some("HTTPS://Jobs.Example.com"), &ours, Ok(())),
+            (None, Some("http://jobs.example.com"), &ours, Err(Foreign::Elsewhere)),
+            (None, Some("https://jobs.example.com.evil.example"), &ours, Err(Foreign::Elsewhere)),
+            (None, Some("https://jobs.example.com:8443"), &ours, Err(Foreign::Elsewhere)),
+            (None, Some("null"), &ours, Err(Foreign::Elsewhere)),
+            (None, Some("https://jobs.example.com"), &Vec::new(), Err(Foreign::NotConfigured)),
+            (None, None, &ours, Err(Foreign::Unsaid)),
+        ] {
+            let mut headers = HeaderMap::new();
+            site.map(|site| headers.insert("sec-fetch-site", site.parse().unwrap()));
+            origin.map(|origin| headers.insert(ORIGIN, origin.parse().unwrap()));
+            assert_eq!(same_origin(&headers, origins), expected, "{site:?} {origin:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_compared_without_its_port() {
+        for (host, name) in [
+            ("localhost:8700", "localhost"),
+            ("LOCALHOST", "localhost"),
+            ("[::1]:8700", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("jobs.example.com.", "jobs.example.com"),
+            ("", ""),
+        ] {
+            assert_eq!(host_name(host), name, "{host}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Live pages: the content of a page again, whenever it has changed.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{Html, IntoResponse, Response};
+use futures_util::{Stream, stream};
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout_at};
+
+use crate::access::Viewer;
+use crate::assets::hash;
+use crate::dashboard::App;
+use crate::fields::Fields;
+use crate::pages::{Page, layout};
+use crate::problem::Problem;
+
+/// How long a stream lasts. Then the browser opens a new one, so that a login that has ended ends it
+/// and a server that shuts down does not wait for long.
+const LASTS: Duration = Duration::from_secs(20);
+/// The most contents that are kept.
+const MOST: usize = 256;
+/// How long a browser waits before it opens a new one.
+const AGAIN: Duration = Duration::from_millis(250);
+
+/// The contents of pages since the last change, for all who look at them.
+#[derive(Debug, Default)]
+pub(crate) struct Rendered(Mutex<(u64, HashMap<String, Arc<str>>)>);
+
+impl Rendered {
+    fn content(&self, app: &App, viewer: &Viewer, page: &Page) -> Result<Arc<str>, Problem> {
+        // Held while it renders, so that each page is rendered once, whatever the viewers.
+        let mut rendered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (version, contents) = &mut *rendered;
+        let now = *app.sampler.changes().borrow();
+        if *version != now || contents.len() > MOST {
+            *version = now;
+            contents.clear();
+        }
+        let key = format!("{page:?} {}", viewer.key());
+        if let Some(content) = contents.get(&key) {
+            return Ok(Arc::clone(content));
+        }
+        let content: Arc<str> = page.content(app, viewer)?.into();
+        contents.insert(key, Arc::clone(&content));
+        Ok(content)
+    }
+}
+
+/// The answer to a request for a page: the page, its content alone, or a stream of it.
+pub(crate) async fn answer(
+    app: Arc<App>,
+    viewer: Viewer,
+    headers: &HeaderMap,
+    fields: &Fields,
+    page: Page,
+) -> Result<Response, Problem> {
+    app.sampler.looked().await;
+    match fields.one("live") {
+        Some("stream") => Ok(stream_of(app, viewer, page).into_response()),
+        Some("fragment") => {
+            let content = app.rendered.content(&app, &viewer, &page)?;
+            Ok(fragment(headers, &content))
+        }
+        _ => {
+            let content = app.rendered.content(&app, &viewer, &page)?;
+            Ok(Html(layout::page(&app, &viewer, page.tab(), &page.title(), &content, true))
+                .into_response())
+        }
+    }
+}
+
+/// The content, or nothing if the browser has it.
+fn fragment(headers: &HeaderMap, content: &Arc<str>) -> Response {
+    let tag = format!("\"{:016x}\"", hash(content.as_bytes()));
+    if headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes()) {
+        return (StatusCode::NOT_MODIFIED, [(ETAG, tag)]).into_response();
+    }
+    ([(ETAG, tag), (CONTENT_TYPE, "text/html; charset=utf-8".to_owned())], content.to_string())
+        .into_response()
+}
+
+struct Watcher {
+    app: Arc<App>,
+    viewer: Viewer,
+    page: Page,
+    changes: watch::Receiver<u64>,
+    /// The hash of what was sent.
+    sent: Option<u64>,
+    end: Instant,
+}
+
+fn stream_of(
+    app: Arc<App>,
+    viewer: Viewer,
+    page: Page,
+) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    let changes = app.sampler.changes();
+    let watcher = Watcher { app, viewer, page, changes, sent: None, end: Instant::now() + LASTS };
+    let events = stream::unfold(watcher, |mut watcher| async move {
+        let content = watcher.next().await?;
+        let event = Event::default().event("content").retry(AGAIN).data(&*content);
+        Some((Ok(event), watcher))
+    });
+    Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(10)))
+}
+
+impl Watcher {
+    /// The content, when it differs from what was sent; `None` at the end of the stream.
+    async fn next(&mut self) -> Option<Arc<str>> {
+        loop {
+            if self.sent.is_some() {
+                timeout_at(self.end, self.changes.changed()).await.ok()?.ok()?;
+            }
+            let content = self.app.rendered.content(&self.app, &self.viewer, &self.page).ok()?;
+            let tag = hash(content.as_bytes());
+            if self.sent != Some(tag) {
+                self.sent = Some(tag);
+                return Some(content);
+            }
+        }
+    }
+}

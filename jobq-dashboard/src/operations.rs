@@ -1,0 +1,224 @@
+//! Operations on failed jobs that run in this process.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use axum::http::StatusCode;
+use jobq::admin::{Done, End, Phase, Progress, Running, Stop};
+use tokio::sync::{Notify, watch};
+
+use crate::problem::Problem;
+use crate::show::count;
+
+/// The most operations that run at once.
+const AT_ONCE: usize = 16;
+/// The most operations that are remembered.
+const REMEMBERED: usize = 200;
+
+/// What an operation does with failed jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Deed {
+    Retry,
+    Discard,
+}
+
+impl Deed {
+    /// For paths.
+    pub(crate) fn path(self) -> &'static str {
+        match self {
+            Self::Retry => "retry",
+            Self::Discard => "discard",
+        }
+    }
+
+    /// As an order.
+    pub(crate) fn order(self) -> &'static str {
+        match self {
+            Self::Retry => "Put back",
+            Self::Discard => "Discard",
+        }
+    }
+
+    pub(crate) fn past(self) -> &'static str {
+        match self {
+            Self::Retry => "put back",
+            Self::Discard => "discarded",
+        }
+    }
+}
+
+/// An operation.
+#[derive(Debug)]
+pub(crate) struct Started {
+    pub(crate) id: u64,
+    pub(crate) queue: String,
+    pub(crate) deed: Deed,
+    pub(crate) filter: String,
+    pub(crate) actor: String,
+    pub(crate) at: SystemTime,
+    progress: watch::Receiver<Progress>,
+    cancel: Notify,
+    end: Mutex<Option<Summary>>,
+}
+
+/// How an operation ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Summary {
+    pub(crate) class: &'static str,
+    pub(crate) text: String,
+    pub(crate) details: Vec<String>,
+}
+
+impl Started {
+    pub(crate) fn progress(&self) -> Progress {
+        self.progress.borrow().clone()
+    }
+
+    pub(crate) fn end(&self) -> Option<Summary> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn cancel(&self) {
+        self.cancel.notify_one();
+    }
+
+    /// Waits for the end of what runs.
+    async fn run(&self, running: Running, changed: impl Fn()) {
+        let mut progress = self.progress.clone();
+        loop {
+            tokio::select! {
+                () = self.cancel.notified() => running.cancel(),
+                change = progress.changed() => {
+                    changed();
+                    if change.is_err() || progress.borrow().phase == Phase::Ended {
+                        break;
+                    }
+                }
+            }
+        }
+        let summary = summary(self.deed, running.finish().await);
+        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(summary);
+    }
+}
+
+/// The operations of this process, the newest last.
+#[derive(Debug, Default)]
+pub(crate) struct Operations(Mutex<(u64, VecDeque<Arc<Started>>)>);
+
+impl Operations {
+    pub(crate) fn find(&self, id: u64) -> Option<Arc<Started>> {
+        let operations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        operations.1.iter().find(|started| started.id == id).cloned()
+    }
+
+    /// The operations that run on a queue.
+    pub(crate) fn of_queue(&self, queue: &str) -> Vec<Arc<Started>> {
+        let operations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = |started: &&Arc<Started>| started.queue == queue && started.end().is_none();
+        operations.1.iter().filter(runs).cloned().collect()
+    }
+
+    /// Starts an operation, and calls `changed` at its progress and `ended` at its end.
+    pub(crate) fn start(
+        &self,
+        operation: jobq::admin::Operation,
+        what: (String, Deed, String, String),
+        changed: impl Fn() + Send + 'static,
+        ended: impl FnOnce(&Started, &Summary) + Send + 'static,
+    ) -> Result<Arc<Started>, Problem> {
+        let mut operations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (last, all) = &mut *operations;
+        if all.iter().filter(|started| started.end().is_none()).count() >= AT_ONCE {
+            return Err(Problem::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "Too many operations run",
+                "Sixteen operations run already. Wait for one of them or cancel it.",
+            ));
+        }
+        let running = operation.start()?;
+        *last += 1;
+        let (queue, deed, filter, actor) = what;
+        let started = Arc::new(Started {
+            id: *last,
+            queue,
+            deed,
+            filter,
+            actor,
+            at: SystemTime::now(),
+            progress: running.progress(),
+            cancel: Notify::new(),
+            end: Mutex::default(),
+        });
+        all.push_back(Arc::clone(&started));
+        while all.len() > REMEMBERED {
+            all.pop_front();
+        }
+        let theirs = Arc::clone(&started);
+        tokio::spawn(async move {
+            theirs.run(running, changed).await;
+            if let Some(summary) = theirs.end() {
+                ended(&theirs, &summary);
+            }
+        });
+        Ok(started)
+    }
+}
+
+/// What an operation did, for people.
+fn summary(deed: Deed, done: jobq::Result<Done>) -> Summary {
+    let done = match done {
+        Ok(done) => done,
+        Err(error) => {
+            return Summary {
+                class: "bad",
+                text: format!("Nothing was changed: {error}"),
+                details: Vec::new(),
+            };
+        }
+    };
+    let past = deed.past();
+    let mut text = match done.matched {
+        0 => "No failed job matches any more. Nothing was changed.".to_owned(),
+        1 if done.settled == 1 => format!("The job was {past}."),
+        matched => format!("{} of {} jobs were {past}.", count(done.settled), count(matched)),
+    };
+    let mut class = if done.settled == done.matched { "good" } else { "warn" };
+    let mut details = Vec::new();
+    match &done.end {
+        End::Finished => {}
+        End::Cancelled => (class, text) = ("warn", format!("Cancelled. {text}")),
+        End::Stopped(Stop::CanaryFailed(jobs)) => {
+            (class, text) =
+                ("bad", format!("Stopped: a canary failed. {text} The rest stays failed."));
+            details.extend(jobs.iter().map(|(id, reason)| format!("{id} failed again: {reason}")));
+        }
+        End::Stopped(Stop::CanaryUnknown(jobs)) => {
+            class = "bad";
+            text = format!(
+                "Stopped: nothing was heard of the canaries. {text} The rest stays failed."
+            );
+            details.extend(jobs.iter().map(ToString::to_string));
+        }
+        End::Stopped(Stop::FailedAgain(id)) => {
+            (class, text) =
+                ("bad", format!("Stopped: a job that was put back failed again. {text}"));
+            details.push(id.to_string());
+        }
+        End::Lost(error) => {
+            (class, text) = ("bad", format!("{text} Then the connection was lost: {error}"))
+        }
+        other => text = format!("{text} It ended as {other:?}."),
+    }
+    if done.unknown > 0 {
+        details.push(format!(
+            "Of {} jobs it is not known: they are {past}, still failed, or both.",
+            count(done.unknown)
+        ));
+    }
+    details.extend(
+        done.refused.iter().take(20).map(|(id, error)| format!("{id} stays failed: {error}")),
+    );
+    details.truncate(50);
+    Summary { class, text, details }
+}

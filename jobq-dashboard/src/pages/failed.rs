@@ -1,0 +1,164 @@
+//! The failed jobs of a queue: groups, filters and rows.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::{Html, IntoResponse as _, Response};
+use jobq::admin::Group;
+use jobq::{FailedJob, FailedReason};
+
+use super::{Tab, layout, render};
+use crate::access::{Action, Viewer};
+use crate::dashboard::App;
+use crate::failed::{FIELDS, Look};
+use crate::fields::{Fields, Query};
+use crate::links::Links;
+use crate::operations::Started;
+use crate::problem::Problem;
+use crate::show::{Time, count};
+
+const REASONS: [FailedReason; 8] = [
+    FailedReason::Exhausted,
+    FailedReason::Aborted,
+    FailedReason::Expired,
+    FailedReason::UnknownJob,
+    FailedReason::UnreadablePayload,
+    FailedReason::Poison,
+    FailedReason::Unroutable,
+    FailedReason::Cancelled,
+];
+
+/// The most characters of an error in a row.
+const CHARACTERS: usize = 240;
+
+struct GroupRow {
+    job: String,
+    reason: FailedReason,
+    error: String,
+    count: String,
+    first_at: Time,
+    last_at: Time,
+    query: String,
+}
+
+struct Row {
+    id: String,
+    link: String,
+    job: String,
+    reason: FailedReason,
+    error: String,
+    attempts: u32,
+    failed_at: Time,
+}
+
+#[derive(Template)]
+#[template(path = "failed.html")]
+struct View<'p> {
+    links: &'p Links,
+    queue: &'p str,
+    fields: &'p Fields,
+    is_filtered: bool,
+    query: String,
+    problem: Option<Problem>,
+    groups: Option<Vec<GroupRow>>,
+    other: u64,
+    rows: Vec<Row>,
+    matching: String,
+    complete: bool,
+    as_of: Option<String>,
+    next: Option<String>,
+    running: Vec<Arc<Started>>,
+    may_retry: bool,
+    may_discard: bool,
+    shows_payloads: bool,
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path(queue): Path<String>,
+    Query(fields): Query,
+) -> Result<Response, Problem> {
+    let look = app.looks.look(app.client(), &queue, &fields, app.privacy()).await;
+    let filter = fields.only(&FIELDS);
+    let (look, problem) = match look {
+        Ok(look) => (Some(look), None),
+        Err(problem) => (None, Some(problem)),
+    };
+    let status = problem.as_ref().map(|problem| problem.status).unwrap_or_default();
+    let view = View {
+        links: app.links(),
+        queue: &queue,
+        is_filtered: !filter.pairs().is_empty(),
+        query: filter.query(),
+        fields: &filter,
+        problem,
+        groups: look.as_deref().and_then(|look| groups(look, &filter)),
+        other: look
+            .as_deref()
+            .and_then(|look| look.groups.as_ref())
+            .map_or(0, |groups| groups.other),
+        rows: look.as_deref().map(|look| rows(&app, &queue, look)).unwrap_or_default(),
+        matching: look.as_deref().map(|look| count(look.page.matching)).unwrap_or_default(),
+        complete: look.as_deref().is_none_or(|look| look.page.complete),
+        as_of: look.as_deref().map(|look| Time(look.page.as_of).of_day()),
+        next: look
+            .as_deref()
+            .and_then(|look| look.page.next)
+            .map(|next| filter.clone().with("after", next.to_string()).query()),
+        running: app.operations.of_queue(&queue),
+        may_retry: viewer.may(Action::Retry),
+        may_discard: viewer.may(Action::Discard),
+        shows_payloads: app.privacy().shown,
+    };
+    let content = render(&view)?;
+    let title = format!("Failed jobs of {queue}");
+    let page = layout::page(&app, &viewer, Tab::Failed, &title, &content, false);
+    Ok((status, Html(page)).into_response())
+}
+
+fn groups(look: &Look, filter: &Fields) -> Option<Vec<GroupRow>> {
+    let rows = look.groups.as_ref()?.groups.iter();
+    Some(rows.map(|group| group_row(group, filter)).collect())
+}
+
+fn group_row(group: &Group, filter: &Fields) -> GroupRow {
+    let narrower =
+        filter.clone().with("reason", group.reason.as_str()).with("pattern", &*group.error);
+    let narrower = match &*group.job {
+        "" => narrower.with("unnamed", "1"),
+        job => narrower.with("job", job),
+    };
+    GroupRow {
+        job: group.job.clone(),
+        reason: group.reason,
+        error: group.error.clone(),
+        count: count(group.count),
+        first_at: Time(group.first_at),
+        last_at: Time(group.last_at),
+        query: narrower.query(),
+    }
+}
+
+fn rows(app: &App, queue: &str, look: &Look) -> Vec<Row> {
+    look.page.jobs.iter().map(|job| row(app, queue, job)).collect()
+}
+
+fn row(app: &App, queue: &str, job: &FailedJob) -> Row {
+    let id = job.id().to_string();
+    let line = job.error().lines().next().unwrap_or_default();
+    let mut error: String = line.chars().take(CHARACTERS).collect();
+    if error.len() < job.error().len() {
+        error.push('…');
+    }
+    Row {
+        link: app.links().below_queue(queue, &format!("failed/jobs/{id}")),
+        id,
+        job: job.name().to_owned(),
+        reason: job.reason(),
+        error,
+        attempts: job.attempts(),
+        failed_at: Time(job.failed_at()),
+    }
+}

@@ -1,0 +1,83 @@
+//! The page of one failed job.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::{Html, IntoResponse as _, Response};
+use jobq::{FailedJob, JobId};
+
+use super::{Tab, layout, render};
+use crate::access::{Action, Viewer};
+use crate::dashboard::App;
+use crate::links::Links;
+use crate::payload;
+use crate::problem::Problem;
+use crate::show::{Time, count};
+
+#[derive(Template)]
+#[template(path = "failed_job.html")]
+struct View<'p> {
+    links: &'p Links,
+    queue: &'p str,
+    job: &'p FailedJob,
+    failed_at: Time,
+    enqueued_at: Time,
+    headers: Vec<(String, String)>,
+    trace: Option<&'p str>,
+    /// `None` if payloads are not shown.
+    payload: Option<String>,
+    size: String,
+    commands: Vec<String>,
+    may_retry: bool,
+    may_discard: bool,
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path((queue, id)): Path<(String, String)>,
+) -> Result<Response, Problem> {
+    let id: JobId = id.parse().map_err(|_| Problem::not_found())?;
+    let job = app.client().failed(&*queue).show(id).await?;
+    let payload = app.privacy().shown.then(|| {
+        let payload = job.payload();
+        let text = payload.as_str().map_or_else(|| payload.to_string(), str::to_owned);
+        payload::tree(job.payload_bytes(), &text, app.privacy())
+    });
+    let view = View {
+        links: app.links(),
+        queue: &queue,
+        failed_at: Time(job.failed_at()),
+        enqueued_at: Time(job.enqueued_at()),
+        headers: headers(&job),
+        trace: job.header("traceparent").and_then(|parent| parent.split('-').nth(1)),
+        payload,
+        size: count(job.payload_bytes().len() as u64),
+        commands: ["show", "retry"].map(|what| command(what, &queue, id)).to_vec(),
+        may_retry: viewer.may(Action::Retry),
+        may_discard: viewer.may(Action::Discard),
+        job: &job,
+    };
+    let content = render(&view)?;
+    let title = format!("Failed job {id}");
+    Ok(Html(layout::page(&app, &viewer, Tab::Failed, &title, &content, false)).into_response())
+}
+
+/// The headers of the user and of traces.
+fn headers(job: &FailedJob) -> Vec<(String, String)> {
+    let value = serde_json::to_value(job).unwrap_or_default();
+    let headers = value.get("headers").and_then(|headers| headers.as_object());
+    let pairs = headers.into_iter().flatten();
+    pairs
+        .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect()
+}
+
+/// The same with the command `jobq`.
+fn command(what: &str, queue: &str, id: JobId) -> String {
+    match what {
+        "show" => format!("jobq failed show {queue} {id}"),
+        _ => format!("jobq failed {what} {queue} --id {id}"),
+    }
+}

@@ -1,0 +1,61 @@
+//! The queues with failed jobs.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use super::{Age, Page, render};
+use crate::access::Viewer;
+use crate::dashboard::App;
+use crate::fields::Query;
+use crate::links::Links;
+use crate::live;
+use crate::problem::Problem;
+use crate::show::count;
+
+#[derive(Template)]
+#[template(path = "failed_queues.html")]
+struct View<'p> {
+    links: &'p Links,
+    age: Age,
+    /// Each queue with its number of failed jobs.
+    queues: Vec<(String, String)>,
+    unknown: Vec<(String, String)>,
+    others: usize,
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    headers: HeaderMap,
+    Query(fields): Query,
+) -> Result<Response, Problem> {
+    live::answer(app, viewer, &headers, &fields, Page::FailedQueues).await
+}
+
+pub(crate) fn content(app: &App) -> Result<String, Problem> {
+    let sample = app.sampler.now();
+    let figures = sample.as_ref().and_then(|sample| sample.figures.as_ref());
+    let all = figures.map(|figures| &figures.overview.queues[..]).unwrap_or_default();
+    let mut failed: Vec<_> = all
+        .iter()
+        .filter_map(|queue| Some((queue.queue.clone(), *queue.failed.known()?)))
+        .filter(|(_, failed)| *failed > 0)
+        .collect();
+    failed.sort_by_key(|(_, failed)| std::cmp::Reverse(*failed));
+    let unknown: Vec<_> = all
+        .iter()
+        .filter_map(|queue| Some((queue.queue.clone(), queue.failed.why()?.to_owned())))
+        .collect();
+    let view = View {
+        links: app.links(),
+        age: Age::of(sample.as_deref()),
+        others: all.len() - failed.len() - unknown.len(),
+        queues: failed.into_iter().map(|(queue, failed)| (queue, count(failed))).collect(),
+        unknown,
+    };
+    render(&view)
+}

@@ -1,0 +1,177 @@
+//! The pages.
+
+pub(crate) mod activity;
+pub(crate) mod doctor;
+pub(crate) mod failed;
+pub(crate) mod failed_job;
+pub(crate) mod failed_queues;
+pub(crate) mod layout;
+pub(crate) mod operation;
+pub(crate) mod pools;
+pub(crate) mod queue;
+pub(crate) mod queues;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use askama::Template;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Redirect, Response};
+
+use crate::access::Viewer;
+use crate::activity::Record;
+use crate::dashboard::App;
+use crate::fields::{Fields, Query};
+use crate::live;
+use crate::problem::Problem;
+use crate::sampler::Sample;
+use crate::show::Time;
+
+/// A part of the navigation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tab {
+    Queues,
+    Failed,
+    Pools,
+    Doctor,
+    Activity,
+    None,
+}
+
+/// The navigation.
+pub(crate) const TABS: [(Tab, &str, &str); 5] = [
+    (Tab::Queues, "/", "Queues"),
+    (Tab::Failed, "/failed", "Failed"),
+    (Tab::Pools, "/pools", "Pools"),
+    (Tab::Doctor, "/doctor", "Doctor"),
+    (Tab::Activity, "/activity", "Activity"),
+];
+
+/// A page that is live.
+#[derive(Debug, Clone)]
+pub(crate) enum Page {
+    Queues(queues::Choice),
+    Queue(String),
+    FailedQueues,
+    Pools(Option<String>),
+    Operation(u64),
+    Activity,
+}
+
+impl Page {
+    pub(crate) fn tab(&self) -> Tab {
+        match self {
+            Self::Queues(_) | Self::Queue(_) => Tab::Queues,
+            Self::FailedQueues | Self::Operation(_) => Tab::Failed,
+            Self::Pools(_) => Tab::Pools,
+            Self::Activity => Tab::Activity,
+        }
+    }
+
+    pub(crate) fn title(&self) -> String {
+        match self {
+            Self::Queues(_) => "Queues".to_owned(),
+            Self::Queue(queue) => format!("Queue {queue}"),
+            Self::FailedQueues => "Failed jobs".to_owned(),
+            Self::Pools(_) => "Pools".to_owned(),
+            Self::Operation(id) => format!("Operation {id}"),
+            Self::Activity => "Activity".to_owned(),
+        }
+    }
+
+    /// The part of the page that changes.
+    pub(crate) fn content(&self, app: &App, viewer: &Viewer) -> Result<String, Problem> {
+        match self {
+            Self::Queues(choice) => queues::content(app, choice),
+            Self::Queue(queue) => queue::content(app, viewer, queue),
+            Self::FailedQueues => failed_queues::content(app),
+            Self::Pools(queue) => pools::content(app, viewer, queue.as_deref()),
+            Self::Operation(id) => operation::content(app, viewer, *id),
+            Self::Activity => activity::content(app),
+        }
+    }
+}
+
+/// The age of figures, and what prevents newer ones.
+#[derive(Debug, Template)]
+#[template(path = "age.html")]
+pub(crate) struct Age {
+    taken_at: Option<String>,
+    trouble: Option<(String, String)>,
+}
+
+impl Age {
+    pub(crate) fn of(sample: Option<&Sample>) -> Self {
+        let figures = sample.and_then(|sample| sample.figures.as_ref());
+        let trouble = match sample {
+            None => Some(("The broker has not answered yet.".to_owned(), String::new())),
+            Some(sample) => sample
+                .trouble
+                .as_ref()
+                .map(|trouble| (trouble.why.clone(), Time(trouble.since).of_day())),
+        };
+        Self { taken_at: figures.map(|figures| Time(figures.taken_at).of_day()), trouble }
+    }
+
+    pub(crate) fn is_stale(&self) -> bool {
+        self.trouble.is_some()
+    }
+}
+
+/// Renders a template.
+pub(crate) fn render(template: &impl Template) -> Result<String, Problem> {
+    template.render().map_err(|error| {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "The page is broken", error.to_string())
+    })
+}
+
+/// Records what somebody did.
+pub(crate) fn record(
+    app: &App,
+    viewer: &Viewer,
+    action: &'static str,
+    target: impl Into<String>,
+    result: impl Into<String>,
+) {
+    app.activities.add(Record {
+        at: SystemTime::now(),
+        actor: viewer.name().to_owned(),
+        action,
+        target: target.into(),
+        result: result.into(),
+        operation: None,
+    });
+    app.sampler.changed();
+}
+
+/// A redirect after a form.
+pub(crate) fn see(path: &str) -> Response {
+    Redirect::to(path).into_response()
+}
+
+/// The queues with a `/` behind the prefix, and pages that do not exist.
+pub(crate) async fn fallback(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    headers: HeaderMap,
+    uri: Uri,
+    Query(fields): Query,
+) -> Result<Response, Problem> {
+    match uri.path() {
+        "" | "/" => {
+            let page = Page::Queues(queues::Choice::of(&fields));
+            live::answer(app, viewer, &headers, &fields, page).await
+        }
+        _ => Err(Problem::not_found()),
+    }
+}
+
+/// Where a form came from, if it says so: a path of the dashboard.
+pub(crate) fn back(app: &App, fields: &Fields, otherwise: String) -> String {
+    match fields.one("back") {
+        Some("pools") => app.links().to("/pools"),
+        Some("queues") => app.links().to("/"),
+        _ => otherwise,
+    }
+}

@@ -1,0 +1,254 @@
+//! Operations on all failed jobs that match: the question before, and the progress.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::{Html, IntoResponse as _, Response};
+use jobq::admin::{Phase, Progress};
+
+use super::{Page, Tab, layout, record, render, see};
+use crate::access::{Action, Viewer};
+use crate::activity::Record;
+use crate::dashboard::App;
+use crate::failed::{FIELDS, filter};
+use crate::fields::{Fields, Form, Query};
+use crate::links::Links;
+use crate::live;
+use crate::operations::{Deed, Started, Summary};
+use crate::problem::Problem;
+use crate::show::{Time, count};
+
+#[derive(Template)]
+#[template(path = "ask.html")]
+struct Question<'p> {
+    links: &'p Links,
+    queue: &'p str,
+    deed: Deed,
+    filter: String,
+    matched: u64,
+    /// The same, to be read.
+    text: String,
+    fields: &'p Fields,
+    query: String,
+}
+
+#[derive(Template)]
+#[template(path = "operation.html")]
+struct View<'p> {
+    links: &'p Links,
+    started: &'p Started,
+    at: Time,
+    progress: Progress,
+    settled: String,
+    matched: String,
+    phase: &'static str,
+    end: Option<Summary>,
+    may_cancel: bool,
+}
+
+pub(crate) async fn ask_retry(
+    app: State<Arc<App>>,
+    viewer: Viewer,
+    queue: Path<String>,
+    fields: Query,
+) -> Result<Response, Problem> {
+    ask(&app, &viewer, &queue, &fields.0, Deed::Retry).await
+}
+
+pub(crate) async fn ask_discard(
+    app: State<Arc<App>>,
+    viewer: Viewer,
+    queue: Path<String>,
+    fields: Query,
+) -> Result<Response, Problem> {
+    ask(&app, &viewer, &queue, &fields.0, Deed::Discard).await
+}
+
+pub(crate) async fn retry(
+    app: State<Arc<App>>,
+    viewer: Viewer,
+    queue: Path<String>,
+    fields: Form,
+) -> Result<Response, Problem> {
+    start(&app, &viewer, &queue, &fields.0, Deed::Retry)
+}
+
+pub(crate) async fn discard(
+    app: State<Arc<App>>,
+    viewer: Viewer,
+    queue: Path<String>,
+    fields: Form,
+) -> Result<Response, Problem> {
+    // What destroys is confirmed: a form without the confirmation is asked back.
+    if fields.0.one("confirmed").is_none() {
+        viewer.require(Action::Discard)?;
+        let query = sent_on(&fields.0).query();
+        return Ok(see(&(app.links().below_queue(&queue, "failed/discard") + &query)));
+    }
+    start(&app, &viewer, &queue, &fields.0, Deed::Discard)
+}
+
+fn action(deed: Deed) -> Action {
+    match deed {
+        Deed::Retry => Action::Retry,
+        Deed::Discard => Action::Discard,
+    }
+}
+
+/// The fields of the filter, ids included.
+fn sent_on(fields: &Fields) -> Fields {
+    let mut names = FIELDS.to_vec();
+    names.push("id");
+    fields.only(&names)
+}
+
+/// Asks before an operation, with the number of jobs that match now.
+async fn ask(
+    app: &App,
+    viewer: &Viewer,
+    queue: &str,
+    fields: &Fields,
+    deed: Deed,
+) -> Result<Response, Problem> {
+    viewer.require(action(deed))?;
+    let sent_on = sent_on(fields);
+    let filter = filter(&sent_on, app.privacy())?;
+    let shown = filter.to_string();
+    let failed = app.client().failed(queue);
+    let dry = match deed {
+        Deed::Retry => failed.retry_where(filter),
+        Deed::Discard => failed.discard_where(filter),
+    };
+    let matched = dry.dry_run().by(viewer.name()).await?.matched;
+    let question = Question {
+        links: app.links(),
+        queue,
+        deed,
+        filter: shown,
+        matched,
+        text: count(matched),
+        query: sent_on.only(&FIELDS).query(),
+        fields: &sent_on,
+    };
+    let content = render(&question)?;
+    let title = format!("{} failed jobs of {queue}", deed.order());
+    Ok(Html(layout::page(app, viewer, Tab::Failed, &title, &content, false)).into_response())
+}
+
+fn start(
+    app: &Arc<App>,
+    viewer: &Viewer,
+    queue: &str,
+    fields: &Fields,
+    deed: Deed,
+) -> Result<Response, Problem> {
+    viewer.require(action(deed))?;
+    let filter = filter(&sent_on(fields), app.privacy())?;
+    let text = filter.to_string();
+    let failed = app.client().failed(queue);
+    let mut operation = match deed {
+        Deed::Retry => failed.retry_where(filter),
+        Deed::Discard => failed.discard_where(filter),
+    };
+    operation = operation.by(viewer.name());
+    if let Some(canary) = number::<u32>(fields, "canary")?.filter(|jobs| *jobs > 0) {
+        operation = operation.canary(canary);
+    }
+    if let Some(rate) = number::<f64>(fields, "rate")? {
+        operation = operation.rate(rate);
+        if fields.one("stop").is_some() {
+            operation = operation.stop_on_failure();
+        }
+    }
+    let what = (queue.to_owned(), deed, text, viewer.name().to_owned());
+    let (weak, theirs) = (Arc::downgrade(app), Arc::downgrade(app));
+    let changed = move || {
+        if let Some(app) = weak.upgrade() {
+            app.sampler.changed();
+        }
+    };
+    let ended = move |started: &Started, summary: &Summary| {
+        if let Some(app) = theirs.upgrade() {
+            app.looks.forget();
+            app.activities.add(Record {
+                at: std::time::SystemTime::now(),
+                actor: started.actor.clone(),
+                action: started.deed.path(),
+                target: format!("{}: {}", started.queue, started.filter),
+                result: summary.text.clone(),
+                operation: Some(started.id),
+            });
+            app.sampler.changed();
+        }
+    };
+    let started = app.operations.start(operation, what, changed, ended)?;
+    Ok(see(&app.links().to(&format!("/operations/{}", started.id))))
+}
+
+/// A number of a form.
+fn number<N: std::str::FromStr>(fields: &Fields, name: &str) -> Result<Option<N>, Problem> {
+    let parse = |text: &str| text.parse();
+    let parsed = fields.one(name).map(parse).transpose();
+    parsed.map_err(|_| Problem::invalid(format!("The field `{name}` takes a number.")))
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+    Query(fields): Query,
+) -> Result<Response, Problem> {
+    let id = id.parse().map_err(|_| Problem::not_found())?;
+    live::answer(app, viewer, &headers, &fields, Page::Operation(id)).await
+}
+
+pub(crate) fn content(app: &App, viewer: &Viewer, id: u64) -> Result<String, Problem> {
+    let started = app.operations.find(id).ok_or_else(gone)?;
+    let progress = started.progress();
+    let phase = match progress.phase {
+        Phase::Settling => "looking at failed jobs and settling them",
+        Phase::Canary => "waiting for the outcome of the canaries",
+        Phase::Waiting => "waiting for the next pass",
+        _ => "ending",
+    };
+    let view = View {
+        links: app.links(),
+        at: Time(started.at),
+        settled: count(progress.settled),
+        matched: count(progress.matched),
+        progress,
+        phase,
+        end: started.end(),
+        may_cancel: viewer.may(action(started.deed)),
+        started: &started,
+    };
+    render(&view)
+}
+
+pub(crate) async fn cancel(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+    _: Form,
+) -> Result<Response, Problem> {
+    let id = id.parse().map_err(|_| Problem::not_found())?;
+    let started = app.operations.find(id).ok_or_else(gone)?;
+    viewer.require(action(started.deed))?;
+    if started.end().is_none() {
+        started.cancel();
+        record(&app, &viewer, "cancel operation", format!("operation {id}"), "asked to end");
+    }
+    Ok(see(&app.links().to(&format!("/operations/{id}"))))
+}
+
+fn gone() -> Problem {
+    Problem::new(
+        axum::http::StatusCode::NOT_FOUND,
+        "There is no such operation",
+        "It was of an earlier run of this process, which cancels its operations when it ends. What \
+         it had put back or discarded stays so.",
+    )
+}

@@ -1,0 +1,291 @@
+//! The pools with their running jobs, and orders to them.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::{Html, IntoResponse as _, Response};
+use jobq::JobId;
+use jobq::admin::{Cancel, Order, PoolId, PoolQueue, PoolReport, Read, RunningJob};
+
+use super::{Age, Page, Tab, layout, record, render, see};
+use crate::access::{Action, Viewer};
+use crate::dashboard::App;
+use crate::fields::{Form, Query};
+use crate::links::Links;
+use crate::live;
+use crate::problem::Problem;
+use crate::sampler::Sample;
+use crate::show::{Sign, Time, duration};
+
+/// The most running jobs of a pool that are shown.
+const RUNNING: usize = 50;
+
+struct QueueRow {
+    queue: String,
+    state: Sign,
+    since: String,
+    problem: String,
+    slots: u32,
+    running: usize,
+    lost_slots: u32,
+    in_flight: u32,
+}
+
+struct JobRow {
+    id: JobId,
+    job: String,
+    queue: String,
+    attempt: u32,
+    running: String,
+    timeout: String,
+    is_late: bool,
+}
+
+struct PoolView {
+    id: PoolId,
+    name: String,
+    version: String,
+    is_other_version: bool,
+    up: String,
+    queues: Vec<QueueRow>,
+    jobs: Vec<JobRow>,
+    more_jobs: usize,
+}
+
+#[derive(Template)]
+#[template(path = "pools.html")]
+struct View<'p> {
+    links: &'p Links,
+    age: Age,
+    queue: Option<&'p str>,
+    pools: Vec<PoolView>,
+    versions: usize,
+    slots: u32,
+    running: usize,
+    /// Why pools cannot be asked.
+    unasked: Option<String>,
+    unaccounted: u32,
+    may_steer: bool,
+}
+
+#[derive(Template)]
+#[template(path = "ask_stop.html")]
+struct Question<'p> {
+    links: &'p Links,
+    pool: PoolId,
+    name: String,
+    queues: Vec<String>,
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    headers: HeaderMap,
+    Query(fields): Query,
+) -> Result<Response, Problem> {
+    let queue = fields.one("queue").map(str::to_owned);
+    live::answer(app, viewer, &headers, &fields, Page::Pools(queue)).await
+}
+
+pub(crate) fn content(app: &App, viewer: &Viewer, queue: Option<&str>) -> Result<String, Problem> {
+    let sample = app.sampler.now();
+    let sample = sample.as_deref();
+    let all = sample.map(Sample::pools).unwrap_or_default();
+    let taken_at =
+        sample.and_then(|sample| sample.figures.as_ref()).map(|figures| figures.taken_at);
+    let works = |report: &&PoolReport| queue.is_none_or(|queue| report.queue(queue).is_some());
+    let newest = all.iter().map(|report| version(&report.version)).max();
+    let pools: Vec<_> = all
+        .iter()
+        .filter(works)
+        .map(|report| {
+            let is_other = Some(version(&report.version)) != newest;
+            view(report, is_other, taken_at.unwrap_or_else(SystemTime::now))
+        })
+        .collect();
+    let mut versions: Vec<_> = all.iter().map(|report| &report.version).collect();
+    versions.sort_unstable();
+    versions.dedup();
+    let sum = |figure: fn(&QueueRow) -> usize| {
+        pools.iter().flat_map(|pool| &pool.queues).map(figure).sum()
+    };
+    let view = View {
+        links: app.links(),
+        age: Age::of(sample),
+        queue,
+        versions: versions.len(),
+        slots: pools.iter().flat_map(|pool| &pool.queues).map(|queue| queue.slots).sum(),
+        running: sum(|queue| queue.running),
+        unasked: sample.and_then(unasked),
+        unaccounted: sample.map(unaccounted).unwrap_or_default(),
+        may_steer: viewer.may(Action::Pools),
+        pools,
+    };
+    render(&view)
+}
+
+/// The numbers of a version, for comparing.
+fn version(text: &str) -> Vec<u64> {
+    text.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+}
+
+fn unasked(sample: &Sample) -> Option<String> {
+    sample.figures.as_ref()?.overview.reports.why().map(str::to_owned)
+}
+
+/// Consumers that belong to no pool that answered.
+fn unaccounted(sample: &Sample) -> u32 {
+    let queues = sample.figures.as_ref().map(|figures| &figures.overview.queues[..]);
+    let consumers = queues.into_iter().flatten().filter_map(|queue| match queue.unaccounted {
+        Read::Known(consumers) => Some(consumers),
+        Read::Unknown(_) => None,
+    });
+    consumers.sum()
+}
+
+/// The place of a pool, and the end of its id: a process may have several.
+pub(crate) fn name(report: &PoolReport) -> String {
+    let id = report.pool.to_string();
+    format!("{}:{} · {}", report.host, report.pid, &id[id.len() - 4..])
+}
+
+fn view(report: &PoolReport, is_other_version: bool, now: SystemTime) -> PoolView {
+    let mut jobs: Vec<_> = report
+        .queues
+        .iter()
+        .flat_map(|queue| queue.running.iter().map(move |job| (&*queue.queue, job)))
+        .collect();
+    jobs.sort_by_key(|(_, job)| std::cmp::Reverse(job.running));
+    PoolView {
+        id: report.pool,
+        name: name(report),
+        version: report.version.clone(),
+        is_other_version,
+        up: Time(report.started_at).age(now),
+        queues: report.queues.iter().map(|queue| queue_row(queue, now)).collect(),
+        more_jobs: jobs.len().saturating_sub(RUNNING),
+        jobs: jobs.into_iter().take(RUNNING).map(|(queue, job)| job_row(queue, job)).collect(),
+    }
+}
+
+fn queue_row(queue: &PoolQueue, now: SystemTime) -> QueueRow {
+    QueueRow {
+        queue: queue.queue.clone(),
+        state: queue.state.into(),
+        since: queue.since.map(|since| Time(since).age(now)).unwrap_or_default(),
+        problem: queue.problem.clone().unwrap_or_default(),
+        slots: queue.slots,
+        running: queue.running.len(),
+        lost_slots: queue.lost_slots,
+        in_flight: queue.in_flight,
+    }
+}
+
+fn job_row(queue: &str, job: &RunningJob) -> JobRow {
+    JobRow {
+        id: job.id,
+        job: job.job.clone(),
+        queue: queue.to_owned(),
+        attempt: job.attempt,
+        running: duration(job.running),
+        timeout: job.timeout.map(duration).unwrap_or_default(),
+        is_late: job.timeout.is_some_and(|timeout| job.running >= timeout),
+    }
+}
+
+pub(crate) async fn quiet(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path(pool): Path<String>,
+    _: Form,
+) -> Result<Response, Problem> {
+    tell(&app, &viewer, &pool, Order::Quiet, "quiet").await
+}
+
+pub(crate) async fn stop(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path(pool): Path<String>,
+    Form(fields): Form,
+) -> Result<Response, Problem> {
+    if fields.one("confirmed").is_none() {
+        viewer.require(Action::Pools)?;
+        return Ok(see(&app.links().to(&format!("/pools/{}/stop", crate::links::segment(&pool)))));
+    }
+    tell(&app, &viewer, &pool, Order::Stop, "stop").await
+}
+
+/// Asks before a pool is shut down.
+pub(crate) async fn ask_stop(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path(pool): Path<String>,
+) -> Result<Response, Problem> {
+    viewer.require(Action::Pools)?;
+    let pool: PoolId = pool.parse()?;
+    let sample = app.sampler.now();
+    let report =
+        sample.as_ref().and_then(|sample| sample.pools().iter().find(|report| report.pool == pool));
+    let question = Question {
+        links: app.links(),
+        pool,
+        name: report.map_or_else(|| pool.to_string(), name),
+        queues: report
+            .map(|report| report.queues.iter().map(|queue| queue.queue.clone()).collect())
+            .unwrap_or_default(),
+    };
+    let content = render(&question)?;
+    Ok(Html(layout::page(&app, &viewer, Tab::Pools, "Stop a pool", &content, false))
+        .into_response())
+}
+
+async fn tell(
+    app: &App,
+    viewer: &Viewer,
+    pool: &str,
+    order: Order,
+    action: &'static str,
+) -> Result<Response, Problem> {
+    viewer.require(Action::Pools)?;
+    let pool: PoolId = pool.parse()?;
+    let told = app.admin(viewer).tell(pool, order).await;
+    let result = match &told {
+        Ok(()) => "the pool has begun".to_owned(),
+        Err(error) => format!("not done: {error}"),
+    };
+    record(app, viewer, action, format!("pool {pool}"), result);
+    told?;
+    app.sampler.refresh().await;
+    Ok(see(&app.links().to("/pools")))
+}
+
+pub(crate) async fn cancel(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+    _: Form,
+) -> Result<Response, Problem> {
+    viewer.require(Action::Pools)?;
+    let id: JobId = id.parse().map_err(|_| Problem::invalid("The id of a job is a UUID."))?;
+    let cancelled = app.admin(&viewer).cancel_running(id).await;
+    let result = match &cancelled {
+        Ok(cancelled) => cancelled
+            .iter()
+            .map(|cancelled| match cancelled.cancel {
+                Cancel::AskedBlocking => {
+                    "asked to end; it is a plain `fn` and keeps its slot until it does"
+                }
+                _ => "asked to end",
+            })
+            .collect::<Vec<_>>()
+            .join(", "),
+        Err(error) => format!("not done: {error}"),
+    };
+    record(&app, &viewer, "cancel", format!("running job {id}"), result);
+    cancelled?;
+    app.sampler.refresh().await;
+    Ok(see(&app.links().to("/pools")))
+}

@@ -1,0 +1,227 @@
+//! The page of one queue, and its actions.
+
+use std::sync::Arc;
+
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use jobq::admin::{PoolReport, QueueOverview, Read};
+use serde_json::value::RawValue;
+
+use super::queues::pause_text;
+use super::{Age, Page, back, record, render, see};
+use crate::access::{Action, Viewer};
+use crate::dashboard::App;
+use crate::fields::{Form, Query};
+use crate::links::Links;
+use crate::live;
+use crate::problem::Problem;
+use crate::show::{Figure, Sign, duration};
+use crate::spark::Spark;
+
+/// The points of the charts: an hour.
+const POINTS: usize = 360;
+
+struct PoolRow {
+    name: String,
+    state: Sign,
+    problem: String,
+    running: usize,
+    slots: u32,
+    lost_slots: u32,
+    in_flight: u32,
+    completed: u64,
+    retried: u64,
+    failed: u64,
+    waited: String,
+}
+
+#[derive(Template)]
+#[template(path = "queue.html")]
+struct View<'p> {
+    links: &'p Links,
+    age: Age,
+    queue: &'p str,
+    is_known: bool,
+    state: Option<Sign>,
+    pause: Option<String>,
+    totals: Vec<(&'static str, Figure)>,
+    unknown: Vec<(String, String)>,
+    outcomes: Vec<(&'static str, Figure)>,
+    failed: u64,
+    pools: Vec<PoolRow>,
+    unaccounted: Option<u32>,
+    charts: Vec<(&'static str, Spark)>,
+    may_pause: bool,
+    may_enqueue: bool,
+}
+
+pub(crate) async fn page(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    headers: HeaderMap,
+    Path(queue): Path<String>,
+    Query(fields): Query,
+) -> Result<Response, Problem> {
+    live::answer(app, viewer, &headers, &fields, Page::Queue(queue)).await
+}
+
+pub(crate) fn content(app: &App, viewer: &Viewer, queue: &str) -> Result<String, Problem> {
+    let sample = app.sampler.now();
+    let overview = sample.as_ref().and_then(|sample| sample.queue(queue));
+    let reports = sample.as_ref().map(|sample| sample.pools()).unwrap_or_default();
+    let points = app.sampler.history(queue, POINTS);
+    let chart = |what, values: Vec<_>| (what, Spark::new(what, "hour", &values, POINTS).wide());
+    let view = View {
+        links: app.links(),
+        age: Age::of(sample.as_deref()),
+        queue,
+        is_known: overview.is_some(),
+        state: overview.map(|queue| queue.state.into()),
+        pause: overview
+            .and_then(|queue| queue.paused.known())
+            .and_then(Option::as_ref)
+            .map(pause_text),
+        totals: overview.map(totals).unwrap_or_default(),
+        unknown: overview.map(unknown).unwrap_or_default(),
+        outcomes: overview.map(|overview| outcomes(overview, reports)).unwrap_or_default(),
+        failed: overview.and_then(|queue| queue.failed.known().copied()).unwrap_or(0),
+        pools: reports.iter().filter_map(|report| pool(report, queue)).collect(),
+        unaccounted: overview
+            .and_then(|queue| queue.unaccounted.known().copied())
+            .filter(|consumers| *consumers > 0),
+        charts: vec![
+            chart("Ready jobs", points.iter().map(|point| point.ready).collect()),
+            chart("Done a minute", points.iter().map(|point| point.completed).collect()),
+        ],
+        may_pause: viewer.may(Action::Pause),
+        may_enqueue: viewer.may(Action::Enqueue),
+    };
+    render(&view)
+}
+
+fn totals(queue: &QueueOverview) -> Vec<(&'static str, Figure)> {
+    vec![
+        ("Ready", Figure::number(&queue.ready)),
+        ("Waiting", Figure::number(&queue.waiting)),
+        ("In flight", Figure::number(&queue.in_flight)),
+        ("Failed", Figure::number(&queue.failed)),
+        ("Pools", Figure::number(&queue.pools)),
+        ("Longest wait, last minute", Figure::wait(&queue.waited)),
+    ]
+}
+
+/// The figures that are unknown, with the reasons.
+fn unknown(queue: &QueueOverview) -> Vec<(String, String)> {
+    let reasons = queue.unknown().into_iter();
+    reasons.map(|(name, why)| (name.replace('_', " ").replace(" ms", ""), why.to_owned())).collect()
+}
+
+/// The outcomes of the last minute: of the pools that answered.
+fn outcomes(overview: &QueueOverview, reports: &[PoolReport]) -> Vec<(&'static str, Figure)> {
+    let minutes = || reports.iter().filter_map(|report| report.queue(&overview.queue));
+    let known = |sum: u64| match &overview.completed {
+        Read::Known(_) => Read::Known(sum),
+        Read::Unknown(why) => Read::Unknown(why.clone()),
+    };
+    let figure = |sum| Figure::number(&known(sum));
+    vec![
+        ("completed", figure(minutes().map(|queue| queue.minute.completed).sum())),
+        ("retried", figure(minutes().map(|queue| queue.minute.retried).sum())),
+        ("failed for good", figure(minutes().map(|queue| queue.minute.failed).sum())),
+    ]
+}
+
+fn pool(report: &PoolReport, queue: &str) -> Option<PoolRow> {
+    let queue = report.queue(queue)?;
+    Some(PoolRow {
+        name: super::pools::name(report),
+        state: queue.state.into(),
+        problem: queue.problem.clone().unwrap_or_default(),
+        running: queue.running.len(),
+        slots: queue.slots,
+        lost_slots: queue.lost_slots,
+        in_flight: queue.in_flight,
+        completed: queue.minute.completed,
+        retried: queue.minute.retried,
+        failed: queue.minute.failed,
+        waited: queue.minute.waited.map_or_else(|| "–".to_owned(), duration),
+    })
+}
+
+pub(crate) async fn pause(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path(queue): Path<String>,
+    Form(fields): Form,
+) -> Result<Response, Problem> {
+    viewer.require(Action::Pause)?;
+    let why = fields.one("why").unwrap_or_default();
+    let paused = app.admin(&viewer).pause(&queue, why).await;
+    let result = match &paused {
+        Ok(paused) => match &paused.still_taking {
+            Read::Known(0) => "no pool takes its jobs any more".to_owned(),
+            Read::Known(still) => format!("{still} pools or consumers may still take its jobs"),
+            Read::Unknown(why) => {
+                format!("it is not known whether pools still take its jobs: {why}")
+            }
+        },
+        Err(error) => format!("not done: {error}"),
+    };
+    record(&app, &viewer, "pause", &*queue, result);
+    paused?;
+    app.sampler.refresh().await;
+    Ok(see(&back(&app, &fields, app.links().queue(&queue))))
+}
+
+pub(crate) async fn resume(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path(queue): Path<String>,
+    Form(fields): Form,
+) -> Result<Response, Problem> {
+    viewer.require(Action::Pause)?;
+    let resumed = app.admin(&viewer).resume(&queue).await;
+    let result = match &resumed {
+        Ok(resumed) if resumed.was_paused => "done".to_owned(),
+        Ok(_) => "it was not paused".to_owned(),
+        Err(error) => format!("not done: {error}"),
+    };
+    record(&app, &viewer, "resume", &*queue, result);
+    resumed?;
+    app.sampler.refresh().await;
+    Ok(see(&back(&app, &fields, app.links().queue(&queue))))
+}
+
+pub(crate) async fn enqueue(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path(queue): Path<String>,
+    Form(fields): Form,
+) -> Result<Response, Problem> {
+    viewer.require(Action::Enqueue)?;
+    let name = fields.one("job").ok_or_else(|| {
+        Problem::invalid("The name of the job is missing: it is what the pools know it by.")
+    })?;
+    // As it is written, so that no number is rounded.
+    let payload: &RawValue = serde_json::from_str(fields.one("payload").unwrap_or("null"))
+        .map_err(|error| Problem::invalid(format!("The payload is no JSON: {error}")))?;
+    let mut job = app.client().enqueue_named(name, &*queue, payload);
+    if let Some(delay) = fields.one("delay") {
+        job = job.delay(delay);
+    }
+    let enqueued = job.await;
+    let result = match &enqueued {
+        Ok(id) => format!("job `{name}`, id {id}"),
+        Err(error) => format!("job `{name}` was not enqueued: {error}"),
+    };
+    tracing::info!(
+        target: "jobq::audit", actor = viewer.name(), action = "enqueue", queue, job = name,
+        "a job is enqueued by hand"
+    );
+    record(&app, &viewer, "enqueue", &*queue, result);
+    enqueued?;
+    app.sampler.refresh().await;
+    Ok(see(&app.links().queue(&queue)))
+}

@@ -1,0 +1,262 @@
+//! The page of all queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use askama::Template;
+use axum::extract::State as AppState;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use jobq::admin::{Pause, QueueOverview, Read, State};
+
+use super::{Age, Page, render};
+use crate::access::Viewer;
+use crate::dashboard::App;
+use crate::fields::{Fields, Query};
+use crate::links::Links;
+use crate::live;
+use crate::problem::Problem;
+use crate::show::{Figure, Sign, Time, count, duration};
+use crate::spark::Spark;
+
+/// The points of a chart: five minutes.
+const POINTS: usize = 30;
+/// A wait of this length is too long.
+const LONG: Duration = Duration::from_secs(60);
+/// The most lines of what needs attention.
+const ATTENTION: usize = 6;
+
+/// Which queues are shown, and in which order.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Choice {
+    text: String,
+    sort: String,
+}
+
+impl Choice {
+    pub(crate) fn of(fields: &Fields) -> Self {
+        let field = |name| fields.one(name).unwrap_or_default().to_owned();
+        Self { text: field("find"), sort: field("sort") }
+    }
+
+    fn shows(&self, queue: &QueueOverview) -> bool {
+        queue.queue.contains(&self.text)
+    }
+
+    fn sort(&self, queues: &mut [&QueueOverview]) {
+        let known = |read: &Read<u64>| read.known().copied();
+        // Of equals, the order by name stays.
+        match &*self.sort {
+            "ready" => queues.sort_by_key(|queue| std::cmp::Reverse(known(&queue.ready))),
+            "waiting" => queues.sort_by_key(|queue| std::cmp::Reverse(known(&queue.waiting))),
+            "running" => queues.sort_by_key(|queue| std::cmp::Reverse(known(&queue.in_flight))),
+            "failed" => queues.sort_by_key(|queue| std::cmp::Reverse(known(&queue.failed))),
+            "completed" => queues.sort_by_key(|queue| std::cmp::Reverse(known(&queue.completed))),
+            "waited" => queues
+                .sort_by_key(|queue| std::cmp::Reverse(queue.waited.known().copied().flatten())),
+            "state" => queues.sort_by_key(|queue| queue.state.as_str()),
+            _ => {}
+        }
+    }
+}
+
+/// A heading that sorts the table.
+struct Heading {
+    sort: &'static str,
+    name: &'static str,
+    class: &'static str,
+}
+
+const HEADINGS: [Heading; 9] = [
+    Heading { sort: "", name: "Queue", class: "" },
+    Heading { sort: "state", name: "State", class: "" },
+    Heading { sort: "ready", name: "Ready", class: "n" },
+    Heading { sort: "waiting", name: "Waiting", class: "n" },
+    Heading { sort: "running", name: "In flight", class: "n" },
+    Heading { sort: "failed", name: "Failed", class: "n" },
+    Heading { sort: "pools", name: "Pools", class: "n" },
+    Heading { sort: "completed", name: "Done/min", class: "n" },
+    Heading { sort: "waited", name: "Waited", class: "n" },
+];
+
+struct Row {
+    name: String,
+    link: String,
+    failed_link: String,
+    state: Sign,
+    pause: String,
+    ready: Figure,
+    waiting: Figure,
+    in_flight: Figure,
+    failed: Figure,
+    has_failed: bool,
+    pools: Figure,
+    completed: Figure,
+    waited: Figure,
+    spark: Spark,
+}
+
+/// What somebody should look at.
+#[derive(Debug, PartialEq, Eq)]
+struct Attention {
+    queue: String,
+    text: String,
+    is_failed: bool,
+}
+
+#[derive(Template)]
+#[template(path = "queues.html")]
+struct View<'p> {
+    links: &'p Links,
+    age: Age,
+    choice: &'p Choice,
+    rows: Vec<Row>,
+    hidden: usize,
+    totals: Vec<(&'static str, Figure)>,
+    attention: Vec<Attention>,
+    more_attention: usize,
+    errors: Vec<String>,
+    sources: String,
+    complete: bool,
+}
+
+pub(crate) async fn page(
+    AppState(app): AppState<Arc<App>>,
+    viewer: Viewer,
+    headers: HeaderMap,
+    Query(fields): Query,
+) -> Result<Response, Problem> {
+    let page = Page::Queues(Choice::of(&fields));
+    live::answer(app, viewer, &headers, &fields, page).await
+}
+
+pub(crate) fn content(app: &App, choice: &Choice) -> Result<String, Problem> {
+    let sample = app.sampler.now();
+    let overview = sample.as_ref().and_then(|sample| sample.figures.as_ref());
+    let overview = overview.map(|figures| &*figures.overview);
+    let queues = overview.map(|overview| &overview.queues[..]).unwrap_or_default();
+    let mut shown: Vec<_> = queues.iter().filter(|queue| choice.shows(queue)).collect();
+    choice.sort(&mut shown);
+    let mut attention: Vec<_> = queues.iter().flat_map(attention).collect();
+    let more_attention = attention.len().saturating_sub(ATTENTION);
+    attention.truncate(ATTENTION);
+    let view = View {
+        links: app.links(),
+        age: Age::of(sample.as_deref()),
+        choice,
+        hidden: queues.len() - shown.len(),
+        rows: shown.into_iter().map(|queue| row(app, queue)).collect(),
+        totals: totals(queues),
+        attention,
+        more_attention,
+        errors: errors(app),
+        sources: overview.map(|overview| overview.sources.join(", ")).unwrap_or_default(),
+        complete: overview.is_none_or(|overview| overview.complete),
+    };
+    render(&view)
+}
+
+fn row(app: &App, queue: &QueueOverview) -> Row {
+    let links = app.links();
+    let points: Vec<_> =
+        app.sampler.history(&queue.queue, POINTS).iter().map(|point| point.ready).collect();
+    let name = queue.queue.clone();
+    Row {
+        link: links.queue(&name),
+        failed_link: links.failed(&name),
+        state: queue.state.into(),
+        pause: queue.paused.known().and_then(Option::as_ref).map(pause_text).unwrap_or_default(),
+        ready: Figure::number(&queue.ready),
+        waiting: Figure::number(&queue.waiting),
+        in_flight: Figure::number(&queue.in_flight),
+        failed: Figure::number(&queue.failed),
+        has_failed: queue.failed > 0,
+        pools: Figure::number(&queue.pools),
+        completed: Figure::number(&queue.completed),
+        waited: Figure::wait(&queue.waited),
+        spark: Spark::new("Ready jobs", "five minutes", &points, POINTS),
+        name,
+    }
+}
+
+/// Who paused a queue, when and why.
+pub(crate) fn pause_text(pause: &Pause) -> String {
+    let mut text = String::from("paused");
+    if let Some(by) = &pause.by {
+        text.push_str(&format!(" by {by}"));
+    }
+    if let Some(since) = pause.since {
+        text.push_str(&format!(" at {}", Time(since).text()));
+    }
+    if let Some(why) = pause.why.as_ref().filter(|why| !why.is_empty()) {
+        text.push_str(&format!(": {why}"));
+    }
+    text
+}
+
+fn totals(queues: &[QueueOverview]) -> Vec<(&'static str, Figure)> {
+    let sum = |figure: fn(&QueueOverview) -> &Read<u64>| {
+        let mut sum = Read::Known(0);
+        for queue in queues {
+            sum = sum.zip(figure(queue).clone(), |sum, more| sum + more);
+        }
+        Figure::number(&sum)
+    };
+    vec![
+        ("Queues", Figure::number(&Read::Known(queues.len() as u64))),
+        ("Ready", sum(|queue| &queue.ready)),
+        ("Waiting", sum(|queue| &queue.waiting)),
+        ("In flight", sum(|queue| &queue.in_flight)),
+        ("Failed", sum(|queue| &queue.failed)),
+        ("Done in the last minute", sum(|queue| &queue.completed)),
+    ]
+}
+
+/// What of a queue somebody should look at.
+fn attention(queue: &QueueOverview) -> Vec<Attention> {
+    let name = &queue.queue;
+    let say = |text: String, is_failed| Attention { queue: name.clone(), text, is_failed };
+    let mut found = Vec::new();
+    let ready = queue.ready.known().copied().unwrap_or(0);
+    let waited = queue.waited.known().copied().flatten().unwrap_or_default();
+    match queue.state {
+        State::Unattended if ready > 0 => found
+            .push(say(format!("has {} ready jobs, and no pool works on it", count(ready)), false)),
+        State::Halted => {
+            found.push(say("has pools, and none of them takes jobs".to_owned(), false));
+        }
+        State::Consumed if waited >= LONG => found.push(say(
+            format!(
+                "is behind: a job waited {} in the last minute, and {} are ready",
+                duration(waited),
+                count(ready)
+            ),
+            false,
+        )),
+        State::Consumed
+            if queue.completed.known().is_some_and(|done| ready > 100 && ready > 5 * done) =>
+        {
+            found.push(say(
+                format!(
+                    "is behind: {} jobs are ready, more than five minutes of work",
+                    count(ready)
+                ),
+                false,
+            ));
+        }
+        _ => {}
+    }
+    if let Some(failed) = queue.failed.known().copied().filter(|failed| *failed > 0) {
+        let jobs = if failed == 1 { "job" } else { "jobs" };
+        found.push(say(format!("has {} failed {jobs}", count(failed)), true));
+    }
+    found
+}
+
+/// The doctor's errors.
+fn errors(app: &App) -> Vec<String> {
+    let examination = app.sampler.examination();
+    let report = examination.as_ref().and_then(|examination| examination.report.as_ref().ok());
+    let errors = report.into_iter().flat_map(jobq::Report::errors);
+    errors.map(|finding| format!("{}: {}", finding.about(), finding.what())).collect()
+}

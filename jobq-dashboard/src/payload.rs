@@ -1,0 +1,283 @@
+//! Payloads as trees, with exact numbers and without what is redacted. Pure.
+
+use std::fmt::{self, Write as _};
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use crate::problem::Problem;
+use crate::show::count;
+
+/// The most values of a tree.
+const VALUES: usize = 2_000;
+/// The most characters of a text.
+const CHARACTERS: usize = 8_192;
+
+/// What of a payload is shown.
+#[derive(Debug, Clone)]
+pub(crate) struct Privacy {
+    pub(crate) shown: bool,
+    redacted: Vec<Vec<String>>,
+}
+
+impl Default for Privacy {
+    fn default() -> Self {
+        Self { shown: true, redacted: Vec::new() }
+    }
+}
+
+impl Privacy {
+    /// Adds patterns of paths.
+    pub(crate) fn redact(&mut self, patterns: impl Iterator<Item = String>) {
+        self.redacted.extend(patterns.map(|pattern| {
+            let parts: Vec<_> = pattern.split('.').map(str::to_owned).collect();
+            match &parts[..] {
+                // A single name, at any depth: hiding too much is the smaller harm.
+                [name] if name != "*" && name != "**" => vec!["**".to_owned(), name.clone()],
+                _ => parts,
+            }
+        }));
+    }
+
+    fn hides(&self, path: &[String]) -> bool {
+        self.redacted.iter().any(|pattern| matches(pattern, path))
+    }
+
+    /// Returns an error if a filter by this value could be used to guess what is hidden.
+    pub(crate) fn check_pointer(&self, pointer: &str, json: &str) -> Result<(), Problem> {
+        let unescape = |key: &str| key.replace("~1", "/").replace("~0", "~");
+        let path: Vec<_> = pointer.split('/').skip(1).map(unescape).collect();
+        let hidden = (1..=path.len()).any(|length| self.hides(&path[..length]));
+        let is_tree = json.trim_start().starts_with(['{', '[']);
+        if !self.shown || hidden || (is_tree && !self.redacted.is_empty()) {
+            return Err(Problem::invalid(
+                "Values of payloads that this dashboard hides cannot be searched for.",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whether a path is one of a pattern, with `*` for one part and `**` for any number.
+fn matches(pattern: &[String], path: &[String]) -> bool {
+    match (pattern.split_first(), path.split_first()) {
+        (None, None) => true,
+        (Some((first, rest)), _) if first == "**" => {
+            (0..=path.len()).any(|skipped| matches(rest, &path[skipped..]))
+        }
+        (Some((first, rest)), Some((part, more))) => {
+            (first == "*" || first == part) && matches(rest, more)
+        }
+        _ => false,
+    }
+}
+
+/// A payload as HTML. `text` is for a payload that is no JSON.
+pub(crate) fn tree(payload: &[u8], text: &str, privacy: &Privacy) -> String {
+    let mut tree = Tree { html: String::new(), privacy, path: Vec::new(), left: VALUES };
+    match serde_json::from_slice::<&RawValue>(payload) {
+        Ok(value) => tree.value(value),
+        // Its secrets cannot be told apart.
+        Err(_) if !privacy.redacted.is_empty() => tree.html.push_str(
+            "<span class=\"quiet\">not JSON, and hidden, since values are hidden by their paths</span>",
+        ),
+        Err(_) => tree.cut("string", text),
+    }
+    tree.html
+}
+
+struct Tree<'p> {
+    html: String,
+    privacy: &'p Privacy,
+    path: Vec<String>,
+    left: usize,
+}
+
+impl Tree<'_> {
+    /// A parsed value is nested at most 128 deep, so this ends.
+    fn value(&mut self, value: &RawValue) {
+        let json = value.get();
+        match json.as_bytes().first() {
+            Some(b'{') => {
+                let entries = serde_json::from_str::<Entries<'_>>(json).unwrap_or_default().0;
+                self.list('{', '}', entries.len(), entries.into_iter());
+            }
+            Some(b'[') => {
+                let items = serde_json::from_str::<Vec<&RawValue>>(json).unwrap_or_default();
+                let items = items.into_iter().enumerate();
+                self.list(
+                    '[',
+                    ']',
+                    items.len(),
+                    items.map(|(index, item)| (index.to_string(), item)),
+                );
+            }
+            Some(b'"') => {
+                let text = serde_json::from_str::<String>(json).unwrap_or_default();
+                self.cut("string", &format!("\"{text}\""));
+            }
+            Some(b't' | b'f' | b'n') => self.cut("word", json),
+            _ => self.cut("number", json),
+        }
+    }
+
+    fn list<'v>(
+        &mut self,
+        open: char,
+        close: char,
+        length: usize,
+        entries: impl Iterator<Item = (String, &'v RawValue)>,
+    ) {
+        if length == 0 {
+            let _ = write!(self.html, "{open}{close}");
+            return;
+        }
+        let is_open = if self.path.len() < 3 { " open" } else { "" };
+        let _ = write!(
+            self.html,
+            "<details{is_open}><summary>{open} {} {close}</summary><ul>",
+            count(length as u64)
+        );
+        for (index, (key, value)) in entries.enumerate() {
+            if self.left == 0 {
+                let more = count((length - index) as u64);
+                let _ = write!(self.html, "<li class=\"quiet\">… {more} more</li>");
+                break;
+            }
+            self.left -= 1;
+            let _ = write!(self.html, "<li><span class=\"key\">{}</span>: ", escape(&key));
+            self.path.push(key);
+            if self.privacy.hides(&self.path) {
+                self.html.push_str("<span class=\"quiet\">hidden</span>");
+            } else {
+                self.value(value);
+            }
+            self.path.pop();
+            self.html.push_str("</li>");
+        }
+        self.html.push_str("</ul></details>");
+    }
+
+    fn cut(&mut self, class: &str, text: &str) {
+        let end = text.char_indices().nth(CHARACTERS).map_or(text.len(), |(end, _)| end);
+        let _ = write!(self.html, "<span class=\"{class}\">{}</span>", escape(&text[..end]));
+        if end < text.len() {
+            let more = count((text.len() - end) as u64);
+            let _ = write!(self.html, "<span class=\"quiet\"> … {more} bytes more</span>");
+        }
+    }
+}
+
+/// The text with escapes for what has a meaning in HTML.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            _ => escaped.push(character),
+        }
+    }
+    escaped
+}
+
+/// The entries of an object, in their order.
+#[derive(Default)]
+struct Entries<'v>(Vec<(String, &'v RawValue)>);
+
+impl<'de: 'v, 'v> Deserialize<'de> for Entries<'v> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Vec<(String, &'de RawValue)>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(entries)
+            }
+        }
+        deserializer.deserialize_map(InOrder).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(payload: &str, patterns: &[&str]) -> String {
+        let mut privacy = Privacy::default();
+        privacy.redact(patterns.iter().map(|pattern| (*pattern).to_owned()));
+        tree(payload.as_bytes(), payload, &privacy)
+    }
+
+    #[test]
+    fn numbers_are_exact_and_texts_are_escaped() {
+        let html =
+            shown(r#"{"n": 123456789012345678901234.50, "<b>": "<script>&\"'", "e": {}}"#, &[]);
+        assert!(html.contains(">123456789012345678901234.50<"), "{html}");
+        assert!(html.contains("&lt;b&gt;") && html.contains("&lt;script&gt;&amp;&quot;&#39;"));
+        assert!(!html.contains("<script>") && html.contains("{}"));
+        assert!(shown("no <json>", &[]).contains("no &lt;json&gt;"));
+    }
+
+    #[test]
+    fn what_is_redacted_is_nowhere() {
+        let payload = r#"{"password": "s1", "a": {"token": "s2", "password": "s3"}, "l": [{"k": "s4"}], "x": "ok"}"#;
+        for (patterns, hidden) in [
+            (&["password"][..], &["s1", "s3"][..]),
+            (&["**.token"], &["s2"]),
+            (&["a.*"], &["s2", "s3"]),
+            (&["l.*.k"], &["s4"]),
+            (&["l.0.k"], &["s4"]),
+            (&["a.password", "k"], &["s3", "s4"]),
+            (&["**"], &["s1", "s2", "s3", "s4", "ok"]),
+        ] {
+            let html = shown(payload, patterns);
+            for secret in ["s1", "s2", "s3", "s4", "ok"] {
+                assert_eq!(
+                    html.contains(secret),
+                    !hidden.contains(&secret),
+                    "{patterns:?} {secret}"
+                );
+            }
+        }
+        assert!(!shown("password=s1", &["password"]).contains("s1"));
+    }
+
+    #[test]
+    fn what_is_hidden_cannot_be_guessed_by_a_filter() {
+        let mut privacy = Privacy::default();
+        assert!(privacy.check_pointer("/password", "1").is_ok());
+        privacy.redact(["password".to_owned()].into_iter());
+        for (pointer, json, allowed) in [
+            ("/name", "1", true),
+            ("/a/password", "1", false),
+            ("/password/first", "1", false),
+            ("", "{\"password\": 1}", false),
+            ("/a", " [1]", false),
+        ] {
+            assert_eq!(privacy.check_pointer(pointer, json).is_ok(), allowed, "{pointer}");
+        }
+        privacy.shown = false;
+        assert!(privacy.check_pointer("/name", "1").is_err());
+    }
+
+    #[test]
+    fn a_large_payload_is_cut() {
+        let many = format!("[{}]", vec!["1"; 100_000].join(","));
+        let html = shown(&many, &[]);
+        assert!(html.len() < 200_000 && html.contains("… 98,000 more"), "{}", html.len());
+        let long = shown(&format!("\"{}\"", "é".repeat(600_000)), &[]);
+        assert!(long.len() < 20_000 && long.contains("bytes more"));
+    }
+}

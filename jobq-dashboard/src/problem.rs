@@ -1,0 +1,63 @@
+//! What went wrong with a request, as a page.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use jobq::ErrorKind;
+
+/// What went wrong with a request. The frame around all handlers makes a page of it.
+#[derive(Debug, Clone)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    pub(crate) title: String,
+    pub(crate) text: String,
+}
+
+impl Problem {
+    pub(crate) fn new(
+        status: StatusCode,
+        title: impl Into<String>,
+        text: impl Into<String>,
+    ) -> Self {
+        Self { status, title: title.into(), text: text.into() }
+    }
+
+    pub(crate) fn forbidden() -> Self {
+        Self::new(StatusCode::FORBIDDEN, "No access", "You may not see this page.")
+    }
+
+    pub(crate) fn not_found() -> Self {
+        Self::new(
+            StatusCode::NOT_FOUND,
+            "There is no such page",
+            "The address may be of another version. Begin at the queues.",
+        )
+    }
+
+    pub(crate) fn invalid(text: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "This cannot be done so", text)
+    }
+}
+
+impl From<jobq::Error> for Problem {
+    fn from(error: jobq::Error) -> Self {
+        let (status, title) = match error.kind() {
+            ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "This cannot be done so"),
+            ErrorKind::NotFound => (StatusCode::NOT_FOUND, "It is not there"),
+            ErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, "This engine cannot do that"),
+            ErrorKind::Conflict => (StatusCode::CONFLICT, "Somebody else is at it"),
+            ErrorKind::Timeout => (StatusCode::GATEWAY_TIMEOUT, "It took too long"),
+            ErrorKind::Refused => (StatusCode::BAD_GATEWAY, "It was refused"),
+            _ => (StatusCode::SERVICE_UNAVAILABLE, "The broker or the file does not answer"),
+        };
+        Self::new(status, title, error.to_string())
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response =
+            (self.status, format!("{}: {}\n", self.title, self.text)).into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}

@@ -1,0 +1,196 @@
+//! Figures, times and states as people read them. Pure.
+
+use std::fmt::{self, Display};
+use std::time::{Duration, SystemTime};
+
+use askama::Template;
+use jobq::admin::{Activity, Read, State};
+
+/// A figure: a number, a duration, or what is unknown and why.
+#[derive(Debug, Clone, Template)]
+#[template(
+    ext = "html",
+    source = r#"{% if let Some(why) = why %}<span class="unknown" title="{{ why }}">?<span class="sr"> (unknown: {{ why }})</span></span>{% else %}<span{% if is_zero %} class="zero"{% endif %}>{{ text }}</span>{% endif %}"#
+)]
+pub(crate) struct Figure {
+    pub(crate) text: String,
+    pub(crate) why: Option<String>,
+    is_zero: bool,
+}
+
+impl Figure {
+    /// A number.
+    pub(crate) fn number<N: Copy + Into<u64>>(read: &Read<N>) -> Self {
+        Self::of(read, |number| count((*number).into()))
+    }
+
+    /// The longest wait of a queue from which something started.
+    pub(crate) fn wait(read: &Read<Option<Duration>>) -> Self {
+        Self::of(read, |waited| waited.map_or_else(|| "–".to_owned(), duration))
+    }
+
+    fn of<T>(read: &Read<T>, text: impl FnOnce(&T) -> String) -> Self {
+        match read {
+            Read::Known(figure) => {
+                let text = text(figure);
+                Self { is_zero: text == "0" || text == "–", text, why: None }
+            }
+            Read::Unknown(why) => {
+                Self { text: "?".to_owned(), why: Some(why.to_string()), is_zero: false }
+            }
+        }
+    }
+}
+
+/// A number with a comma before each three digits.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A duration in at most two units.
+pub(crate) fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    match seconds {
+        0 => format!("{} ms", duration.as_millis()),
+        1..10 => format!("{}.{} s", seconds, duration.subsec_millis() / 100),
+        10..60 => format!("{seconds} s"),
+        60..3_600 => two(seconds / 60, "min", seconds % 60, "s"),
+        3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
+        _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+fn two(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
+    match small {
+        0 => format!("{large} {large_unit}"),
+        _ => format!("{large} {large_unit} {small} {small_unit}"),
+    }
+}
+
+/// A time with its machine-readable form.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time(pub(crate) SystemTime);
+
+impl Time {
+    /// The time of day.
+    pub(crate) fn of_day(self) -> String {
+        self.text().split_off(11)
+    }
+
+    /// Date and time of day, to the second.
+    pub(crate) fn text(self) -> String {
+        let mut text = humantime::format_rfc3339_seconds(self.0).to_string().replace('T', " ");
+        text.pop();
+        text
+    }
+
+    /// How long ago it was.
+    pub(crate) fn age(self, now: SystemTime) -> String {
+        duration(now.duration_since(self.0).unwrap_or_default().max(Duration::from_secs(1)))
+    }
+}
+
+/// As an element of HTML.
+impl Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let machine = humantime::format_rfc3339_millis(self.0);
+        write!(f, "<time datetime=\"{machine}\">{}</time>", self.text())
+    }
+}
+
+/// A state as a sign, a word and a class for its colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Template)]
+#[template(
+    ext = "html",
+    source = r#"<span class="state {{ class }}"><span aria-hidden="true">{{ sign }}</span>{{ word }}</span>"#
+)]
+pub(crate) struct Sign {
+    sign: &'static str,
+    pub(crate) word: &'static str,
+    class: &'static str,
+}
+
+impl From<State> for Sign {
+    fn from(state: State) -> Self {
+        let (sign, word, class) = match state {
+            State::Consumed => ("●", "consumed", "good"),
+            State::Paused => ("‖", "paused", "warn"),
+            State::Halted => ("■", "halted", "bad"),
+            State::Unattended => ("○", "no pool", "quiet"),
+            _ => ("?", "unknown", "warn"),
+        };
+        Self { sign, word, class }
+    }
+}
+
+impl From<Activity> for Sign {
+    fn from(activity: Activity) -> Self {
+        let (sign, class) = match activity {
+            Activity::Consuming => ("●", "good"),
+            Activity::Resting => ("◐", "good"),
+            Activity::Paused | Activity::Quiet => ("‖", "warn"),
+            Activity::Interrupted => ("!", "bad"),
+            _ => ("■", "quiet"),
+        };
+        Self { sign, word: activity.as_str(), class }
+    }
+}
+
+impl From<jobq::Severity> for Sign {
+    fn from(severity: jobq::Severity) -> Self {
+        let (sign, word, class) = match severity {
+            jobq::Severity::Error => ("✕", "error", "bad"),
+            jobq::Severity::Warning => ("!", "warning", "warn"),
+            _ => ("i", "note", "quiet"),
+        };
+        Self { sign, word, class }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (12_345_678, "12,345,678")]
+        {
+            assert_eq!(count(number), text);
+        }
+        for (millis, text) in [
+            (7, "7 ms"),
+            (1_540, "1.5 s"),
+            (59_999, "59 s"),
+            (60_000, "1 min"),
+            (61_000, "1 min 1 s"),
+            (7_260_000, "2 h 1 min"),
+            (180_000_000, "2 d 2 h"),
+        ] {
+            assert_eq!(duration(Duration::from_millis(millis)), text);
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_is_never_a_number_and_says_why() {
+        let figure = Figure::number::<u64>(&Read::unknown("no <leader>"));
+        let html = figure.render().unwrap();
+        assert!(html.contains(">?<") && html.contains("unknown: no &#60;leader&#62;"), "{html}");
+        assert!(Figure::number(&Read::Known(0_u64)).render().unwrap().contains("zero"));
+    }
+
+    #[test]
+    fn times_are_to_the_second() {
+        let time = Time(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123));
+        assert_eq!((time.text(), time.of_day()), ("2023-11-14 22:13:20".into(), "22:13:20".into()));
+        assert!(time.to_string().contains("datetime=\"2023-11-14T22:13:20.123Z\""));
+        assert_eq!(time.age(SystemTime::UNIX_EPOCH), "1.0 s");
+    }
+}

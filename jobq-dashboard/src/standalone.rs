@@ -1,0 +1,342 @@
+//! The dashboard without an application around it.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, HOST, HeaderValue, WWW_AUTHENTICATE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use jobq::{Client, Error, ErrorKind, Result};
+use subtle::ConstantTimeEq as _;
+use tokio::net::TcpListener;
+
+use crate::access::Access;
+use crate::dashboard::Dashboard;
+use crate::guard::host_name;
+
+/// The secret that opens a dashboard: the password of basic authentication, with any user name, or
+/// a bearer token.
+#[derive(Clone)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    /// The fewest characters.
+    const FEWEST: usize = 16;
+
+    /// A new secret of 192 random bits. [`reveal`](Self::reveal) shows it, to be printed once.
+    ///
+    /// # Errors
+    ///
+    /// A system that gives no random bytes.
+    pub fn random() -> Result<Self> {
+        let mut bytes = [0; 24];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            Error::new(ErrorKind::Refused, format!("the system gives no random bytes: {error}"))
+        })?;
+        Ok(Self(URL_SAFE_NO_PAD.encode(bytes).into()))
+    }
+
+    /// A secret of one's own, of at least 16 characters.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](jobq::ErrorKind::Invalid) if it is shorter.
+    pub fn new(secret: &str) -> Result<Self> {
+        if secret.chars().count() < Self::FEWEST {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!("the secret of the dashboard needs at least {} characters", Self::FEWEST),
+            ));
+        }
+        Ok(Self(secret.into()))
+    }
+
+    /// The secret itself.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether a request has it. The time does not depend on how much of it is right.
+    fn is_in(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let Some((scheme, given)) = given.and_then(|given| given.split_once(' ')) else {
+            return false;
+        };
+        let given = match scheme.to_ascii_lowercase().as_str() {
+            "bearer" => Some(given.trim().as_bytes().to_vec()),
+            "basic" => STANDARD.decode(given.trim()).ok().and_then(|pair| {
+                let colon = pair.iter().position(|byte| *byte == b':')?;
+                Some(pair[colon + 1..].to_vec())
+            }),
+            _ => None,
+        };
+        given.is_some_and(|given| given.ct_eq(self.0.as_bytes()).into())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// The user name of basic authentication, as the name of who acts.
+fn user(parts: &Parts) -> Option<String> {
+    let given = parts.headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, given) = given.split_once(' ')?;
+    let pair =
+        scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(given.trim()).ok())??;
+    let pair = String::from_utf8(pair).ok()?;
+    let (user, _) = pair.split_once(':')?;
+    let user: String = user.chars().filter(|c| !c.is_control()).take(64).collect();
+    (!user.is_empty()).then_some(user)
+}
+
+/// A dashboard with a server of its own.
+///
+/// ```
+/// use jobq_dashboard::Standalone;
+///
+/// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+/// let serving = Standalone::new(&client).start().await?;
+/// println!("{}", serving.url());
+/// serving.run_until(async { let _ = tokio::signal::ctrl_c().await; }).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "it serves nothing until it is started"]
+pub struct Standalone {
+    client: Client,
+    address: SocketAddr,
+    secret: Option<Secret>,
+    hosts: Vec<String>,
+    origin: Option<String>,
+    prefix: String,
+    read_only: bool,
+    actor: Option<String>,
+    redacted: Vec<String>,
+    payloads: bool,
+}
+
+impl Standalone {
+    /// A dashboard of a client's queues, on 127.0.0.1:8700.
+    pub fn new(client: &Client) -> Self {
+        Self {
+            client: client.clone(),
+            address: SocketAddr::from(([127, 0, 0, 1], 8_700)),
+            secret: None,
+            hosts: Vec::new(),
+            origin: None,
+            prefix: String::new(),
+            read_only: false,
+            actor: None,
+            redacted: Vec::new(),
+            payloads: true,
+        }
+    }
+
+    /// The address that it listens on. One that is not of this machine alone needs a
+    /// [`secret`](Self::secret) and an [`origin`](Self::origin).
+    pub fn bind(mut self, address: SocketAddr) -> Self {
+        self.address = address;
+        self
+    }
+
+    /// Requires a secret.
+    pub fn secret(mut self, secret: Secret) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Adds a name under which browsers may reach it, in the header `Host`. The names of this
+    /// machine, the address that it listens on and the host of the [`origin`](Self::origin) are
+    /// allowed already.
+    pub fn host(mut self, name: impl Into<String>) -> Self {
+        self.hosts.push(host_name(&name.into()));
+        self
+    }
+
+    /// Sets the origin that browsers see, such as `https://jobs.example.com`.
+    pub fn origin(mut self, origin: impl Into<String>) -> Self {
+        self.origin = Some(origin.into());
+        self
+    }
+
+    /// Sets the external path, behind a proxy that has one. The proxy may remove it or not.
+    pub fn prefix(mut self, path: impl Into<String>) -> Self {
+        self.prefix = path.into();
+        self
+    }
+
+    /// Whether it only shows, and changes nothing. Defaults to false.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Sets who acts, where a request does not say it by the user name of basic authentication.
+    pub fn actor(mut self, name: impl Into<String>) -> Self {
+        self.actor = Some(name.into());
+        self
+    }
+
+    /// As [`Dashboard::redact`].
+    pub fn redact<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
+        self.redacted.extend(patterns.into_iter().map(Into::into));
+        self
+    }
+
+    /// As [`Dashboard::payloads`].
+    pub fn payloads(mut self, shown: bool) -> Self {
+        self.payloads = shown;
+        self
+    }
+
+    /// Begins to listen.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](jobq::ErrorKind::Invalid) if the address is not of this machine alone and the
+    /// secret or the origin is missing; [`Refused`](jobq::ErrorKind::Refused) if nothing can listen
+    /// there.
+    pub async fn start(self) -> Result<Serving> {
+        self.check()?;
+        let unusable = |error: io::Error| {
+            Error::new(
+                ErrorKind::Refused,
+                format!("nothing can listen on {}: {error}; name another port", self.address),
+            )
+        };
+        let listener = TcpListener::bind(self.address).await.map_err(unusable)?;
+        let address = listener.local_addr().map_err(unusable)?;
+        let router = self.router(address);
+        let path = self.prefix.trim_matches('/');
+        let slash = if path.is_empty() { "" } else { "/" };
+        let origin = self.origin.unwrap_or_else(|| format!("http://{address}"));
+        let url = format!("{}{slash}{path}/", origin.trim_end_matches('/'));
+        Ok(Serving { listener, router, url })
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.address.ip().is_loopback() {
+            return Ok(());
+        }
+        let address = self.address;
+        let missing = if self.secret.is_none() {
+            "a secret: without one, whoever reaches it may change the jobs"
+        } else if self.origin.is_none() {
+            "its origin, such as `https://jobs.example.com`: without it, forms of other sites \
+             cannot be told apart"
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(
+            ErrorKind::Invalid,
+            format!(
+                "a dashboard on {address}, which is not of this machine alone, needs {missing}"
+            ),
+        ))
+    }
+
+    /// The router that serves this address.
+    fn router(&self, address: SocketAddr) -> Router {
+        let access = if self.read_only { Access::Read } else { Access::All };
+        let actor = self.actor.clone();
+        let mut dashboard = Dashboard::new(&self.client)
+            .access(move |_| access.clone())
+            .actor(move |parts| user(parts).or_else(|| actor.clone()))
+            .prefix(&self.prefix)
+            .redact(self.redacted.clone())
+            .payloads(self.payloads);
+        let mut hosts = self.hosts.clone();
+        hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(str::to_owned));
+        hosts.push(host_name(&address.to_string()));
+        for name in
+            ["localhost".to_owned(), address.ip().to_string(), host_name(&address.to_string())]
+        {
+            dashboard = dashboard.origin(format!("http://{name}:{}", address.port()));
+        }
+        if let Some(origin) = &self.origin {
+            dashboard = dashboard.origin(origin);
+            let host = origin.split_once("://").map_or(origin.as_str(), |(_, host)| host);
+            hosts.push(host_name(host.trim_end_matches('/')));
+        }
+        let inner = dashboard.router();
+        let prefix = format!("/{}", self.prefix.trim_matches('/'));
+        let router = match &*prefix {
+            "/" => inner,
+            // A proxy may remove the prefix or not.
+            prefix => Router::new().nest(prefix, inner.clone()).merge(inner),
+        };
+        let gate = Arc::new(Gate { hosts, secret: self.secret.clone() });
+        router.layer(from_fn_with_state(gate, guarded))
+    }
+}
+
+/// What a request needs before the dashboard sees it.
+struct Gate {
+    hosts: Vec<String>,
+    secret: Option<Secret>,
+}
+
+async fn guarded(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
+    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let host = host_name(host.or(authority).unwrap_or_default());
+    // Against names of other sites that lead to this machine.
+    if !gate.hosts.contains(&host) {
+        let text = "This name is not one of the dashboard's. Allow it by its option for hosts.\n";
+        return (StatusCode::MISDIRECTED_REQUEST, text).into_response();
+    }
+    if gate.secret.as_ref().is_some_and(|secret| !secret.is_in(request.headers())) {
+        let mut response =
+            (StatusCode::UNAUTHORIZED, "The secret is missing or wrong.\n").into_response();
+        let basic = HeaderValue::from_static("Basic realm=\"jobq\", charset=\"UTF-8\"");
+        response.headers_mut().insert(WWW_AUTHENTICATE, basic);
+        return response;
+    }
+    next.run(request).await
+}
+
+/// A dashboard that listens.
+#[derive(Debug)]
+#[must_use = "it answers nobody until it is run"]
+pub struct Serving {
+    listener: TcpListener,
+    router: Router,
+    url: String,
+}
+
+impl Serving {
+    /// The address for a browser.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Answers requests until `end` completes. Open pages do not delay the end.
+    ///
+    /// # Errors
+    ///
+    /// A listener that fails.
+    pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<()> {
+        let serving = axum::serve(self.listener, self.router);
+        tokio::select! {
+            () = end => Ok(()),
+            served = serving => served.map_err(|error| {
+                Error::new(ErrorKind::Refused, format!("the dashboard no longer listens: {error}"))
+            }),
+        }
+    }
+}
