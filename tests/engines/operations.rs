@@ -79,7 +79,7 @@ async fn jobs_that_match_go_back_and_the_others_stay_in_their_order(store: Store
     assert!(groups.complete && groups.other == 0);
     let [group] = &groups.groups[..] else { panic!("one group: {groups:?}") };
     assert_eq!((group.count, group.job.as_str()), (112, "remind"));
-    assert_eq!(group.error, r##"{"tenant": {"id": #}, "number": #}"##);
+    assert_eq!(group.error, r#"{"tenant": {"id": #}, "number": #}"#);
 
     let (mut paged, mut after) = (Vec::new(), None);
     loop {

@@ -124,8 +124,8 @@ async fn a_cancelled_consumer_counts_while_it_holds_a_message() {
     declared.unwrap();
     raw.publish("", &queue, BasicProperties::default(), b"1").await;
     let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
-    let consumed = raw.channel.basic_consume(queue.as_str().into(), "c".into(), options, none);
-    let mut consumer = consumed.await.unwrap();
+    let consuming = raw.channel.basic_consume(queue.as_str().into(), "c".into(), options, none);
+    let mut consumer = consuming.await.unwrap();
     let held = consumer.next().await.unwrap().unwrap();
     let counted = async || {
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };

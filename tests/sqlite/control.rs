@@ -53,7 +53,8 @@ async fn a_pause_stops_other_processes() {
             let line = tokio::select! { line = one.line() => line, line = other.line() => line };
             done.push(id_of(&line.expect("goes on")));
         }
-        (done.sort(), pushed.sort());
+        done.sort();
+        pushed.sort();
         assert_eq!(done, pushed);
         unaccounted_becomes(&*engine, 2).await;
     }

@@ -362,18 +362,18 @@ mod tests {
 
     #[test]
     fn a_pass_settles_some_seconds_worth_of_the_rate() {
-        let seconds = Duration::from_secs_f64;
+        let millis = Duration::from_millis;
         for (rate, took, limit, pause) in [
-            (None, 0.0, MAX_SETTLED, BREAK),
-            (None, 7.0, MAX_SETTLED, BREAK),
-            (Some(10.0), 0.0, 10, seconds(1.0)),
-            (Some(10.0), 0.1, 10, seconds(0.9)),
-            (Some(10.0), 0.5, 50, seconds(4.5)),
-            (Some(10.0), 2.0, 100, seconds(8.0)),
-            (Some(0.01), 0.5, 1, seconds(99.5)),
-            (Some(1e300), 1.0, MAX_SETTLED, BREAK),
+            (None, 0, MAX_SETTLED, BREAK),
+            (None, 7_000, MAX_SETTLED, BREAK),
+            (Some(10.0), 0, 10, millis(1_000)),
+            (Some(10.0), 100, 10, millis(900)),
+            (Some(10.0), 500, 50, millis(4_500)),
+            (Some(10.0), 2_000, 100, millis(8_000)),
+            (Some(0.01), 500, 1, millis(99_500)),
+            (Some(1e300), 1_000, MAX_SETTLED, BREAK),
         ] {
-            let (plan, took) = (Plan { rate, ..plan() }, seconds(took));
+            let (plan, took) = (Plan { rate, ..plan() }, millis(took));
             let limit_found = plan.pass_limit(took);
             assert_eq!(limit_found, limit, "{rate:?}");
             let found = plan.pause(limit_found, took);

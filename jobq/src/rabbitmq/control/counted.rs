@@ -60,9 +60,12 @@ impl Counted {
     }
 }
 
-/// The consumers of each pool of a client, by queue; those of solo runs apart.
+/// The feeds of each pool, by queue; those of solo runs apart.
+type Feeds = BTreeMap<(PoolId, String), Vec<Weak<Counted>>>;
+
+/// The consumers of each pool of a client.
 #[derive(Debug, Default)]
-pub(super) struct CountedOfPools(Mutex<BTreeMap<(PoolId, String), Vec<Weak<Counted>>>>);
+pub(super) struct CountedOfPools(Mutex<Feeds>);
 
 impl CountedOfPools {
     /// A feed of a pool begins.

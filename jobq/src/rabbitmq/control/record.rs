@@ -106,17 +106,17 @@ async fn read(channel: &Channel, queue: ShortString) -> Result<Option<Pause>> {
     let mut next = records.next().await;
     while let Some(Ok(record)) = next {
         let pause = serde_json::from_slice(&record.data).unwrap_or_default();
-        newest = newer(newest, pause);
+        newest = Some(newer(newest, pause));
         next = records.next().now_or_never().flatten();
     }
     Ok(newest)
 }
 
 /// The record that was written later.
-fn newer(known: Option<Pause>, other: Pause) -> Option<Pause> {
+fn newer(known: Option<Pause>, other: Pause) -> Pause {
     match known {
-        Some(known) if known.since > other.since => Some(known),
-        _ => Some(other),
+        Some(known) if known.since > other.since => known,
+        _ => other,
     }
 }
 
@@ -137,7 +137,7 @@ mod tests {
             (Some(unreadable()), at(1), at(1)),
             (None, unreadable(), unreadable()),
         ] {
-            assert_eq!(newer(known, other), Some(expected));
+            assert_eq!(newer(known, other), expected);
         }
     }
 }

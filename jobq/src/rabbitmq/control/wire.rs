@@ -104,15 +104,12 @@ pub(super) fn answer(
     wanted: bool,
     answer: impl Fn(&Question) -> Reply,
 ) -> (Reply, Option<PoolReport>) {
-    let reply = match Question::deserialize(question) {
-        Ok(question) => answer(&question),
-        Err(_) => {
-            let why = format!(
-                "it runs jobq {}, which does not know the question",
-                env!("CARGO_PKG_VERSION")
-            );
-            Reply::Refused { why }
-        }
+    let reply = if let Ok(question) = Question::deserialize(question) {
+        answer(&question)
+    } else {
+        let version = env!("CARGO_PKG_VERSION");
+        let why = format!("it runs jobq {version}, which does not know the question");
+        Reply::Refused { why }
     };
     let report = match &reply {
         Reply::Report(report) => Some(report.clone()),
