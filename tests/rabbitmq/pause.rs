@@ -8,13 +8,14 @@ use jobq_tests::broker::{self, Broker};
 use jobq_tests::proxy::{Cut, Proxy};
 use jobq_tests::stage::{DEADLINE, Stage, Step, Store, until};
 
-/// Waits until the only pool says this about the queue.
+/// Waits until the only pool says this about the queue, and has nothing in flight.
 async fn pool_is(operator: &Client, state: Activity) {
     until("the state of the pool", async || {
         let pools = operator.admin().pools(Queues::one("scripted"), Duration::from_secs(2)).await;
         let pools = pools.ok().filter(|pools| pools.unaccounted == 0)?.pools;
         let [pool] = &pools[..] else { return None };
-        (pool.queue("scripted")?.state == state).then_some(())
+        let queue = pool.queue("scripted")?;
+        (queue.state == state && queue.in_flight == 0).then_some(())
     })
     .await;
 }
@@ -67,6 +68,8 @@ async fn a_pool_that_was_cut_off_learns_of_a_pause_and_of_its_end() {
     let (mut stage, pool) = begin(store).await;
     let operator = direct.client().await;
     for how in [Cut::Reset, Cut::End] {
+        // A job whose outcome is not recorded would run again.
+        pool_is(&operator, Activity::Consuming).await;
         proxy.refuse(true);
         proxy.cut(how).await;
         let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();

@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::broker::Node;
 
-/// Each exchange, queue and binding of a namespace, in order.
+/// Each exchange, queue and binding of a namespace, in order, without the control queues of clients,
+/// which end with them.
 ///
 /// # Panics
 ///
@@ -16,6 +17,8 @@ pub async fn declared_in(node: &Node, namespace: &str) -> Vec<String> {
         let rest = name.strip_prefix(namespace);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', ':']))
     };
+    let control = format!("{namespace}.control.");
+    let is_control = |queue: &str| queue.starts_with(&control) && queue.len() > control.len() + 30;
     let mut found = Vec::new();
     for row in rows(node, &["list_exchanges", "name", "type", "durable", "arguments"]).await {
         let (name, kind) = (column(&row, "name"), column(&row, "type"));
@@ -26,14 +29,14 @@ pub async fn declared_in(node: &Node, namespace: &str) -> Vec<String> {
     }
     for row in rows(node, &["list_queues", "name", "arguments"]).await {
         let name = column(&row, "name");
-        if is_ours(&name) {
+        if is_ours(&name) && !is_control(&name) {
             found.push(format!("queue {name}{}", arguments(&row)));
         }
     }
     let columns = ["source_name", "destination_name", "routing_key", "arguments"];
     for row in rows(node, &[&["list_bindings"][..], &columns].concat()).await {
         let (source, queue) = (column(&row, "source_name"), column(&row, "destination_name"));
-        if is_ours(&source) {
+        if is_ours(&source) && !is_control(&queue) {
             let key = column(&row, "routing_key");
             let key = if key.is_empty() { key } else { format!(" key={key}") };
             found.push(format!("binding {source} -> {queue}{key}{}", arguments(&row)));

@@ -69,6 +69,10 @@ impl Control {
                 () = sleep_until(end) => break,
             }
         }
+        if pool.is_none() && quiet.is_none() {
+            // Not even the question came back: somebody may have deleted the exchange.
+            self.replace_queue().await;
+        }
         let unaccounted = unaccounted(&consumers.unwrap_or_else(|| late(&queues)), &answered);
         let replies = answered.into_iter().map(|(pool, (_, reply))| (pool, reply)).collect();
         Ok(Answers::new(replies, unaccounted))

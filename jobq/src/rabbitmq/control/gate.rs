@@ -177,7 +177,7 @@ impl Control {
     }
 
     /// Ends a control queue from which nothing comes back, unless the broker takes nothing for now.
-    async fn replace_queue(&self) {
+    pub(super) async fn replace_queue(&self) {
         let publishing = self.broker.publishing();
         if publishing.is_up()
             && let Some(queue) = &*self.queue.lock().await
