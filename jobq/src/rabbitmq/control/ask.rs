@@ -158,7 +158,7 @@ mod tests {
             ("mail", unknown.clone(), &answers[..], unknown),
         ] {
             // One of two solo consumers waits for its turn, and is not counted.
-            let alone = if queue == "mail" { u32::from(!answers.is_empty()) } else { 0 };
+            let alone = u32::from(queue == "mail" && !answers.is_empty());
             let consumers =
                 [(queue.to_owned(), count), (Names::solo_key(queue), Read::Known(alone))].into();
             let left = unaccounted(&consumers, &answers.iter().cloned().collect());

@@ -60,12 +60,12 @@ impl Counted {
     }
 }
 
-/// The feeds of each pool, by queue; those of solo runs apart.
-type Feeds = BTreeMap<(PoolId, String), Vec<Weak<Counted>>>;
-
-/// The consumers of each pool of a client.
+/// The consumers of each pool of a client, by queue; those of solo runs apart.
 #[derive(Debug, Default)]
-pub(super) struct CountedOfPools(Mutex<Feeds>);
+pub(super) struct CountedOfPools(Mutex<BTreeMap<(PoolId, String), Feeds>>);
+
+/// The feeds of a queue in a pool.
+type Feeds = Vec<Weak<Counted>>;
 
 impl CountedOfPools {
     /// A feed of a pool begins.

@@ -114,10 +114,7 @@ async fn read(channel: &Channel, queue: ShortString) -> Result<Option<Pause>> {
 
 /// The record that was written later.
 fn newer(known: Option<Pause>, other: Pause) -> Pause {
-    match known {
-        Some(known) if known.since > other.since => known,
-        _ => other,
-    }
+    known.filter(|known| known.since > other.since).unwrap_or(other)
 }
 
 #[cfg(test)]

@@ -104,13 +104,11 @@ pub(super) fn answer(
     wanted: bool,
     answer: impl Fn(&Question) -> Reply,
 ) -> (Reply, Option<PoolReport>) {
-    let reply = if let Ok(question) = Question::deserialize(question) {
-        answer(&question)
-    } else {
+    let reply = Question::deserialize(question).map(|question| answer(&question));
+    let reply = reply.unwrap_or_else(|_| {
         let version = env!("CARGO_PKG_VERSION");
-        let why = format!("it runs jobq {version}, which does not know the question");
-        Reply::Refused { why }
-    };
+        Reply::Refused { why: format!("it runs jobq {version}, which does not know the question") }
+    });
     let report = match &reply {
         Reply::Report(report) => Some(report.clone()),
         _ if !wanted => None,
