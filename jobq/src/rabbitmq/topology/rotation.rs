@@ -121,7 +121,7 @@ mod tests {
             let part = rotation.next(&Names::new("jobq"), &known);
             let exchange = |place: &&Declaration| matches!(place, Declaration::Exchange { .. });
             let exchanges = part.places.iter().filter(exchange).count();
-            assert_eq!(exchanges, 8, "{part:?}");
+            assert_eq!(exchanges, 11, "{part:?}");
             assert!(part.places.len() <= exchanges + QUEUES + 15, "{}", part.places.len());
             assert!(part.bindings.len() <= BINDINGS + 16, "{}", part.bindings.len());
         }
