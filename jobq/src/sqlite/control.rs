@@ -62,10 +62,15 @@ impl Control {
         self.version = None;
     }
 
+    /// Keeps what the transaction listed.
+    pub(super) fn committed(&mut self) {
+        self.is_unlisted = false;
+        self.members.committed();
+    }
+
     /// Forgets what was read and written in a transaction that failed.
     pub(super) fn rolled_back(&mut self) {
         self.version = None;
-        self.is_unlisted = true;
         self.members.rolled_back();
     }
 
@@ -124,16 +129,12 @@ impl Control {
         owner: Option<i64>,
         feeds: &[Feed],
     ) -> rusqlite::Result<()> {
-        if !self.is_unlisted {
+        let Some(owner) = owner.filter(|_| self.is_unlisted) else {
             return Ok(());
-        }
-        if let Some(owner) = owner {
-            let takes = |feed: &&Feed| !self.pauses.contains_key(feed.name);
-            let consumers = feeds.iter().filter(takes).map(|feed| feed.consumer.clone());
-            self.members.list(connection, namespace, owner, consumers)?;
-        }
-        self.is_unlisted = false;
-        Ok(())
+        };
+        let takes = |feed: &&Feed| !self.pauses.contains_key(feed.name);
+        let consumers = feeds.iter().filter(takes).map(|feed| feed.consumer.clone());
+        self.members.list(connection, namespace, owner, consumers)
     }
 }
 

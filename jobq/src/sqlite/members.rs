@@ -29,8 +29,17 @@ enum Row {
 #[derive(Debug, Default)]
 pub(super) struct Members {
     pools: Vec<(u64, Arc<dyn Controlled>)>,
-    /// The rows in the file, with their owner. `None` if they are not known.
-    listed: Option<(i64, BTreeSet<Row>)>,
+    /// The rows in the file.
+    listed: Listed,
+    /// Those in the file if the current transaction is committed, where they differ.
+    written: Option<Listed>,
+}
+
+/// Rows of an owner.
+#[derive(Debug, Default)]
+struct Listed {
+    owner: i64,
+    rows: BTreeSet<Row>,
 }
 
 impl Members {
@@ -62,9 +71,14 @@ impl Members {
         pools.find(|pool| pool.id().to_string() == id)
     }
 
-    /// Forgets what the file lists, after a transaction that failed.
+    pub(super) fn committed(&mut self) {
+        if let Some(written) = self.written.take() {
+            self.listed = written;
+        }
+    }
+
     pub(super) fn rolled_back(&mut self) {
-        self.listed = None;
+        self.written = None;
     }
 
     /// Lists the pools and these consumers in the file, and nothing else for this owner.
@@ -77,16 +91,12 @@ impl Members {
     ) -> rusqlite::Result<()> {
         let pools = self.pools.iter().map(|(_, pool)| Row::Pool(pool.id()));
         let wanted: BTreeSet<_> = pools.chain(consumers.map(Row::Consumer)).collect();
-        let listed = match self.listed.take() {
-            Some((listed_by, rows)) if listed_by == owner => rows,
-            _ => {
-                remove_all(connection, owner)?;
-                BTreeSet::new()
-            }
-        };
+        // Those of an earlier lease were removed with it.
+        let none = BTreeSet::new();
+        let listed = if self.listed.owner == owner { &self.listed.rows } else { &none };
         listed.difference(&wanted).try_for_each(|row| row.delete(connection, owner))?;
-        wanted.difference(&listed).try_for_each(|row| row.insert(connection, namespace, owner))?;
-        self.listed = Some((owner, wanted));
+        wanted.difference(listed).try_for_each(|row| row.insert(connection, namespace, owner))?;
+        self.written = Some(Listed { owner, rows: wanted });
         Ok(())
     }
 }
@@ -203,18 +213,23 @@ mod tests {
             if owner == 3 {
                 remove_all(&file, 1).unwrap();
             }
-            let mut list = || {
+            let list = |ours: &mut Members| {
                 let there = there.iter().copied().map(consumer);
                 ours.list(&file, "jobq", owner, there).unwrap();
             };
-            list();
+            list(&mut ours);
             assert_eq!(all(), expected);
+            ours.committed();
             let changes = file.total_changes();
-            list();
+            list(&mut ours);
             assert_eq!(file.total_changes(), changes, "only the difference is written");
         }
-        ours.rolled_back();
-        ours.list(&file, "jobq", 3, [consumer("d")].into_iter()).unwrap();
+        for commits in [false, true] {
+            file.execute_batch("BEGIN").unwrap();
+            ours.list(&file, "jobq", 3, [consumer("d")].into_iter()).unwrap();
+            file.execute_batch(if commits { "COMMIT" } else { "ROLLBACK" }).unwrap();
+            if commits { ours.committed() } else { ours.rolled_back() }
+        }
         assert_eq!(all(), ["2x", "3d"]);
     }
 
@@ -229,6 +244,7 @@ mod tests {
         }
         let list = |members: &mut Members| {
             members.list(&file, "jobq", 1, [].into_iter()).unwrap();
+            members.committed();
         };
         list(&mut members);
         for (pool, answer) in pools.into_iter().zip([None, Some("yes")]) {

@@ -175,6 +175,7 @@ impl Writer {
                 self.paused_until = None;
                 let owner = self.lease.owner();
                 self.inbox.set_owner(owner);
+                self.control.committed();
                 self.control.tell(&mut self.feeds);
                 for work in work {
                     match work {
