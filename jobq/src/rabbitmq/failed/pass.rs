@@ -35,6 +35,9 @@ const ALL: u64 = 100_000;
 const ALL_SIZE: usize = 256 * 1024 * 1024;
 /// How long to wait for a message before checking whether any are left.
 const IDLE: Duration = Duration::from_millis(500);
+/// How often nothing may come and none be left before the others are taken for removed. On a busy
+/// machine, messages that the broker has sent already take longer than one wait.
+const MAX_IDLE: u32 = 10;
 /// How long the broker may take to apply acknowledgements before the channel ends. It drops them
 /// otherwise if there are many (`quorum_commands_soft_limit`).
 const APPLIED: Duration = Duration::from_millis(100);
@@ -80,6 +83,7 @@ impl<'u> Pass<'u> {
 
     /// The next job from the start of the pass.
     pub(crate) async fn next(&mut self) -> Result<Option<Delivery>> {
+        let mut idle = 0;
         while self.left > 0 {
             if self.window == 0 {
                 self.consume().await?;
@@ -102,8 +106,13 @@ impl<'u> Pass<'u> {
                     return Err(Error::new(ErrorKind::Connection, text));
                 }
                 // Another client may have removed some.
-                Err(_) if self.is_empty().await? => return Ok(None),
-                Err(_) => {}
+                Err(_) if self.is_empty().await? => {
+                    idle += 1;
+                    if idle == MAX_IDLE {
+                        return Ok(None);
+                    }
+                }
+                Err(_) => idle = 0,
             }
         }
         Ok(None)
