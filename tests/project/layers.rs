@@ -51,7 +51,7 @@ fn module(path: &str) -> &str {
 }
 
 /// The rooms of `jobq/src/rabbitmq`, each above all that it may use. `mod.rs` is above them.
-const ROOMS: [&str; 15] = [
+const ROOMS: [&str; 16] = [
     "values",
     "errors",
     "lapin",
@@ -64,6 +64,7 @@ const ROOMS: [&str; 15] = [
     "counts",
     "subscribers",
     "doctor",
+    "provision",
     "stray",
     "consume",
     // For fuzzing and benchmarks.

@@ -14,6 +14,8 @@ mod page;
 mod passes;
 mod pause;
 mod pools;
+#[cfg(feature = "rabbitmq")]
+mod topology;
 mod value;
 mod visits;
 

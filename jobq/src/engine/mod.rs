@@ -26,6 +26,7 @@ mod refusal;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod visiting;
 
+use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 
@@ -62,7 +63,7 @@ use crate::job::{Envelope, EventEnvelope, MAX_PAYLOAD};
 /// This trait moves jobs. An engine may also return an [`Administer`] and a [`Diagnose`]; its other
 /// features are in its [`Capabilities`].
 #[async_trait]
-pub trait Engine: fmt::Debug + Send + Sync + 'static {
+pub trait Engine: Any + fmt::Debug + Send + Sync {
     /// Declares queues for pushing and consuming. An existing queue keeps its jobs; missing waits
     /// and patterns are added.
     ///

@@ -29,6 +29,7 @@ mod failed;
 pub(crate) mod invariants;
 mod lapin;
 mod message;
+mod provision;
 mod publish;
 #[cfg(all(feature = "testing", feature = "sqlite"))]
 pub(crate) mod pure;
@@ -55,6 +56,7 @@ use self::doctor::Doctor;
 #[cfg(feature = "management")]
 use self::doctor::Management;
 use self::failed::Failed;
+use self::provision::Provision;
 use self::publish::{Enqueuer, Events, Publisher};
 use self::subscribers::Subscribers;
 use self::topology::declared::Declared;
@@ -74,6 +76,8 @@ use crate::finding::{Finding, Report};
 use crate::job::{Envelope, EventEnvelope, check_name, check_pattern};
 use crate::metrics::ConnectionMetrics;
 
+pub use self::provision::diff::{Difference, TopologyDiff};
+pub use self::provision::{Applied, Pruned};
 pub use self::topology::declarations::Topology;
 
 /// Connects to a broker.
@@ -136,7 +140,7 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
 
 /// The parts of the engine.
 #[derive(Debug)]
-struct Rabbit {
+pub(crate) struct Rabbit {
     broker: Arc<Broker>,
     declarer: Arc<Declarer>,
     absent: Arc<Absent>,
@@ -147,6 +151,14 @@ struct Rabbit {
     control: Arc<Control>,
     failed: Arc<Failed>,
     doctor: Doctor,
+}
+
+impl Rabbit {
+    /// The topology of the broker.
+    pub(crate) fn provision(&self) -> Provision<'_> {
+        let Self { broker, declarer, doctor, .. } = self;
+        Provision { broker, declarer, doctor }
+    }
 }
 
 /// Ends the consumers, then the connections.

@@ -337,14 +337,14 @@ fn arguments(
     queues.iter().filter_map(finding).collect()
 }
 
-fn differences(expected: &Arguments, queue: &Queue) -> Vec<String> {
+pub(crate) fn differences(expected: &Arguments, queue: &Queue) -> Vec<String> {
     let empty = serde_json::Map::new();
     let found = queue.arguments.as_object().unwrap_or(&empty);
     let mut differences = Vec::new();
     for (key, wanted) in expected {
-        let is = match found.get(*key) {
+        let is = match found.get(key.as_ref()) {
             // If the broker's default type is quorum, the argument may be missing.
-            None if *key == "x-queue-type" => queue.kind.clone().map(Value::from),
+            None if key == "x-queue-type" => queue.kind.clone().map(Value::from),
             other => other.cloned(),
         };
         let same = match (wanted, &is) {

@@ -78,6 +78,21 @@ impl Doctor {
         Ok(Report::new(about, facts.version, findings))
     }
 
+    /// The facts about these declarations alone.
+    pub(crate) async fn compare(&self, topology: &Topology) -> Result<Facts> {
+        let management = self.ask_management().await;
+        // Looking for missing parts uses up the channel numbers of a connection.
+        let link = self.broker.open("topology").await?;
+        let looking = async {
+            let mut facts = Facts::default();
+            look_at(&*link.up().await?, topology, &mut facts).await?;
+            Ok(facts)
+        };
+        let seen = self.broker.within("comparing the topology", looking).await;
+        link.close().await;
+        Ok(Facts { management, ..seen? })
+    }
+
     /// The effects of policies on these queues and on the shared ones, if there is a management
     /// API.
     pub(crate) async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {
@@ -135,8 +150,10 @@ impl Doctor {
         }
     }
 
+    /// The queues of the namespace, or why the management API does not show them. `None` without a
+    /// management API.
     #[cfg(feature = "management")]
-    async fn queues_by_management(&self) -> Option<Result<Vec<Queue>, String>> {
+    pub(crate) async fn queues_by_management(&self) -> Option<Result<Vec<Queue>, String>> {
         Some(self.management.as_ref()?.queues(self.known.names().namespace()).await)
     }
 
@@ -148,7 +165,7 @@ impl Doctor {
 
     #[cfg(not(feature = "management"))]
     #[allow(clippy::unused_async)] // the variant above awaits
-    async fn queues_by_management(&self) -> Option<Result<Vec<Queue>, String>> {
+    pub(crate) async fn queues_by_management(&self) -> Option<Result<Vec<Queue>, String>> {
         None
     }
 }

@@ -78,6 +78,9 @@ pub(crate) struct Queue {
     pub(crate) effective: Value,
     /// The nodes that have it.
     pub(crate) members: Option<Vec<String>>,
+    /// All messages, those in flight included. `None` if the broker has not counted yet.
+    pub(crate) messages: Option<u64>,
+    pub(crate) consumers: Option<u64>,
 }
 
 /// A binding as the management API shows it.

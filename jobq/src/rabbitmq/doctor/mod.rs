@@ -2,14 +2,14 @@
 //!
 //! `diagnosis`, `policy`, `presence` and `role` are pure; `examine` and `management` collect facts.
 
-mod diagnosis;
+pub(crate) mod diagnosis;
 mod examine;
-mod facts;
+pub(crate) mod facts;
 #[cfg(feature = "management")]
 mod management;
 mod policy;
 mod presence;
-mod role;
+pub(crate) mod role;
 mod sign;
 
 pub(crate) use examine::Doctor;

@@ -1,8 +1,11 @@
 //! Every exchange, queue and binding of jobq, by name and argument. Pure: the declarations of a
 //! client or a pool can be printed without a broker.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
+
+use serde::{Deserialize, Serialize};
 
 use super::levels::{self, End};
 use super::names::{Names, ORPHAN};
@@ -22,30 +25,46 @@ pub(crate) const CONSUMER_TIMEOUT: i64 = 86_400_000;
 const DUE: u64 = 10;
 
 /// The declarations of a client or a pool, in order. Prints one line for each exchange, queue and
-/// binding.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// binding. As JSON it is the file that the command `jobq topology` takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     declarations: Vec<Declaration>,
 }
 
 /// An exchange, a queue or a binding.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Declaration {
     /// A durable exchange.
-    Exchange { name: String, kind: &'static str, alternate: Option<String> },
+    Exchange { name: String, kind: ExchangeType, alternate: Option<String> },
     /// A durable quorum queue.
     Queue { name: String, arguments: Arguments },
     /// A binding of a queue to an exchange.
-    Binding { exchange: String, queue: String, by: By },
+    Binding {
+        exchange: String,
+        queue: String,
+        #[serde(rename = "key")]
+        by: By,
+    },
     /// A binding of an exchange to another one, by the routing key.
     ExchangeBinding { from: String, to: String, key: String },
 }
 
+/// The type of an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ExchangeType {
+    Direct,
+    Fanout,
+    Topic,
+}
+
 /// The arguments of a queue, by name.
-pub(crate) type Arguments = BTreeMap<&'static str, Argument>;
+pub(crate) type Arguments = BTreeMap<Cow<'static, str>, Argument>;
 
 /// The value of a queue's argument.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub(crate) enum Argument {
     Number(i64),
     Text(String),
@@ -53,7 +72,8 @@ pub(crate) enum Argument {
 }
 
 /// The match of a binding.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
 pub(crate) enum By {
     /// Every message.
     All,
@@ -122,6 +142,16 @@ impl Topology {
         &self.declarations
     }
 
+    /// Adds the declarations of another topology that this one does not have, such as those of
+    /// another program of the namespace.
+    pub fn add(&mut self, other: Self) {
+        for declaration in other.declarations {
+            if !self.declarations.contains(&declaration) {
+                self.declarations.push(declaration);
+            }
+        }
+    }
+
     /// The exchanges and queues.
     pub(crate) fn places(&self) -> Vec<&Declaration> {
         self.declarations.iter().filter(|declaration| declaration.is_place()).collect()
@@ -131,16 +161,16 @@ impl Topology {
     /// message is published before it exists.
     fn namespace(&mut self, names: &Names) {
         let orphan = names.orphan();
-        self.exchange(orphan.clone(), "fanout", None);
+        self.exchange(orphan.clone(), ExchangeType::Fanout, None);
         // The limit keeps 4.x from deleting messages that pools returned 21 times.
         self.declare_queue(orphan.clone(), [limit()]);
         self.bind(orphan.clone(), orphan.clone(), By::All);
         for name in [names.jobs(), names.retry(), names.deliver(), names.failed_jobs()] {
-            self.exchange(name, "direct", Some(orphan.clone()));
+            self.exchange(name, ExchangeType::Direct, Some(orphan.clone()));
         }
-        self.exchange(names.level_deliver(), "topic", Some(orphan));
+        self.exchange(names.level_deliver(), ExchangeType::Topic, Some(orphan));
         // An event without subscribers has no other destination.
-        self.exchange(names.events(), "topic", None);
+        self.exchange(names.events(), ExchangeType::Topic, None);
         self.control(names);
         self.failed(names, ORPHAN);
     }
@@ -148,9 +178,9 @@ impl Topology {
     /// The exchanges of control. None has an alternate exchange: a question that reaches nobody has
     /// no answer, and a queue that is not paused no binding.
     fn control(&mut self, names: &Names) {
-        self.exchange(names.control(), "direct", None);
-        self.exchange(names.control_echo(), "topic", None);
-        self.exchange(names.paused(), "topic", None);
+        self.exchange(names.control(), ExchangeType::Direct, None);
+        self.exchange(names.control_echo(), ExchangeType::Topic, None);
+        self.exchange(names.paused(), ExchangeType::Topic, None);
     }
 
     /// The lowest level comes first, so that no level passes messages on to one that is missing.
@@ -164,7 +194,7 @@ impl Topology {
             None => names.level_deliver(),
         };
         let exchange = names.level(level);
-        self.exchange(exchange.clone(), "topic", Some(names.orphan()));
+        self.exchange(exchange.clone(), ExchangeType::Topic, Some(names.orphan()));
         let key = levels::pattern(level, 0);
         let binding =
             Declaration::ExchangeBinding { from: exchange.clone(), to: next.clone(), key };
@@ -225,7 +255,7 @@ impl Topology {
         self.bind(names.failed_jobs(), failed, By::Key(queue.to_owned()));
     }
 
-    fn exchange(&mut self, name: String, kind: &'static str, alternate: Option<String>) {
+    fn exchange(&mut self, name: String, kind: ExchangeType, alternate: Option<String>) {
         self.declarations.push(Declaration::Exchange { name, kind, alternate });
     }
 
@@ -235,7 +265,8 @@ impl Topology {
         arguments: impl IntoIterator<Item = (&'static str, Argument)>,
     ) {
         let quorum = ("x-queue-type", Argument::Text("quorum".to_owned()));
-        let arguments = arguments.into_iter().chain([quorum]).collect();
+        let arguments = arguments.into_iter().chain([quorum]);
+        let arguments = arguments.map(|(key, value)| (key.into(), value)).collect();
         self.declarations.push(Declaration::Queue { name, arguments });
     }
 
@@ -328,6 +359,16 @@ impl fmt::Display for Declaration {
                 write!(f, "binding {from} -> {to} key={key}")
             }
         }
+    }
+}
+
+impl fmt::Display for ExchangeType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Direct => "direct",
+            Self::Fanout => "fanout",
+            Self::Topic => "topic",
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable, LongInt, ShortString};
 use lapin::{Channel, ExchangeKind};
 
-use super::declarations::{Argument, Arguments, By, Declaration};
+use super::declarations::{Argument, Arguments, By, Declaration, ExchangeType};
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::values::short;
@@ -14,10 +14,10 @@ use crate::rabbitmq::values::short;
 pub(crate) async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
     let done = match declaration {
         Declaration::Exchange { name, kind, alternate } => {
-            let kind = match *kind {
-                "fanout" => ExchangeKind::Fanout,
-                "topic" => ExchangeKind::Topic,
-                _ => ExchangeKind::Direct,
+            let kind = match kind {
+                ExchangeType::Direct => ExchangeKind::Direct,
+                ExchangeType::Fanout => ExchangeKind::Fanout,
+                ExchangeType::Topic => ExchangeKind::Topic,
             };
             let options =
                 ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
@@ -59,7 +59,7 @@ fn table(arguments: &Arguments) -> Result<FieldTable> {
             Argument::Number(number) => LongInt::try_from(*number)
                 .map_or(AMQPValue::LongLongInt(*number), AMQPValue::LongInt),
         };
-        table.insert(short(*key)?, value);
+        table.insert(short(key.as_ref())?, value);
     }
     Ok(table)
 }

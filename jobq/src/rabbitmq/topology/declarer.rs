@@ -61,6 +61,20 @@ impl Declarer {
         Ok(())
     }
 
+    /// Declares a topology that somebody else has made. True if some of it was missing.
+    pub(crate) async fn declare_as_is(&self, topology: &Topology) -> Result<bool> {
+        let declaring = async {
+            let _turn = self.turn.lock().await;
+            self.absent.clear();
+            self.apply_surely(topology).await
+        };
+        let created = self.broker.within("declaring a topology", declaring).await?;
+        if created {
+            sleep(NEW_QUEUE_WAIT).await;
+        }
+        Ok(created)
+    }
+
     /// Declares the parts that this routing needs.
     pub(crate) async fn prepare(&self, routing: &Routing) -> Result<()> {
         match routing {

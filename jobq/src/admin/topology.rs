@@ -1,0 +1,75 @@
+//! The exchanges, queues and bindings of a RabbitMQ broker.
+
+use std::any::Any;
+
+use super::Admin;
+use crate::background;
+use crate::error::{Error, ErrorKind, Result};
+use crate::rabbitmq::{Applied, Pruned, Rabbit, Topology, TopologyDiff};
+
+impl Admin {
+    /// Compares the broker with the declarations of programs
+    /// ([`WorkerPool::topology`](crate::WorkerPool::topology)), and changes nothing. With the
+    /// management API ([`ClientBuilder::management`](crate::ClientBuilder::management)) also the
+    /// bindings are compared.
+    ///
+    /// ```
+    /// # use jobq::{Client, WorkerPool};
+    /// # async fn example(client: Client, pool: WorkerPool) -> jobq::Result<()> {
+    /// let diff = client.admin().topology(&pool.topology()?).await?;
+    /// assert!(diff.is_same(), "{diff:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Unsupported`](ErrorKind::Unsupported) on an engine other than RabbitMQ; declarations of
+    /// another namespace; a broker that cannot be reached.
+    pub async fn topology(&self, wanted: &Topology) -> Result<TopologyDiff> {
+        let provision = self.rabbit()?.provision();
+        background::call(provision.diff(wanted)).await
+    }
+
+    /// Declares the declarations of programs. What is there already stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`topology`](Self::topology); [`Conflict`](ErrorKind::Conflict) if a part exists with
+    /// other properties; a missing permission. What was declared before the error stays.
+    pub async fn apply_topology(&self, wanted: &Topology) -> Result<Applied> {
+        tracing::info!(target: "jobq::audit", actor = %self.actor, action = "apply_topology", "a topology is declared");
+        let provision = self.rabbit()?.provision();
+        background::call(provision.apply(wanted)).await
+    }
+
+    /// Deletes the queues of the namespace that these declarations do not have, if they are empty
+    /// and unused; with `dry_run` it only tells which. Give it the declarations of *all* programs of
+    /// the namespace. A queue that is not declared at all is deleted with all its parts or not at
+    /// all. Jobs in the delay levels are not seen: if their queue is deleted, they become failed
+    /// jobs of `orphan` when their wait is over.
+    ///
+    /// # Errors
+    ///
+    /// As [`topology`](Self::topology); [`Unsupported`](ErrorKind::Unsupported) without the
+    /// management API. What was deleted before the error is gone.
+    pub async fn prune_topology(&self, wanted: &Topology, dry_run: bool) -> Result<Pruned> {
+        if !dry_run {
+            tracing::info!(target: "jobq::audit", actor = %self.actor, action = "prune_topology", "queues that are not declared are deleted");
+        }
+        let provision = self.rabbit()?.provision();
+        background::call(provision.prune(wanted, dry_run)).await
+    }
+
+    /// The engine, if it is RabbitMQ.
+    fn rabbit(&self) -> Result<&Rabbit> {
+        let engine: &dyn Any = &*self.engine;
+        engine.downcast_ref().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unsupported,
+                "only RabbitMQ has a topology of exchanges and queues; this engine declares what it \
+                 needs by itself, and nothing is to be compared, declared or deleted",
+            )
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Queues of a namespace that no declaration has. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Pruned;
+use super::diff::Difference;
+use crate::rabbitmq::doctor::facts::Queue;
+use crate::rabbitmq::doctor::role::{Role, role};
+use crate::rabbitmq::topology::declarations::{Declaration, Topology};
+use crate::rabbitmq::topology::names::Names;
+
+/// The queues that are not declared: those to delete, and those that stay.
+///
+/// A user's queue that is not declared at all goes with all its parts or stays with all of them: a
+/// job that waits in one part comes to another. Queues that belong to no queue of a user, such as
+/// the delay levels, are left alone, as their jobs may be of any queue.
+pub(super) fn leftover(found: &[Queue], declared: &Topology, names: &Names) -> Pruned {
+    let declared: BTreeSet<_> = declared.places().into_iter().map(Declaration::name).collect();
+    let mut parts = BTreeMap::<&str, Vec<&Queue>>::new();
+    for queue in found {
+        let role = role(names, &queue.name);
+        let is_shared = matches!(role, None | Some(Role::Orphan | Role::Level));
+        if !is_shared
+            && let Some(owner) = names.queue_of(&queue.name)
+            && !declared.contains(queue.name.as_str())
+        {
+            parts.entry(owner).or_default().push(queue);
+        }
+    }
+    let mut pruned = Pruned::default();
+    for (owner, parts) in parts {
+        let is_declared = declared.contains(names.work(owner).as_str());
+        let used = |queue: &&Queue| why(queue);
+        let first = parts.iter().find_map(|queue| Some((queue, used(queue)?)));
+        for queue in &parts {
+            let reason = match (used(queue), &first) {
+                (Some(why), _) => Some(why),
+                (None, Some((other, _))) if !is_declared => Some(format!(
+                    "it belongs to the same queue as `{}`, which is in use",
+                    other.name
+                )),
+                (None, _) => None,
+            };
+            match reason {
+                None => pruned.deleted.push(queue.name.clone()),
+                Some(why) => pruned.kept.push(Difference::new(queue.name.clone(), why)),
+            }
+        }
+    }
+    pruned
+}
+
+/// Why a queue may not be deleted.
+fn why(queue: &Queue) -> Option<String> {
+    match (queue.messages, queue.consumers) {
+        (Some(0), Some(0)) => None,
+        (Some(messages), Some(consumers)) => Some(in_use(messages, consumers)),
+        _ => Some("the broker has not counted its messages and consumers yet".to_owned()),
+    }
+}
+
+/// The reason of a queue that is in use.
+pub(super) fn in_use(messages: u64, consumers: u64) -> String {
+    format!("it has {messages} messages and {consumers} consumers")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::QueueSpec;
+
+    fn found(name: &str, messages: u64, consumers: u64) -> Queue {
+        let (messages, consumers) = (Some(messages), Some(consumers));
+        Queue { name: name.into(), messages, consumers, ..Queue::default() }
+    }
+
+    #[test]
+    fn a_queue_goes_with_all_its_parts_or_stays_with_them() {
+        let names = Names::new("jobq");
+        let declared = Topology::of("jobq", &[QueueSpec::new("mail")]);
+        let uncounted = Queue { name: "jobq:new".into(), ..Queue::default() };
+        let table: [(&[Queue], &[&str], &[&str]); 6] = [
+            (&[found("jobq:mail", 0, 0), found("jobq:mail@failed", 0, 0)], &[], &[]),
+            // A tier of an earlier delay.
+            (
+                &[found("jobq:mail", 5, 1), found("jobq:mail@wait.7s", 0, 0)],
+                &["jobq:mail@wait.7s"],
+                &[],
+            ),
+            (&[found("jobq:mail@wait.7s", 1, 0)], &[], &["jobq:mail@wait.7s"]),
+            (
+                &[found("jobq:old", 0, 0), found("jobq:old@failed", 0, 0)],
+                &["jobq:old", "jobq:old@failed"],
+                &[],
+            ),
+            (
+                &[found("jobq:old", 0, 0), found("jobq:old@failed", 3, 0)],
+                &[],
+                &["jobq:old", "jobq:old@failed"],
+            ),
+            (
+                &[
+                    uncounted,
+                    found("jobq.orphan", 0, 0),
+                    found("jobq:orphan@failed", 0, 0),
+                    found("jobq.level.0.1", 0, 0),
+                    found("jobq:old@paused", 0, 0),
+                    found("jobq.control.x", 0, 0),
+                    found("other", 0, 0),
+                ],
+                &[],
+                &["jobq:new"],
+            ),
+        ];
+        for (found, deleted, kept) in table {
+            let pruned = leftover(found, &declared, &names);
+            assert_eq!(pruned.deleted, deleted, "{found:?}");
+            let names: Vec<_> = pruned.kept.iter().map(|kept| &*kept.about).collect();
+            assert_eq!(names, kept, "{found:?}");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Comparing a broker with the declarations of programs, declaring them, and deleting queues that
+//! none of them has.
+//!
+//! `diff` and `leftover` are pure.
+
+pub(crate) mod diff;
+mod leftover;
+
+use std::sync::Arc;
+
+use lapin::options::QueueDeleteOptions;
+use serde::Serialize;
+
+use self::diff::{Difference, TopologyDiff};
+use crate::error::{Error, ErrorKind, Result};
+use crate::rabbitmq::connection::broker::Broker;
+use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::doctor::Doctor;
+use crate::rabbitmq::errors::failure;
+use crate::rabbitmq::topology::declarations::Topology;
+use crate::rabbitmq::topology::declarer::Declarer;
+use crate::rabbitmq::topology::passive::inspect;
+use crate::rabbitmq::values::short;
+
+/// What was declared, from [`Admin::apply_topology`](crate::admin::Admin::apply_topology).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Applied {
+    /// Whether a queue or an exchange was missing.
+    pub created: bool,
+}
+
+/// The queues that no declaration has, from
+/// [`Admin::prune_topology`](crate::admin::Admin::prune_topology).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Pruned {
+    /// Those that were deleted, or would be, by their names on the broker.
+    pub deleted: Vec<String>,
+    /// Those that stay, with the reasons.
+    pub kept: Vec<Difference>,
+}
+
+/// The topology of a broker.
+#[derive(Debug)]
+pub(crate) struct Provision<'e> {
+    pub(crate) broker: &'e Arc<Broker>,
+    pub(crate) declarer: &'e Arc<Declarer>,
+    pub(crate) doctor: &'e Doctor,
+}
+
+impl Provision<'_> {
+    /// Compares the broker with declarations.
+    pub(crate) async fn diff(&self, wanted: &Topology) -> Result<TopologyDiff> {
+        diff::check(wanted, self.declarer.known().names())?;
+        let facts = self.doctor.compare(wanted).await?;
+        Ok(diff::diff(&facts, wanted))
+    }
+
+    /// Declares what is missing.
+    pub(crate) async fn apply(&self, wanted: &Topology) -> Result<Applied> {
+        diff::check(wanted, self.declarer.known().names())?;
+        Ok(Applied { created: self.declarer.declare_as_is(wanted).await? })
+    }
+
+    /// Deletes queues that are not declared, if they are empty and unused.
+    ///
+    /// The broker deletes quorum queues without checking that they are empty, so each is looked at
+    /// again before.
+    pub(crate) async fn prune(&self, wanted: &Topology, dry_run: bool) -> Result<Pruned> {
+        let names = self.declarer.known().names();
+        diff::check(wanted, names)?;
+        let found = match self.doctor.queues_by_management().await {
+            Some(Ok(found)) => found,
+            Some(Err(reason)) => return Err(Error::new(ErrorKind::Refused, reason)),
+            None => return Err(needs_management()),
+        };
+        let mut pruned = leftover::leftover(&found, wanted, names);
+        if dry_run {
+            return Ok(pruned);
+        }
+        for name in std::mem::take(&mut pruned.deleted) {
+            match self.broker.within(&format!("deleting `{name}`"), self.delete(&name)).await? {
+                None => pruned.deleted.push(name),
+                Some(why) => pruned.kept.push(Difference::new(name, why)),
+            }
+        }
+        Ok(pruned)
+    }
+
+    /// Deletes a queue, or tells why it stays.
+    async fn delete(&self, name: &str) -> Result<Option<String>> {
+        let up = self.broker.up().await?;
+        let mut channel = open(&up).await?;
+        match inspect(&up, &mut channel, name).await? {
+            None | Some((0, 0)) => {}
+            Some((messages, consumers)) => {
+                return Ok(Some(leftover::in_use(messages, consumers.into())));
+            }
+        }
+        let deleting = channel.queue_delete(short(name)?, QueueDeleteOptions::default()).await;
+        deleting.map_err(|error| failure(&format!("deleting `{name}`"), error))?;
+        // The channel ends with its last user, too.
+        let _ = channel.close(200, "deleted".into()).await;
+        Ok(None)
+    }
+}
+
+fn needs_management() -> Error {
+    Error::new(
+        ErrorKind::Unsupported,
+        "which queues the namespace has is not known without the management API, since AMQP cannot \
+         list queues; give the client its URL (`ClientBuilder::management`, or by environment \
+         JOBQ_MANAGEMENT_URL)",
+    )
+}
