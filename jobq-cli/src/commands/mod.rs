@@ -12,6 +12,7 @@ mod pause;
 mod publish;
 mod queues;
 mod resume;
+mod topology;
 mod watch;
 mod workers;
 
@@ -53,6 +54,7 @@ enum Command {
     Cancel(cancel::Arguments),
     Check(check::Arguments),
     Doctor(doctor::Arguments),
+    Topology(topology::Arguments),
     Metrics(metrics::Arguments),
     Completions(completions::Arguments),
     Watch(watch::Arguments),
@@ -74,6 +76,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Ended {
         Command::Check(arguments) => check::run(arguments, options, output).await,
         Command::Doctor(arguments) => doctor::run(arguments, options, output).await,
         Command::Watch(arguments) => watch::run(arguments, options, output).await,
+        Command::Topology(arguments) => topology::run(arguments, options, output).await,
         Command::Metrics(arguments) => metrics::run(arguments, options, output).await,
         Command::Completions(arguments) => completions::run(&arguments, output),
         Command::Man(arguments) => man::run(&arguments, output),

@@ -9,3 +9,4 @@ mod looks;
 mod made;
 mod process;
 mod schema;
+mod topology;

@@ -1,0 +1,164 @@
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use jobq::admin::Admin;
+use jobq::rabbitmq::{Difference, Pruned, Topology, TopologyDiff};
+
+use crate::end::{End, Ended, Problem};
+use crate::options::Options;
+use crate::output::Output;
+use crate::output::confirm::confirm;
+use crate::output::table::visible;
+
+/// Compares RabbitMQ with what programs declare, and declares it
+///
+/// A program writes its declarations into a file as JSON: `serde_json::to_writer(file,
+/// &pool.topology()?)`. Give the files of all programs of the namespace.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Prints what would be declared, without asking a broker
+    Plan(Files),
+    /// Compares the broker with the files; exits with 1 if something differs or is unknown
+    ///
+    /// Bindings are unknown without `--management`.
+    Diff(Files),
+    /// Declares what is in the files
+    Apply(Files),
+    /// Deletes queues of the namespace that no file has, if they are empty and unused
+    ///
+    /// It needs `--management`.
+    Prune {
+        #[command(flatten)]
+        files: Files,
+        /// Only tells which queues would be deleted
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// The files with the declarations of programs.
+#[derive(Debug, Args)]
+struct Files {
+    /// Files with declarations as JSON
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    match arguments.command {
+        Command::Plan(files) => plan(&files.read()?, output),
+        Command::Diff(files) => diff(&files.read()?, options, output).await,
+        Command::Apply(files) => apply(&files.read()?, options, output).await,
+        Command::Prune { files, dry_run } => prune(&files.read()?, dry_run, options, output).await,
+    }
+}
+
+impl Files {
+    /// All their declarations together.
+    fn read(&self) -> Result<Topology, Problem> {
+        let mut all = Topology::default();
+        for path in &self.files {
+            let file = path.display();
+            let text = std::fs::read_to_string(path).map_err(|error| {
+                Problem::Usage(format!("the file {file} cannot be read: {error}"))
+            })?;
+            all.add(serde_json::from_str(&text).map_err(|error| {
+                Problem::Usage(format!(
+                    "the file {file} has no declarations: {error}; a program writes them with \
+                     `serde_json::to_writer(file, &pool.topology()?)`"
+                ))
+            })?);
+        }
+        Ok(all)
+    }
+}
+
+fn plan(topology: &Topology, output: Output) -> Ended {
+    if output.is_json() {
+        output.document(topology)?;
+    } else {
+        output.print(&topology.to_string())?;
+    }
+    Ok(End::Done)
+}
+
+async fn diff(topology: &Topology, options: &Options, output: Output) -> Ended {
+    let admin = admin(options).await?;
+    let diff = admin.topology(topology).await?;
+    if output.is_json() {
+        output.document(&diff)?;
+    } else {
+        output.print(&report(&diff))?;
+    }
+    Ok(if diff.is_same() { End::Done } else { End::No })
+}
+
+/// The differences, one a line.
+fn report(diff: &TopologyDiff) -> String {
+    let line = |what: &str, difference: &Difference| {
+        let Difference { about, why, .. } = difference;
+        format!("{what}: {}: {}\n", visible(about), visible(why))
+    };
+    let missing = diff.missing.iter().map(|about| format!("missing: {}\n", visible(about)));
+    let different = diff.different.iter().map(|found| line("different", found));
+    let unknown = diff.unknown.iter().map(|found| line("unknown", found));
+    let text: String = missing.chain(different).chain(unknown).collect();
+    if text.is_empty() { "all is as declared\n".to_owned() } else { text }
+}
+
+async fn apply(topology: &Topology, options: &Options, output: Output) -> Ended {
+    let admin = admin(options).await?;
+    let applied = admin.apply_topology(topology).await?;
+    if output.is_json() {
+        output.document(&applied)?;
+    } else {
+        let text = if applied.created { "declared what was missing" } else { "all was there" };
+        output.line(text)?;
+    }
+    Ok(End::Done)
+}
+
+async fn prune(topology: &Topology, dry_run: bool, options: &Options, output: Output) -> Ended {
+    let admin = admin(options).await?;
+    if !dry_run && !options.yes {
+        let planned = admin.prune_topology(topology, true).await?;
+        let names = planned.deleted.join(", ");
+        if planned.deleted.is_empty() {
+            return told(&planned, dry_run, output);
+        }
+        if !confirm(options.yes, &format!("delete the queues {names}"))? {
+            output.note("nothing was deleted");
+            return Ok(End::Partly);
+        }
+    }
+    told(&admin.prune_topology(topology, dry_run).await?, dry_run, output)
+}
+
+fn told(pruned: &Pruned, dry_run: bool, output: Output) -> Ended {
+    if output.is_json() {
+        output.document(pruned)?;
+        return Ok(End::Done);
+    }
+    let verb = if dry_run { "would delete" } else { "deleted" };
+    for queue in &pruned.deleted {
+        output.line(&format!("{verb} queue {}", visible(queue)))?;
+    }
+    for Difference { about, why, .. } in &pruned.kept {
+        output.line(&format!("kept {}: {}", visible(about), visible(why)))?;
+    }
+    if pruned.deleted.is_empty() && pruned.kept.is_empty() {
+        output.line("no queue is left over")?;
+    }
+    Ok(End::Done)
+}
+
+async fn admin(options: &Options) -> Result<Admin, Problem> {
+    let client = options.client().await?;
+    Ok(options.admin(&client))
+}

@@ -1,0 +1,118 @@
+//! `jobq topology`.
+
+use std::fs;
+
+use jobq::WorkerPool;
+use jobq_tests::broker;
+use jobq_tests::files::Directory;
+use jobq_tests::stage::{Stage, Store};
+use serde_json::Value;
+
+use crate::process::{Ran, eventually, jobq, on, run};
+
+/// The declarations of the stage's pool as a file, and its path.
+fn file(stage: &Stage, folder: &Directory) -> String {
+    let path = folder.file("topology.json");
+    let declarations = serde_json::to_string(&stage.pool().topology().unwrap()).unwrap();
+    fs::write(&path, declarations).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn a_plan_needs_no_broker() {
+    let stage = Stage::on(Store::sqlite().await).await;
+    let folder = Directory::new();
+    let path = file(&stage, &folder);
+    let ran = run(crate::process::command(&["topology", "plan", &path])).await;
+    let printed: Vec<_> = ran.lines(0).into_iter().map(str::to_owned).collect();
+    let expected = stage.pool().topology().unwrap().to_string();
+    assert_eq!(printed, expected.lines().collect::<Vec<_>>());
+    let ran = run(crate::process::command(&["topology", "plan", &path, &path, "--json"])).await;
+    let document = ran.json(0, "topology-plan");
+    // What two programs declare is declared once.
+    assert_eq!(document["declarations"].as_array().unwrap().len(), printed.len());
+
+    fs::write(folder.file("other.json"), "{}").unwrap();
+    let other = folder.file("other.json");
+    let ran = run(crate::process::command(&["topology", "plan", other.to_str().unwrap()])).await;
+    assert!(ran.error(2).contains("has no declarations"), "{ran:#?}");
+
+    // A file has no exchanges.
+    for command in ["diff", "apply", "prune"] {
+        let ran = jobq(&stage.store, &["topology", command, &path, "--yes"]).await;
+        assert!(ran.error(5).contains("only RabbitMQ has a topology"), "{ran:#?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_is_compared_and_declared() {
+    let stage = Stage::on(Store::rabbitmq().await).await;
+    let folder = Directory::new();
+    let path = file(&stage, &folder);
+    let diff = jobq(&stage.store, &["topology", "diff", &path, "--json"]).await;
+    let diff = diff.json(1, "topology-diff");
+    let work = format!("queue `{}:scripted`", stage.store.namespace);
+    assert!(diff["missing"].as_array().unwrap().contains(&work.clone().into()), "{diff:#}");
+    // Bindings are shown by the management API alone.
+    assert_eq!(diff["unknown"][0]["about"], "bindings");
+
+    let applied = jobq(&stage.store, &["topology", "apply", &path, "--json"]).await;
+    assert_eq!(applied.json(0, "topology-apply")["created"], true);
+    let ran = jobq(&stage.store, &["topology", "diff", &path]).await;
+    let [line] = ran.lines(1)[..] else { panic!("{ran:#?}") };
+    assert!(line.starts_with("unknown: bindings: "), "{ran:#?}");
+    let ran = jobq(&stage.store, &["topology", "apply", &path]).await;
+    assert_eq!(ran.lines(0), ["all was there"]);
+
+    let ran = jobq(&stage.store, &["topology", "prune", &path, "--yes"]).await;
+    assert!(ran.error(5).contains("management API"), "{ran:#?}");
+    let other = [&["topology", "diff", &path][..], &["--namespace", "other"]].concat();
+    let mut command = crate::process::command(&other);
+    command.env("JOBQ_URL", &stage.store.url);
+    assert!(run(command).await.error(2).contains("which is not of the namespace `other`"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_declares_is_pruned() {
+    let test = "topology::what_nobody_declares_is_pruned";
+    let Some((node, management)) = broker::shared_with_management(test).await else { return };
+    let stage = Stage::on(Store::on_broker(node.url())).await;
+    let folder = Directory::new();
+    let path = file(&stage, &folder);
+    let managed = async |arguments: &[&str]| -> Ran {
+        let arguments = [&["topology"], arguments, &["--management", management]].concat();
+        run(on(&stage.store, &arguments)).await
+    };
+    managed(&["apply", &path]).await.lines(0);
+    assert_eq!(managed(&["diff", &path]).await.lines(0), ["all is as declared"]);
+
+    // Two queues of earlier versions, of which one has a failed job.
+    let client = &stage.client;
+    client.enqueue_named("old", "used", &Value::Null).await.unwrap();
+    let unused = WorkerPool::new(client).register::<Old>().spawn().await.unwrap();
+    unused.shutdown().await.unwrap();
+    let namespace = &stage.store.namespace;
+    let name = |part: &str| Value::from(format!("{namespace}:{part}"));
+    let is_counted = |ran: &Ran| !ran.out.contains("not counted") && ran.out.contains("1 messages");
+    let prune = ["topology", "prune", &path, "--dry-run", "--json", "--management", management];
+    let ran = eventually(&stage.store, &prune, is_counted).await;
+    let planned = ran.json(0, "topology-prune");
+    let deleted = planned["deleted"].as_array().unwrap();
+    assert!(deleted.contains(&name("old")) && deleted.contains(&name("old@failed")), "{planned:#}");
+    assert!(!deleted.contains(&name("scripted")), "{planned:#}");
+    let kept = planned["kept"].as_array().unwrap();
+    assert!(kept.iter().any(|kept| kept["about"] == name("used@failed")), "{planned:#}");
+
+    let ran = managed(&["prune", &path]).await;
+    assert!(ran.error(2).contains("--yes"), "{ran:#?}");
+    let pruned = managed(&["prune", &path, "--yes", "--json"]).await.json(0, "topology-prune");
+    assert_eq!(&pruned["deleted"], &planned["deleted"]);
+    assert_eq!(client.counts("used").await.unwrap().ready, 1);
+    assert_eq!(managed(&["diff", &path]).await.lines(0), ["all is as declared"]);
+}
+
+/// A job of an earlier version.
+#[jobq::job]
+async fn old() -> Result<(), jobq::BoxError> {
+    Ok(())
+}
