@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-/// The packages that `cargo` compiles for jobq with these features, itself included.
-fn packages(arguments: &[&str]) -> usize {
+/// The packages that `cargo` compiles for a package with these features, itself included.
+fn packages(package: &str, arguments: &[&str]) -> usize {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    cargo.args(["tree", "-p", "jobq", "-e", "normal,build", "--prefix", "none", "--locked"]);
+    cargo.args(["tree", "-p", package, "-e", "normal,build", "--prefix", "none", "--locked"]);
     let output = cargo.args(arguments).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).expect("names are UTF-8");
@@ -27,7 +27,14 @@ fn a_program_compiles_few_packages() {
         (&["--all-features"], 195),
     ];
     for (arguments, most) in table {
-        let count = packages(arguments);
+        let count = packages("jobq", arguments);
         assert!(count <= most, "{arguments:?}: {count} packages, at most {most}");
     }
+}
+
+/// The command is a program of its own; whoever uses the library compiles none of it.
+#[test]
+fn the_command_compiles_few_packages() {
+    let count = packages("jobq-cli", &[]);
+    assert!(count <= 270, "{count} packages, at most 270");
 }

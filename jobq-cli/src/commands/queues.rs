@@ -81,6 +81,12 @@ pub(crate) fn row(queue: &QueueOverview, now: SystemTime) -> [Cell; 9] {
     ]
 }
 
+/// What the columns have no room for: a pause, and the reasons of unknown figures.
+pub(crate) fn details(queue: &QueueOverview, now: SystemTime) -> Vec<String> {
+    let pause = (queue.state == State::Paused).then(|| state(queue.state, &queue.paused, now));
+    pause.into_iter().chain(reasons(queue)).collect()
+}
+
 /// The state of a queue, with who paused it, why and for how long.
 fn state(state: State, paused: &Read<Option<Pause>>, now: SystemTime) -> String {
     let (State::Paused, Read::Known(Some(pause))) = (state, paused) else {
@@ -117,7 +123,7 @@ fn notes(overview: &Overview) -> Vec<String> {
 }
 
 /// The reasons of the unknown figures of a queue, one line for each reason.
-pub(crate) fn reasons(queue: &QueueOverview) -> Vec<String> {
+fn reasons(queue: &QueueOverview) -> Vec<String> {
     let mut by_reason = BTreeMap::<&str, Vec<&str>>::new();
     for (figure, why) in queue.unknown() {
         by_reason.entry(why).or_default().push(column(figure));

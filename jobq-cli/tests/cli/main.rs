@@ -9,4 +9,6 @@ mod looks;
 mod made;
 mod process;
 mod schema;
+mod terminal;
 mod topology;
+mod watch;

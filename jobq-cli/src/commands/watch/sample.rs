@@ -25,7 +25,7 @@ impl Sample {
         let row = |queue: &QueueOverview| Row {
             key: Key::Queue(queue.queue.clone()),
             cells: queues::row(queue, now).into(),
-            details: queues::reasons(queue),
+            details: queues::details(queue, now),
         };
         self.0.queues.iter().map(row).collect()
     }
