@@ -128,7 +128,9 @@ fn reasons(queue: &QueueOverview) -> Vec<String> {
     for (figure, why) in queue.unknown() {
         by_reason.entry(why).or_default().push(column(figure));
     }
-    let line = |(why, figures): (&str, Vec<&str>)| {
+    let line = |(why, mut figures): (&str, Vec<&str>)| {
+        // What is no column comes first, as `None`.
+        figures.sort_by_key(|figure| COLUMNS.iter().position(|(title, _)| title == figure));
         format!("? {} of {}: {}", figures.join(", "), queue.queue, visible(why))
     };
     by_reason.into_iter().map(line).collect()
