@@ -96,7 +96,8 @@ impl Dashboard {
         self
     }
 
-    /// The router, to nest at any path. It begins to read the figures of the queues at its first
+    /// The router, to nest at any path: by `nest_service`, which takes the path with and without a
+    /// `/` at its end, or by `nest`, which takes it without. It begins to read the figures of the queues at its first
     /// request.
     pub fn router(self) -> Router {
         let app = Arc::new(App {

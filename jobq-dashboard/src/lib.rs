@@ -11,7 +11,7 @@
 //!     .access(|request| if is_admin(request) { Access::All } else { Access::No })
 //!     .origin("https://shop.example.com")
 //!     .prefix("/admin/jobs");
-//! axum::Router::new().nest("/admin/jobs", dashboard.router())
+//! axum::Router::new().nest_service("/admin/jobs", dashboard.router())
 //! # }
 //! ```
 //!

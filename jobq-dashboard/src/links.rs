@@ -17,7 +17,7 @@ pub(crate) struct Links {
 impl Links {
     pub(crate) fn new(prefix: &str) -> Self {
         let inner = prefix.trim_matches('/');
-        let encoded: Vec<_> = inner.split('/').map(|part| segment(part)).collect();
+        let encoded: Vec<_> = inner.split('/').map(segment).collect();
         let prefix =
             if inner.is_empty() { String::new() } else { format!("/{}", encoded.join("/")) };
         Self { prefix }
@@ -25,6 +25,8 @@ impl Links {
 
     /// The address of a path that begins with `/`.
     pub(crate) fn to(&self, path: &str) -> String {
+        // Without a `/` behind the prefix, since `Router::nest` of axum does not take one.
+        let path = if path == "/" && !self.prefix.is_empty() { "" } else { path };
         format!("{}{path}", self.prefix)
     }
 
@@ -73,8 +75,8 @@ mod tests {
         for (prefix, queues, queue) in [
             ("", "/", "/queues/mail"),
             ("/", "/", "/queues/mail"),
-            ("admin/jobs", "/admin/jobs/", "/admin/jobs/queues/mail"),
-            ("/admin/jobs/", "/admin/jobs/", "/admin/jobs/queues/mail"),
+            ("admin/jobs", "/admin/jobs", "/admin/jobs/queues/mail"),
+            ("/admin/jobs/", "/admin/jobs", "/admin/jobs/queues/mail"),
         ] {
             let links = Links::new(prefix);
             assert_eq!((&*links.to("/"), &*links.queue("mail")), (queues, queue), "{prefix}");

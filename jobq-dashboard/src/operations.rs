@@ -206,7 +206,7 @@ fn summary(deed: Deed, done: jobq::Result<Done>) -> Summary {
             details.push(id.to_string());
         }
         End::Lost(error) => {
-            (class, text) = ("bad", format!("{text} Then the connection was lost: {error}"))
+            (class, text) = ("bad", format!("{text} Then the connection was lost: {error}"));
         }
         other => text = format!("{text} It ended as {other:?}."),
     }

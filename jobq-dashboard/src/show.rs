@@ -47,7 +47,7 @@ pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -110,48 +110,48 @@ impl Display for Time {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Template)]
 #[template(
     ext = "html",
-    source = r#"<span class="state {{ class }}"><span aria-hidden="true">{{ sign }}</span>{{ word }}</span>"#
+    source = r#"<span class="state {{ class }}"><span aria-hidden="true">{{ mark }}</span>{{ word }}</span>"#
 )]
 pub(crate) struct Sign {
-    sign: &'static str,
+    mark: &'static str,
     pub(crate) word: &'static str,
     class: &'static str,
 }
 
 impl From<State> for Sign {
     fn from(state: State) -> Self {
-        let (sign, word, class) = match state {
+        let (mark, word, class) = match state {
             State::Consumed => ("●", "consumed", "good"),
             State::Paused => ("‖", "paused", "warn"),
             State::Halted => ("■", "halted", "bad"),
             State::Unattended => ("○", "no pool", "quiet"),
             _ => ("?", "unknown", "warn"),
         };
-        Self { sign, word, class }
+        Self { mark, word, class }
     }
 }
 
 impl From<Activity> for Sign {
     fn from(activity: Activity) -> Self {
-        let (sign, class) = match activity {
+        let (mark, class) = match activity {
             Activity::Consuming => ("●", "good"),
             Activity::Resting => ("◐", "good"),
             Activity::Paused | Activity::Quiet => ("‖", "warn"),
             Activity::Interrupted => ("!", "bad"),
             _ => ("■", "quiet"),
         };
-        Self { sign, word: activity.as_str(), class }
+        Self { mark, word: activity.as_str(), class }
     }
 }
 
 impl From<jobq::Severity> for Sign {
     fn from(severity: jobq::Severity) -> Self {
-        let (sign, word, class) = match severity {
+        let (mark, word, class) = match severity {
             jobq::Severity::Error => ("✕", "error", "bad"),
             jobq::Severity::Warning => ("!", "warning", "warn"),
             _ => ("i", "note", "quiet"),
         };
-        Self { sign, word, class }
+        Self { mark, word, class }
     }
 }
 

@@ -13,11 +13,12 @@ const HEIGHT: usize = 24;
 #[derive(Debug, Template)]
 #[template(
     ext = "html",
-    source = r#"<svg class="spark{{ class }}" viewBox="0 0 120 24" preserveAspectRatio="none" role="img" aria-label="{{ label }}"><line x1="0" y1="23.5" x2="120" y2="23.5"/>{% for line in lines %}<polyline points="{{ line }}"/>{% endfor %}</svg>"#
+    source = r#"<svg class="spark{{ class }}" viewBox="0 0 120 24" preserveAspectRatio="none" role="img" aria-label="{{ label }}"><line x1="0" y1="23.5" x2="120" y2="23.5"/>{% for line in lines %}<polyline points="{{ line }}"/>{% endfor %}</svg>{% if !class.is_empty() %}<small>at most {{ most }}</small>{% endif %}"#
 )]
 pub(crate) struct Spark {
     class: &'static str,
     label: String,
+    most: String,
     lines: Vec<String>,
 }
 
@@ -36,7 +37,8 @@ impl Spark {
             ),
             _ => format!("{what} in the last {span}: unknown"),
         };
-        Self { class: "", label, lines: lines(points, room, most.max(1)) }
+        let lines = lines(points, room, most.max(1));
+        Self { class: "", label, most: count(most.into()), lines }
     }
 
     /// As wide as the page.
@@ -59,7 +61,11 @@ fn lines(points: &[Option<u32>], room: usize, most: u32) -> Vec<String> {
         let x = (first + index) * WIDTH / (room - 1).max(1);
         let drawn = u64::from(*value) * (HEIGHT as u64 - 2) * 10 / u64::from(most);
         let y = (HEIGHT as u64 - 1) * 10 - drawn;
-        let space = if line.is_empty() { "" } else { " " };
+        if line.is_empty() && !matches!(points.get(index + 1), Some(Some(_))) {
+            // A line of one point would not be seen.
+            let _ = write!(line, "{},{}.{} ", x.saturating_sub(1), y / 10, y % 10);
+        }
+        let space = if line.is_empty() || line.ends_with(' ') { "" } else { " " };
         let _ = write!(line, "{space}{x},{}.{}", y / 10, y % 10);
     }
     lines.extend((!line.is_empty()).then_some(line));
@@ -74,7 +80,7 @@ mod tests {
     fn a_chart_ends_at_the_right_and_has_gaps() {
         let draw = |points: &[Option<u32>], room| lines(points, room, 4);
         assert_eq!(draw(&[Some(0), Some(4)], 3), ["60,23.0 120,1.0"]);
-        assert_eq!(draw(&[Some(0), None, Some(2)], 3), ["0,23.0", "120,12.0"]);
+        assert_eq!(draw(&[Some(0), None, Some(2)], 3), ["0,23.0 0,23.0", "119,12.0 120,12.0"]);
         assert_eq!(draw(&[Some(9), Some(0), Some(4)], 2), ["0,23.0 120,1.0"]);
         assert!(draw(&[], 3).is_empty() && draw(&[None], 3).is_empty());
         let label = Spark::new("Ready", "five minutes", &[Some(3), None, Some(1_000)], 9).label;

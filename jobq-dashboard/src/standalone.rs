@@ -10,6 +10,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, HeaderValue, WWW_AUTHENTICATE};
 use axum::http::request::Parts;
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
@@ -225,7 +226,7 @@ impl Standalone {
         let slash = if path.is_empty() { "" } else { "/" };
         let origin = self.origin.unwrap_or_else(|| format!("http://{address}"));
         let url = format!("{}{slash}{path}/", origin.trim_end_matches('/'));
-        Ok(Serving { listener, router, url })
+        Ok(Serving { listener, address, router, url })
     }
 
     fn check(&self) -> Result<()> {
@@ -292,7 +293,7 @@ struct Gate {
 
 async fn guarded(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
-    let authority = request.uri().authority().map(|authority| authority.as_str());
+    let authority = request.uri().authority().map(Authority::as_str);
     let host = host_name(host.or(authority).unwrap_or_default());
     // Against names of other sites that lead to this machine.
     if !gate.hosts.contains(&host) {
@@ -314,11 +315,18 @@ async fn guarded(State(gate): State<Arc<Gate>>, request: Request, next: Next) ->
 #[must_use = "it answers nobody until it is run"]
 pub struct Serving {
     listener: TcpListener,
+    address: SocketAddr,
     router: Router,
     url: String,
 }
 
 impl Serving {
+    /// The address that it listens on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The address for a browser.
     #[must_use]
     pub fn url(&self) -> &str {

@@ -58,7 +58,6 @@ struct View<'p> {
     links: &'p Links,
     queue: &'p str,
     fields: &'p Fields,
-    is_filtered: bool,
     query: String,
     problem: Option<Problem>,
     groups: Option<Vec<GroupRow>>,
@@ -69,9 +68,22 @@ struct View<'p> {
     as_of: Option<String>,
     next: Option<String>,
     running: Vec<Arc<Started>>,
-    may_retry: bool,
-    may_discard: bool,
+    viewer: &'p Viewer,
     shows_payloads: bool,
+}
+
+impl View<'_> {
+    fn is_filtered(&self) -> bool {
+        !self.fields.pairs().is_empty()
+    }
+
+    fn may_retry(&self) -> bool {
+        self.viewer.may(Action::Retry)
+    }
+
+    fn may_discard(&self) -> bool {
+        self.viewer.may(Action::Discard)
+    }
 }
 
 pub(crate) async fn page(
@@ -90,7 +102,6 @@ pub(crate) async fn page(
     let view = View {
         links: app.links(),
         queue: &queue,
-        is_filtered: !filter.pairs().is_empty(),
         query: filter.query(),
         fields: &filter,
         problem,
@@ -108,8 +119,7 @@ pub(crate) async fn page(
             .and_then(|look| look.page.next)
             .map(|next| filter.clone().with("after", next.to_string()).query()),
         running: app.operations.of_queue(&queue),
-        may_retry: viewer.may(Action::Retry),
-        may_discard: viewer.may(Action::Discard),
+        viewer: &viewer,
         shows_payloads: app.privacy().shown,
     };
     let content = render(&view)?;

@@ -1,5 +1,6 @@
 //! The page of all queues.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -183,13 +184,13 @@ fn row(app: &App, queue: &QueueOverview) -> Row {
 pub(crate) fn pause_text(pause: &Pause) -> String {
     let mut text = String::from("paused");
     if let Some(by) = &pause.by {
-        text.push_str(&format!(" by {by}"));
+        let _ = write!(text, " by {by}");
     }
     if let Some(since) = pause.since {
-        text.push_str(&format!(" at {}", Time(since).text()));
+        let _ = write!(text, " at {}", Time(since).text());
     }
     if let Some(why) = pause.why.as_ref().filter(|why| !why.is_empty()) {
-        text.push_str(&format!(": {why}"));
+        let _ = write!(text, ": {why}");
     }
     text
 }
@@ -234,11 +235,11 @@ fn attention(queue: &QueueOverview) -> Vec<Attention> {
             false,
         )),
         State::Consumed
-            if queue.completed.known().is_some_and(|done| ready > 100 && ready > 5 * done) =>
+            if queue.completed.known().is_some_and(|done| ready >= 20 && ready > 2 * done) =>
         {
             found.push(say(
                 format!(
-                    "is behind: {} jobs are ready, more than five minutes of work",
+                    "is behind: {} jobs are ready, more than two minutes of work",
                     count(ready)
                 ),
                 false,

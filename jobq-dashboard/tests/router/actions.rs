@@ -1,0 +1,174 @@
+use axum::http::StatusCode;
+use jobq::JobId;
+use jobq_dashboard::{Access, Action};
+
+use crate::kit::{Greet, Kit, Wait, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_is_paused_and_resumed() {
+    let kit = Kit::new().await;
+    kit.client.declare::<Greet>().await.unwrap();
+    let paused = kit.post("/queues/mail/pause", "why=upgrade+%3Cb%3E").await;
+    assert_eq!((paused.status, paused.header("location")), (StatusCode::SEE_OTHER, "/queues/mail"));
+    let page = kit.get("/queues/mail").await.text;
+    assert!(page.contains("paused by ann") && page.contains("upgrade &#60;b&#62;"), "{page}");
+    assert!(kit.get("/activity").await.text.contains("no pool takes its jobs any more"));
+    let resumed = kit.post("/queues/mail/resume", "back=queues").await;
+    assert_eq!(resumed.header("location"), "/");
+    assert!(!kit.get("/queues/mail").await.text.contains("paused by ann"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_enqueued_with_its_exact_payload() {
+    let kit = Kit::new().await;
+    let form =
+        "job=greet&delay=1h&payload=%7B%22error%22:%22no%22,%22n%22:123456789012345678901234%7D";
+    assert_eq!(kit.post("/queues/mail/enqueue", form).await.status, StatusCode::SEE_OTHER);
+    assert_eq!(kit.client.counts("mail").await.unwrap().waiting, 1);
+    for (form, part) in [
+        ("job=greet&payload=no", "no JSON"),
+        ("payload=1", "name of the job is missing"),
+        ("job=greet&payload=1&delay=soon", "soon"),
+    ] {
+        let refused = kit.post("/queues/mail/enqueue", form).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{form}");
+        assert!(refused.text.contains(part), "{form}: {}", refused.text);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_jobs_are_put_back_by_filter_and_by_id() {
+    let kit = Kit::new().await;
+    let first = kit.failed("connection refused").await;
+    let second = kit.failed("no such customer").await;
+    let ask = kit.get("/queues/mail/failed/retry?error=refused").await.text;
+    assert!(
+        ask.contains("Put back 1 failed jobs?") && ask.contains("error with `refused`"),
+        "{ask}"
+    );
+    let started = kit.post("/queues/mail/failed/retry", "error=refused&confirmed=yes").await;
+    assert!(kit.ended(&started).await.contains("The job was put back."));
+    assert!(kit.client.failed("mail").show(first).await.is_err());
+    let started = kit.post("/queues/mail/failed/retry", &format!("id={second}")).await;
+    kit.ended(&started).await;
+    assert_eq!(kit.client.counts("mail").await.unwrap().ready, 2);
+    let activity = kit.get("/activity").await.text;
+    assert!(activity.contains("mail: error with `refused`"), "{activity}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_jobs_are_discarded_only_after_a_confirmation() {
+    let kit = Kit::new().await;
+    let id = kit.failed("no").await;
+    let asked = kit.post("/queues/mail/failed/discard", &format!("id={id}")).await;
+    let question = asked.header("location").to_owned();
+    assert!(question.starts_with("/queues/mail/failed/discard?id="), "{question}");
+    assert!(kit.get(&question).await.text.contains("This cannot be undone."));
+    assert!(kit.client.failed("mail").show(id).await.is_ok());
+    let started = kit.post("/queues/mail/failed/discard", &format!("id={id}&confirmed=yes")).await;
+    assert!(kit.ended(&started).await.contains("The job was discarded."));
+    assert!(kit.client.failed("mail").show(id).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_canary_without_a_pool_changes_nothing_and_says_so() {
+    let kit = Kit::new().await;
+    let id = kit.failed("no").await;
+    let started = kit.post("/queues/mail/failed/retry", "canary=1").await;
+    let page = kit.ended(&started).await;
+    assert!(page.contains("Nothing was changed: ") && page.contains("no pool"), "{page}");
+    assert!(kit.client.failed("mail").show(id).await.is_ok());
+    for form in ["canary=x", "rate=x", "rate=-1"] {
+        let refused = kit.post("/queues/mail/failed/retry", form).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{form}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_canary_that_fails_keeps_the_rest() {
+    let kit = Kit::new().await;
+    for _ in 0..3 {
+        kit.failed("still broken").await;
+    }
+    let pool = kit.pool().await;
+    let started = kit.post("/queues/mail/failed/retry", "canary=1").await;
+    let page = kit.ended(&started).await;
+    assert!(page.contains("a canary failed"), "{page}");
+    assert_eq!(kit.client.counts("mail").await.unwrap().failed, 3);
+    pool.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operation_is_cancelled() {
+    let kit = Kit::new().await;
+    kit.failed("one").await;
+    kit.failed("two").await;
+    // One job in ten thousand seconds: it waits after the first.
+    let started = kit.post("/queues/mail/failed/retry", "rate=0.0001").await;
+    let path = started.header("location").to_owned();
+    assert!(kit.get(&path).await.text.contains("<progress"));
+    let cancelled = kit.post(&format!("{path}/cancel"), "").await;
+    assert_eq!(cancelled.header("location"), path);
+    assert!(kit.ended(&started).await.contains("Cancelled."));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_take_orders_and_running_jobs_are_cancelled() {
+    let kit = Kit::new().await;
+    let pool = kit.pool().await;
+    let id = kit.client.enqueue(Wait {}).await.unwrap();
+    let page = until("the job runs", async || {
+        let page = kit.get("/pools").await.text;
+        page.contains(&id.to_string()).then_some(page)
+    })
+    .await;
+    let orders = page.split("action=\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let quiet = orders.clone().find(|path| path.ends_with("/quiet")).unwrap().to_owned();
+    let cancelled = kit.post(&format!("/running/{id}/cancel"), "").await;
+    assert_eq!(cancelled.status, StatusCode::SEE_OTHER, "{}", cancelled.text);
+    let failed =
+        until("it has failed", async || kit.client.failed("slow").show(id).await.ok()).await;
+    assert_eq!(failed.reason(), jobq::FailedReason::Cancelled);
+    assert_eq!(kit.post(&quiet, "").await.status, StatusCode::SEE_OTHER);
+    assert!(kit.get("/pools").await.text.contains("quiet</span>"));
+    let stop = quiet.replace("/quiet", "/stop");
+    let asked = kit.post(&stop, "").await;
+    assert_eq!(asked.header("location"), stop);
+    assert!(kit.get(&stop).await.text.contains("as at SIGTERM"));
+    assert_eq!(kit.post(&stop, "confirmed=yes").await.status, StatusCode::SEE_OTHER);
+    pool.wait().await.unwrap();
+    let nobody = kit.post(&format!("/running/{}/cancel", JobId::new()), "").await;
+    assert_eq!(nobody.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_access_does_not_include_is_refused_and_not_offered() {
+    let id = JobId::new();
+    let actions = [
+        (Action::Pause, "/queues/mail/pause".to_owned(), "why=x"),
+        (Action::Pause, "/queues/mail/resume".to_owned(), ""),
+        (Action::Enqueue, "/queues/mail/enqueue".to_owned(), "job=greet&payload=1"),
+        (Action::Retry, "/queues/mail/failed/retry".to_owned(), ""),
+        (Action::Discard, "/queues/mail/failed/discard".to_owned(), "confirmed=yes"),
+        (Action::Discard, "/queues/mail/failed/discard".to_owned(), ""),
+        (Action::Pools, format!("/pools/{id}/quiet"), ""),
+        (Action::Pools, format!("/pools/{id}/stop"), "confirmed=yes"),
+        (Action::Pools, format!("/running/{id}/cancel"), ""),
+    ];
+    for access in
+        [Access::Read, Access::Only(vec![Action::Pause]), Access::Only(vec![Action::Discard])]
+    {
+        let kit = Kit::with(|dashboard| dashboard, access.clone()).await;
+        kit.failed("no").await;
+        for (action, path, form) in &actions {
+            let allowed = matches!(&access, Access::Only(actions) if actions.contains(action));
+            let status = kit.post(path, form).await.status;
+            assert_eq!(status == StatusCode::FORBIDDEN, !allowed, "{access:?} {path}: {status}");
+        }
+        let pages = [kit.get("/queues/mail").await.text, kit.get("/queues/mail/failed").await.text]
+            .concat();
+        let offers = |part: &str| pages.contains(part);
+        assert_eq!(offers("/pause\""), access == Access::Only(vec![Action::Pause]));
+        assert!(!offers("/enqueue\"") && !offers("Put back all"));
+    }
+}

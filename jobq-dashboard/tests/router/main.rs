@@ -1,0 +1,8 @@
+//! The pages, actions and rules of the dashboard, without a browser.
+
+mod actions;
+mod kit;
+mod live;
+mod pages;
+mod security;
+mod standalone;

@@ -1,0 +1,139 @@
+use axum::http::StatusCode;
+use jobq_dashboard::Access;
+
+use crate::kit::{Kit, until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_queues_the_pages_say_what_to_do() {
+    let kit = Kit::new().await;
+    for (path, expected) in [
+        ("/", "No queues yet"),
+        ("/queues/mail", "No queue of this name is known"),
+        ("/failed", "No queue has failed jobs"),
+        ("/queues/mail/failed", "This queue has no failed jobs"),
+        ("/pools", "No pool answers"),
+        ("/doctor", "Doctor"),
+        ("/activity", "Nothing was done yet"),
+    ] {
+        let page = kit.get(path).await;
+        assert_eq!(page.status, StatusCode::OK, "{path}");
+        assert!(page.text.contains(expected), "{path}: {}", page.text);
+        assert!(
+            page.text.contains("<html lang=\"en\">") && page.text.contains("aria-label=\"Pages\"")
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_pages_show_queues_pools_and_failed_jobs() {
+    let kit = Kit::new().await;
+    let id = kit.failed("user 7: <b>connection</b> refused").await;
+    let pool = kit.pool().await;
+    kit.client.enqueue(crate::kit::Wait {}).await.unwrap();
+    until("the job runs", async || {
+        kit.get("/pools").await.text.contains("attempt 1").then_some(())
+    })
+    .await;
+    let queues = until("the figures are read", async || {
+        let page = kit.get("/").await.text;
+        page.contains("has 1 failed job").then_some(page)
+    })
+    .await;
+    assert!(queues.contains("href=\"/queues/mail/failed\""), "{queues}");
+    assert!(kit.get("/?find=ail&sort=failed").await.text.contains("id=\"q-mail\""));
+    assert!(!kit.get("/?find=nothing").await.text.contains("id=\"q-mail\""));
+    assert!(kit.get("/queues/mail").await.text.contains("The last minute"));
+    let failed = kit.get("/queues/mail/failed").await.text;
+    assert!(failed.contains("user #: &#60;b&#62;connection"), "{failed}");
+    assert!(failed.contains(&format!("/queues/mail/failed/jobs/{id}")));
+    let job = kit.get(&format!("/queues/mail/failed/jobs/{id}")).await.text;
+    for part in ["hunter2", "aborted", "user 7: &#60;b&#62;connection", "jobq failed show mail"] {
+        assert!(job.contains(part), "{part}: {job}");
+    }
+    assert!(!job.contains("<b>connection"), "the error is text");
+    pool.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failed_jobs_are_filtered() {
+    let kit = Kit::new().await;
+    kit.failed("connection refused").await;
+    kit.failed("no such customer").await;
+    for (query, refused, customer) in [
+        ("", true, true),
+        ("?error=refused", true, false),
+        ("?pattern=no+such+customer", false, true),
+        ("?reason=exhausted", false, false),
+        ("?job=greet&pointer=/error&value=%22connection+refused%22", true, false),
+        ("?from=2020-01-01T00:00&until=2020-01-02T00:00", false, false),
+    ] {
+        let page = kit.get(&format!("/queues/mail/failed{query}")).await.text;
+        let rows = page.split("Groups of like errors").nth(1).unwrap_or_default();
+        assert_eq!(rows.contains("connection refused"), refused, "{query}");
+        assert_eq!(rows.contains("no such customer"), customer, "{query}");
+    }
+    let wrong = kit.get("/queues/mail/failed?reason=tired").await;
+    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
+    assert!(wrong.text.contains("no reason of a failure") && wrong.text.contains("id=\"reason\""));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_there_has_a_page_that_says_so() {
+    let kit = Kit::new().await;
+    for path in [
+        "/nothing",
+        "/operations/7",
+        "/operations/x",
+        "/queues/mail/failed/jobs/7",
+        "/queues/mail/failed/jobs/01890000-0000-7000-8000-000000000000",
+        "/assets/dashboard-0.css",
+    ] {
+        let page = kit.get(path).await;
+        assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}");
+        assert!(page.text.contains("<h1>"), "{path}: {}", page.text);
+    }
+    let page = kit.post("/queues/mail", "").await;
+    assert_eq!(page.status, StatusCode::METHOD_NOT_ALLOWED);
+    assert!(page.text.contains("another method"));
+    let page = kit.get("/queues/a..b%20c").await;
+    assert!(page.text.contains("a..b c") && page.status == StatusCode::OK);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_redacted_or_not_shown_is_nowhere() {
+    let redacted = Kit::with(|dashboard| dashboard.redact(["secret"]), Access::All).await;
+    let hidden = Kit::with(|dashboard| dashboard.payloads(false), Access::All).await;
+    for kit in [redacted, hidden] {
+        let id = kit.failed("no").await;
+        let page = kit.get(&format!("/queues/mail/failed/jobs/{id}")).await.text;
+        assert!(!page.contains("hunter2") && page.contains(">no<"), "{page}");
+        let search = "/queues/mail/failed?pointer=/secret&value=%22hunter2%22";
+        assert_eq!(kit.get(search).await.status, StatusCode::BAD_REQUEST);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_link_has_the_prefix() {
+    let kit = Kit::with(|dashboard| dashboard.prefix("/admin/jobs/"), Access::All).await;
+    kit.failed("no").await;
+    let nested = axum::Router::new().nest("/admin/jobs", kit.router.clone());
+    let service = axum::Router::new().nest_service("/admin/jobs", kit.router.clone());
+    for (outer, path) in [
+        (&nested, "/admin/jobs"),
+        (&service, "/admin/jobs"),
+        (&service, "/admin/jobs/"),
+        (&nested, "/admin/jobs/queues/mail"),
+        (&service, "/admin/jobs/queues/mail/failed"),
+    ] {
+        let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
+        let page = crate::kit::send(outer, request).await;
+        assert_eq!(page.status, StatusCode::OK, "{path}");
+        for attribute in ["href=\"", "src=\"", "action=\""] {
+            for link in page.text.split(attribute).skip(1) {
+                let link = link.split('"').next().unwrap_or_default();
+                let inside = link.starts_with("/admin/jobs") || link.starts_with(['?', '#']);
+                assert!(inside, "{path}: {attribute}{link}");
+            }
+        }
+    }
+}
