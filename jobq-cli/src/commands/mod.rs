@@ -3,6 +3,7 @@
 mod cancel;
 mod check;
 mod completions;
+mod dashboard;
 mod doctor;
 mod enqueue;
 pub(crate) mod failed;
@@ -53,6 +54,7 @@ enum Command {
     Resume(resume::Arguments),
     Cancel(cancel::Arguments),
     Check(check::Arguments),
+    Dashboard(dashboard::Arguments),
     Doctor(doctor::Arguments),
     Topology(topology::Arguments),
     Metrics(metrics::Arguments),
@@ -74,6 +76,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Ended {
         Command::Resume(arguments) => resume::run(arguments, options, output).await,
         Command::Cancel(arguments) => cancel::run(arguments, options, output).await,
         Command::Check(arguments) => check::run(arguments, options, output).await,
+        Command::Dashboard(arguments) => dashboard::run(arguments, options, output).await,
         Command::Doctor(arguments) => doctor::run(arguments, options, output).await,
         Command::Watch(arguments) => watch::run(arguments, options, output).await,
         Command::Topology(arguments) => topology::run(arguments, options, output).await,

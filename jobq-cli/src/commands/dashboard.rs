@@ -1,0 +1,93 @@
+use std::net::SocketAddr;
+
+use clap::Args;
+use jobq::Client;
+use jobq_dashboard::{Secret, Standalone, demo};
+
+use crate::end::{End, Ended, Problem};
+use crate::options::Options;
+use crate::output::Output;
+
+/// Serves the dashboard, a page for browsers
+///
+/// On an address that others reach it needs a secret and its origin. The secret is the password of
+/// a person, with any user name, or the bearer token of a script. One that is not given is made and
+/// printed once.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The address and the port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8700")]
+    listen: SocketAddr,
+    /// Asks for a secret on this machine as well
+    #[arg(long)]
+    protected: bool,
+    /// The secret, of at least 16 characters
+    #[arg(long, env = "JOBQ_DASHBOARD_SECRET", hide_env_values = true, value_name = "TEXT")]
+    secret: Option<String>,
+    /// The origin that browsers see, such as `https://jobs.example.com`
+    #[arg(long, value_name = "ORIGIN")]
+    origin: Option<String>,
+    /// A further name under which browsers may reach it. May be given several times
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// The external path, behind a proxy that has one
+    #[arg(long, value_name = "PATH", default_value = "")]
+    prefix: String,
+    /// Only shows, and changes nothing
+    #[arg(long)]
+    read_only: bool,
+    /// A value of payloads that is hidden, such as `password` or `card.number`. May be given
+    /// several times
+    #[arg(long, value_name = "PATTERN")]
+    redact: Vec<String>,
+    /// Hides payloads
+    #[arg(long)]
+    no_payloads: bool,
+    /// Shows a simulated shop, in memory, and connects to nothing
+    #[arg(long)]
+    demo: bool,
+}
+
+pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    if arguments.demo {
+        let shop = demo::open().await?;
+        return serve(arguments, shop.client(), options, output).await;
+    }
+    let client = options.client().await?;
+    serve(arguments, &client, options, output).await
+}
+
+async fn serve(arguments: Arguments, client: &Client, options: &Options, output: Output) -> Ended {
+    let asks = arguments.protected || arguments.secret.is_some();
+    let mut dashboard = Standalone::new(client)
+        .bind(arguments.listen)
+        .prefix(arguments.prefix)
+        .read_only(arguments.read_only)
+        .redact(arguments.redact)
+        .payloads(!arguments.no_payloads)
+        .actor(options.actor());
+    if let Some(origin) = arguments.origin {
+        dashboard = dashboard.origin(origin);
+    }
+    for name in arguments.host {
+        dashboard = dashboard.host(name);
+    }
+    let mut made = None;
+    if asks || !arguments.listen.ip().is_loopback() {
+        let secret = match &arguments.secret {
+            Some(secret) => Secret::new(secret)?,
+            None => made.insert(Secret::random()?).clone(),
+        };
+        dashboard = dashboard.secret(secret);
+    }
+    let serving = dashboard.start().await?;
+    output.note(&format!("the dashboard is at {}", serving.url()));
+    if let Some(secret) = made {
+        output.note(&format!("its secret, shown this once: {}", secret.reveal()));
+    }
+    let stopped = async {
+        let _ = tokio::signal::ctrl_c().await;
+    };
+    serving.run_until(stopped).await.map_err(Problem::from)?;
+    Ok(End::Done)
+}
