@@ -14,6 +14,8 @@ use crate::output::Output;
 /// a person, with any user name, or the bearer token of a script. One that is not given is made and
 /// printed once.
 #[derive(Debug, Args)]
+// Each is an option of the command.
+#[allow(clippy::struct_excessive_bools)]
 pub(crate) struct Arguments {
     /// The address and the port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8700")]

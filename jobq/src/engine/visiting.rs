@@ -1,8 +1,6 @@
 //! Visits of failed jobs: the part that all engines share.
 
 use super::{Verdict, Visit, Visited};
-use crate::background;
-use crate::engine::closed;
 use crate::error::{Error, Result};
 use crate::guard::{self, Guarded, guarded};
 use crate::job::FailedJob;
@@ -50,7 +48,7 @@ impl Visiting {
 pub(crate) async fn run_to_end(
     visit: impl Future<Output = Result<Visited>> + Send + 'static,
 ) -> Result<Visited> {
-    background::spawn(visit).await.unwrap_or_else(|_| Err(closed()))
+    crate::background::spawn(visit).await.unwrap_or_else(|_| Err(super::closed()))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ fn sound(nodes: &[&str]) -> Vec<Queue> {
             Argument::Truth(truth) => json!(truth),
         };
         let arguments: Value =
-            arguments.iter().map(|(key, found)| ((*key).to_owned(), value(found))).collect();
+            arguments.iter().map(|(key, found)| (key.to_string(), value(found))).collect();
         let nodes: Vec<_> = nodes.iter().map(|node| (*node).to_owned()).collect();
         Some(Queue {
             name: name.clone(),
