@@ -116,8 +116,10 @@ enum Doing {
 impl Status {
     /// A task begins to take jobs from this consumer.
     pub(crate) fn set_begun(&self, consumer: &Consumer) {
-        match &*consumer.pauses().borrow() {
-            Some(pause) => self.set_paused(pause),
+        // Not borrowed meanwhile: the engine may borrow it for the names of the consumer.
+        let pause = consumer.pauses().borrow().clone();
+        match pause {
+            Some(pause) => self.set_paused(&pause),
             None => self.set_consuming(consumer),
         }
     }
