@@ -96,12 +96,11 @@ impl Control {
             self.pauses = pauses;
             self.feeds_changed();
         }
-        if let Some(owner) = owner.filter(|_| self.has_members()) {
+        if let Some(owner) = owner {
             for question in questions::unheard(connection, owner, self.heard, now)? {
                 self.heard = question.number;
-                if let Some(pool) = self.members.pool(&question.pool) {
-                    question.pass_on(Arc::clone(pool), inbox.clone());
-                }
+                let pool = self.members.pool(&question.pool);
+                question.pass_on(pool, inbox);
             }
         }
         self.version = Some(version);
@@ -134,7 +133,7 @@ impl Control {
         };
         let takes = |feed: &&Feed| !self.pauses.contains_key(feed.name);
         let consumers = feeds.iter().filter(takes).map(|feed| feed.consumer.clone());
-        self.members.list(connection, namespace, owner, consumers)
+        self.members.list(connection, namespace, (owner, self.heard), consumers)
     }
 }
 

@@ -81,12 +81,13 @@ impl Members {
         self.written = None;
     }
 
-    /// Lists the pools and these consumers in the file, and nothing else for this owner.
+    /// Lists the pools and these consumers in the file, and nothing else for this owner. Questions
+    /// to pools that have left are deleted, but for those that were `heard`.
     pub(super) fn list(
         &mut self,
         connection: &Connection,
         namespace: &str,
-        owner: i64,
+        (owner, heard): (i64, i64),
         consumers: impl Iterator<Item = Consumer>,
     ) -> rusqlite::Result<()> {
         let pools = self.pools.iter().map(|(_, pool)| Row::Pool(pool.id()));
@@ -94,7 +95,7 @@ impl Members {
         // Those of an earlier lease were removed with it.
         let none = BTreeSet::new();
         let listed = if self.listed.owner == owner { &self.listed.rows } else { &none };
-        listed.difference(&wanted).try_for_each(|row| row.delete(connection, owner))?;
+        listed.difference(&wanted).try_for_each(|row| row.delete(connection, owner, heard))?;
         wanted.difference(listed).try_for_each(|row| row.insert(connection, namespace, owner))?;
         self.written = Some(Listed { owner, rows: wanted });
         Ok(())
@@ -118,11 +119,14 @@ impl Row {
         Ok(())
     }
 
-    fn delete(&self, connection: &Connection, owner: i64) -> rusqlite::Result<()> {
+    fn delete(&self, connection: &Connection, owner: i64, heard: i64) -> rusqlite::Result<()> {
         match self {
             Self::Pool(id) => {
+                let id = id.to_string();
                 let sql = "DELETE FROM pools WHERE id = ?1 AND owner = ?2";
-                connection.prepare_cached(sql)?.execute((id.to_string(), owner))?;
+                connection.prepare_cached(sql)?.execute((&id, owner))?;
+                let sql = "DELETE FROM questions WHERE pool = ?1 AND owner = ?2 AND id > ?3";
+                connection.prepare_cached(sql)?.execute((&id, owner, heard))?;
             }
             Self::Consumer(Consumer { name, .. }) => {
                 let sql = "DELETE FROM consumers WHERE name = ?1 AND owner = ?2";
@@ -202,7 +206,7 @@ mod tests {
         let consumer = |name: &str| Consumer { name: name.to_owned(), queue: 1, pool: None };
         let all = || names(&file, "SELECT owner || name FROM consumers ORDER BY 1");
         let (mut ours, mut theirs) = (Members::default(), Members::default());
-        theirs.list(&file, "jobq", 2, [consumer("x")].into_iter()).unwrap();
+        theirs.list(&file, "jobq", (2, 0), [consumer("x")].into_iter()).unwrap();
         for (owner, there, expected) in [
             (1, &["a", "b"][..], &["1a", "1b", "2x"][..]),
             (1, &["b", "c"], &["1b", "1c", "2x"]),
@@ -215,7 +219,7 @@ mod tests {
             }
             let list = |ours: &mut Members| {
                 let there = there.iter().copied().map(consumer);
-                ours.list(&file, "jobq", owner, there).unwrap();
+                ours.list(&file, "jobq", (owner, 0), there).unwrap();
             };
             list(&mut ours);
             assert_eq!(all(), expected);
@@ -226,7 +230,7 @@ mod tests {
         }
         for commits in [false, true] {
             file.execute_batch("BEGIN").unwrap();
-            ours.list(&file, "jobq", 3, [consumer("d")].into_iter()).unwrap();
+            ours.list(&file, "jobq", (3, 0), [consumer("d")].into_iter()).unwrap();
             file.execute_batch(if commits { "COMMIT" } else { "ROLLBACK" }).unwrap();
             if commits { ours.committed() } else { ours.rolled_back() }
         }
@@ -243,19 +247,20 @@ mod tests {
             members.join(number, Arc::new(Pool(pool)));
         }
         let list = |members: &mut Members| {
-            members.list(&file, "jobq", 1, [].into_iter()).unwrap();
+            members.list(&file, "jobq", (1, 2), [].into_iter()).unwrap();
             members.committed();
         };
         list(&mut members);
-        for (pool, answer) in pools.into_iter().zip([None, Some("yes")]) {
+        // The first two were heard.
+        for (pool, answer) in [(0, None), (0, Some("yes")), (0, None), (1, None)] {
             let sql = "INSERT INTO questions (ends, owner, pool, question, answer)
                 VALUES (9, 1, ?1, '', ?2)";
-            file.execute(sql, (pool.to_string(), answer)).unwrap();
+            file.execute(sql, (pools[pool].to_string(), answer)).unwrap();
         }
         members.leave(0);
         list(&mut members);
         assert_eq!(names(&file, "SELECT id FROM pools"), [pools[1].to_string()]);
-        assert_eq!(names(&file, "SELECT question FROM questions"), ["", ""]);
+        assert_eq!(names(&file, "SELECT '' || id FROM questions"), ["1", "2", "4"]);
         assert!(members.pool(&pools[0].to_string()).is_none());
         assert_eq!(members.pool(&pools[1].to_string()).unwrap().id(), pools[1]);
         remove_all(&file, 1).unwrap();

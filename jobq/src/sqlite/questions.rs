@@ -207,18 +207,43 @@ pub(super) fn unheard(
 }
 
 impl Unheard {
-    /// Asks a pool, and writes its answer.
-    pub(super) fn pass_on(self, pool: Arc<dyn Controlled>, inbox: Inbox) {
+    /// Asks the pool, if it is still a member, on a thread of its own.
+    pub(super) fn pass_on(self, pool: Option<&Arc<dyn Controlled>>, inbox: &Inbox) {
+        let answering = Answering { number: self.number, answer: None, inbox: inbox.clone() };
         // An unreadable question is from a newer version of jobq.
-        let Ok(question) = serde_json::from_str::<Question>(&self.question) else { return };
-        // Without a thread there is no answer, as with a pool that panics.
-        let _ = background::spawn_blocking(move || {
-            let Ok(answer) = serde_json::to_string(&pool.answer(&question)) else { return };
-            let write = move |store: &mut Store<'_>| {
-                let sql = "UPDATE questions SET answer = ?2 WHERE id = ?1";
-                store.connection.prepare_cached(sql)?.execute((self.number, &answer)).map(drop)
+        if let (Some(pool), Ok(question)) = (pool, serde_json::from_str::<Question>(&self.question))
+        {
+            let pool = Arc::clone(pool);
+            let _ = background::spawn_blocking(move || answering.ask(&*pool, &question));
+        }
+    }
+}
+
+/// Writes the answer to a question when it is dropped. Without one, as after a panic, it deletes the
+/// question, so that nobody waits for the answer.
+struct Answering {
+    number: i64,
+    answer: Option<String>,
+    inbox: Inbox,
+}
+
+impl Answering {
+    fn ask(mut self, pool: &dyn Controlled, question: &Question) {
+        self.answer = serde_json::to_string(&pool.answer(question)).ok();
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        let (number, answer) = (self.number, self.answer.take());
+        let write = move |store: &mut Store<'_>| {
+            let Some(answer) = &answer else {
+                let sql = "DELETE FROM questions WHERE id = ?1";
+                return store.connection.prepare_cached(sql)?.execute([number]).map(drop);
             };
-            drop(inbox.call(write));
-        });
+            let sql = "UPDATE questions SET answer = ?2 WHERE id = ?1";
+            store.connection.prepare_cached(sql)?.execute((number, answer)).map(drop)
+        };
+        drop(self.inbox.call(write));
     }
 }
