@@ -7,6 +7,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use jobq::Client;
 use jobq::admin::Admin;
+use tokio::runtime::Handle;
 
 use crate::access::{Access, Decide, Identify, Viewer};
 use crate::activity::Activities;
@@ -97,8 +98,10 @@ impl Dashboard {
     }
 
     /// The router, to nest at any path: by `nest_service`, which takes the path with and without a
-    /// `/` at its end, or by `nest`, which takes it without. It begins to read the figures of the queues at its first
-    /// request.
+    /// `/` at its end, or by `nest`, which takes it without.
+    ///
+    /// Within a runtime of tokio it begins to read the figures of the queues at once, otherwise at
+    /// its first request.
     pub fn router(self) -> Router {
         let app = Arc::new(App {
             sampler: Sampler::default(),
@@ -109,6 +112,9 @@ impl Dashboard {
             rendered: Rendered::default(),
             settings: self,
         });
+        if Handle::try_current().is_ok() {
+            app.start();
+        }
         routes().layer(from_fn_with_state(Arc::clone(&app), frame::around)).with_state(app)
     }
 }

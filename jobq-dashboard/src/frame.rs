@@ -39,10 +39,20 @@ pub(crate) async fn around(State(app): State<Arc<App>>, request: Request, next: 
         Ok(viewer) => {
             app.start();
             parts.extensions.insert(viewer);
-            next.run(Request::from_parts(parts, body)).await
+            let writes = guard::writes(&parts.method);
+            let running = next.run(Request::from_parts(parts, body));
+            if writes { to_its_end(running).await } else { running.await }
         }
     };
     finished(&app, viewer.as_ref(), response)
+}
+
+/// Runs what changes something to its end, with its record, also if the browser goes away.
+async fn to_its_end(running: impl Future<Output = Response> + Send + 'static) -> Response {
+    tokio::spawn(running).await.unwrap_or_else(|_| {
+        let text = "It ended with a panic, which the log has. Look whether something was changed.";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "It went wrong", text).into_response()
+    })
 }
 
 fn check(

@@ -1,5 +1,6 @@
 //! Reads the figures of all queues, once for all viewers.
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -19,6 +20,8 @@ const UNWATCHED: Duration = Duration::from_secs(10);
 const LOOKING: Duration = Duration::from_secs(30);
 /// How long a page waits for a sample.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// How long a sample may take until pages say that figures are old.
+const SLOW: Duration = Duration::from_secs(5);
 /// The pause between two examinations by the doctor while somebody looks.
 const EXAMINED: Duration = Duration::from_secs(300);
 
@@ -152,11 +155,11 @@ impl Sampler {
     }
 
     /// Keeps a sample.
-    fn add(&self, begun: Instant, read: jobq::Result<Overview>) {
+    fn add(&self, begun: Instant, read: Result<Overview, String>) {
         let now = SystemTime::now();
         let previous = self.latest.borrow().clone();
         let previous = previous.as_deref();
-        let sample = match readable(read) {
+        let sample = match read.and_then(readable) {
             Ok(overview) => {
                 let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
                 history.add(&overview, now);
@@ -175,9 +178,13 @@ impl Sampler {
     }
 }
 
+/// The trouble while a sample is not there in time.
+fn slow() -> String {
+    format!("There is no answer for {} seconds. It is waited for.", SLOW.as_secs())
+}
+
 /// An overview with something in it, or the reason why nothing could be read.
-fn readable(read: jobq::Result<Overview>) -> Result<Overview, String> {
-    let overview = read.map_err(|error| error.to_string())?;
+fn readable(overview: Overview) -> Result<Overview, String> {
     let blind = overview.queues.iter().all(|queue| queue.ready.known().is_none());
     match overview.queues.first().and_then(|queue| queue.ready.why()) {
         Some(why) if blind => Err(why.to_owned()),
@@ -191,8 +198,15 @@ pub(crate) fn start(app: &Arc<App>) {
     tokio::spawn(async move {
         while let Some(app) = weak.upgrade() {
             let begun = Instant::now();
-            let read = app.client().admin().overview(Queues::All).await;
-            app.sampler.add(begun, read);
+            let admin = app.client().admin();
+            let mut read = pin!(admin.overview(Queues::All));
+            let read = if let Ok(read) = timeout(SLOW, &mut read).await {
+                read
+            } else {
+                app.sampler.add(begun, Err(slow()));
+                read.await
+            };
+            app.sampler.add(begun, read.map_err(|error| error.to_string()));
             drop(app);
             rest(&weak).await;
         }

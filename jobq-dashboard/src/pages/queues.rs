@@ -139,6 +139,7 @@ pub(crate) fn content(app: &App, choice: &Choice) -> Result<String, Problem> {
     let mut shown: Vec<_> = queues.iter().filter(|queue| choice.shows(queue)).collect();
     choice.sort(&mut shown);
     let mut attention: Vec<_> = queues.iter().flat_map(attention).collect();
+    attention.sort_by_key(|line| line.is_failed);
     let more_attention = attention.len().saturating_sub(ATTENTION);
     attention.truncate(ATTENTION);
     let view = View {
@@ -182,12 +183,12 @@ fn row(app: &App, queue: &QueueOverview) -> Row {
 
 /// Who paused a queue, when and why.
 pub(crate) fn pause_text(pause: &Pause) -> String {
-    let mut text = String::from("paused");
+    let mut text = String::new();
     if let Some(by) = &pause.by {
-        let _ = write!(text, " by {by}");
+        let _ = write!(text, "by {by} ");
     }
     if let Some(since) = pause.since {
-        let _ = write!(text, " at {}", Time(since).text());
+        let _ = write!(text, "at {}", Time(since).text());
     }
     if let Some(why) = pause.why.as_ref().filter(|why| !why.is_empty()) {
         let _ = write!(text, ": {why}");
