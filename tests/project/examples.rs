@@ -165,6 +165,17 @@ fn check_axum_shutdown(lines: &[String]) {
     assert_eq!(lines.len(), 5);
 }
 
+fn check_dashboard(lines: &[String]) {
+    let expected = ["session=none: HTTP/1.0 403 Forbidden", "session=1234: HTTP/1.0 200 OK"]
+        .map(str::to_owned);
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn dashboard_in_memory() {
+    check_dashboard(&run_in_memory("dashboard"));
+}
+
 #[test]
 fn quickstart_on_a_file() {
     check_quickstart(&run("quickstart", None));
