@@ -105,8 +105,9 @@ async fn run(engine: &str, count: usize) -> anyhow::Result<()> {
     println!("|---|---|");
     println!("| time, median | {:.1} ms |", millis(times[QUESTIONS / 2]));
     println!("| time, longest of {QUESTIONS} | {:.1} ms |", millis(times[QUESTIONS - 1]));
-    for (what, (before, after)) in
-        ["this process, which has all pools", "the broker"].iter().zip(before.into_iter().zip(after))
+    for (what, (before, after)) in ["this process, which has all pools", "the broker"]
+        .iter()
+        .zip(before.into_iter().zip(after))
     {
         if let (Some(before), Some(after)) = (before?, after?) {
             let questions = f64::from(u32::try_from(QUESTIONS)?);

@@ -24,6 +24,7 @@ mod read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod refusal;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
+mod report;
 mod visiting;
 
 use std::any::Any;
@@ -38,8 +39,8 @@ pub(crate) use asked::{Taker, ask_each, unaccounted};
 pub use certificates::{Certificates, ClientCertificate, ManagementUrl};
 pub use consumer::{Consume, Consumer, Intake, Interruption};
 pub use control::{
-    Activity, Answers, Ask, Cancel, Controlled, Membership, Minute, Pause, PoolId, PoolQueue,
-    PoolReport, Question, Reply, RunningJob, Watched, WatchedOutcome,
+    Answers, Ask, Cancel, Controlled, Membership, Pause, PoolId, Question, Reply, Watched,
+    WatchedOutcome,
 };
 pub use delivery::{Delivery, Receipt, Settle, Settlement, Solo};
 pub(crate) use detached::Detached;
@@ -49,6 +50,7 @@ pub use queue::{QueueName, QueueSpec};
 pub use read::Read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
+pub use report::{Activity, Minute, PoolQueue, PoolReport, RunningJob};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use visiting::Visiting;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::runtime::Handle;
 use tokio::task::{JoinError, JoinHandle};
@@ -67,11 +67,11 @@ pub(crate) async fn attempt(
     halt: impl Future<Output = ()>,
 ) -> Decided {
     let (who, resolved) = resolve(pool, queue, &delivery);
-    let (decision, took, task) = match resolved {
+    let Ran { decision, took, ended_at, task } = match resolved {
         Ok(job) => run(pool, &who, &job, &delivery, halt).await,
-        Err(decision) => (decision, None, None),
+        Err(decision) => Ran::not(decision),
     };
-    report(pool, &who, &decision, took);
+    report(pool, &who, &decision, took, ended_at);
     let function = task.map(|task| Lingering { who: who.clone(), task });
     Decided { who, delivery, decision, took, function }
 }
@@ -120,7 +120,7 @@ pub(super) async fn settle_unrun(
         }
         other => Decision::plain(other),
     };
-    report(pool, &who, &decision, None);
+    report(pool, &who, &decision, None, None);
     settle(pool, &who, delivery, decision.settlement, None).await
 }
 
@@ -212,15 +212,32 @@ fn unknown_job(name: &str, queue: &QueuePlan) -> String {
     }
 }
 
-/// Runs the job's function until it ends, its timeout is over, or the pool halts. Returns the task
-/// of a function that may go on after its timeout.
+/// The decision about a job after its function was called.
+struct Ran {
+    decision: Decision,
+    /// How long the function ran, if it was called.
+    took: Option<Duration>,
+    /// Its end, if the clock was read for its start.
+    ended_at: Option<SystemTime>,
+    /// The task of a function that may go on.
+    task: Option<JoinHandle<Called>>,
+}
+
+impl Ran {
+    /// A decision without a call.
+    fn not(decision: Decision) -> Self {
+        Self { decision, took: None, ended_at: None, task: None }
+    }
+}
+
+/// Runs the job's function until it ends, its timeout is over, or the pool halts.
 async fn run(
     pool: &Shared,
     who: &Who,
     job: &Arc<Registered>,
     delivery: &Delivery,
     halt: impl Future<Output = ()>,
-) -> (Decision, Option<Duration>, Option<JoinHandle<Called>>) {
+) -> Ran {
     let number = delivery.attempt;
     let attempt = {
         let (envelope, most) = (delivery.shared_envelope(), job.options.max_attempts());
@@ -231,13 +248,11 @@ async fn run(
         who.no_thread(NO_THREAD_WAIT);
         let decision = Decision::plain(Settlement::Snooze(NO_THREAD_WAIT));
         pool.record(&span, &decision.settlement, &decision.failure);
-        return (decision, None, None);
+        return Ran::not(decision);
     };
     let now = || pool.clock().now();
-    let _running = (
-        pool.metrics.queue(&who.queue).starts(delivery.due(), now),
-        pool.plan.queues[&*who.queue].live.starts(&attempt, job, delivery.due()),
-    );
+    let _measured = pool.metrics.queue(&who.queue).starts(delivery.due(), now);
+    let running = pool.plan.queues[&*who.queue].live.starts(&attempt, job, delivery.due());
     let mut halt = pin!(halt);
     let limit = job.options.timeout.or(delivery.solo.map(|_| retry::SOLO_TIMEOUT));
     let mut task = None;
@@ -268,7 +283,9 @@ async fn run(
         }
     };
     pool.record(&span, &decision.settlement, &decision.failure);
-    (decision, Some(attempt.took()), task)
+    let took = attempt.took();
+    let ended_at = running.since.and_then(|since| since.checked_add(took));
+    Ran { decision, took: Some(took), ended_at, task }
 }
 
 /// The result of a call: the outcome of the function, or the decode error of its payload.
@@ -421,11 +438,18 @@ fn cancelled(
 }
 
 /// Logs and counts a decision.
-fn report(pool: &Shared, who: &Who, decision: &Decision, took: Option<Duration>) {
+fn report(
+    pool: &Shared,
+    who: &Who,
+    decision: &Decision,
+    took: Option<Duration>,
+    ended_at: Option<SystemTime>,
+) {
     who.decided(&decision.settlement, &decision.failure, took.unwrap_or_default());
     pool.tally.count(&decision.settlement);
     pool.metrics.queue(&who.queue).decided(&who.job, &decision.settlement, took);
-    pool.plan.queues[&*who.queue].live.decided(&decision.settlement, pool.clock().now());
+    let now = ended_at.unwrap_or_else(|| pool.clock().now());
+    pool.plan.queues[&*who.queue].live.decided(&decision.settlement, now);
 }
 
 /// Settles the delivery.

@@ -35,6 +35,8 @@ struct Entry {
 pub(super) struct Running<'l> {
     live: &'l Live,
     key: usize,
+    /// Its start, if the clock was read for it.
+    pub(super) since: Option<SystemTime>,
 }
 
 impl Default for Live {
@@ -67,7 +69,8 @@ impl Live {
         if let Some((waited, now)) = waited {
             state.minute.waited(waited, now);
         }
-        Running { live: self, key: state.running.insert(entry) }
+        let since = waited.map(|(_, now)| now);
+        Running { live: self, key: state.running.insert(entry), since }
     }
 
     /// A worker decided about a job.

@@ -37,6 +37,7 @@ mod run;
 mod running;
 mod shared;
 mod signal;
+mod slot;
 mod solo;
 mod solo_lock;
 mod state;

@@ -22,6 +22,7 @@ use super::in_flight::{Admitted, Identity, InFlight};
 use super::prefetch::Prefetch;
 use super::registry::QueuePlan;
 use super::shared::Shared;
+use super::slot::Slot;
 use super::solo_lock::Entered;
 use crate::engine::{Consume, Consumer, Delivery, Pause, QueueName, Settlement, closed};
 use crate::error::Result;
@@ -143,7 +144,7 @@ enum End {
 
 #[derive(Debug)]
 pub(super) struct Queue {
-    pool: Arc<Shared>,
+    pub(super) pool: Arc<Shared>,
     pub(super) name: &'static str,
     state: Mutex<State>,
     /// Wakes slots that are idle.
@@ -332,11 +333,11 @@ impl Queue {
         } else if state.is_open && state.slots < self.pool.plan.queues[self.name].concurrency {
             state.slots += 1;
             drop(state);
-            self.spawn(Slot(Arc::clone(self)).run());
+            self.spawn(Slot::new(Arc::clone(self)).run());
         }
     }
 
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let abandoned = self.abandoned.clone();
         self.tasks.spawn(async move {
             abandoned.run_until_cancelled(task).await;
@@ -345,7 +346,7 @@ impl Queue {
 
     /// Waits for the next delivery to run, and returns it with its key in `in_flight`. `None` if
     /// the queue rests.
-    async fn next(self: &Arc<Self>) -> Option<(usize, Delivery)> {
+    pub(super) async fn next(self: &Arc<Self>) -> Option<(usize, Delivery)> {
         loop {
             let mut woken = pin!(self.wake.notified());
             {
@@ -392,8 +393,17 @@ impl Queue {
         });
     }
 
+    /// A slot has ended.
+    pub(super) fn free_slot(self: &Arc<Self>) {
+        let mut state = self.state();
+        state.slots -= 1;
+        if !state.waiting.is_empty() {
+            self.wake_slot(state);
+        }
+    }
+
     /// Removes a finished attempt from those in flight, and queues or settles a held redelivery.
-    fn conclude(self: &Arc<Self>, key: usize, settled: Settled) {
+    pub(super) fn conclude(self: &Arc<Self>, key: usize, settled: Settled) {
         let Settled { settlement, is_stale, took } = settled;
         let mut state = self.state();
         if let Some(prefetch) = took.and_then(|took| state.prefetch.measured(took)) {
@@ -409,48 +419,6 @@ impl Queue {
                 self.wake_slot(state);
             }
             None => {}
-        }
-    }
-}
-
-/// A slot of a queue. Dropping it frees the slot.
-struct Slot(Arc<Queue>);
-
-impl Slot {
-    /// Makes one attempt after the other, until the queue rests.
-    async fn run(self) {
-        let queue = Arc::clone(&self.0);
-        let mut halt = pin!(queue.pool.halt.cancelled());
-        while let Some((key, delivery)) = queue.next().await {
-            let attempt = execution::attempt(&queue.pool, queue.name, delivery, halt.as_mut());
-            let mut decided = attempt.await;
-            let function = decided.function.take();
-            if decided.is_completed() {
-                // Fast, so no task of its own.
-                let settled = decided.settle(&queue.pool).await;
-                queue.conclude(key, settled);
-            } else {
-                let settling = Arc::clone(&queue);
-                queue.spawn(async move {
-                    let settled = decided.settle(&settling.pool).await;
-                    settling.conclude(key, settled);
-                });
-            }
-            if let Some(function) = function {
-                // It keeps the slot, outside of `tasks`.
-                tokio::spawn(async move { function.ended(&self.0.pool).await });
-                return;
-            }
-        }
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.slots -= 1;
-        if !state.waiting.is_empty() {
-            self.0.wake_slot(state);
         }
     }
 }

@@ -1,0 +1,201 @@
+//! The reports of live pools.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::PoolId;
+use crate::job::{JobId, millis, rfc3339};
+
+/// The report of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PoolReport {
+    /// The pool.
+    pub pool: PoolId,
+    /// The name of its machine.
+    pub host: String,
+    /// The id of its process.
+    pub pid: u32,
+    /// The version of jobq that it runs.
+    pub version: String,
+    /// Its start, by the clock of its machine.
+    #[serde(with = "rfc3339")]
+    pub started_at: SystemTime,
+    /// Its queues, sorted by name.
+    pub queues: Vec<PoolQueue>,
+}
+
+impl PoolReport {
+    /// A report of a pool of this process.
+    #[must_use]
+    pub fn new(pool: PoolId, host: String, started_at: SystemTime, queues: Vec<PoolQueue>) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self { pool, host, pid: std::process::id(), version, started_at, queues }
+    }
+
+    /// What it reports about a queue.
+    #[must_use]
+    pub fn queue(&self, name: &str) -> Option<&PoolQueue> {
+        self.queues.iter().find(|queue| queue.queue == name)
+    }
+}
+
+/// One queue in the report of a pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct PoolQueue {
+    /// The queue.
+    pub queue: String,
+    /// Whether the pool takes jobs from it.
+    pub state: Activity,
+    /// Since when it is in this state, by the clock of its machine, if that is known.
+    #[serde(with = "rfc3339::option")]
+    pub since: Option<SystemTime>,
+    /// The problem, if it is interrupted or ended by an error.
+    pub problem: Option<String>,
+    /// How many attempts it runs at once at most.
+    pub slots: u32,
+    /// Slots of functions that did not end within a second of their timeout.
+    pub lost_slots: u32,
+    /// Jobs that were delivered to the pool and are not settled, those that run included.
+    pub in_flight: u32,
+    /// The attempts that run, the longest first, at most 1,000.
+    pub running: Vec<RunningJob>,
+    /// The outcomes of the last minute.
+    pub minute: Minute,
+    /// The engine's names of the consumers of the pool.
+    pub consumers: Vec<String>,
+}
+
+impl PoolQueue {
+    /// A queue with this many slots that does nothing yet.
+    #[must_use]
+    pub fn new(queue: impl Into<String>, slots: u32) -> Self {
+        Self {
+            queue: queue.into(),
+            state: Activity::Consuming,
+            since: None,
+            problem: None,
+            slots,
+            lost_slots: 0,
+            in_flight: 0,
+            running: Vec::new(),
+            minute: Minute::default(),
+            consumers: Vec::new(),
+        }
+    }
+}
+
+/// Whether a pool takes jobs from a queue, for reports. [`QueueState`](crate::QueueState) has more
+/// about the pool of one's own program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Activity {
+    /// Jobs are taken.
+    Consuming,
+    /// No jobs are taken because of a problem, and the pool keeps trying.
+    Interrupted,
+    /// A job that may crash its worker runs alone, and the queue waits for its end.
+    Resting,
+    /// The queue is paused.
+    Paused,
+    /// The pool was told to take no more jobs.
+    Quiet,
+    /// No jobs are taken any more.
+    Ended,
+}
+
+impl Activity {
+    /// Its name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Consuming => "consuming",
+            Self::Interrupted => "interrupted",
+            Self::Resting => "resting",
+            Self::Paused => "paused",
+            Self::Quiet => "quiet",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+impl fmt::Display for Activity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// An attempt that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct RunningJob {
+    /// The job.
+    pub id: JobId,
+    /// The name of the job.
+    pub job: String,
+    /// The number of the attempt, from 1.
+    pub attempt: u32,
+    /// How long it has run. In JSON: whole milliseconds (`running_ms`).
+    #[serde(rename = "running_ms", with = "millis::duration")]
+    pub running: Duration,
+    /// The timeout of an attempt. In JSON: whole milliseconds (`timeout_ms`).
+    #[serde(rename = "timeout_ms", with = "millis::duration::option")]
+    pub timeout: Option<Duration>,
+}
+
+impl RunningJob {
+    /// An attempt of a job that has run this long.
+    #[must_use]
+    pub fn new(id: JobId, job: impl Into<String>, attempt: u32, running: Duration) -> Self {
+        Self { id, job: job.into(), attempt, running, timeout: None }
+    }
+}
+
+/// What a pool did with the jobs of a queue in the last minute.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Minute {
+    /// Jobs completed.
+    pub completed: u64,
+    /// Attempts failed that are retried.
+    pub retried: u64,
+    /// Jobs failed for good.
+    pub failed: u64,
+    /// The longest wait from due to start. `None` if nothing started. In JSON: whole milliseconds
+    /// (`waited_ms`).
+    #[serde(rename = "waited_ms", with = "millis::duration::option")]
+    pub waited: Option<Duration>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Reply;
+    use crate::job::from_millis;
+
+    #[test]
+    fn a_report_is_read_as_it_is_written() {
+        let mut queue = PoolQueue::new("mail", 4);
+        queue.since = Some(from_millis(1_700_000_000_123));
+        queue.running =
+            vec![RunningJob::new(JobId::new(), "greet", 2, Duration::from_millis(1_500))];
+        queue.minute.waited = Some(Duration::from_millis(7));
+        let report = PoolReport::new(
+            PoolId::new(),
+            "web1".into(),
+            from_millis(1_700_000_000_000),
+            vec![queue],
+        );
+        let json = serde_json::to_value(Reply::Report(report.clone())).unwrap();
+        assert_eq!(json["reply"], "report");
+        assert_eq!(json["started_at"], "2023-11-14T22:13:20.000Z");
+        assert_eq!(json["queues"][0]["since"], "2023-11-14T22:13:20.123Z");
+        assert_eq!(json["queues"][0]["running"][0]["running_ms"], 1_500);
+        assert_eq!(json["queues"][0]["minute"]["waited_ms"], 7);
+        assert_eq!(serde_json::from_value::<Reply>(json).unwrap(), Reply::Report(report));
+    }
+}
