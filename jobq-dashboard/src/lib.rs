@@ -45,3 +45,8 @@ mod standalone;
 pub use access::{Access, Action};
 pub use dashboard::{Dashboard, Unguarded};
 pub use standalone::{Secret, Serving, Standalone};
+
+/// The programs in a page of the book.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/dashboard.md")]
+struct Book;

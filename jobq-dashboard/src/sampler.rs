@@ -20,7 +20,8 @@ const UNWATCHED: Duration = Duration::from_secs(10);
 const LOOKING: Duration = Duration::from_secs(30);
 /// How long a page waits for a sample.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a sample may take until pages say that figures are old.
+/// How long a sample may take, beside twice the time of the one before, until pages say that figures
+/// are old.
 const SLOW: Duration = Duration::from_secs(5);
 /// The pause between two examinations by the doctor while somebody looks.
 const EXAMINED: Duration = Duration::from_secs(300);
@@ -179,8 +180,8 @@ impl Sampler {
 }
 
 /// The trouble while a sample is not there in time.
-fn slow() -> String {
-    format!("There is no answer for {} seconds. It is waited for.", SLOW.as_secs())
+fn slow(patience: Duration) -> String {
+    format!("There is no answer for {} seconds. It is waited for.", patience.as_secs())
 }
 
 /// An overview with something in it, or the reason why nothing could be read.
@@ -196,16 +197,22 @@ fn readable(overview: Overview) -> Result<Overview, String> {
 pub(crate) fn start(app: &Arc<App>) {
     let weak = Arc::downgrade(app);
     tokio::spawn(async move {
+        let mut took = Duration::ZERO;
         while let Some(app) = weak.upgrade() {
             let begun = Instant::now();
+            // One of many queues takes longer, every time.
+            let patience = SLOW + 2 * took;
             let admin = app.client().admin();
             let mut read = pin!(admin.overview(Queues::All));
-            let read = if let Ok(read) = timeout(SLOW, &mut read).await {
+            let read = if let Ok(read) = timeout(patience, &mut read).await {
                 read
             } else {
-                app.sampler.add(begun, Err(slow()));
+                app.sampler.add(begun, Err(slow(patience)));
                 read.await
             };
+            if read.is_ok() {
+                took = begun.elapsed();
+            }
             app.sampler.add(begun, read.map_err(|error| error.to_string()));
             drop(app);
             rest(&weak).await;

@@ -6,5 +6,6 @@ mod accessibility;
 mod actions;
 mod driver;
 mod live;
+mod many;
 
 mod shop;
