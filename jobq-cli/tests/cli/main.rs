@@ -7,6 +7,7 @@ mod enqueue;
 mod failed;
 mod looks;
 mod made;
+mod operations;
 mod process;
 mod schema;
 mod terminal;
