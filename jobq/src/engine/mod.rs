@@ -23,8 +23,8 @@ mod queue;
 mod read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod refusal;
-#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod report;
+#[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod visiting;
 
 use std::any::Any;
