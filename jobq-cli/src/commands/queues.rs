@@ -84,7 +84,7 @@ pub(crate) fn row(queue: &QueueOverview, now: SystemTime) -> [Cell; 9] {
 /// What the columns have no room for: a pause, and the reasons of unknown figures.
 pub(crate) fn details(queue: &QueueOverview, now: SystemTime) -> Vec<String> {
     let pause = (queue.state == State::Paused).then(|| state(queue.state, &queue.paused, now));
-    pause.into_iter().chain(reasons(queue)).collect()
+    pause.into_iter().chain(reasons(std::slice::from_ref(queue))).collect()
 }
 
 /// The state of a queue, with who paused it, why and for how long.
@@ -108,7 +108,7 @@ fn style(state: State) -> Style {
 
 /// The reasons of unknown figures, and whether there may be other queues.
 fn notes(overview: &Overview) -> Vec<String> {
-    let mut notes: Vec<_> = overview.queues.iter().flat_map(reasons).collect();
+    let mut notes = reasons(&overview.queues);
     if overview.queues.is_empty() {
         notes.push("no queue is known".into());
     }
@@ -122,16 +122,22 @@ fn notes(overview: &Overview) -> Vec<String> {
     notes
 }
 
-/// The reasons of the unknown figures of a queue, one line for each reason.
-fn reasons(queue: &QueueOverview) -> Vec<String> {
-    let mut by_reason = BTreeMap::<&str, Vec<&str>>::new();
-    for (figure, why) in queue.unknown() {
-        by_reason.entry(why).or_default().push(column(figure));
+/// The reasons of unknown figures, one line for those that several queues have in common.
+fn reasons(queues: &[QueueOverview]) -> Vec<String> {
+    let mut by_reason = BTreeMap::<(&str, Vec<&str>), Vec<&str>>::new();
+    for queue in queues {
+        let mut of_queue = BTreeMap::<&str, Vec<&str>>::new();
+        for (figure, why) in queue.unknown() {
+            of_queue.entry(why).or_default().push(column(figure));
+        }
+        for (why, mut figures) in of_queue {
+            // What is no column comes first, as `None`.
+            figures.sort_by_key(|figure| COLUMNS.iter().position(|(title, _)| title == figure));
+            by_reason.entry((why, figures)).or_default().push(&queue.queue);
+        }
     }
-    let line = |(why, mut figures): (&str, Vec<&str>)| {
-        // What is no column comes first, as `None`.
-        figures.sort_by_key(|figure| COLUMNS.iter().position(|(title, _)| title == figure));
-        format!("? {} of {}: {}", figures.join(", "), queue.queue, visible(why))
+    let line = |((why, figures), queues): ((&str, Vec<&str>), Vec<&str>)| {
+        format!("? {} of {}: {}", figures.join(", "), queues.join(", "), visible(why))
     };
     by_reason.into_iter().map(line).collect()
 }
