@@ -111,7 +111,10 @@ async fn run(engine: &str, count: usize) -> anyhow::Result<()> {
     {
         if let (Some(before), Some(after)) = (before?, after?) {
             let questions = f64::from(u32::try_from(QUESTIONS)?);
-            println!("| processor time of {what} | {:.1} ms |", millis(after - before) / questions);
+            println!(
+                "| processor time of {what} | {:.1} ms |",
+                millis(after.saturating_sub(before)) / questions
+            );
         }
     }
     for pool in pools {

@@ -59,7 +59,7 @@ impl FromAttempt for Tenant {
 }
 
 /// Ends as `how` says.
-#[job(retries = 1, delay = "0s", timeout = "500ms")]
+#[job(retries = 1, delay = "0s", timeout = "3s")]
 async fn rent(#[context] tenant: Tenant, how: String, words: State<Words>) -> Result<(), BoxError> {
     words.send(format!("the function for {}", tenant.0))?;
     match &*how {

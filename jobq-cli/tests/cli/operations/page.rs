@@ -45,7 +45,7 @@ pub(super) fn parts(page: &str) -> Vec<Part> {
                     step.command.pop();
                     step.command += line.trim_start();
                 }
-                (None, Some(Part::Step(step))) => step.output += &format!("{line}\n"),
+                (None, Some(Part::Step(step))) => step.output.extend([line, "\n"]),
                 (None, _) => panic!("this line of a console follows no command: {line}"),
             }
         }

@@ -85,8 +85,8 @@ impl Shop {
             client.enqueue(BuildReport { month }).await.unwrap();
         }
         for number in 0..UNATTENDED {
-            let shelf = serde_json::json!({"shelf": number});
-            client.enqueue_named("import_stock", "stock", &shelf).await.unwrap();
+            let item = serde_json::json!({"shelf": number});
+            client.enqueue_named("import_stock", "stock", &item).await.unwrap();
         }
         until("all mails to fail", async || {
             let counts = client.counts("mail").await.ok()?;

@@ -58,6 +58,7 @@ pub(crate) async fn consume(
         source,
         name: pool.map(|pool| format!("jobq.{pool}.{key}")),
         gate,
+        told: watch::Sender::default(),
         counted: counted.unwrap_or_default(),
         jobs,
         orders,
@@ -69,11 +70,15 @@ pub(crate) async fn consume(
     let up = feed.link.up().await?;
     ask_for_pause(feed.gate.as_deref()).await;
     let first = if feed.is_paused() { None } else { Some(feed.start(&up).await?) };
+    if first.is_none() {
+        feed.tell_pause();
+    }
     let control = Control {
         orders: controls,
         sessions: feed.sessions.clone(),
         interruptions: feed.interruption.subscribe(),
         gate: feed.gate.clone(),
+        pauses: feed.told.subscribe(),
         name: feed.name.clone(),
         counted: Arc::clone(&feed.counted),
     };
@@ -94,6 +99,9 @@ struct Feed {
     name: Option<String>,
     /// Whether the queue is paused, if the consumer is of a pool that learns of it.
     gate: Option<Arc<Gate>>,
+    /// The pause as the consumer is told of it: after it was cancelled, so that no job that it
+    /// releases comes back to it.
+    told: watch::Sender<Option<Pause>>,
     counted: Arc<Counted>,
     jobs: mpsc::UnboundedSender<Result<Delivery>>,
     orders: mpsc::UnboundedReceiver<Order>,
@@ -149,6 +157,7 @@ impl Feed {
                 }
                 self.waits = backoff();
             }
+            self.told.send_if_modified(|told| told.take().is_some());
             if self.link.is_unreadable()
                 && let Err(error) = self.isolate().await
             {
@@ -373,7 +382,9 @@ impl Feed {
     /// Ends the consumer, since the queue is paused, and requeues its untaken messages. A solo run
     /// that was started is forwarded: the worker's release undoes its start.
     async fn halt(&self, mut origins: Origins, consumer: ChannelConsumer) -> End {
-        for (id, message) in self.cancel(consumer).await {
+        let left = self.cancel(consumer).await;
+        self.tell_pause();
+        for (id, message) in left {
             match self.source {
                 Source::Work => drop(self.receive(origins.of(id), message)),
                 Source::Solo(_) => self.hand_over(&mut origins, (id, message)),
@@ -389,6 +400,13 @@ impl Feed {
         stopped.into_iter().flatten().flatten().collect()
     }
 
+    /// Tells the consumer that the queue is paused.
+    fn tell_pause(&self) {
+        if let Some(gate) = &self.gate {
+            self.told.send_replace(gate.pauses().borrow().clone());
+        }
+    }
+
     fn is_paused(&self) -> bool {
         self.gate.as_ref().is_some_and(|gate| gate.is_paused())
     }
@@ -399,8 +417,21 @@ impl Feed {
             return true;
         };
         self.interruption.end();
-        let mut pauses = gate.pauses();
-        self.unless_stopped(pauses.wait_for(Option::is_none)).await.is_some()
+        let (mut pauses, told) = (gate.pauses(), self.told.clone());
+        let resumed = async {
+            loop {
+                let pause = pauses.borrow_and_update().clone();
+                if pause.is_none() {
+                    return;
+                }
+                // The record of a pause may change.
+                told.send_replace(pause);
+                if pauses.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        self.unless_stopped(resumed).await.is_some()
     }
 }
 

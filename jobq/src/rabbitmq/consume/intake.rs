@@ -16,6 +16,7 @@ pub(super) struct Control {
     pub(super) sessions: TaskTracker,
     pub(super) interruptions: watch::Receiver<Option<Interruption>>,
     pub(super) gate: Option<Arc<Gate>>,
+    pub(super) pauses: watch::Receiver<Option<Pause>>,
     /// The name of the consumer that the broker shows, if it has one.
     pub(super) name: Option<String>,
     pub(super) counted: Arc<Counted>,
@@ -45,7 +46,7 @@ impl Intake for Control {
     }
 
     fn pauses(&self) -> watch::Receiver<Option<Pause>> {
-        self.gate.as_ref().map_or_else(|| watch::channel(None).1, |gate| gate.pauses())
+        self.pauses.clone()
     }
 
     /// A pool's consumer has its name also before it consumes again after a pause or an interruption.
