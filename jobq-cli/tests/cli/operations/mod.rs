@@ -5,6 +5,8 @@ mod shop;
 
 use std::collections::HashMap;
 use std::env;
+use std::ffi::OsString;
+use std::path::Path;
 use std::process::Stdio;
 
 use jobq_tests::broker::shared_with_management;
@@ -79,22 +81,21 @@ impl Terminal<'_> {
 
     /// What a command prints, on both its outputs.
     async fn output(&self, command: &str) -> String {
-        let binary = std::path::Path::new(env!("CARGO_BIN_EXE_jobq")).parent().unwrap().to_owned();
-        let path = env::var_os("PATH").unwrap_or_default();
-        let path = env::join_paths([binary].into_iter().chain(env::split_paths(&path))).unwrap();
+        let namespace = &self.store.namespace;
+        let jobq = format!("jobq() {{ command jobq --namespace {namespace} \"$@\"; }}");
         let mut shell = Command::new("sh");
-        shell.args([
-            "-c",
-            &format!(
-                "exec 2>&1; jobq() {{ command jobq --namespace {} \"$@\"; }}; {command}",
-                self.store.namespace
-            ),
-        ]);
-        shell.env("PATH", path).env("JOBQ_URL", &self.store.url).env("USER", "ann");
-        shell.env_remove("NO_COLOR").env_remove("JOBQ_MANAGEMENT_URL");
-        shell.envs(self.management.map(|url| ("JOBQ_MANAGEMENT_URL", url)));
+        shell.args(["-c", &format!("exec 2>&1; {jobq}; {command}")]).env("PATH", path());
+        shell.env("JOBQ_URL", &self.store.url).env("USER", "ann").env_remove("NO_COLOR");
+        shell.env("JOBQ_MANAGEMENT_URL", self.management.unwrap_or_default());
         shell.stdin(Stdio::null()).kill_on_drop(true);
         let output = soon("the end of the command", shell.output()).await.unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
+}
+
+/// Where programs are, the tested command before all others.
+fn path() -> OsString {
+    let folder = Path::new(env!("CARGO_BIN_EXE_jobq")).parent().unwrap().to_owned();
+    let others = env::var_os("PATH").unwrap_or_default();
+    env::join_paths([folder].into_iter().chain(env::split_paths(&others))).unwrap()
 }

@@ -49,6 +49,38 @@ async fn client_of(store: &Store) -> Client {
     builder.program("shop-web").connect().await.unwrap()
 }
 
+/// Lets happen what the operator finds. The page shows the oldest failed job, so
+/// the first mail fails before all others, and those without an address after them.
+async fn trade(client: &Client) {
+    for orders in [0..1, 1..UNSENT] {
+        let mails = orders.end;
+        for order in orders {
+            let to = Some(format!("customer{order}@example.com"));
+            client.enqueue(SendMail { order, to }).await.unwrap();
+        }
+        all_failed(client, mails).await;
+    }
+    for order in UNSENT..UNSENT + WITHOUT_ADDRESS {
+        client.enqueue(SendMail { order, to: None }).await.unwrap();
+    }
+    for month in 1..=1 + LATE_REPORTS {
+        client.enqueue(BuildReport { month }).await.unwrap();
+    }
+    for number in 0..UNATTENDED {
+        let item = serde_json::json!({"shelf": number});
+        client.enqueue_named("import_stock", "stock", &item).await.unwrap();
+    }
+    all_failed(client, UNSENT + WITHOUT_ADDRESS).await;
+}
+
+/// Waits until so many mails have failed.
+async fn all_failed(client: &Client, mails: u64) {
+    until("the mails to fail", async || {
+        (client.counts("mail").await.ok()?.failed == mails).then_some(())
+    })
+    .await;
+}
+
 /// The running shop.
 #[derive(Debug)]
 pub(crate) struct Shop {
@@ -67,32 +99,8 @@ impl Shop {
         let elsewhere = client_of(store).await;
         let reports = WorkerPool::new(&elsewhere).register::<BuildReport>().concurrency(1);
         let reports = reports.spawn().await.unwrap();
-        let shop = Self { server, mail, reports };
-        shop.trade(&client).await;
-        shop
-    }
-
-    /// Lets happen what the operator finds.
-    async fn trade(&self, client: &Client) {
-        for order in 0..UNSENT {
-            let to = Some(format!("customer{order}@example.com"));
-            client.enqueue(SendMail { order, to }).await.unwrap();
-        }
-        for order in UNSENT..UNSENT + WITHOUT_ADDRESS {
-            client.enqueue(SendMail { order, to: None }).await.unwrap();
-        }
-        for month in 1..=1 + LATE_REPORTS {
-            client.enqueue(BuildReport { month }).await.unwrap();
-        }
-        for number in 0..UNATTENDED {
-            let item = serde_json::json!({"shelf": number});
-            client.enqueue_named("import_stock", "stock", &item).await.unwrap();
-        }
-        until("all mails to fail", async || {
-            let counts = client.counts("mail").await.ok()?;
-            (counts.failed == UNSENT + WITHOUT_ADDRESS).then_some(())
-        })
-        .await;
+        trade(&client).await;
+        Self { server, mail, reports }
     }
 
     /// Does what the page says that somebody does without the command.
