@@ -18,7 +18,7 @@ fn letter(size: usize) -> Envelope {
     job
 }
 
-/// Each job is afterwards in one place, or in two if its fate is unknown, and never in none.
+/// Each job is afterwards in one place, or in two if it is `unknown`, and never in none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broker_that_dies_in_the_middle_loses_no_job() {
     const COUNT: usize = 10_000;

@@ -81,7 +81,7 @@ impl Failed {
         let (name, lock) = (self.names.failed(queue), self.names.failed_lock(queue));
         let turn = self.turn.lock().await;
         let (broker, limit) = (&self.broker, self.broker.timeout());
-        let doing = format!("taking the failed jobs of queue `{queue}` in hand");
+        let doing = format!("locking the failed jobs of queue `{queue}`");
         let opening = async {
             let up = broker.up().await?;
             let mut channel = open(&up).await?;
