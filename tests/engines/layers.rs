@@ -196,7 +196,7 @@ async fn a_timeout_covers_the_layers(store: Store) {
     };
     let running = pool.state(words).around(hanging).spawn().await.unwrap();
     client.enqueue(rented("succeed")).await.unwrap();
-    assert!(failed(&client, "rent").await.error().contains("its timeout of 500ms"));
+    assert!(failed(&client, "rent").await.error().contains("its timeout of 3s"));
     client.enqueue(Carry {}).await.unwrap();
     assert!(failed(&client, "carry").await.error().contains("its timeout of 500ms"));
     for _ in 0..3 {
