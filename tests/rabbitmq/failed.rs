@@ -324,7 +324,7 @@ async fn a_broker_that_dies_during_a_visit_loses_no_job() {
     let failed: BTreeSet<_> = failed.iter().map(FailedJob::id).collect();
     let settled: BTreeSet<_> = visited.settled.into_iter().collect();
     let unknown: BTreeSet<_> = visited.unknown.into_iter().collect();
-    assert!(settled.len() > 400 && unknown.len() > 400, "{} {}", settled.len(), unknown.len());
+    assert!(settled.len() > 100 && unknown.len() > 400, "{} {}", settled.len(), unknown.len());
     assert!(visited.refused.iter().all(|(id, _)| !settled.contains(id) && !unknown.contains(id)));
     for (place, id) in all.iter().enumerate() {
         let told = (settled.contains(id), unknown.contains(id));

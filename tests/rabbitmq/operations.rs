@@ -35,17 +35,22 @@ async fn a_broker_that_dies_in_the_middle_loses_no_job() {
     let mut left = failed_ids().await;
     assert_eq!(left.len(), COUNT);
     let client = Client::connect(node.url()).await.unwrap();
-    let running = client.failed(QUEUE).retry_where(Filter::new()).start().unwrap();
+    // Otherwise a quick machine is through before it dies.
+    let retrying = client.failed(QUEUE).retry_where(Filter::new()).rate(2_000.0);
+    let running = retrying.start().unwrap();
     until("a part to be back", async || {
         let counts = engine.admin().counts(QUEUE).await.ok();
         counts.and_then(|counts| counts.ready.known().copied()).filter(|ready| *ready > 500)
     })
     .await;
+    let progress = running.progress().borrow().clone();
+    assert!(progress.settled < COUNT as u64, "it is in the middle: {progress:?}");
     node.kill();
     node.restart().await;
     let done = soon("the end", running.finish()).await.unwrap();
-    assert!(matches!(done.end, End::Lost(_)), "it was in the middle: {done:?}");
-    assert!(done.settled > 0 && done.settled < COUNT as u64, "{done:?}");
+    // Between two passes nothing is lost, and it goes on.
+    assert!(matches!(done.end, End::Lost(_) | End::Finished), "{done:?}");
+    assert!(done.settled > 0, "{done:?}");
 
     let mut places: HashMap<JobId, u64> = left.drain(..).map(|id| (id, 0)).collect();
     // A queue that has just come back may not tell yet.

@@ -4,6 +4,7 @@
 //! one of the two places. The broker does not confirm removals: whether they were lost with a
 //! connection is not known.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lapin::message::Delivery;
@@ -27,6 +28,9 @@ struct Decided {
     back: Option<Result<Message>>,
 }
 
+/// How many batches a broker that dies may have confirmed and not yet removed.
+const UNAPPLIED: usize = 4;
+
 /// The state of a visit.
 struct Walk<'w> {
     access: &'w Access<'w>,
@@ -34,6 +38,8 @@ struct Walk<'w> {
     decided: Vec<Decided>,
     /// Deleted jobs.
     deleted: Vec<JobId>,
+    /// The numbers of jobs that the last [`UNAPPLIED`] batches put back.
+    newest: VecDeque<usize>,
     /// Whether a job stays that was taken.
     keeps: bool,
 }
@@ -47,12 +53,17 @@ pub(super) async fn run(access: &Access<'_>, visiting: &mut Visiting) {
         Ok(pass) => pass,
         Err(error) => return visiting.end(error),
     };
-    let (decided, deleted) = (Vec::new(), Vec::new());
-    let mut walk = Walk { access, visiting, decided, deleted, keeps: false };
+    let (decided, deleted, newest) = (Vec::new(), Vec::new(), VecDeque::new());
+    let mut walk = Walk { access, visiting, decided, deleted, newest, keeps: false };
     let walked = walk.walk(&mut pass, &doing).await;
     let ended = broker.within(&doing, pass.end()).await;
-    let Walk { visiting, deleted, .. } = walk;
+    let Walk { visiting, deleted, newest, .. } = walk;
     let visited = &mut visiting.visited;
+    if ended.is_err() {
+        // They are in their queue, and may still be failed as well.
+        let certain = visited.settled.len() - newest.iter().sum::<usize>();
+        visited.unknown.extend(visited.settled.split_off(certain));
+    }
     let known = if ended.is_ok() { &mut visited.settled } else { &mut visited.unknown };
     known.extend(deleted);
     if let Err(error) = walked.and(ended) {
@@ -143,6 +154,10 @@ impl Walk<'_> {
             }
         }
         tags.extend(back.iter().map(|(tag, _)| *tag));
+        if self.newest.len() == UNAPPLIED {
+            self.newest.pop_front();
+        }
+        self.newest.push_back(back.len());
         visited.settled.extend(back.into_iter().map(|(_, id)| id));
         tags.sort_unstable();
         pass.remove(&tags, !self.keeps).await?;
