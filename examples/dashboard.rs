@@ -19,7 +19,7 @@ async fn ship(order: u64) -> Result<(), BoxError> {
     Err(format!("order {order}: no parcel fits").into())
 }
 
-/// Who is logged in. An application has more than this.
+/// The name of a user who is logged in. An application has more than this.
 #[derive(Clone)]
 struct User(&'static str);
 
@@ -46,7 +46,7 @@ async fn main() -> Result<(), BoxError> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     tokio::spawn(axum::serve(listener, routes).into_future());
-    // What a browser would do, before and after the login.
+    // The requests of a browser, before and after the login.
     for cookie in ["session=none", "session=1234"] {
         let mut stream = TcpStream::connect(address).await?;
         let request = format!("GET /admin/jobs HTTP/1.0\r\nCookie: {cookie}\r\n\r\n");

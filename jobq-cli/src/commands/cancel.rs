@@ -37,7 +37,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     Ok(End::Done)
 }
 
-/// What a pool does about the job.
+/// The answer of a pool, for people.
 fn done(cancel: Cancel) -> &'static str {
     match cancel {
         Cancel::Asked => "asked to end; it is dropped in five seconds",

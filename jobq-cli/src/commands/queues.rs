@@ -81,7 +81,7 @@ pub(crate) fn row(queue: &QueueOverview, now: SystemTime) -> [Cell; 9] {
     ]
 }
 
-/// What the columns have no room for: a pause, and the reasons of unknown figures.
+/// Notes below the table: pauses, and the reasons of unknown figures.
 pub(crate) fn details(queue: &QueueOverview, now: SystemTime) -> Vec<String> {
     let pause = (queue.state == State::Paused).then(|| state(queue.state, &queue.paused, now));
     pause.into_iter().chain(reasons(std::slice::from_ref(queue))).collect()

@@ -80,7 +80,7 @@ fn table(jobs: &[FailedJob], now: SystemTime) -> Table {
     table
 }
 
-/// What is not on the page.
+/// Notes about the jobs that are not on the page.
 fn notes(page: &Page<FailedJob>) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(next) = page.next {

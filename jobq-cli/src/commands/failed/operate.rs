@@ -81,7 +81,7 @@ pub(crate) struct Purge {
     how: How,
 }
 
-/// What was done, as a document.
+/// The result of an operation, as a document.
 #[derive(Serialize)]
 struct Document<'a> {
     queue: &'a str,
