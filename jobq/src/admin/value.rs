@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 use crate::error::{Error, Result};
+use crate::job::exact;
 
 /// A JSON value. Numbers are equal if their texts are.
 #[derive(Debug, Clone)]
@@ -17,13 +18,20 @@ impl PartialEq for JsonValue {
 }
 
 impl JsonValue {
-    /// Parses JSON.
+    /// Parses JSON. The nesting is limited, since [`are_equal`] calls itself for each level of it.
     pub(super) fn parse(json: &str) -> Result<Self> {
-        serde_json::from_str(json).map(Self).map_err(|problem| {
+        let value = serde_json::from_str(json).map_err(|problem| {
             let text =
                 format!("the value is no JSON; a text needs quotes, as in `\"ann\"`: {problem}");
             Error::invalid(text)
-        })
+        })?;
+        if exact::value(json.as_bytes()).is_none() {
+            return Err(Error::invalid(
+                "the value cannot be compared: arrays or objects are nested too deep, or a text is \
+                 no Unicode",
+            ));
+        }
+        Ok(Self(value))
     }
 
     /// Whether this value is at a pointer of a payload.
@@ -66,8 +74,8 @@ fn find<'v>(mut value: &'v RawValue, pointer: &str) -> Option<&'v RawValue> {
     Some(value)
 }
 
-/// Whether two values are the same, apart from white space, the order of keys and escapes. A parsed
-/// value is nested at most 128 deep, so this ends.
+/// Whether two values are the same, apart from white space, the order of keys and escapes. It calls
+/// itself for each level that both have: a payload may be nested without limit, a [`JsonValue`] not.
 fn are_equal(one: &RawValue, other: &RawValue) -> bool {
     let (one, other) = (one.get(), other.get());
     match (one.as_bytes().first(), other.as_bytes().first()) {
@@ -143,5 +151,14 @@ mod tests {
     fn what_is_no_pointer_and_no_json_is_refused() {
         assert!(check_pointer("user/id").unwrap_err().to_string().contains("`/user/id`"));
         assert!(JsonValue::parse("ann").unwrap_err().to_string().contains(r#"`"ann"`"#));
+    }
+
+    #[test]
+    fn no_nesting_is_too_deep_for_a_payload() {
+        let nested = |depth: usize| format!("{}{}", "[".repeat(depth), "]".repeat(depth));
+        let deep = nested(200_000);
+        assert!(JsonValue::parse(&deep).unwrap_err().is_invalid());
+        let value = JsonValue::parse(&nested(100)).unwrap();
+        assert!(value.is_at("", nested(100).as_bytes()) && !value.is_at("", deep.as_bytes()));
     }
 }

@@ -10,7 +10,7 @@ const DEPTH: u8 = 127;
 
 /// The value of this JSON, with each number that a `Value` cannot hold as a string of its digits;
 /// `None` if it is invalid.
-pub(super) fn value(json: &[u8]) -> Option<Value> {
+pub(crate) fn value(json: &[u8]) -> Option<Value> {
     exact(serde_json::from_slice(json).ok()?, DEPTH)
 }
 

@@ -3,7 +3,7 @@
 pub(crate) mod codec;
 mod control;
 mod envelope;
-mod exact;
+pub(crate) mod exact;
 mod failed;
 mod failure;
 mod faithful;
