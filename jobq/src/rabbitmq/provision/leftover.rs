@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Pruned;
 use super::diff::Difference;
+use crate::engine::Read;
 use crate::rabbitmq::doctor::facts::Queue;
 use crate::rabbitmq::doctor::role::{Role, role};
 use crate::rabbitmq::topology::declarations::{Declaration, Topology};
 use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::passive::Figures;
 
 /// The queues that are not declared: those to delete, and those that stay.
 ///
@@ -59,8 +61,17 @@ fn why(queue: &Queue) -> Option<String> {
     }
 }
 
+/// Why a queue stays that has these figures just before it is deleted.
+pub(super) fn stays(figures: Read<Figures>) -> Option<String> {
+    match figures {
+        Read::Known(Figures { ready: 0, consumers: 0 }) => None,
+        Read::Known(Figures { ready, consumers }) => Some(in_use(ready, consumers.into())),
+        Read::Unknown(why) => Some(why.into_owned()),
+    }
+}
+
 /// The reason of a queue that is in use.
-pub(super) fn in_use(messages: u64, consumers: u64) -> String {
+fn in_use(messages: u64, consumers: u64) -> String {
     format!("it has {messages} messages and {consumers} consumers")
 }
 
@@ -117,6 +128,19 @@ mod tests {
             assert_eq!(pruned.deleted, deleted, "{found:?}");
             let names: Vec<_> = pruned.kept.iter().map(|kept| &*kept.about).collect();
             assert_eq!(names, kept, "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_queue_whose_figures_are_unknown_stays() {
+        let known = |ready, consumers| Read::Known(Figures { ready, consumers });
+        for (figures, expected) in [
+            (known(0, 0), None),
+            (known(3, 0), Some("it has 3 messages and 0 consumers")),
+            (known(0, 2), Some("it has 0 messages and 2 consumers")),
+            (Read::unknown("its queue has no leader"), Some("its queue has no leader")),
+        ] {
+            assert_eq!(stays(figures).as_deref(), expected);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::rabbitmq::doctor::Doctor;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::topology::declarations::Topology;
 use crate::rabbitmq::topology::declarer::Declarer;
-use crate::rabbitmq::topology::passive::inspect;
+use crate::rabbitmq::topology::passive::Absent;
 use crate::rabbitmq::values::short;
 
 /// What was declared, from [`Admin::apply_topology`](crate::admin::Admin::apply_topology).
@@ -66,7 +66,7 @@ impl Provision<'_> {
     /// Deletes queues that are not declared, if they are empty and unused.
     ///
     /// The broker deletes quorum queues without checking that they are empty, so each is looked at
-    /// again before.
+    /// again before. One whose figures are unknown stays.
     pub(crate) async fn prune(&self, wanted: &Topology, dry_run: bool) -> Result<Pruned> {
         let names = self.declarer.known().names();
         diff::check(wanted, names)?;
@@ -92,11 +92,10 @@ impl Provision<'_> {
     async fn delete(&self, name: &str) -> Result<Option<String>> {
         let up = self.broker.up().await?;
         let mut channel = open(&up).await?;
-        match inspect(&up, &mut channel, name).await? {
-            None | Some((0, 0)) => {}
-            Some((messages, consumers)) => {
-                return Ok(Some(leftover::in_use(messages, consumers.into())));
-            }
+        // Queues that were missing a moment ago may be there again.
+        let figures = Absent::default().figures(&up, &mut channel, name).await?;
+        if let Some(why) = figures.and_then(leftover::stays) {
+            return Ok(Some(why));
         }
         let deleting = channel.queue_delete(short(name)?, QueueDeleteOptions::default()).await;
         deleting.map_err(|error| failure(&format!("deleting `{name}`"), error))?;
