@@ -3,6 +3,7 @@
 use std::fs;
 
 use jobq::WorkerPool;
+use jobq::admin::Queues;
 use jobq_tests::broker;
 use jobq_tests::files::Directory;
 use jobq_tests::stage::{Stage, Store};
@@ -91,6 +92,7 @@ async fn what_nobody_declares_is_pruned() {
     client.enqueue_named("old", "used", &Value::Null).await.unwrap();
     let unused = WorkerPool::new(client).register::<Old>().spawn().await.unwrap();
     unused.shutdown().await.unwrap();
+    client.admin().pause("old", "it goes").await.unwrap();
     let namespace = &stage.store.namespace;
     let name = |part: &str| Value::from(format!("{namespace}:{part}"));
     let is_counted = |ran: &Ran| !ran.out.contains("not counted") && ran.out.contains("1 messages");
@@ -108,6 +110,8 @@ async fn what_nobody_declares_is_pruned() {
     let pruned = managed(&["prune", &path, "--yes", "--json"]).await.json(0, "topology-prune");
     assert_eq!(&pruned["deleted"], &planned["deleted"]);
     assert_eq!(client.counts("used").await.unwrap().ready, 1);
+    let old = client.admin().overview(Queues::one("old")).await.unwrap().queues.remove(0);
+    assert!(old.paused == None, "the pause ends with the queue: {old:?}");
     assert_eq!(managed(&["diff", &path]).await.lines(0), ["all is as declared"]);
 }
 

@@ -45,10 +45,10 @@ impl Admin {
 
     /// Deletes the queues of the namespace that these declarations do not have, if they are empty
     /// and unused; with `dry_run` it only tells which. Give it the declarations of *all* programs of
-    /// the namespace. A queue that is not declared at all is deleted with all its parts or not at
-    /// all. A queue stays while the broker cannot count its messages. Jobs in the delay levels are
-    /// not seen: if their queue is deleted, they become failed jobs of `orphan` when their wait is
-    /// over.
+    /// the namespace. A queue that is not declared at all is deleted with all its parts and its
+    /// pause, or not at all. A queue stays while the broker cannot count its messages. Jobs in the
+    /// delay levels are not seen: if their queue is deleted, they become failed jobs of `orphan`
+    /// when their wait is over.
     ///
     /// # Errors
     ///

@@ -156,8 +156,8 @@ pub(crate) struct Rabbit {
 impl Rabbit {
     /// The topology of the broker.
     pub(crate) fn provision(&self) -> Provision<'_> {
-        let Self { broker, declarer, doctor, .. } = self;
-        Provision { broker, declarer, doctor }
+        let Self { broker, declarer, doctor, control, .. } = self;
+        Provision { broker, declarer, doctor, control }
     }
 }
 

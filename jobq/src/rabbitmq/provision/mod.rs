@@ -15,6 +15,7 @@ use self::diff::{Difference, TopologyDiff};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::control::Control;
 use crate::rabbitmq::doctor::Doctor;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::topology::declarations::Topology;
@@ -47,6 +48,7 @@ pub(crate) struct Provision<'e> {
     pub(crate) broker: &'e Arc<Broker>,
     pub(crate) declarer: &'e Arc<Declarer>,
     pub(crate) doctor: &'e Doctor,
+    pub(crate) control: &'e Control,
 }
 
 impl Provision<'_> {
@@ -101,6 +103,11 @@ impl Provision<'_> {
         deleting.map_err(|error| failure(&format!("deleting `{name}`"), error))?;
         // The channel ends with its last user, too.
         let _ = channel.close(200, "deleted".into()).await;
+        let names = self.declarer.known().names();
+        if let Some(queue) = names.queue_of(name).filter(|queue| names.work(queue) == name) {
+            // Otherwise a later queue of this name would begin paused.
+            self.control.forget(&up, queue).await;
+        }
         Ok(None)
     }
 }
