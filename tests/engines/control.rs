@@ -209,11 +209,15 @@ async fn a_quiet_pool_finishes_and_goes_on_answering(store: Store) {
     stage.enqueue([Step::Succeed]).await;
     let pool = reports(&operator, 1).await[0].pool;
     operator.admin().tell(pool, Order::Quiet).await.unwrap();
-    stage.go();
-    assert_eq!(stage.end().await, first);
     let (report, queue) =
         queue_where(&operator, "scripted", |queue| queue.state == Activity::Quiet).await;
-    assert_eq!((report.pool, queue.in_flight), (pool, 0));
+    assert_eq!((report.pool, queue.running.len()), (pool, 1), "an attempt goes on");
+    let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
+    assert!(paused.still_taking == 0 && paused.stopped == [pool], "{paused:?}");
+    operator.admin().resume("scripted").await.unwrap();
+    stage.go();
+    assert_eq!(stage.end().await, first);
+    queue_where(&operator, "scripted", |queue| queue.in_flight == 0).await;
     assert!(stage.client.counts("scripted").await.unwrap().ready == 1 && !stage.has_run());
     running.shutdown().await.unwrap();
     let error = operator.admin().tell(pool, Order::Quiet).await.unwrap_err();

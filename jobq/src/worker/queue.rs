@@ -48,9 +48,8 @@ pub(super) async fn consume(
         match queue.run(&mut consumer, &status).await {
             Ok(End::Rest) => {}
             Ok(End::Quiet) => {
-                queue.rest(&mut consumer).await;
+                queue.rest(&mut consumer, || status.set_quiet()).await;
                 drop(entered);
-                status.set_quiet();
                 stop.cancelled().await;
                 break Ok(());
             }
@@ -58,7 +57,7 @@ pub(super) async fn consume(
             Err(error) => break Err(error),
         }
         status.set_resting();
-        queue.rest(&mut consumer).await;
+        queue.rest(&mut consumer, || ()).await;
         drop(entered);
         let prefetch = *queue.prefetch.borrow();
         let again = async {
@@ -92,7 +91,7 @@ pub(super) async fn consume(
         sleep(RECORD_LIMIT).await;
     };
     tokio::select! {
-        () = queue.rest(&mut consumer) => {}
+        () = queue.rest(&mut consumer, || ()) => {}
         () = too_late => queue.abandon().await,
     }
     // The program may end when the pool does.
@@ -283,13 +282,18 @@ impl Queue {
         self.release_waiting().await;
     }
 
-    /// Stops consuming, releases waiting deliveries, and waits for running attempts.
-    async fn rest(&self, consumer: &mut Consumer) {
+    /// Stops consuming, releases waiting deliveries, and waits for running attempts. `stopped` is
+    /// called when no more jobs are taken.
+    async fn rest(&self, consumer: &mut Consumer, stopped: impl FnOnce()) {
         self.close();
         self.release_waiting().await;
         self.tasks.close();
+        let stopping = async {
+            consumer.stop().await;
+            stopped();
+        };
         // Attempts may end while the engine stops.
-        tokio::join!(consumer.stop(), self.tasks.wait());
+        tokio::join!(stopping, self.tasks.wait());
         self.tasks.reopen();
         // Redeliveries that were held until the end of an attempt.
         self.release_waiting().await;
