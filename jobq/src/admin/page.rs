@@ -1,6 +1,6 @@
 //! Pages of failed jobs. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::SystemTime;
@@ -85,14 +85,14 @@ pub(super) struct Paging {
     limit: usize,
     /// The smallest keys so far, at most `limit`.
     jobs: BTreeMap<Cursor, FailedJob>,
-    /// How many jobs of one id and time were seen.
-    equals: HashMap<(u64, JobId), u64>,
+    /// How many jobs of one id and time were seen, of those that may be on the page.
+    equals: BTreeMap<(u64, JobId), u64>,
     matching: u64,
 }
 
 impl Paging {
     pub(super) fn new(filter: Filter, after: Option<Cursor>, limit: usize) -> Self {
-        let (jobs, equals) = (BTreeMap::new(), HashMap::new());
+        let (jobs, equals) = (BTreeMap::new(), BTreeMap::new());
         Self { filter, after, limit: limit.max(1), jobs, equals, matching: 0 }
     }
 
@@ -101,8 +101,11 @@ impl Paging {
             return;
         }
         let (failed_at, id) = (to_millis(job.failed_at()), job.id());
-        let earliest = self.after.map_or(0, |after| after.failed_at);
-        if failed_at < earliest {
+        if self.after.is_some_and(|after| (failed_at, id) < (after.failed_at, after.id)) {
+            return;
+        }
+        if self.is_beyond((failed_at, id)) {
+            self.matching += 1;
             return;
         }
         let equals = self.equals.entry((failed_at, id)).or_default();
@@ -115,7 +118,18 @@ impl Paging {
         self.jobs.insert(key, job);
         if self.jobs.len() > self.limit {
             self.jobs.pop_last();
+            while let Some((last, _)) = self.equals.last_key_value()
+                && self.is_beyond(*last)
+            {
+                self.equals.pop_last();
+            }
         }
+    }
+
+    /// Whether jobs of this time and id come after the page, which is full.
+    fn is_beyond(&self, (failed_at, id): (u64, JobId)) -> bool {
+        let last = self.jobs.last_key_value().filter(|_| self.jobs.len() >= self.limit);
+        last.is_some_and(|(last, _)| (failed_at, id) > (last.failed_at, last.id))
     }
 
     pub(super) fn page(self, complete: bool, as_of: SystemTime) -> Page<FailedJob> {
@@ -173,6 +187,22 @@ mod tests {
                 after = Some(next);
             }
             assert_eq!(errors, "abcdef", "limit {limit}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_a_page_is_bounded_by_its_limit() {
+        let ids: Vec<_> = (0..50).map(|_| JobId::new()).collect();
+        let up = (0..50).map(|at| (at, ids[at]));
+        for order in [up.clone().collect::<Vec<_>>(), up.rev().collect()] {
+            let mut paging = Paging::new(Filter::new(), None, 5);
+            for (at, id) in order {
+                paging.add(job(id, at as u64, ""));
+                assert!(paging.equals.len() <= 5 && paging.jobs.len() <= 5, "{paging:?}");
+            }
+            let page = paging.page(true, from_millis(9));
+            let first: Vec<_> = page.jobs.iter().map(FailedJob::id).collect();
+            assert_eq!((first, page.matching), (ids[..5].to_vec(), 50));
         }
     }
 
