@@ -45,18 +45,18 @@ pub(super) async fn pause(engine: &dyn Administer, queue: &str, record: &Pause) 
     tracing::info!(target: "jobq::audit", actor, action = "pause", queue, why, "a queue is paused");
     engine.pause(queue, record).await?;
     let start = Instant::now();
-    let mut told = start;
+    let (mut told, mut is_told_again) = (start, false);
     loop {
         let ask = Ask::all(Question::Report, vec![queue.to_owned()], BETWEEN_LOOKS * 5);
         let (stopped, still_taking) = takers(queue, engine.ask(ask).await?);
-        let over = still_taking == 0 && start.elapsed() >= AGAIN;
+        let over = still_taking == 0 && is_told_again;
         if over || start.elapsed() >= PATIENCE {
             let (queue, record) = (queue.to_owned(), record.clone());
             return Ok(Paused { queue, record, stopped, still_taking });
         }
         if told.elapsed() >= AGAIN {
             engine.pause(queue, record).await?;
-            told = Instant::now();
+            (told, is_told_again) = (Instant::now(), true);
         }
         sleep(BETWEEN_LOOKS).await;
     }
@@ -88,10 +88,55 @@ fn takers(queue: &str, mut answers: Answers) -> (Vec<PoolId>, Read<u32>) {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::SystemTime;
 
+    use async_trait::async_trait;
+
     use super::*;
-    use crate::engine::{PoolQueue, PoolReport};
+    use crate::engine::{Counts, PoolQueue, PoolReport, QueueSpec, Visit, Visited};
+
+    /// An engine without pools that counts how often they are told of a pause.
+    #[derive(Debug, Default)]
+    struct Telling(AtomicU32);
+
+    #[async_trait]
+    impl Administer for Telling {
+        async fn pause(&self, _: &str, _: &Pause) -> Result<()> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+
+        async fn ask(&self, ask: Ask) -> Result<Answers> {
+            let unaccounted = ask.queues.into_iter().map(|queue| (queue, Read::Known(0)));
+            Ok(Answers::new(Vec::new(), unaccounted.collect()))
+        }
+
+        async fn counts(&self, _: &str) -> Result<Counts> {
+            Ok(Counts::new(0, 0, 0))
+        }
+
+        async fn failed_visit(&self, _: &str, _: Visit) -> Result<Visited> {
+            Ok(Visited::new())
+        }
+
+        async fn unsubscribe(&self, _: &str, _: &str) -> Result<()> {
+            Ok(())
+        }
+
+        async fn delete(&self, _: &QueueSpec, _: bool) -> Result<u64> {
+            Ok(0)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pools_are_told_again_before_it_is_said_that_none_takes_jobs() {
+        let (engine, start) = (Telling::default(), Instant::now());
+        let paused = pause(&engine, "mail", &Pause::default()).await.unwrap();
+        assert!(paused.still_taking == 0 && paused.stopped.is_empty(), "{paused:?}");
+        assert_eq!(engine.0.into_inner(), 2);
+        assert!((AGAIN..PATIENCE).contains(&start.elapsed()));
+    }
 
     #[test]
     fn who_does_not_say_that_it_is_paused_still_takes_jobs() {
