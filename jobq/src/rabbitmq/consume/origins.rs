@@ -10,9 +10,12 @@ use crate::rabbitmq::control::Counted;
 pub(crate) struct Origins {
     counted: Arc<Counted>,
     current: Arc<Origin>,
-    /// The number of each consumer, with the origin if it has deliveries.
+    /// The number of each consumer, with the origin if it has deliveries; the newest last.
     consumers: Vec<(u32, Weak<Origin>)>,
 }
+
+/// How many of the newest consumers are kept although they have no deliveries: some may be late.
+const KEPT: usize = 8;
 
 impl Origins {
     pub(crate) fn new(origin: Origin, counted: Arc<Counted>) -> Self {
@@ -30,6 +33,9 @@ impl Origins {
             self.add_cancelled(&cancelled);
         }
         self.counted.begin(tag);
+        let old = self.consumers.len().saturating_sub(KEPT);
+        let has_deliveries = |(_, origin): &(u32, Weak<Origin>)| origin.strong_count() > 0;
+        self.consumers.extract_if(..old, |consumer| !has_deliveries(consumer)).for_each(drop);
         self.consumers.push((id, Arc::downgrade(&self.current)));
     }
 

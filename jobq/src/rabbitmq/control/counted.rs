@@ -20,6 +20,12 @@ struct Consumers {
     cancelled: Vec<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
+impl Consumers {
+    fn forget_settled(&mut self) {
+        self.cancelled.retain(|is_unsettled| is_unsettled());
+    }
+}
+
 impl fmt::Debug for Consumers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Consumers").field("current", &self.current).finish_non_exhaustive()
@@ -43,7 +49,9 @@ impl Counted {
 
     /// A consumer that was cancelled has unsettled deliveries while this holds.
     pub(crate) fn add_cancelled(&self, is_unsettled: impl Fn() -> bool + Send + Sync + 'static) {
-        self.consumers().cancelled.push(Box::new(is_unsettled));
+        let mut consumers = self.consumers();
+        consumers.forget_settled();
+        consumers.cancelled.push(Box::new(is_unsettled));
     }
 
     /// The tag of the consumer that is not cancelled.
@@ -54,7 +62,7 @@ impl Counted {
     /// The numbers of consumers that are not cancelled, and of the others that are counted.
     fn count(&self) -> (u32, u32) {
         let mut consumers = self.consumers();
-        consumers.cancelled.retain(|is_unsettled| is_unsettled());
+        consumers.forget_settled();
         let cancelled = u32::try_from(consumers.cancelled.len()).unwrap_or(u32::MAX);
         (consumers.current.is_some().into(), cancelled)
     }
@@ -135,6 +143,13 @@ mod tests {
         assert_eq!(pools.count(PoolId::new(), "mail"), (0, 0));
         drop(feed);
         assert_eq!(pools.count(pool, "mail"), (0, 0));
+    }
+
+    #[test]
+    fn consumers_without_deliveries_are_forgotten_though_nobody_counts() {
+        let counted = Counted::default();
+        (0..100).for_each(|_| counted.add_cancelled(|| false));
+        assert_eq!(counted.consumers().cancelled.len(), 1);
     }
 
     #[test]
