@@ -26,7 +26,7 @@ pub enum FailedReason {
     Poison,
     /// The queue of the job does not exist.
     Unroutable,
-    /// An operator cancelled the job while it ran. Reserved for later versions of jobq.
+    /// An operator [cancelled](crate::admin::Admin::cancel_running) the job while it ran.
     Cancelled,
 }
 

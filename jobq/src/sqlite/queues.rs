@@ -35,8 +35,8 @@ pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Coun
     })
 }
 
-/// Ends the subscriptions and the pause of a queue and deletes its jobs. Its row stays: other processes have
-/// cached its number and may still enqueue jobs with it.
+/// Ends the subscriptions and the pause of a queue and deletes its jobs. Its row stays: other
+/// processes have cached its number and may still enqueue jobs with it.
 pub(super) fn delete(
     store: &mut Store<'_>,
     name: &str,

@@ -148,8 +148,9 @@ impl Attempt {
         self.0.cancelled.get().and_then(Cancelled::why)
     }
 
-    /// Whether the attempt is cancelled: its timeout has passed, or its pool is shutting down and
-    /// the shutdown timeout is over. Its outcome is ignored.
+    /// Whether the attempt was asked to end: its timeout has passed, its pool is shutting down and
+    /// the shutdown timeout is over, or an operator cancels the job. Its outcome is ignored, but for
+    /// a success within five seconds of an operator's cancelling.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.cancellation().is_some()
@@ -179,7 +180,7 @@ impl Attempt {
         self.0.started.get().map_or(Duration::ZERO, Instant::elapsed)
     }
 
-    /// Cancelled when the outcome of the attempt is ignored.
+    /// The request to the attempt to end.
     pub(super) fn cancelled(&self) -> &Cancelled {
         self.0.cancelled.get_or_init(Cancelled::default)
     }
