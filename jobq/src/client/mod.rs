@@ -1,6 +1,8 @@
 //! Clients: they enqueue jobs and publish events.
 
+mod administer;
 pub(crate) mod builder;
+mod declare;
 mod doctor;
 mod enqueue;
 mod enqueue_all;
@@ -14,10 +16,8 @@ mod publish;
 mod subscriber;
 mod times;
 
-use std::any::TypeId;
-use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
@@ -33,14 +33,14 @@ pub use publish::{Publish, PublishFuture};
 pub use subscriber::{DeleteSubscriber, DeleteSubscriberFuture};
 pub use times::IntoPeriod;
 
+use self::declare::Declared;
 use self::kind::JobKind;
 pub(crate) use self::outgoing::Hooks;
-use crate::admin::{Admin, FailedJobs};
 use crate::background;
 use crate::clock::Clock;
-use crate::engine::{Administer, Counts, Engine, administration};
+use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::job::{Event, Headers, Job, check_name, check_pattern, origin};
+use crate::job::{Event, Headers, Job};
 use crate::metrics::ClientMetrics;
 use crate::traces::{Sending, Sent, Traces};
 
@@ -84,9 +84,6 @@ struct Shared {
     metrics: ClientMetrics,
     declared: Mutex<Declared>,
 }
-
-/// The job types whose queue was declared, with the queue and the origin of their jobs.
-type Declared = BTreeMap<TypeId, (&'static str, Arc<str>)>;
 
 impl Client {
     /// Connects to the engine of the URL, with the default settings:
@@ -304,146 +301,6 @@ impl Client {
         self.publish(E::TOPIC, event)
     }
 
-    /// Ends the subscription of a job to a pattern that its code no longer has. Declaring adds
-    /// subscriptions and never ends one, since old and new workers run side by side during a
-    /// deployment; call this when no old worker runs any more. Jobs already in the queue stay.
-    /// Ending a subscription that does not exist does nothing.
-    ///
-    /// # Errors
-    ///
-    /// An invalid pattern; an engine that cannot be reached or refuses.
-    pub async fn unsubscribe<J: Job>(&self, pattern: &str) -> Result<()> {
-        check_pattern(pattern)?;
-        let kind = JobKind::of::<J>();
-        kind.check()?;
-        background::call(self.administration()?.unsubscribe(kind.queue, pattern)).await?;
-        self.forget(&kind);
-        Ok(())
-    }
-
-    /// Deletes a subscriber for good: its subscriptions, its queue, its tiers and its failed jobs.
-    /// It refuses while there are jobs or pools, unless [forced](DeleteSubscriber::force). Awaiting
-    /// it returns the number of deleted jobs. Call it when no worker and no client uses the job any
-    /// more: a pool that starts or a client that declares creates the subscriber again.
-    ///
-    /// On RabbitMQ three kinds of jobs are not seen: jobs in flight in a pool that is shutting
-    /// down, jobs in the delay levels, and overdue retries that the broker has not passed on yet.
-    /// Jobs in the levels become failed jobs of `orphan` when their wait is over. The retries are
-    /// deleted: after a crash of the broker, or after the queue was full, wait three minutes. A
-    /// tier for a wait of an earlier version of the job's `delay` remains, empty.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`](crate::ErrorKind::Refused) if it has jobs or is consumed: nothing has changed
-    /// then; an engine that cannot be reached or refuses.
-    pub fn delete_subscriber<J: Job>(&self) -> DeleteSubscriber {
-        DeleteSubscriber::new(self.clone(), JobKind::of::<J>())
-    }
-
-    /// Declares the queue of a job type, with its subscriptions. The first
-    /// [`enqueue`](Self::enqueue) does it, too; call this to do it when a program is deployed or
-    /// started.
-    ///
-    /// # Errors
-    ///
-    /// An invalid name; an engine that cannot be reached or refuses;
-    /// [`Conflict`](crate::ErrorKind::Conflict) if something that is not a queue of jobq has the
-    /// queue's name.
-    pub async fn declare<J: Job>(&self) -> Result<()> {
-        self.declare_kind(&JobKind::of::<J>()).await.map(drop)
-    }
-
-    /// Declares the queues for jobs with a [delay](Enqueue::delay), and for retries whose wait
-    /// grows or is set at run time. The first such job does it, too: on RabbitMQ that takes a
-    /// second or two, since there are more than a hundred queues. A namespace needs it once;
-    /// calling it again changes nothing. On SQLite it does nothing.
-    ///
-    /// # Errors
-    ///
-    /// As [`declare`](Self::declare).
-    pub async fn declare_delays(&self) -> Result<()> {
-        background::call(self.engine().declare_delays()).await
-    }
-
-    /// Declares the queue of a job type unless this client has done so, and returns the origin of
-    /// its jobs.
-    async fn declare_kind(&self, kind: &JobKind) -> Result<Arc<str>> {
-        if let Some(origin) = self.origin(kind) {
-            return Ok(origin);
-        }
-        kind.check()?;
-        // Several callers may do so at once, each with its own timeout.
-        background::call(self.engine().declare(&[kind.spec()])).await?;
-        let origin = origin(self.program(), kind.type_name);
-        self.declared().insert(kind.type_id, (kind.queue, Arc::clone(&origin)));
-        Ok(origin)
-    }
-
-    /// The origin of the jobs of a type whose queue this client has declared.
-    fn origin(&self, kind: &JobKind) -> Option<Arc<str>> {
-        self.declared().get(&kind.type_id).map(|(_, origin)| Arc::clone(origin))
-    }
-
-    fn declared(&self) -> MutexGuard<'_, Declared> {
-        self.shared.declared.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Forgets the declaration, so that the next job declares the queue again.
-    fn forget(&self, kind: &JobKind) {
-        self.declared().retain(|_, (queue, _)| *queue != kind.queue);
-    }
-
-    /// The failed jobs of a queue. The queue of a job defaults to the job's name.
-    #[must_use]
-    pub fn failed(&self, queue: impl Into<String>) -> FailedJobs {
-        FailedJobs::new(Arc::clone(self.engine()), queue.into())
-    }
-
-    /// The administration of queues and pools.
-    #[must_use]
-    pub fn admin(&self) -> Admin {
-        Admin::new(Arc::clone(self.engine()))
-    }
-
-    /// The numbers of jobs in a queue; all 0 if it does not exist.
-    ///
-    /// # Errors
-    ///
-    /// An invalid name; an engine that cannot be reached or refuses.
-    pub async fn counts(&self, queue: &str) -> Result<Counts> {
-        check_name("queue", queue)?;
-        background::call(self.administration()?.counts(queue)).await
-    }
-
-    /// Looks for settings of the broker or the file that weaken the guarantees of jobq: versions,
-    /// timeouts, queues that are not jobq's, alarms, disks; with the URL of the management API
-    /// ([`ClientBuilder::management`]) also policies, bindings and nodes. It changes nothing. Add
-    /// jobs and queues, then await it:
-    ///
-    /// ```
-    /// # use jobq::{Client, job};
-    /// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
-    /// # async fn example(client: Client) -> jobq::Result<()> {
-    /// let report = client.doctor().job::<Remind>().queue("mail").await?;
-    /// for finding in report.errors() {
-    ///     eprintln!("{finding}");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// It examines the added queues and those that this client and its pools declared; with the
-    /// management API, all queues of the namespace. On RabbitMQ it opens a connection of its own
-    /// and publishes one message that reaches no queue.
-    ///
-    /// # Errors
-    ///
-    /// An invalid name; an engine that cannot be reached or refuses. A failed single check is a
-    /// finding, [`Unchecked`](crate::FindingKind::Unchecked).
-    pub fn doctor(&self) -> Doctor {
-        Doctor::new(self.clone(), Vec::new())
-    }
-
     /// Closes the connection. Pools on this client end too, and their jobs in flight are released.
     /// Every later call of this client or a clone fails as [`Closed`](crate::ErrorKind::Closed).
     pub async fn close(&self) {
@@ -453,10 +310,6 @@ impl Client {
         };
         // A forked process has nothing to close.
         let _ = background::call(closing).await;
-    }
-
-    fn administration(&self) -> Result<&dyn Administer> {
-        administration(&**self.engine())
     }
 
     pub(crate) fn namespace(&self) -> &str {
