@@ -1,5 +1,7 @@
 //! Consuming one queue, over as many successive channels as needed.
 
+mod paused;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,6 +11,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::coop::consume_budget;
 use tokio_util::task::TaskTracker;
 
+use self::paused::{ask_for_pause, paused};
 use super::intake::{Control, Order};
 use super::interruption::{self, Interruptions, ended};
 use super::live::ChannelConsumer;
@@ -379,73 +382,10 @@ impl Feed {
         End::Stopped(waiting)
     }
 
-    /// Ends the consumer, since the queue is paused, and requeues its untaken messages. A solo run
-    /// that was started is forwarded: the worker's release undoes its start.
-    async fn halt(&self, mut origins: Origins, consumer: ChannelConsumer) -> End {
-        let left = self.cancel(consumer).await;
-        self.tell_pause();
-        for (id, message) in left {
-            match self.source {
-                Source::Work => drop(self.receive(origins.of(id), message)),
-                Source::Solo(_) => self.hand_over(&mut origins, (id, message)),
-            }
-        }
-        End::Paused
-    }
-
     /// Ends the consumer, and returns its untaken messages. A connection that ends meanwhile
     /// requeues everything.
     async fn cancel(&self, mut consumer: ChannelConsumer) -> Vec<(u32, Message)> {
         let stopped = tokio::time::timeout(self.shared.broker.timeout(), consumer.stop()).await;
         stopped.into_iter().flatten().flatten().collect()
-    }
-
-    /// Tells the consumer that the queue is paused.
-    fn tell_pause(&self) {
-        if let Some(gate) = &self.gate {
-            self.told.send_replace(gate.pauses().borrow().clone());
-        }
-    }
-
-    fn is_paused(&self) -> bool {
-        self.gate.as_ref().is_some_and(|gate| gate.is_paused())
-    }
-
-    /// Waits while the queue is paused. False if the consumer is stopped first.
-    async fn wait_while_paused(&mut self) -> bool {
-        let Some(gate) = self.gate.clone() else {
-            return true;
-        };
-        self.interruption.end();
-        let (mut pauses, told) = (gate.pauses(), self.told.clone());
-        let resumed = async {
-            loop {
-                let pause = pauses.borrow_and_update().clone();
-                if pause.is_none() {
-                    return;
-                }
-                // The record of a pause may change.
-                told.send_replace(pause);
-                if pauses.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        self.unless_stopped(resumed).await.is_some()
-    }
-}
-
-/// Waits until the queue is paused.
-async fn paused(pauses: &mut Option<watch::Receiver<Option<Pause>>>) {
-    let Some(pauses) = pauses else {
-        return std::future::pending().await;
-    };
-    let _ = pauses.wait_for(Option::is_some).await;
-}
-
-/// Asks whether the queue is paused.
-async fn ask_for_pause(gate: Option<&Gate>) {
-    if let Some(gate) = gate {
-        gate.ask().await;
     }
 }
