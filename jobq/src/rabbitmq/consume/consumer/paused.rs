@@ -27,7 +27,7 @@ impl Feed {
     /// Tells the consumer that the queue is paused.
     pub(super) fn tell_pause(&self) {
         if let Some(gate) = &self.gate {
-            self.told.send_replace(gate.pauses().borrow().clone());
+            tell(&self.told, gate.pauses().borrow().clone());
         }
     }
 
@@ -49,7 +49,7 @@ impl Feed {
                     return;
                 }
                 // The record of a pause may change.
-                told.send_replace(pause);
+                tell(&told, pause);
                 if pauses.changed().await.is_err() {
                     return;
                 }
@@ -57,6 +57,15 @@ impl Feed {
         };
         self.unless_stopped(resumed).await.is_some()
     }
+}
+
+/// Tells the consumer of a pause, unless it knows it: it would log the pause again.
+fn tell(told: &watch::Sender<Option<Pause>>, pause: Option<Pause>) {
+    told.send_if_modified(|known| {
+        let is_news = *known != pause;
+        *known = pause;
+        is_news
+    });
 }
 
 /// Waits until the queue is paused.
@@ -71,5 +80,30 @@ pub(super) async fn paused(pauses: &mut Option<watch::Receiver<Option<Pause>>>) 
 pub(super) async fn ask_for_pause(gate: Option<&Gate>) {
     if let Some(gate) = gate {
         gate.ask().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn a_consumer_is_told_of_each_record_once() {
+        let told = watch::Sender::new(None);
+        let mut seen = told.subscribe();
+        let record = |why| Some(Pause::new(SystemTime::UNIX_EPOCH, "ann", why));
+        for (pause, is_news) in [
+            (None, false),
+            (record("one"), true),
+            (record("one"), false),
+            (record("two"), true),
+            (None, true),
+        ] {
+            tell(&told, pause.clone());
+            assert_eq!(seen.has_changed().unwrap(), is_news, "{pause:?}");
+            assert_eq!(*seen.borrow_and_update(), pause);
+        }
     }
 }
