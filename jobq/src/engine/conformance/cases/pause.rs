@@ -1,13 +1,11 @@
-//! Pauses of queues. The cases take jobs for pools that have joined, since an engine may tell no
-//! others of a pause.
+//! Pauses of queues. Consumers are of pools that have joined: others may not be told of a pause.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::conformance::Bench;
 use crate::engine::conformance::EngineExt as _;
 use crate::engine::conformance::bench::{
-    eventually, ids, job, settle, soon, sorted, take, take_many,
+    Bench, eventually, ids, job, settle, soon, sorted, take, take_many,
 };
 use crate::engine::conformance::member::{Member, ask_all, unaccounted};
 use crate::engine::{Consumer, Engine, Membership, Pause, QueueSpec, Read, Settlement, Solo};
