@@ -34,7 +34,8 @@ pub(super) async fn check(engine: &dyn Administer, queue: &str) -> Result<()> {
     ))
 }
 
-/// Waits for the outcomes of jobs of an operation. `None` if all completed.
+/// Waits for the outcomes of jobs of an operation. `None` if all completed. A lost connection, and
+/// somebody else who looks at the failed jobs, are waited for as well.
 pub(super) async fn watch(
     engine: &dyn Administer,
     queue: &str,
@@ -46,14 +47,15 @@ pub(super) async fn watch(
     let start = Instant::now();
     let mut looked = start;
     loop {
+        let is_over = start.elapsed() >= patience;
         let mut failed = BTreeMap::new();
-        for (id, outcome) in asked(engine, queue, operation, &open).await? {
+        let outcomes = asked(engine, queue, operation, &open).await;
+        for (id, outcome) in known(outcomes, is_over)? {
             open.remove(&id);
             failed.extend(outcome.map(|reason| (id, reason)));
         }
-        let is_over = start.elapsed() >= patience;
         if !open.is_empty() && (is_over || looked.elapsed() >= BETWEEN_LOOKS) {
-            failed.extend(found(engine, queue, operation, &open).await?);
+            failed.extend(known(found(engine, queue, operation, &open).await, is_over)?);
             looked = Instant::now();
         }
         if !failed.is_empty() {
@@ -66,6 +68,14 @@ pub(super) async fn watch(
             return Ok(Some(Stop::CanaryUnknown(open.into_iter().collect())));
         }
         sleep(BETWEEN).await;
+    }
+}
+
+/// The answer; nothing in place of an error that may pass, unless the wait is over.
+fn known<T: Default>(answer: Result<T>, is_over: bool) -> Result<T> {
+    match answer {
+        Err(error) if error.may_pass() && !is_over => Ok(T::default()),
+        answer => answer,
     }
 }
 
@@ -102,4 +112,65 @@ async fn found(
         Verdict::Keep
     };
     Ok(visit(engine, queue, BTreeMap::new(), look).await?.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use async_trait::async_trait;
+
+    use super::*;
+    use crate::engine::{Answers, Counts, PoolId, QueueSpec, Visit, Visited, WatchedOutcome};
+
+    /// An engine that cannot be reached at its first questions, and whose pools then tell that all
+    /// jobs completed. Its failed jobs are in use.
+    #[derive(Debug)]
+    struct Away {
+        questions: AtomicU32,
+        unreachable: u32,
+    }
+
+    #[async_trait]
+    impl Administer for Away {
+        async fn ask(&self, ask: Ask) -> Result<Answers> {
+            if self.questions.fetch_add(1, Ordering::Relaxed) < self.unreachable {
+                return Err(Error::new(ErrorKind::Connection, "no connection"));
+            }
+            let Question::Watch { jobs } = ask.question else { panic!("another question") };
+            let jobs = jobs.into_iter().map(|job| WatchedOutcome::new(job, None)).collect();
+            let replies = vec![(PoolId::new(), Reply::Outcomes { jobs })];
+            Ok(Answers::new(replies, BTreeMap::new()))
+        }
+
+        async fn failed_visit(&self, _: &str, _: Visit) -> Result<Visited> {
+            Err(Error::new(ErrorKind::Conflict, "in use"))
+        }
+
+        async fn counts(&self, _: &str) -> Result<Counts> {
+            Ok(Counts::new(0, 0, 0))
+        }
+
+        async fn unsubscribe(&self, _: &str, _: &str) -> Result<()> {
+            Ok(())
+        }
+
+        async fn delete(&self, _: &QueueSpec, _: bool) -> Result<u64> {
+            Ok(0)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_error_that_passes_ends_no_wait() {
+        let patience = Duration::from_secs(60);
+        for (unreachable, comes) in [(0, true), (100, true), (u32::MAX, false)] {
+            let engine = Away { questions: AtomicU32::new(0), unreachable };
+            let watched = watch(&engine, "mail", "op", vec![JobId::new()], patience).await;
+            match watched {
+                Ok(None) => assert!(comes, "{unreachable}"),
+                Ok(stop) => panic!("{stop:?}"),
+                Err(error) => assert!(!comes && error.is_connection(), "{error}"),
+            }
+        }
+    }
 }
