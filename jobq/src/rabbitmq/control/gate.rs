@@ -69,6 +69,11 @@ impl Gate {
         number
     }
 
+    /// Ends the wait for answers: there are no more.
+    fn end(&self) {
+        self.done.send_replace(u64::MAX);
+    }
+
     /// Somebody has paused the queue.
     pub(super) fn paused(&self, pause: Pause) {
         self.change(|belief| belief.told_paused(pause, Instant::now()));
@@ -110,7 +115,13 @@ impl Control {
         gates.insert(queue.to_owned(), Arc::downgrade(&gate));
         let closing = self.broker.closing().clone();
         let keeping = Arc::clone(self).keep(Arc::clone(&gate));
-        background::spawn(async move { closing.run_until_cancelled(keeping).await });
+        let kept = Arc::downgrade(&gate);
+        background::spawn(async move {
+            closing.run_until_cancelled(keeping).await;
+            if let Some(gate) = kept.upgrade() {
+                gate.end();
+            }
+        });
         gate
     }
 
@@ -184,5 +195,22 @@ impl Control {
         {
             queue.over.cancel();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn nobody_waits_for_an_answer_after_the_end() {
+        let gate = Gate::new("mail");
+        let mut asking = Box::pin(gate.ask());
+        assert!(asking.as_mut().now_or_never().is_none());
+        gate.end();
+        assert!(asking.now_or_never().is_some());
+        assert!(gate.ask().now_or_never().is_some());
     }
 }
