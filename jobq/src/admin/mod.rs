@@ -1,4 +1,4 @@
-//! Administration: what there is, who works on it, and how to steer it.
+//! Administration: the figures of queues, the pools that work on them, and orders to these.
 //!
 //! [`Client::admin`](crate::Client::admin) gives an [`Admin`], and
 //! [`Client::failed`](crate::Client::failed) the [`FailedJobs`] of a queue. All views can be

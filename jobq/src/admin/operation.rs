@@ -47,7 +47,7 @@ pub struct Operation {
     plan: Plan,
 }
 
-/// What an operation does with a job.
+/// The action of an operation on a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     PutBack,
@@ -192,7 +192,7 @@ impl Drop for Running {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What it does.
+    /// Its current step.
     pub phase: Phase,
     /// Jobs that matched when they were looked at.
     pub matched: u64,
@@ -202,7 +202,7 @@ pub struct Progress {
     pub refused: u64,
 }
 
-/// What an operation does.
+/// The step that an operation is at.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -218,7 +218,7 @@ pub enum Phase {
     Ended,
 }
 
-/// What an operation did.
+/// The result of an operation.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Done {

@@ -39,7 +39,7 @@ pub enum Order {
 pub struct Cancelled {
     /// The pool.
     pub pool: PoolId,
-    /// What it did.
+    /// How it cancels the job.
     pub cancel: Cancel,
 }
 

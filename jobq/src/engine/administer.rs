@@ -113,7 +113,7 @@ pub trait Administer: fmt::Debug + Send + Sync {
 /// Decides about each failed job of [`Administer::failed_visit`].
 pub type Visit = Box<dyn FnMut(FailedJob) -> Verdict + Send>;
 
-/// What is done with a failed job.
+/// The decision about a failed job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {

@@ -137,7 +137,7 @@ impl WatchedOutcome {
     }
 }
 
-/// What a pool did to cancel a job.
+/// How a pool cancels a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -150,7 +150,7 @@ pub enum Cancel {
     AskedBlocking,
 }
 
-/// What is asked, whom, and for how long.
+/// A question with its addressees and its time limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ask {

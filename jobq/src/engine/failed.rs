@@ -1,4 +1,4 @@
-//! What is done most with failed jobs, by visits.
+//! Common operations on failed jobs, by visits.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -15,7 +15,7 @@ pub(super) struct Feed {
     pub(super) id: u64,
     /// The name of its queue.
     pub(super) name: &'static str,
-    /// What the file lists of it.
+    /// Its row in the file.
     pub(super) consumer: members::Consumer,
     /// Whether it takes solo jobs.
     pub(super) solo: bool,

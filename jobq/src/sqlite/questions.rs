@@ -44,7 +44,7 @@ fn unwritable(source: serde_json::Error) -> Error {
     Error::new(ErrorKind::Invalid, "the question cannot be written as JSON").because(source)
 }
 
-/// Who is asked.
+/// The pools that are asked.
 struct Asked {
     /// The pools of this engine.
     own: Vec<Arc<dyn Controlled>>,
@@ -106,7 +106,7 @@ async fn wait(inbox: &Inbox, (first, last): (i64, i64), patience: Duration) -> R
     }
 }
 
-/// What the file tells when the wait is over.
+/// The answers and the consumers in the file when the wait is over.
 struct Found {
     others: Vec<(PoolId, Reply)>,
     takers: Read<Vec<Taker>>,

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use crate::engine::{PoolId, Reply};
 
-/// What came back for a question.
+/// A response to a question.
 #[derive(Debug)]
 pub(super) enum Response {
     /// The answer of a pool, with the numbers of its consumers by queue.
@@ -46,7 +46,7 @@ impl Calls {
         Call { calls: self, number, responses }
     }
 
-    /// Passes on what came back. Too late an answer is dropped.
+    /// Passes a response on. One that comes too late is dropped.
     pub(super) fn pass_on(&self, number: u64, response: Response) {
         if let Some(call) = self.calls().get(&number) {
             let _ = call.send(response);

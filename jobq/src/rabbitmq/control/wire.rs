@@ -10,7 +10,7 @@ use crate::engine::{Pause, PoolId, PoolReport, Question, Reply};
 
 /// The version of the messages. A client ignores those of another version.
 const VERSION: u32 = 1;
-/// The routing key of what every client gets.
+/// The routing key of messages to every client.
 pub(super) const ALL: &str = "all";
 
 /// The routing key of a pool.

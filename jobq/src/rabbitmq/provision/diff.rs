@@ -23,13 +23,13 @@ pub struct TopologyDiff {
     pub unknown: Vec<Difference>,
 }
 
-/// An exchange, a queue or a binding, with what is the matter with it.
+/// An exchange, a queue or a binding, with its difference.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Difference {
-    /// What it is, by its name on the broker.
+    /// The exchange, queue or binding, by its name on the broker.
     pub about: String,
-    /// What is the matter.
+    /// The difference, or the reason why it is unknown or stays.
     pub why: String,
 }
 

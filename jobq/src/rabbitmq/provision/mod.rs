@@ -23,7 +23,7 @@ use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::passive::Absent;
 use crate::rabbitmq::values::short;
 
-/// What was declared, from [`Admin::apply_topology`](crate::admin::Admin::apply_topology).
+/// The result of a declaration, from [`Admin::apply_topology`](crate::admin::Admin::apply_topology).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Applied {

@@ -1,4 +1,4 @@
-//! What the writer does without commands: when it looks into the file, and what makes it commit.
+//! The writer without commands: its looks into the file, and its reasons to commit.
 
 use std::time::{Duration, Instant};
 
