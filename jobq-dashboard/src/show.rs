@@ -87,9 +87,16 @@ impl Time {
 
     /// Date and time of day, to the second.
     pub(crate) fn text(self) -> String {
-        let mut text = humantime::format_rfc3339_seconds(self.0).to_string().replace('T', " ");
+        let written = humantime::format_rfc3339_seconds(self.written());
+        let mut text = written.to_string().replace('T', " ");
         text.pop();
         text
+    }
+
+    /// The nearest time that RFC 3339 can express: times come from messages of any client.
+    fn written(self) -> SystemTime {
+        const LAST: Duration = Duration::from_secs(253_402_300_799);
+        self.0.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST)
     }
 
     /// How long ago it was.
@@ -101,7 +108,7 @@ impl Time {
 /// As an element of HTML.
 impl Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = humantime::format_rfc3339_millis(self.0);
+        let machine = humantime::format_rfc3339_millis(self.written());
         write!(f, "<time datetime=\"{machine}\">{}</time>", self.text())
     }
 }
@@ -192,5 +199,10 @@ mod tests {
         assert_eq!((time.text(), time.of_day()), ("2023-11-14 22:13:20".into(), "22:13:20".into()));
         assert!(time.to_string().contains("datetime=\"2023-11-14T22:13:20.123Z\""));
         assert_eq!(time.age(SystemTime::UNIX_EPOCH), "1.0 s");
+        // A client that sends milliseconds as seconds.
+        let far = Time(SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000_123));
+        assert_eq!(far.text(), "9999-12-31 23:59:59");
+        assert!(far.to_string().contains("datetime=\"9999-12-31T23:59:59.000Z\""));
+        assert_eq!(Time(SystemTime::UNIX_EPOCH - Duration::from_secs(1)).of_day(), "00:00:00");
     }
 }
