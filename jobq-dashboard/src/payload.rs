@@ -10,6 +10,9 @@ use crate::show::count;
 
 /// The most values of a tree.
 const VALUES: usize = 2_000;
+/// The deepest nesting of a tree. The parser of raw values has no limit of its own, each level parses
+/// what is below it again, and a level needs room on the stack.
+const DEPTH: usize = 100;
 /// The most characters of a text.
 const CHARACTERS: usize = 8_192;
 
@@ -94,10 +97,12 @@ struct Tree<'p> {
 }
 
 impl Tree<'_> {
-    /// A parsed value is nested at most 128 deep, so this ends.
     fn value(&mut self, value: &RawValue) {
         let json = value.get();
         match json.as_bytes().first() {
+            Some(b'{' | b'[') if self.path.len() >= DEPTH => {
+                self.html.push_str("<span class=\"quiet\">… nested deeper</span>");
+            }
             Some(b'{') => {
                 let entries = serde_json::from_str::<Entries<'_>>(json).unwrap_or_default().0;
                 self.list('{', '}', entries.len(), entries.into_iter());
@@ -279,5 +284,13 @@ mod tests {
         assert!(html.len() < 200_000 && html.contains("… 98,000 more"), "{}", html.len());
         let long = shown(&format!("\"{}\"", "é".repeat(600_000)), &[]);
         assert!(long.len() < 20_000 && long.contains("bytes more"));
+    }
+
+    #[test]
+    fn a_payload_that_is_nested_deep_is_cut() {
+        let deep = |levels: usize| format!("{}7{}", "[".repeat(levels), "]".repeat(levels));
+        let html = shown(&deep(20_000), &["password"]);
+        assert!(html.len() < 20_000 && html.contains("… nested deeper"), "{}", html.len());
+        assert!(!html.contains(">7<") && shown(&deep(DEPTH), &[]).contains(">7<"));
     }
 }
