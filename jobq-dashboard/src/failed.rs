@@ -4,12 +4,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use jobq::admin::{Cursor, Filter, Groups, Page};
+use jobq::admin::{Cursor, Filter, Groups};
 use jobq::{Client, FailedJob, FailedReason, JobId};
 
 use crate::fields::Fields;
 use crate::payload::Privacy;
 use crate::problem::Problem;
+use crate::show::Time;
 
 /// The fields of a filter, for forms and links that send it on.
 pub(crate) const FIELDS: [&str; 9] =
@@ -17,6 +18,9 @@ pub(crate) const FIELDS: [&str; 9] =
 
 /// How many jobs a page has.
 pub(crate) const ROWS: usize = 50;
+
+/// The most characters of an error in a row.
+const CHARACTERS: usize = 240;
 
 /// How long a look is shared.
 const SHARED: Duration = Duration::from_secs(2);
@@ -68,12 +72,46 @@ fn time(text: &str) -> Result<SystemTime, Problem> {
     })
 }
 
-/// What somebody sees who looks at failed jobs.
+/// A page of failed jobs. It is kept, so it has no payloads.
 #[derive(Debug)]
 pub(crate) struct Look {
     /// On the first page alone.
     pub(crate) groups: Option<Groups>,
-    pub(crate) page: Page<FailedJob>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) matching: u64,
+    pub(crate) complete: bool,
+    pub(crate) as_of: SystemTime,
+    pub(crate) next: Option<Cursor>,
+}
+
+/// A failed job of a page.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) id: JobId,
+    pub(crate) job: String,
+    pub(crate) reason: FailedReason,
+    /// The first line.
+    pub(crate) error: String,
+    pub(crate) attempts: u32,
+    pub(crate) failed_at: Time,
+}
+
+impl Row {
+    fn of(job: &FailedJob) -> Self {
+        let line = job.error().lines().next().unwrap_or_default();
+        let mut error: String = line.chars().take(CHARACTERS).collect();
+        if error.len() < job.error().len() {
+            error.push('…');
+        }
+        Self {
+            id: job.id(),
+            job: job.name().to_owned(),
+            reason: job.reason(),
+            error,
+            attempts: job.attempts(),
+            failed_at: Time(job.failed_at()),
+        }
+    }
 }
 
 type Shared = Arc<tokio::sync::Mutex<Option<(Instant, Arc<Look>)>>>;
@@ -84,7 +122,8 @@ type Shared = Arc<tokio::sync::Mutex<Option<(Instant, Arc<Look>)>>>;
 pub(crate) struct Looks(Mutex<HashMap<String, Shared>>);
 
 impl Looks {
-    /// Looks at a page of the failed jobs of a queue.
+    /// Looks at a page of the failed jobs of a queue. Fields that are none of a filter, ids too, have no
+    /// effect.
     pub(crate) async fn look(
         &self,
         client: &Client,
@@ -92,11 +131,10 @@ impl Looks {
         fields: &Fields,
         privacy: &Privacy,
     ) -> Result<Arc<Look>, Problem> {
-        let filter = filter(fields, privacy)?;
         let after: Option<Cursor> = fields.one("after").map(str::parse).transpose()?;
-        let known = fields.only(&FIELDS).query();
-        let key = format!("{queue} {} {known}", fields.one("after").unwrap_or_default());
-        let shared = self.shared(key);
+        let fields = fields.only(&FIELDS);
+        let filter = filter(&fields, privacy)?;
+        let shared = self.shared(format!("{queue} {after:?} {}", fields.query()));
         let mut shared = shared.lock().await;
         if let Some((_, look)) = shared.as_ref().filter(|(at, _)| at.elapsed() < SHARED) {
             return Ok(Arc::clone(look));
@@ -107,7 +145,14 @@ impl Looks {
             Some(_) => None,
         };
         let page = failed.page(&filter, after, ROWS).await?;
-        let look = Arc::new(Look { groups, page });
+        let look = Arc::new(Look {
+            groups,
+            rows: page.jobs.iter().map(Row::of).collect(),
+            matching: page.matching,
+            complete: page.complete,
+            as_of: page.as_of,
+            next: page.next,
+        });
         *shared = Some((Instant::now(), Arc::clone(&look)));
         Ok(look)
     }

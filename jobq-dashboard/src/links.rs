@@ -1,5 +1,6 @@
 //! Addresses of pages: a prefix and a path, and nothing from a request.
 
+use jobq::JobId;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::assets;
@@ -41,6 +42,10 @@ impl Links {
 
     pub(crate) fn failed(&self, queue: &str) -> String {
         self.below_queue(queue, "failed")
+    }
+
+    pub(crate) fn failed_job(&self, queue: &str, id: &JobId) -> String {
+        self.below_queue(queue, &format!("failed/jobs/{id}"))
     }
 
     pub(crate) fn stylesheet(&self) -> String {

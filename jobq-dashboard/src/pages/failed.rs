@@ -5,13 +5,13 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
+use jobq::FailedReason;
 use jobq::admin::Group;
-use jobq::{FailedJob, FailedReason};
 
 use super::{Tab, layout, render};
 use crate::access::{Action, Viewer};
 use crate::dashboard::App;
-use crate::failed::{FIELDS, Look};
+use crate::failed::{FIELDS, Look, Row};
 use crate::fields::{Fields, Query};
 use crate::links::Links;
 use crate::operations::Started;
@@ -29,9 +29,6 @@ const REASONS: [FailedReason; 8] = [
     FailedReason::Cancelled,
 ];
 
-/// The most characters of an error in a row.
-const CHARACTERS: usize = 240;
-
 struct GroupRow {
     job: String,
     reason: FailedReason,
@@ -40,16 +37,6 @@ struct GroupRow {
     first_at: Time,
     last_at: Time,
     query: String,
-}
-
-struct Row {
-    id: String,
-    link: String,
-    job: String,
-    reason: FailedReason,
-    error: String,
-    attempts: u32,
-    failed_at: Time,
 }
 
 #[derive(Template)]
@@ -62,7 +49,7 @@ struct View<'p> {
     problem: Option<Problem>,
     groups: Option<Vec<GroupRow>>,
     other: u64,
-    rows: Vec<Row>,
+    rows: &'p [Row],
     matching: String,
     complete: bool,
     as_of: Option<String>,
@@ -99,25 +86,21 @@ pub(crate) async fn page(
         Err(problem) => (None, Some(problem)),
     };
     let status = problem.as_ref().map(|problem| problem.status).unwrap_or_default();
+    let look = look.as_deref();
+    let next = look.and_then(|look| look.next);
     let view = View {
         links: app.links(),
         queue: &queue,
         query: filter.query(),
         fields: &filter,
         problem,
-        groups: look.as_deref().and_then(|look| groups(look, &filter)),
-        other: look
-            .as_deref()
-            .and_then(|look| look.groups.as_ref())
-            .map_or(0, |groups| groups.other),
-        rows: look.as_deref().map(|look| rows(&app, &queue, look)).unwrap_or_default(),
-        matching: look.as_deref().map(|look| count(look.page.matching)).unwrap_or_default(),
-        complete: look.as_deref().is_none_or(|look| look.page.complete),
-        as_of: look.as_deref().map(|look| Time(look.page.as_of).of_day()),
-        next: look
-            .as_deref()
-            .and_then(|look| look.page.next)
-            .map(|next| filter.clone().with("after", next.to_string()).query()),
+        groups: look.and_then(|look| groups(look, &filter)),
+        other: look.and_then(|look| look.groups.as_ref()).map_or(0, |groups| groups.other),
+        rows: look.map(|look| &look.rows[..]).unwrap_or_default(),
+        matching: look.map(|look| count(look.matching)).unwrap_or_default(),
+        complete: look.is_none_or(|look| look.complete),
+        as_of: look.map(|look| Time(look.as_of).of_day()),
+        next: next.map(|next| filter.clone().with("after", next.to_string()).query()),
         running: app.operations.of_queue(&queue),
         viewer: &viewer,
         shows_payloads: app.privacy().shown,
@@ -148,27 +131,5 @@ fn group_row(group: &Group, filter: &Fields) -> GroupRow {
         first_at: Time(group.first_at),
         last_at: Time(group.last_at),
         query: narrower.query(),
-    }
-}
-
-fn rows(app: &App, queue: &str, look: &Look) -> Vec<Row> {
-    look.page.jobs.iter().map(|job| row(app, queue, job)).collect()
-}
-
-fn row(app: &App, queue: &str, job: &FailedJob) -> Row {
-    let id = job.id().to_string();
-    let line = job.error().lines().next().unwrap_or_default();
-    let mut error: String = line.chars().take(CHARACTERS).collect();
-    if error.len() < job.error().len() {
-        error.push('…');
-    }
-    Row {
-        link: app.links().below_queue(queue, &format!("failed/jobs/{id}")),
-        id,
-        job: job.name().to_owned(),
-        reason: job.reason(),
-        error,
-        attempts: job.attempts(),
-        failed_at: Time(job.failed_at()),
     }
 }
