@@ -84,7 +84,7 @@ pub(crate) async fn discard(
     // What destroys is confirmed: a form without the confirmation is asked back.
     if fields.0.one("confirmed").is_none() {
         viewer.require(Action::Discard)?;
-        let query = sent_on(&fields.0).query();
+        let query = sent_on(&fields.0)?.query();
         return Ok(see(&(app.links().below_queue(&queue, "failed/discard") + &query)));
     }
     start(&app, &viewer, &queue, &fields.0, Deed::Discard)
@@ -97,11 +97,16 @@ fn action(deed: Deed) -> Action {
     }
 }
 
-/// The fields of the filter, ids included.
-fn sent_on(fields: &Fields) -> Fields {
+/// The fields of the filter, ids included. Without any, an operation is about all failed jobs, so a
+/// selection of none is an error.
+fn sent_on(fields: &Fields) -> Result<Fields, Problem> {
+    let selects = fields.one("selected").is_some() || fields.exact("id").is_some();
+    if selects && fields.one("id").is_none() {
+        return Err(Problem::invalid("No job is selected. Nothing was changed."));
+    }
     let mut names = FIELDS.to_vec();
     names.push("id");
-    fields.only(&names)
+    Ok(fields.only(&names))
 }
 
 /// Asks before an operation, with the number of jobs that match now.
@@ -113,7 +118,7 @@ async fn ask(
     deed: Deed,
 ) -> Result<Response, Problem> {
     viewer.require(action(deed))?;
-    let sent_on = sent_on(fields);
+    let sent_on = sent_on(fields)?;
     let filter = filter(&sent_on, app.privacy())?;
     let shown = filter.to_string();
     let failed = app.client().failed(queue);
@@ -145,7 +150,7 @@ fn start(
     deed: Deed,
 ) -> Result<Response, Problem> {
     viewer.require(action(deed))?;
-    let filter = filter(&sent_on(fields), app.privacy())?;
+    let filter = filter(&sent_on(fields)?, app.privacy())?;
     let text = filter.to_string();
     let failed = app.client().failed(queue);
     let mut operation = match deed {

@@ -71,6 +71,27 @@ async fn failed_jobs_are_discarded_only_after_a_confirmation() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_selection_of_none_is_not_all() {
+    let kit = Kit::new().await;
+    let id = kit.failed("no").await;
+    assert!(kit.get("/queues/mail/failed").await.text.contains("name=\"selected\""));
+    for action in ["retry", "discard"] {
+        let path = format!("/queues/mail/failed/{action}");
+        for answer in [
+            kit.get(&format!("{path}?selected=yes")).await,
+            kit.post(&path, "selected=yes&confirmed=yes").await,
+            kit.post(&path, "id=&confirmed=yes").await,
+        ] {
+            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{action}");
+            assert!(answer.text.contains("No job is selected"), "{action}: {}", answer.text);
+        }
+        let asked = kit.get(&format!("{path}?selected=yes&id={id}")).await;
+        assert!(asked.text.contains("1 failed jobs?"), "{action}: {}", asked.text);
+    }
+    assert!(kit.client.failed("mail").show(id).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_canary_without_a_pool_changes_nothing_and_says_so() {
     let kit = Kit::new().await;
     let id = kit.failed("no").await;
