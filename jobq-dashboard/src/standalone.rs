@@ -23,6 +23,7 @@ use tokio::net::TcpListener;
 use crate::access::Access;
 use crate::dashboard::Dashboard;
 use crate::guard::host_name;
+use crate::links::Links;
 
 /// The secret that opens a dashboard: the password of basic authentication, with any user name, or
 /// a bearer token.
@@ -174,7 +175,8 @@ impl Standalone {
         self
     }
 
-    /// Sets the external path, behind a proxy that has one. The proxy may remove it or not.
+    /// Sets the external path, behind a proxy that has one. The proxy may remove it or not; it must
+    /// not if the path begins as one of the pages does, such as `/queues`.
     pub fn prefix(mut self, path: impl Into<String>) -> Self {
         self.prefix = path.into();
         self
@@ -222,10 +224,9 @@ impl Standalone {
         let listener = TcpListener::bind(self.address).await.map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
         let router = self.router(address);
-        let path = self.prefix.trim_matches('/');
-        let slash = if path.is_empty() { "" } else { "/" };
+        let path = Links::new(&self.prefix).to("/");
         let origin = self.origin.unwrap_or_else(|| format!("http://{address}"));
-        let url = format!("{}{slash}{path}/", origin.trim_end_matches('/'));
+        let url = format!("{}{}/", origin.trim_end_matches('/'), path.trim_end_matches('/'));
         Ok(Serving { listener, address, router, url })
     }
 
@@ -274,11 +275,10 @@ impl Standalone {
             hosts.push(host_name(host.trim_end_matches('/')));
         }
         let inner = dashboard.router();
-        let prefix = format!("/{}", self.prefix.trim_matches('/'));
-        let router = match &*prefix {
+        let router = match &*Links::new(&self.prefix).to("/") {
             "/" => inner,
             // A proxy may remove the prefix or not.
-            prefix => Router::new().nest(prefix, inner.clone()).merge(inner),
+            prefix => Router::new().nest(prefix, inner.clone()).fallback_service(inner),
         };
         let gate = Arc::new(Gate { hosts, secret: self.secret.clone() });
         router.layer(from_fn_with_state(gate, guarded))

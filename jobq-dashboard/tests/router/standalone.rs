@@ -124,6 +124,25 @@ async fn a_form_without_javascript_on_this_machine_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_prefix_may_have_any_characters_and_the_name_of_a_page() {
+    for (prefix, path) in [
+        ("/failed", "/failed"),
+        ("queues/", "/queues"),
+        ("/{jobs", "/%7Bjobs"),
+        ("/*jobs", "/%2Ajobs"),
+        ("/:jobs", "/%3Ajobs"),
+        ("/our jobs", "/our%20jobs"),
+    ] {
+        let port = serve(standalone().await.prefix(prefix)).await;
+        for page in [path.to_owned(), format!("{path}/pools"), "/doctor".into()] {
+            let answer = ask(port, &format!("GET {page}"), "Host: localhost").await;
+            assert_eq!(status(&answer), "200", "{prefix}: {page}");
+            assert!(answer.contains(&format!("href=\"{path}/pools\"")), "{prefix}: {answer}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_read_only_dashboard_changes_nothing() {
     let port = serve(standalone().await.read_only(true)).await;
     let headers =
