@@ -17,7 +17,7 @@ use crate::live::Rendered;
 use crate::operations::Operations;
 use crate::payload::Privacy;
 use crate::sampler::{self, Sampler};
-use crate::{assets, frame, pages};
+use crate::{assets, frame, guard, pages};
 
 /// A dashboard, made by [`Dashboard::new`], of which it is not decided yet who may see it.
 #[derive(Debug)]
@@ -75,11 +75,12 @@ impl Dashboard {
         self
     }
 
-    /// Adds an origin that browsers see, such as `https://shop.example.com`: forms that are sent
-    /// from elsewhere are refused. Browsers that tell by `Sec-Fetch-Site` that a form is from the
+    /// Adds an origin that browsers see, such as `https://shop.example.com`, without a path: forms that
+    /// are sent from elsewhere are refused. Browsers that tell by `Sec-Fetch-Site` that a form is from the
     /// same origin need none. They do so on HTTPS and on this machine.
     pub fn origin(mut self, origin: impl Into<String>) -> Self {
-        self.origins.push(origin.into().trim_end_matches('/').to_ascii_lowercase());
+        let text = origin.into();
+        self.origins.push(guard::origin(&text).unwrap_or(text));
         self
     }
 

@@ -52,6 +52,21 @@ pub(crate) fn same_origin(headers: &HeaderMap, origins: &[String]) -> Result<(),
     if origins.contains(&origin) { Ok(()) } else { Err(Foreign::Elsewhere) }
 }
 
+/// The origin as browsers send it: in lower case, without a `/` and the usual port. `None` if the text
+/// has anything but a scheme, a host and a port.
+pub(crate) fn origin(text: &str) -> Option<String> {
+    let text = text.trim_end_matches('/').to_ascii_lowercase();
+    let (scheme, host) = text.split_once("://")?;
+    let usual = match scheme {
+        "http" => ":80",
+        "https" => ":443",
+        _ => return None,
+    };
+    let is_host = |c: char| c.is_ascii_alphanumeric() || "-._~:[]".contains(c);
+    let host = host.strip_suffix(usual).unwrap_or(host);
+    (!host.is_empty() && host.chars().all(is_host)).then(|| format!("{scheme}://{host}"))
+}
+
 /// The name or address in a `Host`, without the port.
 pub(crate) fn host_name(host: &str) -> String {
     let name = match host.rsplit_once(':') {
@@ -92,6 +107,25 @@ mod tests {
             site.map(|site| headers.insert("sec-fetch-site", site.parse().unwrap()));
             origin.map(|origin| headers.insert(ORIGIN, origin.parse().unwrap()));
             assert_eq!(same_origin(&headers, origins), expected, "{site:?} {origin:?}");
+        }
+    }
+
+    #[test]
+    fn an_origin_is_as_browsers_send_it() {
+        for (text, expected) in [
+            ("https://Jobs.example.com/", Some("https://jobs.example.com")),
+            ("https://jobs.example.com:443", Some("https://jobs.example.com")),
+            ("http://[::1]:8700", Some("http://[::1]:8700")),
+            ("http://localhost:80", Some("http://localhost")),
+            ("http://localhost:8080", Some("http://localhost:8080")),
+            ("jobs.example.com", None),
+            ("https://", None),
+            ("https://jobs.example.com/admin", None),
+            ("https://ann@jobs.example.com", None),
+            ("ftp://jobs.example.com", None),
+            ("*", None),
+        ] {
+            assert_eq!(origin(text).as_deref(), expected, "{text}");
         }
     }
 

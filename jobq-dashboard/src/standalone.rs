@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 
 use crate::access::Access;
 use crate::dashboard::Dashboard;
-use crate::guard::host_name;
+use crate::guard::{self, host_name};
 use crate::links::Links;
 
 /// The secret that opens a dashboard: the password of basic authentication, with any user name, or
@@ -210,8 +210,8 @@ impl Standalone {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](jobq::ErrorKind::Invalid) if the address is not of this machine alone and the
-    /// secret or the origin is missing; [`Refused`](jobq::ErrorKind::Refused) if nothing can listen
+    /// [`Invalid`](jobq::ErrorKind::Invalid) if the origin is none, or the address is not of this
+    /// machine alone and the secret or the origin is missing; [`Refused`](jobq::ErrorKind::Refused) if nothing can listen
     /// there.
     pub async fn start(self) -> Result<Serving> {
         self.check()?;
@@ -231,6 +231,15 @@ impl Standalone {
     }
 
     fn check(&self) -> Result<()> {
+        if let Some(text) = self.origin.as_ref().filter(|origin| guard::origin(origin).is_none()) {
+            return Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "`{text}` is no origin: write the scheme and the host, and the port if it is not \
+                     the usual one, such as `https://jobs.example.com`"
+                ),
+            ));
+        }
         if self.address.ip().is_loopback() {
             return Ok(());
         }
