@@ -83,7 +83,12 @@ fn finished(app: &App, viewer: Option<&Viewer>, mut response: Response) -> Respo
         let problem = Problem::new(response.status(), "Not by this method", text);
         return finished(app, viewer, problem.into_response());
     }
-    let headers = response.headers_mut();
+    protect(response.headers_mut());
+    response
+}
+
+/// Sets the headers of every answer.
+pub(crate) fn protect(headers: &mut HeaderMap) {
     for (name, value) in HEADERS {
         headers.insert(name, HeaderValue::from_static(value));
     }
@@ -91,5 +96,4 @@ fn finished(app: &App, viewer: Option<&Viewer>, mut response: Response) -> Respo
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         headers.insert(VARY, HeaderValue::from_static("cookie, authorization"));
     }
-    response
 }

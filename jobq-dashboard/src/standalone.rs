@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 
 use crate::access::Access;
 use crate::dashboard::Dashboard;
+use crate::frame;
 use crate::guard::{self, host_name};
 use crate::links::Links;
 
@@ -307,16 +308,21 @@ async fn guarded(State(gate): State<Arc<Gate>>, request: Request, next: Next) ->
     // Against names of other sites that lead to this machine.
     if !gate.hosts.contains(&host) {
         let text = "This name is not one of the dashboard's. Allow it by its option for hosts.\n";
-        return (StatusCode::MISDIRECTED_REQUEST, text).into_response();
+        return refused(StatusCode::MISDIRECTED_REQUEST, text);
     }
     if gate.secret.as_ref().is_some_and(|secret| !secret.is_in(request.headers())) {
-        let mut response =
-            (StatusCode::UNAUTHORIZED, "The secret is missing or wrong.\n").into_response();
+        let mut response = refused(StatusCode::UNAUTHORIZED, "The secret is missing or wrong.\n");
         let basic = HeaderValue::from_static("Basic realm=\"jobq\", charset=\"UTF-8\"");
         response.headers_mut().insert(WWW_AUTHENTICATE, basic);
         return response;
     }
     next.run(request).await
+}
+
+fn refused(status: StatusCode, text: &'static str) -> Response {
+    let mut response = (status, text).into_response();
+    frame::protect(response.headers_mut());
+    response
 }
 
 /// A dashboard that listens.

@@ -74,6 +74,7 @@ async fn a_secret_is_asked_of_people_and_scripts() {
         let answer = ask(port, "GET /", &headers).await;
         assert_eq!(status(&answer), expected, "{authorization}");
         assert_eq!(answer.contains("www-authenticate: Basic"), expected == "401");
+        assert!(answer.contains("content-security-policy: default-src 'none'"), "{answer}");
         assert!(!answer.contains(SECRET), "a page never has the secret");
         assert_eq!(answer.contains(">ann<"), authorization.ends_with(BASIC), "{answer}");
     }
