@@ -61,18 +61,15 @@ pub(crate) async fn answer(
     page: Page,
 ) -> Result<Response, Problem> {
     app.sampler.looked().await;
-    match fields.one("live") {
-        Some("stream") => Ok(stream_of(app, viewer, page).into_response()),
-        Some("fragment") => {
-            let content = app.rendered.content(&app, &viewer, &page)?;
-            Ok(fragment(headers, &content))
-        }
-        _ => {
-            let content = app.rendered.content(&app, &viewer, &page)?;
-            Ok(Html(layout::page(&app, &viewer, page.tab(), &page.title(), &content, true))
-                .into_response())
-        }
-    }
+    // Also before a stream: that of a page that is not there would end at once, and the browser would
+    // open the next one for ever.
+    let content = app.rendered.content(&app, &viewer, &page)?;
+    Ok(match fields.one("live") {
+        Some("stream") => stream_of(app, viewer, page).into_response(),
+        Some("fragment") => fragment(headers, &content),
+        _ => Html(layout::page(&app, &viewer, page.tab(), &page.title(), &content, true))
+            .into_response(),
+    })
 }
 
 /// The content, or nothing if the browser has it.

@@ -45,3 +45,11 @@ async fn a_fragment_that_the_browser_has_is_not_sent_again() {
     assert_eq!(send(&kit.router, again(&tag)).await.status, StatusCode::NOT_MODIFIED);
     assert_eq!(send(&kit.router, again("\"0\"")).await.status, StatusCode::OK);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_that_is_not_there_has_no_stream() {
+    let kit = Kit::new().await;
+    let answer = kit.get("/operations/7?live=stream").await;
+    assert_eq!(answer.status, StatusCode::NOT_FOUND);
+    assert!(answer.text.contains("There is no such operation"), "{}", answer.text);
+}
