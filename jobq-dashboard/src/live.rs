@@ -23,8 +23,9 @@ use crate::problem::Problem;
 /// How long a stream lasts. Then the browser opens a new one, so that a login that has ended ends it
 /// and a server that shuts down does not wait for long.
 const LASTS: Duration = Duration::from_secs(20);
-/// The most contents that are kept.
+/// The most contents that are kept, and the most bytes of them: each search has a content of its own.
 const MOST: usize = 256;
+const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// How long a browser waits before it opens a new one.
 const AGAIN: Duration = Duration::from_millis(250);
 
@@ -38,7 +39,7 @@ impl Rendered {
         let mut rendered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (version, contents) = &mut *rendered;
         let now = *app.sampler.changes().borrow();
-        if *version != now || contents.len() > MOST {
+        if *version != now || is_full(contents) {
             *version = now;
             contents.clear();
         }
@@ -50,6 +51,11 @@ impl Rendered {
         contents.insert(key, Arc::clone(&content));
         Ok(content)
     }
+}
+
+fn is_full(contents: &HashMap<String, Arc<str>>) -> bool {
+    let size = |(key, content): (&String, &Arc<str>)| key.len() + content.len();
+    contents.len() >= MOST || contents.iter().map(size).sum::<usize>() >= MOST_BYTES
 }
 
 /// The answer to a request for a page: the page, its content alone, or a stream of it.
@@ -120,6 +126,24 @@ impl Watcher {
                 self.sent = Some(tag);
                 return Some(content);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_contents_and_few_bytes_are_kept() {
+        let contents = |number: usize, size: usize| {
+            let content: Arc<str> = "x".repeat(size).into();
+            (0..number).map(|key| (key.to_string(), Arc::clone(&content))).collect()
+        };
+        for (number, size, expected) in
+            [(0, 0, false), (MOST - 1, 1, false), (MOST, 1, true), (3, MOST_BYTES / 3, true)]
+        {
+            assert_eq!(is_full(&contents(number, size)), expected, "{number} {size}");
         }
     }
 }
