@@ -48,6 +48,15 @@ impl Deed {
     }
 }
 
+/// The purpose of an operation.
+#[derive(Debug)]
+pub(crate) struct What {
+    pub(crate) queue: String,
+    pub(crate) deed: Deed,
+    pub(crate) filter: String,
+    pub(crate) actor: String,
+}
+
 /// An operation.
 #[derive(Debug)]
 pub(crate) struct Started {
@@ -123,7 +132,7 @@ impl Operations {
     pub(crate) fn start(
         &self,
         operation: jobq::admin::Operation,
-        what: (String, Deed, String, String),
+        what: What,
         changed: impl Fn() + Send + 'static,
         ended: impl FnOnce(&Started, &Summary) + Send + 'static,
     ) -> Result<Arc<Started>, Problem> {
@@ -138,7 +147,7 @@ impl Operations {
         }
         let running = operation.start()?;
         *last += 1;
-        let (queue, deed, filter, actor) = what;
+        let What { queue, deed, filter, actor } = what;
         let started = Arc::new(Started {
             id: *last,
             queue,
@@ -151,9 +160,7 @@ impl Operations {
             end: Mutex::default(),
         });
         all.push_back(Arc::clone(&started));
-        while all.len() > REMEMBERED {
-            all.pop_front();
-        }
+        forget(all, |started| started.end().is_some());
         let theirs = Arc::clone(&started);
         tokio::spawn(async move {
             theirs.run(running, changed).await;
@@ -162,6 +169,16 @@ impl Operations {
             }
         });
         Ok(started)
+    }
+}
+
+/// Forgets the oldest one that has ended, if there are too many. One that runs must be found to be
+/// cancelled.
+fn forget<T>(all: &mut VecDeque<T>, has_ended: impl Fn(&T) -> bool) {
+    if all.len() > REMEMBERED
+        && let Some(oldest) = all.iter().position(has_ended)
+    {
+        all.remove(oldest);
     }
 }
 
@@ -221,4 +238,21 @@ fn summary(deed: Deed, done: jobq::Result<Done>) -> Summary {
     );
     details.truncate(50);
     Summary { class, text, details }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_that_runs_is_not_forgotten() {
+        let mut all: VecDeque<usize> = (0..REMEMBERED).collect();
+        let runs = [0, 2];
+        for new in REMEMBERED..REMEMBERED + 3 {
+            all.push_back(new);
+            forget(&mut all, |id| !runs.contains(id));
+            assert_eq!(all.len(), REMEMBERED);
+        }
+        assert_eq!(all.iter().take(3).collect::<Vec<_>>(), [&0, &2, &5]);
+    }
 }

@@ -16,7 +16,7 @@ use crate::failed::{FIELDS, filter};
 use crate::fields::{Fields, Form, Query};
 use crate::links::Links;
 use crate::live;
-use crate::operations::{Deed, Started, Summary};
+use crate::operations::{Deed, Started, Summary, What};
 use crate::problem::Problem;
 use crate::show::{Time, count};
 
@@ -167,7 +167,8 @@ fn start(
             operation = operation.stop_on_failure();
         }
     }
-    let what = (queue.to_owned(), deed, text, viewer.name().to_owned());
+    let what =
+        What { queue: queue.to_owned(), deed, filter: text, actor: viewer.name().to_owned() };
     let (weak, theirs) = (Arc::downgrade(app), Arc::downgrade(app));
     let changed = move || {
         if let Some(app) = weak.upgrade() {
