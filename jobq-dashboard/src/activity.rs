@@ -4,8 +4,13 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use crate::show::first_line;
+
 /// The most records.
 const RECORDS: usize = 500;
+
+/// The most characters of a text of a record: a filter may have megabytes.
+const CHARACTERS: usize = 500;
 
 /// What somebody did.
 #[derive(Debug, Clone)]
@@ -25,7 +30,9 @@ pub(crate) struct Record {
 pub(crate) struct Activities(Mutex<VecDeque<Record>>);
 
 impl Activities {
-    pub(crate) fn add(&self, record: Record) {
+    pub(crate) fn add(&self, mut record: Record) {
+        record.target = first_line(&record.target, CHARACTERS);
+        record.result = first_line(&record.result, CHARACTERS);
         let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         records.push_front(record);
         records.truncate(RECORDS);

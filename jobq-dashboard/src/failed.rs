@@ -10,7 +10,7 @@ use jobq::{Client, FailedJob, FailedReason, JobId};
 use crate::fields::Fields;
 use crate::payload::Privacy;
 use crate::problem::Problem;
-use crate::show::Time;
+use crate::show::{Time, first_line};
 
 /// The fields of a filter, for forms and links that send it on.
 pub(crate) const FIELDS: [&str; 9] =
@@ -98,16 +98,11 @@ pub(crate) struct Row {
 
 impl Row {
     fn of(job: &FailedJob) -> Self {
-        let line = job.error().lines().next().unwrap_or_default();
-        let mut error: String = line.chars().take(CHARACTERS).collect();
-        if error.len() < job.error().len() {
-            error.push('…');
-        }
         Self {
             id: job.id(),
             job: job.name().to_owned(),
             reason: job.reason(),
-            error,
+            error: first_line(job.error(), CHARACTERS),
             attempts: job.attempts(),
             failed_at: Time(job.failed_at()),
         }

@@ -42,6 +42,16 @@ impl Figure {
     }
 }
 
+/// The first line of a text, at most so many characters of it, with a sign for what is left out.
+pub(crate) fn first_line(text: &str, most: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let mut shown: String = line.chars().take(most).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
 /// A number with a comma before each three digits.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -191,6 +201,15 @@ mod tests {
         let html = figure.render().unwrap();
         assert!(html.contains(">?<") && html.contains("unknown: no &#60;leader&#62;"), "{html}");
         assert!(Figure::number(&Read::Known(0_u64)).render().unwrap().contains("zero"));
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_a_character() {
+        for (text, shown) in
+            [("", ""), ("größe", "größe"), ("größer", "größe…"), ("no\nbecause", "no…")]
+        {
+            assert_eq!(first_line(text, 5), shown, "{text}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::links::Links;
 use crate::live;
 use crate::operations::{Deed, Started, Summary, What};
 use crate::problem::Problem;
-use crate::show::{Time, count};
+use crate::show::{Time, count, first_line};
 
 #[derive(Template)]
 #[template(path = "ask.html")]
@@ -151,7 +151,7 @@ fn start(
 ) -> Result<Response, Problem> {
     viewer.require(action(deed))?;
     let filter = filter(&sent_on(fields)?, app.privacy())?;
-    let text = filter.to_string();
+    let text = first_line(&filter.to_string(), 500);
     let failed = app.client().failed(queue);
     let mut operation = match deed {
         Deed::Retry => failed.retry_where(filter),

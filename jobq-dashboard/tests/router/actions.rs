@@ -54,6 +54,10 @@ async fn failed_jobs_are_put_back_by_filter_and_by_id() {
     assert_eq!(kit.client.counts("mail").await.unwrap().ready, 2);
     let activity = kit.get("/activity").await.text;
     assert!(activity.contains("mail: error with `refused`"), "{activity}");
+    let long = format!("error={}", "x".repeat(1_000_000));
+    kit.ended(&kit.post("/queues/mail/failed/retry", &long).await).await;
+    let activity = kit.get("/activity").await.text;
+    assert!(activity.len() < 10_000 && activity.contains("xxx…"), "{}", activity.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]
