@@ -109,6 +109,11 @@ impl Time {
         self.0.clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST)
     }
 
+    /// RFC 3339, to the millisecond.
+    pub(crate) fn machine(self) -> String {
+        humantime::format_rfc3339_millis(self.written()).to_string()
+    }
+
     /// How long ago it was.
     pub(crate) fn age(self, now: SystemTime) -> String {
         duration(now.duration_since(self.0).unwrap_or_default().max(Duration::from_secs(1)))
@@ -118,8 +123,7 @@ impl Time {
 /// As an element of HTML.
 impl Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let machine = humantime::format_rfc3339_millis(self.written());
-        write!(f, "<time datetime=\"{machine}\">{}</time>", self.text())
+        write!(f, "<time datetime=\"{}\">{}</time>", self.machine(), self.text())
     }
 }
 

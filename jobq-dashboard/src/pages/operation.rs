@@ -1,6 +1,7 @@
 //! Operations on all failed jobs that match: the question before, and the progress.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -119,7 +120,12 @@ async fn ask(
 ) -> Result<Response, Problem> {
     viewer.require(action(deed))?;
     let sent_on = sent_on(fields)?;
-    let filter = filter(&sent_on, app.privacy())?;
+    // What is done is what the question tells, however long it is open.
+    let asked = match sent_on.one("until") {
+        Some(_) => sent_on.clone(),
+        None => sent_on.clone().with("until", Time(SystemTime::now()).machine()),
+    };
+    let filter = filter(&asked, app.privacy())?;
     let shown = filter.to_string();
     let failed = app.client().failed(queue);
     let dry = match deed {
@@ -135,7 +141,7 @@ async fn ask(
         matched,
         text: count(matched),
         query: sent_on.only(&FIELDS).query(),
-        fields: &sent_on,
+        fields: &asked,
     };
     let content = render(&question)?;
     let title = format!("{} failed jobs of {queue}", deed.order());
@@ -179,7 +185,7 @@ fn start(
         if let Some(app) = theirs.upgrade() {
             app.looks.forget();
             app.activities.add(Record {
-                at: std::time::SystemTime::now(),
+                at: SystemTime::now(),
                 actor: started.actor.clone(),
                 action: started.deed.path(),
                 target: format!("{}: {}", started.queue, started.filter),

@@ -96,6 +96,22 @@ async fn a_selection_of_none_is_not_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn jobs_that_fail_after_the_question_are_kept() {
+    let kit = Kit::new().await;
+    let first = kit.failed("one").await;
+    let question = kit.get("/queues/mail/failed/discard").await.text;
+    assert!(question.contains("Discard 1 failed jobs?"), "{question}");
+    let until = question.split("name=\"until\" value=\"").nth(1).unwrap();
+    let until = until.split('"').next().unwrap();
+    let second = kit.failed("two").await;
+    let form = format!("until={until}&confirmed=yes");
+    let started = kit.post("/queues/mail/failed/discard", &form).await;
+    assert!(kit.ended(&started).await.contains("The job was discarded."));
+    let failed = kit.client.failed("mail");
+    assert!(failed.show(first).await.is_err() && failed.show(second).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_canary_without_a_pool_changes_nothing_and_says_so() {
     let kit = Kit::new().await;
     let id = kit.failed("no").await;
