@@ -138,12 +138,8 @@ fn routes() -> Router<Arc<App>> {
         .route("/queues/{queue}/enqueue", post(pages::queue::enqueue))
         .route("/queues/{queue}/failed", get(pages::failed::page))
         .route(
-            "/queues/{queue}/failed/retry",
-            get(pages::operation::ask_retry).post(pages::operation::retry),
-        )
-        .route(
-            "/queues/{queue}/failed/discard",
-            get(pages::operation::ask_discard).post(pages::operation::discard),
+            "/queues/{queue}/failed/{deed}",
+            get(pages::operation::ask).post(pages::operation::start),
         )
         .route("/queues/{queue}/failed/jobs/{id}", get(pages::failed_job::page))
         .route("/operations/{id}", get(pages::operation::page))

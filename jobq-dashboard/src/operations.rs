@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use jobq::admin::{Done, End, Phase, Progress, Running, Stop};
 use tokio::sync::{Notify, watch};
 
+use crate::access::Action;
 use crate::problem::Problem;
 use crate::show::count;
 
@@ -24,6 +25,20 @@ pub(crate) enum Deed {
 }
 
 impl Deed {
+    /// The one of a path.
+    pub(crate) fn parse(path: &str) -> Result<Self, Problem> {
+        let deed = [Self::Retry, Self::Discard].into_iter().find(|deed| deed.path() == path);
+        deed.ok_or_else(Problem::not_found)
+    }
+
+    /// The action that a viewer needs for it.
+    pub(crate) fn action(self) -> Action {
+        match self {
+            Self::Retry => Action::Retry,
+            Self::Discard => Action::Discard,
+        }
+    }
+
     /// For paths.
     pub(crate) fn path(self) -> &'static str {
         match self {

@@ -10,7 +10,7 @@ use axum::response::{Html, IntoResponse as _, Response};
 use jobq::admin::{Phase, Progress};
 
 use super::{Page, Tab, layout, record, render, see};
-use crate::access::{Action, Viewer};
+use crate::access::Viewer;
 use crate::activity::Record;
 use crate::dashboard::App;
 use crate::failed::{FIELDS, filter};
@@ -49,55 +49,6 @@ struct View<'p> {
     may_cancel: bool,
 }
 
-pub(crate) async fn ask_retry(
-    app: State<Arc<App>>,
-    viewer: Viewer,
-    queue: Path<String>,
-    fields: Query,
-) -> Result<Response, Problem> {
-    ask(&app, &viewer, &queue, &fields.0, Deed::Retry).await
-}
-
-pub(crate) async fn ask_discard(
-    app: State<Arc<App>>,
-    viewer: Viewer,
-    queue: Path<String>,
-    fields: Query,
-) -> Result<Response, Problem> {
-    ask(&app, &viewer, &queue, &fields.0, Deed::Discard).await
-}
-
-pub(crate) async fn retry(
-    app: State<Arc<App>>,
-    viewer: Viewer,
-    queue: Path<String>,
-    fields: Form,
-) -> Result<Response, Problem> {
-    start(&app, &viewer, &queue, &fields.0, Deed::Retry)
-}
-
-pub(crate) async fn discard(
-    app: State<Arc<App>>,
-    viewer: Viewer,
-    queue: Path<String>,
-    fields: Form,
-) -> Result<Response, Problem> {
-    // What destroys is confirmed: a form without the confirmation is asked back.
-    if fields.0.one("confirmed").is_none() {
-        viewer.require(Action::Discard)?;
-        let query = sent_on(&fields.0)?.query();
-        return Ok(see(&(app.links().below_queue(&queue, "failed/discard") + &query)));
-    }
-    start(&app, &viewer, &queue, &fields.0, Deed::Discard)
-}
-
-fn action(deed: Deed) -> Action {
-    match deed {
-        Deed::Retry => Action::Retry,
-        Deed::Discard => Action::Discard,
-    }
-}
-
 /// The fields of the filter, ids included. Without any, an operation is about all failed jobs, so a
 /// selection of none is an error.
 fn sent_on(fields: &Fields) -> Result<Fields, Problem> {
@@ -111,15 +62,15 @@ fn sent_on(fields: &Fields) -> Result<Fields, Problem> {
 }
 
 /// Asks before an operation, with the number of jobs that match now.
-async fn ask(
-    app: &App,
-    viewer: &Viewer,
-    queue: &str,
-    fields: &Fields,
-    deed: Deed,
+pub(crate) async fn ask(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path((queue, deed)): Path<(String, String)>,
+    Query(fields): Query,
 ) -> Result<Response, Problem> {
-    viewer.require(action(deed))?;
-    let sent_on = sent_on(fields)?;
+    let deed = Deed::parse(&deed)?;
+    viewer.require(deed.action())?;
+    let sent_on = sent_on(&fields)?;
     // What is done is what the question tells, however long it is open.
     let asked = match sent_on.one("until") {
         Some(_) => sent_on.clone(),
@@ -127,7 +78,7 @@ async fn ask(
     };
     let filter = filter(&asked, app.privacy())?;
     let shown = filter.to_string();
-    let failed = app.client().failed(queue);
+    let failed = app.client().failed(&*queue);
     let dry = match deed {
         Deed::Retry => failed.retry_where(filter),
         Deed::Discard => failed.discard_where(filter),
@@ -135,7 +86,7 @@ async fn ask(
     let matched = dry.dry_run().by(viewer.name()).await?.matched;
     let question = Question {
         links: app.links(),
-        queue,
+        queue: &queue,
         deed,
         filter: shown,
         matched,
@@ -145,37 +96,42 @@ async fn ask(
     };
     let content = render(&question)?;
     let title = format!("{} failed jobs of {queue}", deed.order());
-    Ok(Html(layout::page(app, viewer, Tab::Failed, &title, &content, false)).into_response())
+    Ok(Html(layout::page(&app, &viewer, Tab::Failed, &title, &content, false)).into_response())
 }
 
-fn start(
-    app: &Arc<App>,
-    viewer: &Viewer,
-    queue: &str,
-    fields: &Fields,
-    deed: Deed,
+/// Starts an operation. A discard without its confirmation leads to the question.
+pub(crate) async fn start(
+    State(app): State<Arc<App>>,
+    viewer: Viewer,
+    Path((queue, deed)): Path<(String, String)>,
+    Form(fields): Form,
 ) -> Result<Response, Problem> {
-    viewer.require(action(deed))?;
-    let filter = filter(&sent_on(fields)?, app.privacy())?;
+    let deed = Deed::parse(&deed)?;
+    viewer.require(deed.action())?;
+    let sent_on = sent_on(&fields)?;
+    if deed == Deed::Discard && fields.one("confirmed").is_none() {
+        let question = app.links().below_queue(&queue, "failed/discard");
+        return Ok(see(&(question + &sent_on.query())));
+    }
+    let filter = filter(&sent_on, app.privacy())?;
     let text = first_line(&filter.to_string(), 500);
-    let failed = app.client().failed(queue);
+    let failed = app.client().failed(&*queue);
     let mut operation = match deed {
         Deed::Retry => failed.retry_where(filter),
         Deed::Discard => failed.discard_where(filter),
     };
     operation = operation.by(viewer.name());
-    if let Some(canary) = number::<u32>(fields, "canary")?.filter(|jobs| *jobs > 0) {
+    if let Some(canary) = number::<u32>(&fields, "canary")?.filter(|jobs| *jobs > 0) {
         operation = operation.canary(canary);
     }
-    if let Some(rate) = number::<f64>(fields, "rate")? {
+    if let Some(rate) = number::<f64>(&fields, "rate")? {
         operation = operation.rate(rate);
         if fields.one("stop").is_some() {
             operation = operation.stop_on_failure();
         }
     }
-    let what =
-        What { queue: queue.to_owned(), deed, filter: text, actor: viewer.name().to_owned() };
-    let (weak, theirs) = (Arc::downgrade(app), Arc::downgrade(app));
+    let what = What { queue, deed, filter: text, actor: viewer.name().to_owned() };
+    let (weak, theirs) = (Arc::downgrade(&app), Arc::downgrade(&app));
     let changed = move || {
         if let Some(app) = weak.upgrade() {
             app.sampler.changed();
@@ -234,7 +190,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, id: u64) -> Result<String, Pro
         progress,
         phase,
         end: started.end(),
-        may_cancel: viewer.may(action(started.deed)),
+        may_cancel: viewer.may(started.deed.action()),
         started: &started,
     };
     render(&view)
@@ -248,7 +204,7 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let id = id.parse().map_err(|_| Problem::not_found())?;
     let started = app.operations.find(id).ok_or_else(gone)?;
-    viewer.require(action(started.deed))?;
+    viewer.require(started.deed.action())?;
     if started.end().is_none() {
         started.cancel();
         record(&app, &viewer, "cancel operation", format!("operation {id}"), "asked to end");
