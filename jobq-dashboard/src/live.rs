@@ -5,7 +5,9 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::extract::FromRequestParts;
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{Html, IntoResponse, Response};
@@ -16,7 +18,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::access::Viewer;
 use crate::assets::hash;
 use crate::dashboard::App;
-use crate::fields::Fields;
+use crate::fields::{Fields, Query};
 use crate::pages::{Page, layout};
 use crate::problem::Problem;
 
@@ -56,6 +58,33 @@ impl Rendered {
 fn is_full(contents: &HashMap<String, Arc<str>>) -> bool {
     let size = |(key, content): (&String, &Arc<str>)| key.len() + content.len();
     contents.len() >= MOST || contents.iter().map(size).sum::<usize>() >= MOST_BYTES
+}
+
+/// A request for a page that is live.
+#[derive(Debug)]
+pub(crate) struct Request {
+    app: Arc<App>,
+    viewer: Viewer,
+    headers: HeaderMap,
+    pub(crate) fields: Fields,
+}
+
+impl FromRequestParts<Arc<App>> for Request {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
+        let viewer = Viewer::from_request_parts(parts, app).await?;
+        let Query(fields) = Query::from_request_parts(parts, app).await?;
+        Ok(Self { app: Arc::clone(app), viewer, headers: parts.headers.clone(), fields })
+    }
+}
+
+impl Request {
+    /// The answer, if this is the page.
+    pub(crate) async fn answer(self, page: Page) -> Result<Response, Problem> {
+        let Self { app, viewer, headers, fields } = self;
+        answer(app, viewer, &headers, &fields, page).await
+    }
 }
 
 /// The answer to a request for a page: the page, its content alone, or a stream of it.

@@ -1,17 +1,11 @@
 //! Who did what through this dashboard.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::response::Response;
 
 use super::{Page, render};
-use crate::access::Viewer;
 use crate::activity::Record;
 use crate::dashboard::App;
-use crate::fields::Query;
 use crate::links::Links;
 use crate::live;
 use crate::problem::Problem;
@@ -24,13 +18,8 @@ struct View<'p> {
     records: Vec<(Time, Record)>,
 }
 
-pub(crate) async fn page(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    headers: HeaderMap,
-    Query(fields): Query,
-) -> Result<Response, Problem> {
-    live::answer(app, viewer, &headers, &fields, Page::Activity).await
+pub(crate) async fn page(request: live::Request) -> Result<Response, Problem> {
+    request.answer(Page::Activity).await
 }
 
 pub(crate) fn content(app: &App) -> Result<String, Problem> {

@@ -1,16 +1,10 @@
 //! The queues with failed jobs.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::State;
-use axum::http::HeaderMap;
 use axum::response::Response;
 
 use super::{Age, Page, render};
-use crate::access::Viewer;
 use crate::dashboard::App;
-use crate::fields::Query;
 use crate::links::Links;
 use crate::live;
 use crate::problem::Problem;
@@ -27,13 +21,8 @@ struct View<'p> {
     others: usize,
 }
 
-pub(crate) async fn page(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    headers: HeaderMap,
-    Query(fields): Query,
-) -> Result<Response, Problem> {
-    live::answer(app, viewer, &headers, &fields, Page::FailedQueues).await
+pub(crate) async fn page(request: live::Request) -> Result<Response, Problem> {
+    request.answer(Page::FailedQueues).await
 }
 
 pub(crate) fn content(app: &App) -> Result<String, Problem> {

@@ -11,18 +11,16 @@ pub(crate) mod pools;
 pub(crate) mod queue;
 pub(crate) mod queues;
 
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use askama::Template;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse as _, Redirect, Response};
 
 use crate::access::Viewer;
 use crate::activity::Record;
 use crate::dashboard::App;
-use crate::fields::{Fields, Query};
+use crate::fields::Fields;
 use crate::live;
 use crate::problem::Problem;
 use crate::sampler::Sample;
@@ -151,17 +149,11 @@ pub(crate) fn see(path: &str) -> Response {
 }
 
 /// The queues with a `/` behind the prefix, and pages that do not exist.
-pub(crate) async fn fallback(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    headers: HeaderMap,
-    uri: Uri,
-    Query(fields): Query,
-) -> Result<Response, Problem> {
+pub(crate) async fn fallback(uri: Uri, request: live::Request) -> Result<Response, Problem> {
     match uri.path() {
         "" | "/" => {
-            let page = Page::Queues(queues::Choice::of(&fields));
-            live::answer(app, viewer, &headers, &fields, page).await
+            let page = Page::Queues(queues::Choice::of(&request.fields));
+            request.answer(page).await
         }
         _ => Err(Problem::not_found()),
     }

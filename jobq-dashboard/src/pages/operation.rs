@@ -5,7 +5,6 @@ use std::time::SystemTime;
 
 use askama::Template;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
 use axum::response::{Html, IntoResponse as _, Response};
 use jobq::admin::{Phase, Progress};
 
@@ -163,14 +162,11 @@ fn number<N: std::str::FromStr>(fields: &Fields, name: &str) -> Result<Option<N>
 }
 
 pub(crate) async fn page(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    headers: HeaderMap,
     Path(id): Path<String>,
-    Query(fields): Query,
+    request: live::Request,
 ) -> Result<Response, Problem> {
     let id = id.parse().map_err(|_| Problem::not_found())?;
-    live::answer(app, viewer, &headers, &fields, Page::Operation(id)).await
+    request.answer(Page::Operation(id)).await
 }
 
 pub(crate) fn content(app: &App, viewer: &Viewer, id: u64) -> Result<String, Problem> {

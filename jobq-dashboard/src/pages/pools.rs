@@ -5,7 +5,6 @@ use std::time::SystemTime;
 
 use askama::Template;
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
 use axum::response::{Html, IntoResponse as _, Response};
 use jobq::JobId;
 use jobq::admin::{Cancel, Order, PoolId, PoolQueue, PoolReport, Read, RunningJob};
@@ -13,7 +12,7 @@ use jobq::admin::{Cancel, Order, PoolId, PoolQueue, PoolReport, Read, RunningJob
 use super::{Age, Page, Tab, layout, record, render, see};
 use crate::access::{Action, Viewer};
 use crate::dashboard::App;
-use crate::fields::{Form, Query};
+use crate::fields::Form;
 use crate::links::Links;
 use crate::live;
 use crate::problem::Problem;
@@ -80,14 +79,9 @@ struct Question<'p> {
     queues: Vec<String>,
 }
 
-pub(crate) async fn page(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    headers: HeaderMap,
-    Query(fields): Query,
-) -> Result<Response, Problem> {
-    let queue = fields.one("queue").map(str::to_owned);
-    live::answer(app, viewer, &headers, &fields, Page::Pools(queue)).await
+pub(crate) async fn page(request: live::Request) -> Result<Response, Problem> {
+    let queue = request.fields.one("queue").map(str::to_owned);
+    request.answer(Page::Pools(queue)).await
 }
 
 pub(crate) fn content(app: &App, viewer: &Viewer, queue: Option<&str>) -> Result<String, Problem> {
