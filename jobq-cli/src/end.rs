@@ -59,7 +59,9 @@ impl Problem {
             Self::Jobq(error) => end_of(error),
             Self::Usage(_) => End::Usage,
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => End::Done,
-            Self::Refused(_) | Self::Output(_) => End::Refused,
+            // It was done before it was told.
+            Self::Output(_) => End::Partly,
+            Self::Refused(_) => End::Refused,
         }
     }
 }
@@ -128,7 +130,7 @@ mod tests {
             (Problem::Usage(String::new()), 2),
             (Problem::Refused(String::new()), 5),
             (output(io::ErrorKind::BrokenPipe), 0),
-            (output(io::ErrorKind::StorageFull), 5),
+            (output(io::ErrorKind::StorageFull), 3),
         ] {
             assert_eq!(problem.end().code(), code, "{problem:?}");
         }

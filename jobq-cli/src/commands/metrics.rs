@@ -46,7 +46,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         ))
     };
     let listener = TcpListener::bind(address).await.map_err(unusable)?;
-    let address = listener.local_addr()?;
+    let address = listener.local_addr().map_err(unusable)?;
     let sampler =
         Arc::new(Sampler { client, queues: selection(arguments.queues), sample: Mutex::default() });
     let router = Router::new().route("/metrics", get(metrics)).with_state(sampler);
@@ -54,7 +54,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     let stopped = async {
         let _ = tokio::signal::ctrl_c().await;
     };
-    axum::serve(listener, router).with_graceful_shutdown(stopped).await?;
+    axum::serve(listener, router).with_graceful_shutdown(stopped).await.map_err(unusable)?;
     Ok(End::Done)
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
+use super::table::visible;
 use crate::end::Problem;
 
 /// What to do before something is deleted.
@@ -32,14 +33,21 @@ pub(crate) fn confirm(yes: bool, action: &str) -> Result<bool, Problem> {
              `--dry-run` to see what it would do"
         ))),
         Confirmation::Asked => {
-            let mut error = io::stderr().lock();
-            write!(error, "{action}? [y/N] ")?;
-            error.flush()?;
-            let mut answer = String::new();
-            io::stdin().lock().read_line(&mut answer)?;
-            Ok(is_yes(&answer))
+            let answer = ask(action);
+            let unasked =
+                |error| Problem::Refused(format!("the question cannot be asked: {error}"));
+            Ok(is_yes(&answer.map_err(unasked)?))
         }
     }
+}
+
+fn ask(action: &str) -> io::Result<String> {
+    let mut error = io::stderr().lock();
+    write!(error, "{}? [y/N] ", visible(action))?;
+    error.flush()?;
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    Ok(answer)
 }
 
 fn is_yes(answer: &str) -> bool {
