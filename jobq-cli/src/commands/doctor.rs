@@ -4,7 +4,7 @@ use jobq::Report;
 use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
-use crate::output::table::visible;
+use crate::output::table::visible_lines;
 
 /// Looks for settings of the broker or the file that lose or stall jobs
 ///
@@ -26,18 +26,13 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     if output.is_json() {
         output.document(&report)?;
     } else {
-        output.print(&lines(&report.to_string()))?;
+        output.print(&visible_lines(&report.to_string()))?;
     }
     Ok(end(&report))
 }
 
 fn end(report: &Report) -> End {
     if report.is_sound() { End::Done } else { End::No }
-}
-
-/// The lines of a text, each as it may be shown.
-fn lines(text: &str) -> String {
-    text.lines().map(|line| visible(line) + "\n").collect()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::end::{End, Ended, Problem};
 use crate::options::Options;
 use crate::output::Output;
 use crate::output::confirm::confirm;
-use crate::output::table::visible;
+use crate::output::table::{visible, visible_lines};
 
 /// Compares RabbitMQ with what programs declare, and declares it
 ///
@@ -83,7 +83,7 @@ fn plan(topology: &Topology, output: Output) -> Ended {
     if output.is_json() {
         output.document(topology)?;
     } else {
-        output.print(&topology.to_string())?;
+        output.print(&visible_lines(&topology.to_string()))?;
     }
     Ok(End::Done)
 }

@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 use serde::Serialize;
 
 use self::colour::{Style, When};
-use self::table::Table;
+use self::table::{Table, visible_lines};
 
 /// The version of the JSON documents.
 const VERSION: u32 = 1;
@@ -75,10 +75,10 @@ impl Output {
         out.flush()
     }
 
-    /// Prints a message for people. One that cannot be printed is left out.
+    /// Prints a message for people, whose text may be another program's. One that cannot be printed is left out.
     #[allow(clippy::unused_self)] // as `print`
     pub(crate) fn note(self, text: &str) {
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        let _ = io::stderr().lock().write_all(visible_lines(text).as_bytes());
     }
 
     /// Prints messages.
@@ -89,6 +89,6 @@ impl Output {
     /// Prints an error.
     pub(crate) fn error(self, text: &str) {
         let word = Style::Bad.paint("error:", self.colours.1);
-        self.note(&format!("{word} {text}"));
+        let _ = write!(io::stderr().lock(), "{word} {}", visible_lines(text));
     }
 }

@@ -65,6 +65,11 @@ pub(crate) fn visible(text: &str) -> String {
     text.chars().map(escaped).collect()
 }
 
+/// The lines of a text, each [visible].
+pub(crate) fn visible_lines(text: &str) -> String {
+    text.lines().map(|line| visible(line) + "\n").collect()
+}
+
 impl Table {
     pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
         Self { columns: columns.to_vec(), rows: Vec::new() }
@@ -145,5 +150,9 @@ mod tests {
         ] {
             assert_eq!(visible(text), expected);
         }
+        assert_eq!(
+            visible_lines("no\x1b[2J\n  because: \u{7}"),
+            "no\\u{1b}[2J\n  because: \\u{7}\n"
+        );
     }
 }
