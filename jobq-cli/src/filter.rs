@@ -70,6 +70,11 @@ impl FilterOptions {
         }
         Ok(filter)
     }
+
+    /// The latest time of failure.
+    pub(crate) fn until(&self) -> Option<SystemTime> {
+        self.until
+    }
 }
 
 fn reason(text: &str) -> Result<FailedReason, String> {

@@ -139,11 +139,19 @@ async fn what_is_deleted_is_confirmed(store: Store) {
     assert_eq!(stage.client.counts("scripted").await.unwrap().failed, 3);
     let ran = failed(&stage, &["discard", "scripted", &id, "--yes"]).await;
     assert_eq!(ran.lines(0), ["1 of 1 failed jobs of queue scripted deleted"]);
+    let ran = failed(&stage, &["discard", "scripted", &id, &ids[1].to_string(), "--dry-run"]).await;
+    assert_eq!(ran.lines(3), ["1 failed jobs of queue scripted would be deleted"]);
+    assert!(ran.err.contains("no failed jobs of 1 of the ids"), "{ran:#?}");
     let ran = failed(&stage, &["purge", "scripted", "--dry-run"]).await;
     assert_eq!(ran.lines(0), ["2 failed jobs of queue scripted would be deleted"]);
     let ran = failed(&stage, &["purge", "scripted", "--yes", "--json"]).await;
     assert_eq!(ran.json(0, "failed-operation")["settled"], 2);
     assert_eq!(stage.client.counts("scripted").await.unwrap().failed, 0);
+    // Nothing would be deleted, so nobody is asked.
+    let ran = failed(&stage, &["purge", "scripted"]).await;
+    assert_eq!(ran.lines(0), ["0 of 0 failed jobs of queue scripted deleted"]);
+    let ran = failed(&stage, &["discard", "scripted", &id, "--json"]).await;
+    assert_eq!(ran.json(4, "failed-operation")["settled"], 0);
 }
 
 async fn a_canary_that_fails_stops_the_rest(store: Store) {

@@ -1,7 +1,8 @@
 //! `jobq failed retry`, `discard` and `purge`: operations on all failed jobs that match.
 
+use std::collections::BTreeSet;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use jobq::admin::{Done, End as OperationEnd, Filter, Operation, Running, Stop};
@@ -99,12 +100,12 @@ struct Doing {
     /// `retry` or `discard`, and what it does with jobs.
     action: (&'static str, &'static str),
     dry_run: bool,
-    /// Whether jobs were named, so that none is an error.
-    is_named: bool,
+    /// The number of ids, each of which must be found.
+    named: u64,
 }
 
 pub(crate) async fn retry(arguments: Retry, options: &Options, output: Output) -> Ended {
-    let (filter, is_named) = arguments.which.filter()?;
+    let (filter, named) = arguments.which.filter()?;
     let client = options.client().await?;
     let failed = client.failed(&arguments.which.queue);
     let mut operation = arguments.how.of(failed.retry_where(filter.clone()), options);
@@ -118,46 +119,55 @@ pub(crate) async fn retry(arguments: Retry, options: &Options, output: Output) -
         operation = operation.stop_on_failure();
     }
     let (action, dry_run) = (("retry", "put back"), arguments.how.dry_run);
-    Doing { failed, filter, action, dry_run, is_named }.run(operation, output).await
+    Doing { failed, filter, action, dry_run, named }.run(operation, output).await
 }
 
 pub(crate) async fn discard(arguments: Discard, options: &Options, output: Output) -> Ended {
-    let (filter, is_named) = arguments.which.filter()?;
+    let Discard { which, how } = arguments;
+    let (filter, named) = which.filter()?;
     let client = options.client().await?;
-    let failed = client.failed(&arguments.which.queue);
-    delete(failed, filter, is_named, &arguments.how, options, output).await
+    let doing = Doing::deleting(client.failed(&which.queue), filter, named, &how);
+    delete(doing, which.filter.until(), &how, options, output).await
 }
 
 pub(crate) async fn purge(arguments: Purge, options: &Options, output: Output) -> Ended {
     let client = options.client().await?;
     let failed = client.failed(&arguments.queue);
-    delete(failed, Filter::new(), false, &arguments.how, options, output).await
+    let doing = Doing::deleting(failed, Filter::new(), 0, &arguments.how);
+    delete(doing, None, &arguments.how, options, output).await
 }
 
+/// Deletes jobs that failed at the time `until` at the latest. A question that is asked before is about
+/// those that have failed by now, and so is what follows.
 async fn delete(
-    failed: FailedJobs,
-    filter: Filter,
-    is_named: bool,
+    mut doing: Doing,
+    until: Option<SystemTime>,
     how: &How,
     options: &Options,
     output: Output,
 ) -> Ended {
-    let (action, dry_run) = (("discard", "deleted"), how.dry_run);
-    if !dry_run && !options.yes {
-        let counted = failed.discard_where(filter.clone()).dry_run().await?;
+    let discard = |doing: &Doing| doing.failed.discard_where(doing.filter.clone());
+    if !doing.dry_run && !options.yes {
+        let now = SystemTime::now();
+        doing.filter = doing.filter.failed_until(until.map_or(now, |until| until.min(now)));
+        let counted = discard(&doing).dry_run().await?;
+        if counted.matched == 0 {
+            return doing.told(&counted, output);
+        }
+        let Doing { failed, filter, .. } = &doing;
         let jobs = format!("{} failed jobs of queue `{}`", counted.matched, failed.queue());
         if !confirm(options.yes, &format!("delete {jobs} ({filter})"))? {
             output.note("nothing was deleted");
             return Ok(End::Partly);
         }
     }
-    let operation = how.of(failed.discard_where(filter.clone()), options);
-    Doing { failed, filter, action, dry_run, is_named }.run(operation, output).await
+    let operation = how.of(discard(&doing), options);
+    doing.run(operation, output).await
 }
 
 impl Which {
-    /// The filter, and whether it names jobs. To act on all, `--all` must be given.
-    fn filter(&self) -> Result<(Filter, bool), Problem> {
+    /// The filter, and how many jobs it names. To act on all, `--all` must be given.
+    fn filter(&self) -> Result<(Filter, u64), Problem> {
         let mut filter = self.filter.filter()?;
         if !self.named.is_empty() {
             filter = filter.ids(self.named.iter().copied());
@@ -169,7 +179,7 @@ impl Which {
                 self.queue
             )));
         }
-        Ok((filter, !self.named.is_empty()))
+        Ok((filter, self.named.iter().collect::<BTreeSet<_>>().len() as u64))
     }
 }
 
@@ -185,16 +195,25 @@ impl How {
 }
 
 impl Doing {
+    fn deleting(failed: FailedJobs, filter: Filter, named: u64, how: &How) -> Self {
+        Self { failed, filter, action: ("discard", "deleted"), dry_run: how.dry_run, named }
+    }
+
     async fn run(self, operation: Operation, output: Output) -> Ended {
         // Heard before anything is done.
         let interrupted = tokio::spawn(tokio::signal::ctrl_c());
         tokio::task::yield_now().await;
         let done = watched(operation.start()?, interrupted, output).await?;
+        self.told(&done, output)
+    }
+
+    /// Tells what was done.
+    fn told(&self, done: &Done, output: Output) -> Ended {
         let queue = self.failed.queue();
         if output.is_json() {
             let (filter, (action, _)) = (self.filter.to_string(), self.action);
             let dry_run = self.dry_run;
-            output.document(Document { queue, action, filter, dry_run, done: &done })?;
+            output.document(Document { queue, action, filter, dry_run, done })?;
         } else {
             output.line(&self.sentence(done.matched, done.settled))?;
         }
@@ -202,9 +221,9 @@ impl Doing {
             output.error(&format!("job {id} stays failed: {error}"));
         }
         output.notes(remarks(&done.end, done.unknown));
-        if self.is_named && done.matched == 0 {
-            output.error(&format!("queue `{queue}` has no such failed job"));
-            return Ok(End::NotFound);
+        if let Some((end, missing)) = missing(self.named, done.matched, &done.end) {
+            output.error(&format!("queue `{queue}` {missing}"));
+            return Ok(end);
         }
         Ok(end(&done.end, done.refused.len(), done.unknown))
     }
@@ -240,6 +259,16 @@ async fn watched(
     let done = running.finish().await;
     bar.clear();
     Ok(done?)
+}
+
+/// The end of the command if an id was not found.
+fn missing(named: u64, matched: u64, end: &OperationEnd) -> Option<(End, String)> {
+    match named.saturating_sub(matched) {
+        _ if !matches!(end, OperationEnd::Finished) => None,
+        0 => None,
+        _ if matched == 0 => Some((End::NotFound, "has no such failed job".into())),
+        missing => Some((End::Partly, format!("has no failed jobs of {missing} of the ids"))),
+    }
 }
 
 /// The end of the command after an operation.
@@ -312,6 +341,22 @@ mod tests {
             assert_eq!(end(&operation, refused, unknown), expected, "{operation:?}");
             let is_explained = !remarks(&operation, unknown).is_empty() || refused > 0;
             assert_eq!(is_explained, expected == End::Partly, "{operation:?}");
+        }
+    }
+
+    #[test]
+    fn each_job_that_is_named_must_be_found() {
+        for (named, matched, operation, expected) in [
+            (0, 0, OperationEnd::Finished, None),
+            (2, 2, OperationEnd::Finished, None),
+            // One id may be that of several jobs.
+            (2, 3, OperationEnd::Finished, None),
+            (2, 0, OperationEnd::Finished, Some(End::NotFound)),
+            (3, 1, OperationEnd::Finished, Some(End::Partly)),
+            (3, 1, OperationEnd::Cancelled, None),
+        ] {
+            let found = missing(named, matched, &operation).map(|(end, _)| end);
+            assert_eq!(found, expected, "{named} {matched} {operation:?}");
         }
     }
 
