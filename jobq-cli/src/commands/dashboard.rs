@@ -60,7 +60,10 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
 }
 
 async fn serve(arguments: Arguments, client: &Client, options: &Options, output: Output) -> Ended {
-    let asks = arguments.protected || arguments.secret.is_some();
+    let is_local = arguments.listen.ip().is_loopback();
+    let asks = arguments.protected || arguments.secret.is_some() || !is_local;
+    // On this machine alone there is a proxy before an origin.
+    let is_open = arguments.origin.is_some() && !asks;
     let mut dashboard = Standalone::new(client)
         .bind(arguments.listen)
         .prefix(arguments.prefix)
@@ -75,7 +78,7 @@ async fn serve(arguments: Arguments, client: &Client, options: &Options, output:
         dashboard = dashboard.host(name);
     }
     let mut made = None;
-    if asks || !arguments.listen.ip().is_loopback() {
+    if asks {
         let secret = match &arguments.secret {
             Some(secret) => Secret::new(secret)?,
             None => made.insert(Secret::random()?).clone(),
@@ -84,6 +87,12 @@ async fn serve(arguments: Arguments, client: &Client, options: &Options, output:
     }
     let serving = dashboard.start().await?;
     output.note(&format!("the dashboard is at {}", serving.url()));
+    if is_open {
+        output.note(
+            "it asks nobody for a secret, so whoever reaches its origin may use it: let the proxy ask \
+             who comes, or add `--protected`",
+        );
+    }
     if let Some(secret) = made {
         output.note(&format!("its secret, shown this once: {}", secret.reveal()));
     }
