@@ -16,6 +16,8 @@ const DEPTH: usize = 100;
 /// The most characters of a text.
 const CHARACTERS: usize = 8_192;
 
+const HIDDEN: &str = "<span class=\"quiet\">hidden</span>";
+
 /// What of a payload is shown.
 #[derive(Debug, Clone)]
 pub(crate) struct Privacy {
@@ -50,7 +52,7 @@ impl Privacy {
     pub(crate) fn check_pointer(&self, pointer: &str, json: &str) -> Result<(), Problem> {
         let unescape = |key: &str| key.replace("~1", "/").replace("~0", "~");
         let path: Vec<_> = pointer.split('/').skip(1).map(unescape).collect();
-        let hidden = (1..=path.len()).any(|length| self.hides(&path[..length]));
+        let hidden = (0..=path.len()).any(|length| self.hides(&path[..length]));
         let is_tree = json.trim_start().starts_with(['{', '[']);
         if !self.shown || hidden || (is_tree && !self.redacted.is_empty()) {
             return Err(Problem::invalid(
@@ -79,6 +81,7 @@ fn matches(pattern: &[String], path: &[String]) -> bool {
 pub(crate) fn tree(payload: &[u8], text: &str, privacy: &Privacy) -> String {
     let mut tree = Tree { html: String::new(), privacy, path: Vec::new(), left: VALUES };
     match serde_json::from_slice::<&RawValue>(payload) {
+        Ok(_) if privacy.hides(&[]) => tree.html.push_str(HIDDEN),
         Ok(value) => tree.value(value),
         // Its secrets cannot be told apart.
         Err(_) if !privacy.redacted.is_empty() => tree.html.push_str(
@@ -153,7 +156,7 @@ impl Tree<'_> {
             let _ = write!(self.html, "<li><span class=\"key\">{}</span>: ", escape(&key));
             self.path.push(key);
             if self.privacy.hides(&self.path) {
-                self.html.push_str("<span class=\"quiet\">hidden</span>");
+                self.html.push_str(HIDDEN);
             } else {
                 self.value(value);
             }
@@ -257,6 +260,7 @@ mod tests {
             }
         }
         assert!(!shown("password=s1", &["password"]).contains("s1"));
+        assert!(!shown("\"s1\"", &["**"]).contains("s1"));
     }
 
     #[test]
