@@ -30,10 +30,10 @@ pub(crate) struct FilterOptions {
     /// Those that failed until this time, or this long ago
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<SystemTime>,
-    /// Those whose payload has this value at a JSON pointer, such as `/user/id=7`; may be given
-    /// several times
-    #[arg(long = "value", value_name = "POINTER=JSON", value_parser = value)]
-    values: Vec<(String, String)>,
+    /// Those whose payload has this value at a JSON pointer, such as `/user/id=7` or `/user/name=ann`;
+    /// may be given several times
+    #[arg(long = "value", value_name = "POINTER=VALUE")]
+    values: Vec<String>,
     /// Those with this id; may be given several times
     #[arg(long = "id")]
     ids: Vec<JobId>,
@@ -65,8 +65,8 @@ impl FilterOptions {
         if !self.ids.is_empty() {
             filter = filter.ids(self.ids.iter().copied());
         }
-        for (pointer, json) in &self.values {
-            filter = filter.value(pointer, json)?;
+        for value in &self.values {
+            filter = filter.value_from(value)?;
         }
         Ok(filter)
     }
@@ -94,13 +94,6 @@ fn moment(text: &str) -> Result<SystemTime, String> {
         "it is a time such as 2030-01-01T08:00:00Z, in UTC, or how long ago, such as 2h".to_owned()
     })?;
     SystemTime::now().checked_sub(ago).ok_or_else(|| "no clock goes back so far".to_owned())
-}
-
-fn value(text: &str) -> Result<(String, String), String> {
-    match text.split_once('=') {
-        Some((pointer, json)) => Ok((pointer.to_owned(), json.to_owned())),
-        None => Err("it is written POINTER=JSON, such as /user/id=7 or /name=\"ann\"".into()),
-    }
 }
 
 #[cfg(test)]
@@ -139,7 +132,7 @@ mod tests {
         for (arguments, expected) in table {
             assert_eq!(filter(arguments).unwrap(), expected, "{arguments:?}");
         }
-        let values = filter(&["--value", r#"/name="a=b""#, "--value", "/id=7"]).unwrap();
+        let values = filter(&["--value", "/name=a=b", "--value", "/id=7"]).unwrap();
         let expected = new().value("/name", r#""a=b""#).unwrap().value("/id", "7").unwrap();
         assert_eq!(values, expected);
     }
@@ -149,9 +142,8 @@ mod tests {
         for (arguments, said) in [
             (["--reason", "tired"], "exhausted, aborted"),
             (["--since", "yesterday"], "such as 2h"),
-            (["--value", "/id"], "POINTER=JSON"),
-            (["--value", "id=7"], "id"),
-            (["--value", "/id={"], "no JSON"),
+            (["--value", "/id"], "such as `/user/id=7`"),
+            (["--value", "id=7"], "no JSON pointer"),
             (["--id", "7"], "7"),
         ] {
             let error = filter(&arguments).unwrap_err();
