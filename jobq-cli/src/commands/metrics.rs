@@ -62,18 +62,20 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
 struct Sampler {
     client: Client,
     queues: Queues,
-    sample: Mutex<Option<(Instant, String)>>,
+    /// The last sample, or why there is none.
+    sample: Mutex<Option<(Instant, Result<String, String>)>>,
 }
 
 impl Sampler {
-    async fn text(&self) -> jobq::Result<String> {
+    async fn text(&self) -> Result<String, String> {
         let mut sample = self.sample.lock().await;
-        if let Some((_, text)) = sample.as_ref().filter(|(taken, _)| taken.elapsed() < FRESH) {
-            return Ok(text.clone());
+        if let Some((_, read)) = sample.as_ref().filter(|(taken, _)| taken.elapsed() < FRESH) {
+            return read.clone();
         }
-        let text = text(&self.client.admin().overview(self.queues.clone()).await?);
-        *sample = Some((Instant::now(), text.clone()));
-        Ok(text)
+        let read = self.client.admin().overview(self.queues.clone()).await;
+        let read = read.map(|overview| text(&overview)).map_err(|error| error.to_string());
+        *sample = Some((Instant::now(), read.clone()));
+        read
     }
 }
 
