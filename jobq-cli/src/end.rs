@@ -1,4 +1,4 @@
-//! How a command ends: its exit codes and its errors.
+//! The ends of a command: exit codes and errors.
 
 use std::fmt;
 use std::io;
@@ -39,7 +39,7 @@ impl End {
 /// The result of a command.
 pub(crate) type Ended = Result<End, Problem>;
 
-/// Why a command could not go on.
+/// The reason that ended a command early.
 #[derive(Debug)]
 pub(crate) enum Problem {
     /// An error of the library.

@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     };
     let end = ended.unwrap_or_else(|problem| {
         let end = problem.end();
-        // Whoever closed the pipe has read what was wanted.
+        // A reader that closed the pipe has read enough.
         if end != End::Done {
             output.error(&problem.to_string());
         }

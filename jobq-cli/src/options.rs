@@ -42,11 +42,11 @@ pub(crate) struct Options {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// How long a call waits for the broker or the file
+    /// The time that a call waits for the broker or the file
     #[arg(long, global = true, default_value = "10s", value_name = "DURATION", value_parser = period)]
     pub(crate) timeout: Duration,
 
-    /// When to use colours
+    /// Colours: on a terminal alone, always or never
     #[arg(long, global = true, default_value = "auto", value_name = "WHEN", value_enum)]
     pub(crate) color: When,
 
@@ -54,7 +54,7 @@ pub(crate) struct Options {
     #[arg(long, global = true)]
     pub(crate) yes: bool,
 
-    /// Who acts, for the record of a pause and the log. Defaults to the user of this machine
+    /// The name of who acts, for the record of a pause and the log. Defaults to the user of this machine
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) by: Option<String>,
 }
@@ -90,7 +90,7 @@ impl Options {
         client.admin().by(self.actor())
     }
 
-    /// Who acts.
+    /// The name of who acts.
     pub(crate) fn actor(&self) -> String {
         self.by.clone().unwrap_or_else(user)
     }

@@ -1,4 +1,4 @@
-//! What a request may do.
+//! The rights of a request.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use axum::http::request::Parts;
 
 use crate::problem::Problem;
 
-/// What a request may do, the result of the function of [`Dashboard::access`](crate::Dashboard).
+/// The rights of a request, the result of the function of [`Dashboard::access`](crate::Dashboard).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Access {
@@ -22,7 +22,7 @@ pub enum Access {
     All,
 }
 
-/// What changes something.
+/// A kind of changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
@@ -54,7 +54,7 @@ pub(crate) type Decide = Arc<dyn Fn(&Parts) -> Access + Send + Sync>;
 /// Tells who sends a request.
 pub(crate) type Identify = Arc<dyn Fn(&Parts) -> Option<String> + Send + Sync>;
 
-/// Who sends a request, and what it may do. Only a request that may look has one.
+/// The sender of a request with its rights. Only a request that may look has one.
 #[derive(Debug, Clone)]
 pub(crate) struct Viewer {
     pub(crate) actor: Option<String>,
@@ -92,7 +92,7 @@ impl Viewer {
         ))
     }
 
-    /// What a page shows differently for this viewer.
+    /// A text that differs where a page does.
     pub(crate) fn key(&self) -> String {
         format!("{:?}", self.access)
     }

@@ -1,4 +1,4 @@
-//! Who did what through this dashboard.
+//! The record of actions of this dashboard.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -12,7 +12,7 @@ const RECORDS: usize = 500;
 /// The most characters of a text of a record: a filter may have megabytes.
 const CHARACTERS: usize = 500;
 
-/// What somebody did.
+/// An action of somebody.
 #[derive(Debug, Clone)]
 pub(crate) struct Record {
     pub(crate) at: SystemTime,

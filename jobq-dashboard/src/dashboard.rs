@@ -156,7 +156,7 @@ fn routes() -> Router<Arc<App>> {
         .fallback(pages::fallback)
 }
 
-/// What all requests share.
+/// The state that all requests share.
 pub(crate) struct App {
     settings: Dashboard,
     pub(crate) sampler: Sampler,
@@ -189,7 +189,7 @@ impl App {
         &self.settings.origins
     }
 
-    /// Who sends a request, unless it may not look.
+    /// The sender of a request, unless it may not look.
     pub(crate) fn viewer(&self, request: &Parts) -> Option<Viewer> {
         let Dashboard { decide, identify, .. } = &self.settings;
         Viewer::new(identify(request), decide(request))

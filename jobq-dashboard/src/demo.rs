@@ -20,10 +20,10 @@ use jobq::{
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// How many jobs of each kind there are at the start.
+/// The jobs of each kind at the start.
 const AT_FIRST: u64 = 60;
 
-/// What the simulated jobs know.
+/// The state of the simulated jobs.
 #[derive(Debug, Clone, Default)]
 struct Shop {
     /// Jobs that have failed for good: they succeed when they are put back, as if the cause were
@@ -166,7 +166,7 @@ pub async fn open() -> Result<Demo> {
     Ok(Demo { client, _pools: pools, tasks })
 }
 
-/// What is there at the start.
+/// Enqueues the jobs of the start.
 async fn fill(client: &Client) -> Result<()> {
     for number in 0..AT_FIRST {
         order(client, number).await?;

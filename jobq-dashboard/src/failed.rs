@@ -16,13 +16,13 @@ use crate::show::{Time, first_line};
 pub(crate) const FIELDS: [&str; 9] =
     ["job", "unnamed", "reason", "error", "pattern", "from", "until", "pointer", "value"];
 
-/// How many jobs a page has.
+/// The most jobs of a page.
 pub(crate) const ROWS: usize = 50;
 
 /// The most characters of an error in a row.
 const CHARACTERS: usize = 240;
 
-/// How long a look is shared.
+/// The time for which a look is shared.
 const SHARED: Duration = Duration::from_secs(2);
 /// The most looks that are kept.
 const LOOKS: usize = 32;

@@ -10,7 +10,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::problem::Problem;
 
-/// How many bytes a form may have: a job of 1 MiB, with room for its encoding.
+/// The most bytes of a form: a job of 1 MiB, with room for its encoding.
 const MAX_FORM: usize = 4 * 1024 * 1024;
 
 /// The fields of a query or a form, in their order. A name may have several values.

@@ -1,4 +1,4 @@
-//! What stands around every handler: access, the origin of forms, headers, pages of problems.
+//! The frame around every handler: access, the origin of forms, headers, pages of problems.
 
 use std::sync::Arc;
 

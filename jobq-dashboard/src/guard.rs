@@ -1,9 +1,9 @@
-//! Which requests are refused before anything is done. Pure.
+//! The checks of a request before anything is done. Pure.
 
 use axum::http::header::ORIGIN;
 use axum::http::{HeaderMap, Method};
 
-/// Why a request that changes something is refused.
+/// The reason why a request that changes something is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Foreign {
     /// Another site sent it.

@@ -23,7 +23,7 @@ pub(crate) struct Point {
 #[derive(Debug, Default)]
 pub(crate) struct History {
     queues: BTreeMap<String, VecDeque<Point>>,
-    /// When the last point was added.
+    /// The time of the last point.
     last: Option<SystemTime>,
 }
 

@@ -22,13 +22,13 @@ use crate::fields::{Fields, Query};
 use crate::pages::{Page, layout};
 use crate::problem::Problem;
 
-/// How long a stream lasts. Then the browser opens a new one, so that a login that has ended ends it
+/// The time that a stream lasts. Then the browser opens a new one, so that a login that has ended ends it
 /// and a server that shuts down does not wait for long.
 const LASTS: Duration = Duration::from_secs(20);
 /// The most contents that are kept, and the most bytes of them: each search has a content of its own.
 const MOST: usize = 256;
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// How long a browser waits before it opens a new one.
+/// The time that a browser waits before it opens a new one.
 const AGAIN: Duration = Duration::from_millis(250);
 
 /// The contents of pages since the last change, for all who look at them.

@@ -17,7 +17,7 @@ const AT_ONCE: usize = 16;
 /// The most operations that are remembered.
 const REMEMBERED: usize = 200;
 
-/// What an operation does with failed jobs.
+/// The effect of an operation on failed jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Deed {
     Retry,
@@ -86,7 +86,7 @@ pub(crate) struct Started {
     end: Mutex<Option<Summary>>,
 }
 
-/// How an operation ended.
+/// The end of an operation, for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Summary {
     pub(crate) class: &'static str,
@@ -197,7 +197,7 @@ fn forget<T>(all: &mut VecDeque<T>, has_ended: impl Fn(&T) -> bool) {
     }
 }
 
-/// What an operation did, for people.
+/// The summary of an operation.
 fn summary(deed: Deed, done: jobq::Result<Done>) -> Summary {
     let done = match done {
         Ok(done) => done,

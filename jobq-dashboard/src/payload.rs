@@ -18,7 +18,7 @@ const CHARACTERS: usize = 8_192;
 
 const HIDDEN: &str = "<span class=\"quiet\">hidden</span>";
 
-/// What of a payload is shown.
+/// The parts of payloads that are shown.
 #[derive(Debug, Clone)]
 pub(crate) struct Privacy {
     pub(crate) shown: bool,

@@ -1,10 +1,10 @@
-//! What went wrong with a request, as a page.
+//! The errors of requests, as pages.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use jobq::ErrorKind;
 
-/// What went wrong with a request. The frame around all handlers makes a page of it.
+/// The error of a request. The frame around all handlers makes a page of it.
 #[derive(Debug, Clone)]
 pub(crate) struct Problem {
     pub(crate) status: StatusCode,

@@ -16,11 +16,11 @@ use crate::history::{History, Point};
 const WATCHED: Duration = Duration::from_secs(2);
 /// The pause between two samples while nobody does, for the history.
 const UNWATCHED: Duration = Duration::from_secs(10);
-/// How long a request counts as looking.
+/// The time for which a request counts as looking.
 const LOOKING: Duration = Duration::from_secs(30);
-/// How long a page waits for a sample.
+/// The time that a page waits for a sample.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// How long a sample may take, beside twice the time of the one before, until pages say that figures
+/// The time of a sample, beside twice that of the one before, after which pages say that figures
 /// are old.
 const SLOW: Duration = Duration::from_secs(5);
 /// The pause between two examinations by the doctor while somebody looks.
@@ -33,7 +33,7 @@ pub(crate) struct Figures {
     pub(crate) taken_at: SystemTime,
 }
 
-/// Why there are no newer figures.
+/// The reason why there are no newer figures.
 #[derive(Debug, Clone)]
 pub(crate) struct Trouble {
     pub(crate) why: String,
@@ -64,7 +64,7 @@ impl Sample {
     }
 }
 
-/// What the doctor found, and when.
+/// An examination by the doctor.
 #[derive(Debug, Clone)]
 pub(crate) struct Examination {
     pub(crate) at: SystemTime,

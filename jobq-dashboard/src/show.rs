@@ -114,7 +114,7 @@ impl Time {
         humantime::format_rfc3339_millis(self.written()).to_string()
     }
 
-    /// How long ago it was.
+    /// The time since then.
     pub(crate) fn age(self, now: SystemTime) -> String {
         duration(now.duration_since(self.0).unwrap_or_default().max(Duration::from_secs(1)))
     }

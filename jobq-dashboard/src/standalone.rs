@@ -295,7 +295,7 @@ impl Standalone {
     }
 }
 
-/// What a request needs before the dashboard sees it.
+/// The conditions of a request before the dashboard sees it.
 struct Gate {
     hosts: Vec<String>,
     secret: Option<Secret>,

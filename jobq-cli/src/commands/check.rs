@@ -60,7 +60,7 @@ struct Breach {
     /// The limit, and the figure if it is known: numbers, or milliseconds.
     limit: u64,
     found: Option<u64>,
-    /// Why the figure is unknown.
+    /// The reason of an unknown figure.
     unknown: Option<String>,
 }
 

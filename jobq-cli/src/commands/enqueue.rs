@@ -30,13 +30,13 @@ pub(super) struct Message {
     /// The payload as JSON; `-` reads it from standard input
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(super) payload: String,
-    /// How long it waits before the first attempt
+    /// The wait before the first attempt
     #[arg(long, value_name = "DURATION", value_parser = period, conflicts_with = "at")]
     pub(super) delay: Option<Duration>,
-    /// When the first attempt is due, such as 2030-01-01T08:00:00Z
+    /// The time at which the first attempt is due, such as 2030-01-01T08:00:00Z
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_rfc3339_weak)]
     pub(super) at: Option<SystemTime>,
-    /// How long after that an attempt may start
+    /// The time after that in which an attempt may start
     #[arg(long, value_name = "DURATION", value_parser = period)]
     pub(super) expires_in: Option<Duration>,
     /// A header; may be given several times

@@ -20,7 +20,7 @@ use crate::end::{End, Ended, Problem};
 use crate::options::Options;
 use crate::output::Output;
 
-/// How old a sample may be. Many scrapers cost the broker no more than one.
+/// The age up to which a sample is shared: many scrapers cost the broker no more than one.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Serves the figures of the queues to Prometheus, at /metrics

@@ -131,7 +131,7 @@ fn reasons(queues: &[QueueOverview]) -> Vec<String> {
             of_queue.entry(why).or_default().push(column(figure));
         }
         for (why, mut figures) in of_queue {
-            // What is no column comes first, as `None`.
+            // A figure without a column comes first, as `None`.
             figures.sort_by_key(|figure| COLUMNS.iter().position(|(title, _)| title == figure));
             by_reason.entry((why, figures)).or_default().push(&queue.queue);
         }

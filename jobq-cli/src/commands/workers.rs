@@ -14,7 +14,7 @@ use crate::output::colour::Style;
 use crate::output::table::{Align, Cell, Table, visible};
 use crate::output::time::{short, since};
 
-/// How long pools have to answer.
+/// The time that pools have to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Shows the worker pools and the jobs that run in them, or gives a pool an order

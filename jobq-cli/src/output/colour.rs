@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// When to use colours.
+/// The condition for colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum When {
     /// On a terminal, unless the environment variable `NO_COLOR` is set

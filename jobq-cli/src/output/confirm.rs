@@ -5,7 +5,7 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use super::table::visible;
 use crate::end::Problem;
 
-/// What to do before something is deleted.
+/// The confirmation of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Confirmation {
     Given,

@@ -1,4 +1,4 @@
-//! What a command prints: documents and tables on standard output, messages on standard error.
+//! The output of a command: documents and tables on standard output, messages on standard error.
 
 pub(crate) mod colour;
 pub(crate) mod confirm;
@@ -16,7 +16,7 @@ use self::table::{Table, visible_lines};
 /// The version of the JSON documents.
 const VERSION: u32 = 1;
 
-/// Where a command prints.
+/// The output of a command.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     json: bool,

@@ -8,7 +8,7 @@ use jobq::admin::{Phase, Progress};
 
 use super::Output;
 
-/// How often it moves while nothing else changes.
+/// The time between two steps of the bar while nothing else changes.
 const STEADY: Duration = Duration::from_millis(200);
 
 /// A line on standard error that tells how far an operation is.

@@ -42,7 +42,7 @@ impl Cell {
         self.style
     }
 
-    /// How many columns of a terminal it takes.
+    /// Its width in columns of a terminal.
     pub(crate) fn width(&self) -> usize {
         self.text.width()
     }
@@ -99,7 +99,7 @@ impl Table {
 
     fn line(&self, row: &[Cell], widths: &[usize], colours: bool) -> String {
         let mut line = String::new();
-        // What is owed before the next text, so that no line ends with spaces.
+        // Spaces before the next text: no line ends with some.
         let mut spaces = 0;
         for ((cell, width), (_, align)) in row.iter().zip(widths).zip(&self.columns) {
             let padding = width - cell.text.width();

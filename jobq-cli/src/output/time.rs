@@ -41,7 +41,7 @@ fn written(time: SystemTime) -> SystemTime {
     time.clamp(SystemTime::UNIX_EPOCH, last)
 }
 
-/// How long ago a time is; nothing if it is in the future.
+/// The time since then; nothing if it is in the future.
 pub(crate) fn since(time: SystemTime, now: SystemTime) -> Duration {
     now.duration_since(time).unwrap_or_default()
 }

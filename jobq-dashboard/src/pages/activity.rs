@@ -1,4 +1,4 @@
-//! Who did what through this dashboard.
+//! The page of activities.
 
 use askama::Template;
 use axum::response::Response;

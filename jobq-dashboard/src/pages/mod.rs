@@ -159,7 +159,7 @@ pub(crate) async fn fallback(uri: Uri, request: live::Request) -> Result<Respons
     }
 }
 
-/// Where a form came from, if it says so: a path of the dashboard.
+/// The page of a form, if the form names it.
 pub(crate) fn back(app: &App, fields: &Fields, otherwise: String) -> String {
     match fields.one("back") {
         Some("pools") => app.links().to("/pools"),

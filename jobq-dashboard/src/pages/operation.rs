@@ -70,7 +70,7 @@ pub(crate) async fn ask(
     let deed = Deed::parse(&deed)?;
     viewer.require(deed.action())?;
     let sent_on = sent_on(&fields)?;
-    // What is done is what the question tells, however long it is open.
+    // The operation is about the jobs that the question counts, however long it is open.
     let asked = match sent_on.one("until") {
         Some(_) => sent_on.clone(),
         None => sent_on.clone().with("until", Time(SystemTime::now()).machine()),

@@ -64,7 +64,7 @@ struct View<'p> {
     versions: usize,
     slots: u32,
     running: usize,
-    /// Why pools cannot be asked.
+    /// The reason why pools cannot be asked.
     unasked: Option<String>,
     unaccounted: u32,
     may_steer: bool,

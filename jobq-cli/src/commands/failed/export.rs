@@ -6,7 +6,7 @@ use crate::filter::FilterOptions;
 use crate::options::Options;
 use crate::output::Output;
 
-/// How many jobs are read at once: each page looks at all failed jobs.
+/// The jobs of a page. Many, since each page looks at all failed jobs.
 const PAGE: usize = 5_000;
 
 /// Prints failed jobs as JSON, one a line, oldest first

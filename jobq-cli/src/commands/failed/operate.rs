@@ -56,7 +56,7 @@ pub(crate) struct Retry {
     /// Puts so many back first, each with one attempt, and the rest if all of them complete
     #[arg(long, value_name = "NUMBER")]
     canary: Option<u32>,
-    /// How long to wait for the outcomes of the canaries
+    /// The time to wait for the outcomes of the canaries
     #[arg(long, value_name = "DURATION", value_parser = period, requires = "canary")]
     canary_patience: Option<Duration>,
     /// Ends as soon as a job that it put back has failed again; needs --rate
@@ -279,7 +279,7 @@ fn end(end: &OperationEnd, refused: usize, unknown: u64) -> End {
     }
 }
 
-/// Why it did not do all.
+/// The reasons why jobs are left.
 fn remarks(end: &OperationEnd, unknown: u64) -> Vec<String> {
     let mut remarks = Vec::new();
     match end {

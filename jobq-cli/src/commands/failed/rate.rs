@@ -1,4 +1,4 @@
-//! How many jobs an operation settles in a time.
+//! The rate of an operation.
 
 /// Jobs a second, of `10/s`, `600/m` or `10`.
 pub(super) fn rate(text: &str) -> Result<f64, String> {
