@@ -1,7 +1,7 @@
 use clap::Args;
 
 use super::job;
-use crate::end::{End, Ended};
+use crate::end::{End, Ended, Problem};
 use crate::filter::FilterOptions;
 use crate::options::Options;
 use crate::output::Output;
@@ -26,7 +26,14 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     let failed = client.failed(&arguments.queue);
     let mut after = None;
     loop {
-        let page = failed.page(&filter, after, PAGE).await?;
+        let page = match failed.page(&filter, after, PAGE).await {
+            Ok(page) => page,
+            Err(error) if after.is_some() => {
+                output.error(&format!("the others are not printed: {}", Problem::from(error)));
+                return Ok(End::Partly);
+            }
+            Err(error) => return Err(error.into()),
+        };
         for job in &page.jobs {
             output.document(job::Document::from(job))?;
         }
