@@ -80,12 +80,18 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Jobq(error) => {
-                error.fmt(f)?;
+                let mut text = error.to_string();
                 let mut link = std::error::Error::source(error);
                 while let Some(cause) = link {
-                    write!(f, "\n  because: {cause}")?;
+                    let said = cause.to_string();
+                    // Many errors have the text of their cause in their own.
+                    if !text.contains(&said) {
+                        text.push_str("\n  because: ");
+                        text.push_str(&said);
+                    }
                     link = cause.source();
                 }
+                f.write_str(&text)?;
                 if error.maybe_enqueued() {
                     f.write_str("\n  the job may be in its queue nevertheless")?;
                 }
@@ -112,6 +118,18 @@ impl From<io::Error> for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let cause = |text: &str| io::Error::other(text.to_owned());
+        for (text, source, expected) in [
+            ("cannot connect", "refused", "cannot connect\n  because: refused"),
+            ("cannot connect: refused", "refused", "cannot connect: refused"),
+        ] {
+            let error = Error::new(ErrorKind::Connection, text).because(cause(source));
+            assert_eq!(Problem::Jobq(error).to_string(), expected);
+        }
+    }
 
     #[test]
     fn an_error_has_the_exit_code_of_its_kind() {
