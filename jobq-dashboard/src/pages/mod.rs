@@ -20,7 +20,6 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use crate::access::Viewer;
 use crate::activity::Record;
 use crate::dashboard::App;
-use crate::fields::Fields;
 use crate::live;
 use crate::problem::Problem;
 use crate::sampler::Sample;
@@ -81,7 +80,7 @@ impl Page {
     /// The part of the page that changes.
     pub(crate) fn content(&self, app: &App, viewer: &Viewer) -> Result<String, Problem> {
         match self {
-            Self::Queues(choice) => queues::content(app, choice),
+            Self::Queues(choice) => queues::content(app, viewer, choice),
             Self::Queue(queue) => queue::content(app, viewer, queue),
             Self::FailedQueues => failed_queues::content(app),
             Self::Pools(queue) => pools::content(app, viewer, queue.as_deref()),
@@ -156,14 +155,5 @@ pub(crate) async fn fallback(uri: Uri, request: live::Request) -> Result<Respons
             request.answer(page).await
         }
         _ => Err(Problem::not_found()),
-    }
-}
-
-/// The page of a form, if the form names it.
-pub(crate) fn back(app: &App, fields: &Fields, otherwise: String) -> String {
-    match fields.one("back") {
-        Some("pools") => app.links().to("/pools"),
-        Some("queues") => app.links().to("/"),
-        _ => otherwise,
     }
 }

@@ -9,11 +9,11 @@ use axum::response::Response;
 use jobq::admin::{PoolReport, QueueOverview, Read};
 use serde_json::value::RawValue;
 
-use super::queues::pause_text;
-use super::{Age, Page, back, record, render, see};
+use super::queues::{Choice, pause_text};
+use super::{Age, Page, record, render, see};
 use crate::access::{Action, Viewer};
 use crate::dashboard::App;
-use crate::fields::{Form, Query};
+use crate::fields::{Fields, Form, Query};
 use crate::links::Links;
 use crate::live;
 use crate::problem::Problem;
@@ -150,6 +150,14 @@ fn pool(report: &PoolReport, queue: &str) -> Option<PoolRow> {
     })
 }
 
+/// Where a form came from: the page of all queues, if it says so, as it was.
+fn back(app: &App, fields: &Fields, queue: &str) -> String {
+    match fields.one("back") {
+        Some("queues") => Choice::of(fields).address(app.links(), queue),
+        _ => app.links().queue(queue),
+    }
+}
+
 pub(crate) async fn pause(
     State(app): State<Arc<App>>,
     viewer: Viewer,
@@ -172,7 +180,7 @@ pub(crate) async fn pause(
     record(&app, &viewer, "pause", &*queue, result);
     paused?;
     app.sampler.refresh().await;
-    Ok(see(&back(&app, &fields, app.links().queue(&queue))))
+    Ok(see(&back(&app, &fields, &queue)))
 }
 
 pub(crate) async fn resume(
@@ -191,7 +199,7 @@ pub(crate) async fn resume(
     record(&app, &viewer, "resume", &*queue, result);
     resumed?;
     app.sampler.refresh().await;
-    Ok(see(&back(&app, &fields, app.links().queue(&queue))))
+    Ok(see(&back(&app, &fields, &queue)))
 }
 
 pub(crate) async fn enqueue(

@@ -11,10 +11,10 @@ use axum::response::Response;
 use jobq::admin::{Pause, QueueOverview, Read, State};
 
 use super::{Age, Page, render};
-use crate::access::Viewer;
+use crate::access::{Action, Viewer};
 use crate::dashboard::App;
 use crate::fields::{Fields, Query};
-use crate::links::Links;
+use crate::links::{Links, segment};
 use crate::live;
 use crate::problem::Problem;
 use crate::show::{Figure, Sign, Time, count, duration};
@@ -38,6 +38,16 @@ impl Choice {
     pub(crate) fn of(fields: &Fields) -> Self {
         let field = |name| fields.one(name).unwrap_or_default().to_owned();
         Self { text: field("find"), sort: field("sort") }
+    }
+
+    /// The address of the page with this choice, at the line of a queue.
+    pub(crate) fn address(&self, links: &Links, queue: &str) -> String {
+        let fields = [("find", &self.text), ("sort", &self.sort)].into_iter();
+        let query = fields
+            .filter(|(_, value)| !value.is_empty())
+            .fold(Fields::default(), |query, (name, value)| query.with(name, value))
+            .query();
+        format!("{}{query}#q-{}", links.to("/"), segment(queue))
     }
 
     fn shows(&self, queue: &QueueOverview) -> bool {
@@ -86,6 +96,9 @@ struct Row {
     failed_link: String,
     state: Sign,
     pause: String,
+    /// Whether it may be paused and resumed. Both if it is unknown whether it is paused.
+    pauses: bool,
+    resumes: bool,
     ready: Figure,
     waiting: Figure,
     in_flight: Figure,
@@ -119,6 +132,7 @@ struct View<'p> {
     errors: Vec<String>,
     sources: String,
     complete: bool,
+    may_pause: bool,
 }
 
 pub(crate) async fn page(
@@ -131,7 +145,7 @@ pub(crate) async fn page(
     live::answer(app, viewer, &headers, &fields, page).await
 }
 
-pub(crate) fn content(app: &App, choice: &Choice) -> Result<String, Problem> {
+pub(crate) fn content(app: &App, viewer: &Viewer, choice: &Choice) -> Result<String, Problem> {
     let sample = app.sampler.now();
     let overview = sample.as_ref().and_then(|sample| sample.figures.as_ref());
     let overview = overview.map(|figures| &*figures.overview);
@@ -154,6 +168,7 @@ pub(crate) fn content(app: &App, choice: &Choice) -> Result<String, Problem> {
         errors: errors(app),
         sources: overview.map(|overview| overview.sources.join(", ")).unwrap_or_default(),
         complete: overview.is_none_or(|overview| overview.complete),
+        may_pause: viewer.may(Action::Pause),
     };
     render(&view)
 }
@@ -168,6 +183,8 @@ fn row(app: &App, queue: &QueueOverview) -> Row {
         failed_link: links.failed(&name),
         state: queue.state.into(),
         pause: queue.paused.known().and_then(Option::as_ref).map(pause_text).unwrap_or_default(),
+        pauses: queue.paused.known().is_none_or(Option::is_none),
+        resumes: queue.paused.known().is_none_or(Option::is_some),
         ready: Figure::number(&queue.ready),
         waiting: Figure::number(&queue.waiting),
         in_flight: Figure::number(&queue.in_flight),

@@ -58,6 +58,12 @@ async fn everything_works_without_a_script() {
     let look = Look { without_script: true, ..Look::default() };
     let Some(browser) = Browser::open("no script", look) else { return };
     let shop = Shop::on(jobq_tests::stage::Store::rabbitmq().await, "/admin/jobs").await;
+    browser.go(&shop.at("/?find=pay&sort=ready"));
+    browser.press("Pause payments");
+    browser.sees("by ann");
+    assert_eq!(browser.address(), shop.at("?find=pay&sort=ready#q-payments"));
+    browser.press("Resume payments");
+    browser.sees("Pause\npayments");
     let pool = shop.pool().await;
     shop.charge(0..2, "the gateway is down").await;
     shop.resize(7).await;
@@ -128,5 +134,12 @@ async fn keys_alone_reach_everything() {
     reach("Put 1 back");
     browser.keys(&[ENTER]);
     browser.sees("The job was put back.");
+    browser.go(&shop.at("/"));
+    reach("Pause payments");
+    browser.keys(&[ENTER]);
+    browser.sees("by ann");
+    reach("Resume payments");
+    browser.keys(&[ENTER]);
+    browser.sees("Pause\npayments");
     pool.shutdown().await.expect("the pool ends");
 }

@@ -13,9 +13,41 @@ async fn a_queue_is_paused_and_resumed() {
     let page = kit.get("/queues/mail").await.text;
     assert!(page.contains("paused by ann") && page.contains("upgrade &#60;b&#62;"), "{page}");
     assert!(kit.get("/activity").await.text.contains("no pool takes its jobs any more"));
-    let resumed = kit.post("/queues/mail/resume", "back=queues").await;
-    assert_eq!(resumed.header("location"), "/");
+    let resumed = kit.post("/queues/mail/resume", "").await;
+    assert_eq!(resumed.header("location"), "/queues/mail");
     assert!(!kit.get("/queues/mail").await.text.contains("paused by ann"));
+}
+
+/// The page of all queues, when it has the queue of greetings.
+async fn queues(kit: &Kit, path: &str) -> String {
+    until("the figures are read", async || {
+        let page = kit.get(path).await.text;
+        page.contains("id=\"q-mail\"").then_some(page)
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_is_paused_and_resumed_among_all() {
+    let kit = Kit::new().await;
+    kit.client.declare::<Greet>().await.unwrap();
+    // A button of the form that searches, so that the search and the order stay.
+    let button = |action: &str| {
+        format!(
+            "<button form=\"choice\" formmethod=\"post\" formaction=\"/queues/mail/{action}\" \
+             name=\"back\" value=\"queues\">"
+        )
+    };
+    let offers = |page: &str| ["pause", "resume"].map(|action| page.contains(&button(action)));
+    assert_eq!(offers(&queues(&kit, "/").await), [true, false]);
+    let paused = kit.post("/queues/mail/pause", "back=queues&find=m%26+a&sort=ready").await;
+    assert_eq!(paused.header("location"), "/?find=m%26%20a&sort=ready#q-mail");
+    let page = queues(&kit, "/?find=ma&sort=ready").await;
+    assert!(page.contains("id=\"choice\"") && page.contains("by ann"), "{page}");
+    assert_eq!(offers(&page), [false, true]);
+    let resumed = kit.post("/queues/mail/resume", "back=queues").await;
+    assert_eq!(resumed.header("location"), "/#q-mail");
+    assert_eq!(offers(&queues(&kit, "/").await), [true, false]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -209,7 +241,9 @@ async fn what_an_access_does_not_include_is_refused_and_not_offered() {
         let pages = [kit.get("/queues/mail").await.text, kit.get("/queues/mail/failed").await.text]
             .concat();
         let offers = |part: &str| pages.contains(part);
-        assert_eq!(offers("/pause\""), access == Access::Only(vec![Action::Pause]));
+        let may_pause = access == Access::Only(vec![Action::Pause]);
+        assert_eq!(offers("/pause\""), may_pause);
+        assert_eq!(queues(&kit, "/").await.contains("/pause\""), may_pause);
         assert!(!offers("/enqueue\"") && !offers("Put back all"));
     }
 }
