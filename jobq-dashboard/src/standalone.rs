@@ -288,7 +288,7 @@ impl Standalone {
         let router = match &*Links::new(&self.prefix).to("/") {
             "/" => inner,
             // A proxy may remove the prefix or not.
-            prefix => Router::new().nest(prefix, inner.clone()).fallback_service(inner),
+            prefix => Router::new().nest_service(prefix, inner.clone()).fallback_service(inner),
         };
         let gate = Arc::new(Gate { hosts, secret: self.secret.clone() });
         router.layer(from_fn_with_state(gate, guarded))

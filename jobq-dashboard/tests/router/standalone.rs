@@ -122,8 +122,11 @@ async fn a_form_without_javascript_on_this_machine_is_taken() {
             assert_eq!(status(&answer), expected, "{origin}: {answer}");
         }
     }
-    let answer = ask(port, "GET /jobs/", "Host: localhost").await;
-    assert!(answer.contains("href=\"/jobs/pools\""), "{answer}");
+    for path in ["/", "/jobs", "/jobs/", "/jobs/?find=x", "/jobs/pools", "/pools"] {
+        let answer = ask(port, &format!("GET {path}"), "Host: localhost").await;
+        assert_eq!(status(&answer), "200", "{path}: {answer}");
+        assert!(answer.contains("href=\"/jobs/pools\""), "{path}: {answer}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
