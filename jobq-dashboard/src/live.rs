@@ -100,7 +100,10 @@ pub(crate) async fn answer(
     // open the next one for ever.
     let content = app.rendered.content(&app, &viewer, &page)?;
     Ok(match fields.one("live") {
-        Some("stream") => stream_of(app, viewer, page).into_response(),
+        // A proxy such as nginx keeps back what it reads, unless it is told.
+        Some("stream") => {
+            ([("x-accel-buffering", "no")], stream_of(app, viewer, page)).into_response()
+        }
         Some("fragment") => fragment(headers, &content),
         _ => Html(layout::page(&app, &viewer, page.tab(), &page.title(), &content, true))
             .into_response(),

@@ -6,6 +6,7 @@ mod accessibility;
 mod actions;
 mod driver;
 mod live;
+mod long;
 mod many;
 
 mod shop;

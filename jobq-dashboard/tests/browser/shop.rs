@@ -32,9 +32,12 @@ async fn resize(product: u64) -> Result<(), BoxError> {
 /// A shop with a dashboard.
 pub(crate) struct Shop {
     pub(crate) client: Client,
+    /// Where a browser finds the dashboard.
     pub(crate) url: String,
+    /// Where it listens.
+    pub(crate) address: String,
     pub(crate) repaired: Repaired,
-    _store: Store,
+    pub(crate) store: Store,
 }
 
 impl Shop {
@@ -44,14 +47,27 @@ impl Shop {
 
     /// On this store, below a path.
     pub(crate) async fn on(store: Store, prefix: &str) -> Self {
+        Self::served(store, |standalone| standalone.prefix(prefix)).await
+    }
+
+    /// On this store, with a server that is set so.
+    pub(crate) async fn served(store: Store, set: impl FnOnce(Standalone) -> Standalone) -> Self {
+        let mut shop = Self::without_server(store).await;
+        let standalone = Standalone::new(&shop.client).bind(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let serving = set(standalone.actor("ann")).start().await.expect("it listens");
+        serving.url().trim_end_matches('/').clone_into(&mut shop.url);
+        shop.address = serving.address().to_string();
+        tokio::spawn(serving.run_until(std::future::pending()));
+        shop
+    }
+
+    /// On this store, without a dashboard.
+    pub(crate) async fn without_server(store: Store) -> Self {
         let client = store.client().await;
         client.declare::<Charge>().await.expect("the queue is declared");
         client.declare::<Resize>().await.expect("the queue is declared");
-        let standalone = Standalone::new(&client).bind(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let serving = standalone.prefix(prefix).actor("ann").start().await.expect("it listens");
-        let url = serving.url().trim_end_matches('/').to_owned();
-        tokio::spawn(serving.run_until(std::future::pending()));
-        Self { client, url, repaired: Repaired::default(), _store: store }
+        let (url, address) = (String::new(), String::new());
+        Self { client, url, address, repaired: Repaired::default(), store }
     }
 
     pub(crate) async fn pool(&self) -> RunningPool {

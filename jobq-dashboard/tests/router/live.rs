@@ -13,6 +13,7 @@ async fn a_stream_carries_new_content_and_ends() {
     let request = Request::get("/?live=stream").body(Body::empty()).unwrap();
     let response = kit.router.clone().oneshot(request).await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
+    assert_eq!(response.headers()["x-accel-buffering"], "no");
     let mut body = response.into_body().into_data_stream();
     let mut seen = String::new();
     let reading = async {
