@@ -38,13 +38,15 @@ mod pages;
 mod payload;
 mod problem;
 mod sampler;
+mod secret;
 mod show;
 mod spark;
 mod standalone;
 
 pub use access::{Access, Action};
 pub use dashboard::{Dashboard, Unguarded};
-pub use standalone::{Secret, Serving, Standalone};
+pub use secret::Secret;
+pub use standalone::{Serving, Standalone};
 
 /// The programs in a page of the book.
 #[cfg(doctest)]

@@ -1,6 +1,5 @@
 //! The dashboard without an application around it.
 
-use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -8,16 +7,12 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::header::{AUTHORIZATION, HOST, HeaderValue, WWW_AUTHENTICATE};
-use axum::http::request::Parts;
+use axum::http::StatusCode;
+use axum::http::header::{HOST, HeaderValue, WWW_AUTHENTICATE};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use jobq::{Client, Error, ErrorKind, Result};
-use subtle::ConstantTimeEq as _;
 use tokio::net::TcpListener;
 
 use crate::access::Access;
@@ -25,85 +20,7 @@ use crate::dashboard::Dashboard;
 use crate::frame;
 use crate::guard::{self, host_name};
 use crate::links::Links;
-
-/// The secret that opens a dashboard: the password of basic authentication, with any user name, or
-/// a bearer token.
-#[derive(Clone)]
-pub struct Secret(Arc<str>);
-
-impl Secret {
-    /// The fewest characters.
-    const FEWEST: usize = 16;
-
-    /// A new secret of 192 random bits. [`reveal`](Self::reveal) shows it, to be printed once.
-    ///
-    /// # Errors
-    ///
-    /// A system that gives no random bytes.
-    pub fn random() -> Result<Self> {
-        let mut bytes = [0; 24];
-        getrandom::fill(&mut bytes).map_err(|error| {
-            Error::new(ErrorKind::Refused, format!("the system gives no random bytes: {error}"))
-        })?;
-        Ok(Self(URL_SAFE_NO_PAD.encode(bytes).into()))
-    }
-
-    /// A secret of one's own, of at least 16 characters.
-    ///
-    /// # Errors
-    ///
-    /// [`Invalid`](jobq::ErrorKind::Invalid) if it is shorter.
-    pub fn new(secret: &str) -> Result<Self> {
-        if secret.chars().count() < Self::FEWEST {
-            return Err(Error::new(
-                ErrorKind::Invalid,
-                format!("the secret of the dashboard needs at least {} characters", Self::FEWEST),
-            ));
-        }
-        Ok(Self(secret.into()))
-    }
-
-    /// The secret itself.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// Whether a request has it. The time does not depend on how much of it is right.
-    fn is_in(&self, headers: &HeaderMap) -> bool {
-        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let Some((scheme, given)) = given.and_then(|given| given.split_once(' ')) else {
-            return false;
-        };
-        let given = match scheme.to_ascii_lowercase().as_str() {
-            "bearer" => Some(given.trim().as_bytes().to_vec()),
-            "basic" => STANDARD.decode(given.trim()).ok().and_then(|pair| {
-                let colon = pair.iter().position(|byte| *byte == b':')?;
-                Some(pair[colon + 1..].to_vec())
-            }),
-            _ => None,
-        };
-        given.is_some_and(|given| given.ct_eq(self.0.as_bytes()).into())
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret")
-    }
-}
-
-/// The user name of basic authentication, as the name of who acts.
-fn user(parts: &Parts) -> Option<String> {
-    let given = parts.headers.get(AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, given) = given.split_once(' ')?;
-    let pair =
-        scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(given.trim()).ok())??;
-    let pair = String::from_utf8(pair).ok()?;
-    let (user, _) = pair.split_once(':')?;
-    let user: String = user.chars().filter(|c| !c.is_control()).take(64).collect();
-    (!user.is_empty()).then_some(user)
-}
+use crate::secret::{Secret, user};
 
 /// A dashboard with a server of its own.
 ///
