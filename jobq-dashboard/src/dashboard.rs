@@ -17,6 +17,7 @@ use crate::live::Rendered;
 use crate::operations::Operations;
 use crate::payload::Privacy;
 use crate::sampler::{self, Sampler};
+use crate::topology::{Comparison, Declared};
 use crate::{assets, frame, guard, pages};
 
 /// A dashboard, made by [`Dashboard::new`], of which it is not decided yet who may see it.
@@ -38,6 +39,7 @@ impl Unguarded {
             links: Links::default(),
             origins: Vec::new(),
             privacy: Privacy::default(),
+            declared: Declared::default(),
         }
     }
 }
@@ -51,6 +53,7 @@ pub struct Dashboard {
     links: Links,
     origins: Vec<String>,
     privacy: Privacy,
+    declared: Declared,
 }
 
 impl Dashboard {
@@ -96,6 +99,30 @@ impl Dashboard {
     /// Whether payloads are shown. Defaults to true.
     pub fn payloads(mut self, shown: bool) -> Self {
         self.privacy.shown = shown;
+        self
+    }
+
+    /// Adds what a program declares on RabbitMQ
+    /// ([`WorkerPool::topology`](jobq::WorkerPool::topology)): the page of the doctor compares the
+    /// broker with it. Give the declarations of all programs of the namespace.
+    ///
+    /// ```
+    /// # use jobq::WorkerPool;
+    /// # use jobq_dashboard::{Access, Dashboard};
+    /// # fn example(client: jobq::Client, pool: WorkerPool) -> jobq::Result<()> {
+    /// let dashboard = Dashboard::new(&client).access(|_| Access::Read).topology(pool.topology()?);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "rabbitmq")]
+    pub fn topology(mut self, topology: jobq::rabbitmq::Topology) -> Self {
+        self.declared.add(topology);
+        self
+    }
+
+    /// Sets what programs declare.
+    pub(crate) fn declared(mut self, declared: Declared) -> Self {
+        self.declared = declared;
         self
     }
 
@@ -183,6 +210,11 @@ impl App {
 
     pub(crate) fn privacy(&self) -> &Privacy {
         &self.settings.privacy
+    }
+
+    /// Whether everything is as programs declare it.
+    pub(crate) async fn compare(&self) -> Comparison {
+        self.settings.declared.compare(&self.client().admin()).await
     }
 
     pub(crate) fn origins(&self) -> &[String] {

@@ -42,6 +42,8 @@ mod secret;
 mod show;
 mod spark;
 mod standalone;
+#[cfg_attr(not(feature = "rabbitmq"), allow(dead_code))]
+mod topology;
 
 pub use access::{Access, Action};
 pub use dashboard::{Dashboard, Unguarded};

@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::dashboard::App;
 use crate::history::{History, Point};
+use crate::topology::Comparison;
 
 /// The pause between two samples while somebody looks.
 const WATCHED: Duration = Duration::from_secs(2);
@@ -69,6 +70,7 @@ impl Sample {
 pub(crate) struct Examination {
     pub(crate) at: SystemTime,
     pub(crate) report: Result<Report, String>,
+    pub(crate) comparison: Comparison,
 }
 
 /// The samples.
@@ -252,8 +254,9 @@ pub(crate) async fn examine(app: &App) {
     if app.sampler.examination().as_ref().is_some_and(is_new) {
         return;
     }
-    let report = app.client().doctor().await.map_err(|error| error.to_string());
-    let examination = Examination { at: SystemTime::now(), report };
+    let (report, comparison) = tokio::join!(app.client().doctor(), app.compare());
+    let report = report.map_err(|error| error.to_string());
+    let examination = Examination { at: SystemTime::now(), report, comparison };
     app.sampler.examination.send_replace(Some(Arc::new(examination)));
     app.sampler.changed();
 }

@@ -6,6 +6,8 @@ use std::time::{Duration, SystemTime};
 use askama::Template;
 use jobq::admin::{Activity, Read, State};
 
+use crate::topology::PartState;
+
 /// A figure: a number, a duration, or what is unknown and why.
 #[derive(Debug, Clone, Template)]
 #[template(
@@ -171,6 +173,17 @@ impl From<jobq::Severity> for Sign {
             jobq::Severity::Error => ("✕", "error", "bad"),
             jobq::Severity::Warning => ("!", "warning", "warn"),
             _ => ("i", "note", "quiet"),
+        };
+        Self { mark, word, class }
+    }
+}
+
+impl From<PartState> for Sign {
+    fn from(state: PartState) -> Self {
+        let (mark, word, class) = match state {
+            PartState::Missing => ("✕", "missing", "bad"),
+            PartState::Different => ("≠", "different", "bad"),
+            PartState::Unknown => ("?", "unknown", "warn"),
         };
         Self { mark, word, class }
     }

@@ -21,6 +21,7 @@ use crate::frame;
 use crate::guard::{self, host_name};
 use crate::links::Links;
 use crate::secret::{Secret, user};
+use crate::topology::Declared;
 
 /// A dashboard with a server of its own.
 ///
@@ -47,6 +48,7 @@ pub struct Standalone {
     actor: Option<String>,
     redacted: Vec<String>,
     payloads: bool,
+    declared: Declared,
 }
 
 impl Standalone {
@@ -63,6 +65,7 @@ impl Standalone {
             actor: None,
             redacted: Vec::new(),
             payloads: true,
+            declared: Declared::default(),
         }
     }
 
@@ -121,6 +124,13 @@ impl Standalone {
     /// As [`Dashboard::payloads`].
     pub fn payloads(mut self, shown: bool) -> Self {
         self.payloads = shown;
+        self
+    }
+
+    /// As [`Dashboard::topology`].
+    #[cfg(feature = "rabbitmq")]
+    pub fn topology(mut self, topology: jobq::rabbitmq::Topology) -> Self {
+        self.declared.add(topology);
         self
     }
 
@@ -187,7 +197,8 @@ impl Standalone {
             .actor(move |parts| user(parts).or_else(|| actor.clone()))
             .prefix(&self.prefix)
             .redact(self.redacted.clone())
-            .payloads(self.payloads);
+            .payloads(self.payloads)
+            .declared(self.declared.clone());
         let mut hosts = self.hosts.clone();
         hosts.extend(["localhost", "127.0.0.1", "[::1]"].map(str::to_owned));
         hosts.push(host_name(&address.to_string()));

@@ -1,9 +1,11 @@
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::Args;
 use jobq::Client;
 use jobq_dashboard::{Secret, Standalone, demo};
 
+use super::topology;
 use crate::end::{End, Ended, Problem};
 use crate::options::Options;
 use crate::output::Output;
@@ -45,6 +47,10 @@ pub(crate) struct Arguments {
     /// Hides payloads
     #[arg(long)]
     no_payloads: bool,
+    /// A file with the declarations of a program as JSON, with which the page of the doctor compares
+    /// RabbitMQ. May be given several times
+    #[arg(long, value_name = "FILE")]
+    topology: Vec<PathBuf>,
     /// Shows a simulated shop, in memory, and connects to nothing
     #[arg(long)]
     demo: bool,
@@ -73,6 +79,9 @@ async fn serve(arguments: Arguments, client: &Client, options: &Options, output:
         .actor(options.actor());
     if let Some(origin) = arguments.origin {
         dashboard = dashboard.origin(origin);
+    }
+    for path in &arguments.topology {
+        dashboard = dashboard.topology(topology::read(path)?);
     }
     for name in arguments.host {
         dashboard = dashboard.host(name);

@@ -1,4 +1,4 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use jobq::admin::Admin;
@@ -64,19 +64,23 @@ impl Files {
     fn read(&self) -> Result<Topology, Problem> {
         let mut all = Topology::default();
         for path in &self.files {
-            let file = path.display();
-            let text = std::fs::read_to_string(path).map_err(|error| {
-                Problem::Usage(format!("the file {file} cannot be read: {error}"))
-            })?;
-            all.add(serde_json::from_str(&text).map_err(|error| {
-                Problem::Usage(format!(
-                    "the file {file} has no declarations: {error}; a program writes them with \
-                     `serde_json::to_writer(file, &pool.topology()?)`"
-                ))
-            })?);
+            all.add(read(path)?);
         }
         Ok(all)
     }
+}
+
+/// The declarations in a file.
+pub(super) fn read(path: &Path) -> Result<Topology, Problem> {
+    let file = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Problem::Usage(format!("the file {file} cannot be read: {error}")))?;
+    serde_json::from_str(&text).map_err(|error| {
+        Problem::Usage(format!(
+            "the file {file} has no declarations: {error}; a program writes them with \
+             `serde_json::to_writer(file, &pool.topology()?)`"
+        ))
+    })
 }
 
 fn plan(topology: &Topology, output: Output) -> Ended {

@@ -1,6 +1,7 @@
 //! `jobq topology`.
 
 use std::fs;
+use std::process::Stdio;
 
 use jobq::WorkerPool;
 use jobq::admin::Queues;
@@ -8,6 +9,8 @@ use jobq_tests::broker;
 use jobq_tests::files::Directory;
 use jobq_tests::stage::{Stage, Store};
 use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
 
 use crate::process::{Ran, eventually, jobq, on, run};
 
@@ -113,6 +116,31 @@ async fn what_nobody_declares_is_pruned() {
     let old = client.admin().overview(Queues::one("old")).await.unwrap().queues.remove(0);
     assert!(old.paused == None, "the pause ends with the queue: {old:?}");
     assert_eq!(managed(&["diff", &path]).await.lines(0), ["all is as declared"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dashboard_compares_a_broker_with_files() {
+    let stage = Stage::on(Store::rabbitmq().await).await;
+    let folder = Directory::new();
+    let path = file(&stage, &folder);
+    let dashboard = ["dashboard", "--listen", "127.0.0.1:0", "--topology", &path];
+    let mut command = on(&stage.store, &dashboard);
+    let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let line = lines.next_line().await.unwrap().unwrap();
+    let address = line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}"));
+    let address = address.trim_end_matches('/');
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = format!("GET /doctor HTTP/1.0\r\nHost: {address}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let work = format!("queue `{}:scripted`", stage.store.namespace);
+    assert!(answer.contains(&work) && answer.contains("missing</span>"), "{answer}");
+
+    fs::write(&path, "{}").unwrap();
+    let ran = jobq(&stage.store, &dashboard).await;
+    assert!(ran.error(2).contains("has no declarations"), "{ran:#?}");
 }
 
 /// A job of an earlier version.

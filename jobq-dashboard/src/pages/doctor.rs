@@ -15,6 +15,7 @@ use crate::links::Links;
 use crate::problem::Problem;
 use crate::sampler;
 use crate::show::{Sign, Time};
+use crate::topology::{Comparison, Part};
 
 struct Row {
     severity: Sign,
@@ -32,6 +33,19 @@ struct View<'p> {
     version: Option<String>,
     rows: Vec<Row>,
     problem: Option<String>,
+    comparison: &'p Comparison,
+}
+
+impl View<'_> {
+    /// The parts that are not certainly as declared, with signs of how they are.
+    fn parts(&self) -> Vec<(Sign, &Part)> {
+        match self.comparison {
+            Comparison::Parts(parts) => {
+                parts.iter().map(|part| (part.state.into(), part)).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
 }
 
 pub(crate) async fn page(
@@ -51,6 +65,9 @@ pub(crate) async fn page(
         version: sound.and_then(Report::version).map(str::to_owned),
         rows: sound.map(rows).unwrap_or_default(),
         problem: report.and_then(|report| report.as_ref().err()).cloned(),
+        comparison: examination
+            .as_ref()
+            .map_or(&Comparison::NotDeclared, |examination| &examination.comparison),
     };
     let content = render(&view)?;
     Ok(Html(layout::page(&app, &viewer, Tab::Doctor, "Doctor", &content, false)).into_response())

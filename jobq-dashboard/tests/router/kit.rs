@@ -52,6 +52,15 @@ impl Kit {
 
     pub(crate) async fn with(change: impl Fn(Dashboard) -> Dashboard, access: Access) -> Self {
         let client = Client::connect("sqlite::memory:").await.expect("memory can be opened");
+        Self::on(client, change, access)
+    }
+
+    /// The dashboard of a client.
+    pub(crate) fn on(
+        client: Client,
+        change: impl Fn(Dashboard) -> Dashboard,
+        access: Access,
+    ) -> Self {
         let dashboard = Dashboard::new(&client).access(move |_| access.clone());
         let router = change(dashboard.actor(|_| Some("ann".to_owned()))).router();
         Self { client, router }

@@ -6,3 +6,4 @@ mod live;
 mod pages;
 mod security;
 mod standalone;
+mod topology;
