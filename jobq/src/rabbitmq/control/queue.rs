@@ -127,6 +127,9 @@ pub(super) async fn publish(up: &Up, messages: &[(String, String, &Message)]) ->
                 payload: message.write(),
             };
             match send(&channel, &message, false).await.map_err(|error| failure(doing, error))? {
+                // Not taken for a client at a node that is dead or cut off (RabbitMQ 4): the others
+                // have it.
+                Confirmation::Nack(_) if key == ALL => {}
                 Confirmation::Nack(_) => {
                     let text = format!("{doing} failed: the broker did not take it");
                     return Err(Error::new(ErrorKind::Connection, text));
