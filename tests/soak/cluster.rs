@@ -4,6 +4,7 @@ mod clients;
 mod gap;
 mod leader;
 mod partition;
+mod pause;
 mod proxy;
 mod young;
 

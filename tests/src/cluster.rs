@@ -102,15 +102,17 @@ impl Cluster {
         .await
     }
 
-    /// Every queue, with the number of nodes that have a copy of it, and of those of them
+    /// Every queue that has copies, with the number of nodes that have one, and of those of them
     /// that are there, as this node sees it.
     pub async fn copies(&self, seen_by: usize) -> Vec<(String, usize, usize)> {
-        let fields = ["list_queues", "name", "members", "online", "--silent"];
+        let fields = ["list_queues", "name", "type", "members", "online", "--silent"];
         let list = self.nodes[seen_by].ctl(&fields).await;
         let count = |text: &str| text.matches('@').count();
         let line = |line: &str| {
             let mut words = line.split('\t');
             let name = words.next()?.to_owned();
+            // A control queue is one node's, and ends with its connection.
+            words.next().filter(|kind| kind.contains("quorum"))?;
             Some((name, count(words.next()?), count(words.next()?)))
         };
         list.lines().filter_map(line).collect()
