@@ -148,7 +148,9 @@ impl<'c> Round<'c> {
             Place::Elsewhere => nodes[OTHER].url(),
         };
         if case.pool == Place::Apart {
-            OTHERS.iter().for_each(|node| network.cut_clients(*node));
+            for node in OTHERS {
+                network.cut_clients(node);
+            }
         }
         let workers = client(&url, &namespace).await;
         let (pool, jobs) = (Mutex::default(), Mutex::default());
@@ -159,9 +161,11 @@ impl<'c> Round<'c> {
             round.pool_is(Activity::Consuming, &round.workers).await;
         }
         if case.pool == Place::Apart {
-            OTHERS.iter().for_each(|node| network.join_clients(*node));
+            for node in OTHERS {
+                network.join_clients(node);
+            }
         }
-        cluster.whole(OTHER).await;
+        round.whole().await;
         round
     }
 
