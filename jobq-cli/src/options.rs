@@ -24,7 +24,8 @@ pub(crate) struct Options {
     #[arg(long, global = true, env = "JOBQ_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) url: Option<String>,
 
-    /// The management API of RabbitMQ, such as `http://localhost:15672`: it lists all queues
+    /// The management API of RabbitMQ, such as `http://localhost:15672`: it lists all queues and
+    /// the tiers in which their jobs wait
     #[arg(
         long,
         global = true,

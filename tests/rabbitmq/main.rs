@@ -27,3 +27,4 @@ mod topics;
 mod topology;
 mod traps;
 mod upstream;
+mod waiting;

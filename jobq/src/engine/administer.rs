@@ -190,10 +190,15 @@ impl QueueNames {
 pub struct Counts {
     /// Jobs that are due and not in flight.
     pub ready: Read<u64>,
-    /// Jobs that are not due yet. On RabbitMQ these are the jobs in the tiers that this client or
-    /// its pools declared, for waits that a job's `delay` names. Jobs with any other wait are in
-    /// the delay levels, which the queues of a namespace share, and are not counted. Unknown if
-    /// this client has declared no job of the queue and does not know its tiers.
+    /// Jobs that are not due yet. On RabbitMQ these are the jobs in the tiers of the queue, for
+    /// waits that a job's `delay` names. Jobs with any other wait are in the delay levels, which
+    /// the queues of a namespace share, and are not counted.
+    ///
+    /// AMQP does not list the tiers of a queue. With the URL of the management API
+    /// (`ClientBuilder::management`) they are those that it lists, at most two seconds ago, and
+    /// those that this client or its pools declared. Without it they are the latter alone: unknown
+    /// if this client has declared no job of the queue, and too few if other programs have jobs
+    /// with other delays in it. The figures themselves are asked for by AMQP.
     pub waiting: Read<u64>,
     /// Failed jobs. On RabbitMQ the broker does not count jobs while a client looks at them.
     pub failed: Read<u64>,

@@ -52,9 +52,9 @@ use self::connection::tls::Tls;
 use self::connection::{probe, server_properties};
 use self::consume::Consumers;
 use self::control::Control;
-use self::doctor::Doctor;
 #[cfg(feature = "management")]
 use self::doctor::Management;
+use self::doctor::{Doctor, Listing};
 use self::failed::Failed;
 use self::provision::Provision;
 use self::publish::{Enqueuer, Events, Publisher};
@@ -114,6 +114,7 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         known,
         #[cfg(feature = "management")]
         management,
+        listing: Listing::default(),
     };
     Ok(Arc::new(Rabbit {
         enqueuer: Arc::new(Enqueuer::new(Arc::clone(&declarer), Arc::clone(&publisher))),
@@ -241,7 +242,11 @@ impl Engine for Rabbit {
 impl Administer for Rabbit {
     async fn counts(&self, queue: &str) -> Result<Counts> {
         check_name("queue", queue)?;
-        let counting = counts::counts(&self.broker, self.declarer.known(), &self.absent, queue);
+        self.broker.check_open()?;
+        let parts =
+            counts::parts(self.declarer.known().part(queue), self.doctor.listed(queue).await);
+        let names = self.declarer.known().names();
+        let counting = counts::counts(&self.broker, names, &self.absent, queue, parts);
         self.broker.within(&format!("counting the jobs of queue `{queue}`"), counting).await
     }
 

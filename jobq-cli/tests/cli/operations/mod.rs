@@ -60,9 +60,7 @@ impl Terminal<'_> {
         for (of_page, of_run) in &self.ids {
             command = command.replace(of_page, of_run);
         }
-        let expected =
-            if self.store.is_file() { page::of_file(&step.output) } else { step.output.clone() };
-        let expected = masked(&expected);
+        let expected = masked(&step.output);
         let is_repeated = !ONCE.iter().any(|once| command.starts_with(once));
         let output = until(&format!("the output of `{command}`"), async || {
             let output = self.output(&command).await;

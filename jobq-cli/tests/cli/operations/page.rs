@@ -58,12 +58,6 @@ pub(super) fn ids(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_hexdigit() && c != '-').filter(|word| is_id(word))
 }
 
-/// What the page would say of a file of jobs, which knows how many of them wait.
-pub(super) fn of_file(output: &str) -> String {
-    let known = output.lines().filter(|line| !line.starts_with("? WAITING "));
-    known.map(|line| line.replace(" ? ", " 0 ") + "\n").collect()
-}
-
 /// A text without what differs from run to run: ids, times, durations, rates, processes, versions,
 /// and the widths of columns.
 pub(super) fn masked(text: &str) -> String {

@@ -1,6 +1,5 @@
 //! Examines a broker without changing it: missing parts are not declared.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use tokio::time::timeout;
 
 use super::diagnosis::{diagnose, policies};
 use super::facts::{Facts, Management, Publishing, Queue};
+use super::listing::Listing;
 #[cfg(feature = "management")]
 use super::management::Management as Api;
 use super::role::{Role, role, specs};
@@ -49,6 +49,7 @@ pub(crate) struct Doctor {
     /// The management API, if the user gave its URL.
     #[cfg(feature = "management")]
     pub(crate) management: Option<Api>,
+    pub(crate) listing: Listing,
 }
 
 impl Doctor {
@@ -113,17 +114,6 @@ impl Doctor {
         };
         let found: Vec<_> = found.into_iter().filter(concerned).collect();
         Ok(policies(&found, names, target.address.vhost()))
-    }
-
-    /// The names of the users' queues in the namespace, or why the management API does not show
-    /// them. `None` without a management API.
-    pub(crate) async fn queue_names(&self) -> Option<Result<BTreeSet<String>, String>> {
-        let found = self.queues_by_management().await?;
-        let names = self.known.names();
-        Some(found.map(|found| {
-            let specs = specs(names, found.iter().map(|queue| queue.name.as_str()));
-            specs.into_iter().map(|spec| spec.name).collect()
-        }))
     }
 
     async fn collect_facts(&self, link: &Link, topology: &Topology) -> Result<Facts> {

@@ -1,10 +1,12 @@
 //! Examining a broker for settings that weaken jobq's guarantees: facts and findings.
 //!
-//! `diagnosis`, `policy`, `presence` and `role` are pure; `examine` and `management` collect facts.
+//! `diagnosis`, `policy`, `presence` and `role` are pure; `examine`, `listing` and `management`
+//! collect facts.
 
 pub(crate) mod diagnosis;
 mod examine;
 pub(crate) mod facts;
+mod listing;
 #[cfg(feature = "management")]
 mod management;
 mod policy;
@@ -13,6 +15,7 @@ pub(crate) mod role;
 mod sign;
 
 pub(crate) use examine::Doctor;
+pub(crate) use listing::Listing;
 #[cfg(feature = "management")]
 pub(crate) use management::Management;
 pub(crate) use sign::LimitedQueues;

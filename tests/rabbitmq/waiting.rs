@@ -1,0 +1,85 @@
+//! The waiting jobs of queues whose tiers a client has not declared.
+
+use std::time::Duration;
+
+use jobq::admin::{QueueOverview, Queues};
+use jobq::{BoxError, Client, job};
+use jobq_tests::broker::{namespace, shared_with_management};
+use jobq_tests::stage::{DEADLINE, until};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[job(queue = "mail", retries = 1, delay = "1h")]
+async fn letter() -> Result<(), BoxError> {
+    Ok(())
+}
+
+#[job(queue = "mail", retries = 1, delay = "2h")]
+async fn parcel() -> Result<(), BoxError> {
+    Ok(())
+}
+
+async fn client(url: &str, namespace: &str, management: Option<&str>) -> Client {
+    let mut builder = Client::builder(url).namespace(namespace).timeout(DEADLINE);
+    if let Some(management) = management {
+        builder = builder.management(management);
+    }
+    builder.connect().await.unwrap()
+}
+
+async fn mail(client: &Client) -> QueueOverview {
+    let overview = client.admin().overview(Queues::one("mail")).await.unwrap();
+    overview.queues.into_iter().next().unwrap()
+}
+
+/// Waits until a client knows of so many waiting jobs.
+async fn wait_for(client: &Client, waiting: u64) {
+    until("the waiting jobs", async || (mail(client).await.waiting == waiting).then_some(())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_management_api_names_the_tiers_and_amqp_counts_them() {
+    let test = "the_management_api_names_the_tiers_and_amqp_counts_them";
+    let Some((node, management)) = shared_with_management(test).await else { return };
+    let (url, namespace) = (node.url(), namespace());
+    let program = client(&url, &namespace, None).await;
+    program.enqueue(Letter {}).delay(HOUR).await.unwrap();
+    program.enqueue(Parcel {}).delay(2 * HOUR).await.unwrap();
+    program.enqueue(Parcel {}).delay(2 * HOUR).await.unwrap();
+    program.enqueue(Parcel {}).await.unwrap();
+
+    let operator = client(&url, &namespace, Some(management)).await;
+    wait_for(&operator, 3).await;
+    assert_eq!(mail(&operator).await.ready, 1);
+    let all = operator.admin().overview(Queues::All).await.unwrap();
+    assert_eq!((all.queues.len(), &all.queues[0].waiting), (1, &3.into()));
+    // The statistics of the management API are up to five seconds old.
+    program.enqueue(Letter {}).delay(HOUR).await.unwrap();
+    assert_eq!(mail(&operator).await.waiting, 4);
+
+    // One that has declared one of the tiers knows of the others.
+    let sender = client(&url, &namespace, Some(management)).await;
+    sender.enqueue(Letter {}).await.unwrap();
+    wait_for(&sender, 4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_management_api_the_waiting_jobs_are_unknown() {
+    let test = "without_the_management_api_the_waiting_jobs_are_unknown";
+    let Some((node, management)) = shared_with_management(test).await else { return };
+    let (url, namespace) = (node.url(), namespace());
+    client(&url, &namespace, None).await.enqueue(Letter {}).delay(HOUR).await.unwrap();
+    let wrong = format!("{management}/elsewhere");
+    for (management, said) in [(None, "`--management`"), (Some(&*wrong), "status 404")] {
+        let operator = client(&url, &namespace, management).await;
+        let mail = mail(&operator).await;
+        let why = mail.waiting.why().unwrap();
+        assert!(why.contains(said), "{why}");
+        assert_eq!(mail.failed, 0);
+        // What does not exist has no tiers.
+        assert_eq!(operator.counts("nothing").await.unwrap().waiting, 0);
+        // The client's own tiers are known all the same.
+        operator.enqueue(Letter {}).await.unwrap();
+        assert_eq!(operator.counts("mail").await.unwrap().waiting, 1);
+    }
+}
