@@ -145,6 +145,7 @@ impl From<State> for Sign {
     fn from(state: State) -> Self {
         let (mark, word, class) = match state {
             State::Consumed => ("●", "consumed", "good"),
+            State::Stuck => ("▲", "stuck", "bad"),
             State::Paused => ("‖", "paused", "warn"),
             State::Halted => ("■", "halted", "bad"),
             State::Unattended => ("○", "no pool", "quiet"),

@@ -17,6 +17,10 @@ use crate::output::time::{short, since};
 /// with a pool. RATE is how many jobs completed in the last minute, and WAITED the longest wait
 /// from due to start in that minute. A figure that is unknown is `?`, and the reason is on standard
 /// error.
+///
+/// STATE is `consumed`, or else why nothing of the queue runs: `unattended` without a pool, `halted`
+/// with pools that take nothing, `stuck` if jobs wait behind attempts that have held every slot for
+/// more than a minute without a timeout or beyond it, and `paused`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The queues; all that are known without any
@@ -101,7 +105,7 @@ fn state(state: State, paused: &Read<Option<Pause>>, now: SystemTime) -> String 
 fn style(state: State) -> Style {
     match state {
         State::Consumed => Style::Good,
-        State::Halted | State::Unattended => Style::Bad,
+        State::Stuck | State::Halted | State::Unattended => Style::Bad,
         _ => Style::Notable,
     }
 }
@@ -170,6 +174,7 @@ mod tests {
         let pause = |by: &str, why: &str| Pause::new(SystemTime::UNIX_EPOCH, by, why);
         for (queue, paused, expected) in [
             (State::Consumed, Read::Known(None), "consumed"),
+            (State::Stuck, Read::Known(None), "stuck"),
             (State::Unattended, Read::unknown("lost"), "unattended"),
             (State::Paused, Read::Known(Some(pause("ann", "deploy"))), "paused 16m by ann: deploy"),
             (State::Paused, Read::Known(Some(pause("ann", ""))), "paused 16m by ann"),

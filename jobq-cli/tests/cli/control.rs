@@ -1,5 +1,11 @@
 //! `jobq workers`, `pause`, `resume` and `cancel`.
 
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use jobq::JobId;
+use jobq::engine::conformance::{EngineExt as _, open};
+use jobq::engine::{Controlled, PoolId, PoolQueue, PoolReport, Question, Reply, RunningJob};
 use jobq_tests::both_engines;
 use jobq_tests::stage::{Stage, Step, Store, soon};
 
@@ -11,7 +17,35 @@ both_engines!(
     a_pool_is_told_to_take_no_more_and_to_stop,
     a_running_job_is_cancelled,
     all_queues_are_found,
+    a_queue_whose_slots_are_held_is_stuck,
 );
+
+/// A pool whose only slot has held one attempt for two hours.
+#[derive(Debug)]
+struct Held(PoolId);
+
+impl Controlled for Held {
+    fn id(&self) -> PoolId {
+        self.0
+    }
+
+    fn queues(&self) -> Vec<String> {
+        vec!["scripted".to_owned()]
+    }
+
+    fn answer(&self, question: &Question) -> Reply {
+        let Question::Report = question else {
+            return Reply::Refused { why: "it hangs".to_owned() };
+        };
+        let mut queue = PoolQueue::new("scripted", 1);
+        queue.in_flight = 1;
+        queue.running = vec![RunningJob::new(JobId::new(), "scripted", 1, 120 * MINUTE)];
+        let started_at = SystemTime::now();
+        Reply::Report(PoolReport::new(self.0, "worker2".to_owned(), started_at, vec![queue]))
+    }
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 async fn workers_say_what_they_run(store: Store) {
     let mut stage = Stage::on(store).await;
@@ -111,4 +145,24 @@ async fn all_queues_are_found(store: Store) {
     let ran = jobq(&stage.store, &["queues"]).await;
     assert_eq!(ran.err.contains("AMQP cannot list queues"), !stage.store.is_file(), "{ran:#?}");
     pool.shutdown().await.unwrap();
+}
+
+async fn a_queue_whose_slots_are_held_is_stuck(store: Store) {
+    let stage = Stage::on(store).await;
+    let engine = open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let pool = engine.admin().join(Arc::new(Held(PoolId::new()))).await.unwrap();
+    let queues = ["queues", "scripted", "--json"];
+    let is =
+        |state: &'static str| move |ran: &Ran| ran.json(0, "queues")["queues"][0]["state"] == state;
+    // Nothing waits behind the attempt.
+    eventually(&stage.store, &queues, is("consumed")).await;
+    stage.enqueue([Step::Succeed]).await;
+    eventually(&stage.store, &queues, is("stuck")).await;
+    let ran = eventually(&stage.store, &["queues"], |ran| ran.out.contains("stuck")).await;
+    assert!(
+        ran.lines(0).iter().any(|line| line.starts_with("scripted ") && line.ends_with("  stuck"))
+    );
+    drop(pool);
+    eventually(&stage.store, &queues, is("unattended")).await;
+    soon("the engine to close", engine.close()).await;
 }

@@ -244,6 +244,14 @@ fn attention(queue: &QueueOverview) -> Vec<Attention> {
         State::Halted => {
             found.push(say("has pools, and none of them takes jobs".to_owned(), false));
         }
+        State::Stuck => found.push(say(
+            format!(
+                "is stuck: each slot of its pools has held one attempt for more than a minute, and \
+                 {} jobs are ready",
+                count(ready)
+            ),
+            false,
+        )),
         State::Consumed if waited >= LONG => found.push(say(
             format!(
                 "is behind: a job waited {} in the last minute, and {} are ready",

@@ -14,6 +14,7 @@ mod page;
 mod passes;
 mod pause;
 mod pools;
+mod state;
 #[cfg(feature = "rabbitmq")]
 mod topology;
 mod value;
@@ -27,10 +28,11 @@ pub use failed_jobs::FailedJobs;
 pub use filter::Filter;
 pub use group::{Group, Groups};
 pub use operation::{Done, End, Operation, OperationFuture, Phase, Progress, Running, Stop};
-pub use overview::{Overview, QueueOverview, State};
+pub use overview::{Overview, QueueOverview};
 pub use page::{Cursor, Page};
 pub use pause::{Paused, Resumed};
 pub use pools::{Cancelled, Order, Pools};
+pub use state::State;
 
 pub use crate::engine::{
     Activity, Cancel, Counts, Minute, Pause, PoolId, PoolQueue, PoolReport, Read, RunningJob,

@@ -6,9 +6,9 @@ use futures_util::stream;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
+use super::state::{State, state};
 use crate::engine::{
-    Activity, Administer, Ask, Counts, Pause, PoolQueue, PoolReport, Question, QueueNames, Read,
-    Reply,
+    Administer, Ask, Counts, Pause, PoolQueue, PoolReport, Question, QueueNames, Read, Reply,
 };
 use crate::error::Result;
 
@@ -59,37 +59,6 @@ pub struct QueueOverview {
     pub paused: Read<Option<Pause>>,
     /// The state of the queue.
     pub state: State,
-}
-
-/// The state of a queue, from its pause and its pools.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum State {
-    /// At least one pool takes jobs.
-    Consumed,
-    /// The queue is paused.
-    Paused,
-    /// Pools work on the queue, and none of them takes jobs.
-    Halted,
-    /// No pool works on the queue.
-    Unattended,
-    /// It has consumers that did not answer, or its pools are unknown.
-    Unknown,
-}
-
-impl State {
-    /// Its name, as in JSON.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Consumed => "consumed",
-            Self::Paused => "paused",
-            Self::Halted => "halted",
-            Self::Unattended => "unattended",
-            Self::Unknown => "unknown",
-        }
-    }
 }
 
 impl QueueOverview {
@@ -235,7 +204,7 @@ impl Asked {
             Read::Unknown(why) => Read::Unknown(why.clone()),
         };
         let waited = theirs.iter().filter_map(|queue| queue.minute.waited).max();
-        let state = state(&paused, &unaccounted, &theirs);
+        let state = state(&paused, &unaccounted, &counts.ready, &theirs);
         QueueOverview {
             ready: counts.ready,
             waiting: counts.waiting,
@@ -258,48 +227,9 @@ impl Asked {
     }
 }
 
-/// The state of a queue.
-fn state(paused: &Read<Option<Pause>>, unaccounted: &Read<u32>, pools: &[&PoolQueue]) -> State {
-    let consumes = |pool: &&PoolQueue| {
-        matches!(pool.state, Activity::Consuming | Activity::Resting)
-            && pool.lost_slots < pool.slots
-    };
-    match (paused, unaccounted) {
-        (Read::Known(Some(_)), _) => State::Paused,
-        _ if pools.iter().any(consumes) => State::Consumed,
-        (_, Read::Unknown(_) | Read::Known(1..)) => State::Unknown,
-        _ if pools.is_empty() => State::Unattended,
-        _ => State::Halted,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_state_of_a_queue_follows_from_its_pause_and_its_pools() {
-        let pool = |state, lost_slots| PoolQueue { state, lost_slots, ..PoolQueue::new("q", 2) };
-        let (taking, still) = (pool(Activity::Consuming, 0), pool(Activity::Quiet, 0));
-        let (lost, resting) = (pool(Activity::Consuming, 2), pool(Activity::Resting, 0));
-        let none = Read::Known(None);
-        let paused = Read::Known(Some(Pause::default()));
-        let unread = Read::unknown("no connection");
-        for (paused, unaccounted, pools, expected) in [
-            (&none, Read::Known(0), vec![&taking], State::Consumed),
-            (&none, Read::Known(3), vec![&still, &taking], State::Consumed),
-            (&none, Read::Known(0), vec![&resting], State::Consumed),
-            (&none, Read::Known(0), vec![&still], State::Halted),
-            (&none, Read::Known(0), vec![&lost], State::Halted),
-            (&none, Read::Known(0), vec![], State::Unattended),
-            (&none, Read::Known(1), vec![], State::Unknown),
-            (&none, Read::unknown("no leader"), vec![&still], State::Unknown),
-            (&paused, Read::Known(0), vec![&taking], State::Paused),
-            (&unread, Read::Known(0), vec![&taking], State::Consumed),
-        ] {
-            assert_eq!(state(paused, &unaccounted, &pools), expected, "{paused:?} {unaccounted:?}");
-        }
-    }
 
     #[test]
     fn an_unknown_figure_is_null_and_has_its_reason_beside_it() {

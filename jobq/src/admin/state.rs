@@ -1,0 +1,188 @@
+//! The state of a queue. Pure.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::engine::{Activity, Pause, PoolQueue, Read, RunningJob};
+
+/// An attempt that runs longer, and that no timeout is to end, holds its slot.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The state of a queue, from its pause, its pools and its ready jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum State {
+    /// At least one pool takes jobs.
+    Consumed,
+    /// Pools take jobs, more jobs are ready or taken ahead, and nothing moves: in the last minute no
+    /// job started and no attempt ended, and every slot is lost or holds an attempt that has run
+    /// for more than a minute, without a timeout or beyond it. A queue of jobs that take long by
+    /// their nature looks the same while all slots are taken, unless they have timeouts.
+    Stuck,
+    /// The queue is paused.
+    Paused,
+    /// Pools work on the queue, and none of them takes jobs.
+    Halted,
+    /// No pool works on the queue.
+    Unattended,
+    /// It has consumers that did not answer, or its pools are unknown.
+    Unknown,
+}
+
+impl State {
+    /// Its name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Consumed => "consumed",
+            Self::Stuck => "stuck",
+            Self::Paused => "paused",
+            Self::Halted => "halted",
+            Self::Unattended => "unattended",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// The state of a queue with these ready jobs and these pools.
+pub(super) fn state(
+    paused: &Read<Option<Pause>>,
+    unaccounted: &Read<u32>,
+    ready: &Read<u64>,
+    pools: &[&PoolQueue],
+) -> State {
+    match (paused, unaccounted) {
+        (Read::Known(Some(_)), _) => State::Paused,
+        _ if pools.iter().any(|pool| takes(pool)) => {
+            let some_wait = *ready > 0 || pools.iter().any(|pool| has_taken_ahead(pool));
+            // A consumer that did not answer may make progress.
+            let nothing_moves = *unaccounted == 0 && pools.iter().all(|pool| is_stuck(pool));
+            if some_wait && nothing_moves { State::Stuck } else { State::Consumed }
+        }
+        (_, Read::Unknown(_) | Read::Known(1..)) => State::Unknown,
+        _ if pools.is_empty() => State::Unattended,
+        _ => State::Halted,
+    }
+}
+
+fn takes(pool: &PoolQueue) -> bool {
+    matches!(pool.state, Activity::Consuming | Activity::Resting) && pool.lost_slots < pool.slots
+}
+
+fn has_taken_ahead(pool: &PoolQueue) -> bool {
+    usize::try_from(pool.in_flight).is_ok_and(|in_flight| in_flight > pool.running.len())
+}
+
+/// Whether a pool takes no jobs, or would and has had no free slot for a minute.
+fn is_stuck(pool: &PoolQueue) -> bool {
+    let minute = &pool.minute;
+    if minute.completed + minute.retried + minute.failed > 0 || minute.waited.is_some() {
+        return false;
+    }
+    let held = pool.running.iter().filter(|job| holds(job)).count();
+    let held = u32::try_from(held).unwrap_or(u32::MAX).saturating_add(pool.lost_slots);
+    // A solo run, for which the others rest, has a timeout always.
+    !takes(pool) || (pool.state == Activity::Consuming && held >= pool.slots)
+}
+
+/// Whether an attempt may hold its slot for any time.
+fn holds(job: &RunningJob) -> bool {
+    job.running > LONG && job.timeout.is_none_or(|timeout| job.running > timeout)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::JobId;
+
+    #[test]
+    fn the_state_of_a_queue_follows_from_its_pause_and_its_pools() {
+        let pool = |state, lost_slots| PoolQueue { state, lost_slots, ..PoolQueue::new("q", 2) };
+        let (taking, still) = (pool(Activity::Consuming, 0), pool(Activity::Quiet, 0));
+        let (lost, resting) = (pool(Activity::Consuming, 2), pool(Activity::Resting, 0));
+        let none = Read::Known(None);
+        let paused = Read::Known(Some(Pause::default()));
+        let unread = Read::unknown("no connection");
+        for (paused, unaccounted, pools, expected) in [
+            (&none, Read::Known(0), vec![&taking], State::Consumed),
+            (&none, Read::Known(3), vec![&still, &taking], State::Consumed),
+            (&none, Read::Known(0), vec![&resting], State::Consumed),
+            (&none, Read::Known(0), vec![&still], State::Halted),
+            (&none, Read::Known(0), vec![&lost], State::Halted),
+            (&none, Read::Known(0), vec![], State::Unattended),
+            (&none, Read::Known(1), vec![], State::Unknown),
+            (&none, Read::unknown("no leader"), vec![&still], State::Unknown),
+            (&paused, Read::Known(0), vec![&taking], State::Paused),
+            (&unread, Read::Known(0), vec![&taking], State::Consumed),
+        ] {
+            let found = state(paused, &unaccounted, &Read::Known(7), &pools);
+            assert_eq!(found, expected, "{paused:?} {unaccounted:?}");
+        }
+    }
+
+    /// A pool of two slots that runs attempts for so many seconds, with a timeout of so many.
+    fn pool(lost_slots: u32, running: &[(u64, Option<u64>)]) -> PoolQueue {
+        let attempt = |(seconds, timeout): &(u64, Option<u64>)| RunningJob {
+            timeout: timeout.map(Duration::from_secs),
+            ..RunningJob::new(JobId::new(), "job", 1, Duration::from_secs(*seconds))
+        };
+        let running = running.iter().map(attempt).collect();
+        PoolQueue { lost_slots, running, ..PoolQueue::new("q", 2) }
+    }
+
+    #[test]
+    fn a_queue_is_stuck_if_jobs_are_ready_and_every_slot_is_held() {
+        let stuck = || pool(0, &[(61, None), (7_200, None)]);
+        let with = |change: fn(&mut PoolQueue)| {
+            let mut pool = stuck();
+            change(&mut pool);
+            pool
+        };
+        let (yes, no) = (State::Stuck, State::Consumed);
+        let table: [(Read<u64>, Read<u32>, Vec<PoolQueue>, State); 21] = [
+            (Read::Known(1), Read::Known(0), vec![stuck()], yes),
+            (Read::Known(0), Read::Known(0), vec![stuck()], no),
+            (Read::unknown("no leader"), Read::Known(0), vec![stuck()], no),
+            (Read::Known(0), Read::Known(0), vec![with(|p| p.in_flight = 2)], no),
+            (Read::Known(0), Read::Known(0), vec![with(|p| p.in_flight = 3)], yes),
+            // Others may make progress.
+            (Read::Known(1), Read::Known(1), vec![stuck()], no),
+            (Read::Known(1), Read::unknown("no leader"), vec![stuck()], no),
+            (Read::Known(1), Read::Known(0), vec![stuck(), pool(0, &[(61, None)])], no),
+            (Read::Known(1), Read::Known(0), vec![stuck(), stuck()], yes),
+            // A free slot; a young attempt; one that its timeout ends, and one that it did not end.
+            (Read::Known(1), Read::Known(0), vec![pool(0, &[(61, None)])], no),
+            (Read::Known(1), Read::Known(0), vec![pool(0, &[(61, None), (60, None)])], no),
+            (Read::Known(1), Read::Known(0), vec![pool(0, &[(61, None), (61, Some(600))])], no),
+            (Read::Known(1), Read::Known(0), vec![pool(0, &[(61, None), (601, Some(600))])], yes),
+            // Lost slots.
+            (Read::Known(1), Read::Known(0), vec![pool(1, &[(61, None)])], yes),
+            (Read::Known(1), Read::Known(0), vec![pool(2, &[]), stuck()], yes),
+            (Read::Known(1), Read::Known(0), vec![pool(1, &[])], no),
+            // What started or ended in the last minute.
+            (Read::Known(1), Read::Known(0), vec![with(|p| p.minute.completed = 1)], no),
+            (Read::Known(1), Read::Known(0), vec![with(|p| p.minute.failed = 1)], no),
+            (
+                Read::Known(1),
+                Read::Known(0),
+                vec![with(|p| p.minute.waited = Some(Duration::ZERO))],
+                no,
+            ),
+            // A pool that takes nothing, and one that rests.
+            (
+                Read::Known(1),
+                Read::Known(0),
+                vec![with(|p| p.state = Activity::Quiet), stuck()],
+                yes,
+            ),
+            (Read::Known(1), Read::Known(0), vec![with(|p| p.state = Activity::Resting)], no),
+        ];
+        for (ready, unaccounted, pools, expected) in table {
+            let pools: Vec<_> = pools.iter().collect();
+            let found = state(&Read::Known(None), &unaccounted, &ready, &pools);
+            assert_eq!(found, expected, "{ready:?} {unaccounted:?} {pools:#?}");
+        }
+    }
+}
