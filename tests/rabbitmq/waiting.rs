@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobq::admin::{QueueOverview, Queues};
+use jobq::admin::{Part, Place, QueueOverview, Queues};
 use jobq::{BoxError, Client, job};
 use jobq_tests::broker::{namespace, shared_with_management};
 use jobq_tests::stage::{DEADLINE, until};
@@ -50,7 +50,17 @@ async fn the_management_api_names_the_tiers_and_amqp_counts_them() {
 
     let operator = client(&url, &namespace, Some(management)).await;
     wait_for(&operator, 3).await;
-    assert_eq!(mail(&operator).await.ready, 1);
+    let found = mail(&operator).await;
+    assert_eq!(found.ready, 1);
+    let parts = found.parts.iter().filter(|part| part.place != Place::Solo).cloned();
+    let expected = [
+        Part::new(Place::Ready, 1),
+        Part::new(Place::Tier(HOUR), 1),
+        Part::new(Place::Tier(2 * HOUR), 2),
+        Part::new(Place::Due, 0),
+        Part::new(Place::Failed, 0),
+    ];
+    assert_eq!(parts.collect::<Vec<_>>(), expected);
     let all = operator.admin().overview(Queues::All).await.unwrap();
     assert_eq!((all.queues.len(), &all.queues[0].waiting), (1, &3.into()));
     // The statistics of the management API are up to five seconds old.

@@ -26,6 +26,10 @@ pub(crate) struct Arguments {
     /// The queues; all that are known without any
     #[arg(value_name = "QUEUE")]
     queues: Vec<String>,
+    /// Shows where the jobs of each queue are: how many are ready, wait to run alone, wait in each
+    /// tier, are on their way out of the delay levels, and have failed
+    #[arg(long)]
+    parts: bool,
 }
 
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
@@ -35,7 +39,8 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         output.document(&overview)?;
         return Ok(End::Done);
     }
-    output.table(&table(&overview, SystemTime::now()))?;
+    let now = SystemTime::now();
+    output.table(&if arguments.parts { parts(&overview) } else { table(&overview, now) })?;
     output.notes(notes(&overview));
     Ok(End::Done)
 }
@@ -61,6 +66,19 @@ pub(crate) const COLUMNS: [(&str, Align); 9] = [
 fn table(overview: &Overview, now: SystemTime) -> Table {
     let mut table = Table::new(&COLUMNS);
     overview.queues.iter().for_each(|queue| table.row(row(queue, now)));
+    table
+}
+
+/// Where the jobs of the queues are.
+fn parts(overview: &Overview) -> Table {
+    let columns = [("QUEUE", Align::Left), ("PLACE", Align::Left), ("JOBS", Align::Right)];
+    let mut table = Table::new(&columns);
+    for queue in &overview.queues {
+        for part in &queue.parts {
+            let row = [Cell::from(&queue.queue), Cell::from(part.place), Cell::from(&part.jobs)];
+            table.row(row);
+        }
+    }
     table
 }
 

@@ -38,6 +38,22 @@ async fn queues_are_a_table_and_a_document(store: Store) {
     assert_eq!(words(lines[1])[..2], ["scripted", "2"]);
     assert_eq!(lines.len(), 2);
 
+    let ran = jobq(&stage.store, &["queues", "scripted", "--parts"]).await;
+    let lines: Vec<_> = ran.lines(0).into_iter().map(words).collect();
+    let expected: &[&str] = if stage.store.is_file() {
+        &[
+            "QUEUE PLACE JOBS",
+            "scripted ready 2",
+            "scripted solo 0",
+            "scripted waiting 0",
+            "scripted failed 1",
+        ]
+    } else {
+        &["QUEUE PLACE JOBS", "scripted ready 2", "scripted waiting ?", "scripted failed 1"]
+    };
+    assert_eq!(lines, expected.iter().map(|line| words(line)).collect::<Vec<_>>());
+    assert_eq!(ran.err.contains("? WAITING of scripted: "), !stage.store.is_file(), "{ran:#?}");
+
     let document = jobq(&stage.store, &["queues", "scripted", "--json"]).await.json(0, "queues");
     let queue = &document["queues"][0];
     assert_eq!((&queue["ready"], &queue["failed"]), (&2.into(), &1.into()));

@@ -7,6 +7,7 @@ pub(crate) mod failed_job;
 pub(crate) mod failed_queues;
 pub(crate) mod layout;
 pub(crate) mod operation;
+pub(crate) mod parts;
 pub(crate) mod pools;
 pub(crate) mod queue;
 pub(crate) mod queues;

@@ -9,6 +9,7 @@ use axum::response::Response;
 use jobq::admin::{PoolReport, QueueOverview, Read};
 use serde_json::value::RawValue;
 
+use super::parts::Parts;
 use super::queues::{Choice, pause_text};
 use super::{Age, Page, record, render, see};
 use crate::access::{Action, Viewer};
@@ -48,6 +49,7 @@ struct View<'p> {
     pause: Option<String>,
     totals: Vec<(&'static str, Figure)>,
     unknown: Vec<(String, String)>,
+    parts: Option<Parts>,
     outcomes: Vec<(&'static str, Figure)>,
     failed: u64,
     pools: Vec<PoolRow>,
@@ -85,6 +87,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, queue: &str) -> Result<String,
             .map(pause_text),
         totals: overview.map(totals).unwrap_or_default(),
         unknown: overview.map(unknown).unwrap_or_default(),
+        parts: overview.map(Parts::of),
         outcomes: overview.map(|overview| outcomes(overview, reports)).unwrap_or_default(),
         failed: overview.and_then(|queue| queue.failed.known().copied()).unwrap_or(0),
         pools: reports.iter().filter_map(|report| pool(report, queue)).collect(),

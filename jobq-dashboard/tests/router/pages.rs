@@ -42,7 +42,14 @@ async fn the_pages_show_queues_pools_and_failed_jobs() {
     assert!(queues.contains("href=\"/queues/mail/failed\""), "{queues}");
     assert!(kit.get("/?find=ail&sort=failed").await.text.contains("id=\"q-mail\""));
     assert!(!kit.get("/?find=nothing").await.text.contains("id=\"q-mail\""));
-    assert!(kit.get("/queues/mail").await.text.contains("The last minute"));
+    let queue = kit.get("/queues/mail").await.text;
+    assert!(queue.contains("The last minute"));
+    for (place, jobs) in [("ready", 0), ("solo", 0), ("waiting", 0), ("failed", 1)] {
+        let row =
+            queue.split(&format!("<th scope=\"row\">{place}</th>")).nth(1).unwrap_or_default();
+        let cell = row.split("</td>").next().unwrap_or_default();
+        assert!(cell.contains(&format!(">{jobs}<")), "{place}: {queue}");
+    }
     let failed = kit.get("/queues/mail/failed").await.text;
     assert!(failed.contains("user #: &#60;b&#62;connection"), "{failed}");
     assert!(failed.contains(&format!("/queues/mail/failed/jobs/{id}")));

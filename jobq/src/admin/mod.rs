@@ -35,7 +35,8 @@ pub use pools::{Cancelled, Order, Pools};
 pub use state::State;
 
 pub use crate::engine::{
-    Activity, Cancel, Counts, Minute, Pause, PoolId, PoolQueue, PoolReport, Read, RunningJob,
+    Activity, Cancel, Counts, Minute, Part, Pause, Place, PoolId, PoolQueue, PoolReport, Read,
+    RunningJob,
 };
 
 use crate::background;

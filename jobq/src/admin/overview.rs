@@ -8,7 +8,7 @@ use serde::{Serialize, Serializer};
 
 use super::state::{State, state};
 use crate::engine::{
-    Administer, Ask, Counts, Pause, PoolQueue, PoolReport, Question, QueueNames, Read, Reply,
+    Administer, Ask, Counts, Part, Pause, PoolQueue, PoolReport, Question, QueueNames, Read, Reply,
 };
 use crate::error::Result;
 
@@ -59,6 +59,30 @@ pub struct QueueOverview {
     pub paused: Read<Option<Pause>>,
     /// The state of the queue.
     pub state: State,
+    /// Where its jobs are. `ready`, `waiting` and `failed` are the sums.
+    ///
+    /// On RabbitMQ these are ready jobs, solo jobs, each tier with its wait, those on their way out
+    /// of the delay levels, and failed jobs. Each number is asked for by AMQP. Which tiers there
+    /// are and whether there is a place for solo jobs is asked of the management API; without its
+    /// URL these are the places that this client or its pools declared, and if it has declared
+    /// nothing of the queue, all that waits is one part with an unknown number, and solo jobs are
+    /// left out.
+    ///
+    /// On SQLite and in memory: ready, solo, waiting and failed jobs. There are no tiers.
+    ///
+    /// ```
+    /// use jobq::admin::Queues;
+    ///
+    /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
+    /// for queue in client.admin().overview(Queues::one("mail")).await?.queues {
+    ///     for part in &queue.parts {
+    ///         println!("{}: {}", part.place, part.jobs); // such as `tier 30s: 112`
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub parts: Vec<Part>,
 }
 
 impl QueueOverview {
@@ -85,7 +109,7 @@ impl Serialize for QueueOverview {
         let millis = |waited: &Option<Duration>| {
             waited.map(|waited| u64::try_from(waited.as_millis()).unwrap_or(u64::MAX))
         };
-        let mut queue = serializer.serialize_struct("QueueOverview", 12)?;
+        let mut queue = serializer.serialize_struct("QueueOverview", 13)?;
         queue.serialize_field("queue", &self.queue)?;
         queue.serialize_field("state", &self.state)?;
         queue.serialize_field("ready", &self.ready)?;
@@ -97,6 +121,7 @@ impl Serialize for QueueOverview {
         queue.serialize_field("completed", &self.completed)?;
         queue.serialize_field("waited_ms", &self.waited.known().and_then(millis))?;
         queue.serialize_field("paused", &self.paused)?;
+        queue.serialize_field("parts", &self.parts)?;
         queue.serialize_field("unknown", &self.unknown())?;
         queue.end()
     }
@@ -126,10 +151,10 @@ pub(super) async fn overview(
     }
     let asked = &asked;
     let queues = stream::iter(names).map(|name| async move {
-        let counts = engine.counts(&name).await.unwrap_or_else(|error| unread(&error.to_string()));
+        let parts = engine.parts(&name).await.unwrap_or_else(|error| unread(&error.to_string()));
         let paused = engine.paused(&name).await;
         let paused = paused.unwrap_or_else(|error| Read::unknown(error.to_string()));
-        asked.overview(name, counts, paused)
+        asked.overview(name, parts, paused)
     });
     let queues = queues.buffered(AT_ONCE).collect().await;
     let reports = match &asked.reports {
@@ -139,12 +164,11 @@ pub(super) async fn overview(
     Ok(Overview { queues, sources, complete, reports })
 }
 
-/// Counts that could not be read.
-fn unread(why: &str) -> Counts {
-    let unknown = || Read::unknown(why.to_owned());
-    let mut counts = Counts::new(0, 0, 0);
-    (counts.ready, counts.waiting, counts.failed) = (unknown(), unknown(), unknown());
-    counts
+/// The parts of a queue that could not be looked at.
+fn unread(why: &str) -> Vec<Part> {
+    let mut parts = Counts::new(0, 0, 0).into_parts();
+    parts.iter_mut().for_each(|part| part.jobs = Read::unknown(why.to_owned()));
+    parts
 }
 
 /// What pools answered.
@@ -187,9 +211,10 @@ impl Asked {
     fn overview(
         &self,
         queue: String,
-        counts: Counts,
+        parts: Vec<Part>,
         paused: Read<Option<Pause>>,
     ) -> QueueOverview {
+        let counts = Counts::of(&parts);
         let theirs: Vec<_> = self.queues().filter(|report| report.queue == queue).collect();
         let unaccounted = match self.unaccounted.get(&queue) {
             Some(unaccounted) => unaccounted.clone(),
@@ -222,6 +247,7 @@ impl Asked {
             unaccounted,
             paused,
             state,
+            parts,
             queue,
         }
     }
@@ -238,7 +264,8 @@ mod tests {
             unaccounted: BTreeMap::from([("mail".to_owned(), Read::Known(2))]),
             problem: String::new(),
         };
-        let view = asked.overview("mail".into(), Counts::new(5, 0, 0), Read::Known(None));
+        let view =
+            asked.overview("mail".into(), Counts::new(5, 0, 0).into_parts(), Read::Known(None));
         let json = serde_json::to_value(view).unwrap();
         assert_eq!((&json["ready"], &json["in_flight"]), (&5.into(), &serde_json::Value::Null));
         assert_eq!(json["unknown"]["in_flight"], "2 consumers belong to no pool that answered");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::{Answers, Ask, Controlled, Membership, Pause, QueueSpec, Read};
+use super::{Answers, Ask, Controlled, Membership, Part, Pause, QueueSpec, Read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId};
 
@@ -19,6 +19,17 @@ pub trait Administer: fmt::Debug + Send + Sync {
     ///
     /// An engine that cannot be reached or refuses.
     async fn counts(&self, queue: &str) -> Result<Counts>;
+
+    /// Where the jobs of a queue are, in the order in which it is shown. The numbers make up its
+    /// [`counts`](Self::counts), and an engine with solo runs tells the [solo](super::Place::Solo)
+    /// jobs apart where it can. Defaults to the three parts of the counts.
+    ///
+    /// # Errors
+    ///
+    /// As [`counts`](Self::counts).
+    async fn parts(&self, queue: &str) -> Result<Vec<Part>> {
+        Ok(self.counts(queue).await?.into_parts())
+    }
 
     /// Looks at the failed jobs of a queue, oldest first, each once, and settles them as `visit`
     /// says. Jobs that fail meanwhile may be seen as well. What stays keeps its order.

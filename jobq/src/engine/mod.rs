@@ -19,6 +19,7 @@ mod detached;
 mod diagnose;
 pub(crate) mod failed;
 mod options;
+mod part;
 mod queue;
 mod read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
@@ -46,6 +47,7 @@ pub use delivery::{Delivery, Receipt, Settle, Settlement, Solo};
 pub(crate) use detached::Detached;
 pub use diagnose::{About, Diagnose, Hold};
 pub use options::EngineOptions;
+pub use part::{Part, Place};
 pub use queue::{QueueName, QueueSpec};
 pub use read::Read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]

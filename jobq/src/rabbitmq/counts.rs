@@ -1,11 +1,11 @@
-//! The number of jobs in a queue, as far as the broker reports it.
+//! Where the jobs of a queue are, as far as the broker reports it.
 
 use std::time::Duration;
 
 use lapin::Channel;
 use tokio::time::{Instant, sleep};
 
-use crate::engine::{Counts, Read};
+use crate::engine::{Part, Place, Read};
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
@@ -23,7 +23,7 @@ const NOT_LISTED: &str = "this client has declared no job of the queue, and the 
 
 /// The tiers of a queue and whether it has a solo queue: those that this client has declared, and
 /// those that exist.
-pub(crate) fn parts(declared: Option<Wanted>, listed: Read<Option<Wanted>>) -> Read<Wanted> {
+pub(crate) fn places(declared: Option<Wanted>, listed: Read<Option<Wanted>>) -> Read<Wanted> {
     match (declared, listed) {
         (Some(mut declared), listed) => {
             declared.add(listed.known().cloned().flatten().unwrap_or_default());
@@ -35,40 +35,40 @@ pub(crate) fn parts(declared: Option<Wanted>, listed: Read<Option<Wanted>>) -> R
     }
 }
 
-/// Counts the jobs of a queue in these parts, each by a passive declaration.
-pub(crate) async fn counts(
+/// Counts the jobs of a queue in these places, each by a passive declaration.
+pub(crate) async fn parts(
     broker: &Broker,
     names: &Names,
     absent: &Absent,
     queue: &str,
-    parts: Read<Wanted>,
-) -> Result<Counts> {
+    places: Read<Wanted>,
+) -> Result<Vec<Part>> {
     let up = broker.up().await?;
     let mut channel = open(&up).await?;
     let work = absent.figures(&up, &mut channel, &names.work(queue)).await?;
-    // A missing queue has no waiting jobs.
-    let mut waiting = match (&parts, &work) {
-        (Read::Unknown(why), Some(_)) => Read::Unknown(why.clone()),
-        _ => Read::Known(0),
-    };
-    let parts = parts.known().cloned().unwrap_or_default();
-    if let Some(tiers) = parts.queues.get(queue) {
-        let tiers = tiers.iter().map(|millis| names.tier(queue, *millis));
-        for place in tiers.chain([names.due(queue)]) {
-            let more = ready_in(absent.figures(&up, &mut channel, &place).await?);
-            waiting = waiting.zip(more, |sum, more| sum + more);
+    let (is_missing, work) = (work.is_none(), ready_in(work));
+    let mut parts = vec![Part::new(Place::Ready, work)];
+    match places {
+        Read::Known(places) => {
+            // Only pools declare it, and looking for a missing one costs a channel number.
+            if places.solo.contains(queue) {
+                let solo = absent.figures(&up, &mut channel, &names.solo(queue)).await?;
+                parts.push(Part::new(Place::Solo, ready_in(solo)));
+            }
+            for millis in places.queues.get(queue).iter().flat_map(|tiers| tiers.iter()) {
+                let tier = names.tier(queue, *millis);
+                let tier = absent.figures(&up, &mut channel, &tier).await?;
+                parts.push(Part::new(Place::Tier(Duration::from_millis(*millis)), ready_in(tier)));
+            }
+            let due = absent.figures(&up, &mut channel, &names.due(queue)).await?;
+            parts.push(Part::new(Place::Due, ready_in(due)));
         }
-    }
-    let mut ready = ready_in(work);
-    // Only pools declare it, and looking for a missing one costs a channel number.
-    if parts.solo.contains(queue) {
-        let solo = ready_in(absent.figures(&up, &mut channel, &names.solo(queue)).await?);
-        ready = ready.zip(solo, |ready, solo| ready + solo);
+        Read::Unknown(_) if is_missing => parts.push(Part::new(Place::Waiting, 0)),
+        Read::Unknown(why) => parts.push(Part::new(Place::Waiting, Read::Unknown(why))),
     }
     let failed = failed_in(&up, &mut channel, absent, &names.failed(queue)).await?;
-    let mut counts = Counts::new(0, 0, 0);
-    (counts.ready, counts.waiting, counts.failed) = (ready, waiting, failed);
-    Ok(counts)
+    parts.push(Part::new(Place::Failed, failed));
+    Ok(parts)
 }
 
 /// The number of ready messages of a queue. One that does not exist has none.
@@ -125,7 +125,7 @@ mod tests {
         ];
         for (declared, listed, expected) in table {
             assert_eq!(
-                parts(declared.clone(), listed.clone()),
+                places(declared.clone(), listed.clone()),
                 expected,
                 "{declared:?} {listed:?}"
             );

@@ -68,8 +68,8 @@ use crate::background;
 use crate::clock::Clock;
 use crate::engine::{
     About, Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Diagnose,
-    Engine, EngineOptions, Membership, NotPushed, Pause, Pushed, Pushing, QueueNames, QueueSpec,
-    Read, Visit, Visited, run_to_end,
+    Engine, EngineOptions, Membership, NotPushed, Part, Pause, Pushed, Pushing, QueueNames,
+    QueueSpec, Read, Visit, Visited, run_to_end,
 };
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
@@ -241,12 +241,15 @@ impl Engine for Rabbit {
 #[async_trait]
 impl Administer for Rabbit {
     async fn counts(&self, queue: &str) -> Result<Counts> {
+        Ok(Counts::of(&self.parts(queue).await?))
+    }
+
+    async fn parts(&self, queue: &str) -> Result<Vec<Part>> {
         check_name("queue", queue)?;
         self.broker.check_open()?;
-        let parts =
-            counts::parts(self.declarer.known().part(queue), self.doctor.listed(queue).await);
-        let names = self.declarer.known().names();
-        let counting = counts::counts(&self.broker, names, &self.absent, queue, parts);
+        let (known, listed) = (self.declarer.known(), self.doctor.listed(queue).await);
+        let places = counts::places(known.part(queue), listed);
+        let counting = counts::parts(&self.broker, known.names(), &self.absent, queue, places);
         self.broker.within(&format!("counting the jobs of queue `{queue}`"), counting).await
     }
 

@@ -43,8 +43,8 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::engine::{
     About, Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Diagnose,
-    Engine, EngineOptions, Membership, NotPushed, Pause, Pushed, Pushing, QueueNames, QueueSpec,
-    Read, Visit, Visited, closed, run_to_end,
+    Engine, EngineOptions, Membership, NotPushed, Part, Pause, Pushed, Pushing, QueueNames,
+    QueueSpec, Read, Visit, Visited, closed, run_to_end,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Report;
@@ -201,6 +201,11 @@ impl Administer for Sqlite {
     async fn counts(&self, queue: &str) -> Result<Counts> {
         let queue = queue.to_owned();
         self.inbox.call(move |store| queues::counts(store, &queue)).await
+    }
+
+    async fn parts(&self, queue: &str) -> Result<Vec<Part>> {
+        let queue = queue.to_owned();
+        self.inbox.call(move |store| queues::parts(store, &queue)).await
     }
 
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {

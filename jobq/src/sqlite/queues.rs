@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::store::Store;
 use super::{events, pauses};
-use crate::engine::{Counts, must_be_unused};
+use crate::engine::{Counts, Part, Place, must_be_unused};
 use crate::error::Result;
 
 /// The names of the queues of the namespace: those declared, those that have jobs though they were
@@ -20,18 +20,32 @@ pub(super) fn names(store: &Store<'_>) -> rusqlite::Result<BTreeSet<String>> {
 
 /// The numbers of jobs in a queue.
 pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Counts> {
+    Ok(Counts::of(&parts(store, name)?))
+}
+
+/// Where the jobs of a queue are.
+pub(super) fn parts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Vec<Part>> {
+    const PLACES: [Place; 4] = [Place::Ready, Place::Solo, Place::Waiting, Place::Failed];
     let Some(queue) = store.queue(name)? else {
-        return Ok(Counts::new(0, 0, 0));
+        return Ok(PLACES.map(|place| Part::new(place, 0)).into());
     };
     let now = store.clock.now();
     events::release(store.connection, store.namespace, now)?;
+    // The indexes of jobs are for those to be run alone, and for the others.
     let sql = "SELECT
-        (SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND due <= ?2),
-        (SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NULL AND due > ?2),
+        (SELECT count(*) FROM jobs
+            WHERE queue = ?1 AND owner IS NULL AND solo IS NULL AND due <= ?2),
+        (SELECT count(*) FROM jobs
+            WHERE queue = ?1 AND owner IS NULL AND solo IS NOT NULL AND due <= ?2),
+        (SELECT count(*) FROM jobs
+            WHERE queue = ?1 AND owner IS NULL AND solo IS NULL AND due > ?2)
+        + (SELECT count(*) FROM jobs
+            WHERE queue = ?1 AND owner IS NULL AND solo IS NOT NULL AND due > ?2),
         (SELECT count(*) FROM failed WHERE queue = ?1)";
     store.connection.prepare_cached(sql)?.query_row((queue, now), |row| {
         let count = |index| row.get(index).map(|count: i64| u64::try_from(count).unwrap_or(0));
-        Ok(Counts::new(count(0)?, count(1)?, count(2)?))
+        let part = |(index, place)| count(index).map(|jobs| Part::new(place, jobs));
+        PLACES.into_iter().enumerate().map(part).collect()
     })
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use jobq::engine::{
-    Administer, Capabilities, Consume, Consumer, Counts, Engine, NotPushed, Pushed, Pushing,
+    Administer, Capabilities, Consume, Consumer, Counts, Engine, NotPushed, Part, Pushed, Pushing,
     QueueSpec, Visit, Visited,
 };
 use jobq::{Envelope, Error, ErrorKind, EventEnvelope, Result};
@@ -107,6 +107,10 @@ impl Engine for ExampleEngine {
 impl Administer for ExampleEngine {
     async fn counts(&self, queue: &str) -> Result<Counts> {
         self.shared.change(|state| Ok(state.counts(queue, Instant::now())))
+    }
+
+    async fn parts(&self, queue: &str) -> Result<Vec<Part>> {
+        self.shared.change(|state| Ok(state.parts(queue, Instant::now())))
     }
 
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, SystemTime};
 
-use jobq::engine::{Counts, QueueSpec, Settlement, Verdict, Visit, Visited};
+use jobq::engine::{Counts, Part, Place, QueueSpec, Settlement, Verdict, Visit, Visited};
 use jobq::{Envelope, Error, ErrorKind, EventEnvelope, FailedJob, Headers, Result};
 
 use super::{after, topic};
@@ -204,11 +204,21 @@ impl State {
     }
 
     pub(super) fn counts(&self, queue: &str, now: Instant) -> Counts {
-        let Some(queue) = self.queues.get(queue) else { return Counts::new(0, 0, 0) };
+        Counts::of(&self.parts(queue, now))
+    }
+
+    pub(super) fn parts(&self, queue: &str, now: Instant) -> Vec<Part> {
+        let Some(queue) = self.queues.get(queue) else { return Vec::new() };
         let free = queue.jobs.iter().filter(|job| job.owner.is_none());
-        let (ready, waiting): (Vec<_>, Vec<_>) =
+        let (due, waiting): (Vec<_>, Vec<_>) =
             free.partition(|job| job.due.is_some_and(|due| due <= now));
-        Counts::new(ready.len() as u64, waiting.len() as u64, queue.failed.len() as u64)
+        let solo = due.iter().filter(|job| job.starts.is_some()).count();
+        vec![
+            Part::new(Place::Ready, (due.len() - solo) as u64),
+            Part::new(Place::Solo, solo as u64),
+            Part::new(Place::Waiting, waiting.len() as u64),
+            Part::new(Place::Failed, queue.failed.len() as u64),
+        ]
     }
 
     /// Asks about each failed job, the oldest first, and does what it is told.

@@ -60,7 +60,9 @@ impl Terminal<'_> {
         for (of_page, of_run) in &self.ids {
             command = command.replace(of_page, of_run);
         }
-        let expected = masked(&step.output);
+        let expected =
+            if self.store.is_file() { page::of_file(&step.output) } else { step.output.clone() };
+        let expected = masked(&expected);
         // The report of the page has run for hours, and that of the test may be too young.
         let of_young_job = expected.replace(" stuck\n", " consumed\n");
         let is_repeated = !ONCE.iter().any(|once| command.starts_with(once));

@@ -58,6 +58,13 @@ pub(super) fn ids(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_hexdigit() && c != '-').filter(|word| is_id(word))
 }
 
+/// What the page would say of a file of jobs, which has no tiers.
+pub(super) fn of_file(output: &str) -> String {
+    let is_here = |line: &&str| !line.starts_with("mail   due ");
+    let line = |line: &str| line.replace("tier 200ms", "waiting") + "\n";
+    output.lines().filter(is_here).map(line).collect()
+}
+
 /// A text without what differs from run to run: ids, times, durations, rates, processes, versions,
 /// and the widths of columns.
 pub(super) fn masked(text: &str) -> String {

@@ -22,8 +22,8 @@ use self::state::{Job, Place, State};
 use crate::clock::Clock;
 use crate::engine::{
     Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Delivery,
-    Engine, Membership, NotPushed, Pause, Pushed, Pushing, QueueNames, QueueSpec, Read, Visit,
-    Visited, Visiting,
+    Engine, Membership, NotPushed, Part, Pause, Pushed, Pushing, QueueNames, QueueSpec, Read,
+    Visit, Visited, Visiting,
 };
 use crate::error::Result;
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
@@ -217,6 +217,10 @@ impl Engine for Memory {
 impl Administer for Memory {
     async fn counts(&self, queue: &str) -> Result<Counts> {
         self.shared.change(|state| Ok(state.counts(queue)))
+    }
+
+    async fn parts(&self, queue: &str) -> Result<Vec<Part>> {
+        self.shared.change(|state| Ok(state.parts(queue)))
     }
 
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {

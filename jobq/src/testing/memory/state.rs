@@ -9,7 +9,7 @@ use super::control::Control;
 use super::history::{History, Published};
 use crate::clock::Clock;
 use crate::engine::{
-    Counts, QueueSpec, Settlement, Verdict, Visiting, must_be_unused, nobody_subscribes,
+    self, Counts, Part, QueueSpec, Settlement, Verdict, Visiting, must_be_unused, nobody_subscribes,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId, from_millis, topic};
@@ -266,11 +266,28 @@ impl State {
     }
 
     pub(super) fn counts(&self, queue: &str) -> Counts {
+        Counts::of(&self.parts(queue))
+    }
+
+    pub(super) fn parts(&self, queue: &str) -> Vec<Part> {
         let now = self.clock.now();
-        let Some(queue) = self.queues.get(queue) else { return Counts::new(0, 0, 0) };
-        let free = queue.jobs.iter().filter(|job| job.owner.is_none());
-        let (ready, waiting): (Vec<_>, Vec<_>) = free.partition(|job| job.is_due(now));
-        Counts::new(ready.len() as u64, waiting.len() as u64, queue.failed.len() as u64)
+        let (mut ready, mut solo, mut waiting, mut failed) = (0, 0, 0, 0);
+        if let Some(queue) = self.queues.get(queue) {
+            failed = queue.failed.len() as u64;
+            for job in queue.jobs.iter().filter(|job| job.owner.is_none()) {
+                match (job.is_due(now), job.starts) {
+                    (true, None) => ready += 1,
+                    (true, Some(_)) => solo += 1,
+                    (false, _) => waiting += 1,
+                }
+            }
+        }
+        vec![
+            Part::new(engine::Place::Ready, ready),
+            Part::new(engine::Place::Solo, solo),
+            Part::new(engine::Place::Waiting, waiting),
+            Part::new(engine::Place::Failed, failed),
+        ]
     }
 
     pub(super) fn failed(&self, queue: &str) -> &[FailedJob] {

@@ -98,6 +98,7 @@ macro_rules! conformance {
                 events::subscriptions_are_added_and_ended_one_by_one
                 events::a_subscriber_with_jobs_is_deleted_by_force_alone
                 solo::an_isolated_job_is_started_alone
+                solo::the_parts_of_a_queue_make_its_counts
                 solo::several_isolated_jobs_are_started_one_by_one
                 solo::a_start_that_is_handed_back_does_not_count
                 solo::a_job_that_ran_alone_is_retried_as_any_other

@@ -5,8 +5,8 @@ use crate::engine::conformance::EngineExt as _;
 use std::time::Duration;
 
 use crate::engine::conformance::Bench;
-use crate::engine::conformance::bench::{consume, job, settle, soon, take};
-use crate::engine::{Consumer, Delivery, QueueSpec, Settlement, Solo};
+use crate::engine::conformance::bench::{consume, eventually, job, settle, soon, take};
+use crate::engine::{Consumer, Counts, Delivery, Place, QueueSpec, Read, Settlement, Solo};
 use crate::job::{FailedReason, JobId};
 
 async fn alone(bench: &Bench) -> Consumer {
@@ -53,6 +53,37 @@ pub async fn an_isolated_job_is_started_alone(bench: &Bench) {
     assert_eq!((delivery.envelope().id, delivery.attempt, solo(&delivery)), (id, 1, (1, true)));
     settle(delivery, Settlement::Complete).await;
     bench.counts("mail", 0, 0, 0).await;
+}
+
+/// The parts of a queue make its counts, and solo jobs are told from ready ones.
+pub async fn the_parts_of_a_queue_make_its_counts(bench: &Bench) {
+    let long = Duration::from_secs(600);
+    let spec = QueueSpec::new("mail").waits([long]).solo();
+    soon("a queue", bench.engine().declare(&[spec])).await.expect("declares");
+    isolate(bench).await;
+    bench.push_jobs("mail", 5).await;
+    let mut consumer = consume(bench.engine(), "mail", 1).await;
+    settle(take(&mut consumer).await, Settlement::Retry(long)).await;
+    settle(take(&mut consumer).await, Settlement::Snooze(long)).await;
+    let (reason, error) = (FailedReason::Exhausted, "no".to_owned());
+    settle(take(&mut consumer).await, Settlement::Fail { reason, error, attempts: 1 }).await;
+    soon("a stop", consumer.stop()).await;
+
+    let parts = || async {
+        let parts = soon("the parts", bench.engine().admin().parts("mail")).await.expect("parts");
+        let sum = |is_here: fn(Place) -> bool| {
+            let here: Vec<_> = parts.iter().filter(|part| is_here(part.place)).cloned().collect();
+            Counts::of(&here).total()
+        };
+        [
+            sum(|place| place == Place::Ready),
+            sum(|place| place == Place::Solo),
+            sum(|place| matches!(place, Place::Waiting | Place::Tier(_) | Place::Due)),
+            sum(|place| place == Place::Failed),
+        ]
+    };
+    eventually("(ready, solo, waiting, failed)", [2, 1, 2, 1].map(Read::Known), parts).await;
+    bench.counts("mail", 3, 2, 1).await;
 }
 
 /// Each of several solo jobs is started once.
