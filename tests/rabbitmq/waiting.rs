@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobq::admin::{Part, Place, QueueOverview, Queues};
 use jobq::{BoxError, Client, job};
-use jobq_tests::broker::{namespace, shared_with_management};
+use jobq_tests::broker::{namespace, shared, shared_with_management};
 use jobq_tests::stage::{DEADLINE, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -75,12 +75,10 @@ async fn the_management_api_names_the_tiers_and_amqp_counts_them() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_management_api_the_waiting_jobs_are_unknown() {
-    let test = "without_the_management_api_the_waiting_jobs_are_unknown";
-    let Some((node, management)) = shared_with_management(test).await else { return };
-    let (url, namespace) = (node.url(), namespace());
+    let (url, namespace) = (shared().await, namespace());
     client(&url, &namespace, None).await.enqueue(Letter {}).delay(HOUR).await.unwrap();
-    let wrong = format!("{management}/elsewhere");
-    for (management, said) in [(None, "`--management`"), (Some(&*wrong), "status 404")] {
+    let unreachable = Some("http://127.0.0.1:1");
+    for (management, said) in [(None, "`--management`"), (unreachable, "cannot be reached")] {
         let operator = client(&url, &namespace, management).await;
         let mail = mail(&operator).await;
         let why = mail.waiting.why().unwrap();
