@@ -167,7 +167,9 @@ pub(super) async fn overview(
 /// The parts of a queue that could not be looked at.
 fn unread(why: &str) -> Vec<Part> {
     let mut parts = Counts::new(0, 0, 0).into_parts();
-    parts.iter_mut().for_each(|part| part.jobs = Read::unknown(why.to_owned()));
+    for part in &mut parts {
+        part.jobs = Read::unknown(why.to_owned());
+    }
     parts
 }
 

@@ -60,7 +60,8 @@ pub(super) fn ids(text: &str) -> impl Iterator<Item = &str> {
 
 /// What the page would say of a file of jobs, which has no tiers.
 pub(super) fn of_file(output: &str) -> String {
-    let is_here = |line: &&str| !line.starts_with("mail   due ");
+    let is_here =
+        |line: &&str| !line.starts_with("mail   due ") && !line.starts_with("mail   tier 30s ");
     let line = |line: &str| line.replace("tier 200ms", "waiting") + "\n";
     output.lines().filter(is_here).map(line).collect()
 }
