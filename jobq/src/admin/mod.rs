@@ -2,7 +2,8 @@
 //!
 //! [`Client::admin`](crate::Client::admin) gives an [`Admin`], and
 //! [`Client::failed`](crate::Client::failed) the [`FailedJobs`] of a queue. All views can be
-//! serialized: times are RFC 3339 text in UTC, and durations whole milliseconds.
+//! serialized: times are RFC 3339 text in UTC, and durations whole milliseconds; how long attempts
+//! took has fractions.
 
 mod canary;
 mod failed_jobs;
@@ -35,8 +36,8 @@ pub use pools::{Cancelled, Order, Pools};
 pub use state::State;
 
 pub use crate::engine::{
-    Activity, Cancel, Counts, Minute, Part, Pause, Place, PoolId, PoolQueue, PoolReport, Read,
-    RunningJob,
+    Activity, Cancel, Counts, Durations, Minute, Part, Pause, Percentiles, Place, PoolId,
+    PoolQueue, PoolReport, Read, RunningJob,
 };
 
 use crate::background;

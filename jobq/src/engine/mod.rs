@@ -17,6 +17,7 @@ mod control;
 mod delivery;
 mod detached;
 mod diagnose;
+mod durations;
 pub(crate) mod failed;
 mod options;
 mod part;
@@ -46,6 +47,7 @@ pub use control::{
 pub use delivery::{Delivery, Receipt, Settle, Settlement, Solo};
 pub(crate) use detached::Detached;
 pub use diagnose::{About, Diagnose, Hold};
+pub use durations::{Durations, Percentiles};
 pub use options::EngineOptions;
 pub use part::{Part, Place};
 pub use queue::{QueueName, QueueSpec};

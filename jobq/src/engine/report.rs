@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::PoolId;
+use super::{Durations, PoolId};
 use crate::job::{JobId, millis, rfc3339};
 
 /// The report of a pool.
@@ -169,10 +169,16 @@ pub struct Minute {
     /// (`waited_ms`).
     #[serde(rename = "waited_ms", with = "millis::duration::option")]
     pub waited: Option<Duration>,
+    /// How long the functions of these attempts ran, of those that were called. A pool of an
+    /// earlier version reports none.
+    #[serde(default)]
+    pub durations: Durations,
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::engine::Reply;
     use crate::job::from_millis;
@@ -184,6 +190,7 @@ mod tests {
         queue.running =
             vec![RunningJob::new(JobId::new(), "greet", 2, Duration::from_millis(1_500))];
         queue.minute.waited = Some(Duration::from_millis(7));
+        queue.minute.durations.record(Duration::from_micros(1_500));
         let report = PoolReport::new(
             PoolId::new(),
             "web1".into(),
@@ -196,6 +203,19 @@ mod tests {
         assert_eq!(json["queues"][0]["since"], "2023-11-14T22:13:20.123Z");
         assert_eq!(json["queues"][0]["running"][0]["running_ms"], 1_500);
         assert_eq!(json["queues"][0]["minute"]["waited_ms"], 7);
+        assert_eq!(json["queues"][0]["minute"]["durations"]["p50_ms"], 1.472);
         assert_eq!(serde_json::from_value::<Reply>(json).unwrap(), Reply::Report(report));
+    }
+
+    #[test]
+    fn a_report_of_another_version_is_read() {
+        let earlier = json!({"completed": 3, "retried": 0, "failed": 1, "waited_ms": 7});
+        let mut later = earlier.clone();
+        later["durations"] = json!({"p99_ms": 2.5, "counts_us": [[1_500, 3]]});
+        later["slept_ms"] = json!(1);
+        for (json, durations) in [(earlier, 0), (later, 3)] {
+            let minute: Minute = serde_json::from_value(json).unwrap();
+            assert_eq!((minute.completed, minute.durations.count()), (3, durations));
+        }
     }
 }

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::sleep;
@@ -19,6 +19,7 @@ use tokio::time::sleep;
 use self::call::{Call, Called, Lingering};
 use super::attempt::Attempt;
 use super::cancellation::Cancellation;
+use super::live::Running;
 use super::registry::{QueuePlan, Registered};
 use super::shared::Shared;
 use super::watched;
@@ -62,11 +63,12 @@ pub(crate) async fn attempt(
     halt: impl Future<Output = ()>,
 ) -> Decided {
     let (who, resolved) = resolve(pool, queue, &delivery);
-    let Ran { decision, took, ended_at, task } = match resolved {
+    let Ran { decision, called, task } = match resolved {
         Ok(job) => run(pool, &who, &job, &delivery, halt).await,
         Err(decision) => Ran::not(decision),
     };
-    report(pool, &who, &decision, took, ended_at);
+    let took = called.as_ref().map(|(_, took)| *took);
+    report(pool, &who, &decision, called);
     let function = task.map(|task| Lingering { who: who.clone(), task });
     Decided { who, delivery, decision, took, function }
 }
@@ -115,7 +117,7 @@ pub(super) async fn settle_unrun(
         }
         other => Decision::plain(other),
     };
-    report(pool, &who, &decision, None, None);
+    report(pool, &who, &decision, None);
     settle(pool, &who, delivery, decision.settlement, None).await
 }
 
@@ -208,31 +210,29 @@ fn unknown_job(name: &str, queue: &QueuePlan) -> String {
 }
 
 /// The decision about a job after its function was called.
-struct Ran {
+struct Ran<'p> {
     decision: Decision,
-    /// How long the function ran, if it was called.
-    took: Option<Duration>,
-    /// Its end, if the clock was read for its start.
-    ended_at: Option<SystemTime>,
+    /// The attempt and how long the function ran, if it was called.
+    called: Option<(Running<'p>, Duration)>,
     /// The task of a function that may go on.
     task: Option<JoinHandle<Called>>,
 }
 
-impl Ran {
+impl Ran<'_> {
     /// A decision without a call.
     fn not(decision: Decision) -> Self {
-        Self { decision, took: None, ended_at: None, task: None }
+        Self { decision, called: None, task: None }
     }
 }
 
 /// Runs the job's function until it ends, its timeout is over, or the pool halts.
-async fn run(
-    pool: &Shared,
+async fn run<'p>(
+    pool: &'p Shared,
     who: &Who,
     job: &Arc<Registered>,
     delivery: &Delivery,
     halt: impl Future<Output = ()>,
-) -> Ran {
+) -> Ran<'p> {
     let number = delivery.attempt;
     let attempt = {
         let (envelope, most) = (delivery.shared_envelope(), job.options.max_attempts());
@@ -278,9 +278,7 @@ async fn run(
         }
     };
     pool.record(&span, &decision.settlement, &decision.failure);
-    let took = attempt.took();
-    let ended_at = running.since.and_then(|since| since.checked_add(took));
-    Ran { decision, took: Some(took), ended_at, task }
+    Ran { decision, called: Some((running, attempt.took())), task }
 }
 
 /// Decides the settlement of a job whose call has ended.
@@ -337,18 +335,16 @@ fn cancelled(
 }
 
 /// Logs and counts a decision.
-fn report(
-    pool: &Shared,
-    who: &Who,
-    decision: &Decision,
-    took: Option<Duration>,
-    ended_at: Option<SystemTime>,
-) {
+fn report(pool: &Shared, who: &Who, decision: &Decision, called: Option<(Running<'_>, Duration)>) {
+    let took = called.as_ref().map(|(_, took)| *took);
     who.decided(&decision.settlement, &decision.failure, took.unwrap_or_default());
     pool.tally.count(&decision.settlement);
     pool.metrics.queue(&who.queue).decided(&who.job, &decision.settlement, took);
-    let now = ended_at.unwrap_or_else(|| pool.clock().now());
-    pool.plan.queues[&*who.queue].live.decided(&decision.settlement, now);
+    let now = || pool.clock().now();
+    match called {
+        Some((running, took)) => running.decided(&decision.settlement, took, now),
+        None => pool.plan.queues[&*who.queue].live.decided(&decision.settlement, now()),
+    }
 }
 
 /// Settles the delivery.

@@ -31,12 +31,13 @@ struct Entry {
     blocks: bool,
 }
 
-/// An attempt that runs, until this is dropped.
+/// An attempt that runs, until it is decided or this is dropped.
 pub(super) struct Running<'l> {
     live: &'l Live,
-    key: usize,
+    /// `None` once it is decided.
+    key: Option<usize>,
     /// Its start, if the clock was read for it.
-    pub(super) since: Option<SystemTime>,
+    since: Option<SystemTime>,
 }
 
 impl Default for Live {
@@ -70,12 +71,12 @@ impl Live {
             state.minute.waited(waited, now);
         }
         let since = waited.map(|(_, now)| now);
-        Running { live: self, key: state.running.insert(entry), since }
+        Running { live: self, key: Some(state.running.insert(entry)), since }
     }
 
-    /// A worker decided about a job.
+    /// A worker decided about a job whose function was not called.
     pub(super) fn decided(&self, settlement: &Settlement, now: SystemTime) {
-        self.state().minute.decided(settlement, now);
+        self.state().minute.decided(settlement, None, now);
     }
 
     /// The outcomes and waits of the last minute.
@@ -110,8 +111,30 @@ impl Live {
     }
 }
 
+impl Running<'_> {
+    /// A worker decided about the job after its function ran this long.
+    pub(super) fn decided(
+        mut self,
+        settlement: &Settlement,
+        took: Duration,
+        now: impl FnOnce() -> SystemTime,
+    ) {
+        // Where the clock was read for the start, it is not read for the end.
+        let ended_at = self.since.and_then(|since| since.checked_add(took)).unwrap_or_else(now);
+        let mut state = self.live.state();
+        // Both at once, so that a report has it either way.
+        let entry = self.key.take().and_then(|key| state.running.try_remove(key));
+        state.minute.decided(settlement, Some(took), ended_at);
+        // What layers left in the attempt may be dropped with it.
+        drop(state);
+        drop(entry);
+    }
+}
+
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.live.state().running.remove(self.key);
+        if let Some(key) = self.key {
+            self.live.state().running.remove(key);
+        }
     }
 }

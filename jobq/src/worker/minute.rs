@@ -23,14 +23,23 @@ impl LastMinute {
         Self { parts: Default::default(), current: 0, since: now }
     }
 
-    /// A worker decided about a job.
-    pub(super) fn decided(&mut self, settlement: &Settlement, now: SystemTime) {
+    /// A worker decided about a job, after its function took so long, if it was called.
+    pub(super) fn decided(
+        &mut self,
+        settlement: &Settlement,
+        took: Option<Duration>,
+        now: SystemTime,
+    ) {
         let part = self.part(now);
         match settlement {
             Settlement::Complete => part.completed += 1,
             Settlement::Retry(_) => part.retried += 1,
             Settlement::Fail { .. } => part.failed += 1,
-            _ => {}
+            // Nothing has ended.
+            _ => return,
+        }
+        if let Some(took) = took {
+            part.durations.record(took);
         }
     }
 
@@ -49,6 +58,7 @@ impl LastMinute {
             sum.retried += part.retried;
             sum.failed += part.failed;
             sum.waited = sum.waited.max(part.waited);
+            sum.durations.merge(&part.durations);
         }
         sum
     }
@@ -82,29 +92,34 @@ mod tests {
         let mut minute = LastMinute::new(start);
         let failed =
             Settlement::Fail { reason: FailedReason::Aborted, error: String::new(), attempts: 1 };
-        minute.decided(&Settlement::Complete, at(0));
+        let took = |millis| Some(Duration::from_millis(millis));
+        minute.decided(&Settlement::Complete, took(3), at(0));
         minute.waited(Duration::from_secs(9), at(5));
-        minute.decided(&Settlement::Retry(Duration::ZERO), at(15));
+        minute.decided(&Settlement::Retry(Duration::ZERO), took(20), at(15));
         minute.waited(Duration::from_secs(2), at(20));
-        minute.decided(&failed, at(45));
-        minute.decided(&Settlement::Release, at(45));
+        minute.decided(&failed, None, at(45));
+        minute.decided(&Settlement::Release, took(500), at(45));
+        minute.decided(&Settlement::Snooze(Duration::ZERO), took(500), at(45));
         let sums = |minute: &mut LastMinute, seconds| {
-            let Minute { completed, retried, failed, waited } = minute.read(at(seconds));
-            (completed, retried, failed, waited.map(|waited| waited.as_secs()))
+            let Minute { completed, retried, failed, waited, durations } = minute.read(at(seconds));
+            let longest = durations.percentile(100).map(|took| took.as_millis());
+            let durations = (durations.count(), longest);
+            (completed, retried, failed, waited.map(|waited| waited.as_secs()), durations)
         };
         for (seconds, expected) in [
-            (45, (1, 1, 1, Some(9))),
-            (59, (1, 1, 1, Some(9))),
-            (60, (0, 1, 1, Some(2))),
-            (70, (0, 0, 1, Some(2))),
-            (80, (0, 0, 1, None)),
-            (99, (0, 0, 1, None)),
-            (100, (0, 0, 0, None)),
+            (45, (1, 1, 1, Some(9), (2, Some(19)))),
+            (59, (1, 1, 1, Some(9), (2, Some(19)))),
+            (60, (0, 1, 1, Some(2), (1, Some(19)))),
+            (70, (0, 0, 1, Some(2), (0, None))),
+            (80, (0, 0, 1, None, (0, None))),
+            (99, (0, 0, 1, None, (0, None))),
+            (100, (0, 0, 0, None, (0, None))),
         ] {
             assert_eq!(sums(&mut minute, seconds), expected, "after {seconds} s");
         }
-        minute.decided(&Settlement::Complete, at(1_000_000));
-        assert_eq!(sums(&mut minute, 1_000_001), (1, 0, 0, None));
-        assert_eq!(sums(&mut minute, 7), (1, 0, 0, None), "the clock was set back");
+        minute.decided(&Settlement::Complete, took(7), at(1_000_000));
+        let expected = (1, 0, 0, None, (1, Some(6)));
+        assert_eq!(sums(&mut minute, 1_000_001), expected);
+        assert_eq!(sums(&mut minute, 7), expected, "the clock was set back");
     }
 }

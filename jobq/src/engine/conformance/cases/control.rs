@@ -33,6 +33,11 @@ pub async fn questions_and_answers_arrive_unchanged(bench: &Bench) {
     bench.declare("mail", &[]).await;
     let pool = Member::new(&["mail"]);
     let _member = pool.join(bench.engine()).await;
+    pool.report_all(|queue| {
+        let took = (0..40).map(|bits| Duration::from_micros(1 << bits));
+        took.for_each(|took| queue.minute.durations.record(took));
+        queue.minute.waited = Some(Duration::from_millis(12));
+    });
     let watched = |operation| Watched::new(JobId::new(), operation);
     for question in [
         Question::Report,
