@@ -1,7 +1,7 @@
 //! Pools that are asked, given orders and paused, from another client of the same store.
 
 use std::collections::HashSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobq::admin::{Activity, Cancel, Order, PoolQueue, PoolReport, Queues, State as QueueIs};
 use jobq::{
@@ -53,8 +53,10 @@ async fn a_pool_reports_what_it_does(store: Store) {
     let mut stage = Stage::on(store).await;
     let operator = stage.store.client().await;
     let running = stage.pool().concurrency(2).spawn().await.unwrap();
+    let enqueued = Instant::now();
     let waits = stage.enqueue([Step::Wait]).await;
     stage.run().await;
+    let began = Instant::now();
     let completes = stage.enqueue([Step::Succeed]).await;
     assert_eq!(stage.run().await.id, completes);
     let fails = stage.enqueue([Step::Fail("no".into()), Step::Abort("no".into())]).await;
@@ -72,9 +74,18 @@ async fn a_pool_reports_what_it_does(store: Store) {
     assert_eq!((job.id, job.job.as_str(), job.attempt, job.timeout), (waits, "scripted", 1, None));
     assert_eq!((queue.minute.completed, queue.minute.retried), (1, 1));
     assert!(queue.minute.waited.is_some());
+    assert_eq!(queue.minute.durations.count(), 3, "without the one that runs: {queue:?}");
     let hasty = report.queue("hasty").unwrap();
     assert_eq!((hasty.running.len(), hasty.minute.waited), (0, None));
+    assert_eq!(hasty.minute.durations.percentile(50), None);
+    let ran = began.elapsed();
     stage.go();
+    let (_, queue) = queue_where(&operator, "scripted", |queue| queue.minute.completed == 2).await;
+    assert_eq!((queue.minute.durations.count(), queue.running.len()), (4, 0), "{queue:?}");
+    let longest = queue.minute.durations.percentile(100).unwrap();
+    // A sixteenth is what a percentile is off by.
+    let bounds = ran * 15 / 16..=enqueued.elapsed() * 17 / 16;
+    assert!(bounds.contains(&longest), "{longest:?} is not in {bounds:?}");
     running.shutdown().await.unwrap();
     assert_eq!(reports(&operator, 0).await, []);
 }
@@ -93,6 +104,7 @@ async fn an_operator_sees_the_queues(store: Store) {
     assert!(queue.ready == 1 && queue.failed == 0 && queue.pools == 0, "{queue:?}");
     assert_eq!((queue.state, nothing.state), (QueueIs::Unattended, QueueIs::Unattended));
     assert!(nothing.ready == 0 && nothing.paused == None, "{nothing:?}");
+    assert!(queue.durations == None, "nothing ended: {queue:?}");
     let running = stage.pool().spawn().await.unwrap();
     for _ in 0..2 {
         stage.run().await;
@@ -105,6 +117,8 @@ async fn an_operator_sees_the_queues(store: Store) {
     assert!(queue.pools == 1 && queue.ready == 0, "{queue:?}");
     assert_eq!(queue.state, QueueIs::Consumed);
     assert!(queue.waited.known().is_some_and(Option::is_some), "{queue:?}");
+    let took = queue.durations.known().copied().flatten().unwrap();
+    assert!(Duration::ZERO < took.p50 && took.p50 <= took.p95 && took.p95 < DEADLINE, "{took:?}");
     operator.admin().by("ann").pause("scripted", "a deploy").await.unwrap();
     let (queue, _) = overview().await;
     assert_eq!(queue.state, QueueIs::Paused);

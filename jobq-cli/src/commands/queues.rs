@@ -2,21 +2,21 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use clap::Args;
-use jobq::admin::{Overview, Pause, QueueOverview, Queues, Read, State};
+use jobq::admin::{Overview, Pause, Percentiles, QueueOverview, Queues, Read, State};
 
 use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
 use crate::output::colour::Style;
 use crate::output::table::{Align, Cell, Table, visible};
-use crate::output::time::{short, since};
+use crate::output::time::{fine, short, since};
 
 /// Shows the queues: their jobs, who works on them, and how late they are
 ///
 /// READY jobs are due and no pool has taken them; WAITING ones are not due yet; those IN-FLIGHT are
 /// with a pool. RATE is how many jobs completed in the last minute, and WAITED the longest wait
-/// from due to start in that minute. A figure that is unknown is `?`, and the reason is on standard
-/// error.
+/// from due to start in that minute. How long the attempts of that minute took is in the JSON:
+/// `p50_ms` and `p95_ms`. A figure that is unknown is `?`, and the reason is on standard error.
 ///
 /// STATE is `consumed`, or else why nothing of the queue runs: `unattended` without a pool, `halted`
 /// with pools that take nothing, `stuck` if jobs wait behind attempts that have held every slot for
@@ -103,10 +103,17 @@ pub(crate) fn row(queue: &QueueOverview, now: SystemTime) -> [Cell; 9] {
     ]
 }
 
-/// Notes below the table: pauses, and the reasons of unknown figures.
+/// Notes below the table: pauses, how long attempts took, and the reasons of unknown figures.
 pub(crate) fn details(queue: &QueueOverview, now: SystemTime) -> Vec<String> {
     let pause = (queue.state == State::Paused).then(|| state(queue.state, &queue.paused, now));
-    pause.into_iter().chain(reasons(std::slice::from_ref(queue))).collect()
+    let took = queue.durations.known().copied().flatten().map(durations);
+    let unknown = reasons(std::slice::from_ref(queue), |_| true);
+    pause.into_iter().chain(took).chain(unknown).collect()
+}
+
+fn durations(took: Percentiles) -> String {
+    let (p50, p95) = (fine(took.p50), fine(took.p95));
+    format!("attempts of the last minute: p50 {p50}, p95 {p95}")
 }
 
 /// The state of a queue, with who paused it, why and for how long.
@@ -130,7 +137,8 @@ fn style(state: State) -> Style {
 
 /// The reasons of unknown figures, and whether there may be other queues.
 fn notes(overview: &Overview) -> Vec<String> {
-    let mut notes = reasons(&overview.queues);
+    // These are in no column.
+    let mut notes = reasons(&overview.queues, |figure| !["p50_ms", "p95_ms"].contains(&figure));
     if overview.queues.is_empty() {
         notes.push("no queue is known".into());
     }
@@ -145,11 +153,11 @@ fn notes(overview: &Overview) -> Vec<String> {
 }
 
 /// The reasons of unknown figures, one line for those that several queues have in common.
-fn reasons(queues: &[QueueOverview]) -> Vec<String> {
+fn reasons(queues: &[QueueOverview], is_shown: impl Fn(&str) -> bool) -> Vec<String> {
     let mut by_reason = BTreeMap::<(&str, Vec<&str>), Vec<&str>>::new();
     for queue in queues {
         let mut of_queue = BTreeMap::<&str, Vec<&str>>::new();
-        for (figure, why) in queue.unknown() {
+        for (figure, why) in queue.unknown().into_iter().filter(|(figure, _)| is_shown(figure)) {
             of_queue.entry(why).or_default().push(column(figure));
         }
         for (why, mut figures) in of_queue {
@@ -174,6 +182,8 @@ fn column(figure: &str) -> &str {
         "pools" => "POOLS",
         "completed" => "RATE",
         "waited_ms" => "WAITED",
+        "p50_ms" => "p50",
+        "p95_ms" => "p95",
         "paused" => "STATE",
         "unaccounted" => "consumers without a pool",
         other => other,

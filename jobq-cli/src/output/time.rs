@@ -20,6 +20,15 @@ pub(crate) fn short(duration: Duration) -> String {
     }
 }
 
+/// [`short`] for what may take less than a millisecond: `35µs`, `3.5ms`, `12ms`.
+pub(crate) fn fine(duration: Duration) -> String {
+    match duration.as_micros() {
+        micros @ ..1_000 => format!("{micros}µs"),
+        micros @ 1_000..10_000 => format!("{}.{}ms", micros / 1_000, micros / 100 % 10),
+        _ => short(duration),
+    }
+}
+
 /// A time as RFC 3339 text in UTC, with milliseconds.
 pub(crate) fn rfc3339(time: SystemTime) -> String {
     humantime::format_rfc3339_millis(written(time)).to_string()
@@ -74,6 +83,20 @@ mod tests {
             assert_eq!(short(Duration::from_millis(millis)), expected);
         }
         short(Duration::MAX);
+    }
+
+    #[test]
+    fn less_than_a_millisecond_is_shown() {
+        for (micros, expected) in [
+            (0, "0µs"),
+            (999, "999µs"),
+            (1_000, "1.0ms"),
+            (9_999, "9.9ms"),
+            (10_000, "10ms"),
+            (1_250_000, "1.2s"),
+        ] {
+            assert_eq!(fine(Duration::from_micros(micros)), expected);
+        }
     }
 
     #[test]

@@ -72,6 +72,16 @@ async fn workers_say_what_they_run(store: Store) {
     eventually(&stage.store, &check, |ran| ran.out == said && ran.code == 1).await;
     stage.go();
     stage.end().await;
+    let has_ended = |ran: &Ran| ran.out.contains(r#""completed":1"#);
+    let ran = eventually(&stage.store, &["queues", "scripted", "--json"], has_ended).await;
+    let document = ran.json(0, "queues");
+    let [p50, p95] = ["p50_ms", "p95_ms"].map(|name| document["queues"][0][name].as_f64().unwrap());
+    assert!(0.0 < p50 && p50 <= p95, "{document:#}");
+    let ran = eventually(&stage.store, &["workers", "scripted", "--json"], has_ended).await;
+    let document = ran.json(0, "workers");
+    let queues = document["pools"][0]["queues"].as_array().unwrap();
+    let queue = queues.iter().find(|queue| queue["queue"] == "scripted").unwrap();
+    assert_eq!(queue["minute"]["durations"]["p95_ms"].as_f64(), Some(p95), "{document:#}");
     pool.shutdown().await.unwrap();
 }
 

@@ -76,6 +76,7 @@ fn is_of_type(rule: &Value, value: &Value) -> bool {
         "null" => value.is_null(),
         "boolean" => value.is_boolean(),
         "integer" => value.is_u64() || value.is_i64(),
+        "number" => value.is_number(),
         "string" => value.is_string(),
         "array" => value.is_array(),
         "object" => value.is_object(),

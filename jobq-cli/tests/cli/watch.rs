@@ -55,7 +55,9 @@ async fn keys_turn_pages_and_do_things() {
     let terminal = Terminal::start(&stage.store.url, &arguments);
     terminal.shows_text("consumed").await;
     // The second of two queues.
-    terminal.press(&["j", "p"]);
+    terminal.press(&["j"]);
+    terminal.shows_text("attempts of the last minute: p50").await;
+    terminal.press(&["p"]);
     terminal.shows_text("by ann: paused in `jobq watch`").await;
     terminal.press(&["r"]);
     terminal.shows("that it is resumed", |screen| screen.matches("consumed").count() == 2).await;

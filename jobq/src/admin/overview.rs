@@ -8,7 +8,8 @@ use serde::{Serialize, Serializer};
 
 use super::state::{State, state};
 use crate::engine::{
-    Administer, Ask, Counts, Part, Pause, PoolQueue, PoolReport, Question, QueueNames, Read, Reply,
+    Administer, Ask, Counts, Durations, Part, Pause, Percentiles, PoolQueue, PoolReport, Question,
+    QueueNames, Read, Reply, fractional_millis,
 };
 use crate::error::Result;
 
@@ -32,7 +33,8 @@ pub struct Overview {
 
 /// The figures of one queue.
 ///
-/// In JSON a figure that is unknown is `null`, and `unknown` has its reason under its name.
+/// In JSON a figure that is unknown is `null`, and `unknown` has its reason under its name. The
+/// durations of attempts are `p50_ms` and `p95_ms`, in milliseconds with fractions.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct QueueOverview {
@@ -55,6 +57,9 @@ pub struct QueueOverview {
     /// The longest wait from due to start in the last minute, as pools report it. Known as `None`
     /// if nothing started.
     pub waited: Read<Option<Duration>>,
+    /// How long the attempts took that ended in the last minute, over all pools that answered.
+    /// Known as `None` if none ended.
+    pub durations: Read<Option<Percentiles>>,
     /// The pause of the queue; known as `None` if it is not paused.
     pub paused: Read<Option<Pause>>,
     /// The state of the queue.
@@ -98,6 +103,8 @@ impl QueueOverview {
             ("unaccounted", self.unaccounted.why()),
             ("completed", self.completed.why()),
             ("waited_ms", self.waited.why()),
+            ("p50_ms", self.durations.why()),
+            ("p95_ms", self.durations.why()),
             ("paused", self.paused.why()),
         ];
         figures.into_iter().filter_map(|(name, why)| Some((name, why?))).collect()
@@ -109,7 +116,8 @@ impl Serialize for QueueOverview {
         let millis = |waited: &Option<Duration>| {
             waited.map(|waited| u64::try_from(waited.as_millis()).unwrap_or(u64::MAX))
         };
-        let mut queue = serializer.serialize_struct("QueueOverview", 13)?;
+        let durations = self.durations.known().copied().flatten();
+        let mut queue = serializer.serialize_struct("QueueOverview", 15)?;
         queue.serialize_field("queue", &self.queue)?;
         queue.serialize_field("state", &self.state)?;
         queue.serialize_field("ready", &self.ready)?;
@@ -120,6 +128,8 @@ impl Serialize for QueueOverview {
         queue.serialize_field("unaccounted", &self.unaccounted)?;
         queue.serialize_field("completed", &self.completed)?;
         queue.serialize_field("waited_ms", &self.waited.known().and_then(millis))?;
+        queue.serialize_field("p50_ms", &durations.map(|took| fractional_millis(took.p50)))?;
+        queue.serialize_field("p95_ms", &durations.map(|took| fractional_millis(took.p95)))?;
         queue.serialize_field("paused", &self.paused)?;
         queue.serialize_field("parts", &self.parts)?;
         queue.serialize_field("unknown", &self.unknown())?;
@@ -246,6 +256,10 @@ impl Asked {
                 Some(_) => Read::Known(waited),
                 None => Read::unknown(self.problem.clone()),
             },
+            durations: match self.reports {
+                Some(_) => durations(&theirs),
+                None => Read::unknown(self.problem.clone()),
+            },
             unaccounted,
             paused,
             state,
@@ -253,6 +267,19 @@ impl Asked {
             queue,
         }
     }
+}
+
+/// How long the attempts of the last minute took in all these pools.
+fn durations(pools: &[&PoolQueue]) -> Read<Option<Percentiles>> {
+    let mut all = Durations::default();
+    for PoolQueue { minute, .. } in pools {
+        // Each job that completed has run.
+        if minute.completed > minute.durations.count() {
+            return Read::unknown("a pool of an earlier version does not report durations");
+        }
+        all.merge(&minute.durations);
+    }
+    Read::Known(all.percentiles())
 }
 
 #[cfg(test)]
@@ -272,5 +299,46 @@ mod tests {
         assert_eq!((&json["ready"], &json["in_flight"]), (&5.into(), &serde_json::Value::Null));
         assert_eq!(json["unknown"]["in_flight"], "2 consumers belong to no pool that answered");
         assert_eq!((&json["pools"], &json["state"]), (&0.into(), &"unknown".into()));
+    }
+
+    #[test]
+    fn durations_are_those_of_all_pools() {
+        let pool = |completed, millis: &[u64]| {
+            let mut pool = PoolQueue::new("mail", 1);
+            pool.minute.completed = completed;
+            let took = millis.iter().copied().map(Duration::from_millis);
+            took.for_each(|took| pool.minute.durations.record(took));
+            pool
+        };
+        let earlier = "a pool of an earlier version does not report durations";
+        for (pools, p50, p95, why) in [
+            (vec![], None, None, None),
+            (vec![pool(0, &[])], None, None, None),
+            (vec![pool(2, &[1, 1]), pool(0, &[])], Some(0.992), Some(0.992), None),
+            (vec![pool(2, &[1, 1]), pool(1, &[8, 8, 8])], Some(7.936), Some(7.936), None),
+            (vec![pool(2, &[1, 1]), pool(1, &[8])], Some(0.992), Some(7.936), None),
+            (vec![pool(2, &[1, 1]), pool(1, &[])], None, None, Some(earlier)),
+        ] {
+            let report = |queue| {
+                let started = std::time::SystemTime::UNIX_EPOCH;
+                PoolReport::new(crate::engine::PoolId::new(), String::new(), started, vec![queue])
+            };
+            let asked = Asked {
+                reports: Some(pools.into_iter().map(report).collect()),
+                unaccounted: BTreeMap::new(),
+                problem: String::new(),
+            };
+            let view = asked.overview("mail".into(), Counts::new(0, 0, 0), Read::Known(None));
+            let json = serde_json::to_value(view).unwrap();
+            let found = (json["p50_ms"].as_f64(), json["p95_ms"].as_f64());
+            assert_eq!(found, (p50, p95), "{json:#}");
+            for name in ["p50_ms", "p95_ms"] {
+                assert_eq!(json["unknown"][name].as_str(), why, "{json:#}");
+            }
+        }
+        let asked =
+            Asked { reports: None, unaccounted: BTreeMap::new(), problem: "no answer".into() };
+        let view = asked.overview("mail".into(), Counts::new(0, 0, 0), Read::Known(None));
+        assert_eq!(view.durations.why(), Some("no answer"));
     }
 }

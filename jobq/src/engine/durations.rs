@@ -113,10 +113,10 @@ impl fmt::Debug for Durations {
 }
 
 /// The bucket of a duration in microseconds: its power of two, and the bits below the highest.
+#[allow(clippy::cast_possible_truncation)] // it is below 304
 fn bucket(micros: u64) -> usize {
     let micros = micros.min(MOST);
     let shift = u64::BITS - 1 - BITS - (micros | FIRST).leading_zeros();
-    // Both are below 400.
     (u64::from(shift) * FIRST + (micros >> shift)) as usize
 }
 

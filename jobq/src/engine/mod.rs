@@ -47,6 +47,7 @@ pub use control::{
 pub use delivery::{Delivery, Receipt, Settle, Settlement, Solo};
 pub(crate) use detached::Detached;
 pub use diagnose::{About, Diagnose, Hold};
+pub(crate) use durations::fractional_millis;
 pub use durations::{Durations, Percentiles};
 pub use options::EngineOptions;
 pub use part::{Part, Place};
