@@ -31,6 +31,11 @@ impl Figure {
         Self::of(read, |waited| waited.map_or_else(|| "–".to_owned(), duration))
     }
 
+    /// How long attempts took, where some ended.
+    pub(crate) fn took(read: &Read<Option<Duration>>) -> Self {
+        Self::of(read, |took| took.map_or_else(|| "–".to_owned(), fine))
+    }
+
     fn of<T>(read: &Read<T>, text: impl FnOnce(&T) -> String) -> Self {
         match read {
             Read::Known(figure) => {
@@ -77,6 +82,15 @@ pub(crate) fn duration(duration: Duration) -> String {
         60..3_600 => two(seconds / 60, "min", seconds % 60, "s"),
         3_600..86_400 => two(seconds / 3_600, "h", seconds % 3_600 / 60, "min"),
         _ => two(seconds / 86_400, "d", seconds % 86_400 / 3_600, "h"),
+    }
+}
+
+/// [`duration`] for what may take less than a millisecond.
+fn fine(took: Duration) -> String {
+    match took.as_micros() {
+        micros @ ..1_000 => format!("{micros} µs"),
+        micros @ 1_000..10_000 => format!("{}.{} ms", micros / 1_000, micros / 100 % 10),
+        _ => duration(took),
     }
 }
 
@@ -211,6 +225,12 @@ mod tests {
         ] {
             assert_eq!(duration(Duration::from_millis(millis)), text);
         }
+        for (micros, text) in [(0, "0 µs"), (999, "999 µs"), (1_590, "1.5 ms"), (12_000, "12 ms")]
+        {
+            let took = Figure::took(&Read::Known(Some(Duration::from_micros(micros))));
+            assert_eq!(took.text, text);
+        }
+        assert_eq!(Figure::took(&Read::Known(None)).text, "–");
     }
 
     #[test]

@@ -1,12 +1,13 @@
 //! The page of one queue, and its actions.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
-use jobq::admin::{PoolReport, QueueOverview, Read};
+use jobq::admin::{Percentiles, PoolReport, QueueOverview, Read};
 use serde_json::value::RawValue;
 
 use super::parts::Parts;
@@ -121,7 +122,7 @@ fn unknown(queue: &QueueOverview) -> Vec<(String, String)> {
     reasons.map(|(name, why)| (name.replace('_', " ").replace(" ms", ""), why.to_owned())).collect()
 }
 
-/// The outcomes of the last minute: of the pools that answered.
+/// The outcomes of the last minute, and how long attempts took: of the pools that answered.
 fn outcomes(overview: &QueueOverview, reports: &[PoolReport]) -> Vec<(&'static str, Figure)> {
     let minutes = || reports.iter().filter_map(|report| report.queue(&overview.queue));
     let known = |sum: u64| match &overview.completed {
@@ -129,10 +130,15 @@ fn outcomes(overview: &QueueOverview, reports: &[PoolReport]) -> Vec<(&'static s
         Read::Unknown(why) => Read::Unknown(why.clone()),
     };
     let figure = |sum| Figure::number(&known(sum));
+    let took = |percentile: fn(Percentiles) -> Duration| {
+        Figure::took(&overview.durations.clone().map(|took| took.map(percentile)))
+    };
     vec![
         ("completed", figure(minutes().map(|queue| queue.minute.completed).sum())),
         ("retried", figure(minutes().map(|queue| queue.minute.retried).sum())),
         ("failed for good", figure(minutes().map(|queue| queue.minute.failed).sum())),
+        ("duration p50", took(|took| took.p50)),
+        ("duration p95", took(|took| took.p95)),
     ]
 }
 

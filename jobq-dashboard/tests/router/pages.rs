@@ -1,7 +1,7 @@
 use axum::http::StatusCode;
 use jobq_dashboard::Access;
 
-use crate::kit::{Kit, until};
+use crate::kit::{Greet, Kit, until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_queues_the_pages_say_what_to_do() {
@@ -58,6 +58,30 @@ async fn the_pages_show_queues_pools_and_failed_jobs() {
         assert!(job.contains(part), "{part}: {job}");
     }
     assert!(!job.contains("<b>connection"), "the error is text");
+    pool.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_shows_how_long_its_attempts_took() {
+    let kit = Kit::new().await;
+    let pool = kit.pool().await;
+    let figure = async |name: &str| {
+        let page = kit.get("/queues/mail").await.text;
+        let (_, rest) = page.split_once(&format!("<dt>{name}</dt><dd><span"))?;
+        let (_, text) = rest.split_once('>')?;
+        Some(text.split_once('<')?.0.to_owned())
+    };
+    until("a figure that says there is none", async || {
+        (figure("duration p50").await? == "–").then_some(())
+    })
+    .await;
+    kit.client.enqueue(Greet { error: String::new(), secret: String::new() }).await.unwrap();
+    until("the job has completed", async || (figure("completed").await? == "1").then_some(()))
+        .await;
+    for name in ["duration p50", "duration p95"] {
+        let took = figure(name).await.unwrap();
+        assert!(took.ends_with('s') && took.starts_with(|c: char| c.is_ascii_digit()), "{took}");
+    }
     pool.shutdown().await.unwrap();
 }
 
