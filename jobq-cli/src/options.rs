@@ -13,6 +13,7 @@ use crate::output::colour::When;
 
 /// The file of jobs that is used without a URL, if it exists.
 const DEFAULT_FILE: &str = "jobq.db";
+const DEFAULT_NAMESPACE: &str = "jobq";
 
 /// The options of every command.
 #[derive(Debug, Args)]
@@ -36,7 +37,13 @@ pub(crate) struct Options {
     pub(crate) management: Option<String>,
 
     /// The namespace of the queues
-    #[arg(long, global = true, default_value = "jobq", value_name = "NAME")]
+    #[arg(
+        long,
+        global = true,
+        env = "JOBQ_NAMESPACE",
+        default_value = DEFAULT_NAMESPACE,
+        value_name = "NAME"
+    )]
     pub(crate) namespace: String,
 
     /// Prints JSON: one document, or one a line for lists that stream
@@ -108,7 +115,10 @@ impl Options {
     }
 
     fn builder(&self, url: &str) -> Result<ClientBuilder, Problem> {
-        let mut builder = Client::builder(url).namespace(&self.namespace).timeout(self.timeout);
+        // An empty variable counts as none.
+        let namespace = Some(&*self.namespace).filter(|name| !name.is_empty());
+        let namespace = namespace.unwrap_or(DEFAULT_NAMESPACE);
+        let mut builder = Client::builder(url).namespace(namespace).timeout(self.timeout);
         if let Some(management) = self.management.as_ref().filter(|url| !url.is_empty())
             && url.starts_with("amqp")
         {

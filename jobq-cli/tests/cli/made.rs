@@ -34,7 +34,9 @@ async fn manual_pages_are_made_for_each_command() {
 #[tokio::test]
 async fn every_command_has_help() {
     let ran = run(command(&["--help"])).await;
-    assert!(ran.out.contains("Exit codes:"), "{ran:#?}");
+    for text in ["Exit codes:", "JOBQ_URL", "JOBQ_MANAGEMENT_URL", "JOBQ_NAMESPACE"] {
+        assert!(ran.out.contains(text), "{text}: {ran:#?}");
+    }
     let names = ran.lines(0);
     let names = names.iter().skip_while(|line| **line != "Commands:").skip(1);
     let names = names.take_while(|line| line.starts_with("  "));
