@@ -19,8 +19,8 @@ impl Terminal {
         let terminal = Self { folder: Directory::new() };
         let program = env!("CARGO_BIN_EXE_jobq");
         let url = format!("JOBQ_URL={url}");
-        // It says how the command ended, and stays, so that this can be read.
-        let script = r#""$@"; echo "ended with $?"; read -r _"#;
+        // It says how the command ended, and goes on as a shell, which takes the terminal as it is.
+        let script = r#""$@"; echo "ended with $?"; exec sh -i"#;
         let new = ["-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30"];
         let run = ["env", &url, "TERM=xterm", "sh", "-c", script, "sh", program];
         terminal.tmux(&[&new[..], &run, arguments].concat());
@@ -41,6 +41,16 @@ impl Terminal {
     /// Presses these keys, by their names.
     pub(crate) fn press(&self, keys: &[&str]) {
         self.tmux(&[&["send-keys"], keys].concat());
+    }
+
+    /// Sends a signal to the command.
+    pub(crate) fn signal(&self, name: &str) {
+        let shell = self.tmux(&["display-message", "-p", "#{pane_pid}"]);
+        let shell = shell.trim();
+        let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"));
+        let children = children.expect("the shell runs");
+        let sent = Command::new("kill").args(["-s", name, children.trim()]).status();
+        assert!(sent.expect("kill is installed").success(), "{name} to `{children}`");
     }
 
     fn screen(&self) -> String {

@@ -103,3 +103,21 @@ async fn a_broker_may_die_and_come_back() {
     terminal.press(&["C-c"]);
     terminal.shows_text("ended with 0").await;
 }
+
+/// A terminal in raw mode takes no line, since Enter does not end one.
+#[tokio::test]
+async fn a_signal_leaves_a_terminal_that_works() {
+    let stage = Stage::on(Store::sqlite().await).await;
+    stage.enqueue([Step::Succeed]).await;
+    let namespace = stage.store.namespace.clone();
+    for signal in ["TERM", "HUP", "INT"] {
+        let terminal = Terminal::start(&stage.store.url, &["watch", "--namespace", &namespace]);
+        terminal.shows_text("unattended").await;
+        terminal.signal(signal);
+        let is_restored =
+            |screen: &str| screen.contains("ended with 0") && !screen.contains("unattended");
+        terminal.shows("the screen from before", is_restored).await;
+        terminal.press(&["echo shell-$((6 * 7))", "Enter"]);
+        terminal.shows_text("shell-42").await;
+    }
+}

@@ -16,6 +16,8 @@ use clap::Args;
 use jobq::Client;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event as TerminalEvent, KeyEvent, KeyEventKind};
+#[cfg(unix)]
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::interval;
 
@@ -52,6 +54,8 @@ enum Event {
     Loaded(Page, Result<Vec<Row>, String>),
     /// What an action did.
     Acted(String),
+    /// A signal asks the command to end.
+    Ended,
 }
 
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
@@ -71,10 +75,12 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     listen(events.clone());
     tokio::spawn(tick(events.clone()));
     tokio::spawn(look(client.clone(), arguments, events.clone()));
+    hear_signals(&events)?;
     let state = State::new(output.has_colours());
     let mut terminal = ratatui::try_init()?;
     let ended = show(&mut terminal, state, Runner { client, options, events }, heard).await;
-    ratatui::restore();
+    // After a hangup there may be no terminal any more.
+    let _ = ratatui::try_restore();
     ended
 }
 
@@ -125,6 +131,7 @@ async fn show(
             Event::Sample(sample) => state.sampled(sample, SystemTime::now()),
             Event::Loaded(page, rows) => state.loaded(page, rows, SystemTime::now()),
             Event::Acted(message) => state.say(message),
+            Event::Ended => return Ok(End::Done),
         }
     }
 }
@@ -143,6 +150,25 @@ fn listen(events: UnboundedSender<Event>) {
             }
         }
     });
+}
+
+/// Hears the signals that would otherwise end the process before the terminal is restored.
+#[cfg(unix)]
+fn hear_signals(events: &UnboundedSender<Event>) -> io::Result<()> {
+    for kind in [SignalKind::hangup(), SignalKind::interrupt(), SignalKind::terminate()] {
+        let (mut signal, events) = (signal(kind)?, events.clone());
+        tokio::spawn(async move {
+            signal.recv().await;
+            let _ = events.send(Event::Ended);
+        });
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+#[allow(clippy::unnecessary_wraps)] // as elsewhere
+fn hear_signals(_: &UnboundedSender<Event>) -> io::Result<()> {
+    Ok(())
 }
 
 async fn tick(events: UnboundedSender<Event>) {
