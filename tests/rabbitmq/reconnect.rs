@@ -2,15 +2,16 @@
 
 use jobq::engine::conformance::EngineExt as _;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use jobq::engine::conformance::{eventually, soon};
+use jobq::engine::conformance::{DEADLINE, eventually, soon};
 use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
-use jobq::{Envelope, JobId};
+use jobq::{Client, Envelope, JobId};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::jobs::{event, job, with};
 use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
+use tokio::net::{TcpListener, TcpStream};
 
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -113,6 +114,39 @@ async fn push_surely(engine: &dyn Engine) -> Vec<JobId> {
         left = not_pushed.iter().map(|(place, _)| left[*place].clone()).collect();
     }
     ids
+}
+
+/// As a broker does that ends at this moment, or has just begun to start.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_takes_a_connection_and_never_answers_is_left() {
+    let broker = broker::shared().await;
+    let (_, address) = broker.rsplit_once('@').or(broker.split_once("//")).expect("a URL");
+    let address = address.trim_end_matches('/').to_owned();
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = broker.replace(&address, &listener.local_addr().expect("is bound").to_string());
+    let (cut, mut is_cut) = tokio::sync::oneshot::channel();
+    let relaying = tokio::spawn(async move {
+        let (mut first, _) = listener.accept().await.expect("a connection");
+        let mut there = TcpStream::connect(&address).await.expect("the broker");
+        tokio::select! {
+            _ = tokio::io::copy_bidirectional(&mut first, &mut there) => {}
+            _ = &mut is_cut => {}
+        }
+        drop((first, there));
+        let _silent = listener.accept().await.expect("a try to come back");
+        let (mut next, _) = listener.accept().await.expect("another try");
+        let mut there = TcpStream::connect(&address).await.expect("the broker");
+        let _ = tokio::io::copy_bidirectional(&mut next, &mut there).await;
+    });
+    let builder = Client::builder(url).namespace(broker::namespace()).timeout(DEADLINE);
+    let client = builder.connect().await.expect("connects");
+    client.counts("mail").await.expect("counts");
+    cut.send(()).expect("it relays");
+    let since = Instant::now();
+    eventually("the client to come back", true, async || client.counts("mail").await.is_ok()).await;
+    assert!(since.elapsed() < DEADLINE / 2, "{:?}", since.elapsed());
+    client.close().await;
+    relaying.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]

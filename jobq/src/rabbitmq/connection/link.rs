@@ -36,6 +36,10 @@ const EVENT_DELAY: Duration = Duration::from_millis(50);
 pub(crate) const STABLE_AFTER: Duration = Duration::from_secs(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a lost connection's first try to come back waits for a node. One that is about to start
+/// or to end may take a connection and never answer. The next try waits for twice as long, and none
+/// longer than the timeout.
+const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 /// Advice for an alarm.
 pub(crate) const ALARM_ADVICE: &str = "free memory or disk on its nodes, or raise the limit \
@@ -89,7 +93,7 @@ impl Link {
         let (link, mut supervisor) = Self::supervised(target, name);
         // The socket and the heartbeats run on the runtime that opens the connection.
         let opening = background::spawn(async move {
-            let connection = supervisor.connect().await?;
+            let connection = supervisor.connect(Duration::MAX).await?;
             let first = Arc::new(Up::new(connection, 0));
             supervisor.state.send_replace(State::Up(Arc::clone(&first)));
             Ok((supervisor, first))
@@ -284,11 +288,16 @@ impl Supervisor {
     }
 
     async fn connect_again(&mut self, waits: &mut ExponentialBackoff) -> Established {
+        let mut answer = FIRST_ANSWER;
         loop {
             tokio::time::sleep(waits.next().unwrap_or(LONGEST_WAIT)).await;
-            match self.connect().await {
+            let since = Instant::now();
+            match self.connect(answer).await {
                 Ok(connection) => return connection,
                 Err(error) => {
+                    if since.elapsed() >= answer {
+                        answer = answer.saturating_mul(2);
+                    }
                     // Waiting alone does not resolve a refusal.
                     if error.kind() == ErrorKind::Connection || error.is_timeout() {
                         tracing::warn!(%error, connection = self.name, "still not connected");
@@ -302,13 +311,13 @@ impl Supervisor {
     }
 
     /// Tries each node once, starting after the node of the last connection: so the clients of a
-    /// node that died reconnect at once.
-    async fn connect(&mut self) -> Result<Established> {
+    /// node that died reconnect at once. Each has so long to answer, or less.
+    async fn connect(&mut self, answer: Duration) -> Result<Established> {
         let target = Arc::clone(&self.target);
         let mut failures = Vec::new();
         for (number, node) in target.address.nodes_from(self.next) {
             // The TLS future is large.
-            match Box::pin(self.connect_to(node)).await {
+            match Box::pin(self.connect_to(node, answer)).await {
                 Ok(connection) => {
                     self.next = number + 1;
                     self.node = host_and_port(node);
@@ -326,10 +335,14 @@ impl Supervisor {
         Err(cannot_connect(&target.address, failures))
     }
 
-    async fn connect_to(&self, node: &AMQPUri) -> Result<Established, Unconnected> {
+    async fn connect_to(
+        &self,
+        node: &AMQPUri,
+        answer: Duration,
+    ) -> Result<Established, Unconnected> {
         let Target { address, tls, timeout, .. } = &*self.target;
         let stated = node.query.connection_timeout.map(Duration::from_millis);
-        let limit = stated.unwrap_or(*timeout).min(*timeout);
+        let limit = stated.unwrap_or(*timeout).min(*timeout).min(answer);
         let because = |error| Unconnected::because(address, tls, node, error);
         let properties = properties(&self.name);
         // `lapin` opens the socket on a thread of its own. If nothing answers, that would go on for
