@@ -48,14 +48,21 @@ pub(super) async fn pause(engine: &dyn Administer, queue: &str, record: &Pause) 
     let (mut told, mut is_told_again) = (start, false);
     loop {
         let ask = Ask::all(Question::Report, vec![queue.to_owned()], BETWEEN_LOOKS * 5);
-        let (stopped, still_taking) = takers(queue, engine.ask(ask).await?);
+        let answers = engine.ask(ask).await;
+        let is_asked = answers.is_ok();
+        let (stopped, still_taking) = match answers {
+            Ok(answers) => takers(queue, answers),
+            // It is paused nevertheless.
+            Err(error) => (Vec::new(), Read::unknown(error.to_string())),
+        };
         let over = still_taking == 0 && is_told_again;
-        if over || start.elapsed() >= PATIENCE {
+        if over || !is_asked || start.elapsed() >= PATIENCE {
             let (queue, record) = (queue.to_owned(), record.clone());
             return Ok(Paused { queue, record, stopped, still_taking });
         }
         if told.elapsed() >= AGAIN {
-            engine.pause(queue, record).await?;
+            // An error changes nothing: the queue is paused.
+            let _ = engine.pause(queue, record).await;
             (told, is_told_again) = (Instant::now(), true);
         }
         sleep(BETWEEN_LOOKS).await;

@@ -250,7 +250,7 @@ impl Administer for Rabbit {
         let (known, listed) = (self.declarer.known(), self.doctor.listed(queue).await);
         let places = counts::places(known.part(queue), listed);
         let counting = counts::parts(&self.broker, known.names(), &self.absent, queue, places);
-        self.broker.within(&format!("counting the jobs of queue `{queue}`"), counting).await
+        self.broker.unless_blocked(&format!("counting the jobs of queue `{queue}`"), counting).await
     }
 
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {
@@ -277,14 +277,12 @@ impl Administer for Rabbit {
 
     async fn pause(&self, queue: &str, pause: &Pause) -> Result<()> {
         check_name("queue", queue)?;
-        let doing = format!("pausing queue `{queue}`");
-        self.broker.within(&doing, self.control.pause(queue, pause)).await
+        self.control.pause(queue, pause).await
     }
 
     async fn resume(&self, queue: &str) -> Result<bool> {
         check_name("queue", queue)?;
-        let doing = format!("resuming queue `{queue}`");
-        self.broker.within(&doing, self.control.resume(queue)).await
+        self.control.resume(queue).await
     }
 
     async fn paused(&self, queue: &str) -> Result<Read<Option<Pause>>> {

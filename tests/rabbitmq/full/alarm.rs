@@ -11,29 +11,29 @@ use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
 
 /// What a client of these tests waits for at the most.
 /// Long enough for what a busy machine does.
-const TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How an alarm is set off, and how it ends.
-struct Alarm {
-    on: [&'static str; 2],
-    off: [&'static str; 2],
+pub(super) struct Alarm {
+    pub(super) on: [&'static str; 2],
+    pub(super) off: [&'static str; 2],
     /// What the broker calls it.
-    name: &'static str,
+    pub(super) name: &'static str,
 }
 
-const MEMORY: Alarm = Alarm {
+pub(super) const MEMORY: Alarm = Alarm {
     on: ["set_vm_memory_high_watermark", "0.00001"],
     off: ["set_vm_memory_high_watermark", "0.9"],
     name: "low on memory",
 };
 
-const DISK: Alarm = Alarm {
+pub(super) const DISK: Alarm = Alarm {
     on: ["set_disk_free_limit", "1000000000000000"],
     off: ["set_disk_free_limit", "50000000"],
     name: "low on disk",
 };
 
-async fn client(store: &Store) -> Client {
+pub(super) async fn client(store: &Store) -> Client {
     let builder = Client::builder(&store.url).namespace(&store.namespace).timeout(TIMEOUT);
     builder.connect().await.expect("the broker takes connections, alarm or not")
 }
@@ -43,7 +43,7 @@ fn scripted(steps: impl Into<Vec<Step>>) -> Scripted {
 }
 
 /// Sets an alarm off and returns when the broker has told this client so.
-async fn sound(node: &Broker, alarm: &Alarm, client: &Client) {
+pub(super) async fn sound(node: &Broker, alarm: &Alarm, client: &Client) {
     node.ctl(&alarm.on).await;
     // The first publish has the broker tell that it takes none. The alarm itself takes a
     // moment to be heard all over the broker, and until then it takes jobs.

@@ -3,3 +3,4 @@
 
 mod alarm;
 mod limit;
+mod orders;

@@ -7,10 +7,10 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::epoch::Up;
-use super::link::{Link, Target};
+use super::link::{Link, Target, takes_nothing};
 use crate::clock::Clock;
 use crate::engine::closed;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::errors::timed_out;
 
 /// A broker with the connection for everything but consuming, until the engine is closed.
@@ -89,5 +89,22 @@ impl Broker {
         let limit = self.timeout();
         let out_of_time = |_| Err(timed_out(doing, limit, &self.publishing.trouble()));
         timeout(limit, work).await.unwrap_or_else(out_of_time)
+    }
+
+    /// [`within`](Self::within), for questions and orders: it ends at once when the broker has
+    /// stopped reading from the connection, since nobody waits for the end of an alarm.
+    pub(crate) async fn unless_blocked<T>(
+        &self,
+        doing: &str,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        tokio::select! {
+            biased;
+            done = self.within(doing, work) => done,
+            cause = self.publishing.blocked() => {
+                let text = format!("{doing}: {}", takes_nothing(&cause));
+                Err(Error::new(ErrorKind::Timeout, text))
+            }
+        }
     }
 }

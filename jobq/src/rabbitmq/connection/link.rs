@@ -421,7 +421,7 @@ async fn end(
 }
 
 /// The message that an alarm stops the broker from reading.
-fn takes_nothing(cause: &str) -> String {
+pub(super) fn takes_nothing(cause: &str) -> String {
     format!(
         "the broker takes no messages for now, since it is `{cause}` (an alarm): {ALARM_ADVICE}; \
          jobq goes on by itself when the alarm ends"

@@ -38,7 +38,7 @@ impl Control {
             let key = pool.map_or_else(|| ALL.to_owned(), pool_key);
             publish(&queue.up, &[(self.names().control(), key, &message)]).await
         };
-        self.broker.within("asking pools", asking).await?;
+        self.broker.unless_blocked("asking pools", asking).await?;
         let own: Vec<_> = self.pools().keys().copied().collect();
         let deadline = Instant::now() + patience;
         let mut quiet = None;

@@ -1,6 +1,7 @@
 //! Pausing and resuming queues.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lapin::options::{ExchangeBindOptions, ExchangeUnbindOptions};
@@ -12,7 +13,7 @@ use super::calls::Response;
 use super::queue::publish;
 use super::wire::{ALL, Message, address_key, echo_key, paused_pattern};
 use crate::engine::{Pause, Read};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::failure;
@@ -26,36 +27,69 @@ const RECORD: Duration = Duration::from_secs(5);
 
 impl Control {
     /// Pauses a queue: writes the record, binds, and tells all pools.
-    pub(crate) async fn pause(&self, queue: &str, pause: &Pause) -> Result<()> {
-        let up = self.broker.up().await?;
-        apply(&up, &Topology::of_control(self.names())).await?;
-        match timeout(RECORD, self.write_record(&up, queue, pause)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(queue, %error, "who paused a queue, and why, could not be recorded");
+    pub(crate) async fn pause(self: &Arc<Self>, queue: &str, pause: &Pause) -> Result<()> {
+        let doing = format!("pausing queue `{queue}`");
+        self.check_alarm(&doing, queue).await?;
+        let is_begun = AtomicBool::new(false);
+        let pausing = async {
+            let up = self.broker.up().await?;
+            apply(&up, &Topology::of_control(self.names())).await?;
+            match timeout(RECORD, self.write_record(&up, queue, pause)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(queue, %error, "who paused a queue, and why, could not be recorded");
+                }
+                Err(_) => tracing::warn!(
+                    queue,
+                    error = "no answer from the broker",
+                    "who paused a queue, and why, could not be recorded"
+                ),
             }
-            Err(_) => tracing::warn!(
-                queue,
-                error = "no answer from the broker",
-                "who paused a queue, and why, could not be recorded"
-            ),
-        }
-        self.bind(&up, queue).await?;
-        let message = Message::Paused { queue: queue.to_owned(), pause: pause.clone() };
-        publish(&up, &[(self.names().control(), ALL.to_owned(), &message)]).await
+            is_begun.store(true, Ordering::Relaxed);
+            self.bind(&up, queue).await
+        };
+        let paused = self.broker.unless_blocked(&doing, pausing).await;
+        paused.map_err(|error| maybe(error, &is_begun, "it may be paused nevertheless"))?;
+        self.tell_all(queue, Message::Paused { queue: queue.to_owned(), pause: pause.clone() })
+            .await;
+        Ok(())
     }
 
     /// Resumes a queue, and returns whether it was paused.
     pub(crate) async fn resume(self: &Arc<Self>, queue: &str) -> Result<bool> {
-        let was_paused = self.is_paused(queue).await?;
-        let up = self.broker.up().await?;
-        self.unbind(&up, queue).await?;
-        if let Ok(Err(error)) = timeout(RECORD, self.purge_record(&up, queue)).await {
-            tracing::debug!(queue, %error, "the record of a pause stays, and means nothing");
-        }
-        let message = Message::Resumed { queue: queue.to_owned() };
-        publish(&up, &[(self.names().control(), ALL.to_owned(), &message)]).await?;
+        let doing = format!("resuming queue `{queue}`");
+        let was_paused = self.check_alarm(&doing, queue).await?;
+        let is_begun = AtomicBool::new(false);
+        let resuming = async {
+            let up = self.broker.up().await?;
+            is_begun.store(true, Ordering::Relaxed);
+            self.unbind(&up, queue).await?;
+            if let Ok(Err(error)) = timeout(RECORD, self.purge_record(&up, queue)).await {
+                tracing::debug!(queue, %error, "the record of a pause stays, and means nothing");
+            }
+            Ok(())
+        };
+        let resumed = self.broker.unless_blocked(&doing, resuming).await;
+        resumed.map_err(|error| maybe(error, &is_begun, "it may be resumed nevertheless"))?;
+        self.tell_all(queue, Message::Resumed { queue: queue.to_owned() }).await;
         Ok(was_paused)
+    }
+
+    /// Whether the queue is paused. The question has to be published, so that it fails during an
+    /// alarm: an order would wait on the connection, and be carried out when nobody expects it.
+    async fn check_alarm(self: &Arc<Self>, doing: &str, queue: &str) -> Result<bool> {
+        self.broker.unless_blocked(doing, self.is_paused(queue)).await
+    }
+
+    /// Tells all pools. They would also learn by themselves, within half a minute.
+    async fn tell_all(&self, queue: &str, message: Message) {
+        let telling = async {
+            let up = self.broker.up().await?;
+            publish(&up, &[(self.names().control(), ALL.to_owned(), &message)]).await
+        };
+        if let Err(error) = self.broker.unless_blocked("telling pools", telling).await {
+            tracing::debug!(queue, %error, "pools were not told of a pause or its end, and learn of it later");
+        }
     }
 
     /// Ends the pause of a queue that was deleted, if it is paused.
@@ -74,7 +108,7 @@ impl Control {
 
     /// The record of a queue, if it is paused.
     pub(crate) async fn paused(self: &Arc<Self>, queue: &str) -> Result<Read<Option<Pause>>> {
-        match self.broker.within("asking for a pause", self.is_paused(queue)).await {
+        match self.broker.unless_blocked("asking for a pause", self.is_paused(queue)).await {
             Ok(false) => Ok(Read::Known(None)),
             Ok(true) => Ok(Read::Known(Some(self.record(queue).await.unwrap_or_default()))),
             Err(error) if error.is_closed() || error.is_connection() => Err(error),
@@ -135,4 +169,12 @@ impl Control {
         let _ = channel.close(200, "resumed".into()).await;
         Ok(())
     }
+}
+
+/// The error of an order that was given, so that it is not known whether it is carried out.
+fn maybe(error: Error, is_begun: &AtomicBool, what: &str) -> Error {
+    if !is_begun.load(Ordering::Relaxed) {
+        return error;
+    }
+    Error::new(error.kind(), format!("{error}; {what}")).because(error)
 }
