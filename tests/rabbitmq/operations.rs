@@ -109,3 +109,35 @@ async fn a_job_that_is_refused_stays_and_the_others_go_back() {
     assert_eq!(*id, left[0].id());
     assert!(error.is_invalid() || error.is_refused(), "{error:?}");
 }
+
+/// A queue that starts counts what it has read of its log so far.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_has_just_started_hides_no_failed_job() {
+    const COUNT: usize = 200;
+    let test = "a_broker_that_has_just_started_hides_no_failed_job";
+    let Some(node) = Broker::to_kill(test).await else {
+        return;
+    };
+    let engine = open(&node.url(), "jobq").await.expect("opens");
+    fail(&*engine, QUEUE, (0..COUNT).map(|_| letter(10))).await;
+    engine.close().await;
+    for round in 0..3 {
+        if round % 2 == 0 {
+            node.kill()
+        } else {
+            node.stop()
+        }
+        let restarting = node.restart();
+        let asking = async {
+            // The first connection that the broker takes asks at once.
+            let client = until("a connection", async || Client::connect(node.url()).await.ok());
+            let client = client.await;
+            let done = client.failed(QUEUE).retry_where(Filter::new()).dry_run().await;
+            client.close().await;
+            done
+        };
+        let (done, ()) = tokio::join!(asking, restarting);
+        let done = done.expect("it answers");
+        assert_eq!((done.matched, done.settled), (COUNT as u64, 0), "round {round}: {done:?}");
+    }
+}

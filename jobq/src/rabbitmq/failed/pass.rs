@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
+use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
@@ -53,6 +53,8 @@ pub(crate) struct Pass<'u> {
     window: usize,
     /// The jobs from the start of the pass that are left to take.
     left: u64,
+    /// The next one, if it has arrived before it was wanted.
+    early: Option<Delivery>,
     /// The number of jobs taken.
     taken: u64,
     /// The bytes of the jobs taken.
@@ -66,23 +68,63 @@ impl<'u> Pass<'u> {
     /// Begins a pass through a queue without other consumers.
     pub(crate) async fn begin(up: &'u Up, queue: &str) -> Result<Self> {
         let mut channel = open(up).await?;
-        let left = count(up, &mut channel, queue).await?.unwrap_or(0);
-        Ok(Self {
+        let found = count(up, &mut channel, queue).await?;
+        let mut pass = Self {
             up,
             queue: short(queue)?,
             channel,
             consumers: Vec::new(),
             window: 0,
-            left,
+            left: found.unwrap_or(0),
+            early: None,
             taken: 0,
             size: 0,
             largest: 0,
             has_removed: false,
-        })
+        };
+        if found.is_some() {
+            pass.consume().await?;
+            pass.correct().await?;
+        }
+        Ok(pass)
+    }
+
+    /// Corrects the number of jobs. A queue that has just started counts what it has applied of its
+    /// log so far, which may be nothing. A consumer is an entry of this log: once it has begun, all
+    /// entries before it are applied.
+    async fn correct(&mut self) -> Result<()> {
+        let (window, was_empty) = (self.window as u64, self.left == 0);
+        match self.ready().await? {
+            0 if was_empty => {
+                // What the consumer got arrives before the answer to a second question.
+                self.ready().await?;
+                let first = self.consumers.last_mut().and_then(|first| first.next().now_or_never());
+                if let Some(Some(Ok(delivery))) = first {
+                    (self.early, self.left) = (Some(delivery), 1);
+                }
+            }
+            0 => {}
+            ready => self.left = self.left.max(ready + window),
+        }
+        Ok(())
+    }
+
+    /// How many messages this pass does not hold.
+    async fn ready(&mut self) -> Result<u64> {
+        loop {
+            let asked = Instant::now();
+            match inspect(self.up, &mut self.channel, self.queue.as_str()).await? {
+                Some((0, _)) if asked.elapsed() >= BUSY => {}
+                found => return Ok(found.map_or(0, |(ready, _)| ready)),
+            }
+        }
     }
 
     /// The next job from the start of the pass.
     pub(crate) async fn next(&mut self) -> Result<Option<Delivery>> {
+        if let Some(delivery) = self.early.take() {
+            return Ok(Some(self.took(delivery)));
+        }
         let mut idle = 0;
         while self.left > 0 {
             if self.window == 0 {
@@ -92,14 +134,7 @@ impl<'u> Pass<'u> {
                 return Ok(None);
             };
             match timeout(IDLE, consumer.next()).await {
-                Ok(Some(Ok(delivery))) => {
-                    self.left -= 1;
-                    self.window -= 1;
-                    self.taken += 1;
-                    self.size += delivery.data.len();
-                    self.largest = self.largest.max(delivery.data.len());
-                    return Ok(Some(delivery));
-                }
+                Ok(Some(Ok(delivery))) => return Ok(Some(self.took(delivery))),
                 Ok(Some(Err(error))) => return Err(failure("taking failed jobs", error)),
                 Ok(None) => {
                     let text = "taking failed jobs failed: the broker ended the consumer";
@@ -116,6 +151,15 @@ impl<'u> Pass<'u> {
             }
         }
         Ok(None)
+    }
+
+    fn took(&mut self, delivery: Delivery) -> Delivery {
+        self.left -= 1;
+        self.window -= 1;
+        self.taken += 1;
+        self.size += delivery.data.len();
+        self.largest = self.largest.max(delivery.data.len());
+        delivery
     }
 
     /// Whether the pass goes on only to keep the order.
