@@ -1,5 +1,4 @@
 //! The text form of a duration: `"250ms"`, `"30s"`, `"10m"`, `"1h 30m"`, `"2d"`.
 
-#[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use jobq_names::period::millis;
 pub use jobq_names::period::{MAX, PeriodError, format, parse};

@@ -123,9 +123,9 @@ async fn a_broker_that_has_just_started_hides_no_failed_job() {
     engine.close().await;
     for round in 0..3 {
         if round % 2 == 0 {
-            node.kill()
+            node.kill();
         } else {
-            node.stop()
+            node.stop();
         }
         let restarting = node.restart();
         let asking = async {

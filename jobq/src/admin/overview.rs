@@ -328,7 +328,7 @@ mod tests {
                 unaccounted: BTreeMap::new(),
                 problem: String::new(),
             };
-            let view = asked.overview("mail".into(), Counts::new(0, 0, 0), Read::Known(None));
+            let view = asked.overview("mail".into(), Vec::new(), Read::Known(None));
             let json = serde_json::to_value(view).unwrap();
             let found = (json["p50_ms"].as_f64(), json["p95_ms"].as_f64());
             assert_eq!(found, (p50, p95), "{json:#}");
@@ -338,7 +338,7 @@ mod tests {
         }
         let asked =
             Asked { reports: None, unaccounted: BTreeMap::new(), problem: "no answer".into() };
-        let view = asked.overview("mail".into(), Counts::new(0, 0, 0), Read::Known(None));
+        let view = asked.overview("mail".into(), Vec::new(), Read::Known(None));
         assert_eq!(view.durations.why(), Some("no answer"));
     }
 }

@@ -141,7 +141,7 @@ mod tests {
             pool
         };
         let (yes, no) = (State::Stuck, State::Consumed);
-        let table: [(Read<u64>, Read<u32>, Vec<PoolQueue>, State); 21] = [
+        let table = [
             (Read::Known(1), Read::Known(0), vec![stuck()], yes),
             (Read::Known(0), Read::Known(0), vec![stuck()], no),
             (Read::unknown("no leader"), Read::Known(0), vec![stuck()], no),

@@ -278,7 +278,9 @@ mod tests {
 
     fn counted(nanos: &[u64]) -> Durations {
         let mut durations = Durations::default();
-        nanos.iter().for_each(|nanos| durations.record(Duration::from_nanos(*nanos)));
+        for nanos in nanos {
+            durations.record(Duration::from_nanos(*nanos));
+        }
         durations
     }
 
@@ -299,7 +301,9 @@ mod tests {
             let orders = [[&one, &two, &three], [&three, &one, &two], [&two, &three, &one]];
             for order in orders {
                 let mut merged = Durations::default();
-                order.into_iter().for_each(|part| merged.merge(&counted(part)));
+                for part in order {
+                    merged.merge(&counted(part));
+                }
                 prop_assert_eq!(&merged, &all);
             }
             let mut last = counted(&two);
