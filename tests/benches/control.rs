@@ -8,14 +8,12 @@
 //! after the other. The broker is started on the machine's RabbitMQ, or on the one in
 //! `JOBQ_TEST_BROKER_ROOT`. The table in Markdown goes to standard output.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use jobq::admin::Queues;
 use jobq::{BoxError, Client, WorkerPool, job};
-use jobq_tests::broker::Broker;
-use jobq_tests::files::Directory;
+use jobq_tests::measured::{Measured, arguments, number, used};
 
 const USAGE: &str = "cargo bench -p jobq-tests --bench control -- rabbitmq|sqlite [--pools 200]";
 /// How many pools share the connections of a client.
@@ -27,49 +25,8 @@ async fn write_letter() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The store of the pools.
-enum Store {
-    Broker(Broker),
-    File(Directory),
-}
-
-impl Store {
-    async fn new(engine: &str) -> anyhow::Result<Self> {
-        match engine {
-            "sqlite" => Ok(Self::File(Directory::new())),
-            "rabbitmq" => Ok(Self::Broker(Broker::start().await)),
-            other => bail!("there is no engine `{other}`\n{USAGE}"),
-        }
-    }
-
-    fn url(&self) -> String {
-        match self {
-            Self::Broker(broker) => broker.url(),
-            Self::File(folder) => folder.url("jobs.db"),
-        }
-    }
-
-    /// The process of the broker.
-    async fn process(&self) -> anyhow::Result<Option<u32>> {
-        let Self::Broker(broker) = self else { return Ok(None) };
-        let pid = broker.ctl(&["eval", "os:getpid()."]).await;
-        Ok(Some(pid.trim().trim_matches('"').parse()?))
-    }
-}
-
-/// The processor time of a process so far.
-fn used(pid: u32) -> anyhow::Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name of the program, in brackets, may have spaces.
-    let (_, fields) = stat.rsplit_once(')').context("no fields")?;
-    let fields: Vec<_> = fields.split_whitespace().collect();
-    let ticks: u64 = fields[11].parse::<u64>()? + fields[12].parse::<u64>()?;
-    // Linux counts in hundredths of a second for programs.
-    Ok(Duration::from_millis(ticks * 10))
-}
-
 async fn run(engine: &str, count: usize) -> anyhow::Result<()> {
-    let store = Store::new(engine).await?;
+    let store = Measured::new(engine).await.context(USAGE)?;
     let url = store.url();
     let (mut clients, mut pools) = (Vec::new(), Vec::new());
     for number in 0..count {
@@ -85,11 +42,8 @@ async fn run(engine: &str, count: usize) -> anyhow::Result<()> {
     let patience = Duration::from_secs(10);
     // The first question makes the operator's own queue.
     admin.pools(Queues::one("letters"), patience).await?;
-    let broker = store.process().await?;
-    let read = || -> anyhow::Result<_> {
-        Ok([Some(std::process::id()), broker].map(|pid| pid.map(used).transpose()))
-    };
-    let before = read()?;
+    let read = || [Some(std::process::id()), store.broker()].map(|pid| pid.map(used));
+    let before = read();
     let mut times = Vec::new();
     for _ in 0..QUESTIONS {
         let start = Instant::now();
@@ -98,7 +52,7 @@ async fn run(engine: &str, count: usize) -> anyhow::Result<()> {
         ensure!(answers.pools.len() == count, "{} answered", answers.pools.len());
         ensure!(answers.unaccounted == 0, "{:?}", answers.unaccounted);
     }
-    let after = read()?;
+    let after = read();
     times.sort_unstable();
     let millis = |time: Duration| time.as_secs_f64() * 1_000.0;
     println!("| {count} pools on {engine} | a question |");
@@ -109,7 +63,7 @@ async fn run(engine: &str, count: usize) -> anyhow::Result<()> {
         .iter()
         .zip(before.into_iter().zip(after))
     {
-        if let (Some(before), Some(after)) = (before?, after?) {
+        if let (Some(before), Some(after)) = (before, after) {
             let questions = f64::from(u32::try_from(QUESTIONS)?);
             println!(
                 "| processor time of {what} | {:.1} ms |",
@@ -125,17 +79,6 @@ async fn run(engine: &str, count: usize) -> anyhow::Result<()> {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let mut words: Vec<_> = std::env::args().skip(1).collect();
-    let given = words.len();
-    words.retain(|word| word != "--bench");
-    // `cargo bench` passes it. `cargo test --all-targets` does not, and measures nothing.
-    if words.len() == given || words.is_empty() {
-        println!("{USAGE}");
-        return Ok(());
-    }
-    let count = match words.iter().position(|word| word == "--pools") {
-        Some(place) => words.get(place + 1).context(USAGE)?.parse()?,
-        None => 200,
-    };
-    run(&words[0], count).await
+    let Some(words) = arguments(USAGE) else { return Ok(()) };
+    run(&words[0], number(&words, "--pools", 200)).await
 }

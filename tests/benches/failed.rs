@@ -8,64 +8,24 @@
 //! a few jobs among them, and one that settles all. The broker is started on the machine's RabbitMQ,
 //! or on the one in `JOBQ_TEST_BROKER_ROOT`. The table in Markdown goes to standard output.
 
-use std::fs;
 use std::future::IntoFuture as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use jobq::admin::{End, Filter};
 use jobq::engine::conformance::open;
 use jobq::{Client, Envelope, FailedJob, FailedJobs, JobId};
-use jobq_tests::broker::Broker;
 use jobq_tests::failures::fail;
-use jobq_tests::files::Directory;
+use jobq_tests::measured::{Measured, arguments, number, resident};
 
 const QUEUE: &str = "letters";
 const USAGE: &str = "cargo bench -p jobq-tests --bench failed -- rabbitmq|sqlite [--jobs 100000]";
 
-/// The store, and the process of its broker.
-enum Store {
-    Broker(Broker, u32),
-    File(Directory),
-}
-
-impl Store {
-    async fn new(engine: &str) -> anyhow::Result<Self> {
-        match engine {
-            "sqlite" => Ok(Self::File(Directory::new())),
-            "rabbitmq" => {
-                let broker = Broker::start().await;
-                let pid = broker.ctl(&["eval", "os:getpid()."]).await;
-                let pid = pid.trim().trim_matches('"').parse()?;
-                Ok(Self::Broker(broker, pid))
-            }
-            other => bail!("there is no engine `{other}`\n{USAGE}"),
-        }
-    }
-
-    fn url(&self) -> String {
-        match self {
-            Self::Broker(broker, _) => broker.url(),
-            Self::File(folder) => folder.url("jobs.db"),
-        }
-    }
-
-    fn broker(&self) -> Option<u32> {
-        match self {
-            Self::Broker(_, pid) => Some(*pid),
-            Self::File(_) => None,
-        }
-    }
-}
-
 /// The memory of a process, in MiB.
-fn resident(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    kib.unwrap_or(0) / 1024
+fn mib(pid: u32) -> u64 {
+    resident(pid) / 1024
 }
 
 /// Measures a call: its time, and by how much memory grows meanwhile here and in the broker.
@@ -75,7 +35,7 @@ async fn measure<T>(
     call: impl Future<Output = jobq::Result<T>>,
 ) -> anyhow::Result<T> {
     let pids = [Some(std::process::id()), broker];
-    let before = pids.map(|pid| pid.map_or(0, resident));
+    let before = pids.map(|pid| pid.map_or(0, mib));
     let most = Arc::new(before.map(AtomicU64::new));
     let ended = Arc::new(AtomicBool::new(false));
     let sampler = std::thread::spawn({
@@ -83,7 +43,7 @@ async fn measure<T>(
         move || {
             while !ended.load(Ordering::Relaxed) {
                 for (pid, most) in pids.iter().zip(&*most) {
-                    most.fetch_max(pid.map_or(0, resident), Ordering::Relaxed);
+                    most.fetch_max(pid.map_or(0, mib), Ordering::Relaxed);
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -114,7 +74,7 @@ fn letter(number: usize) -> Envelope {
 }
 
 async fn run(engine: &str, count: usize) -> anyhow::Result<()> {
-    let store = Store::new(engine).await?;
+    let store = Measured::new(engine).await.context(USAGE)?;
     let (url, broker) = (store.url(), store.broker());
     let filler = open(&url, "jobq").await?;
     let start = Instant::now();
@@ -152,17 +112,6 @@ async fn run(engine: &str, count: usize) -> anyhow::Result<()> {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let mut words: Vec<_> = std::env::args().skip(1).collect();
-    let given = words.len();
-    words.retain(|word| word != "--bench");
-    // `cargo bench` passes it. `cargo test --all-targets` does not, and measures nothing.
-    if words.len() == given || words.is_empty() {
-        println!("{USAGE}");
-        return Ok(());
-    }
-    let count = match words.iter().position(|word| word == "--jobs") {
-        Some(place) => words.get(place + 1).context(USAGE)?.parse()?,
-        None => 100_000,
-    };
-    run(&words[0], count).await
+    let Some(words) = arguments(USAGE) else { return Ok(()) };
+    run(&words[0], number(&words, "--jobs", 100_000)).await
 }

@@ -18,6 +18,7 @@ mod greeting;
 pub mod increments;
 pub mod jobs;
 pub mod ledger;
+pub mod measured;
 pub mod network;
 mod node;
 pub mod patient;
