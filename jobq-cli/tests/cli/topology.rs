@@ -60,7 +60,9 @@ async fn a_broker_is_compared_and_declared() {
     // Bindings are shown by the management API alone.
     assert_eq!(diff["unknown"][0]["about"], "bindings");
 
-    let applied = jobq(&stage.store, &["topology", "apply", &path, "--json"]).await;
+    // Many queues on a machine that is busy with other tests.
+    let apply = ["topology", "apply", &path, "--json", "--timeout", "120s"];
+    let applied = jobq(&stage.store, &apply).await;
     assert_eq!(applied.json(0, "topology-apply")["created"], true);
     let ran = jobq(&stage.store, &["topology", "diff", &path]).await;
     let [line] = ran.lines(1)[..] else { panic!("{ran:#?}") };

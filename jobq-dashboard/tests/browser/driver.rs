@@ -4,12 +4,11 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use jobq_tests::stage::DEADLINE;
 use serde_json::{Value, json};
 
 /// The key of an element in the protocol.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-/// How long a test waits for what happens for certain.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A way to show pages.
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,6 +36,7 @@ pub(crate) struct Browser {
     process: Child,
     session: String,
     agent: ureq::Agent,
+    without_script: bool,
 }
 
 impl Browser {
@@ -58,8 +58,9 @@ impl Browser {
         let config = ureq::Agent::config_builder().http_status_as_error(false).build();
         let agent = ureq::Agent::new_with_config(config);
         let base = format!("http://127.0.0.1:{}/session", port.expect("it says its port"));
-        let mut browser = Self { process, session: base, agent };
-        let script = if look.without_script { 2 } else { 1 };
+        let without_script = look.without_script;
+        let mut browser = Self { process, session: base, agent, without_script };
+        let script = if without_script { 2 } else { 1 };
         let capabilities = json!({"capabilities": {"alwaysMatch": {"goog:chromeOptions": {
             "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
                 "--window-size=1280,900", "--hide-scrollbars"],
@@ -104,9 +105,21 @@ impl Browser {
         self.ask(&format!("/element/{element}/text")).as_str().unwrap_or_default().to_owned()
     }
 
+    /// Asks again and again until there is an answer. Without a script only a person's reload shows
+    /// newer figures.
+    fn within<T>(&self, ask: impl Fn() -> Option<T>) -> Option<T> {
+        within(|| {
+            let answer = ask();
+            if answer.is_none() && self.without_script {
+                self.post("/refresh", &json!({}));
+            }
+            answer
+        })
+    }
+
     /// Waits until the page has this text.
     pub(crate) fn sees(&self, part: &str) {
-        let seen = within(|| self.text().contains(part).then_some(()));
+        let seen = self.within(|| self.text().contains(part).then_some(()));
         assert!(seen.is_some(), "`{part}` is not on {}:\n{}", self.address(), self.text());
     }
 
@@ -117,7 +130,7 @@ impl Browser {
     }
 
     pub(crate) fn click(&self, selector: &str) {
-        let element = within(|| self.find(selector));
+        let element = self.within(|| self.find(selector));
         let element = element.unwrap_or_else(|| panic!("no {selector} on {}", self.address()));
         self.post(&format!("/element/{element}/click"), &json!({}));
     }
@@ -131,7 +144,7 @@ impl Browser {
             let found = self.post("/element", &json!({"using": "xpath", "value": path}));
             found[ELEMENT].as_str().map(str::to_owned)
         };
-        let element = within(find).unwrap_or_else(|| panic!("no `{text}`:\n{}", self.text()));
+        let element = self.within(find).unwrap_or_else(|| panic!("no `{text}`:\n{}", self.text()));
         self.post(&format!("/element/{element}/click"), &json!({}));
     }
 
