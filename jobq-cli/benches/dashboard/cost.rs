@@ -1,8 +1,10 @@
 //! What many queues and many viewers cost.
 
+use std::future::IntoFuture as _;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jobq::{BoxError, Client, WorkerPool, job};
 use jobq_tests::measured::{Measured, number, resident, spread, used};
 use tokio::time::{interval, sleep};
@@ -12,6 +14,8 @@ use crate::viewer::Viewers;
 
 /// How often a page is fetched for its time.
 const FETCHES: usize = 50;
+/// How many queues are made together.
+const AT_ONCE: usize = 16;
 /// The pools of the queue that is worked on.
 const POOLS: usize = 20;
 
@@ -25,10 +29,13 @@ pub(crate) async fn run(engine: &str, store: &Measured, words: &[String]) -> any
     let lasts = Duration::from_secs(number(words, "--seconds", 30) as u64);
     let minutes = number(words, "--minutes", 0);
     let url = store.url();
-    let client = Client::builder(&url).timeout(Duration::from_secs(60)).connect().await?;
-    for queue in 1..queues {
-        client.enqueue_named("work", format!("queue-{queue:03}"), &queue).await?;
-    }
+    let client = Client::builder(&url).timeout(Duration::from_secs(600)).connect().await?;
+    let start = Instant::now();
+    let calls = stream::iter(1..queues).map(|queue| {
+        client.enqueue_named("work", format!("queue-{queue:03}"), &queue).into_future()
+    });
+    let made: Vec<_> = calls.buffer_unordered(AT_ONCE).try_collect().await?;
+    eprintln!("{} queues were made in {:.0} s", made.len(), start.elapsed().as_secs_f64());
     let mut pools = Vec::new();
     for _ in 0..POOLS {
         pools.push(WorkerPool::new(&client).register::<WriteLetter>().spawn().await?);

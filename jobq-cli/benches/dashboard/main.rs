@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo bench -p jobq-cli --bench dashboard -- cost rabbitmq|sqlite [--queues 300] [--viewers 50] [--seconds 30] [--minutes 0]
-//! cargo bench -p jobq-cli --bench dashboard -- tabs rabbitmq|sqlite [--pairs 7] [--jobs 20000]
+//! cargo bench -p jobq-cli --bench dashboard -- tabs rabbitmq|sqlite [--pairs 7] [--jobs 100000]
 //! ```
 //!
 //! `cost` looks at many queues, one of which is worked on, with a growing number of viewers, and

@@ -2,7 +2,7 @@
 
 use std::future::IntoFuture as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
@@ -10,6 +10,7 @@ use jobq::{BoxError, Client, WorkerPool, job};
 use jobq_tests::measured::{Measured, number, spread};
 use jobq_tests::stage::until;
 use tokio::sync::Notify;
+use tokio::time::sleep;
 
 use crate::page::Dashboard;
 use crate::viewer::Viewers;
@@ -18,6 +19,9 @@ use crate::viewer::Viewers;
 const PAGES: [&str; 5] = ["/", "/queues/post", "/pools", "/failed", "/doctor"];
 /// The callers that enqueue at once.
 const CALLERS: usize = 64;
+
+/// How long the pages are open before jobs are measured.
+const SETTLES: Duration = Duration::from_secs(5);
 
 /// The jobs that are still to be done.
 static LEFT: AtomicUsize = AtomicUsize::new(0);
@@ -32,7 +36,7 @@ async fn post() -> Result<(), BoxError> {
 }
 
 pub(crate) async fn run(engine: &str, store: &Measured, words: &[String]) -> anyhow::Result<()> {
-    let (pairs, jobs) = (number(words, "--pairs", 7), number(words, "--jobs", 20_000));
+    let (pairs, jobs) = (number(words, "--pairs", 7), number(words, "--jobs", 100_000));
     let url = store.url();
     let client = Client::connect(&url).await?;
     once(&client, jobs / 10).await?;
@@ -46,6 +50,8 @@ pub(crate) async fn run(engine: &str, store: &Measured, words: &[String]) -> any
             let viewers = Viewers::of(&dashboard.address, pages);
             if open == 1 {
                 until("the content of a page", async || (viewers.bytes() > 0).then_some(())).await;
+                // What opening them costs is no part of looking on.
+                sleep(SETTLES).await;
             }
             rates[open] = once(&client, jobs).await?;
         }
