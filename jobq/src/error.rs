@@ -47,7 +47,8 @@ pub enum ErrorKind {
     Connection,
     /// The broker or the file refused the call: no permission, no space, a damaged file.
     Refused,
-    /// A queue or exchange exists with other properties than jobq's.
+    /// A queue or exchange exists with other properties than jobq's, or another call got in the
+    /// way.
     Conflict,
     /// The engine did not answer in time.
     Timeout,
@@ -126,7 +127,8 @@ impl Error {
         self.kind() == ErrorKind::Refused
     }
 
-    /// A queue or exchange exists with other properties than jobq's.
+    /// A queue or exchange exists with other properties than jobq's, or another call got in the
+    /// way.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.kind() == ErrorKind::Conflict

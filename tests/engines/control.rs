@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use jobq::admin::{Activity, Cancel, Order, PoolQueue, PoolReport, Queues, State as QueueIs};
+use jobq::admin::{Activity, Cancel, Order, PoolQueue, PoolReport, Queues, Read, State as QueueIs};
 use jobq::{
     BoxError, Cancellation, Client, FailedReason, JobContext, PoolControl, QueueState, State,
     WorkerPool, job,
@@ -16,6 +16,7 @@ both_engines!(
     a_pool_reports_what_it_does,
     an_operator_sees_the_queues,
     a_paused_queue_starts_no_job,
+    a_pause_may_be_ended_while_pools_are_asked,
     a_pool_that_starts_at_a_paused_queue_waits,
     ten_pauses_make_no_job_a_suspect,
     a_quiet_pool_finishes_and_goes_on_answering,
@@ -166,6 +167,31 @@ async fn a_paused_queue_starts_no_job(store: Store) {
     }
     assert!(ran.is_superset(&ids) && ran.contains(&later));
     assert!(!operator.admin().resume("scripted").await.unwrap().was_paused);
+    running.shutdown().await.unwrap();
+}
+
+async fn a_pause_may_be_ended_while_pools_are_asked(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let operator = stage.store.client().await;
+    let running = stage.pool().spawn().await.unwrap();
+    let admin = operator.admin();
+    let pausing = admin.pause("scripted", "a deploy");
+    let resuming = async {
+        let is_paused = async || {
+            let queues = Queues::Named(vec!["scripted".into()]);
+            let overview = stage.client.admin().overview(queues).await.unwrap();
+            matches!(overview.queues[0].paused, Read::Known(Some(_))).then_some(())
+        };
+        until("the pause", is_paused).await;
+        assert!(stage.client.admin().resume("scripted").await.unwrap().was_paused);
+    };
+    let (paused, ()) = tokio::join!(pausing, resuming);
+    if let Err(error) = paused {
+        assert!(error.is_conflict(), "{error}");
+    }
+    assert!(!admin.resume("scripted").await.unwrap().was_paused, "it was resumed");
+    let id = stage.enqueue([Step::Succeed]).await;
+    assert_eq!(stage.end().await, id);
     running.shutdown().await.unwrap();
 }
 

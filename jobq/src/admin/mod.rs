@@ -156,7 +156,8 @@ impl Admin {
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) on an engine without pauses; an invalid queue
-    /// name; an engine that cannot be reached or refuses. The queue may be paused nevertheless.
+    /// name; an engine that cannot be reached or refuses: the queue may be paused nevertheless.
+    /// [`Conflict`](crate::ErrorKind::Conflict) if somebody resumed the queue meanwhile.
     pub async fn pause(&self, queue: &str, why: &str) -> Result<Paused> {
         check_name("queue", queue)?;
         let record = Pause::new(self.engine.clock().now(), &self.actor, why);
@@ -167,7 +168,7 @@ impl Admin {
     ///
     /// # Errors
     ///
-    /// As [`pause`](Self::pause).
+    /// As [`pause`](Self::pause), without the conflict: the queue may be resumed nevertheless.
     pub async fn resume(&self, queue: &str) -> Result<Resumed> {
         check_name("queue", queue)?;
         background::call(pause::resume(self.administration()?, queue, &self.actor)).await

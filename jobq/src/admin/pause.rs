@@ -4,7 +4,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::{Activity, Administer, Answers, Ask, Pause, PoolId, Question, Read, Reply};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// How long pools have to stop taking jobs.
 const PATIENCE: Duration = Duration::from_millis(2_500);
@@ -62,11 +62,21 @@ pub(super) async fn pause(engine: &dyn Administer, queue: &str, record: &Pause) 
         }
         if told.elapsed() >= AGAIN {
             // An error changes nothing: the queue is paused.
-            let _ = engine.pause(queue, record).await;
+            if let Ok(false) = engine.repeat_pause(queue, record).await {
+                return Err(resumed_meanwhile(queue));
+            }
             (told, is_told_again) = (Instant::now(), true);
         }
         sleep(BETWEEN_LOOKS).await;
     }
+}
+
+fn resumed_meanwhile(queue: &str) -> Error {
+    let text = format!(
+        "queue `{queue}` was paused, and resumed by another call before its pools had said that \
+         they take no more of its jobs: it is not paused; pause it again if it should be"
+    );
+    Error::new(ErrorKind::Conflict, text)
 }
 
 /// Resumes a queue.
@@ -105,13 +115,21 @@ mod tests {
 
     /// An engine without pools that counts how often they are told of a pause.
     #[derive(Debug, Default)]
-    struct Telling(AtomicU32);
+    struct Telling {
+        told: AtomicU32,
+        is_resumed: bool,
+    }
 
     #[async_trait]
     impl Administer for Telling {
         async fn pause(&self, _: &str, _: &Pause) -> Result<()> {
-            self.0.fetch_add(1, Ordering::Relaxed);
+            self.told.fetch_add(1, Ordering::Relaxed);
             Ok(())
+        }
+
+        async fn repeat_pause(&self, _: &str, _: &Pause) -> Result<bool> {
+            self.told.fetch_add(1, Ordering::Relaxed);
+            Ok(!self.is_resumed)
         }
 
         async fn ask(&self, ask: Ask) -> Result<Answers> {
@@ -141,8 +159,15 @@ mod tests {
         let (engine, start) = (Telling::default(), Instant::now());
         let paused = pause(&engine, "mail", &Pause::default()).await.unwrap();
         assert!(paused.still_taking == 0 && paused.stopped.is_empty(), "{paused:?}");
-        assert_eq!(engine.0.into_inner(), 2);
+        assert_eq!(engine.told.into_inner(), 2);
         assert!((AGAIN..PATIENCE).contains(&start.elapsed()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_that_is_ended_meanwhile_is_an_error() {
+        let engine = Telling { is_resumed: true, ..Telling::default() };
+        let error = pause(&engine, "mail", &Pause::default()).await.unwrap_err();
+        assert!(error.is_conflict() && error.to_string().contains("`mail`"), "{error}");
     }
 
     #[test]

@@ -56,13 +56,23 @@ pub trait Administer: fmt::Debug + Send + Sync {
     }
 
     /// Pauses a queue, durably: pools take no more of its jobs until it is resumed, whatever
-    /// restarts. A further pause replaces the record, and tells all pools again.
+    /// restarts. A further pause replaces the record.
     ///
     /// # Errors
     ///
     /// An engine that cannot be reached or refuses. The queue may be paused nevertheless.
     async fn pause(&self, _queue: &str, _pause: &Pause) -> Result<()> {
         Err(unsupported("it cannot pause queues"))
+    }
+
+    /// Tells pools once more of a pause that an engine's nodes may see at different moments, and
+    /// returns whether the queue is still paused. It pauses none that was resumed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// An engine that cannot be reached or refuses.
+    async fn repeat_pause(&self, queue: &str, _pause: &Pause) -> Result<bool> {
+        Ok(self.paused(queue).await? != Read::Known(None))
     }
 
     /// Resumes a queue, and returns whether it was paused.

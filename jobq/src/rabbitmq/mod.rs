@@ -280,6 +280,11 @@ impl Administer for Rabbit {
         self.control.pause(queue, pause).await
     }
 
+    async fn repeat_pause(&self, queue: &str, pause: &Pause) -> Result<bool> {
+        check_name("queue", queue)?;
+        self.control.repeat_pause(queue, pause).await
+    }
+
     async fn resume(&self, queue: &str) -> Result<bool> {
         check_name("queue", queue)?;
         self.control.resume(queue).await

@@ -55,6 +55,16 @@ impl Control {
         Ok(())
     }
 
+    /// Tells all pools again, if the queue is still paused. Returns whether it is.
+    pub(crate) async fn repeat_pause(self: &Arc<Self>, queue: &str, pause: &Pause) -> Result<bool> {
+        let is_paused = self.check_alarm(&format!("pausing queue `{queue}`"), queue).await?;
+        if is_paused {
+            self.tell_all(queue, Message::Paused { queue: queue.to_owned(), pause: pause.clone() })
+                .await;
+        }
+        Ok(is_paused)
+    }
+
     /// Resumes a queue, and returns whether it was paused.
     pub(crate) async fn resume(self: &Arc<Self>, queue: &str) -> Result<bool> {
         let doing = format!("resuming queue `{queue}`");
