@@ -61,7 +61,7 @@ async fn a_broker_is_compared_and_declared() {
     assert_eq!(diff["unknown"][0]["about"], "bindings");
 
     // Many queues on a machine that is busy with other tests.
-    let apply = ["topology", "apply", &path, "--json", "--timeout", "120s"];
+    let apply = ["topology", "apply", &path, "--json"];
     let applied = jobq(&stage.store, &apply).await;
     assert_eq!(applied.json(0, "topology-apply")["created"], true);
     let ran = jobq(&stage.store, &["topology", "diff", &path]).await;

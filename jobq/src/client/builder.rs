@@ -177,8 +177,9 @@ impl ClientBuilder {
     }
 
     /// Sets how long a call waits for the broker's answer, or for other processes to unlock the
-    /// file, before it fails with a [timeout](crate::ErrorKind::Timeout). Defaults to 30 seconds.
-    /// More than 24 days count as 24 days.
+    /// file, before it fails with a [timeout](crate::ErrorKind::Timeout). Declaring many queues may
+    /// take longer, as long as the broker answers. Defaults to 30 seconds. More than 24 days count
+    /// as 24 days.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.options.timeout = timeout;
         self

@@ -1,6 +1,8 @@
 //! The broker connections of an engine.
 
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::timeout;
@@ -85,10 +87,21 @@ impl Broker {
         doing: &str,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
+        self.within_each(doing, &AtomicUsize::new(0), work).await
+    }
+
+    /// [`within`](Self::within), for work of many answers: the wait begins anew as long as
+    /// `answered` grows.
+    pub(crate) async fn within_each<T>(
+        &self,
+        doing: &str,
+        answered: &AtomicUsize,
+        work: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
         self.check_open()?;
         let limit = self.timeout();
-        let out_of_time = |_| Err(timed_out(doing, limit, &self.publishing.trouble()));
-        timeout(limit, work).await.unwrap_or_else(out_of_time)
+        let done = within(limit, answered, work).await;
+        done.unwrap_or_else(|| Err(timed_out(doing, limit, &self.publishing.trouble())))
     }
 
     /// [`within`](Self::within), for questions and orders: it ends at once when the broker has
@@ -105,6 +118,52 @@ impl Broker {
                 let text = format!("{doing}: {}", takes_nothing(&cause));
                 Err(Error::new(ErrorKind::Timeout, text))
             }
+        }
+    }
+}
+
+/// The outcome of this work; `None` if for this long it did not end, and `answered` did not grow.
+async fn within<T>(
+    limit: Duration,
+    answered: &AtomicUsize,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    let mut work = pin!(work);
+    let mut before = answered.load(Ordering::Relaxed);
+    loop {
+        if let Ok(done) = timeout(limit, work.as_mut()).await {
+            return Some(done);
+        }
+        let now = answered.load(Ordering::Relaxed);
+        if now == before {
+            return None;
+        }
+        before = now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_may_take_long_if_it_is_answered() {
+        let limit = Duration::from_secs(10);
+        // Answers, the seconds before each, whether there is an outcome.
+        for (answers, between, is_done) in
+            [(1, 9, true), (1, 11, false), (100, 9, true), (3, 11, false), (2, 30, false)]
+        {
+            let answered = AtomicUsize::new(0);
+            let work = async {
+                for _ in 0..answers {
+                    sleep(Duration::from_secs(between)).await;
+                    answered.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            let done = within(limit, &answered, work).await;
+            assert_eq!(done.is_some(), is_done, "{answers} answers, {between} s each");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Declaring the requirements of jobs before their first use.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
@@ -8,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::declarations::Topology;
 use super::declared::Declared;
-use super::ensure::{NEW_QUEUE_WAIT, apply};
+use super::ensure::{NEW_QUEUE_WAIT, apply_telling};
 use super::passive::Absent;
 use super::requirements::Wanted;
 use super::routing::Routing;
@@ -23,11 +24,13 @@ pub(crate) struct Declarer {
     known: Arc<Declared>,
     absent: Arc<Absent>,
     turn: Mutex<()>,
+    /// How many declarations were answered.
+    answered: AtomicUsize,
 }
 
 impl Declarer {
     pub(crate) fn new(broker: Arc<Broker>, known: Arc<Declared>, absent: Arc<Absent>) -> Self {
-        Self { broker, known, absent, turn: Mutex::default() }
+        Self { broker, known, absent, turn: Mutex::default(), answered: AtomicUsize::new(0) }
     }
 
     pub(crate) fn known(&self) -> &Declared {
@@ -41,7 +44,7 @@ impl Declarer {
             return Ok(());
         }
         // The time limit includes the wait for concurrent declarations.
-        let declared = self.broker.within("declaring queues", async {
+        let declared = self.broker.within_each("declaring queues", &self.answered, async {
             let turn = self.turn.lock().await;
             if self.known.covers(&wanted) {
                 return Ok(None);
@@ -68,7 +71,8 @@ impl Declarer {
             self.absent.clear();
             self.apply_surely(topology).await
         };
-        let created = self.broker.within("declaring a topology", declaring).await?;
+        let doing = "declaring a topology";
+        let created = self.broker.within_each(doing, &self.answered, declaring).await?;
         if created {
             sleep(NEW_QUEUE_WAIT).await;
         }
@@ -108,9 +112,17 @@ impl Declarer {
 
     /// [`apply`], repeated on the next connection if one is lost.
     async fn apply_surely(&self, topology: &Topology) -> Result<bool> {
+        // Declarations that are answered once more, after a lost connection, do not count.
+        let mut most = 0;
         loop {
             let up = self.broker.up().await?;
-            match apply(&up, topology).await {
+            let tell = |now| {
+                if now > most {
+                    most = now;
+                    self.answered.fetch_add(1, Ordering::Relaxed);
+                }
+            };
+            match apply_telling(&up, topology, tell).await {
                 Err(error) if error.is_connection() => {
                     tracing::warn!(%error, "declaring again on the next connection");
                     // If only the channel ended, the connection is still up.

@@ -39,6 +39,15 @@ const NAMED: usize = 8;
 ///
 /// A conflict with existing parts, a refusal, a lost connection.
 pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
+    apply_telling(up, topology, |_| ()).await
+}
+
+/// [`apply`], with a call of `tell` for each answer to a declaration: how many there are so far.
+pub(crate) async fn apply_telling(
+    up: &Up,
+    topology: &Topology,
+    tell: impl FnMut(usize),
+) -> Result<bool> {
     let mut channel = open(up).await?;
     let created = match look(up, &channel, &topology.places()).await? {
         Seen::All => false,
@@ -49,7 +58,7 @@ pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
         channel = open(up).await?;
     }
     let _question = up.questions.ask(channel.id());
-    match declare_all(&channel, topology).await {
+    match declare_all(&channel, topology, tell).await {
         Err(error) if is_forbidden(&error) => add_missing(up, topology).await,
         declared => declared.map(|()| created),
     }
@@ -67,15 +76,26 @@ pub(crate) async fn apply_again(up: &Up, topology: &Topology) -> Result<bool> {
 
 /// Declares everything in order, with many declarations in flight. There are hundreds of them, and
 /// nothing is published after a lost connection until all are answered.
-async fn declare_all(channel: &Channel, topology: &Topology) -> Result<()> {
+async fn declare_all(
+    channel: &Channel,
+    topology: &Topology,
+    mut tell: impl FnMut(usize),
+) -> Result<()> {
     let mut sent = FuturesOrdered::new();
+    let mut answered = 0;
+    let mut answer = |_: ()| {
+        answered += 1;
+        tell(answered);
+    };
     for declaration in topology.declarations() {
         if sent.len() == IN_FLIGHT {
-            sent.try_next().await?;
+            sent.try_next().await?.map(&mut answer);
         }
         sent.push_back(declare(channel, declaration));
     }
-    while sent.try_next().await?.is_some() {}
+    while let Some(()) = sent.try_next().await? {
+        answer(());
+    }
     Ok(())
 }
 
