@@ -7,6 +7,4 @@ mod actions;
 mod driver;
 mod live;
 mod long;
-mod many;
-
 mod shop;

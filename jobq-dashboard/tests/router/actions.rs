@@ -203,7 +203,10 @@ async fn pools_take_orders_and_running_jobs_are_cancelled() {
         until("it has failed", async || kit.client.failed("slow").show(id).await.ok()).await;
     assert_eq!(failed.reason(), jobq::FailedReason::Cancelled);
     assert_eq!(kit.post(&quiet, "").await.status, StatusCode::SEE_OTHER);
-    assert!(kit.get("/pools").await.text.contains("quiet</span>"));
+    until("it is quiet", async || {
+        kit.get("/pools").await.text.contains("quiet</span>").then_some(())
+    })
+    .await;
     let stop = quiet.replace("/quiet", "/stop");
     let asked = kit.post(&stop, "").await;
     assert_eq!(asked.header("location"), stop);
