@@ -9,8 +9,9 @@ use crate::files::Directory;
 /// A store of one benchmark.
 #[derive(Debug)]
 pub enum Measured {
-    /// A private broker, with the id of its process.
-    Broker(Broker, u32),
+    /// A private broker, with the id of its process and the URL of its management API, if it has
+    /// one.
+    Broker(Broker, u32, Option<String>),
     /// An empty folder for a job file.
     File(Directory),
 }
@@ -25,21 +26,35 @@ impl Measured {
     pub async fn new(engine: &str) -> Option<Self> {
         match engine {
             "sqlite" => Some(Self::File(Directory::new())),
-            "rabbitmq" => {
-                let broker = Broker::start().await;
-                let pid = broker.ctl(&["eval", "list_to_integer(os:getpid())."]).await;
-                let pid = pid.trim().parse().expect("the id of a process");
-                Some(Self::Broker(broker, pid))
-            }
+            "rabbitmq" => Some(Self::on(Broker::start().await, None).await),
             _ => None,
         }
+    }
+
+    /// [`new`](Self::new), with the management API of a broker.
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new).
+    pub async fn with_management(engine: &str) -> Option<Self> {
+        if engine != "rabbitmq" {
+            return Self::new(engine).await;
+        }
+        let (broker, management) = Broker::with_management("a benchmark").await?;
+        Some(Self::on(broker, Some(management)).await)
+    }
+
+    async fn on(broker: Broker, management: Option<String>) -> Self {
+        let pid = broker.ctl(&["eval", "list_to_integer(os:getpid())."]).await;
+        let pid = pid.trim().parse().expect("the id of a process");
+        Self::Broker(broker, pid, management)
     }
 
     /// Where clients connect to.
     #[must_use]
     pub fn url(&self) -> String {
         match self {
-            Self::Broker(broker, _) => broker.url(),
+            Self::Broker(broker, ..) => broker.url(),
             Self::File(folder) => folder.url("jobs.db"),
         }
     }
@@ -48,7 +63,16 @@ impl Measured {
     #[must_use]
     pub fn broker(&self) -> Option<u32> {
         match self {
-            Self::Broker(_, pid) => Some(*pid),
+            Self::Broker(_, pid, _) => Some(*pid),
+            Self::File(_) => None,
+        }
+    }
+
+    /// The URL of the broker's management API, if it has one.
+    #[must_use]
+    pub fn management(&self) -> Option<&str> {
+        match self {
+            Self::Broker(_, _, management) => management.as_deref(),
             Self::File(_) => None,
         }
     }

@@ -3,7 +3,7 @@
 use std::future::IntoFuture as _;
 use std::time::{Duration, Instant};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use jobq::{BoxError, Client, WorkerPool, job};
 use jobq_tests::measured::{Measured, number, resident, spread, used};
@@ -56,7 +56,7 @@ pub(crate) async fn run(engine: &str, store: &Measured, words: &[String]) -> any
     let before = store.broker().map(used);
     sleep(lasts).await;
     row("no dashboard", lasts, None, store.broker().zip(before), 0, 0);
-    let dashboard = Dashboard::start(&url).await?;
+    let dashboard = Dashboard::start(store).await?;
     let pid = dashboard.pid()?;
     dashboard.get("/").await?;
     for count in [0, 1, viewers] {
@@ -69,6 +69,8 @@ pub(crate) async fn run(engine: &str, store: &Measured, words: &[String]) -> any
         let what = format!("{count} viewers");
         row(&what, lasts, Some((pid, own)), store.broker().zip(broker), sent, resident(pid));
     }
+    let shown = dashboard.get("/").await?.body.matches("queue-").count();
+    ensure!(shown >= queues - 1, "the page shows {shown} of {queues} queues");
     weights(&dashboard).await?;
     if minutes > 0 {
         memory(&dashboard, viewers, minutes).await?;

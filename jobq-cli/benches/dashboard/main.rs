@@ -10,7 +10,8 @@
 //! enqueued and drained with five pages open and with none, in turn.
 //!
 //! The dashboard is the command, in a process of its own. The broker is started on the machine's
-//! RabbitMQ, or on the one in `JOBQ_TEST_BROKER_ROOT`. Tables in Markdown go to standard output.
+//! RabbitMQ, or on the one in `JOBQ_TEST_BROKER_ROOT`, with its management API, by which the
+//! dashboard knows the queues. Tables in Markdown go to standard output.
 
 mod cost;
 mod page;
@@ -26,7 +27,7 @@ const USAGE: &str = "cargo bench -p jobq-cli --bench dashboard -- cost|tabs rabb
 async fn main() -> anyhow::Result<()> {
     let Some(words) = arguments(USAGE) else { return Ok(()) };
     let engine = words.get(1).context(USAGE)?;
-    let store = Measured::new(engine).await.context(USAGE)?;
+    let store = Measured::with_management(engine).await.context(USAGE)?;
     match &*words[0] {
         "cost" => cost::run(engine, &store, &words).await,
         "tabs" => tabs::run(engine, &store, &words).await,

@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use jobq_tests::measured::Measured;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
@@ -16,12 +17,13 @@ pub(crate) struct Dashboard {
 }
 
 impl Dashboard {
-    pub(crate) async fn start(url: &str) -> anyhow::Result<Self> {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_jobq"))
-            .args(["dashboard", "--listen", "127.0.0.1:0", "--url", url])
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
+    pub(crate) async fn start(store: &Measured) -> anyhow::Result<Self> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_jobq"));
+        command.args(["dashboard", "--listen", "127.0.0.1:0", "--url", &store.url()]);
+        if let Some(management) = store.management() {
+            command.args(["--management", management]);
+        }
+        let mut child = command.stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
         let mut lines = BufReader::new(child.stderr.take().context("a pipe")?).lines();
         let line = lines.next_line().await?.context("it says where it is")?;
         let address = line.split("http://").nth(1).context(line.clone())?;

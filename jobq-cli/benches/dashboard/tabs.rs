@@ -40,7 +40,7 @@ pub(crate) async fn run(engine: &str, store: &Measured, words: &[String]) -> any
     let url = store.url();
     let client = Client::connect(&url).await?;
     once(&client, jobs / 10).await?;
-    let dashboard = Dashboard::start(&url).await?;
+    let dashboard = Dashboard::start(store).await?;
     let (mut enqueued, mut drained) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
         let mut rates = [(0.0, 0.0); 2];
