@@ -66,6 +66,14 @@ impl Problem {
     }
 }
 
+/// The end of a check whose answer was printed. A reader that closed the pipe does not change it.
+pub(crate) fn checked(end: End, printed: io::Result<()>) -> Ended {
+    match printed {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(end),
+    }
+}
+
 /// The end of a command that an error of the library ends.
 fn end_of(error: &Error) -> End {
     match error.kind() {
@@ -129,6 +137,14 @@ mod tests {
             let error = Error::new(ErrorKind::Connection, text).because(cause(source));
             assert_eq!(Problem::Jobq(error).to_string(), expected);
         }
+    }
+
+    #[test]
+    fn a_closed_pipe_changes_no_answer() {
+        let failed = |kind| Err(io::Error::from(kind));
+        assert_eq!(checked(End::No, Ok(())).unwrap(), End::No);
+        assert_eq!(checked(End::No, failed(io::ErrorKind::BrokenPipe)).unwrap(), End::No);
+        assert!(checked(End::No, failed(io::ErrorKind::StorageFull)).is_err());
     }
 
     #[test]

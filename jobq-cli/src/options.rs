@@ -72,6 +72,14 @@ pub(crate) fn period(text: &str) -> Result<Duration, String> {
     jobq::period::parse(text).map_err(|error| error.to_string())
 }
 
+/// A duration that is not zero.
+pub(crate) fn pause(text: &str) -> Result<Duration, String> {
+    match period(text)? {
+        Duration::ZERO => Err("it is zero; state a duration such as `2s`".to_owned()),
+        pause => Ok(pause),
+    }
+}
+
 impl Options {
     /// A client for looking at what there is: a file must exist.
     pub(crate) async fn client(&self) -> Result<Client, Problem> {

@@ -5,7 +5,7 @@ use jobq::admin::{QueueOverview, Read};
 use serde::Serialize;
 
 use super::queues::selection;
-use crate::end::{End, Ended};
+use crate::end::{End, Ended, checked};
 use crate::options::{Options, period};
 use crate::output::Output;
 use crate::output::time::{millis, short};
@@ -81,18 +81,17 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         .flat_map(|queue| breaches(&queue.queue, &Figures::of(queue), &arguments.limits))
         .collect();
     let end = end(queues.len(), &breaches);
-    if output.is_json() {
-        output.document(Document { ok: end == End::Done, queues, breaches: &breaches })?;
-        return Ok(end);
-    }
-    if queues.is_empty() {
+    if queues.is_empty() && !output.is_json() {
         output.error("no queue is known, so nothing was checked: name the queues");
     }
-    breaches.iter().try_for_each(|breach| output.line(&sentence(breach)))?;
-    if end == End::Done {
-        output.line(&format!("ok: {}", queues.join(", ")))?;
-    }
-    Ok(end)
+    let printed = if output.is_json() {
+        output.document(Document { ok: end == End::Done, queues, breaches: &breaches })
+    } else if end == End::Done {
+        output.line(&format!("ok: {}", queues.join(", ")))
+    } else {
+        breaches.iter().try_for_each(|breach| output.line(&sentence(breach)))
+    };
+    checked(end, printed)
 }
 
 impl Figures {

@@ -1,7 +1,7 @@
 use clap::Args;
 use jobq::Report;
 
-use crate::end::{End, Ended};
+use crate::end::{End, Ended, checked};
 use crate::options::Options;
 use crate::output::Output;
 use crate::output::table::visible_lines;
@@ -23,12 +23,12 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         doctor = doctor.queue(queue);
     }
     let report = doctor.await?;
-    if output.is_json() {
-        output.document(&report)?;
+    let printed = if output.is_json() {
+        output.document(&report)
     } else {
-        output.print(&visible_lines(&report.to_string()))?;
-    }
-    Ok(end(&report))
+        output.print(&visible_lines(&report.to_string()))
+    };
+    checked(end(&report), printed)
 }
 
 fn end(report: &Report) -> End {

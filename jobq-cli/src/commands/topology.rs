@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use jobq::admin::Admin;
 use jobq::rabbitmq::{Difference, Pruned, Topology, TopologyDiff};
 
-use crate::end::{End, Ended, Problem};
+use crate::end::{End, Ended, Problem, checked};
 use crate::options::Options;
 use crate::output::Output;
 use crate::output::confirm::confirm;
@@ -95,12 +95,9 @@ fn plan(topology: &Topology, output: Output) -> Ended {
 async fn diff(topology: &Topology, options: &Options, output: Output) -> Ended {
     let admin = admin(options).await?;
     let diff = admin.topology(topology).await?;
-    if output.is_json() {
-        output.document(&diff)?;
-    } else {
-        output.print(&report(&diff))?;
-    }
-    Ok(if diff.is_same() { End::Done } else { End::No })
+    let printed =
+        if output.is_json() { output.document(&diff) } else { output.print(&report(&diff)) };
+    checked(if diff.is_same() { End::Done } else { End::No }, printed)
 }
 
 /// The differences, one a line.

@@ -38,6 +38,8 @@ async fn off_a_terminal_it_is_an_error(store: Store) {
     store.client().await.close().await;
     let ran = jobq(&store, &["watch"]).await;
     assert!(ran.error(2).contains("--json"), "{ran:#?}");
+    let ran = jobq(&store, &["watch", "--json", "--interval", "0s"]).await;
+    assert!(ran.error(2).contains("it is zero"), "{ran:#?}");
 }
 
 /// What fits any machine: pages, a pause and its end, groups, and a question with both answers.

@@ -18,6 +18,8 @@ struct Layout<'p> {
     actor: Option<&'p str>,
     may_act: bool,
     live: bool,
+    /// Whether there are no figures yet.
+    waits: bool,
     version: &'static str,
 }
 
@@ -61,6 +63,7 @@ fn whole(
         actor: viewer.and_then(|viewer| viewer.actor.as_deref()),
         may_act: viewer.is_some_and(Viewer::may_act),
         live,
+        waits: live && app.sampler.now().is_none(),
         version: env!("CARGO_PKG_VERSION"),
     };
     layout.render().unwrap_or_default()

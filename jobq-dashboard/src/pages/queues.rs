@@ -50,6 +50,11 @@ impl Choice {
         format!("{}{query}#q-{}", links.to("/"), segment(queue))
     }
 
+    /// The query of the page in another order.
+    fn sorted_by(&self, sort: &str) -> String {
+        Fields::default().with("sort", sort).with("find", &self.text).query()
+    }
+
     fn shows(&self, queue: &QueueOverview) -> bool {
         queue.queue.contains(&self.text)
     }

@@ -42,6 +42,8 @@ async fn the_pages_show_queues_pools_and_failed_jobs() {
     assert!(queues.contains("href=\"/queues/mail/failed\""), "{queues}");
     assert!(kit.get("/?find=ail&sort=failed").await.text.contains("id=\"q-mail\""));
     assert!(!kit.get("/?find=nothing").await.text.contains("id=\"q-mail\""));
+    let sorted = kit.get("/?find=m%26a%23").await.text;
+    assert!(sorted.contains("href=\"?sort=ready&#38;find=m%26a%23\""), "{sorted}");
     let queue = kit.get("/queues/mail").await.text;
     assert!(queue.contains("The last minute"));
     for (place, jobs) in [("ready", 0), ("solo", 0), ("waiting", 0), ("failed", 1)] {

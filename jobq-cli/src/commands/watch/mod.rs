@@ -25,7 +25,7 @@ use self::sample::{Document, Sample, sample};
 use self::state::{Action, Page, Row, State};
 use super::queues::selection;
 use crate::end::{End, Ended, Problem};
-use crate::options::{Options, period};
+use crate::options::{Options, pause};
 use crate::output::Output;
 
 /// Shows queues, failed jobs, pools and the doctor's findings, live
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "QUEUE")]
     queues: Vec<String>,
     /// The time between two looks
-    #[arg(long, value_name = "DURATION", value_parser = period, default_value = "2s")]
+    #[arg(long, value_name = "DURATION", value_parser = pause, default_value = "2s")]
     interval: Duration,
 }
 

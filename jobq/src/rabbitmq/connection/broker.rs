@@ -1,6 +1,5 @@
 //! The broker connections of an engine.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -87,7 +86,10 @@ impl Broker {
         doing: &str,
         work: impl Future<Output = Result<T>>,
     ) -> Result<T> {
-        self.within_each(doing, &AtomicUsize::new(0), work).await
+        self.check_open()?;
+        let limit = self.timeout();
+        let out_of_time = |_| Err(timed_out(doing, limit, &self.publishing.trouble()));
+        timeout(limit, work).await.unwrap_or_else(out_of_time)
     }
 
     /// [`within`](Self::within), for work of many answers: the wait begins anew as long as
@@ -100,7 +102,7 @@ impl Broker {
     ) -> Result<T> {
         self.check_open()?;
         let limit = self.timeout();
-        let done = within(limit, answered, work).await;
+        let done = within_each(limit, answered, Box::pin(work)).await;
         done.unwrap_or_else(|| Err(timed_out(doing, limit, &self.publishing.trouble())))
     }
 
@@ -123,15 +125,14 @@ impl Broker {
 }
 
 /// The outcome of this work; `None` if for this long it did not end, and `answered` did not grow.
-async fn within<T>(
+async fn within_each<T>(
     limit: Duration,
     answered: &AtomicUsize,
-    work: impl Future<Output = T>,
+    mut work: impl Future<Output = T> + Unpin,
 ) -> Option<T> {
-    let mut work = pin!(work);
     let mut before = answered.load(Ordering::Relaxed);
     loop {
-        if let Ok(done) = timeout(limit, work.as_mut()).await {
+        if let Ok(done) = timeout(limit, &mut work).await {
             return Some(done);
         }
         let now = answered.load(Ordering::Relaxed);
@@ -144,6 +145,8 @@ async fn within<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use tokio::time::sleep;
 
     use super::*;
@@ -162,7 +165,7 @@ mod tests {
                     answered.fetch_add(1, Ordering::Relaxed);
                 }
             };
-            let done = within(limit, &answered, work).await;
+            let done = within_each(limit, &answered, pin!(work)).await;
             assert_eq!(done.is_some(), is_done, "{answers} answers, {between} s each");
         }
     }

@@ -116,7 +116,9 @@ impl Declarer {
         let mut most = 0;
         loop {
             let up = self.broker.up().await?;
-            let tell = |now| {
+            let mut now = 0;
+            let tell = || {
+                now += 1;
                 if now > most {
                     most = now;
                     self.answered.fetch_add(1, Ordering::Relaxed);

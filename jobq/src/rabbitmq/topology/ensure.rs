@@ -39,14 +39,14 @@ const NAMED: usize = 8;
 ///
 /// A conflict with existing parts, a refusal, a lost connection.
 pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
-    apply_telling(up, topology, |_| ()).await
+    apply_telling(up, topology, || ()).await
 }
 
-/// [`apply`], with a call of `tell` for each answer to a declaration: how many there are so far.
+/// [`apply`], with a call of `tell` for each answer to a declaration.
 pub(crate) async fn apply_telling(
     up: &Up,
     topology: &Topology,
-    tell: impl FnMut(usize),
+    tell: impl FnMut(),
 ) -> Result<bool> {
     let mut channel = open(up).await?;
     let created = match look(up, &channel, &topology.places()).await? {
@@ -76,25 +76,16 @@ pub(crate) async fn apply_again(up: &Up, topology: &Topology) -> Result<bool> {
 
 /// Declares everything in order, with many declarations in flight. There are hundreds of them, and
 /// nothing is published after a lost connection until all are answered.
-async fn declare_all(
-    channel: &Channel,
-    topology: &Topology,
-    mut tell: impl FnMut(usize),
-) -> Result<()> {
+async fn declare_all(channel: &Channel, topology: &Topology, mut tell: impl FnMut()) -> Result<()> {
     let mut sent = FuturesOrdered::new();
-    let mut answered = 0;
-    let mut answer = |_: ()| {
-        answered += 1;
-        tell(answered);
-    };
     for declaration in topology.declarations() {
-        if sent.len() == IN_FLIGHT {
-            sent.try_next().await?.map(&mut answer);
+        if sent.len() == IN_FLIGHT && sent.try_next().await?.is_some() {
+            tell();
         }
         sent.push_back(declare(channel, declaration));
     }
-    while let Some(()) = sent.try_next().await? {
-        answer(());
+    while sent.try_next().await?.is_some() {
+        tell();
     }
     Ok(())
 }
