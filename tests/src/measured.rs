@@ -11,7 +11,7 @@ use crate::files::Directory;
 pub enum Measured {
     /// A private broker, with the id of its process and the URL of its management API, if it has
     /// one.
-    Broker(Broker, u32, Option<String>),
+    Broker(Box<Broker>, u32, Option<String>),
     /// An empty folder for a job file.
     File(Directory),
 }
@@ -47,7 +47,7 @@ impl Measured {
     async fn on(broker: Broker, management: Option<String>) -> Self {
         let pid = broker.ctl(&["eval", "list_to_integer(os:getpid())."]).await;
         let pid = pid.trim().parse().expect("the id of a process");
-        Self::Broker(broker, pid, management)
+        Self::Broker(Box::new(broker), pid, management)
     }
 
     /// Where clients connect to.
