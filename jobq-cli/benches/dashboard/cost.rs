@@ -61,8 +61,8 @@ pub(crate) async fn run(engine: &str, store: &Measured, words: &[String]) -> any
     dashboard.get("/").await?;
     for count in [0, 1, viewers] {
         let watching = Viewers::of(&dashboard.address, (0..count).map(|_| "/".to_owned()));
-        // The first content is no cost of looking on.
-        sleep(Duration::from_secs(5)).await;
+        // The first content is no cost of looking on, and a look counts for half a minute.
+        sleep(Duration::from_secs(if count == 0 { 40 } else { 5 })).await;
         let (own, broker, bytes) = (used(pid), store.broker().map(used), watching.bytes());
         sleep(lasts).await;
         let sent = watching.bytes() - bytes;
