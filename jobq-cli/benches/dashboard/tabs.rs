@@ -20,7 +20,7 @@ const PAGES: [&str; 5] = ["/", "/queues/post", "/pools", "/failed", "/doctor"];
 /// The callers that enqueue at once.
 const CALLERS: usize = 64;
 
-/// How long the pages are open before jobs are measured.
+/// How long the pages are open, or none is, before jobs are measured.
 const SETTLES: Duration = Duration::from_secs(5);
 
 /// The jobs that are still to be done.
@@ -50,9 +50,9 @@ pub(crate) async fn run(engine: &str, store: &Measured, words: &[String]) -> any
             let viewers = Viewers::of(&dashboard.address, pages);
             if open == 1 {
                 until("the content of a page", async || (viewers.bytes() > 0).then_some(())).await;
-                // What opening them costs is no part of looking on.
-                sleep(SETTLES).await;
             }
+            // What opening them costs is no part of looking on. Both sides have the same rest.
+            sleep(SETTLES).await;
             rates[open] = once(&client, jobs).await?;
         }
         let [closed, open] = rates;
