@@ -51,7 +51,7 @@ pub(crate) async fn run(engine: &str, store: &Measured, words: &[String]) -> any
             if open == 1 {
                 until("the content of a page", async || (viewers.bytes() > 0).then_some(())).await;
             }
-            // What opening them costs is no part of looking on. Both sides have the same rest.
+            // The cost of opening them is no part of looking on. Both sides have the same rest.
             sleep(SETTLES).await;
             rates[open] = once(&client, jobs).await?;
         }

@@ -61,6 +61,8 @@ async fn keys_turn_pages_and_do_things() {
     terminal.shows_text("attempts of the last minute: p50").await;
     terminal.press(&["p"]);
     terminal.shows_text("by ann: paused in `jobq watch`").await;
+    // Its message would otherwise come later, and hide the keys of another page.
+    terminal.shows_text("queue scripted is paused").await;
     terminal.press(&["r"]);
     terminal.shows("that it is resumed", |screen| screen.matches("consumed").count() == 2).await;
 

@@ -110,7 +110,7 @@ impl Declarer {
         Err(Error::new(ErrorKind::Refused, text))
     }
 
-    /// [`apply`], repeated on the next connection if one is lost.
+    /// [`apply_telling`], repeated on the next connection if one is lost.
     async fn apply_surely(&self, topology: &Topology) -> Result<bool> {
         // Declarations that are answered once more, after a lost connection, do not count.
         let mut most = 0;
