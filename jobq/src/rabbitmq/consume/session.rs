@@ -18,7 +18,8 @@ use super::acks::Ledger;
 use crate::background;
 use crate::rabbitmq::connection::epoch::Up;
 
-/// How long a finished delivery may wait for an unfinished one before it.
+/// How often finished deliveries are looked for that wait for an unfinished one before them. They
+/// wait for two looks at most.
 const ACK_DELAY: Duration = Duration::from_millis(15);
 /// How long closing a channel may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
