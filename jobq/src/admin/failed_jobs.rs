@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Filter;
 use super::group::{Grouping, Groups};
-use super::operation::{Action, Operation};
+use super::operation::{Action, Done, End, Operation};
 use super::page::{Cursor, Page, Paging};
 use super::visits;
 use crate::background;
@@ -84,20 +84,19 @@ impl FailedJobs {
     /// As [`show`](Self::show). After a lost connection the job is in its queue, still
     /// failed, or both.
     pub async fn retry(&self, id: JobId) -> Result<()> {
-        match self.settle(Some(id), Verdict::PutBack).await? {
-            0 => Err(self.not_found(id)),
-            _ => Ok(()),
-        }
+        self.settle(id, Verdict::PutBack).await
     }
 
-    /// Puts all failed jobs back, as [`retry`](Self::retry) does, and returns how many. Jobs that
-    /// fail while it runs may stay failed.
+    /// Puts all failed jobs back, as [`retry`](Self::retry) does, and returns how many: those that
+    /// failed before the call, by the clock of this process. Between every 20,000 jobs others may
+    /// look at the failed jobs; if the future is dropped, it ends there.
     ///
     /// # Errors
     ///
-    /// As [`list`](Self::list). Jobs put back before the error stay in their queue.
+    /// As [`list`](Self::list), or that of the first job which could not be put back. Jobs put back
+    /// before the error stay in their queue.
     pub async fn retry_all(&self) -> Result<u64> {
-        self.settle(None, Verdict::PutBack).await
+        all(self.retry_where(Filter::new())).await
     }
 
     /// Deletes the failed job with this id.
@@ -106,38 +105,36 @@ impl FailedJobs {
     ///
     /// As [`show`](Self::show).
     pub async fn discard(&self, id: JobId) -> Result<()> {
-        match self.settle(Some(id), Verdict::Discard).await? {
-            0 => Err(self.not_found(id)),
-            _ => Ok(()),
-        }
+        self.settle(id, Verdict::Discard).await
     }
 
-    /// Deletes all failed jobs and returns how many.
+    /// Deletes all failed jobs and returns how many, as [`retry_all`](Self::retry_all) puts them
+    /// back.
     ///
     /// # Errors
     ///
-    /// As [`list`](Self::list).
+    /// As [`list`](Self::list). Jobs deleted before the error stay deleted.
     pub async fn purge(&self) -> Result<u64> {
-        self.settle(None, Verdict::Discard).await
+        all(self.discard_where(Filter::new())).await
     }
 
-    /// Settles all failed jobs so, or the one with this id, and returns how many.
-    async fn settle(&self, id: Option<JobId>, verdict: Verdict) -> Result<u64> {
+    /// Settles the failed job with this id so.
+    async fn settle(&self, id: JobId, verdict: Verdict) -> Result<()> {
         check_name("queue", &self.queue)?;
         let action = if verdict == Verdict::Discard { "discard" } else { "retry" };
-        let settling = failed::settle(self.administration()?, &self.queue, id, verdict);
+        let settling = failed::settle(self.administration()?, &self.queue, Some(id), verdict);
         let settled = background::call(settling).await;
         let count = settled.as_ref().ok();
         if count != Some(&0) {
-            let filter = id.map_or_else(|| "all".to_owned(), |id| format!("id {id}"));
             let (actor, queue, is_finished) = (&self.actor, &self.queue, settled.is_ok());
+            let filter = format!("id {id}");
             tracing::info!(
                 target: "jobq::audit",
                 actor, action, queue, filter, count, is_finished,
                 "failed jobs were settled"
             );
         }
-        settled
+        if settled? == 0 { Err(self.not_found(id)) } else { Ok(()) }
     }
 
     /// A page of the failed jobs that match, oldest first: those after the end of another page, at
@@ -244,4 +241,12 @@ impl FailedJobs {
             ),
         )
     }
+}
+
+/// Runs an operation on all failed jobs, and returns how many it settled.
+async fn all(operation: Operation) -> Result<u64> {
+    let Done { settled, refused, end, .. } = operation.await?;
+    let refusal = refused.into_iter().next().map(|(_, error)| error);
+    let lost = if let End::Lost(error) = end { Some(error) } else { None };
+    lost.or(refusal).map_or(Ok(settled), Err)
 }
