@@ -46,6 +46,8 @@ pub(crate) enum Problem {
     Jobq(Error),
     /// Something that the command line should say, or says wrongly.
     Usage(String),
+    /// There is no such queue.
+    NotFound(String),
     /// Something outside of the command line and the library, before anything was done.
     Refused(String),
     /// Standard output cannot be written to.
@@ -58,6 +60,7 @@ impl Problem {
         match self {
             Self::Jobq(error) => end_of(error),
             Self::Usage(_) => End::Usage,
+            Self::NotFound(_) => End::NotFound,
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => End::Done,
             // It was done before it was told.
             Self::Output(_) => End::Partly,
@@ -105,7 +108,7 @@ impl fmt::Display for Problem {
                 }
                 Ok(())
             }
-            Self::Usage(text) | Self::Refused(text) => f.write_str(text),
+            Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) => f.write_str(text),
             Self::Output(error) => write!(f, "standard output cannot be written to: {error}"),
         }
     }

@@ -163,6 +163,7 @@ impl From<State> for Sign {
             State::Paused => ("‖", "paused", "warn"),
             State::Halted => ("■", "halted", "bad"),
             State::Unattended => ("○", "no pool", "quiet"),
+            State::Missing => ("?", "no such queue", "warn"),
             _ => ("?", "unknown", "warn"),
         };
         Self { mark, word, class }

@@ -103,7 +103,7 @@ async fn an_operator_sees_the_queues(store: Store) {
     stage.enqueue([Step::Fail("no".into()), Step::Abort("no".into())]).await;
     let (queue, nothing) = overview().await;
     assert!(queue.ready == 1 && queue.failed == 0 && queue.pools == 0, "{queue:?}");
-    assert_eq!((queue.state, nothing.state), (QueueIs::Unattended, QueueIs::Unattended));
+    assert_eq!((queue.state, nothing.state), (QueueIs::Unattended, QueueIs::Missing));
     assert!(nothing.ready == 0 && nothing.paused == None, "{nothing:?}");
     assert!(queue.durations == None, "nothing ended: {queue:?}");
     let running = stage.pool().spawn().await.unwrap();

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use jobq::admin::{QueueOverview, Read};
+use jobq::admin::{QueueOverview, Read, State};
 use serde::Serialize;
 
 use super::queues::selection;
@@ -12,8 +12,8 @@ use crate::output::time::{millis, short};
 
 /// Checks the queues against limits, for monitors and probes
 ///
-/// Exits with 1 if a queue exceeds a limit, and also if a figure that is needed is unknown or there
-/// is no queue.
+/// Exits with 1 if a queue exceeds a limit, and also if a figure that is needed is unknown, there is
+/// no queue, or one that is named does not exist.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The queues; all that are known without any
@@ -95,7 +95,17 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
 }
 
 impl Figures {
+    /// Those of a queue that does not exist are unknown: a limit of a wrong name checks nothing.
     fn of(queue: &QueueOverview) -> Self {
+        if queue.state == State::Missing {
+            return Self {
+                pools: missing(),
+                unaccounted: missing(),
+                ready: missing(),
+                failed: missing(),
+                waited: missing(),
+            };
+        }
         Self {
             pools: queue.pools.clone(),
             unaccounted: queue.unaccounted.clone(),
@@ -119,6 +129,10 @@ impl Figures {
             _ => pools,
         }
     }
+}
+
+fn missing<T>() -> Read<T> {
+    Read::unknown("there is no such queue")
 }
 
 /// The limits that a queue exceeds.

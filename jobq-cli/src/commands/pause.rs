@@ -4,6 +4,7 @@ use clap::Args;
 use jobq::admin::{Paused, Read};
 use serde::Serialize;
 
+use super::queues::exists;
 use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
@@ -43,6 +44,9 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     }
     if let Some(warning) = warning(&paused.still_taking) {
         output.error(&warning);
+    } else if paused.stopped.is_empty() && !exists(&client, &arguments.queue).await? {
+        output
+            .note("there is no such queue yet: pools that work on it later take none of its jobs");
     }
     Ok(end(&paused.still_taking))
 }

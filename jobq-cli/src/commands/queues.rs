@@ -2,9 +2,10 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use clap::Args;
+use jobq::Client;
 use jobq::admin::{Overview, Pause, Percentiles, QueueOverview, Queues, Read, State};
 
-use crate::end::{End, Ended};
+use crate::end::{End, Ended, Problem, checked};
 use crate::options::Options;
 use crate::output::Output;
 use crate::output::colour::Style;
@@ -20,7 +21,8 @@ use crate::output::time::{fine, short, since};
 ///
 /// STATE is `consumed`, or else why nothing of the queue runs: `unattended` without a pool, `halted`
 /// with pools that take nothing, `stuck` if jobs wait behind attempts that have held every slot for
-/// more than a minute without a timeout or beyond it, and `paused`.
+/// more than a minute without a timeout or beyond it, `paused`, and `missing` if there is no such
+/// queue. Exits with 4 if a queue that is named is missing.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The queues; all that are known without any
@@ -35,19 +37,27 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
     let client = options.client().await?;
     let overview = client.admin().overview(selection(arguments.queues)).await?;
+    let is_missing = |queue: &QueueOverview| queue.state == State::Missing;
+    let end = if overview.queues.iter().any(is_missing) { End::NotFound } else { End::Done };
     if output.is_json() {
-        output.document(&overview)?;
-        return Ok(End::Done);
+        return checked(end, output.document(&overview));
     }
     let now = SystemTime::now();
-    output.table(&if arguments.parts { parts(&overview) } else { table(&overview, now) })?;
+    let table = if arguments.parts { parts(&overview) } else { table(&overview, now) };
+    let printed = output.table(&table);
     output.notes(notes(&overview));
-    Ok(End::Done)
+    checked(end, printed)
 }
 
 /// These queues, or all.
 pub(crate) fn selection(queues: Vec<String>) -> Queues {
     if queues.is_empty() { Queues::All } else { Queues::Named(queues) }
+}
+
+/// Whether there is such a queue.
+pub(crate) async fn exists(client: &Client, queue: &str) -> Result<bool, Problem> {
+    let overview = client.admin().overview(Queues::one(queue)).await?;
+    Ok(!overview.queues.iter().all(|queue| queue.parts.is_empty()))
 }
 
 /// The columns of the table of queues.
@@ -130,7 +140,7 @@ fn state(state: State, paused: &Read<Option<Pause>>, now: SystemTime) -> String 
 fn style(state: State) -> Style {
     match state {
         State::Consumed => Style::Good,
-        State::Stuck | State::Halted | State::Unattended => Style::Bad,
+        State::Stuck | State::Halted | State::Unattended | State::Missing => Style::Bad,
         _ => Style::Notable,
     }
 }

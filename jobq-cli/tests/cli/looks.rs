@@ -12,6 +12,7 @@ use crate::process::{command, jobq, on, run};
 both_engines!(
     queues_are_a_table_and_a_document,
     a_check_says_which_limit_is_exceeded,
+    a_queue_that_does_not_exist_is_said_to_be_missing,
     the_doctor_gives_its_report,
     prometheus_reads_the_figures,
 );
@@ -82,6 +83,32 @@ async fn a_check_says_which_limit_is_exceeded(store: Store) {
     let document = check(&["--failed-max", "0", "--json"]).await.json(1, "check");
     assert_eq!((&document["ok"], &document["breaches"][0]["found"]), (&false.into(), &1.into()));
     assert!(check(&[]).await.error(2).contains("--failed-max"));
+    let ran = jobq(&stage.store, &["check", "typo", "--failed-max", "0"]).await;
+    let expected = ["typo: failed: expected at most 0, found unknown (there is no such queue)"];
+    assert_eq!(ran.lines(1), expected);
+}
+
+async fn a_queue_that_does_not_exist_is_said_to_be_missing(store: Store) {
+    let stage = stage(store).await;
+    let ran = jobq(&stage.store, &["queues", "scripted", "typo"]).await;
+    let lines = ran.lines(4);
+    assert!(lines[1].ends_with("unattended") && lines[2].ends_with("missing"), "{ran:#?}");
+    let document = jobq(&stage.store, &["queues", "typo", "--json"]).await.json(4, "queues");
+    assert_eq!(document["queues"][0]["state"], "missing");
+    for (arguments, schema) in [
+        (&["list", "typo"][..], "failed-list"),
+        (&["groups", "typo"], "failed-groups"),
+        (&["retry", "typo", "--all"], "failed-operation"),
+        (&["discard", "typo", "--error", "no"], "failed-operation"),
+        (&["purge", "typo", "--yes"], "failed-operation"),
+    ] {
+        let ran = jobq(&stage.store, &[&["failed"], arguments, &["--json"]].concat()).await;
+        ran.json(4, schema);
+        assert!(ran.err.contains("there is no queue `typo`"), "{ran:#?}");
+    }
+    let ran = jobq(&stage.store, &["pause", "typo"]).await;
+    assert_eq!(ran.lines(0), ["queue typo is paused; pools that stopped: 0"]);
+    assert!(ran.err.contains("there is no such queue yet"), "{ran:#?}");
 }
 
 async fn the_doctor_gives_its_report(store: Store) {

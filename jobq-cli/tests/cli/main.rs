@@ -2,6 +2,7 @@
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
+mod alarm;
 mod control;
 mod enqueue;
 mod failed;

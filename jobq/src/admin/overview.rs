@@ -75,6 +75,8 @@ pub struct QueueOverview {
     ///
     /// On SQLite and in memory: ready, solo, waiting and failed jobs. There are no tiers.
     ///
+    /// A queue that does not exist has none.
+    ///
     /// ```
     /// use jobq::admin::Queues;
     ///
@@ -241,7 +243,8 @@ impl Asked {
             Read::Unknown(why) => Read::Unknown(why.clone()),
         };
         let waited = theirs.iter().filter_map(|queue| queue.minute.waited).max();
-        let state = state(&paused, &unaccounted, &counts.ready, &theirs);
+        let ready = (!parts.is_empty()).then_some(&counts.ready);
+        let state = state(&paused, &unaccounted, ready, &theirs);
         QueueOverview {
             ready: counts.ready,
             waiting: counts.waiting,

@@ -27,6 +27,8 @@ pub enum State {
     Halted,
     /// No pool works on the queue.
     Unattended,
+    /// There is no such queue.
+    Missing,
     /// It has consumers that did not answer, or its pools are unknown.
     Unknown,
 }
@@ -41,27 +43,30 @@ impl State {
             Self::Paused => "paused",
             Self::Halted => "halted",
             Self::Unattended => "unattended",
+            Self::Missing => "missing",
             Self::Unknown => "unknown",
         }
     }
 }
 
-/// The state of a queue with these ready jobs and these pools.
+/// The state of a queue with these ready jobs, if it exists, and these pools.
 pub(super) fn state(
     paused: &Read<Option<Pause>>,
     unaccounted: &Read<u32>,
-    ready: &Read<u64>,
+    ready: Option<&Read<u64>>,
     pools: &[&PoolQueue],
 ) -> State {
     match (paused, unaccounted) {
         (Read::Known(Some(_)), _) => State::Paused,
         _ if pools.iter().any(|pool| takes(pool)) => {
-            let some_wait = *ready > 0 || pools.iter().any(|pool| has_taken_ahead(pool));
+            let some_wait = ready.is_some_and(|ready| *ready > 0)
+                || pools.iter().any(|pool| has_taken_ahead(pool));
             // A consumer that did not answer may make progress.
             let nothing_moves = *unaccounted == 0 && pools.iter().all(|pool| is_stuck(pool));
             if some_wait && nothing_moves { State::Stuck } else { State::Consumed }
         }
         (_, Read::Unknown(_) | Read::Known(1..)) => State::Unknown,
+        _ if pools.is_empty() && ready.is_none() => State::Missing,
         _ if pools.is_empty() => State::Unattended,
         _ => State::Halted,
     }
@@ -117,8 +122,10 @@ mod tests {
             (&paused, Read::Known(0), vec![&taking], State::Paused),
             (&unread, Read::Known(0), vec![&taking], State::Consumed),
         ] {
-            let found = state(paused, &unaccounted, &Read::Known(7), &pools);
+            let found = state(paused, &unaccounted, Some(&Read::Known(7)), &pools);
             assert_eq!(found, expected, "{paused:?} {unaccounted:?}");
+            let missing = if expected == State::Unattended { State::Missing } else { expected };
+            assert_eq!(state(paused, &unaccounted, None, &pools), missing, "without the queue");
         }
     }
 
@@ -181,7 +188,7 @@ mod tests {
         ];
         for (ready, unaccounted, pools, expected) in table {
             let pools: Vec<_> = pools.iter().collect();
-            let found = state(&Read::Known(None), &unaccounted, &ready, &pools);
+            let found = state(&Read::Known(None), &unaccounted, Some(&ready), &pools);
             assert_eq!(found, expected, "{ready:?} {unaccounted:?} {pools:#?}");
         }
     }

@@ -22,7 +22,8 @@ pub trait Administer: fmt::Debug + Send + Sync {
 
     /// Where the jobs of a queue are, in the order in which it is shown. The numbers make up its
     /// [`counts`](Self::counts), and an engine with solo runs tells the [solo](super::Place::Solo)
-    /// jobs apart where it can. Defaults to the three parts of the counts.
+    /// jobs apart where it can. A queue that does not exist has no parts. Defaults to the three
+    /// parts of the counts.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lapin::Channel;
 use tokio::time::{Instant, sleep};
 
-use crate::engine::{Part, Place, Read};
+use crate::engine::{Counts, Part, Place, Read};
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
@@ -68,6 +68,9 @@ pub(crate) async fn parts(
     }
     let failed = failed_in(&up, &mut channel, absent, &names.failed(queue)).await?;
     parts.push(Part::new(Place::Failed, failed));
+    if is_missing && Counts::of(&parts).is_empty() {
+        parts.clear();
+    }
     Ok(parts)
 }
 

@@ -23,11 +23,11 @@ pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Coun
     Ok(Counts::of(&parts(store, name)?))
 }
 
-/// Where the jobs of a queue are.
+/// Where the jobs of a queue are, if there is one.
 pub(super) fn parts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Vec<Part>> {
     const PLACES: [Place; 4] = [Place::Ready, Place::Solo, Place::Waiting, Place::Failed];
     let Some(queue) = store.queue(name)? else {
-        return Ok(PLACES.map(|place| Part::new(place, 0)).into());
+        return Ok(Vec::new());
     };
     let now = store.clock.now();
     events::release(store.connection, store.namespace, now)?;
@@ -41,11 +41,15 @@ pub(super) fn parts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Vec<P
             WHERE queue = ?1 AND owner IS NULL AND solo IS NULL AND due > ?2)
         + (SELECT count(*) FROM jobs
             WHERE queue = ?1 AND owner IS NULL AND solo IS NOT NULL AND due > ?2),
-        (SELECT count(*) FROM failed WHERE queue = ?1)";
+        (SELECT count(*) FROM failed WHERE queue = ?1),
+        (SELECT deleted FROM queues WHERE id = ?1)";
     store.connection.prepare_cached(sql)?.query_row((queue, now), |row| {
         let count = |index| row.get(index).map(|count: i64| u64::try_from(count).unwrap_or(0));
         let part = |(index, place)| count(index).map(|jobs| Part::new(place, jobs));
-        PLACES.into_iter().enumerate().map(part).collect()
+        let parts =
+            PLACES.into_iter().enumerate().map(part).collect::<rusqlite::Result<Vec<_>>>()?;
+        let is_deleted: bool = row.get(PLACES.len())?;
+        Ok(if is_deleted && Counts::of(&parts).is_empty() { Vec::new() } else { parts })
     })
 }
 

@@ -1,6 +1,6 @@
 use clap::Args;
 
-use super::job;
+use super::{job, nothing_found};
 use crate::end::{End, Ended, Problem};
 use crate::filter::FilterOptions;
 use crate::options::Options;
@@ -36,6 +36,9 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         };
         for job in &page.jobs {
             output.document(job::Document::from(job))?;
+        }
+        if page.jobs.is_empty() && after.is_none() {
+            return nothing_found(&client, &arguments.queue).await;
         }
         after = page.next;
         if after.is_none() {

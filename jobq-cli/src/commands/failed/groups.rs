@@ -3,6 +3,7 @@ use std::time::SystemTime;
 use clap::Args;
 use jobq::admin::{Group, Groups};
 
+use super::nothing_found;
 use crate::end::{End, Ended};
 use crate::filter::FilterOptions;
 use crate::options::Options;
@@ -28,14 +29,15 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     let groups = client.failed(&arguments.queue).groups(&filter).await?;
     if output.is_json() {
         output.document(&groups)?;
-        return Ok(End::Done);
+    } else {
+        let mut table = Table::new(&COLUMNS);
+        let now = SystemTime::now();
+        groups.groups.iter().for_each(|group| table.row(row(group, now)));
+        output.table(&table)?;
+        output.notes(notes(&groups));
     }
-    let mut table = Table::new(&COLUMNS);
-    let now = SystemTime::now();
-    groups.groups.iter().for_each(|group| table.row(row(group, now)));
-    output.table(&table)?;
-    output.notes(notes(&groups));
-    Ok(End::Done)
+    let is_empty = groups.groups.is_empty();
+    if is_empty { nothing_found(&client, &arguments.queue).await } else { Ok(End::Done) }
 }
 
 /// The columns of the table of groups.

@@ -5,7 +5,7 @@ use jobq::FailedJob;
 use jobq::admin::{Cursor, Page};
 use serde::Serialize;
 
-use super::job;
+use super::{job, nothing_found};
 use crate::end::{End, Ended};
 use crate::filter::FilterOptions;
 use crate::options::Options;
@@ -43,6 +43,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     let client = options.client().await?;
     let failed = client.failed(&arguments.queue);
     let page = failed.page(&filter, arguments.after, arguments.limit).await?;
+    let is_empty = page.matching == 0 && arguments.after.is_none();
     if output.is_json() {
         output.document(Document {
             jobs: page.jobs.iter().map(job::Document::from).collect(),
@@ -51,11 +52,11 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
             complete: page.complete,
             as_of: rfc3339(page.as_of),
         })?;
-        return Ok(End::Done);
+    } else {
+        output.table(&table(&page.jobs, SystemTime::now()))?;
+        output.notes(notes(&page));
     }
-    output.table(&table(&page.jobs, SystemTime::now()))?;
-    output.notes(notes(&page));
-    Ok(End::Done)
+    if is_empty { nothing_found(&client, &arguments.queue).await } else { Ok(End::Done) }
 }
 
 fn table(jobs: &[FailedJob], now: SystemTime) -> Table {

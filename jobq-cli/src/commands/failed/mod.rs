@@ -9,8 +9,10 @@ mod rate;
 mod show;
 
 use clap::{Args, Subcommand};
+use jobq::Client;
 
-use crate::end::Ended;
+use super::queues::exists;
+use crate::end::{End, Ended, Problem};
 use crate::options::Options;
 use crate::output::Output;
 
@@ -42,4 +44,14 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         Command::Purge(arguments) => operate::purge(arguments, options, output).await,
         Command::Export(arguments) => export::run(arguments, options, output).await,
     }
+}
+
+/// The end of a command that found no failed job. A filter that matches nothing is no error, and a
+/// queue that does not exist is one.
+async fn nothing_found(client: &Client, queue: &str) -> Ended {
+    if exists(client, queue).await? {
+        return Ok(End::Done);
+    }
+    let text = format!("there is no queue `{queue}`; `jobq queues` lists those that are known");
+    Err(Problem::NotFound(text))
 }

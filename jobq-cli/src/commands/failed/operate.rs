@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use jobq::admin::{Done, End as OperationEnd, Filter, Operation, Running, Stop};
-use jobq::{FailedJobs, JobId};
+use jobq::{Client, FailedJobs, JobId};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 
+use super::nothing_found;
 use super::rate::rate;
 use crate::end::{End, Ended, Problem};
 use crate::filter::FilterOptions;
@@ -95,6 +96,7 @@ struct Document<'a> {
 
 /// An operation of the command.
 struct Doing {
+    client: Client,
     failed: FailedJobs,
     filter: Filter,
     /// `retry` or `discard`, and what it does with jobs.
@@ -119,21 +121,20 @@ pub(crate) async fn retry(arguments: Retry, options: &Options, output: Output) -
         operation = operation.stop_on_failure();
     }
     let (action, dry_run) = (("retry", "put back"), arguments.how.dry_run);
-    Doing { failed, filter, action, dry_run, named }.run(operation, output).await
+    Doing { client, failed, filter, action, dry_run, named }.run(operation, output).await
 }
 
 pub(crate) async fn discard(arguments: Discard, options: &Options, output: Output) -> Ended {
     let Discard { which, how } = arguments;
     let (filter, named) = which.filter()?;
     let client = options.client().await?;
-    let doing = Doing::deleting(client.failed(&which.queue), filter, named, &how);
+    let doing = Doing::deleting(client, &which.queue, filter, named, &how);
     delete(doing, which.filter.until(), &how, options, output).await
 }
 
 pub(crate) async fn purge(arguments: Purge, options: &Options, output: Output) -> Ended {
     let client = options.client().await?;
-    let failed = client.failed(&arguments.queue);
-    let doing = Doing::deleting(failed, Filter::new(), 0, &arguments.how);
+    let doing = Doing::deleting(client, &arguments.queue, Filter::new(), 0, &arguments.how);
     delete(doing, None, &arguments.how, options, output).await
 }
 
@@ -152,7 +153,7 @@ async fn delete(
         doing.filter = doing.filter.failed_until(until.map_or(now, |until| until.min(now)));
         let counted = discard(&doing).dry_run().await?;
         if counted.matched == 0 {
-            return doing.told(&counted, output);
+            return doing.told(&counted, output).await;
         }
         let Doing { failed, filter, .. } = &doing;
         let jobs = format!("{} failed jobs of queue `{}`", counted.matched, failed.queue());
@@ -195,8 +196,9 @@ impl How {
 }
 
 impl Doing {
-    fn deleting(failed: FailedJobs, filter: Filter, named: u64, how: &How) -> Self {
-        Self { failed, filter, action: ("discard", "deleted"), dry_run: how.dry_run, named }
+    fn deleting(client: Client, queue: &str, filter: Filter, named: u64, how: &How) -> Self {
+        let (failed, action) = (client.failed(queue), ("discard", "deleted"));
+        Self { client, failed, filter, action, dry_run: how.dry_run, named }
     }
 
     async fn run(self, operation: Operation, output: Output) -> Ended {
@@ -204,11 +206,11 @@ impl Doing {
         let interrupted = tokio::spawn(tokio::signal::ctrl_c());
         tokio::task::yield_now().await;
         let done = watched(operation.start()?, interrupted, output).await?;
-        self.told(&done, output)
+        self.told(&done, output).await
     }
 
     /// Tells what was done.
-    fn told(&self, done: &Done, output: Output) -> Ended {
+    async fn told(&self, done: &Done, output: Output) -> Ended {
         let queue = self.failed.queue();
         if output.is_json() {
             let (filter, (action, _)) = (self.filter.to_string(), self.action);
@@ -225,7 +227,10 @@ impl Doing {
             output.error(&format!("queue `{queue}` {missing}"));
             return Ok(end);
         }
-        Ok(end(&done.end, done.refused.len(), done.unknown))
+        match end(&done.end, done.refused.len(), done.unknown) {
+            End::Done if done.matched == 0 => nothing_found(&self.client, queue).await,
+            end => Ok(end),
+        }
     }
 
     fn sentence(&self, matched: u64, settled: u64) -> String {

@@ -20,6 +20,10 @@ use crate::rabbitmq::topology::passive::Figures;
 /// each answer: a pool whose queues are paused has no consumers that are to be accounted for.
 const QUIET: Duration = Duration::from_millis(100);
 
+/// How long a question may take to come back to its sender. One that was waited for less tells
+/// nothing.
+const RETURN: Duration = Duration::from_millis(500);
+
 /// An answer of a pool, with the numbers of its consumers by queue.
 type Answered = BTreeMap<PoolId, (BTreeMap<String, u32>, Reply)>;
 
@@ -69,7 +73,7 @@ impl Control {
                 () = sleep_until(end) => break,
             }
         }
-        if pool.is_none() && quiet.is_none() {
+        if pool.is_none() && quiet.is_none() && patience >= RETURN {
             // Not even the question came back: somebody may have deleted the exchange.
             self.replace_queue().await;
         }

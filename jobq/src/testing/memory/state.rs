@@ -271,22 +271,20 @@ impl State {
 
     pub(super) fn parts(&self, queue: &str) -> Vec<Part> {
         let now = self.clock.now();
-        let (mut ready, mut solo, mut waiting, mut failed) = (0, 0, 0, 0);
-        if let Some(queue) = self.queues.get(queue) {
-            failed = queue.failed.len() as u64;
-            for job in queue.jobs.iter().filter(|job| job.owner.is_none()) {
-                match (job.is_due(now), job.starts) {
-                    (true, None) => ready += 1,
-                    (true, Some(_)) => solo += 1,
-                    (false, _) => waiting += 1,
-                }
+        let (mut ready, mut solo, mut waiting) = (0, 0, 0);
+        let Some(queue) = self.queues.get(queue) else { return Vec::new() };
+        for job in queue.jobs.iter().filter(|job| job.owner.is_none()) {
+            match (job.is_due(now), job.starts) {
+                (true, None) => ready += 1,
+                (true, Some(_)) => solo += 1,
+                (false, _) => waiting += 1,
             }
         }
         vec![
             Part::new(engine::Place::Ready, ready),
             Part::new(engine::Place::Solo, solo),
             Part::new(engine::Place::Waiting, waiting),
-            Part::new(engine::Place::Failed, failed),
+            Part::new(engine::Place::Failed, queue.failed.len() as u64),
         ]
     }
 

@@ -84,6 +84,8 @@ pub async fn the_parts_of_a_queue_make_its_counts(bench: &Bench) {
     };
     eventually("(ready, solo, waiting, failed)", [2, 1, 2, 1].map(Read::Known), parts).await;
     bench.counts("mail", 3, 2, 1).await;
+    let none = soon("the parts", bench.engine().admin().parts("missing")).await.expect("parts");
+    assert_eq!(none, [], "a queue that does not exist");
 }
 
 /// Each of several solo jobs is started once.
