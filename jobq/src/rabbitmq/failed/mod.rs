@@ -5,6 +5,7 @@
 //! bounds the wait of the others.
 
 pub(crate) mod pass;
+mod turns;
 mod visit;
 
 use std::borrow::Cow;
@@ -14,9 +15,9 @@ use std::time::Duration;
 use lapin::Channel;
 use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
 use lapin::types::{AMQPValue, FieldTable};
-use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
+use self::turns::{Turn, Turns};
 use crate::engine::{Visit, Visited, Visiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::broker::Broker;
@@ -36,8 +37,7 @@ pub(crate) struct Failed {
     names: Names,
     absent: Arc<Absent>,
     publisher: Arc<Publisher>,
-    /// Calls of one client take turns, since the broker distinguishes connections only.
-    turn: Mutex<()>,
+    turns: Turns,
 }
 
 /// Exclusive access to the failed jobs of one queue.
@@ -50,7 +50,7 @@ struct Access<'c> {
     up: Arc<Up>,
     /// The channel of the lock.
     channel: Channel,
-    _turn: MutexGuard<'c, ()>,
+    _turn: Turn<'c>,
 }
 
 impl Failed {
@@ -60,7 +60,7 @@ impl Failed {
         absent: Arc<Absent>,
         publisher: Arc<Publisher>,
     ) -> Self {
-        Self { broker, names, absent, publisher, turn: Mutex::default() }
+        Self { broker, names, absent, publisher, turns: Turns::default() }
     }
 
     /// Asks about the failed jobs of a queue, oldest first, and settles them.
@@ -79,8 +79,9 @@ impl Failed {
     /// Takes the lock; `None` if the queue of failed jobs does not exist.
     async fn access(&self, queue: &str) -> Result<Option<Access<'_>>> {
         let (name, lock) = (self.names.failed(queue), self.names.failed_lock(queue));
-        let turn = self.turn.lock().await;
         let (broker, limit) = (&self.broker, self.broker.timeout());
+        let turn = tokio::time::timeout(limit, self.turns.take(queue)).await;
+        let turn = turn.map_err(|_| in_use(queue, "another call of this client", limit))?;
         let doing = format!("locking the failed jobs of queue `{queue}`");
         let opening = async {
             let up = broker.up().await?;
@@ -94,7 +95,7 @@ impl Failed {
         let (end, mut waits) = (Instant::now() + limit, backoff());
         while !broker.within(&doing, locked(&channel, &lock)).await? {
             if Instant::now() >= end {
-                return Err(held(queue, &lock, limit));
+                return Err(in_use(queue, &format!("the lock `{lock}` of another client"), limit));
             }
             let wait = waits.next().unwrap_or_default();
             tokio::time::sleep(wait.min(Duration::from_millis(500))).await;
@@ -105,12 +106,12 @@ impl Failed {
     }
 }
 
-/// The error of a call that has waited too long for the lock.
-fn held(queue: &str, lock: &str, waited: Duration) -> Error {
+/// The error of a call that has waited too long for its turn or for the lock.
+fn in_use(queue: &str, awaited: &str, waited: Duration) -> Error {
     let waited = crate::period::format(waited);
     let text = format!(
-        "the failed jobs of queue `{queue}` are in use: another client has kept the lock `{lock}` \
-         for {waited}; try again when it is done"
+        "the failed jobs of queue `{queue}` are in use: {awaited} was waited for {waited}; try again \
+         when it is done"
     );
     Error::new(ErrorKind::Conflict, text)
 }
