@@ -236,8 +236,9 @@ impl FailedJobs {
         Error::new(
             ErrorKind::NotFound,
             format!(
-                "queue `{}` has no failed job {id}; list them with `client.failed(\"{}\")`",
-                self.queue, self.queue
+                "queue `{}` has no failed job {id}: it was put back or deleted, or is one of another \
+                 queue",
+                self.queue
             ),
         )
     }

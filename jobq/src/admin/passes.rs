@@ -231,23 +231,16 @@ impl Passes<'_> {
 
     /// Makes one pass, and returns how many jobs matched in it.
     async fn pass(&mut self, verdict: Option<Verdict>, limit: u64) -> Result<(u64, Visited)> {
-        let start = Instant::now();
-        let (pass, mut visited) = loop {
-            let pass = Pass {
-                verdict: verdict.clone(),
-                limit,
-                filter: self.filter.clone(),
-                refused: self.totals.refused.iter().map(|(id, _)| *id).collect(),
-                cancel: self.cancel.clone(),
-                matched: 0,
-            };
-            let decide = |pass: &mut Pass, job| pass.decide(&job);
-            match visit(self.administer, &self.plan.queue, pass, decide).await {
-                Err(error) if error.is_conflict() && !self.is_first && start.elapsed() < OTHERS => {
-                }
-                visited => break visited?,
-            }
+        let pass = || Pass {
+            verdict: verdict.clone(),
+            limit,
+            filter: self.filter.clone(),
+            refused: self.totals.refused.iter().map(|(id, _)| *id).collect(),
+            cancel: self.cancel.clone(),
+            matched: 0,
         };
+        let decide = |pass: &mut Pass, job| pass.decide(&job);
+        let (pass, mut visited) = self.visit(pass, decide).await?;
         self.is_first = false;
         self.totals.matched += pass.matched;
         self.totals.settled += visited.settled.len() as u64;
@@ -258,6 +251,22 @@ impl Passes<'_> {
         self.totals.unknown += visited.unknown.len() as u64;
         self.tell(Phase::Settling);
         Ok((pass.matched, visited))
+    }
+
+    /// Visits the failed jobs. Once the operation has begun, it waits for another one.
+    async fn visit<T: Send + 'static>(
+        &self,
+        state: impl Fn() -> T,
+        step: impl FnMut(&mut T, FailedJob) -> Verdict + Clone + Send + 'static,
+    ) -> Result<(T, Visited)> {
+        let start = Instant::now();
+        loop {
+            match visit(self.administer, &self.plan.queue, state(), step.clone()).await {
+                Err(error) if error.is_conflict() && !self.is_first && start.elapsed() < OTHERS => {
+                }
+                visited => return visited,
+            }
+        }
     }
 
     /// The end of an operation whose pass met an error or was cancelled.
@@ -305,7 +314,7 @@ impl Passes<'_> {
             *found = is_again.then(|| job.id());
             Verdict::Keep
         };
-        Ok(visit(self.administer, &self.plan.queue, None, look).await?.0)
+        Ok(self.visit(|| None, look).await?.0)
     }
 
     fn tell(&self, phase: Phase) {
