@@ -3,9 +3,12 @@
 use std::process::Stdio;
 
 use jobq::JobId;
+use jobq::engine::Verdict;
+use jobq::engine::conformance::{EngineExt as _, open};
 use jobq_tests::both_engines;
 use jobq_tests::stage::{Stage, Step, Store, until};
 use serde_json::Value;
+use tokio::process::Child;
 
 use crate::process::{Ran, jobq, on};
 use crate::schema;
@@ -185,12 +188,57 @@ async fn an_operation_is_cancelled(store: Store) {
         (stage.client.counts("scripted").await.ok()?.ready == 1).then_some(())
     })
     .await;
-    let pid = child.id().unwrap().to_string();
-    let status = std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
-    assert!(status.success());
+    interrupt(&child);
     let output = jobq_tests::stage::soon("the end", child.wait_with_output()).await.unwrap();
     let ran = Ran::from(output);
     let done = ran.json(3, "failed-operation");
     assert_eq!((&done["settled"], &done["end"]["kind"]), (&1.into(), &"cancelled".into()));
     assert!(ran.err.contains("it was cancelled"), "{ran:#?}");
+}
+
+/// Sends a process Ctrl-C.
+fn interrupt(child: &Child) {
+    let pid = child.id().unwrap().to_string();
+    let status = std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Whether a process handles Ctrl-C.
+fn hears_interrupts(child: &Child) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id().unwrap())).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+    u64::from_str_radix(caught, 16).unwrap() & 0b10 != 0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_second_interrupt_ends_an_operation_that_waits() {
+    let (stage, _) = stage(Store::rabbitmq().await, &["one"]).await;
+    // Somebody looks at the failed jobs, and does not end.
+    let engine = open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let (looks, mut looked) = tokio::sync::mpsc::unbounded_channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let looking = tokio::spawn(async move {
+        let visit = move |_| {
+            let _ = looks.send(());
+            let _ = ended.recv();
+            Verdict::Keep
+        };
+        engine.admin().failed_visit("scripted", Box::new(visit)).await
+    });
+    jobq_tests::stage::soon("a look", looked.recv()).await.unwrap();
+    let mut command = on(&stage.store, &["failed", "retry", "scripted", "--all"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    until("the command to hear", async || hears_interrupts(&child).then_some(())).await;
+    // The first one cancels it, and it goes on to wait for its turn.
+    until("the end of the command", async || {
+        let is_over = child.try_wait().unwrap().is_some();
+        (!is_over).then(|| interrupt(&child));
+        is_over.then_some(())
+    })
+    .await;
+    let ran = Ran::from(child.wait_with_output().await.unwrap());
+    assert!(ran.error(3).contains("interrupted again"), "{ran:#?}");
+    drop(end);
+    looking.await.unwrap().unwrap();
+    assert_eq!(stage.client.counts("scripted").await.unwrap().failed, 1);
 }

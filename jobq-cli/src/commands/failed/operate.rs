@@ -47,7 +47,8 @@ struct How {
 
 /// Puts failed jobs back into their queue, with fresh attempts
 ///
-/// Ctrl-C ends it after what it has begun, and it says what was done.
+/// Ctrl-C ends it after what it has begun, and it says what was done. A second Ctrl-C ends it at
+/// once.
 #[derive(Debug, Args)]
 pub(crate) struct Retry {
     #[command(flatten)]
@@ -203,9 +204,15 @@ impl Doing {
 
     async fn run(self, operation: Operation, output: Output) -> Ended {
         // Heard before anything is done.
-        let interrupted = tokio::spawn(tokio::signal::ctrl_c());
-        tokio::task::yield_now().await;
-        let done = watched(operation.start()?, interrupted, output).await?;
+        let interrupted = interrupt().await;
+        let Some(done) = watched(operation.start()?, interrupted, output).await? else {
+            let (queue, (_, verb)) = (self.failed.queue(), self.action);
+            output.error(&format!(
+                "interrupted again: it is unknown which jobs were {verb}; see `jobq failed list \
+                 {queue}`"
+            ));
+            return Ok(End::Partly);
+        };
         self.told(&done, output).await
     }
 
@@ -242,28 +249,41 @@ impl Doing {
     }
 }
 
-/// Shows the progress of an operation until its end. Ctrl-C cancels it.
+/// Hears the next Ctrl-C from now on.
+async fn interrupt() -> JoinHandle<io::Result<()>> {
+    let heard = tokio::spawn(tokio::signal::ctrl_c());
+    tokio::task::yield_now().await;
+    heard
+}
+
+/// Shows the progress of an operation until its end. Ctrl-C cancels it, and a second one ends the
+/// command at once: `None`.
 async fn watched(
     running: Running,
     mut interrupted: JoinHandle<io::Result<()>>,
     output: Output,
-) -> Result<Done, Problem> {
+) -> Result<Option<Done>, Problem> {
     let bar = Bar::new(output);
     let mut progress = running.progress();
+    let mut is_cancelled = false;
     loop {
         bar.show(&progress.borrow_and_update());
         tokio::select! {
             changed = progress.changed() => if changed.is_err() { break },
             _ = &mut interrupted => {
                 running.cancel();
+                (interrupted, is_cancelled) = (interrupt().await, true);
                 bar.say("cancelled; what it has begun is finished");
                 break;
             }
         }
     }
-    let done = running.finish().await;
+    let done = tokio::select! {
+        done = running.finish() => Some(done),
+        _ = interrupted, if is_cancelled => None,
+    };
     bar.clear();
-    Ok(done?)
+    Ok(done.transpose()?)
 }
 
 /// The end of the command if an id was not found.
