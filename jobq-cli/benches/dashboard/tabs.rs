@@ -15,8 +15,8 @@ use tokio::time::sleep;
 use crate::page::Dashboard;
 use crate::viewer::Viewers;
 
-/// The pages that are open.
-const PAGES: [&str; 5] = ["/", "/queues/post", "/pools", "/failed", "/doctor"];
+/// The pages that are open, which are all live.
+const PAGES: [&str; 5] = ["/", "/queues/post", "/pools", "/failed", "/activity"];
 /// The callers that enqueue at once.
 const CALLERS: usize = 64;
 

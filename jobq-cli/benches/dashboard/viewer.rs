@@ -35,17 +35,23 @@ impl Viewers {
     }
 }
 
-/// Reads one stream to its end.
+/// Reads one stream to its end. A page that is none would be opened again without end.
 async fn watch(address: &str, path: &str, bytes: &AtomicU64) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address).await?;
     let request =
         format!("GET {path}?live=stream HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut part = vec![0; 65_536];
+    let mut is_checked = false;
     loop {
         let read = stream.read(&mut part).await?;
         if read == 0 {
             return Ok(());
+        }
+        if !is_checked {
+            let head = String::from_utf8_lossy(&part[..read]);
+            assert!(head.contains("text/event-stream"), "{path} is not live: {head}");
+            is_checked = true;
         }
         bytes.fetch_add(read as u64, Ordering::Relaxed);
     }
