@@ -91,3 +91,26 @@ async fn without_the_management_api_the_waiting_jobs_are_unknown() {
         assert_eq!(operator.counts("mail").await.unwrap().waiting, 1);
     }
 }
+
+/// Looking for a queue of the broker that does not exist costs a channel number, and the broker logs
+/// it as an error.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_that_no_pool_has_declared_is_looked_at_without_errors() {
+    let test = "a_queue_that_no_pool_has_declared_is_looked_at_without_errors";
+    let Some((node, management)) = shared_with_management(test).await else { return };
+    let (url, namespace) = (node.url(), namespace());
+    client(&url, &namespace, None).await.enqueue(Letter {}).await.unwrap();
+    let operator = client(&url, &namespace, Some(management)).await;
+    until("the queue to be listed", async || {
+        let overview = operator.admin().overview(Queues::All).await.unwrap();
+        (overview.queues.len() == 1).then_some(())
+    })
+    .await;
+    assert_eq!(operator.counts("nothing").await.unwrap().ready, 0);
+    let error_of = |queue| format!("no queue '{namespace}:{queue}'");
+    until("the error of another queue in the log", async || {
+        node.log().contains(&error_of("nothing")).then_some(())
+    })
+    .await;
+    assert!(!node.log().contains(&error_of("mail@solo")), "{}", node.log());
+}

@@ -232,7 +232,9 @@ impl Node {
         );
     }
 
-    pub(crate) fn log(&self) -> String {
+    /// What the node has written to its logs.
+    #[must_use]
+    pub fn log(&self) -> String {
         let mut text = String::new();
         let mut paths = vec![self.dir.join("broker.log"), self.dir.join("epmd.log")];
         let logs = fs::read_dir(self.outside(&self.dir.join("log"))).into_iter().flatten();

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::engine::{Counts, Part, Place, Read};
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::channel::to_ask;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::{Absent, Figures};
@@ -44,7 +44,7 @@ pub(crate) async fn parts(
     places: Read<Wanted>,
 ) -> Result<Vec<Part>> {
     let up = broker.up().await?;
-    let mut channel = open(&up).await?;
+    let mut channel = to_ask(&up).await?;
     let work = absent.figures(&up, &mut channel, &names.work(queue)).await?;
     let (is_missing, work) = (work.is_none(), ready_in(work));
     let mut parts = vec![Part::new(Place::Ready, work)];
@@ -68,6 +68,7 @@ pub(crate) async fn parts(
     }
     let failed = failed_in(&up, &mut channel, absent, &names.failed(queue)).await?;
     parts.push(Part::new(Place::Failed, failed));
+    up.asking.keep(channel);
     if is_missing && Counts::of(&parts).is_empty() {
         parts.clear();
     }

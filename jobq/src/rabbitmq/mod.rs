@@ -300,7 +300,7 @@ impl Administer for Rabbit {
     }
 
     async fn ask(&self, ask: Ask) -> Result<Answers> {
-        self.control.ask(ask).await
+        self.control.ask(ask, |queue| self.doctor.lists_solo(queue)).await
     }
 
     async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {

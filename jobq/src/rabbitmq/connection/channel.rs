@@ -1,10 +1,19 @@
-//! Opening a channel.
+//! Opening a channel, or using one again.
 
 use lapin::{Channel, ErrorKind as Lapin};
 
 use super::epoch::Up;
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;
+
+/// A channel to ask questions on. Whoever has all answers [keeps](super::idle::Idle::keep) it in
+/// [`Up::asking`].
+pub(crate) async fn to_ask(up: &Up) -> Result<Channel> {
+    match up.asking.take() {
+        Some(channel) => Ok(channel),
+        None => open(up).await,
+    }
+}
 
 /// A new channel.
 ///

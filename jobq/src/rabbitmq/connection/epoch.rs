@@ -3,6 +3,7 @@
 use lapin::Connection;
 use tokio_util::sync::CancellationToken;
 
+use super::idle::Idle;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::lapin::log::Questions;
 
@@ -22,12 +23,18 @@ pub(crate) struct Up {
     pub(crate) over: CancellationToken,
     /// Requests on its channels that the broker may refuse.
     pub(crate) questions: Questions,
+    /// Channels on which questions are asked.
+    pub(crate) asking: Idle,
+    /// Channels in confirm mode on which control messages are published.
+    pub(crate) telling: Idle,
 }
 
 impl Up {
     pub(crate) fn new(established: Established, generation: u64) -> Self {
         let Established { connection, questions } = established;
-        Self { connection, generation, over: CancellationToken::new(), questions }
+        let over = CancellationToken::new();
+        let (asking, telling) = (Idle::default(), Idle::default());
+        Self { connection, generation, over, questions, asking, telling }
     }
 
     /// Waits for an answer on this connection. `lapin` accepts requests on one that has just ended,

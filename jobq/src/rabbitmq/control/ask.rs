@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lapin::Channel;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Control;
@@ -12,7 +13,8 @@ use super::queue::publish;
 use super::wire::{ALL, Message, address_key, pool_key};
 use crate::engine::{Answers, Ask, PoolId, Read, Reply};
 use crate::error::{Error, Result};
-use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::channel::to_ask;
+use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::Figures;
 
@@ -28,8 +30,13 @@ const RETURN: Duration = Duration::from_millis(500);
 type Answered = BTreeMap<PoolId, (BTreeMap<String, u32>, Reply)>;
 
 impl Control {
-    /// Asks pools, and collects their answers.
-    pub(crate) async fn ask(self: &Arc<Self>, ask: Ask) -> Result<Answers> {
+    /// Asks pools, and collects their answers. `has_solo` says whether a queue has another one for
+    /// solo runs, as far as that is known.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        ask: Ask,
+        has_solo: impl Fn(&str) -> Option<bool>,
+    ) -> Result<Answers> {
         let Ask { question, pool, queues, patience, .. } = ask;
         let question = serde_json::to_value(&question)
             .map_err(|error| Error::invalid("the question cannot be written").because(error))?;
@@ -46,7 +53,8 @@ impl Control {
         let own: Vec<_> = self.pools().keys().copied().collect();
         let deadline = Instant::now() + patience;
         let mut quiet = None;
-        let mut counting = std::pin::pin!(timeout_at(deadline, self.consumers_of(&queues)));
+        let mut counting =
+            std::pin::pin!(timeout_at(deadline, self.consumers_of(&queues, has_solo)));
         let (mut consumers, mut answered) = (None, Answered::new());
         loop {
             let are_all_known = own.iter().all(|pool| answered.contains_key(pool))
@@ -84,29 +92,37 @@ impl Control {
 
     /// The numbers of the consumers of these queues; those of solo runs apart, since a broker may not
     /// count those that wait for their turn.
-    async fn consumers_of(&self, queues: &[String]) -> BTreeMap<String, Read<u32>> {
+    async fn consumers_of(
+        &self,
+        queues: &[String],
+        has_solo: impl Fn(&str) -> Option<bool>,
+    ) -> BTreeMap<String, Read<u32>> {
         let counting = async {
             let up = self.broker.up().await?;
-            let mut channel = open(&up).await?;
-            let mut counts = BTreeMap::new();
+            let mut channel = to_ask(&up).await?;
+            let (names, mut counts) = (self.names(), BTreeMap::new());
             for queue in queues.iter().collect::<BTreeSet<_>>() {
-                let names = self.names();
-                for (key, place) in [
-                    (queue.clone(), names.work(queue)),
-                    (Names::solo_key(queue), names.solo(queue)),
-                ] {
-                    let figures = self.absent.figures(&up, &mut channel, &place).await?;
-                    let consumers = figures.map_or(Read::Known(0), |read| {
-                        read.map(|Figures { consumers, .. }| consumers)
-                    });
-                    counts.insert(key, consumers);
+                let work = self.consumers(&up, &mut channel, &names.work(queue)).await?;
+                let (place, is_idle) = (names.solo(queue), work == 0);
+                counts.insert(queue.clone(), work);
+                // Only pools declare it, and looking for a missing one costs a channel number.
+                let is_missing = has_solo(queue) == Some(false) || self.absent.was_missing(&place);
+                if !(is_idle && is_missing) {
+                    let solo = self.consumers(&up, &mut channel, &place).await?;
+                    counts.insert(Names::solo_key(queue), solo);
                 }
             }
-            let _ = channel.close(200, "counted".into()).await;
+            up.asking.keep(channel);
             Ok(counts)
         };
         let counts: Result<_> = counting.await;
         counts.unwrap_or_else(|error| not_counted(queues, &error.to_string()))
+    }
+
+    /// The number of consumers of a queue of the broker.
+    async fn consumers(&self, up: &Up, channel: &mut Channel, place: &str) -> Result<Read<u32>> {
+        let figures = self.absent.figures(up, channel, place).await?;
+        Ok(figures.map_or(Read::Known(0), |read| read.map(|Figures { consumers, .. }| consumers)))
     }
 }
 

@@ -117,7 +117,10 @@ impl ControlQueue {
 /// Publishes messages of control, each confirmed before the next is sent.
 pub(super) async fn publish(up: &Up, messages: &[(String, String, &Message)]) -> Result<()> {
     let doing = "sending a message of control";
-    let channel = open_confirming(up).await?;
+    let channel = match up.telling.take() {
+        Some(channel) => channel,
+        None => open_confirming(up).await?,
+    };
     let _question = up.questions.ask(channel.id());
     let publishing = async {
         for (exchange, key, message) in messages {
@@ -140,6 +143,6 @@ pub(super) async fn publish(up: &Up, messages: &[(String, String, &Message)]) ->
         Ok(())
     };
     up.answer(doing, publishing).await?;
-    let _ = channel.close(200, "sent".into()).await;
+    up.telling.keep(channel);
     Ok(())
 }

@@ -14,6 +14,8 @@ use crate::rabbitmq::topology::requirements::Wanted;
 
 /// How long a list is used: whoever counts the jobs of many queues requests it once.
 const FRESH: Duration = Duration::from_secs(2);
+/// How long a list tells which queues there are not.
+const RECENT: Duration = Duration::from_secs(60);
 /// How long the reason is kept for which there is no list.
 const FAILED: Duration = Duration::from_secs(10);
 /// How long counting waits for the list.
@@ -71,6 +73,13 @@ impl Doctor {
             Some(Err(reason)) => Read::unknown(reason.clone()),
             None => Read::unknown(NOT_GIVEN),
         }
+    }
+
+    /// Whether the last list has a queue for solo runs of this one; `None` if there is no recent list.
+    pub(crate) fn lists_solo(&self, queue: &str) -> Option<bool> {
+        let last = self.listing.0.try_lock().ok()?;
+        let recent = last.as_ref().filter(|listed| listed.at.elapsed() < RECENT)?;
+        recent.parts.as_ref().ok().map(|parts| parts.solo.contains(queue))
     }
 
     async fn list(&self) -> Option<Result<Wanted, String>> {

@@ -20,6 +20,8 @@ use crate::rabbitmq::values::short;
 
 /// How long a missing queue is not looked for again.
 const MISSING: Duration = Duration::from_secs(5);
+/// The same for a queue that is not expected to be there soon.
+const LONG_MISSING: Duration = Duration::from_secs(600);
 /// The most passive declarations in flight.
 const IN_FLIGHT: usize = 64;
 /// A slower answer is not the queue's own, but the broker's after its internal timeout.
@@ -146,19 +148,24 @@ impl Absent {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_missing(&self, queue: &str) -> bool {
-        self.queues().get(queue).is_some_and(|asked| asked.elapsed() < MISSING)
+    fn is_missing(&self, queue: &str, lasts: Duration) -> bool {
+        self.queues().get(queue).is_some_and(|asked| asked.elapsed() < lasts)
     }
 
     fn add(&self, queue: &str, asked: Instant) {
         let mut queues = self.queues();
-        queues.retain(|_, asked| asked.elapsed() < MISSING);
+        queues.retain(|_, asked| asked.elapsed() < LONG_MISSING);
         queues.insert(queue.to_owned(), asked);
     }
 
     /// Forgets which queues were missing.
     pub(crate) fn clear(&self) {
         self.queues().clear();
+    }
+
+    /// Whether a queue that is not expected was missing at the last look, ten minutes ago at most.
+    pub(crate) fn was_missing(&self, queue: &str) -> bool {
+        self.is_missing(queue, LONG_MISSING)
     }
 
     /// The numbers of ready messages and of consumers of a queue, if it exists.
@@ -171,7 +178,7 @@ impl Absent {
         channel: &mut Channel,
         queue: &str,
     ) -> Result<Option<Read<Figures>>> {
-        if self.is_missing(queue) {
+        if self.is_missing(queue, MISSING) {
             return Ok(None);
         }
         for _ in 0..LOOKS {
@@ -205,7 +212,7 @@ impl Absent {
         channel: &mut Channel,
         queue: &str,
     ) -> Result<Option<u64>> {
-        if self.is_missing(queue) {
+        if self.is_missing(queue, MISSING) {
             return Ok(None);
         }
         loop {
@@ -218,5 +225,27 @@ impl Absent {
             }
             return Ok(count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_is_not_expected_is_missing_for_longer() {
+        let absent = Absent::default();
+        absent.add("mail@solo", Instant::now());
+        for (seconds, is_missing, was_missing) in
+            [(4, true, true), (2, false, true), (590, false, true), (5, false, false)]
+        {
+            tokio::time::advance(Duration::from_secs(seconds)).await;
+            let found = (absent.is_missing("mail@solo", MISSING), absent.was_missing("mail@solo"));
+            assert_eq!(found, (is_missing, was_missing), "{seconds}");
+        }
+        absent.add("other", Instant::now());
+        assert_eq!(absent.queues().len(), 1, "what is too old is forgotten");
+        absent.clear();
+        assert!(!absent.was_missing("other"));
     }
 }

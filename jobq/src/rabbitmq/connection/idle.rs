@@ -1,0 +1,34 @@
+//! Channels to be used again.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lapin::Channel;
+
+/// The most channels that are kept. No call uses more at a time.
+const MOST: usize = 16;
+
+/// Channels that nobody uses for now. To open and to close one costs the broker more than the
+/// questions that are asked on it.
+#[derive(Debug, Default)]
+pub(crate) struct Idle(Mutex<Vec<Channel>>);
+
+impl Idle {
+    fn channels(&self) -> MutexGuard<'_, Vec<Channel>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One that is open, if there is one.
+    pub(crate) fn take(&self) -> Option<Channel> {
+        let mut channels = self.channels();
+        channels.retain(|channel| channel.status().connected());
+        channels.pop()
+    }
+
+    /// Keeps a channel on which all questions were answered.
+    pub(crate) fn keep(&self, channel: Channel) {
+        let mut channels = self.channels();
+        if channels.len() < MOST {
+            channels.push(channel);
+        }
+    }
+}
