@@ -88,8 +88,8 @@ impl FailedJobs {
     }
 
     /// Puts all failed jobs back, as [`retry`](Self::retry) does, and returns how many: those that
-    /// failed before the call, by the clock of this process. Between every 20,000 jobs others may
-    /// look at the failed jobs; if the future is dropped, it ends there.
+    /// failed before the call, by the clock of this process. It works in passes of at most 20 s,
+    /// between which others may look at the failed jobs; if the future is dropped, it ends there.
     ///
     /// # Errors
     ///

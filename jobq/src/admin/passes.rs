@@ -17,8 +17,6 @@ use crate::engine::{Administer, Engine, Verdict, Visited, administration};
 use crate::error::{Error, Result};
 use crate::job::{FailedJob, JobId, check_name};
 
-/// The most jobs that one pass settles.
-const MAX_SETTLED: u64 = 20_000;
 /// The fewest and most seconds' worth of the rate that one pass settles.
 const SECONDS: (f64, f64) = (1.0, 10.0);
 /// A pass takes at most one part in this many of the time, while jobs are left for a next one.
@@ -66,12 +64,13 @@ impl Plan {
         Err(Error::invalid(problem))
     }
 
-    /// How many jobs the next pass settles at most, after one that took this long.
+    /// How many jobs the next pass settles at most, after one that took this long. Without a rate its
+    /// time alone ends it: each pass through a queue of RabbitMQ takes all jobs that are left.
     fn pass_limit(&self, took: Duration) -> u64 {
         let seconds = (took.as_secs_f64() * PART).clamp(SECONDS.0, SECONDS.1);
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // it saturates
         let worth = self.rate.map(|rate| (rate * seconds) as u64);
-        worth.map_or(MAX_SETTLED, |worth| worth.clamp(1, MAX_SETTLED))
+        worth.map_or(u64::MAX, |worth| worth.max(1))
     }
 
     /// The pause after a pass that settled this many jobs and took this long.
@@ -373,14 +372,14 @@ mod tests {
     fn a_pass_settles_some_seconds_worth_of_the_rate() {
         let millis = Duration::from_millis;
         for (rate, took, limit, pause) in [
-            (None, 0, MAX_SETTLED, BREAK),
-            (None, 7_000, MAX_SETTLED, BREAK),
+            (None, 0, u64::MAX, BREAK),
+            (None, 7_000, u64::MAX, BREAK),
             (Some(10.0), 0, 10, millis(1_000)),
             (Some(10.0), 100, 10, millis(900)),
             (Some(10.0), 500, 50, millis(4_500)),
             (Some(10.0), 2_000, 100, millis(8_000)),
             (Some(0.01), 500, 1, millis(99_500)),
-            (Some(1e300), 1_000, MAX_SETTLED, BREAK),
+            (Some(1e300), 1_000, u64::MAX, BREAK),
         ] {
             let (plan, took) = (Plan { rate, ..plan() }, millis(took));
             let limit_found = plan.pass_limit(took);
