@@ -167,17 +167,17 @@ async fn a_url_must_lead_to_something() {
 #[tokio::test]
 async fn the_environment_may_name_the_namespace() {
     let store = Store::sqlite().await;
-    let ready = async |variable: &str, arguments: &[&str]| {
+    let ready = async |variable: &str, arguments: &[&str], code| {
         let mut command = command(&[&["queues", "greet", "--json"], arguments].concat());
         command.env("JOBQ_URL", &store.url).env("JOBQ_NAMESPACE", variable);
-        run(command).await.json(0, "queues")["queues"][0]["ready"].clone()
+        run(command).await.json(code, "queues")["queues"][0]["ready"].clone()
     };
     jobq(&store, &["enqueue", "greet"]).await.lines(0);
     let of_store = &*store.namespace;
-    assert_eq!(ready(of_store, &[]).await, 1);
-    assert_eq!(ready("other", &["--namespace", of_store]).await, 1, "the option is stronger");
-    assert_eq!(ready("other", &[]).await, 0);
-    assert_eq!(ready("", &[]).await, 0, "an empty variable is none");
+    assert_eq!(ready(of_store, &[], 0).await, 1);
+    assert_eq!(ready("other", &["--namespace", of_store], 0).await, 1, "the option is stronger");
+    assert_eq!(ready("other", &[], 4).await, 0, "there is no such queue");
+    assert_eq!(ready("", &[], 4).await, 0, "an empty variable is none");
 }
 
 #[tokio::test]
