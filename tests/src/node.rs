@@ -232,7 +232,7 @@ impl Node {
         );
     }
 
-    /// What the node has written to its logs.
+    /// The logs of the node.
     #[must_use]
     pub fn log(&self) -> String {
         let mut text = String::new();

@@ -57,7 +57,7 @@ pub(crate) fn selection(queues: Vec<String>) -> Queues {
 /// Whether there is such a queue.
 pub(crate) async fn exists(client: &Client, queue: &str) -> Result<bool, Problem> {
     let overview = client.admin().overview(Queues::one(queue)).await?;
-    Ok(!overview.queues.iter().all(|queue| queue.parts.is_empty()))
+    Ok(overview.queues.iter().any(|queue| !queue.parts.is_empty()))
 }
 
 /// The columns of the table of queues.
