@@ -4,10 +4,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use jobq::engine::conformance::{eventually, open, soon};
+use jobq::engine::conformance::{EngineExt as _, eventually, open, soon};
+use jobq::engine::{Part, Place, Read, Verdict};
 use jobq::{Client, Error, ErrorKind};
 use jobq_tests::files::{Directory, SmallDisk};
-use jobq_tests::jobs::ready;
+use jobq_tests::jobs::{push, ready};
 use jobq_tests::stage::{Scripted, Stage, Step, Store};
 
 pub(super) async fn refusal(path: &Path) -> Error {
@@ -100,22 +101,42 @@ async fn a_locked_file_is_waited_for_and_then_told() {
     let client = Client::builder(&url).timeout(Duration::from_millis(200)).connect().await.unwrap();
     let engine = open(&url, "jobq").await.unwrap();
     ready(&*engine, "mail").await;
-    client.failed("mail").list(1).await.expect("not locked");
-
     let holder = rusqlite::Connection::open(&path).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let error = soon("an answer", client.failed("mail").retry_all()).await.unwrap_err();
+    let admin = client.admin();
+    let error = soon("an answer", admin.pause("mail", "a deploy")).await.unwrap_err();
     let fragments = ["is locked by another process", &path.display().to_string(), "timeout"];
     assert_says(&error, ErrorKind::Timeout, &fragments);
     assert!(!error.maybe_enqueued());
     holder.execute_batch("ROLLBACK").unwrap();
-    client.failed("mail").retry_all().await.expect("not locked any more");
+    admin.pause("mail", "a deploy").await.expect("not locked any more");
     client.close().await;
 
     // A file that another program keeps to itself cannot even be looked at.
     engine.close().await;
     holder.execute_batch("PRAGMA locking_mode = exclusive; BEGIN EXCLUSIVE").unwrap();
     assert_says(&refusal(&path).await, ErrorKind::Timeout, &["is locked by another process"]);
+}
+
+/// A process that only looks waits for nobody, and nobody waits for it.
+#[tokio::test]
+async fn a_locked_file_is_read() {
+    let directory = Directory::new();
+    let engine = open(&directory.url("jobs.db"), "jobq").await.unwrap();
+    ready(&*engine, "mail").await;
+    push(&*engine, "mail", 3).await;
+
+    let holder = rusqlite::Connection::open(directory.file("jobs.db")).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let admin = engine.admin();
+    assert_eq!(soon("counts", admin.counts("mail")).await.unwrap().ready, 3);
+    let parts = soon("parts", admin.parts("mail")).await.unwrap();
+    assert!(parts.contains(&Part::new(Place::Ready, 3)), "{parts:?}");
+    assert!(soon("names", admin.queues()).await.unwrap().names.contains("mail"));
+    assert_eq!(soon("a pause", admin.paused("mail")).await.unwrap(), Read::Known(None));
+    let visit = admin.failed_visit("mail", Box::new(|_| Verdict::Keep));
+    assert!(soon("failed jobs", visit).await.unwrap().complete);
+    engine.diagnose().unwrap().examine(&[]).await.unwrap();
 }
 
 #[tokio::test]

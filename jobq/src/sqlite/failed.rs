@@ -42,11 +42,11 @@ struct Decided {
 pub(super) async fn visit(inbox: Inbox, name: String, visit: Visit) -> Result<Visited> {
     let mut visiting = Visiting::new(visit);
     let of = name.clone();
-    let mut ahead = inbox.call(move |store| begin(store, &of)).await?;
+    let mut ahead = inbox.read(move |store| begin(store, &of)).await?;
     let mut is_enough = false;
     while ahead.after < ahead.last && !is_enough {
         let name = name.clone();
-        let read = inbox.call(move |store| read_batch(store, ahead, &name)).await;
+        let read = inbox.read(move |store| read_batch(store, ahead, &name)).await;
         let jobs = read.unwrap_or_else(|error| {
             visiting.end(error);
             Vec::new()

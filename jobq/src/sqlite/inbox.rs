@@ -36,6 +36,9 @@ pub(super) enum Command {
 
 /// An operation whose caller waits for the commit.
 pub(super) trait Call: Send {
+    /// Whether the operation changes nothing in the file.
+    fn only_reads(&self) -> bool;
+
     /// Runs the operation, and keeps its result.
     fn run(&mut self, store: &mut Store<'_>) -> rusqlite::Result<()>;
 
@@ -45,6 +48,7 @@ pub(super) trait Call: Send {
 
 struct Request<F, T> {
     work: F,
+    only_reads: bool,
     found: Option<T>,
     answer: oneshot::Sender<Result<T, Failure>>,
 }
@@ -54,6 +58,10 @@ where
     F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send,
     T: Send,
 {
+    fn only_reads(&self) -> bool {
+        self.only_reads
+    }
+
     fn run(&mut self, store: &mut Store<'_>) -> rusqlite::Result<()> {
         self.found = Some((self.work)(store)?);
         Ok(())
@@ -110,6 +118,17 @@ impl Inbox {
         async move { answer.await.map_err(|failure| failure.error()) }
     }
 
+    /// [`call`](Self::call) for an operation that changes nothing in the file: it waits for no other
+    /// process that writes, and none waits for it, unless this engine takes jobs.
+    pub(super) fn read<T, F>(&self, work: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
+    where
+        F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let answer = self.request(work, true);
+        async move { answer.await.map_err(|failure| failure.error()) }
+    }
+
     /// [`call`](Self::call), for callers that need the failure more than once.
     pub(super) fn try_call<T, F>(
         &self,
@@ -119,8 +138,20 @@ impl Inbox {
         F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
+        self.request(work, false)
+    }
+
+    fn request<T, F>(
+        &self,
+        work: F,
+        only_reads: bool,
+    ) -> impl Future<Output = Result<T, Failure>> + Send + use<T, F>
+    where
+        F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
         let (answer, answered) = oneshot::channel();
-        let request = Request { work, found: None, answer };
+        let request = Request { work, only_reads, found: None, answer };
         let sent = self.send(Command::Call(Box::new(request)));
         async move {
             sent.map_err(|_| Failure::Closed)?;

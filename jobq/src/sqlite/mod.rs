@@ -2,7 +2,8 @@
 //!
 //! One thread, the [`writer`], owns the connection. Commands of callers wait in its inbox, and all
 //! waiting commands run in one transaction, so that many callers share the cost of one fsync. A
-//! call is answered when its transaction is committed and fsynced.
+//! call is answered when its transaction is committed and fsynced. Calls that only read take no
+//! write lock, as long as the engine takes no jobs.
 //!
 //! Several processes may share the file. Each engine that takes jobs is an *owner*, a row that it
 //! renews regularly (see [`lease`]). A job in flight names its owner, so the jobs of a dead owner
@@ -199,13 +200,15 @@ impl Engine for Sqlite {
 #[async_trait]
 impl Administer for Sqlite {
     async fn counts(&self, queue: &str) -> Result<Counts> {
-        let queue = queue.to_owned();
-        self.inbox.call(move |store| queues::counts(store, &queue)).await
+        Ok(Counts::of(&self.parts(queue).await?))
     }
 
     async fn parts(&self, queue: &str) -> Result<Vec<Part>> {
-        let queue = queue.to_owned();
-        self.inbox.call(move |store| queues::parts(store, &queue)).await
+        let (read, queue) = (queue.to_owned(), queue.to_owned());
+        match self.inbox.read(move |store| queues::read_parts(store, &read)).await? {
+            Some(parts) => Ok(parts),
+            None => self.inbox.call(move |store| queues::parts(store, &queue)).await,
+        }
     }
 
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {
@@ -213,7 +216,7 @@ impl Administer for Sqlite {
     }
 
     async fn queues(&self) -> Result<QueueNames> {
-        let names = self.inbox.call(|store| queues::names(store)).await?;
+        let names = self.inbox.read(|store| queues::names(store)).await?;
         Ok(QueueNames::new(names, vec!["file"], true))
     }
 
@@ -229,7 +232,7 @@ impl Administer for Sqlite {
 
     async fn paused(&self, queue: &str) -> Result<Read<Option<Pause>>> {
         let queue = queue.to_owned();
-        self.inbox.call(move |store| pauses::one(store, &queue)).await.map(Read::Known)
+        self.inbox.read(move |store| pauses::one(store, &queue)).await.map(Read::Known)
     }
 
     async fn join(&self, pool: Arc<dyn Controlled>) -> Result<Membership> {
@@ -259,7 +262,7 @@ impl Diagnose for Sqlite {
 
     async fn examine(&self, _: &[QueueSpec]) -> Result<Report> {
         // A writer that answers has its file open.
-        self.inbox.call(|_| Ok(())).await?;
+        self.inbox.read(|_| Ok(())).await?;
         let (place, timeout) = (self.place.clone(), self.timeout);
         let examining = tokio::task::spawn_blocking(move || doctor::examine(&place, timeout));
         examining.await.map_err(|_| closed())

@@ -93,7 +93,7 @@ async fn wait(inbox: &Inbox, (first, last): (i64, i64), patience: Duration) -> R
     }
     let sql = "SELECT count(*) FROM questions WHERE id BETWEEN ?1 AND ?2 AND answer IS NULL";
     loop {
-        let unanswered = inbox.call(move |store| {
+        let unanswered = inbox.read(move |store| {
             let mut count = store.connection.prepare_cached(sql)?;
             count.query_row((first, last), |row| row.get::<_, i64>(0))
         });

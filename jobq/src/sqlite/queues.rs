@@ -18,19 +18,28 @@ pub(super) fn names(store: &Store<'_>) -> rusqlite::Result<BTreeSet<String>> {
     statement.query_map([store.namespace], |row| row.get(0))?.collect()
 }
 
-/// The numbers of jobs in a queue.
-pub(super) fn counts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Counts> {
-    Ok(Counts::of(&parts(store, name)?))
-}
-
 /// Where the jobs of a queue are, if there is one.
 pub(super) fn parts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Vec<Part>> {
+    let now = store.clock.now();
+    events::release(store.connection, store.namespace, now)?;
+    parts_at(store, name, now)
+}
+
+/// [`parts`] by reading only; `None` if an event is due whose jobs are not in their queues yet.
+pub(super) fn read_parts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Option<Vec<Part>>> {
+    let now = store.clock.now();
+    let event = events::next_due(store.connection, store.namespace)?;
+    if event.is_some_and(|due| due <= now) {
+        return Ok(None);
+    }
+    parts_at(store, name, now).map(Some)
+}
+
+fn parts_at(store: &mut Store<'_>, name: &str, now: i64) -> rusqlite::Result<Vec<Part>> {
     const PLACES: [Place; 4] = [Place::Ready, Place::Solo, Place::Waiting, Place::Failed];
     let Some(queue) = store.queue(name)? else {
         return Ok(Vec::new());
     };
-    let now = store.clock.now();
-    events::release(store.connection, store.namespace, now)?;
     // The indexes of jobs are for those to be run alone, and for the others.
     let sql = "SELECT
         (SELECT count(*) FROM jobs
@@ -64,7 +73,7 @@ pub(super) fn delete(
         pauses::resume(store, name)?;
         return Ok(Ok(0));
     };
-    let counts = counts(store, name)?;
+    let counts = Counts::of(&parts(store, name)?);
     let connection = store.connection;
     let sql = "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NOT NULL";
     let in_flight: i64 = connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;

@@ -106,9 +106,14 @@ enum Work {
 }
 
 impl Work {
+    fn only_reads(&self) -> bool {
+        matches!(self, Self::Call(call) if call.only_reads())
+    }
+
+    /// Whether a caller waits for what it changes.
     fn has_caller(&self) -> bool {
         match self {
-            Self::Call(_) => true,
+            Self::Call(call) => !call.only_reads(),
             Self::Settle(settling) => settling.answer.is_some(),
         }
     }
@@ -230,9 +235,32 @@ impl Writer {
     /// Runs the work in one transaction.
     fn transaction(&mut self, work: &mut [Work]) -> Result<Vec<Option<Look>>, Failure> {
         self.check_place(false)?;
+        let result = if self.only_reads(work) { self.read(work) } else { self.write(work) };
+        if result.is_err() && !self.connection.is_autocommit() {
+            // Fails only if SQLite has already rolled back.
+            let _ = self.execute("ROLLBACK");
+        }
+        result
+    }
+
+    /// Whether nothing is to be written. An engine with a lease also renews it and claims jobs.
+    fn only_reads(&self, work: &[Work]) -> bool {
+        let takes_jobs = self.needs_lease() || self.lease.owner().is_some();
+        !takes_jobs && self.closing.is_none() && work.iter().all(Work::only_reads)
+    }
+
+    /// Runs work that only reads, without the file's write lock.
+    fn read(&mut self, work: &mut [Work]) -> Result<Vec<Option<Look>>, Failure> {
+        self.execute("BEGIN")
+            .and_then(|()| self.run(work))
+            .and_then(|()| self.execute("COMMIT"))
+            .map_err(|source| Failure::new(&self.place, source))?;
+        Ok(Vec::new())
+    }
+
+    fn write(&mut self, work: &mut [Work]) -> Result<Vec<Option<Look>>, Failure> {
         let must_sync = self.closing.is_some() || work.iter().any(Work::has_caller);
-        let result = self
-            .disk
+        self.disk
             .set(&self.connection, must_sync)
             .and_then(|()| self.execute("BEGIN IMMEDIATE"))
             .and_then(|()| self.within(work))
@@ -241,12 +269,7 @@ impl Writer {
                 // Commits to a removed file are not confirmed.
                 Ok(()) => self.check_place(true).map(|()| looks),
                 Err(source) => Err(Failure::of_commit(&self.place, source)),
-            });
-        if result.is_err() && !self.connection.is_autocommit() {
-            // Fails only if SQLite has already rolled back.
-            let _ = self.execute("ROLLBACK");
-        }
-        result
+            })
     }
 
     /// Checks that the path still names the file that was opened.
@@ -278,6 +301,16 @@ impl Writer {
                 self.control.feeds_changed();
             }
         }
+        self.run(work)?;
+        if self.closing.is_some() {
+            self.lease.release(&self.connection)?;
+            return Ok(Vec::new());
+        }
+        self.look()
+    }
+
+    /// Runs the work, within a transaction.
+    fn run(&mut self, work: &mut [Work]) -> rusqlite::Result<()> {
         let mut store = Store {
             connection: &self.connection,
             clock: &self.clock,
@@ -302,12 +335,7 @@ impl Writer {
                 }
             }
         }
-        drop(store);
-        if self.closing.is_some() {
-            self.lease.release(&self.connection)?;
-            return Ok(Vec::new());
-        }
-        self.look()
+        Ok(())
     }
 
     /// Looks for pauses and questions, and claims jobs for each consumer with room.

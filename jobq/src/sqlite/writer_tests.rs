@@ -3,7 +3,7 @@ use super::super::store::declare;
 use super::super::{deliveries, pauses, push, queues, schema};
 use super::*;
 use crate::clock::Clock;
-use crate::engine::{Consume, Pause, QueueName, Settlement};
+use crate::engine::{Consume, Counts, Pause, QueueName, Settlement};
 use crate::error::ErrorKind;
 use crate::job::{Envelope, FailedReason};
 
@@ -32,6 +32,10 @@ async fn push(inbox: &Inbox, bytes: usize) -> crate::Result<()> {
     push.await?
 }
 
+async fn counts(inbox: &Inbox) -> Counts {
+    Counts::of(&inbox.call(|store| queues::parts(store, "mail")).await.unwrap())
+}
+
 #[tokio::test]
 async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
     let inbox = small_disk(40);
@@ -42,7 +46,7 @@ async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
     assert!(error.to_string().contains("no space left on its disk"), "{error}");
     assert!(!error.maybe_enqueued());
     push(&inbox, 10).await.unwrap();
-    let counts = inbox.call(|store| queues::counts(store, "mail")).await.unwrap();
+    let counts = counts(&inbox).await;
     assert_eq!(counts.ready, 2);
     inbox.send(Command::Close(None)).unwrap();
 }
@@ -60,7 +64,7 @@ async fn of_many_jobs_those_that_fit_are_stored() {
     for (_, error) in not_pushed {
         assert!(error.is_refused() && !error.maybe_enqueued(), "{error:?}");
     }
-    let counts = inbox.call(|store| queues::counts(store, "mail")).await.unwrap();
+    let counts = counts(&inbox).await;
     assert_eq!(counts.ready, (JOBS - places.len()) as u64);
     inbox.send(Command::Close(None)).unwrap();
 }
@@ -87,7 +91,7 @@ async fn a_settlement_that_cannot_be_written_releases_the_job() {
     inbox.call(free).await.unwrap();
     let delivery = consumer.next().await.unwrap().unwrap();
     assert_eq!((delivery.envelope().payload.len(), delivery.attempt), (10, 1));
-    let counts = inbox.call(|store| queues::counts(store, "mail")).await.unwrap();
+    let counts = counts(&inbox).await;
     assert_eq!(counts.failed, 0);
     inbox.send(Command::Close(None)).unwrap();
 }
