@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use jobq::admin::{Activity, Queues};
-use jobq::{Client, RunningPool};
+use jobq::{Client, QueueState, RunningPool};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::proxy::{Cut, Proxy};
-use jobq_tests::stage::{DEADLINE, Stage, Step, Store, until};
+use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
 
 /// Waits until the only pool says this about the queue, and has nothing in flight.
 async fn pool_is(operator: &Client, state: Activity) {
@@ -85,6 +85,38 @@ async fn a_pool_that_was_cut_off_learns_of_a_pause_and_of_its_end() {
         assert_eq!(stage.run().await.id, job);
         assert_eq!(stage.end().await, job);
     }
+    pool.shutdown().await.expect("it ends");
+}
+
+/// A pool asks before it consumes, and waits for the answer of a broker that is slow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_takes_no_job_before_it_knows_that_its_queue_is_not_paused() {
+    let direct = Store::rabbitmq().await;
+    let proxy = Proxy::to(&broker::shared().await).await;
+    let mut store = Store::on_broker(proxy.url());
+    store.namespace.clone_from(&direct.namespace);
+    let (mut stage, pool) = begin(store).await;
+    let operator = direct.client().await;
+    pool_is(&operator, Activity::Consuming).await;
+    proxy.refuse(true);
+    proxy.cut(Cut::Reset).await;
+    let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
+    assert!(paused.still_taking == 0 && paused.stopped.is_empty(), "{paused:?}");
+    let job = operator.enqueue(Scripted { steps: vec![Step::Succeed] }).await.unwrap();
+    // Opening the control queue takes more than two seconds so.
+    proxy.delay(Duration::from_millis(100));
+    proxy.refuse(false);
+    until("the pause, as the pool knows it", async || {
+        let health = pool.health();
+        let queue = health.queues.iter().find(|queue| queue.queue == "scripted")?;
+        matches!(queue.state, QueueState::Paused { .. }).then_some(())
+    })
+    .await;
+    assert!(!stage.has_run());
+    proxy.delay(Duration::ZERO);
+    operator.admin().resume("scripted").await.unwrap();
+    assert_eq!(stage.run().await.id, job);
+    assert_eq!(stage.end().await, job);
     pool.shutdown().await.expect("it ends");
 }
 

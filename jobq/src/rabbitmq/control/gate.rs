@@ -12,8 +12,11 @@ use super::belief::Belief;
 use crate::background;
 use crate::engine::Pause;
 
-/// How long an answer is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long an answer is waited for on an open control queue. A node that has just started is slow.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the consumers of a queue wait for an answer, through several questions. Then they take
+/// jobs, whether it is paused or not.
+const UNANSWERED: Duration = Duration::from_secs(30);
 /// The waits between the questions after an event: on a cluster, two nodes may see a binding at
 /// different moments.
 const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
@@ -21,6 +24,17 @@ const AGAIN: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(2)];
 /// a control queue.
 const WHILE_PAUSED: Duration = Duration::from_secs(5);
 const WHILE_OPEN: Duration = Duration::from_secs(30);
+
+/// The outcome of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Answered,
+    /// No answer can come: the user lacks a permission, or the broker takes no messages for now. Those
+    /// who take jobs are then what ends an alarm.
+    Impossible,
+    /// No answer came in time.
+    Unanswered,
+}
 
 /// Whether the consumers of a queue may take jobs.
 #[derive(Debug)]
@@ -55,7 +69,7 @@ impl Gate {
         self.pauses.borrow().is_some()
     }
 
-    /// Asks anew, and returns when there is an answer, or none in time.
+    /// Asks anew, and returns when there is an answer, or when there can be none.
     pub(crate) async fn ask(&self) {
         let mut done = self.done.subscribe();
         let number = self.doubt();
@@ -67,6 +81,11 @@ impl Gate {
         let number = self.wanted.fetch_add(1, Ordering::AcqRel) + 1;
         self.events.notify_one();
         number
+    }
+
+    /// Ends the wait for the answers to the questions up to this one. False if it had ended before.
+    fn end_wait(&self, number: u64) -> bool {
+        self.done.send_replace(number) != number
     }
 
     /// Ends the wait for answers: there are no more.
@@ -114,7 +133,7 @@ impl Control {
         let gate = Arc::new(Gate::new(queue));
         gates.insert(queue.to_owned(), Arc::downgrade(&gate));
         let closing = self.broker.closing().clone();
-        let keeping = Arc::clone(self).keep(Arc::clone(&gate));
+        let keeping = Box::pin(Arc::clone(self).keep(Arc::clone(&gate)));
         let kept = Arc::downgrade(&gate);
         background::spawn(async move {
             closing.run_until_cancelled(keeping).await;
@@ -128,14 +147,29 @@ impl Control {
     /// Asks whether the queue is paused: at each event, then again, and from time to time.
     async fn keep(self: Arc<Self>, gate: Arc<Gate>) {
         let mut again = AGAIN.iter().copied();
+        let mut unanswered: Option<Instant> = None;
         loop {
-            let is_answered = self.look(&gate).await;
+            let (wanted, start) = (gate.wanted.load(Ordering::Acquire), Instant::now());
+            let outcome = self.look(&gate).await;
+            if outcome == Outcome::Unanswered {
+                let since = *unanswered.get_or_insert(start);
+                if since.elapsed() >= UNANSWERED && gate.end_wait(wanted) {
+                    tracing::warn!(
+                        queue = gate.queue,
+                        "jobs are taken, and it is not known whether the queue is paused"
+                    );
+                }
+            } else {
+                unanswered = None;
+                gate.end_wait(wanted);
+            }
+            self.learn_why(&gate).await;
             if self.is_unused(&gate) {
                 return;
             }
             let wait = match again.next() {
                 Some(wait) => wait,
-                None if !is_answered => AGAIN[0],
+                None if outcome != Outcome::Answered => AGAIN[0],
                 None if gate.belief().paused.is_some() => WHILE_PAUSED,
                 None => WHILE_OPEN,
             };
@@ -156,25 +190,37 @@ impl Control {
         is_unused
     }
 
-    /// Asks whether the queue is paused, and follows the answer. False if there is none.
-    async fn look(self: &Arc<Self>, gate: &Gate) -> bool {
-        let (wanted, told) = (gate.wanted.load(Ordering::Acquire), gate.belief().told);
-        let answer = timeout(PATIENCE, self.is_paused(&gate.queue)).await;
-        let is_answered = match answer {
-            Ok(Ok(is_paused)) => {
-                gate.change(|belief| belief.answered(is_paused, told, Instant::now()));
-                true
-            }
-            Ok(Err(error)) => {
-                tracing::debug!(queue = gate.queue, %error, "whether a queue is paused is not known");
-                false
-            }
-            Err(_) => {
-                self.replace_queue().await;
-                false
-            }
+    /// Asks whether the queue is paused, and follows the answer.
+    async fn look(self: &Arc<Self>, gate: &Gate) -> Outcome {
+        let told = gate.belief().told;
+        let asking = async {
+            // It takes many answers of the broker, and would never be open if it were given up early.
+            self.queue().await?;
+            Ok(timeout(PATIENCE, self.is_paused(&gate.queue)).await)
         };
-        gate.done.send_replace(wanted);
+        match self.broker.unless_blocked("asking for a pause", asking).await {
+            Ok(Ok(Ok(is_paused))) => {
+                gate.change(|belief| belief.answered(is_paused, told, Instant::now()));
+                Outcome::Answered
+            }
+            Ok(Ok(Err(error))) | Err(error) => {
+                tracing::debug!(queue = gate.queue, %error, "whether a queue is paused is not known");
+                let may_come = error.is_connection() || error.is_timeout();
+                if may_come && !self.broker.publishing().is_blocked() {
+                    Outcome::Unanswered
+                } else {
+                    Outcome::Impossible
+                }
+            }
+            Ok(Err(_)) => {
+                self.replace_queue().await;
+                Outcome::Unanswered
+            }
+        }
+    }
+
+    /// Reads the record of a pause that is known by its binding alone.
+    async fn learn_why(self: &Arc<Self>, gate: &Gate) {
         if gate.belief().lacks_record()
             && let Some(pause) = self.record(&gate.queue).await
         {
@@ -184,7 +230,6 @@ impl Control {
                 }
             });
         }
-        is_answered
     }
 
     /// Ends a control queue from which nothing comes back, unless the broker takes nothing for now.

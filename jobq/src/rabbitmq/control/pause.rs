@@ -49,7 +49,9 @@ impl Control {
             self.bind(&up, queue).await
         };
         let paused = self.broker.unless_blocked(&doing, pausing).await;
-        paused.map_err(|error| maybe(error, &is_begun, "it may be paused nevertheless"))?;
+        paused.map_err(|error| {
+            maybe(named(error, &doing), &is_begun, "it may be paused nevertheless")
+        })?;
         self.tell_all(queue, Message::Paused { queue: queue.to_owned(), pause: pause.clone() })
             .await;
         Ok(())
@@ -80,7 +82,9 @@ impl Control {
             Ok(())
         };
         let resumed = self.broker.unless_blocked(&doing, resuming).await;
-        resumed.map_err(|error| maybe(error, &is_begun, "it may be resumed nevertheless"))?;
+        resumed.map_err(|error| {
+            maybe(named(error, &doing), &is_begun, "it may be resumed nevertheless")
+        })?;
         self.tell_all(queue, Message::Resumed { queue: queue.to_owned() }).await;
         Ok(was_paused)
     }
@@ -88,7 +92,8 @@ impl Control {
     /// Whether the queue is paused. The question has to be published, so that it fails during an
     /// alarm: an order would wait on the connection, and be carried out when nobody expects it.
     async fn check_alarm(self: &Arc<Self>, doing: &str, queue: &str) -> Result<bool> {
-        self.broker.unless_blocked(doing, self.is_paused(queue)).await
+        let asked = self.broker.unless_blocked(doing, self.is_paused(queue)).await;
+        asked.map_err(|error| named(error, doing))
     }
 
     /// Tells all pools. They would also learn by themselves, within half a minute.
@@ -181,10 +186,42 @@ impl Control {
     }
 }
 
+/// The error of an order, with the order and its queue. That of a lost connection has only the step.
+fn named(error: Error, doing: &str) -> Error {
+    if error.to_string().starts_with(doing) {
+        return error;
+    }
+    Error::new(error.kind(), format!("{doing}: {error}")).because(error)
+}
+
 /// The error of an order that was given, so that it is not known whether it is carried out.
 fn maybe(error: Error, is_begun: &AtomicBool, what: &str) -> Error {
     if !is_begun.load(Ordering::Relaxed) {
         return error;
     }
     Error::new(error.kind(), format!("{error}; {what}")).because(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn the_error_of_an_order_names_it_once() {
+        let doing = "pausing queue `mail`";
+        for (text, expected) in [
+            (
+                "opening a channel failed: reset",
+                "pausing queue `mail`: opening a channel failed: reset",
+            ),
+            ("pausing queue `mail` failed: refused", "pausing queue `mail` failed: refused"),
+        ] {
+            let error = named(Error::new(ErrorKind::Connection, text), doing);
+            assert_eq!(
+                (error.kind(), error.to_string()),
+                (ErrorKind::Connection, expected.to_owned())
+            );
+        }
+    }
 }
