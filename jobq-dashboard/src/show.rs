@@ -36,6 +36,12 @@ impl Figure {
         Self::of(read, |took| took.map_or_else(|| "–".to_owned(), fine))
     }
 
+    /// The memory of a process, in bytes.
+    pub(crate) fn memory(bytes: Option<u64>) -> Self {
+        let why = "its system does not tell it, or it has an earlier version of jobq";
+        Self::of(&bytes.map_or_else(|| Read::unknown(why), Read::Known), |bytes| size(*bytes))
+    }
+
     fn of<T>(read: &Read<T>, text: impl FnOnce(&T) -> String) -> Self {
         match read {
             Read::Known(figure) => {
@@ -70,6 +76,17 @@ pub(crate) fn count(number: u64) -> String {
         text.push(digit);
     }
     text
+}
+
+/// A number of bytes in the largest binary unit that fits.
+fn size(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    const GIB: u64 = 1 << 30;
+    match bytes {
+        ..MIB => format!("{} KiB", bytes >> 10),
+        MIB..GIB => format!("{} MiB", bytes >> 20),
+        _ => format!("{}.{} GiB", bytes >> 30, bytes % GIB * 10 / GIB),
+    }
 }
 
 /// A duration in at most two units.
@@ -232,6 +249,16 @@ mod tests {
             assert_eq!(took.text, text);
         }
         assert_eq!(Figure::took(&Read::Known(None)).text, "–");
+        for (bytes, text) in [
+            (4_096, "4 KiB"),
+            (1_048_575, "1023 KiB"),
+            (54_525_952, "52 MiB"),
+            (1_073_741_823, "1023 MiB"),
+            (4_187_593_113, "3.8 GiB"),
+        ] {
+            assert_eq!(Figure::memory(Some(bytes)).text, text);
+        }
+        assert_eq!(Figure::memory(None).text, "?");
     }
 
     #[test]

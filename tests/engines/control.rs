@@ -349,9 +349,13 @@ async fn a_function_that_blocks_keeps_its_slot_when_it_is_cancelled(store: Store
     let failed =
         until("the failed job", async || client.failed("stubborn").list(1).await.ok()?.pop()).await;
     assert_eq!((failed.id(), failed.reason()), (id, FailedReason::Cancelled));
-    queue_where(&client, "stubborn", |queue| queue.lost_slots == 1).await;
+    let (_, reported) = queue_where(&client, "stubborn", |queue| queue.lost_slots == 1).await;
+    let holds: Vec<_> = reported.lost.iter().map(|job| (job.id, &*job.job, job.attempt)).collect();
+    assert_eq!(holds, [(id, "stubborn", 1)]);
+    assert_eq!(reported.running, []);
     go.send(()).unwrap();
-    queue_where(&client, "stubborn", |queue| queue.lost_slots == 0).await;
+    let (_, reported) = queue_where(&client, "stubborn", |queue| queue.lost_slots == 0).await;
+    assert_eq!(reported.lost, []);
     running.shutdown().await.unwrap();
 }
 

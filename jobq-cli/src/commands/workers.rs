@@ -20,8 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Shows the worker pools and the jobs that run in them, or gives a pool an order
 ///
 /// SLOTS are the attempts that run and those that may run at once; lost slots are functions that
-/// did not end at their timeout. RUNNING is the job, its id, the attempt, and how long it has run of
-/// its timeout.
+/// did not end at their timeout or cancellation. RUNNING is the job, its id, the attempt, and how
+/// long it has run of its timeout. `slot lost` marks the attempts that hold lost slots.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
@@ -146,8 +146,11 @@ pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
             Cell::new(state(queue), style(queue.state)),
             Cell::new(slots(queue), if queue.lost_slots > 0 { Style::Bad } else { Style::Plain }),
         ]);
-        let jobs = queue.running.iter().map(|job| (Some(job.id), running(job)));
-        for (job, cell) in jobs.chain(queue.running.is_empty().then(|| (None, empty()))) {
+        let running = queue.running.iter().map(|job| (Some(job.id), running(job)));
+        // They cannot be cancelled any more.
+        let lost = queue.lost.iter().map(|job| (None, lost(job)));
+        let is_idle = queue.running.is_empty() && queue.lost.is_empty();
+        for (job, cell) in running.chain(lost).chain(is_idle.then(|| (None, empty()))) {
             let [id, process, version, up] = of_pool.take().unwrap_or_else(empties);
             let [name, state, slots] = of_queue.take().unwrap_or_else(empties);
             let cells = [id, process, version, up, name, state, slots, cell];
@@ -190,12 +193,21 @@ fn slots(queue: &PoolQueue) -> String {
 
 /// A job that runs. One that exceeds its timeout is overdue.
 fn running(job: &RunningJob) -> Cell {
-    let overdue = job.timeout.is_some_and(|timeout| job.running > timeout);
+    if job.timeout.is_some_and(|timeout| job.running > timeout) {
+        return Cell::new(format!("{}, overdue", attempt(job)), Style::Bad);
+    }
+    Cell::from(attempt(job))
+}
+
+/// An attempt that was told to end, and whose function goes on.
+fn lost(job: &RunningJob) -> Cell {
+    Cell::new(format!("{}, slot lost", attempt(job)), Style::Bad)
+}
+
+fn attempt(job: &RunningJob) -> String {
     let timeout = job.timeout.map(|timeout| format!(" of {}", short(timeout)));
-    let (timeout, mark) = (timeout.unwrap_or_default(), if overdue { ", overdue" } else { "" });
-    let running = short(job.running);
-    let text = format!("{} {} attempt {}, {running}{timeout}{mark}", job.job, job.id, job.attempt);
-    Cell::new(text, if overdue { Style::Bad } else { Style::Plain })
+    let (running, timeout) = (short(job.running), timeout.unwrap_or_default());
+    format!("{} {} attempt {}, {running}{timeout}", job.job, job.id, job.attempt)
 }
 
 fn notes(pools: &Pools) -> Vec<String> {
@@ -246,7 +258,7 @@ mod tests {
         let job = || RunningJob::new(JobId::new(), "pay", 1, Duration::ZERO);
         let mut busy = PoolQueue::new("pay", 4);
         busy.running = vec![job(), job()];
-        busy.lost_slots = 1;
+        (busy.lost_slots, busy.lost) = (1, vec![job()]);
         let mut table = Table::new(&COLUMNS);
         let report = report(vec![busy, PoolQueue::new("mail", 2)]);
         for row in rows(&report, SystemTime::UNIX_EPOCH) {
@@ -254,9 +266,10 @@ mod tests {
         }
         let text = table.render(false);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines.len(), 4, "{text}");
+        assert_eq!(lines.len(), 5, "{text}");
         assert!(lines[1].contains("2/4, 1 lost") && lines[1].contains(&report.pool.to_string()));
         assert!(lines[2].trim_start().starts_with("pay "), "{text}");
-        assert!(lines[3].contains("mail") && lines[3].ends_with("0/2"), "{text}");
+        assert!(lines[3].ends_with("attempt 1, 0ms, slot lost"), "{text}");
+        assert!(lines[4].contains("mail") && lines[4].ends_with("0/2"), "{text}");
     }
 }

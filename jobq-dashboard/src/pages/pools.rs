@@ -1,7 +1,7 @@
 //! The pools with their running jobs, and orders to them.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -17,7 +17,7 @@ use crate::links::Links;
 use crate::live;
 use crate::problem::Problem;
 use crate::sampler::Sample;
-use crate::show::{Sign, Time, duration};
+use crate::show::{Figure, Sign, Time, duration};
 
 /// The most running jobs of a pool that are shown.
 const RUNNING: usize = 50;
@@ -41,6 +41,8 @@ struct JobRow {
     running: String,
     timeout: String,
     is_late: bool,
+    /// Whether it was told to end, and its function goes on.
+    is_lost: bool,
 }
 
 struct PoolView {
@@ -49,8 +51,11 @@ struct PoolView {
     version: String,
     is_other_version: bool,
     up: String,
+    memory: Figure,
     queues: Vec<QueueRow>,
     jobs: Vec<JobRow>,
+    running: usize,
+    lost: usize,
     more_jobs: usize,
 }
 
@@ -126,7 +131,8 @@ fn version(text: &str) -> Vec<u64> {
     text.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
-fn unasked(sample: &Sample) -> Option<String> {
+/// The reason why pools cannot be asked.
+pub(crate) fn unasked(sample: &Sample) -> Option<String> {
     sample.figures.as_ref()?.overview.reports.why().map(str::to_owned)
 }
 
@@ -147,21 +153,28 @@ pub(crate) fn name(report: &PoolReport) -> String {
 }
 
 fn view(report: &PoolReport, is_other_version: bool, now: SystemTime) -> PoolView {
-    let mut jobs: Vec<_> = report
-        .queues
-        .iter()
-        .flat_map(|queue| queue.running.iter().map(move |job| (&*queue.queue, job)))
-        .collect();
-    jobs.sort_by_key(|(_, job)| std::cmp::Reverse(job.running));
+    let attempts = |of: fn(&PoolQueue) -> &[RunningJob], is_lost| {
+        let queues = report.queues.iter();
+        let mut jobs: Vec<_> = queues
+            .flat_map(|queue| of(queue).iter().map(move |job| job_row(queue, job, is_lost)))
+            .collect();
+        jobs.sort_by_key(|(running, _)| std::cmp::Reverse(*running));
+        jobs
+    };
+    let lost = attempts(|queue| &queue.lost, true);
+    let running = attempts(|queue| &queue.running, false);
     PoolView {
         id: report.pool,
         name: name(report),
         version: report.version.clone(),
         is_other_version,
         up: Time(report.started_at).age(now),
+        memory: Figure::memory(report.memory_bytes),
         queues: report.queues.iter().map(|queue| queue_row(queue, now)).collect(),
-        more_jobs: jobs.len().saturating_sub(RUNNING),
-        jobs: jobs.into_iter().take(RUNNING).map(|(queue, job)| job_row(queue, job)).collect(),
+        running: running.len(),
+        lost: lost.len(),
+        more_jobs: (lost.len() + running.len()).saturating_sub(RUNNING),
+        jobs: lost.into_iter().chain(running).take(RUNNING).map(|(_, row)| row).collect(),
     }
 }
 
@@ -178,16 +191,19 @@ fn queue_row(queue: &PoolQueue, now: SystemTime) -> QueueRow {
     }
 }
 
-fn job_row(queue: &str, job: &RunningJob) -> JobRow {
-    JobRow {
+/// An attempt, with how long it has run.
+fn job_row(queue: &PoolQueue, job: &RunningJob, is_lost: bool) -> (Duration, JobRow) {
+    let row = JobRow {
         id: job.id,
         job: job.job.clone(),
-        queue: queue.to_owned(),
+        queue: queue.queue.clone(),
         attempt: job.attempt,
         running: duration(job.running),
         timeout: job.timeout.map(duration).unwrap_or_default(),
-        is_late: job.timeout.is_some_and(|timeout| job.running >= timeout),
-    }
+        is_late: is_lost || job.timeout.is_some_and(|timeout| job.running >= timeout),
+        is_lost,
+    };
+    (job.running, row)
 }
 
 pub(crate) async fn quiet(

@@ -34,6 +34,14 @@ async fn the_pages_show_queues_pools_and_failed_jobs() {
         kit.get("/pools").await.text.contains("attempt 1").then_some(())
     })
     .await;
+    let pools = kit.get("/pools").await.text;
+    let memory =
+        pools.split("data-label=\"Memory\">").nth(1).and_then(|row| row.split("</td>").next());
+    assert_eq!(
+        memory.is_some_and(|cell| cell.contains("MiB")),
+        cfg!(target_os = "linux"),
+        "{pools}"
+    );
     let queues = until("the figures are read", async || {
         let page = kit.get("/").await.text;
         page.contains("has 1 failed job").then_some(page)

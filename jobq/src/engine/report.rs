@@ -23,16 +23,28 @@ pub struct PoolReport {
     /// Its start, by the clock of its machine.
     #[serde(with = "rfc3339")]
     pub started_at: SystemTime,
+    /// The resident memory of its process in bytes, which pools of one process share. `None` if its
+    /// system is not Linux, or if the pool is of an earlier version.
+    #[serde(default)]
+    pub memory_bytes: Option<u64>,
     /// Its queues, sorted by name.
     pub queues: Vec<PoolQueue>,
 }
 
 impl PoolReport {
-    /// A report of a pool of this process.
+    /// A report of a pool of this process, without its memory.
     #[must_use]
     pub fn new(pool: PoolId, host: String, started_at: SystemTime, queues: Vec<PoolQueue>) -> Self {
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        Self { pool, host, pid: std::process::id(), version, started_at, queues }
+        Self {
+            pool,
+            host,
+            pid: std::process::id(),
+            version,
+            started_at,
+            memory_bytes: None,
+            queues,
+        }
     }
 
     /// What it reports about a queue.
@@ -57,8 +69,13 @@ pub struct PoolQueue {
     pub problem: Option<String>,
     /// How many attempts it runs at once at most.
     pub slots: u32,
-    /// Slots of functions that did not end within a second of their timeout.
+    /// Slots of functions that did not end within a second of their timeout or cancellation.
     pub lost_slots: u32,
+    /// The attempts whose functions hold the lost slots, the longest first, at most 1,000. The jobs
+    /// were settled when the attempts were told to end, so that they may run again meanwhile. A pool
+    /// of an earlier version reports none.
+    #[serde(default)]
+    pub lost: Vec<RunningJob>,
     /// Jobs that were delivered to the pool and are not settled, those that run included.
     pub in_flight: u32,
     /// The attempts that run, the longest first, at most 1,000.
@@ -80,6 +97,7 @@ impl PoolQueue {
             problem: None,
             slots,
             lost_slots: 0,
+            lost: Vec::new(),
             in_flight: 0,
             running: Vec::new(),
             minute: Minute::default(),
@@ -191,12 +209,13 @@ mod tests {
             vec![RunningJob::new(JobId::new(), "greet", 2, Duration::from_millis(1_500))];
         queue.minute.waited = Some(Duration::from_millis(7));
         queue.minute.durations.record(Duration::from_micros(1_500));
-        let report = PoolReport::new(
+        let mut report = PoolReport::new(
             PoolId::new(),
             "web1".into(),
             from_millis(1_700_000_000_000),
             vec![queue],
         );
+        report.memory_bytes = Some(1_048_576);
         let json = serde_json::to_value(Reply::Report(report.clone())).unwrap();
         assert_eq!(json["reply"], "report");
         assert_eq!(json["started_at"], "2023-11-14T22:13:20.000Z");
@@ -204,7 +223,16 @@ mod tests {
         assert_eq!(json["queues"][0]["running"][0]["running_ms"], 1_500);
         assert_eq!(json["queues"][0]["minute"]["waited_ms"], 7);
         assert_eq!(json["queues"][0]["minute"]["durations"]["p50_ms"], 1.472);
-        assert_eq!(serde_json::from_value::<Reply>(json).unwrap(), Reply::Report(report));
+        assert_eq!(json["memory_bytes"], 1_048_576);
+        assert_eq!(
+            serde_json::from_value::<Reply>(json.clone()).unwrap(),
+            Reply::Report(report.clone())
+        );
+
+        let mut earlier = json;
+        earlier.as_object_mut().unwrap().remove("memory_bytes");
+        report.memory_bytes = None;
+        assert_eq!(serde_json::from_value::<Reply>(earlier).unwrap(), Reply::Report(report));
     }
 
     #[test]

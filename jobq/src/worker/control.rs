@@ -53,7 +53,7 @@ impl PoolPart {
         (report.state, report.since, report.problem) = activity(self.state());
         report.lost_slots =
             u32::try_from(plan.lost_slots.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
-        report.running = plan.live.report();
+        (report.running, report.lost) = plan.live.report();
         report.in_flight = u32::try_from(self.queue.in_flight()).unwrap_or(u32::MAX);
         report.minute = plan.live.last_minute(self.queue.now());
         report.consumers = self.together.consumers();
@@ -114,7 +114,9 @@ impl Controlled for ControlledPool {
             Question::Report => {
                 let queues = self.parts.iter().map(PoolPart::report).collect();
                 let host = host::name().to_owned();
-                Reply::Report(PoolReport::new(self.id, host, self.started_at, queues))
+                let mut report = PoolReport::new(self.id, host, self.started_at, queues);
+                report.memory_bytes = host::memory();
+                Reply::Report(report)
             }
             Question::Watch { jobs } => {
                 Reply::Outcomes { jobs: self.shared.watched.outcomes(jobs) }

@@ -13,7 +13,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 use tokio::time::sleep;
 
 use self::call::{Call, Called, Lingering};
@@ -63,13 +63,12 @@ pub(crate) async fn attempt(
     halt: impl Future<Output = ()>,
 ) -> Decided {
     let (who, resolved) = resolve(pool, queue, &delivery);
-    let Ran { decision, called, task } = match resolved {
+    let Ran { decision, called, function } = match resolved {
         Ok(job) => run(pool, &who, &job, &delivery, halt).await,
         Err(decision) => Ran::not(decision),
     };
     let took = called.as_ref().map(|(_, took)| *took);
     report(pool, &who, &decision, called);
-    let function = task.map(|task| Lingering { who: who.clone(), task });
     Decided { who, delivery, decision, took, function }
 }
 
@@ -214,14 +213,14 @@ struct Ran<'p> {
     decision: Decision,
     /// The attempt and how long the function ran, if it was called.
     called: Option<(Running<'p>, Duration)>,
-    /// The task of a function that may go on.
-    task: Option<JoinHandle<Called>>,
+    /// The function, if it may go on.
+    function: Option<Lingering>,
 }
 
 impl Ran<'_> {
     /// A decision without a call.
     fn not(decision: Decision) -> Self {
-        Self { decision, called: None, task: None }
+        Self { decision, called: None, function: None }
     }
 }
 
@@ -278,7 +277,9 @@ async fn run<'p>(
         }
     };
     pool.record(&span, &decision.settlement, &decision.failure);
-    Ran { decision, called: Some((running, attempt.took())), task }
+    let took = attempt.took();
+    let lingering = |task| Lingering { who: who.clone(), attempt, job: Arc::clone(job), task };
+    Ran { decision, called: Some((running, took)), function: task.map(lingering) }
 }
 
 /// Decides the settlement of a job whose call has ended.

@@ -1,4 +1,4 @@
-//! The attempts of a queue that run, for reports and for cancelling.
+//! The attempts of a queue that run or hold lost slots, for reports and for cancelling.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -11,7 +11,7 @@ use super::registry::Registered;
 use crate::engine::{Cancel, Minute, RunningJob, Settlement};
 use crate::job::JobId;
 
-/// The most running attempts in a report.
+/// The most attempts of each kind in a report.
 const MAX_REPORTED: usize = 1_000;
 
 /// The attempts of a queue that run, and the outcomes of the last minute.
@@ -21,6 +21,8 @@ pub(crate) struct Live(Mutex<State>);
 #[derive(Debug)]
 struct State {
     running: Slab<Entry>,
+    /// Those whose functions hold lost slots.
+    lost: Slab<Entry>,
     minute: LastMinute,
 }
 
@@ -29,6 +31,12 @@ struct Entry {
     attempt: Attempt,
     timeout: Option<Duration>,
     blocks: bool,
+}
+
+impl Entry {
+    fn new(attempt: &Attempt, job: &Registered) -> Self {
+        Self { attempt: attempt.clone(), timeout: job.options.timeout, blocks: job.blocks }
+    }
 }
 
 /// An attempt that runs, until it is decided or this is dropped.
@@ -40,10 +48,16 @@ pub(super) struct Running<'l> {
     since: Option<SystemTime>,
 }
 
+/// An attempt whose function holds a lost slot, until this is dropped.
+pub(super) struct Lost<'l> {
+    live: &'l Live,
+    key: usize,
+}
+
 impl Default for Live {
     fn default() -> Self {
         let minute = LastMinute::new(SystemTime::UNIX_EPOCH);
-        Self(Mutex::new(State { running: Slab::new(), minute }))
+        Self(Mutex::new(State { running: Slab::new(), lost: Slab::new(), minute }))
     }
 }
 
@@ -64,14 +78,19 @@ impl Live {
             // Clocks of two machines differ.
             (now.duration_since(due).unwrap_or_default(), now)
         });
-        let entry =
-            Entry { attempt: attempt.clone(), timeout: job.options.timeout, blocks: job.blocks };
+        let entry = Entry::new(attempt, job);
         let mut state = self.state();
         if let Some((waited, now)) = waited {
             state.minute.waited(waited, now);
         }
         let since = waited.map(|(_, now)| now);
         Running { live: self, key: Some(state.running.insert(entry)), since }
+    }
+
+    /// The function of an attempt that was decided goes on.
+    pub(super) fn loses_slot(&self, attempt: &Attempt, job: &Registered) -> Lost<'_> {
+        let key = self.state().lost.insert(Entry::new(attempt, job));
+        Lost { live: self, key }
     }
 
     /// A worker decided about a job whose function was not called.
@@ -84,19 +103,12 @@ impl Live {
         self.state().minute.read(now)
     }
 
-    /// The attempts that run, the longest first.
-    pub(super) fn report(&self) -> Vec<RunningJob> {
-        let report = |(_, entry): (usize, &Entry)| {
-            let attempt = &entry.attempt;
-            let (number, took) = (attempt.number(), attempt.took());
-            let mut running = RunningJob::new(attempt.id(), attempt.job(), number, took);
-            running.timeout = entry.timeout;
-            running
-        };
-        let mut running: Vec<_> = self.state().running.iter().map(report).collect();
-        running.sort_by_key(|job| std::cmp::Reverse(job.running));
-        running.truncate(MAX_REPORTED);
-        running
+    /// The attempts that run, and those that hold lost slots, the longest first.
+    pub(super) fn report(&self) -> (Vec<RunningJob>, Vec<RunningJob>) {
+        let state = self.state();
+        let (running, lost) = (reports(&state.running), reports(&state.lost));
+        drop(state);
+        (longest(running), longest(lost))
     }
 
     /// Cancels all attempts of a job.
@@ -109,6 +121,23 @@ impl Live {
         }
         cancel
     }
+}
+
+fn reports(entries: &Slab<Entry>) -> Vec<RunningJob> {
+    let report = |(_, entry): (usize, &Entry)| {
+        let attempt = &entry.attempt;
+        let (number, took) = (attempt.number(), attempt.took());
+        let mut running = RunningJob::new(attempt.id(), attempt.job(), number, took);
+        running.timeout = entry.timeout;
+        running
+    };
+    entries.iter().map(report).collect()
+}
+
+fn longest(mut jobs: Vec<RunningJob>) -> Vec<RunningJob> {
+    jobs.sort_by_key(|job| std::cmp::Reverse(job.running));
+    jobs.truncate(MAX_REPORTED);
+    jobs
 }
 
 impl Running<'_> {
@@ -136,5 +165,13 @@ impl Drop for Running<'_> {
         if let Some(key) = self.key {
             self.live.state().running.remove(key);
         }
+    }
+}
+
+impl Drop for Lost<'_> {
+    fn drop(&mut self) {
+        let entry = self.live.state().lost.try_remove(self.key);
+        // Outside of the lock, since what layers left in the attempt may be dropped with it.
+        drop(entry);
     }
 }

@@ -106,6 +106,8 @@ fn call_blocking(
 /// A function that goes on after its attempt. An `async fn` ends at its next `.await` point.
 pub(in crate::worker) struct Lingering {
     pub(super) who: Who,
+    pub(super) attempt: Attempt,
+    pub(super) job: Arc<Registered>,
     pub(super) task: JoinHandle<Called>,
 }
 
@@ -115,11 +117,13 @@ impl Lingering {
         if tokio::time::timeout(END_LIMIT, &mut self.task).await.is_ok() {
             return;
         }
-        let QueuePlan { lost_slots, concurrency, .. } = &pool.plan.queues[&*self.who.queue];
-        let _lost = pool.metrics.queue(&self.who.queue).loses_slot();
+        let QueuePlan { lost_slots, concurrency, live, .. } = &pool.plan.queues[&*self.who.queue];
+        let _counted = pool.metrics.queue(&self.who.queue).loses_slot();
+        let reported = live.loses_slot(&self.attempt, &self.job);
         self.who.lost_slot(lost_slots.fetch_add(1, Ordering::Relaxed) + 1, *concurrency);
         // Its outcome is ignored.
         let _ = self.task.await;
+        drop(reported);
         self.who.regained_slot(lost_slots.fetch_sub(1, Ordering::Relaxed) - 1, *concurrency);
     }
 }
