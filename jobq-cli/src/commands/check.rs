@@ -36,7 +36,8 @@ struct Limits {
     /// At most this many jobs are due and not taken
     #[arg(long, value_name = "NUMBER")]
     ready_max: Option<u64>,
-    /// No job of the last minute waited longer from due to start
+    /// No job that started in the last minute waited longer from due to start. If jobs wait and none
+    /// can start, this is unknown
     #[arg(long, value_name = "DURATION", value_parser = period)]
     waited_max: Option<Duration>,
 }
@@ -50,6 +51,7 @@ struct Figures {
     ready: Read<u64>,
     failed: Read<u64>,
     waited: Read<Option<Duration>>,
+    state: State,
 }
 
 /// A limit that a queue exceeds, or that cannot be checked.
@@ -104,6 +106,7 @@ impl Figures {
                 ready: missing(),
                 failed: missing(),
                 waited: missing(),
+                state: queue.state,
             };
         }
         Self {
@@ -112,6 +115,19 @@ impl Figures {
             ready: queue.ready.clone(),
             failed: queue.failed.clone(),
             waited: queue.waited.clone(),
+            state: queue.state,
+        }
+    }
+
+    /// The longest wait, in milliseconds; unknown while jobs wait and none can start, since those that
+    /// started say nothing about them.
+    fn waited(&self) -> Read<u64> {
+        match (self.state, &self.ready) {
+            (State::Stuck, _) => Read::unknown("jobs wait, and every slot is held"),
+            (State::Unattended | State::Halted, Read::Known(1..)) => {
+                Read::unknown("jobs wait, and no pool takes them")
+            }
+            _ => self.waited.clone().map(|waited| waited.map_or(0, millis)),
         }
     }
 
@@ -137,7 +153,6 @@ fn missing<T>() -> Read<T> {
 
 /// The limits that a queue exceeds.
 fn breaches(queue: &str, figures: &Figures, limits: &Limits) -> Vec<Breach> {
-    let waited = figures.waited.clone().map(|waited| waited.map_or(0, millis));
     let mut breaches = Vec::new();
     let mut check = |figure, limit: Option<u64>, found: Read<u64>, least: bool| {
         let Some(limit) = limit else { return };
@@ -154,7 +169,7 @@ fn breaches(queue: &str, figures: &Figures, limits: &Limits) -> Vec<Breach> {
     check("pools", min_pools.map(u64::from), figures.pools(min_pools.unwrap_or(0)), true);
     check("failed", limits.failed_max, figures.failed.clone(), false);
     check("ready", limits.ready_max, figures.ready.clone(), false);
-    check("waited_ms", limits.waited_max.map(millis), waited, false);
+    check("waited_ms", limits.waited_max.map(millis), figures.waited(), false);
     breaches
 }
 
@@ -192,6 +207,7 @@ mod tests {
             ready: Read::Known(5),
             failed: Read::Known(2),
             waited: Read::Known(Some(Duration::from_secs(20))),
+            state: State::Consumed,
         }
     }
 
@@ -208,7 +224,7 @@ mod tests {
             change(&mut figures);
             figures
         };
-        let table: [(Figures, Limits, Option<&str>); 12] = [
+        let table: [(Figures, Limits, Option<&str>); 16] = [
             (figures(), pools(1), None),
             (figures(), pools(2), Some("mail: pools: expected at least 2, found 1")),
             (with(|f| f.unaccounted = Read::Known(3)), pools(1), None),
@@ -232,6 +248,24 @@ mod tests {
             (figures(), waited(20), None),
             (figures(), waited(19), Some("mail: waited: expected at most 19s, found 20s")),
             (with(|f| f.waited = Read::Known(None)), waited(1), None),
+            (
+                with(|f| f.state = State::Stuck),
+                waited(30),
+                Some(
+                    "mail: waited: expected at most 30s, found unknown (jobs wait, and every slot \
+                     is held)",
+                ),
+            ),
+            (
+                with(|f| f.state = State::Unattended),
+                waited(30),
+                Some(
+                    "mail: waited: expected at most 30s, found unknown (jobs wait, and no pool \
+                     takes them)",
+                ),
+            ),
+            (with(|f| (f.state, f.ready) = (State::Halted, Read::Known(0))), waited(30), None),
+            (with(|f| f.state = State::Paused), waited(30), None),
         ];
         for (figures, limits, expected) in table {
             let found = breaches("mail", &figures, &limits);

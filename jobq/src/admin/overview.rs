@@ -48,7 +48,8 @@ pub struct QueueOverview {
     pub in_flight: Read<u64>,
     /// Failed jobs.
     pub failed: Read<u64>,
-    /// Pools that work on the queue, as far as they answer.
+    /// Pools that work on the queue and answered. Unknown if none did and there are consumers that may
+    /// belong to others.
     pub pools: Read<u32>,
     /// Consumers of the queue that belong to no pool that answered.
     pub unaccounted: Read<u32>,
@@ -242,6 +243,13 @@ impl Asked {
             }
             Read::Unknown(why) => Read::Unknown(why.clone()),
         };
+        // Without an answer nothing is known of consumers that may belong to other pools.
+        let heard = match &self.reports {
+            None => Read::unknown(self.problem.clone()),
+            Some(_) if theirs.is_empty() => figure(0).map(|_| ()),
+            Some(_) => Read::Known(()),
+        };
+        let pools = u32::try_from(theirs.len()).unwrap_or(u32::MAX);
         let waited = theirs.iter().filter_map(|queue| queue.minute.waited).max();
         let ready = (!parts.is_empty()).then_some(&counts.ready);
         let state = state(&paused, &unaccounted, ready, &theirs);
@@ -251,17 +259,11 @@ impl Asked {
             failed: counts.failed,
             in_flight: figure(theirs.iter().map(|queue| u64::from(queue.in_flight)).sum()),
             completed: figure(theirs.iter().map(|queue| queue.minute.completed).sum()),
-            pools: match self.reports {
-                Some(_) => Read::Known(u32::try_from(theirs.len()).unwrap_or(u32::MAX)),
-                None => Read::unknown(self.problem.clone()),
-            },
-            waited: match self.reports {
-                Some(_) => Read::Known(waited),
-                None => Read::unknown(self.problem.clone()),
-            },
-            durations: match self.reports {
-                Some(_) => durations(&theirs),
-                None => Read::unknown(self.problem.clone()),
+            pools: heard.clone().map(|()| pools),
+            waited: heard.clone().map(|()| waited),
+            durations: match heard {
+                Read::Known(()) => durations(&theirs),
+                Read::Unknown(why) => Read::Unknown(why),
             },
             unaccounted,
             paused,
@@ -300,8 +302,12 @@ mod tests {
             asked.overview("mail".into(), Counts::new(5, 0, 0).into_parts(), Read::Known(None));
         let json = serde_json::to_value(view).unwrap();
         assert_eq!((&json["ready"], &json["in_flight"]), (&5.into(), &serde_json::Value::Null));
-        assert_eq!(json["unknown"]["in_flight"], "2 consumers belong to no pool that answered");
-        assert_eq!((&json["pools"], &json["state"]), (&0.into(), &"unknown".into()));
+        for figure in ["in_flight", "completed", "pools", "waited_ms", "p50_ms"] {
+            assert_eq!(json[figure], serde_json::Value::Null, "{figure}");
+            let why = &json["unknown"][figure];
+            assert_eq!(why, "2 consumers belong to no pool that answered", "{figure}");
+        }
+        assert_eq!(json["state"], "unknown");
     }
 
     #[test]
@@ -328,7 +334,7 @@ mod tests {
             };
             let asked = Asked {
                 reports: Some(pools.into_iter().map(report).collect()),
-                unaccounted: BTreeMap::new(),
+                unaccounted: BTreeMap::from([("mail".to_owned(), Read::Known(0))]),
                 problem: String::new(),
             };
             let view = asked.overview("mail".into(), Vec::new(), Read::Known(None));
