@@ -18,7 +18,7 @@ pub(crate) enum End {
     Partly,
     /// There is no such job, pool or queue.
     NotFound,
-    /// The broker or the file cannot be reached or refused, before anything was done.
+    /// The broker or the file cannot be reached or refused. What may have been done is in the error.
     Refused,
 }
 

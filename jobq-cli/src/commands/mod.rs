@@ -31,9 +31,9 @@ Exit codes:
   2  the command line is wrong
   3  partly done, or cancelled
   4  there is no such job, pool or queue
-  5  the broker or the file cannot be reached or refuses; nothing was done";
+  5  the broker or the file cannot be reached or refuses; the error says what may have been done";
 
-/// Looks at the queues, worker pools and failed jobs of jobq, and steers them.
+/// Inspects and controls the queues, worker pools and failed jobs of jobq.
 #[derive(Debug, Parser)]
 #[command(name = "jobq", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -79,7 +79,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Ended {
         Command::Dashboard(arguments) => dashboard::run(arguments, options, output).await,
         Command::Doctor(arguments) => doctor::run(arguments, options, output).await,
         Command::Watch(arguments) => watch::run(arguments, options, output).await,
-        Command::Topology(arguments) => topology::run(arguments, options, output).await,
+        Command::Topology(arguments) => Box::pin(topology::run(arguments, options, output)).await,
         Command::Metrics(arguments) => metrics::run(arguments, options, output).await,
         Command::Completions(arguments) => completions::run(&arguments, output),
         Command::Man(arguments) => man::run(&arguments, output),

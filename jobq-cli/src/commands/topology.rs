@@ -142,9 +142,14 @@ async fn prune(topology: &Topology, dry_run: bool, options: &Options, output: Ou
 }
 
 fn told(pruned: &Pruned, dry_run: bool, output: Output) -> Ended {
+    let end = match (pruned.failed.is_empty(), pruned.deleted.is_empty()) {
+        (true, _) => End::Done,
+        (false, true) => End::Refused,
+        (false, false) => End::Partly,
+    };
     if output.is_json() {
         output.document(pruned)?;
-        return Ok(End::Done);
+        return Ok(end);
     }
     let verb = if dry_run { "would delete" } else { "deleted" };
     for queue in &pruned.deleted {
@@ -153,10 +158,13 @@ fn told(pruned: &Pruned, dry_run: bool, output: Output) -> Ended {
     for Difference { about, why, .. } in &pruned.kept {
         output.line(&format!("kept {}: {}", visible(about), visible(why)))?;
     }
-    if pruned.deleted.is_empty() && pruned.kept.is_empty() {
+    for Difference { about, why, .. } in &pruned.failed {
+        output.error(&format!("could not delete {}: {}", visible(about), visible(why)));
+    }
+    if pruned.deleted.is_empty() && pruned.kept.is_empty() && pruned.failed.is_empty() {
         output.line("no queue is left over")?;
     }
-    Ok(End::Done)
+    Ok(end)
 }
 
 async fn admin(options: &Options) -> Result<Admin, Problem> {

@@ -112,8 +112,22 @@ async fn what_nobody_declares_is_pruned() {
 
     let ran = managed(&["prune", &path]).await;
     assert!(ran.error(2).contains("--yes"), "{ran:#?}");
+    // A user who may not delete one of them.
+    let user = &*format!("{namespace}-user");
+    node.ctl(&["add_user", user, "secret"]).await;
+    node.ctl(&["set_user_tags", user, "monitoring"]).await;
+    node.ctl(&["set_permissions", user, &format!("^{namespace}:.*@"), ".*", ".*"]).await;
+    let arguments = [&prune[..3], &["--yes", "--json"], &prune[5..]].concat();
+    let mut limited = on(&stage.store, &arguments);
+    limited.env("JOBQ_URL", format!("amqp://{user}:secret@{}", node.host()));
+    let partly = run(limited).await.json(3, "topology-prune");
+    let failed = &partly["failed"];
+    assert_eq!((failed.as_array().unwrap().len(), &failed[0]["about"]), (1, &name("old")));
+    assert!(failed[0]["why"].as_str().unwrap().contains("set_permissions"), "{failed:#}");
+    assert!(partly["deleted"].as_array().unwrap().contains(&name("old@failed")), "{partly:#}");
+
     let pruned = managed(&["prune", &path, "--yes", "--json"]).await.json(0, "topology-prune");
-    assert_eq!(&pruned["deleted"], &planned["deleted"]);
+    assert_eq!(pruned["deleted"], Value::from(vec![name("old")]));
     assert_eq!(client.counts("used").await.unwrap().ready, 1);
     let old = client.admin().overview(Queues::one("old")).await.unwrap().queues.remove(0);
     assert!(old.paused == None, "the pause ends with the queue: {old:?}");

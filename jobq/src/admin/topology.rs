@@ -53,7 +53,8 @@ impl Admin {
     /// # Errors
     ///
     /// As [`topology`](Self::topology); [`Unsupported`](ErrorKind::Unsupported) without the
-    /// management API. What was deleted before the error is gone.
+    /// management API. The error of a single queue is in [`failed`](Pruned::failed), and the others
+    /// are deleted nevertheless.
     pub async fn prune_topology(&self, wanted: &Topology, dry_run: bool) -> Result<Pruned> {
         if !dry_run {
             tracing::info!(target: "jobq::audit", actor = %self.actor, action = "prune_topology", "queues that are not declared are deleted");

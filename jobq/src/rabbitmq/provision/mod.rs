@@ -40,6 +40,9 @@ pub struct Pruned {
     pub deleted: Vec<String>,
     /// Those that stay, with the reasons.
     pub kept: Vec<Difference>,
+    /// Those that could not be deleted, with the errors. After a lost connection the first of them may
+    /// be gone nevertheless.
+    pub failed: Vec<Difference>,
 }
 
 /// The topology of a broker.
@@ -81,10 +84,20 @@ impl Provision<'_> {
         if dry_run {
             return Ok(pruned);
         }
+        let mut is_lost = false;
         for name in std::mem::take(&mut pruned.deleted) {
-            match self.broker.within(&format!("deleting `{name}`"), self.delete(&name)).await? {
-                None => pruned.deleted.push(name),
-                Some(why) => pruned.kept.push(Difference::new(name, why)),
+            if is_lost {
+                let why = "it was not tried, since the broker did not answer before".to_owned();
+                pruned.failed.push(Difference::new(name, why));
+                continue;
+            }
+            match self.broker.within(&format!("deleting `{name}`"), self.delete(&name)).await {
+                Ok(None) => pruned.deleted.push(name),
+                Ok(Some(why)) => pruned.kept.push(Difference::new(name, why)),
+                Err(error) => {
+                    is_lost = error.is_connection() || error.is_timeout() || error.is_closed();
+                    pruned.failed.push(Difference::new(name, error.to_string()));
+                }
             }
         }
         Ok(pruned)
