@@ -15,8 +15,10 @@ use crate::output::time::{fine, short, since};
 /// Shows the queues: their jobs, who works on them, and how late they are
 ///
 /// READY jobs are due and no pool has taken them; WAITING ones are not due yet; those IN-FLIGHT are
-/// with a pool. RATE is how many jobs completed in the last minute, and WAITED the longest wait
-/// from due to start in that minute. How long the attempts of that minute took is in the JSON:
+/// with a pool. On RabbitMQ WAITING has the jobs in the tiers of the queue, and not those in the
+/// delay levels, which all queues share. POOLS are those that answered. RATE is how many jobs
+/// completed in the last minute, and WAITED the longest wait from due to start of those that started
+/// in that minute, `-` if none did. How long the attempts of that minute took is in the JSON:
 /// `p50_ms` and `p95_ms`. A figure that is unknown is `?`, and the reason is on standard error.
 ///
 /// STATE is `consumed`, or else why nothing of the queue runs: `unattended` without a pool, `halted`

@@ -93,7 +93,8 @@ impl Operation {
         self
     }
 
-    /// At most this many jobs a second. They are settled in passes of one to ten seconds' worth.
+    /// On average at most this many jobs a second. They are settled in passes of up to ten seconds'
+    /// worth: at a rate of 10, up to 100 jobs at once, and then none for ten seconds.
     pub fn rate(mut self, jobs_per_second: f64) -> Self {
         self.plan.rate = Some(jobs_per_second);
         self

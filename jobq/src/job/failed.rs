@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::ser::{SerializeStruct as _, Serializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Envelope, JobId, codec, failure, to_millis};
+use super::{Envelope, Headers, JobId, codec, failure, to_millis};
 
 /// The reason why a job failed for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -197,6 +197,12 @@ impl FailedJob {
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.envelope.headers.get(name)
+    }
+
+    /// All headers of the job, including those of traces.
+    #[must_use]
+    pub fn headers(&self) -> &Headers {
+        &self.envelope.headers
     }
 
     /// When the job was first enqueued, by the clock of the enqueuing client.

@@ -37,6 +37,13 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         for job in &page.jobs {
             output.document(job::Document::from(job))?;
         }
+        if page.next.is_none() && !page.complete {
+            output.error(
+                "there are more failed jobs than one look can see in its time; those that come \
+                 later are not printed",
+            );
+            return Ok(End::Partly);
+        }
         if page.jobs.is_empty() && after.is_none() {
             return nothing_found(&client, &arguments.queue).await;
         }

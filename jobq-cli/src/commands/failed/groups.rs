@@ -36,8 +36,11 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         output.table(&table)?;
         output.notes(notes(&groups));
     }
-    let is_empty = groups.groups.is_empty();
-    if is_empty { nothing_found(&client, &arguments.queue).await } else { Ok(End::Done) }
+    match groups.groups.is_empty() {
+        _ if !groups.complete => Ok(End::Partly),
+        true => nothing_found(&client, &arguments.queue).await,
+        false => Ok(End::Done),
+    }
 }
 
 /// The columns of the table of groups.
@@ -60,9 +63,10 @@ pub(crate) fn row(group: &Group, now: SystemTime) -> [Cell; 5] {
     ]
 }
 
-fn notes(groups: &Groups) -> Vec<String> {
+/// Notes on the jobs that the groups leave out.
+pub(crate) fn notes(groups: &Groups) -> Vec<String> {
     let mut notes = Vec::new();
-    if groups.groups.is_empty() {
+    if groups.groups.is_empty() && groups.complete {
         notes.push("no failed job matches".into());
     }
     if groups.other > 0 {

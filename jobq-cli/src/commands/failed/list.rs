@@ -56,7 +56,11 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         output.table(&table(&page.jobs, SystemTime::now()))?;
         output.notes(notes(&page));
     }
-    if is_empty { nothing_found(&client, &arguments.queue).await } else { Ok(End::Done) }
+    match page {
+        Page { complete: false, next: None, .. } => Ok(End::Partly),
+        _ if is_empty => nothing_found(&client, &arguments.queue).await,
+        _ => Ok(End::Done),
+    }
 }
 
 fn table(jobs: &[FailedJob], now: SystemTime) -> Table {
@@ -90,7 +94,11 @@ fn notes(page: &Page<FailedJob>) -> Vec<String> {
         notes.push(format!("{shown} of {least}{matching}; the next ones: --after {next}"));
     }
     if page.jobs.is_empty() {
-        notes.push("no failed job matches".into());
+        notes.push(if page.complete {
+            "no failed job matches".into()
+        } else {
+            "none that matches was found; not all failed jobs could be looked at".into()
+        });
     }
     notes
 }

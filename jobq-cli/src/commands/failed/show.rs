@@ -10,7 +10,7 @@ use crate::output::Output;
 use crate::output::table::visible;
 use crate::output::time::{short, since, stamp};
 
-/// Shows a failed job with its payload, its error and its headers
+/// Shows a failed job with its headers, its payload and its error
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The queue
@@ -30,7 +30,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     Ok(End::Done)
 }
 
-/// The job for people: a line for each short field, then the payload, the error and the backtrace.
+/// The job for people: a line for each short field, then its headers, payload, error and backtrace.
 fn text(job: &FailedJob, now: SystemTime) -> String {
     let time = |time| format!("{}, {} ago", stamp(time), short(since(time, now)));
     let mut fields = vec![
@@ -46,7 +46,14 @@ fn text(job: &FailedJob, now: SystemTime) -> String {
     fields.extend(job.enqueued_by().map(|program| ("by", program.to_owned())));
     let line = |(name, value): &(&str, String)| format!("{name:<9} {}", visible(value));
     let mut text = fields.iter().map(line).collect::<Vec<_>>().join("\n");
-    text += "\npayload\n";
+    text.push('\n');
+    if !job.headers().is_empty() {
+        text += "headers\n";
+        for (name, value) in job.headers().iter() {
+            text += &indented(&format!("{name}: {value}"));
+        }
+    }
+    text += "payload\n";
     text += &indented(&String::from_utf8_lossy(job.payload_bytes()));
     text += "error\n";
     text += &indented(job.error());
@@ -75,12 +82,13 @@ mod tests {
         let mut envelope = Envelope::new("mail", b"{\"n\": 1.10}".to_vec());
         envelope.name = Some("greet".into());
         envelope.enqueued_at = SystemTime::UNIX_EPOCH;
+        envelope.headers.set("tenant", "7").unwrap();
         let error = "no\x1b[2J\nbecause\n\nStack backtrace:\n0: main".to_owned();
         let job = FailedJob::new(envelope, 4, FailedReason::Exhausted, error, now);
         let expected = format!(
             "id        {}\njob       greet\nqueue     mail\nreason    exhausted\nattempts  4\n\
              failed    1970-01-01T00:01:00Z, 0ms ago\nenqueued  1970-01-01T00:00:00Z, 1m ago\n\
-             payload\n  {{\"n\": 1.10}}\nerror\n  no\\u{{1b}}[2J\n  because\nbacktrace\n  0: main\n",
+             headers\n  tenant: 7\npayload\n  {{\"n\": 1.10}}\nerror\n  no\\u{{1b}}[2J\n  because\nbacktrace\n  0: main\n",
             job.id()
         );
         assert_eq!(text(&job, now), expected);

@@ -6,8 +6,8 @@ use jobq::admin::{self, Cancelled, Filter, Operation, Order, Read};
 use jobq::{Client, Finding, Result, Severity};
 
 use super::Event;
-use super::state::{Action, Group, Key, Page, Row};
-use crate::commands::failed::groups;
+use super::state::{Action, Group, Grouped, Key, Row};
+use crate::commands::failed::{groups, outcome};
 use crate::output::colour::Style;
 use crate::output::table::Cell;
 
@@ -17,11 +17,10 @@ const WHY: &str = "paused in `jobq watch`";
 /// Does it, and gives what is shown then.
 pub(super) async fn act(client: &Client, actor: &str, action: Action) -> Event {
     match action {
-        Action::Examine => {
-            Event::Loaded(Page::Doctor, findings(client).await.map_err(|e| e.to_string()))
-        }
+        Action::Examine => Event::Examined(findings(client).await.map_err(|e| e.to_string())),
         Action::Load(queue) => {
-            Event::Loaded(Page::Failed, failed(client, &queue).await.map_err(|e| e.to_string()))
+            let groups = failed(client, &queue).await.map_err(|error| error.to_string());
+            Event::Grouped(queue, groups)
         }
         action => Event::Acted(
             change(client, actor, action).await.unwrap_or_else(|error| format!("error: {error}")),
@@ -61,33 +60,37 @@ async fn change(client: &Client, actor: &str, action: Action) -> Result<String> 
             let cancelled: Vec<Cancelled> = admin.cancel_running(job).await?;
             format!("job {job} is asked to end in {} pools", cancelled.len())
         }
-        Action::Retry(queue, group) => {
-            let operation = client.failed(&queue).retry_where(filter(&group)).by(actor);
+        Action::Retry(queue, group, until) => {
+            let operation = client.failed(&queue).retry_where(filter(&group, until)).by(actor);
             format!("put back: {}", done(operation).await?)
         }
-        Action::Discard(queue, group) => {
-            let operation = client.failed(&queue).discard_where(filter(&group)).by(actor);
+        Action::Discard(queue, group, until) => {
+            let operation = client.failed(&queue).discard_where(filter(&group, until)).by(actor);
             format!("deleted: {}", done(operation).await?)
         }
         Action::Quit | Action::Load(_) | Action::Examine => String::new(),
     })
 }
 
-fn filter(group: &Group) -> Filter {
-    Filter::new().job(&group.job).reason(group.reason).pattern(&group.error)
+/// The jobs of a group that had failed when they were counted.
+fn filter(group: &Group, until: SystemTime) -> Filter {
+    let filter = Filter::new().job(&group.job).reason(group.reason).pattern(&group.error);
+    filter.failed_until(until)
 }
 
 /// What an operation did.
 async fn done(operation: Operation) -> Result<String> {
     let done = operation.await?;
-    Ok(match done.end {
-        admin::End::Finished => format!("{} of {} failed jobs", done.settled, done.matched),
-        other => format!("{} of {} failed jobs, then {other:?}", done.settled, done.matched),
-    })
+    let mut said = vec![format!("{} of {} failed jobs", done.settled, done.matched)];
+    said.extend(outcome::remarks(&done.end, done.unknown));
+    if let Some((id, error)) = done.refused.first() {
+        said.push(format!("{} stay failed, such as {id}: {error}", done.refused.len()));
+    }
+    Ok(said.join("; "))
 }
 
 /// The groups of the failed jobs of a queue.
-async fn failed(client: &Client, queue: &str) -> Result<Vec<Row>> {
+async fn failed(client: &Client, queue: &str) -> Result<Grouped> {
     let (groups, now) = (client.failed(queue).groups(&Filter::new()).await?, SystemTime::now());
     let row = |group: &admin::Group| Row {
         key: Key::Group(Group {
@@ -99,7 +102,7 @@ async fn failed(client: &Client, queue: &str) -> Result<Vec<Row>> {
         cells: groups::row(group, now).into(),
         details: vec![format!("the last one: {}", group.last), group.error.clone()],
     };
-    Ok(groups.groups.iter().map(row).collect())
+    Ok(Grouped { rows: groups.groups.iter().map(row).collect(), notes: groups::notes(&groups) })
 }
 
 async fn findings(client: &Client) -> Result<Vec<Row>> {

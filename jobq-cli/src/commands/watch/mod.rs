@@ -22,7 +22,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::interval;
 
 use self::sample::{Document, Sample, sample};
-use self::state::{Action, Page, Row, State};
+use self::state::{Action, Grouped, Page, Row, State};
 use super::queues::selection;
 use crate::end::{End, Ended, Problem};
 use crate::options::{Options, pause};
@@ -50,8 +50,10 @@ enum Event {
     /// A second has passed.
     Tick,
     Sample(Result<Sample, String>),
-    /// The rows of a page that is loaded when somebody asks.
-    Loaded(Page, Result<Vec<Row>, String>),
+    /// The findings of the doctor.
+    Examined(Result<Vec<Row>, String>),
+    /// The groups of the failed jobs of a queue.
+    Grouped(String, Result<Grouped, String>),
     /// What an action did.
     Acted(String),
     /// A signal asks the command to end.
@@ -129,7 +131,8 @@ async fn show(
             },
             Event::Resized | Event::Tick => {}
             Event::Sample(sample) => state.sampled(sample, SystemTime::now()),
-            Event::Loaded(page, rows) => state.loaded(page, rows, SystemTime::now()),
+            Event::Examined(rows) => state.loaded(Page::Doctor, rows, SystemTime::now()),
+            Event::Grouped(queue, groups) => state.grouped(&queue, groups, SystemTime::now()),
             Event::Acted(message) => state.say(message),
             Event::Ended => return Ok(End::Done),
         }

@@ -84,6 +84,14 @@ pub(super) struct Listing {
     pub(super) is_loading: bool,
 }
 
+/// The groups of the failed jobs of a queue.
+#[derive(Debug)]
+pub(super) struct Grouped {
+    pub(super) rows: Vec<Row>,
+    /// Notes on the jobs that they leave out.
+    pub(super) notes: Vec<String>,
+}
+
 /// What is done outside of the page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Action {
@@ -95,8 +103,10 @@ pub(super) enum Action {
     Cancel(JobId),
     /// Reads the groups of failed jobs of a queue.
     Load(String),
-    Retry(String, Group),
-    Discard(String, Group),
+    /// Puts the jobs of a group back that had failed at this time.
+    Retry(String, Group, SystemTime),
+    /// Deletes the jobs of a group that had failed at this time.
+    Discard(String, Group, SystemTime),
     Examine,
 }
 
@@ -156,6 +166,26 @@ impl State {
         match rows {
             Ok(rows) => listing.replace(rows, now),
             Err(problem) => listing.problem = Some(problem),
+        }
+    }
+
+    /// The groups of the failed jobs of a queue were read. It may be another queue by now.
+    pub(super) fn grouped(
+        &mut self,
+        queue: &str,
+        groups: Result<Grouped, String>,
+        now: SystemTime,
+    ) {
+        if self.queue.as_deref() != Some(queue) {
+            return;
+        }
+        let (rows, notes) = match groups {
+            Ok(Grouped { rows, notes }) => (Ok(rows), notes),
+            Err(problem) => (Err(problem), Vec::new()),
+        };
+        self.loaded(Page::Failed, rows, now);
+        if !notes.is_empty() {
+            self.say(notes.join("; "));
         }
     }
 
@@ -230,18 +260,19 @@ impl State {
         if key == 'l' {
             return self.read();
         }
+        let as_of = self.listing().as_of;
         match (page, key, self.selected()?.clone()) {
             (Page::Queues, 'p', Key::Queue(queue)) => Some(Action::Pause(queue)),
             (Page::Queues, 'r', Key::Queue(queue)) => Some(Action::Resume(queue)),
             (Page::Failed, 'R', Key::Group(group)) => {
                 let queue = self.queue.clone()?;
                 let question = format!("put {} back", group.jobs_of(&queue));
-                self.ask(&question, Action::Retry(queue, group))
+                self.ask(&question, Action::Retry(queue, group, as_of?))
             }
             (Page::Failed, 'D', Key::Group(group)) => {
                 let queue = self.queue.clone()?;
                 let question = format!("delete {}", group.jobs_of(&queue));
-                self.ask(&question, Action::Discard(queue, group))
+                self.ask(&question, Action::Discard(queue, group, as_of?))
             }
             (Page::Pools, 'Q', Key::Pool(pool, _)) => {
                 self.ask(&format!("let pool {pool} take no more jobs"), Action::Quiet(pool))

@@ -13,6 +13,11 @@ fn group() -> Group {
     Group { job, reason: FailedReason::Exhausted, error, count: 112 }
 }
 
+fn groups(notes: &[&str]) -> Grouped {
+    let notes = notes.iter().map(|note| (*note).to_owned()).collect();
+    Grouped { rows: vec![row(Key::Group(group()))], notes }
+}
+
 /// A state with two queues, a pool that runs a job, and nothing else read.
 fn state() -> (State, PoolId, JobId) {
     let (pool, job) = (PoolId::new(), JobId::new());
@@ -73,22 +78,42 @@ fn failed_jobs_are_read_when_somebody_asks() {
     let load = |queue: &str| Some(Action::Load(queue.into()));
     assert_eq!(press(&mut state, "2"), [load("mail")]);
     assert_eq!(press(&mut state, "l"), [None], "it is being read");
-    state.loaded(Page::Failed, Ok(vec![row(Key::Group(group()))]), SystemTime::UNIX_EPOCH);
+    state.grouped("mail", Ok(groups(&[])), SystemTime::UNIX_EPOCH);
     assert_eq!(press(&mut state, "12l"), [None, None, load("mail")]);
-    state.loaded(Page::Failed, Ok(vec![row(Key::Group(group()))]), SystemTime::UNIX_EPOCH);
-    let retry = Action::Retry("mail".into(), group());
+    state.grouped("mail", Ok(groups(&[])), SystemTime::UNIX_EPOCH);
+    let retry = Action::Retry("mail".into(), group(), SystemTime::UNIX_EPOCH);
     assert_eq!(press(&mut state, "R"), [None]);
     let (question, _) = state.question.as_ref().unwrap();
     assert!(
         question.contains("put 112 failed jobs of `mail` (pay, exhausted: card declined) back")
     );
     assert_eq!(press(&mut state, "y"), [Some(retry)]);
-    let discard = Action::Discard("mail".into(), group());
+    let discard = Action::Discard("mail".into(), group(), SystemTime::UNIX_EPOCH);
     assert_eq!(press(&mut state, "Dy"), [None, Some(discard)]);
     // Another queue has other failed jobs.
     press(&mut state, "1j");
     assert_eq!(state.press(KeyEvent::from(KeyCode::Enter)), load("pay"));
     assert!(state.listing().rows.is_empty());
+}
+
+#[test]
+fn groups_of_another_queue_are_not_shown() {
+    let (mut state, ..) = state();
+    press(&mut state, "21j");
+    assert_eq!(press(&mut state, "2"), [Some(Action::Load("pay".into()))]);
+    // Those that were asked for first come last.
+    state.grouped(
+        "pay",
+        Ok(Grouped { rows: Vec::new(), notes: Vec::new() }),
+        SystemTime::UNIX_EPOCH,
+    );
+    state.grouped("mail", Ok(groups(&["not all"])), SystemTime::UNIX_EPOCH);
+    assert!(state.listing().rows.is_empty() && state.message.is_none());
+    state.grouped("pay", Ok(groups(&["2 more", "not all"])), SystemTime::UNIX_EPOCH);
+    assert_eq!(
+        (state.listing().rows.len(), state.message.as_deref()),
+        (1, Some("2 more; not all"))
+    );
 }
 
 #[test]
