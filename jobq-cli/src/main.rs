@@ -1,10 +1,11 @@
-//! The command `jobq`: looks at the queues, pools and failed jobs of jobq, and steers them.
+//! The command `jobq`: inspects and controls the queues, pools and failed jobs of jobq.
 
 mod commands;
 mod end;
 mod filter;
 mod options;
 mod output;
+mod signals;
 
 use std::process::ExitCode;
 

@@ -8,6 +8,7 @@ use axum::routing::{get, post};
 use jobq::Client;
 use jobq::admin::Admin;
 use tokio::runtime::Handle;
+use tokio::sync::RwLock;
 
 use crate::access::{Access, Decide, Identify, Viewer};
 use crate::activity::Activities;
@@ -132,6 +133,11 @@ impl Dashboard {
     /// Within a runtime of tokio it begins to read the figures of the queues at once, otherwise at
     /// its first request.
     pub fn router(self) -> Router {
+        self.app().router()
+    }
+
+    /// The state of the router.
+    pub(crate) fn app(self) -> Arc<App> {
         let app = Arc::new(App {
             sampler: Sampler::default(),
             starting: Once::new(),
@@ -139,12 +145,13 @@ impl Dashboard {
             operations: Operations::default(),
             looks: Looks::default(),
             rendered: Rendered::default(),
+            writes: Arc::default(),
             settings: self,
         });
         if Handle::try_current().is_ok() {
             app.start();
         }
-        routes().layer(from_fn_with_state(Arc::clone(&app), frame::around)).with_state(app)
+        app
     }
 }
 
@@ -192,9 +199,22 @@ pub(crate) struct App {
     pub(crate) operations: Operations,
     pub(crate) looks: Looks,
     pub(crate) rendered: Rendered,
+    /// Read by each request that changes something, for as long as it runs.
+    pub(crate) writes: Arc<RwLock<()>>,
 }
 
 impl App {
+    pub(crate) fn router(self: Arc<Self>) -> Router {
+        routes().layer(from_fn_with_state(Arc::clone(&self), frame::around)).with_state(self)
+    }
+
+    /// Cancels the operations that run, and waits until they and all other changes have ended.
+    pub(crate) async fn end(&self) {
+        // No further ones begin.
+        let _writes = self.writes.write().await;
+        self.operations.end().await;
+    }
+
     pub(crate) fn client(&self) -> &Client {
         &self.settings.client
     }

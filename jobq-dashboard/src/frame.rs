@@ -41,14 +41,23 @@ pub(crate) async fn around(State(app): State<Arc<App>>, request: Request, next: 
             parts.extensions.insert(viewer);
             let writes = guard::writes(&parts.method);
             let running = next.run(Request::from_parts(parts, body));
-            if writes { to_its_end(running).await } else { running.await }
+            if writes { to_its_end(&app, running).await } else { running.await }
         }
     };
     finished(&app, viewer.as_ref(), response)
 }
 
 /// Runs what changes something to its end, with its record, also if the browser goes away.
-async fn to_its_end(running: impl Future<Output = Response> + Send + 'static) -> Response {
+async fn to_its_end(
+    app: &App,
+    running: impl Future<Output = Response> + Send + 'static,
+) -> Response {
+    let write = Arc::clone(&app.writes).read_owned().await;
+    let running = async move {
+        let response = running.await;
+        drop(write);
+        response
+    };
     tokio::spawn(running).await.unwrap_or_else(|_| {
         let text = "It ended with a panic, which the log has. Look whether something was changed.";
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "It went wrong", text).into_response()
@@ -66,6 +75,9 @@ fn check(
         guard::same_origin(headers, app.origins()).map_err(|foreign| {
             Problem::new(StatusCode::FORBIDDEN, "The form was refused", foreign.text())
         })?;
+    } else if guard::reads_for_another_site(headers) {
+        let text = "A page of another site asked for it. Follow a link to it, or type its address.";
+        return Err(Problem::new(StatusCode::FORBIDDEN, "The request was refused", text));
     }
     Ok(viewer.clone())
 }

@@ -1,7 +1,7 @@
 //! The checks of a request before anything is done. Pure.
 
 use axum::http::header::ORIGIN;
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, HeaderValue, Method};
 
 /// The reason why a request that changes something is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +50,16 @@ pub(crate) fn same_origin(headers: &HeaderMap, origins: &[String]) -> Result<(),
     }
     let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
     if origins.contains(&origin) { Ok(()) } else { Err(Foreign::Elsewhere) }
+}
+
+/// Whether a page of another site is behind a request that only reads, and no person who follows a
+/// link: its pictures, frames and scripts could make the broker look for failed jobs over and over.
+pub(crate) fn reads_for_another_site(headers: &HeaderMap) -> bool {
+    let header = |name| headers.get(name).map(HeaderValue::as_bytes);
+    let is_ours = matches!(header("sec-fetch-site"), None | Some(b"same-origin" | b"none"));
+    let follows_a_link = header("sec-fetch-mode") == Some(b"navigate")
+        && header("sec-fetch-dest") == Some(b"document");
+    !is_ours && !follows_a_link
 }
 
 /// The origin as browsers send it: in lower case, without a `/` and the usual port. `None` if the text
@@ -107,6 +117,30 @@ mod tests {
             site.map(|site| headers.insert("sec-fetch-site", site.parse().unwrap()));
             origin.map(|origin| headers.insert(ORIGIN, origin.parse().unwrap()));
             assert_eq!(same_origin(&headers, origins), expected, "{site:?} {origin:?}");
+        }
+    }
+
+    #[test]
+    fn other_sites_only_lead_to_pages() {
+        for (site, mode, to, expected) in [
+            (None, None, None, false),
+            (Some("none"), Some("navigate"), Some("document"), false),
+            (Some("same-origin"), Some("cors"), Some("empty"), false),
+            (Some("cross-site"), Some("navigate"), Some("document"), false),
+            (Some("same-site"), Some("navigate"), Some("document"), false),
+            (Some("cross-site"), Some("navigate"), Some("iframe"), true),
+            (Some("cross-site"), Some("no-cors"), Some("image"), true),
+            (Some("cross-site"), Some("no-cors"), Some("empty"), true),
+            (Some("same-site"), Some("no-cors"), Some("script"), true),
+            (Some("cross-site"), None, None, true),
+        ] {
+            let mut headers = HeaderMap::new();
+            for (name, value) in
+                [("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", to)]
+            {
+                value.map(|value| headers.insert(name, value.parse().unwrap()));
+            }
+            assert_eq!(reads_for_another_site(&headers), expected, "{site:?} {mode:?} {to:?}");
         }
     }
 

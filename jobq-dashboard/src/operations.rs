@@ -83,7 +83,7 @@ pub(crate) struct Started {
     pub(crate) at: SystemTime,
     progress: watch::Receiver<Progress>,
     cancel: Notify,
-    end: Mutex<Option<Summary>>,
+    end: watch::Sender<Option<Summary>>,
 }
 
 /// The end of an operation, for people.
@@ -100,7 +100,7 @@ impl Started {
     }
 
     pub(crate) fn end(&self) -> Option<Summary> {
-        self.end.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.end.borrow().clone()
     }
 
     pub(crate) fn cancel(&self) {
@@ -122,7 +122,7 @@ impl Started {
             }
         }
         let summary = summary(self.deed, running.finish().await);
-        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = Some(summary);
+        self.end.send_replace(Some(summary));
     }
 }
 
@@ -141,6 +141,21 @@ impl Operations {
         let operations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let runs = |started: &&Arc<Started>| started.queue == queue && started.end().is_none();
         operations.1.iter().filter(runs).cloned().collect()
+    }
+
+    /// Cancels the operations that run, and waits for their ends: a pass that has begun is finished.
+    pub(crate) async fn end(&self) {
+        let all: Vec<_> = {
+            let operations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            operations.1.iter().cloned().collect()
+        };
+        for started in &all {
+            started.cancel();
+        }
+        for started in all {
+            // Its sender is within itself.
+            let _ = started.end.subscribe().wait_for(Option::is_some).await;
+        }
     }
 
     /// Starts an operation, and calls `changed` at its progress and `ended` at its end.
@@ -172,7 +187,7 @@ impl Operations {
             at: SystemTime::now(),
             progress: running.progress(),
             cancel: Notify::new(),
-            end: Mutex::default(),
+            end: watch::Sender::default(),
         });
         all.push_back(Arc::clone(&started));
         forget(all, |started| started.end().is_some());
@@ -211,7 +226,10 @@ fn summary(deed: Deed, done: jobq::Result<Done>) -> Summary {
     };
     let past = deed.past();
     let mut text = match done.matched {
-        0 => "No failed job matches any more. Nothing was changed.".to_owned(),
+        0 if matches!(done.end, End::Finished) => {
+            "No failed job matches any more. Nothing was changed.".to_owned()
+        }
+        0 => "Nothing was changed.".to_owned(),
         1 if done.settled == 1 => format!("The job was {past}."),
         matched => format!("{} of {} jobs were {past}.", count(done.settled), count(matched)),
     };
@@ -237,10 +255,17 @@ fn summary(deed: Deed, done: jobq::Result<Done>) -> Summary {
                 ("bad", format!("Stopped: a job that was put back failed again. {text}"));
             details.push(id.to_string());
         }
+        End::Stopped(Stop::TooMany) => {
+            class = "warn";
+            text = format!(
+                "{text} There are more failed jobs than one pass can look at, and none of those \
+                 that the last one looked at matches."
+            );
+        }
         End::Lost(error) => {
             (class, text) = ("bad", format!("{text} Then the connection was lost: {error}"));
         }
-        other => text = format!("{text} It ended as {other:?}."),
+        other => (class, text) = ("warn", format!("{text} It ended as {other:?}.")),
     }
     if done.unknown > 0 {
         details.push(format!(
@@ -257,7 +282,45 @@ fn summary(deed: Deed, done: jobq::Result<Done>) -> Summary {
 
 #[cfg(test)]
 mod tests {
+    use jobq::admin::Filter;
+    use jobq::{BoxError, Client, WorkerPool};
+
     use super::*;
+
+    #[jobq::job(queue = "mail")]
+    async fn refuse() -> Result<(), BoxError> {
+        Err(jobq::abort("no").into())
+    }
+
+    #[tokio::test]
+    async fn the_end_cancels_what_runs_and_waits_for_it() {
+        let client = Client::connect("sqlite::memory:").await.unwrap();
+        let pool = WorkerPool::new(&client).register::<Refuse>().spawn().await.unwrap();
+        for _ in 0..2 {
+            client.enqueue(Refuse {}).await.unwrap();
+        }
+        let failed = client.failed("mail");
+        while failed.list(2).await.unwrap().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        pool.shutdown().await.unwrap();
+        let operations = Operations::default();
+        // One job in ten thousand seconds: it waits after the first.
+        let slow = failed.retry_where(Filter::new()).rate(0.0001);
+        let what = What {
+            queue: "mail".into(),
+            deed: Deed::Retry,
+            filter: String::new(),
+            actor: String::new(),
+        };
+        let started = operations.start(slow, what, || (), |_, _| ()).unwrap();
+        let mut progress = started.progress.clone();
+        progress.wait_for(|progress| progress.settled == 1).await.unwrap();
+        operations.end().await;
+        let text = started.end().unwrap().text;
+        assert_eq!(text, "Cancelled. The job was put back.");
+        operations.end().await;
+    }
 
     #[test]
     fn an_operation_that_runs_is_not_forgotten() {

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -14,14 +15,18 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use jobq::{Client, Error, ErrorKind, Result};
 use tokio::net::TcpListener;
+use tokio::time::timeout;
 
 use crate::access::Access;
-use crate::dashboard::Dashboard;
+use crate::dashboard::{App, Dashboard};
 use crate::frame;
 use crate::guard::{self, host_name};
 use crate::links::Links;
 use crate::secret::{Secret, user};
 use crate::topology::Declared;
+
+/// How long the end waits for what is under way. A pass of an operation takes up to 20 s.
+const LONGEST_END: Duration = Duration::from_secs(30);
 
 /// A dashboard with a server of its own.
 ///
@@ -151,11 +156,11 @@ impl Standalone {
         };
         let listener = TcpListener::bind(self.address).await.map_err(unusable)?;
         let address = listener.local_addr().map_err(unusable)?;
-        let router = self.router(address);
+        let (router, app) = self.router(address);
         let path = Links::new(&self.prefix).to("/");
         let origin = self.origin.unwrap_or_else(|| format!("http://{address}"));
         let url = format!("{}{}/", origin.trim_end_matches('/'), path.trim_end_matches('/'));
-        Ok(Serving { listener, address, router, url })
+        Ok(Serving { listener, address, router, app, url })
     }
 
     fn check(&self) -> Result<()> {
@@ -189,7 +194,7 @@ impl Standalone {
     }
 
     /// The router that serves this address.
-    fn router(&self, address: SocketAddr) -> Router {
+    fn router(&self, address: SocketAddr) -> (Router, Arc<App>) {
         let access = if self.read_only { Access::Read } else { Access::All };
         let actor = self.actor.clone();
         let mut dashboard = Dashboard::new(&self.client)
@@ -212,14 +217,15 @@ impl Standalone {
             let host = origin.split_once("://").map_or(origin.as_str(), |(_, host)| host);
             hosts.push(host_name(host.trim_end_matches('/')));
         }
-        let inner = dashboard.router();
+        let app = dashboard.app();
+        let inner = Arc::clone(&app).router();
         let router = match &*Links::new(&self.prefix).to("/") {
             "/" => inner,
             // A proxy may remove the prefix or not.
             prefix => Router::new().nest_service(prefix, inner.clone()).fallback_service(inner),
         };
         let gate = Arc::new(Gate { hosts, secret: self.secret.clone() });
-        router.layer(from_fn_with_state(gate, guarded))
+        (router.layer(from_fn_with_state(gate, guarded)), app)
     }
 }
 
@@ -260,6 +266,7 @@ pub struct Serving {
     listener: TcpListener,
     address: SocketAddr,
     router: Router,
+    app: Arc<App>,
     url: String,
 }
 
@@ -276,18 +283,24 @@ impl Serving {
         &self.url
     }
 
-    /// Answers requests until `end` completes. Open pages do not delay the end.
+    /// Answers requests until `end` completes. Open pages do not delay the end. Operations on failed
+    /// jobs that run then are cancelled, and it waits up to 30 s for them and for other changes, so
+    /// that no job is left both in its queue and failed.
     ///
     /// # Errors
     ///
     /// A listener that fails.
     pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<()> {
         let serving = axum::serve(self.listener, self.router);
-        tokio::select! {
+        let served = tokio::select! {
             () = end => Ok(()),
             served = serving => served.map_err(|error| {
                 Error::new(ErrorKind::Refused, format!("the dashboard no longer listens: {error}"))
             }),
+        };
+        if timeout(LONGEST_END, self.app.end()).await.is_err() {
+            tracing::warn!("changes were still under way when the dashboard ended");
         }
+        served
     }
 }

@@ -6,9 +6,10 @@ use jobq::Client;
 use jobq_dashboard::{Secret, Standalone, demo};
 
 use super::topology;
-use crate::end::{End, Ended, Problem};
+use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
+use crate::signals;
 
 /// Serves the dashboard, a page for browsers
 ///
@@ -105,9 +106,13 @@ async fn serve(arguments: Arguments, client: &Client, options: &Options, output:
     if let Some(secret) = made {
         output.note(&format!("its secret, shown this once: {}", secret.reveal()));
     }
-    let stopped = async {
-        let _ = tokio::signal::ctrl_c().await;
+    let stopped_twice = async {
+        signals::stop().await;
+        signals::stop().await;
     };
-    serving.run_until(stopped).await.map_err(Problem::from)?;
+    tokio::select! {
+        served = serving.run_until(signals::stop()) => served?,
+        () = stopped_twice => return Ok(End::Partly),
+    }
     Ok(End::Done)
 }

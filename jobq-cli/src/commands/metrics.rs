@@ -19,6 +19,7 @@ use super::queues::selection;
 use crate::end::{End, Ended, Problem};
 use crate::options::Options;
 use crate::output::Output;
+use crate::signals;
 
 /// The age up to which a sample is shared: many scrapers cost the broker no more than one.
 const FRESH: Duration = Duration::from_secs(1);
@@ -51,10 +52,10 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         Arc::new(Sampler { client, queues: selection(arguments.queues), sample: Mutex::default() });
     let router = Router::new().route("/metrics", get(metrics)).with_state(sampler);
     output.note(&format!("listening on http://{address}/metrics"));
-    let stopped = async {
-        let _ = tokio::signal::ctrl_c().await;
-    };
-    axum::serve(listener, router).with_graceful_shutdown(stopped).await.map_err(unusable)?;
+    axum::serve(listener, router)
+        .with_graceful_shutdown(signals::stop())
+        .await
+        .map_err(unusable)?;
     Ok(End::Done)
 }
 

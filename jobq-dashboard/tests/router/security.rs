@@ -102,6 +102,26 @@ async fn a_form_from_elsewhere_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_site_may_lead_here_and_read_nothing() {
+    let kit = Kit::new().await;
+    kit.failed("no").await;
+    let from_another_site = async |path: &str, mode: &str, to: &str| {
+        let request = Request::get(path)
+            .header("sec-fetch-site", "cross-site")
+            .header("sec-fetch-mode", mode)
+            .header("sec-fetch-dest", to);
+        send(&kit.router, request.body(Body::empty()).expect("it is a request")).await.status
+    };
+    for path in ["/", "/queues/mail/failed", "/doctor?again=1"] {
+        assert_eq!(from_another_site(path, "navigate", "document").await, StatusCode::OK, "{path}");
+        for (mode, to) in [("no-cors", "image"), ("navigate", "iframe"), ("cors", "empty")] {
+            let status = from_another_site(path, mode, to).await;
+            assert_eq!(status, StatusCode::FORBIDDEN, "{path} {mode} {to}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_access_nothing_is_shown_or_changed() {
     let kit = Kit::with(|dashboard| dashboard, Access::No).await;
     kit.failed("no").await;
