@@ -7,6 +7,8 @@ const lost = document.getElementById("lost");
 const HIDDEN_MS = 15_000;
 /** How long without an answer until the page says so. */
 const LOST_MS = 6_000;
+/** How long a stream lasts: the server ends it, and the next one begins with the content. */
+const STREAM_MS = 20_000;
 
 // ---- New content in place of the old one, without flicker: what is alike stays.
 
@@ -39,11 +41,20 @@ function morph(old, fresh) {
 function morphChildren(old, fresh) {
   const byId = new Map();
   for (const child of old.children) if (child.id) byId.set(child.id, child);
+  const kept = new Set();
+  for (const child of fresh.children) if (child.id) kept.add(child.id);
   let place = old.firstChild;
   for (const next of [...fresh.childNodes]) {
     const known = next.id && byId.get(next.id);
-    if (known && known !== place) {
-      old.insertBefore(known, place);
+    if (known) {
+      // What is gone before it is removed first: an element that is moved loses the focus.
+      while (place && place !== known && !kept.has(place.id)) {
+        const gone = place;
+        place = place.nextSibling;
+        gone.remove();
+      }
+      if (known === place) place = place.nextSibling;
+      else old.insertBefore(known, place);
       morph(known, next);
     } else if (place && isSame(place, next)) {
       const here = place;
@@ -88,11 +99,22 @@ function isLost() {
   document.body.dataset.lost = "";
 }
 
+/** The dashboard answers, and not with this page: it is gone, or may not be seen any more. */
+function isRefused(status) {
+  if (status >= 500) return isLost();
+  lost.textContent = status
+    ? `The dashboard refuses this page (${status}). The figures are old and grey. Load it again.`
+    : "The dashboard leads to another page, as when a login has ended. Load this one again.";
+  lost.hidden = false;
+  document.body.dataset.lost = "";
+}
+
 // ---- A visible tab has a stream, since a browser allows six for a host. Hidden tabs fetch.
 
 let stream = null;
 let timer = 0;
 let tag = "";
+let opened = 0;
 
 const address = (kind) => {
   const url = new URL(location.href);
@@ -104,14 +126,21 @@ const address = (kind) => {
 function open() {
   clearTimeout(timer);
   close();
+  opened = Date.now();
   stream = new EventSource(address("stream"));
   const mine = stream;
-  stream.addEventListener("content", (event) => show(event.data));
+  stream.addEventListener("content", (event) => {
+    tag = "";
+    show(event.data);
+  });
   stream.addEventListener("open", isBack);
   stream.addEventListener("error", () => {
     if (mine !== stream) return;
     // After an answer that is no stream a browser does not try again by itself.
-    if (mine.readyState === EventSource.CLOSED) timer = setTimeout(open, LOST_MS);
+    if (mine.readyState === EventSource.CLOSED) {
+      fetchOnce();
+      timer = setTimeout(open, LOST_MS);
+    }
     setTimeout(isLost, LOST_MS + 100);
   });
 }
@@ -123,12 +152,13 @@ function close() {
 
 async function fetchOnce() {
   try {
-    const answer = await fetch(address("fragment"), { headers: tag ? { "If-None-Match": tag } : {} });
+    const headers = tag ? { "If-None-Match": tag } : {};
+    const answer = await fetch(address("fragment"), { headers, redirect: "manual" });
     if (answer.status === 304) isBack();
-    if (answer.ok) {
-      tag = answer.headers.get("etag") ?? "";
+    else if (answer.ok && answer.headers.has("etag")) {
+      tag = answer.headers.get("etag");
       show(await answer.text());
-    }
+    } else isRefused(answer.status);
   } catch {
     isLost();
   }
@@ -150,6 +180,12 @@ if ("live" in document.body.dataset) {
   // A page that is kept for "back" holds no stream.
   addEventListener("pagehide", close);
   addEventListener("pageshow", (event) => event.persisted && start());
+  // A connection may fall silent without an error.
+  setInterval(() => {
+    if (document.hidden || Date.now() - Math.max(last, opened) < STREAM_MS + LOST_MS) return;
+    isLost();
+    open();
+  }, LOST_MS);
   start();
 }
 

@@ -13,8 +13,9 @@ use crate::problem::Problem;
 use crate::show::{Time, first_line};
 
 /// The fields of a filter, for forms and links that send it on.
-pub(crate) const FIELDS: [&str; 9] =
-    ["job", "unnamed", "reason", "error", "pattern", "from", "until", "pointer", "value"];
+pub(crate) const FIELDS: [&str; 10] = [
+    "job", "unnamed", "reason", "error", "pattern", "textless", "from", "until", "pointer", "value",
+];
 
 /// The most jobs of a page.
 pub(crate) const ROWS: usize = 50;
@@ -30,11 +31,11 @@ const LOOKS: usize = 32;
 /// The filter of a form.
 pub(crate) fn filter(fields: &Fields, privacy: &Privacy) -> Result<Filter, Problem> {
     let mut filter = Filter::new();
-    if let Some(job) = fields.one("job") {
-        filter = filter.job(job);
-    }
-    if fields.one("unnamed").is_some() {
-        filter = filter.job("");
+    // Empty fields of a form are no conditions, so that groups without a name or a text have flags.
+    match fields.one("job") {
+        Some(job) => filter = filter.job(job),
+        None if fields.one("unnamed").is_some() => filter = filter.job(""),
+        None => {}
     }
     if let Some(text) = fields.one("reason") {
         let reason = FailedReason::parse(text);
@@ -45,8 +46,10 @@ pub(crate) fn filter(fields: &Fields, privacy: &Privacy) -> Result<Filter, Probl
     if let Some(text) = fields.one("error") {
         filter = filter.error(text);
     }
-    if let Some(pattern) = fields.exact("pattern").filter(|pattern| !pattern.is_empty()) {
-        filter = filter.pattern(pattern);
+    match fields.exact("pattern").filter(|pattern| !pattern.is_empty()) {
+        Some(pattern) => filter = filter.pattern(pattern),
+        None if fields.one("textless").is_some() => filter = filter.pattern(""),
+        None => {}
     }
     if let Some(text) = fields.one("from") {
         filter = filter.failed_from(time(text)?);
@@ -54,10 +57,18 @@ pub(crate) fn filter(fields: &Fields, privacy: &Privacy) -> Result<Filter, Probl
     if let Some(text) = fields.one("until") {
         filter = filter.failed_until(time(text)?);
     }
-    if let Some(json) = fields.one("value") {
-        let pointer = fields.one("pointer").unwrap_or_default();
-        privacy.check_pointer(pointer, json)?;
-        filter = filter.value(pointer, json)?;
+    match (fields.one("pointer"), fields.one("value")) {
+        (pointer, Some(json)) => {
+            let pointer = pointer.unwrap_or_default();
+            privacy.check_pointer(pointer, json)?;
+            filter = filter.value(pointer, json)?;
+        }
+        (Some(pointer), None) => {
+            return Err(Problem::invalid(format!(
+                "The value at `{pointer}` is missing: write it as JSON, an empty text as `\"\"`."
+            )));
+        }
+        (None, None) => {}
     }
     let ids: Result<Vec<JobId>, _> = fields.all("id").map(str::parse).collect();
     let ids = ids.map_err(|_| Problem::invalid("The id of a job is a UUID."))?;
@@ -65,7 +76,7 @@ pub(crate) fn filter(fields: &Fields, privacy: &Privacy) -> Result<Filter, Probl
 }
 
 /// A time in UTC, as a form or a person writes it: `2026-11-27T01:05`, with or without seconds.
-fn time(text: &str) -> Result<SystemTime, Problem> {
+pub(crate) fn time(text: &str) -> Result<SystemTime, Problem> {
     let full = if text.len() == 16 { format!("{text}:00") } else { text.to_owned() };
     humantime::parse_rfc3339_weak(&full).map_err(|_| {
         Problem::invalid(format!("`{text}` is no time; write it as `2026-11-27T01:05:00`, in UTC"))
@@ -177,6 +188,13 @@ mod tests {
             (String::new(), Ok("all".to_owned())),
             ("job=+greet+&reason=aborted".into(), Ok("job `greet`, reason `aborted`".into())),
             ("unnamed=1".into(), Ok("job ``".into())),
+            ("unnamed=1&job=greet".into(), Ok("job `greet`".into())),
+            ("textless=1".into(), Ok("error like ``".into())),
+            (
+                "pattern=&textless=1&reason=aborted".into(),
+                Ok("reason `aborted`, error like ``".into()),
+            ),
+            ("pattern=".into(), Ok("all".into())),
             ("error=no+%3C".into(), Ok("error with `no <`".into())),
             ("from=2026-11-27T01:05".into(), Ok("failed from 2026-11-27T01:05:00.000Z".into())),
             ("pointer=/user&value=7".into(), Ok("value at `/user`".into())),
@@ -185,6 +203,7 @@ mod tests {
             ("from=yesterday".into(), Err("no time")),
             ("id=7".into(), Err("UUID")),
             ("pointer=user&value=7".into(), Err("JSON pointer")),
+            ("pointer=/user&value=+".into(), Err("is missing")),
         ] {
             let made = filter(&Fields::parse(query.as_bytes()), &Privacy::default());
             match (made, expected) {

@@ -106,10 +106,14 @@ impl Tree<'_> {
             Some(b'{' | b'[') if self.path.len() >= DEPTH => {
                 self.html.push_str("<span class=\"quiet\">… nested deeper</span>");
             }
-            Some(b'{') => {
-                let entries = serde_json::from_str::<Entries<'_>>(json).unwrap_or_default().0;
-                self.list('{', '}', entries.len(), entries.into_iter());
-            }
+            Some(b'{') => match serde_json::from_str::<Entries<'_>>(json) {
+                Ok(Entries(entries)) => self.list('{', '}', entries.len(), entries.into_iter()),
+                Err(_) if self.privacy.redacted.is_empty() => self.cut("string", json),
+                Err(_) => self.html.push_str(
+                    "<span class=\"quiet\">hidden, since a name in it is no text of Unicode, and \
+                     values are hidden by their paths</span>",
+                ),
+            },
             Some(b'[') => {
                 let items = serde_json::from_str::<Vec<&RawValue>>(json).unwrap_or_default();
                 let items = items.into_iter().enumerate();
@@ -121,8 +125,11 @@ impl Tree<'_> {
                 );
             }
             Some(b'"') => {
-                let text = serde_json::from_str::<String>(json).unwrap_or_default();
-                self.cut("string", &format!("\"{text}\""));
+                // Half of a surrogate pair is JSON, and no text.
+                match serde_json::from_str::<String>(json) {
+                    Ok(text) => self.cut("string", &format!("\"{text}\"")),
+                    Err(_) => self.cut("string", json),
+                }
             }
             Some(b't' | b'f' | b'n') => self.cut("word", json),
             _ => self.cut("number", json),
@@ -226,6 +233,15 @@ mod tests {
         let mut privacy = Privacy::default();
         privacy.redact(patterns.iter().map(|pattern| (*pattern).to_owned()));
         tree(payload.as_bytes(), payload, &privacy)
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_shown_as_it_was_written() {
+        let (value, name) = (r#"{"to": "\ud83d!"}"#, r#"{"\ud83d": "secret"}"#);
+        assert!(shown(value, &[]).contains(r"\ud83d!"));
+        assert!(shown(name, &[]).contains("secret"));
+        let hidden = shown(name, &["password"]);
+        assert!(hidden.contains("hidden") && !hidden.contains("secret"), "{hidden}");
     }
 
     #[test]

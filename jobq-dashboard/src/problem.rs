@@ -49,7 +49,13 @@ impl From<jobq::Error> for Problem {
             ErrorKind::Refused => (StatusCode::BAD_GATEWAY, "It was refused"),
             _ => (StatusCode::SERVICE_UNAVAILABLE, "The broker or the file does not answer"),
         };
-        Self::new(status, title, error.to_string())
+        let mut text = error.to_string();
+        if error.maybe_enqueued() {
+            text.push_str(
+                ". The job may be in its queue nevertheless: look before you send it again.",
+            );
+        }
+        Self::new(status, title, text)
     }
 }
 

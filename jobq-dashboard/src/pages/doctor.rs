@@ -61,7 +61,7 @@ pub(crate) async fn page(
     let sound = report.and_then(|report| report.as_ref().ok());
     let view = View {
         links: app.links(),
-        at: examination.as_ref().map(|examination| Time(examination.at).of_day()),
+        at: examination.as_ref().map(|examination| Time(examination.at).text()),
         version: sound.and_then(Report::version).map(str::to_owned),
         rows: sound.map(rows).unwrap_or_default(),
         problem: report.and_then(|report| report.as_ref().err()).cloned(),

@@ -48,6 +48,8 @@ struct View<'p> {
     query: String,
     problem: Option<Problem>,
     groups: Option<Vec<GroupRow>>,
+    /// Whether all failed jobs are in the groups and in the further ones.
+    all_grouped: bool,
     other: u64,
     rows: &'p [Row],
     matching: String,
@@ -95,6 +97,9 @@ pub(crate) async fn page(
         fields: &filter,
         problem,
         groups: look.and_then(|look| groups(look, &filter)),
+        all_grouped: look
+            .and_then(|look| look.groups.as_ref())
+            .is_none_or(|groups| groups.complete),
         other: look.and_then(|look| look.groups.as_ref()).map_or(0, |groups| groups.other),
         rows: look.map(|look| &look.rows[..]).unwrap_or_default(),
         matching: look.map(|look| count(look.matching)).unwrap_or_default(),
@@ -117,11 +122,14 @@ fn groups(look: &Look, filter: &Fields) -> Option<Vec<GroupRow>> {
 }
 
 fn group_row(group: &Group, filter: &Fields) -> GroupRow {
-    let narrower =
-        filter.clone().with("reason", group.reason.as_str()).with("pattern", &*group.error);
+    let narrower = filter.clone().with("reason", group.reason.as_str());
     let narrower = match &*group.job {
         "" => narrower.with("unnamed", "1"),
         job => narrower.with("job", job),
+    };
+    let narrower = match &*group.error {
+        "" => narrower.with("textless", "1"),
+        error => narrower.with("pattern", error),
     };
     GroupRow {
         job: group.job.clone(),

@@ -23,7 +23,7 @@ struct View<'p> {
     job: &'p FailedJob,
     failed_at: Time,
     enqueued_at: Time,
-    headers: Vec<(String, String)>,
+    headers: Vec<(&'p str, &'p str)>,
     trace: Option<&'p str>,
     /// `None` if payloads are not shown.
     payload: Option<String>,
@@ -50,7 +50,7 @@ pub(crate) async fn page(
         queue: &queue,
         failed_at: Time(job.failed_at()),
         enqueued_at: Time(job.enqueued_at()),
-        headers: headers(&job),
+        headers: job.headers().iter().collect(),
         trace: job.header("traceparent").and_then(|parent| parent.split('-').nth(1)),
         payload,
         size: count(job.payload_bytes().len() as u64),
@@ -62,16 +62,6 @@ pub(crate) async fn page(
     let content = render(&view)?;
     let title = format!("Failed job {id}");
     Ok(Html(layout::page(&app, &viewer, Tab::Failed, &title, &content, false)).into_response())
-}
-
-/// The headers of the user and of traces.
-fn headers(job: &FailedJob) -> Vec<(String, String)> {
-    let value = serde_json::to_value(job).unwrap_or_default();
-    let headers = value.get("headers").and_then(|headers| headers.as_object());
-    let pairs = headers.into_iter().flatten();
-    pairs
-        .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
-        .collect()
 }
 
 /// The same with the command `jobq`.

@@ -6,13 +6,13 @@ use std::time::SystemTime;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
-use jobq::admin::{Phase, Progress};
+use jobq::admin::{End, Phase, Progress};
 
 use super::{Page, Tab, layout, record, render, see};
 use crate::access::Viewer;
 use crate::activity::Record;
 use crate::dashboard::App;
-use crate::failed::{FIELDS, filter};
+use crate::failed::{FIELDS, filter, time};
 use crate::fields::{Fields, Form, Query};
 use crate::links::Links;
 use crate::live;
@@ -28,7 +28,9 @@ struct Question<'p> {
     deed: Deed,
     filter: String,
     matched: u64,
-    /// The same, to be read.
+    /// Whether these are all that match.
+    all_counted: bool,
+    /// Their number, to be read.
     text: String,
     fields: &'p Fields,
     query: String,
@@ -71,10 +73,9 @@ pub(crate) async fn ask(
     viewer.require(deed.action())?;
     let sent_on = sent_on(&fields)?;
     // The operation is about the jobs that the question counts, however long it is open.
-    let asked = match sent_on.one("until") {
-        Some(_) => sent_on.clone(),
-        None => sent_on.clone().with("until", Time(SystemTime::now()).machine()),
-    };
+    let now = SystemTime::now();
+    let until = sent_on.one("until").map(time).transpose()?.map_or(now, |until| until.min(now));
+    let asked = sent_on.clone().with("until", Time(until).machine());
     let filter = filter(&asked, app.privacy())?;
     let shown = filter.to_string();
     let failed = app.client().failed(&*queue);
@@ -82,13 +83,20 @@ pub(crate) async fn ask(
         Deed::Retry => failed.retry_where(filter),
         Deed::Discard => failed.discard_where(filter),
     };
-    let matched = dry.dry_run().by(viewer.name()).await?.matched;
+    let counted = dry.dry_run().by(viewer.name()).await?;
+    let all_counted = match counted.end {
+        End::Finished => true,
+        End::Lost(error) => return Err(error.into()),
+        _ => false,
+    };
+    let matched = counted.matched;
     let question = Question {
         links: app.links(),
         queue: &queue,
         deed,
         filter: shown,
         matched,
+        all_counted,
         text: count(matched),
         query: sent_on.only(&FIELDS).query(),
         fields: &asked,
@@ -125,9 +133,9 @@ pub(crate) async fn start(
     }
     if let Some(rate) = number::<f64>(&fields, "rate")? {
         operation = operation.rate(rate);
-        if fields.one("stop").is_some() {
-            operation = operation.stop_on_failure();
-        }
+    }
+    if fields.one("stop").is_some() {
+        operation = operation.stop_on_failure();
     }
     let what = What { queue, deed, filter: text, actor: viewer.name().to_owned() };
     let (weak, theirs) = (Arc::downgrade(&app), Arc::downgrade(&app));

@@ -54,6 +54,8 @@ struct View<'p> {
     outcomes: Vec<(&'static str, Figure)>,
     failed: u64,
     pools: Vec<PoolRow>,
+    /// The reason why pools cannot be asked.
+    unasked: Option<String>,
     unaccounted: Option<u32>,
     charts: Vec<(&'static str, Spark)>,
     may_pause: bool,
@@ -92,6 +94,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, queue: &str) -> Result<String,
         outcomes: overview.map(|overview| outcomes(overview, reports)).unwrap_or_default(),
         failed: overview.and_then(|queue| queue.failed.known().copied()).unwrap_or(0),
         pools: reports.iter().filter_map(|report| pool(report, queue)).collect(),
+        unasked: sample.as_deref().and_then(super::pools::unasked),
         unaccounted: overview
             .and_then(|queue| queue.unaccounted.known().copied())
             .filter(|consumers| *consumers > 0),
@@ -231,11 +234,14 @@ pub(crate) async fn enqueue(
     let enqueued = job.await;
     let result = match &enqueued {
         Ok(id) => format!("job `{name}`, id {id}"),
+        Err(error) if error.maybe_enqueued() => {
+            format!("job `{name}` may be in its queue nevertheless: {error}")
+        }
         Err(error) => format!("job `{name}` was not enqueued: {error}"),
     };
     tracing::info!(
-        target: "jobq::audit", actor = viewer.name(), action = "enqueue", queue, job = name,
-        "a job is enqueued by hand"
+        target: "jobq::audit", actor = viewer.name(), action = "enqueue", queue, job = name, result,
+        "a job enqueued by hand"
     );
     record(&app, &viewer, "enqueue", &*queue, result);
     enqueued?;

@@ -241,40 +241,39 @@ fn attention(queue: &QueueOverview) -> Vec<Attention> {
     let name = &queue.queue;
     let say = |text: String, is_failed| Attention { queue: name.clone(), text, is_failed };
     let mut found = Vec::new();
-    let ready = queue.ready.known().copied().unwrap_or(0);
+    let ready = queue.ready.known().copied();
+    // Left out where the number is unknown, or where pools have taken all of them.
+    let are_ready = |text: &str| match ready {
+        Some(ready @ 1..) => format!("{text}, and {} jobs are ready", count(ready)),
+        _ => text.to_owned(),
+    };
     let waited = queue.waited.known().copied().flatten().unwrap_or_default();
     match queue.state {
-        State::Unattended if ready > 0 => found
-            .push(say(format!("has {} ready jobs, and no pool works on it", count(ready)), false)),
+        State::Unattended if ready.is_some_and(|ready| ready > 0) => {
+            found.push(say(are_ready("has no pool"), false));
+        }
         State::Halted => {
             found.push(say("has pools, and none of them takes jobs".to_owned(), false));
         }
-        State::Stuck => found.push(say(
-            format!(
-                "is stuck: each slot of its pools has held one attempt for more than a minute, and \
-                 {} jobs are ready",
-                count(ready)
-            ),
-            false,
-        )),
-        State::Consumed if waited >= LONG => found.push(say(
-            format!(
-                "is behind: a job waited {} in the last minute, and {} are ready",
-                duration(waited),
-                count(ready)
-            ),
-            false,
-        )),
-        State::Consumed
-            if queue.completed.known().is_some_and(|done| ready >= 20 && ready > 2 * done) =>
-        {
-            found.push(say(
-                format!(
-                    "is behind: {} jobs are ready, more than two minutes of work",
-                    count(ready)
-                ),
-                false,
-            ));
+        State::Stuck => {
+            let text =
+                "is stuck: each slot of its pools has held one attempt for more than a minute";
+            found.push(say(are_ready(text), false));
+        }
+        State::Consumed if waited >= LONG => {
+            let text = format!("is behind: a job waited {} in the last minute", duration(waited));
+            found.push(say(are_ready(&text), false));
+        }
+        State::Consumed => {
+            let done = queue.completed.known().copied();
+            if let Some((ready, _)) =
+                ready.zip(done).filter(|(ready, done)| *ready >= 20 && *ready > 2 * done)
+            {
+                let ready = count(ready);
+                let text =
+                    format!("is behind: {ready} jobs are ready, more than two minutes of work");
+                found.push(say(text, false));
+            }
         }
         _ => {}
     }
@@ -285,10 +284,14 @@ fn attention(queue: &QueueOverview) -> Vec<Attention> {
     found
 }
 
-/// The doctor's errors.
+/// The doctor's errors, or why there is no report.
 fn errors(app: &App) -> Vec<String> {
-    let examination = app.sampler.examination();
-    let report = examination.as_ref().and_then(|examination| examination.report.as_ref().ok());
-    let errors = report.into_iter().flat_map(jobq::Report::errors);
-    errors.map(|finding| format!("{}: {}", finding.about(), finding.what())).collect()
+    match app.sampler.examination().as_ref().map(|examination| &examination.report) {
+        None => Vec::new(),
+        Some(Ok(report)) => {
+            let text = |finding: &jobq::Finding| format!("{}: {}", finding.about(), finding.what());
+            report.errors().map(text).collect()
+        }
+        Some(Err(why)) => vec![format!("It could not examine: {why}")],
+    }
 }

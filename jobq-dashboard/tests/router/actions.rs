@@ -143,6 +143,52 @@ async fn jobs_that_fail_after_the_question_are_kept() {
     assert!(failed.show(first).await.is_err() && failed.show(second).await.is_ok());
 }
 
+/// An `until` that is still to come is no permission for what fails later.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_about_what_has_failed_by_now() {
+    let kit = Kit::new().await;
+    kit.failed("one").await;
+    let question = kit.get("/queues/mail/failed/discard?until=2999-01-01T00:00").await.text;
+    assert!(question.contains("Discard 1 failed jobs?"), "{question}");
+    let until = question.split("name=\"until\" value=\"").nth(1).unwrap();
+    assert!(!until.starts_with("2999"), "{until}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_without_a_text_is_not_all_groups() {
+    let kit = Kit::new().await;
+    let (textless, other) = (kit.failed("\n").await, kit.failed("card declined").await);
+    let page = kit.get("/queues/mail/failed").await.text;
+    let group = page.split("(no text)").next().unwrap().rsplit("href=\"").next().unwrap();
+    let query = group.split('"').next().unwrap().split_once('?').unwrap().1.replace("&#38;", "&");
+    let question = kit.get(&format!("/queues/mail/failed/discard?{query}")).await.text;
+    assert!(question.contains("Discard 1 failed jobs?"), "{query}: {question}");
+    let form = format!("{query}&confirmed=yes");
+    let started = kit.post("/queues/mail/failed/discard", &form).await;
+    assert!(kit.ended(&started).await.contains("The job was discarded."));
+    let failed = kit.client.failed("mail");
+    assert!(failed.show(textless).await.is_err() && failed.show(other).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_condition_without_its_value_is_refused() {
+    let kit = Kit::new().await;
+    let id = kit.failed("no").await;
+    for (path, part) in [
+        ("/queues/mail/failed?pointer=/user&value=", "is missing"),
+        ("/queues/mail/failed/discard?pointer=/user", "is missing"),
+    ] {
+        let answer = kit.get(path).await;
+        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
+        assert!(answer.text.contains(part), "{path}: {}", answer.text);
+    }
+    for form in ["pointer=/user&confirmed=yes", "stop=1&confirmed=yes"] {
+        let refused = kit.post("/queues/mail/failed/retry", form).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{form}");
+    }
+    assert!(kit.client.failed("mail").show(id).await.is_ok());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_canary_without_a_pool_changes_nothing_and_says_so() {
     let kit = Kit::new().await;
