@@ -1,0 +1,57 @@
+//! The transaction of the writer: one that writes, or one that only reads.
+
+use super::{Failure, Look, Work, Writer};
+
+impl Writer {
+    /// Runs the work in one transaction.
+    pub(super) fn transaction(&mut self, work: &mut [Work]) -> Result<Vec<Option<Look>>, Failure> {
+        self.check_place(false)?;
+        let result = if self.only_reads(work) { self.read(work) } else { self.write(work) };
+        if result.is_err() && !self.connection.is_autocommit() {
+            // Fails only if SQLite has already rolled back.
+            let _ = self.execute("ROLLBACK");
+        }
+        result
+    }
+
+    /// Whether nothing is to be written. An engine with a lease also renews it and claims jobs.
+    fn only_reads(&self, work: &[Work]) -> bool {
+        let takes_jobs = self.needs_lease() || self.lease.owner().is_some();
+        !takes_jobs && self.closing.is_none() && work.iter().all(Work::only_reads)
+    }
+
+    /// Runs work that only reads, without the file's write lock.
+    fn read(&mut self, work: &mut [Work]) -> Result<Vec<Option<Look>>, Failure> {
+        self.execute("BEGIN")
+            .and_then(|()| self.run(work))
+            .and_then(|()| self.execute("COMMIT"))
+            .map_err(|source| Failure::new(&self.place, source))?;
+        Ok(Vec::new())
+    }
+
+    fn write(&mut self, work: &mut [Work]) -> Result<Vec<Option<Look>>, Failure> {
+        let must_sync = self.closing.is_some() || work.iter().any(Work::has_caller);
+        self.disk
+            .set(&self.connection, must_sync)
+            .and_then(|()| self.execute("BEGIN IMMEDIATE"))
+            .and_then(|()| self.within(work))
+            .map_err(|source| Failure::new(&self.place, source))
+            .and_then(|looks| match self.execute("COMMIT") {
+                // Commits to a removed file are not confirmed.
+                Ok(()) => self.check_place(true).map(|()| looks),
+                Err(source) => Err(Failure::of_commit(&self.place, source)),
+            })
+    }
+
+    /// Checks that the path still names the file that was opened.
+    fn check_place(&self, maybe_done: bool) -> Result<(), Failure> {
+        if self.place.identity() == self.opened {
+            return Ok(());
+        }
+        Err(Failure::Gone { place: self.place.clone(), maybe_done })
+    }
+
+    fn execute(&self, sql: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(sql)?.execute([]).map(drop)
+    }
+}
