@@ -58,15 +58,20 @@ async fn a_pause_outlives_a_restart_of_the_broker() {
     pool.shutdown().await.expect("it ends");
 }
 
-/// A pool that is cut off misses the order, and asks before it consumes again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_that_was_cut_off_learns_of_a_pause_and_of_its_end() {
+/// A proxy with a pool behind it, and an operator beside it.
+async fn behind_a_proxy() -> (Proxy, Client, Stage, RunningPool) {
     let direct = Store::rabbitmq().await;
     let proxy = Proxy::to(&broker::shared().await).await;
     let mut store = Store::on_broker(proxy.url());
     store.namespace.clone_from(&direct.namespace);
-    let (mut stage, pool) = begin(store).await;
-    let operator = direct.client().await;
+    let (stage, pool) = begin(store).await;
+    (proxy, direct.client().await, stage, pool)
+}
+
+/// A pool that is cut off misses the order, and asks before it consumes again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_was_cut_off_learns_of_a_pause_and_of_its_end() {
+    let (proxy, operator, mut stage, pool) = behind_a_proxy().await;
     for how in [Cut::Reset, Cut::End] {
         // A job whose outcome is not recorded would run again.
         pool_is(&operator, Activity::Consuming).await;
@@ -91,12 +96,7 @@ async fn a_pool_that_was_cut_off_learns_of_a_pause_and_of_its_end() {
 /// A pool asks before it consumes, and waits for the answer of a broker that is slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_takes_no_job_before_it_knows_that_its_queue_is_not_paused() {
-    let direct = Store::rabbitmq().await;
-    let proxy = Proxy::to(&broker::shared().await).await;
-    let mut store = Store::on_broker(proxy.url());
-    store.namespace.clone_from(&direct.namespace);
-    let (mut stage, pool) = begin(store).await;
-    let operator = direct.client().await;
+    let (proxy, operator, mut stage, pool) = behind_a_proxy().await;
     pool_is(&operator, Activity::Consuming).await;
     proxy.refuse(true);
     proxy.cut(Cut::Reset).await;
