@@ -2,16 +2,16 @@
 
 use jobq::engine::conformance::EngineExt as _;
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jobq::ErrorKind;
 use jobq::engine::Settlement;
-use jobq::engine::conformance::{eventually, open, soon};
+use jobq::engine::conformance::{eventually, open, open_with_lease, soon};
 use jobq_tests::files::SmallDisk;
 use jobq_tests::jobs::{job, push, ready};
 
 use super::places::{assert_says, refusal};
-use super::take;
+use super::{LEASE, LONG, take};
 
 const SIZE: u32 = 4 * 1024 * 1024;
 /// What will be free again.
@@ -80,4 +80,44 @@ async fn what_a_full_disk_refuses_is_told_and_all_else_goes_on_when_there_is_spa
     })
     .await;
     engine.close().await;
+}
+
+/// Nobody can renew a lease then, so nobody loses it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn engines_that_cannot_write_keep_their_jobs() {
+    let test = "engines_that_cannot_write_keep_their_jobs";
+    let Some(disk) = SmallDisk::mount(test, SIZE) else {
+        return;
+    };
+    let ballast = disk.directory().file("ballast");
+    std::fs::write(&ballast, vec![0; BALLAST]).unwrap();
+    let url = disk.directory().url("jobs.db");
+    let (one, other) =
+        tokio::join!(open_with_lease(&url, "jobq", LEASE), open_with_lease(&url, "jobq", LEASE));
+    let (one, other) = (one.unwrap(), other.unwrap());
+    ready(&*one, "mail").await;
+    push(&*one, "mail", 2).await;
+    let (mut first, mut second) =
+        (one.consume_from("mail", 1).await.unwrap(), other.consume_from("mail", 1).await.unwrap());
+    let held = [take(&mut first).await, take(&mut second).await];
+    disk.fill("rest");
+    // For as long as makes an engine dead that does not renew.
+    let full = Instant::now();
+    while full.elapsed() < 3 * LEASE {
+        let mut job = job("mail");
+        job.payload = vec![b'1'; 100_000];
+        for engine in [&one, &other] {
+            soon("an answer", engine.push(job.clone())).await.unwrap_err();
+        }
+        tokio::time::sleep(LEASE / 20).await;
+    }
+    std::fs::remove_file(ballast).unwrap();
+    for delivery in held {
+        eventually("room on the disk", true, || async {
+            soon("an answer", one.admin().counts("mail")).await.is_ok()
+        })
+        .await;
+        soon("a settlement", delivery.settle(Settlement::Retry(LONG))).await.unwrap();
+    }
+    assert_eq!(one.admin().counts("mail").await.unwrap().waiting, 2);
 }

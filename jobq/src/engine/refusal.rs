@@ -15,17 +15,18 @@ pub(crate) fn nobody_subscribes(topic: &str) -> Error {
 }
 
 /// Returns an error if a queue to delete has jobs or `users`.
-pub(crate) fn must_be_unused(queue: &str, jobs: Counts, users: (u64, &str)) -> Result<()> {
-    let (count, what) = users;
-    if jobs.is_empty() && count == 0 {
+pub(crate) fn must_be_unused(queue: &str, jobs: Counts, users: &[(u64, &str)]) -> Result<()> {
+    if jobs.is_empty() && users.iter().all(|(count, _)| *count == 0) {
         return Ok(());
     }
+    let users: Vec<_> = users.iter().map(|(count, what)| format!(", {count} {what}")).collect();
+    let users = users.concat();
     let Counts { ready, waiting, failed } = jobs;
     Err(Error::new(
         ErrorKind::Refused,
         format!(
             "queue `{queue}` is not deleted: it has {ready} jobs ready, {waiting} waiting, \
-             {failed} failed and {count} {what}; stop its pools and see to its jobs first, or \
+             {failed} failed{users}; stop its pools and see to its jobs first, or \
              delete them with it by `.force()`"
         ),
     ))

@@ -127,7 +127,7 @@ impl Subscribers {
             let (jobs, consumers) = self.left(up, wanted, queue).await?;
             looks -= 1;
             if consumers == 0 || !jobs.is_empty() || looks == 0 {
-                return must_be_unused(queue, jobs, (consumers.into(), "consumers"));
+                return must_be_unused(queue, jobs, &[(consumers.into(), "consumers")]);
             }
             tokio::time::sleep(BETWEEN_LOOKS).await;
         }

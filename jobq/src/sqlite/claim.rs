@@ -65,11 +65,12 @@ pub(super) fn claim(
     Ok(look)
 }
 
-/// Claims the first solo job, unless one is in flight.
+/// Claims the solo job whose start was recorded, or else the first one, unless one is in flight.
 pub(super) fn claim_solo(
     connection: &Connection,
     (queue, name): (i64, &'static str),
     owner: i64,
+    started: Option<i64>,
 ) -> rusqlite::Result<Look> {
     let mut look = Look::default();
     {
@@ -79,8 +80,8 @@ pub(super) fn claim_solo(
             if row.get::<_, Option<i64>>("owner")?.is_some() {
                 return Ok(Look::default());
             }
-            if look.claimed.is_empty() {
-                look.claimed.push(read(row, name)?);
+            if look.claimed.is_empty() || started == Some(row.get(0)?) {
+                look.claimed = vec![read(row, name)?];
             }
         }
     }
@@ -107,12 +108,12 @@ fn read(row: &Row<'_>, queue: &'static str) -> rusqlite::Result<Claimed> {
             delay: Duration::ZERO,
             retry_wait: row.get::<_, Option<_>>(5)?.map(columns::to_wait),
             expires_at: row.get::<_, Option<_>>(6)?.map(columns::to_time),
-            name: row.get::<_, Option<String>>(7)?.map(Cow::Owned),
-            topic: row.get(8)?,
+            name: columns::text_or_null(row, 7)?.map(Cow::Owned),
+            topic: columns::text_or_null(row, 8)?,
             payload: row.get(9)?,
-            enqueued_by: row.get(12)?,
-            headers: columns::to_headers(row.get_ref(13)?.as_str_or_null()?),
-            content_encoding: row.get::<_, Option<String>>(14)?.map(Cow::Owned),
+            enqueued_by: columns::text_or_null(row, 12)?.map(Into::into),
+            headers: columns::to_headers(columns::text_or_null(row, 13)?.as_deref()),
+            content_encoding: columns::text_or_null(row, 14)?.map(Cow::Owned),
             attempts,
         },
     })

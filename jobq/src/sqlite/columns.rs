@@ -3,9 +3,26 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rusqlite::{Row, RowIndex};
+
 use crate::job::headers::{NEEDS, UNREADABLE};
 use crate::job::{Headers, from_millis, to_millis};
 use crate::period;
+
+/// A text. What is no UTF-8, which another program may have written, is replaced: an error would
+/// end the transaction of everybody, again and again.
+pub(super) fn text(row: &Row<'_>, column: impl RowIndex) -> rusqlite::Result<String> {
+    Ok(text_or_null(row, column)?.unwrap_or_default())
+}
+
+/// [`text`], where there is one.
+pub(super) fn text_or_null(
+    row: &Row<'_>,
+    column: impl RowIndex,
+) -> rusqlite::Result<Option<String>> {
+    let bytes = row.get_ref(column)?.as_bytes_or_null()?;
+    Ok(bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()))
+}
 
 /// A time that is never reached.
 pub(super) const NEVER: i64 = i64::MAX;

@@ -1,6 +1,7 @@
 //! Deliveries: from the writer to a consumer, and their settlements back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -16,6 +17,9 @@ use crate::engine::{
 };
 use crate::error::Result;
 use crate::job::Envelope;
+
+/// The pause between two attempts to commit the last settlements of a consumer.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
 /// Starts a consumer of the queue with this number, which may be paused.
 pub(super) fn start(
@@ -47,7 +51,7 @@ pub(super) fn start(
 
 /// Sends a job to its consumer. If the consumer is gone, dropping the delivery releases the job.
 pub(super) fn deliver(feed: &mut Feed, inbox: &Inbox, owner: i64, job: Claimed) {
-    let claim = Claim { seq: job.seq, owner, feed: feed.id };
+    let claim = Claim { seq: job.seq, id: job.envelope.id, owner, feed: feed.id };
     let started = feed.started.take() == Some(job.seq);
     let attempt = job.envelope.attempts.saturating_add(1);
     let (envelope, inbox) = (Arc::new(job.envelope), inbox.clone());
@@ -94,8 +98,12 @@ impl Intake for FeedIntake {
     }
 
     async fn settled(&self) {
-        // Committed together with everything sent before it.
-        let _ = self.inbox.call(|_| Ok(())).await;
+        // Committed together with everything sent before it, and with what failed before.
+        while let Err(failure) = self.inbox.try_call(|_| Ok(())).await
+            && !failure.is_final()
+        {
+            tokio::time::sleep(BETWEEN_ATTEMPTS).await;
+        }
     }
 }
 

@@ -110,8 +110,7 @@ fn insert_jobs(
     let mut queues: Vec<i64> = Vec::new();
     while let Some(row) = rows.next()? {
         let queue = row.get(0)?;
-        let pattern = row.get_ref(1)?.as_str()?;
-        if queues.last() != Some(&queue) && matches(pattern, event.topic) {
+        if queues.last() != Some(&queue) && matches(&columns::text(row, 1)?, event.topic) {
             queues.push(queue);
         }
     }
@@ -151,16 +150,21 @@ pub(super) fn release(
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query((namespace, now))?;
     while let Some(row) = rows.next()? {
+        let topic = columns::text(row, 4)?;
+        let [enqueued_by, headers, content_encoding] =
+            [6, 7, 8].map(|column| columns::text_or_null(row, column));
+        let (enqueued_by, headers) = (enqueued_by?, headers?);
+        let content_encoding = content_encoding?;
         let event = Row {
             id: row.get_ref(0)?.as_blob()?,
             due: row.get(1)?,
             published_at: row.get(2)?,
             expires_at: row.get(3)?,
-            topic: row.get_ref(4)?.as_str()?,
+            topic: &topic,
             payload: row.get_ref(5)?.as_blob()?,
-            enqueued_by: row.get_ref(6)?.as_str_or_null()?,
-            headers: row.get_ref(7)?.as_str_or_null()?,
-            content_encoding: row.get_ref(8)?.as_str_or_null()?,
+            enqueued_by: enqueued_by.as_deref(),
+            headers: headers.as_deref(),
+            content_encoding: content_encoding.as_deref(),
         };
         insert_jobs(connection, namespace, &event)?;
     }

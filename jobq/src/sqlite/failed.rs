@@ -110,22 +110,22 @@ fn read(row: &Row<'_>, queue: &str) -> rusqlite::Result<FailedJob> {
     let envelope = Envelope {
         id: JobId::from_bytes(row.get(4)?),
         queue: Cow::Owned(queue.to_owned()),
-        name: row.get::<_, Option<String>>(7)?.map(Cow::Owned),
+        name: columns::text_or_null(row, 7)?.map(Cow::Owned),
         payload: row.get(9)?,
         enqueued_at: columns::to_time(row.get(5)?),
         delay: Duration::ZERO,
         retry_wait: row.get::<_, Option<_>>(6)?.map(columns::to_wait),
         expires_at: None,
-        topic: row.get(8)?,
-        enqueued_by: row.get(10)?,
-        headers: columns::to_headers(row.get_ref(11)?.as_str_or_null()?),
-        content_encoding: row.get::<_, Option<String>>(12)?.map(Cow::Owned),
+        topic: columns::text_or_null(row, 8)?,
+        enqueued_by: columns::text_or_null(row, 10)?.map(Into::into),
+        headers: columns::to_headers(columns::text_or_null(row, 11)?.as_deref()),
+        content_encoding: columns::text_or_null(row, 12)?.map(Cow::Owned),
         attempts,
     };
     // An unknown reason was written by a newer version.
-    let reason = FailedReason::parse(&row.get::<_, String>(2)?).unwrap_or(FailedReason::Exhausted);
+    let reason = FailedReason::parse(&columns::text(row, 2)?).unwrap_or(FailedReason::Exhausted);
     let failed_at = columns::to_time(row.get(0)?);
-    Ok(FailedJob::new(envelope, attempts, reason, row.get(3)?, failed_at))
+    Ok(FailedJob::new(envelope, attempts, reason, columns::text(row, 3)?, failed_at))
 }
 
 /// Settles the jobs of a batch in one transaction.
@@ -171,7 +171,7 @@ fn put_back(
     let sql = "SELECT headers FROM failed WHERE queue = ?1 AND seq = ?2 AND job_id = ?3";
     let mut select = store.connection.prepare_cached(sql)?;
     let headers = select.query_row((queue, seq, id), |row| {
-        Ok(headers_of_put_back(row.get_ref(0)?.as_str_or_null()?, once))
+        Ok(headers_of_put_back(columns::text_or_null(row, 0)?.as_deref(), once))
     });
     let Some(headers) = headers.optional()? else {
         return Ok(());

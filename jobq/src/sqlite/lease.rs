@@ -9,12 +9,18 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use super::others::Dead;
 use super::{columns, members, process};
 
 /// Releases all jobs of an owner, each at its position in its queue; the second parameter is added
 /// to their crashes.
 pub(super) const FREE_JOBS: &str =
-    "UPDATE jobs SET owner = NULL, crashes = crashes + ?2 WHERE owner = ?1";
+    "UPDATE jobs SET owner = NULL, crashes = min(crashes, 4294967295) + ?2 WHERE owner = ?1";
+
+/// Releases the jobs whose owner is not in the file any more: it was removed from there while it
+/// lived, and went on until it noticed.
+const FREE_ORPHANS: &str = "UPDATE jobs SET owner = NULL
+    WHERE owner IS NOT NULL AND owner NOT IN (SELECT id FROM owners)";
 
 /// The lease of one engine.
 #[derive(Debug, Clone)]
@@ -63,6 +69,7 @@ impl Lease {
                 self.length
             );
         }
+        connection.prepare_cached(FREE_ORPHANS)?.execute([])?;
         let sql = "INSERT INTO owners (until, process, lists) VALUES (?1, ?2, 1)";
         connection.prepare_cached(sql)?.execute((self.until(), process::own()))?;
         let owner = connection.last_insert_rowid();
@@ -88,21 +95,28 @@ impl Lease {
     /// Releases all claimed jobs and ends the lease, within a transaction.
     pub(super) fn release(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         match self.held.take() {
-            Some(held) => release_jobs(connection, held.owner, 0),
+            Some(Held { owner, .. }) => {
+                connection.prepare_cached("DELETE FROM owners WHERE id = ?1")?.execute([owner])?;
+                release_jobs(connection, owner, 0)
+            }
             None => Ok(()),
         }
     }
 }
 
-/// Releases the jobs of a dead owner.
-pub(super) fn take_over(connection: &Connection, dead: i64) -> rusqlite::Result<()> {
-    tracing::info!(owner = dead, "handing back the jobs of a worker process that ended or hangs");
-    release_jobs(connection, dead, 1)
+/// Releases the jobs of a dead owner, unless it has renewed its lease since it was found dead.
+pub(super) fn take_over(connection: &Connection, dead: Dead) -> rusqlite::Result<()> {
+    let Dead { id: owner, until } = dead;
+    let sql = "DELETE FROM owners WHERE id = ?1 AND until = ?2";
+    if connection.prepare_cached(sql)?.execute((owner, until))? == 0 {
+        return Ok(());
+    }
+    tracing::info!(owner, "handing back the jobs of a worker process that ended or hangs");
+    release_jobs(connection, owner, 1)
 }
 
 fn release_jobs(connection: &Connection, owner: i64, crashes: i64) -> rusqlite::Result<()> {
     connection.prepare_cached(FREE_JOBS)?.execute((owner, crashes))?;
-    connection.prepare_cached("DELETE FROM owners WHERE id = ?1")?.execute([owner])?;
     members::remove_all(connection, owner)
 }
 
@@ -118,13 +132,61 @@ mod tests {
 
     const LENGTH: Duration = Duration::from_secs(60);
 
+    /// An owner that is found dead now.
+    fn dead(connection: &Connection, id: i64) -> Dead {
+        let sql = "SELECT until FROM owners WHERE id = ?1";
+        let until = connection.query_row(sql, [id], |row| row.get(0)).unwrap();
+        Dead { id, until }
+    }
+
+    /// A job that this owner holds.
+    fn hold_job(connection: &Connection, owner: i64) {
+        let sql = "INSERT INTO jobs (queue, due, owner, attempts, job_id, enqueued_at, payload)
+            VALUES (1, 0, ?1, 0, zeroblob(16), 0, x'7b7d')";
+        connection.execute(sql, [owner]).unwrap();
+    }
+
+    fn held(connection: &Connection) -> Vec<Option<i64>> {
+        let mut statement = connection.prepare("SELECT owner FROM jobs ORDER BY seq").unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn an_owner_that_renewed_since_it_was_found_dead_keeps_its_jobs() {
+        let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let mut lease = Lease::new(LENGTH);
+        let owner = lease.hold(&file).unwrap();
+        hold_job(&file, owner);
+        let found = dead(&file, owner);
+        lease.held.as_mut().unwrap().renew_at = Instant::now();
+        lease.hold(&file).unwrap();
+        take_over(&file, found).unwrap();
+        assert_eq!((owners(&file), held(&file)), (vec![owner], vec![Some(owner)]));
+        take_over(&file, dead(&file, owner)).unwrap();
+        assert_eq!((owners(&file), held(&file)), (vec![], vec![None]));
+    }
+
+    #[test]
+    fn jobs_of_an_owner_that_is_not_in_the_file_are_released() {
+        let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let (mut removed, mut other) = (Lease::new(LENGTH), Lease::new(LENGTH));
+        let (gone, stays) = (removed.hold(&file).unwrap(), other.hold(&file).unwrap());
+        file.execute("DELETE FROM owners WHERE id = ?1", [gone]).unwrap();
+        for owner in [gone, stays] {
+            hold_job(&file, owner);
+        }
+        removed.held.as_mut().unwrap().renew_at = Instant::now();
+        assert!(removed.hold(&file).unwrap() > stays);
+        assert_eq!(held(&file), [None, Some(stays)]);
+    }
+
     #[test]
     fn a_lost_lease_gets_a_new_number_that_is_never_reused() {
         let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
         let (mut one, mut other) = (Lease::new(LENGTH), Lease::new(LENGTH));
         let (first, second) = (one.hold(&file).unwrap(), other.hold(&file).unwrap());
         assert_eq!(one.hold(&file).unwrap(), first, "held on to");
-        take_over(&file, first).unwrap();
+        take_over(&file, dead(&file, first)).unwrap();
         one.held.as_mut().unwrap().renew_at = Instant::now();
         let third = one.hold(&file).unwrap();
         assert!(first != third && second != third);

@@ -1,9 +1,9 @@
 //! The clock of due times: it is monotonic, whatever the time of day is set to.
 //!
 //! It counts milliseconds since boot, plus an offset that all processes on a file share, from the
-//! time of day at which the file was first opened since boot. So it equals the time of day until
-//! that is set, and all processes share one clock. After a reboot it continues from the time of
-//! day, and never goes back.
+//! time of day at which the file was first opened. So it equals the time of day until that is set,
+//! and all processes share one clock. After a reboot it goes on by as much as the time of day has,
+//! and never goes back. So what sets the time of day before a reboot shortens no wait after it.
 
 use std::time::Duration;
 
@@ -29,14 +29,26 @@ struct Known {
     boot: String,
     ahead: i64,
     last: i64,
+    /// The time of day at `last`; none if an earlier version of jobq kept it.
+    time_of_day: Option<i64>,
 }
 
 impl Known {
     fn read(connection: &Connection) -> rusqlite::Result<Option<Self>> {
         let row = |row: &rusqlite::Row<'_>| {
-            Ok(Self { boot: row.get(0)?, ahead: row.get(1)?, last: row.get(2)? })
+            let (ahead, last, time_of_day) = (row.get(1)?, row.get(2)?, row.get(3)?);
+            Ok(Self { boot: columns::text(row, 0)?, ahead, last, time_of_day })
         };
-        connection.query_row("SELECT boot, ahead, last FROM clock", [], row).optional()
+        let sql = "SELECT boot, ahead, last, time_of_day FROM clock";
+        connection.query_row(sql, [], row).optional()
+    }
+
+    /// The clock after a reboot, at this time of day.
+    fn after_reboot(&self, time_of_day: i64) -> i64 {
+        match self.time_of_day {
+            Some(then) => self.last.saturating_add(time_of_day.saturating_sub(then).max(0)),
+            None => time_of_day.max(self.last),
+        }
     }
 }
 
@@ -57,14 +69,15 @@ impl MachineClock {
         if let Some(known) = known.as_ref().filter(|known| known.boot == boot) {
             return Ok(Self::SinceBoot { ahead: known.ahead });
         }
-        let last = known.map_or(0, |known| known.last);
-        let now = columns::now().max(last);
+        let time_of_day = columns::now();
+        let now = known.map_or(time_of_day, |known| known.after_reboot(time_of_day));
         // Read after the wait for the write lock, which would put the clock ahead of the time of
         // day, and after `now`, so that a pause in between puts it back and never ahead.
         let Some(since) = since_boot() else { return Ok(Self::TimeOfDay) };
         let ahead = now.saturating_sub(whole_millis(since));
-        let sql = "REPLACE INTO clock (id, boot, ahead, last) VALUES (1, ?1, ?2, ?3)";
-        transaction.execute(sql, (boot, ahead, now))?;
+        let sql =
+            "REPLACE INTO clock (id, boot, ahead, last, time_of_day) VALUES (1, ?1, ?2, ?3, ?4)";
+        transaction.execute(sql, (boot, ahead, now, time_of_day))?;
         transaction.commit()?;
         Ok(Self::SinceBoot { ahead })
     }
@@ -105,8 +118,8 @@ impl MachineClock {
         if matches!(self, Self::Stopped(_)) {
             return Ok(());
         }
-        let sql = "UPDATE clock SET last = max(last, ?1)";
-        connection.prepare_cached(sql)?.execute([self.now()]).map(drop)
+        let sql = "UPDATE clock SET last = max(last, ?1), time_of_day = ?2";
+        connection.prepare_cached(sql)?.execute((self.now(), columns::now())).map(drop)
     }
 }
 
@@ -200,21 +213,24 @@ mod tests {
         let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
         let clock = MachineClock::of(&mut file, &Clock::system()).unwrap();
         clock.keep(&file).unwrap();
-        let hour_ahead = clock.now() + 3_600_000;
-        file.execute("UPDATE clock SET boot = 'before', last = ?1", [hour_ahead]).unwrap();
-        let next = MachineClock::of(&mut file, &Clock::system()).unwrap();
-        assert!(
-            (hour_ahead..hour_ahead + 60_000).contains(&next.now()),
-            "the time of day is behind"
-        );
-
-        file.execute("UPDATE clock SET boot = 'before', last = 5", []).unwrap();
-        let before = columns::now();
-        let found = MachineClock::of(&mut file, &Clock::system()).unwrap().now();
-        // Both are whole milliseconds, truncated at different times.
-        let after = columns::now() + 1;
-        assert!((before..=after).contains(&found), "the machine was off for years");
-        assert_ne!(row(&file).0, "before");
+        let (hour, day) = (3_600_000, 86_400_000);
+        let (last, now) = (clock.now(), columns::now());
+        for (what, kept, then, expected) in [
+            ("an hour passed", last, Some(now - hour), last + hour),
+            ("the time of day was ahead and is corrected", last, Some(now + day), last),
+            // A wait that began before is not shorter than it was asked for.
+            ("it was behind and had been corrected before", last - day, Some(now), last - day),
+            ("it was behind and is corrected", last, Some(now - day), last + day),
+            ("an earlier version, and the time of day is behind", last + hour, None, last + hour),
+            ("an earlier version, and the machine was off for years", 5, None, last),
+        ] {
+            let sql = "UPDATE clock SET boot = 'before', last = ?1, time_of_day = ?2";
+            file.execute(sql, (kept, then)).unwrap();
+            let found = MachineClock::of(&mut file, &Clock::system()).unwrap().now();
+            // Both are whole milliseconds, truncated at different times.
+            assert!((expected - 1..expected + 60_000).contains(&found), "{what}");
+            assert_ne!(row(&file).0, "before");
+        }
     }
 
     #[test]

@@ -94,7 +94,8 @@ impl Members {
         let wanted: BTreeSet<_> = pools.chain(consumers.map(Row::Consumer)).collect();
         // Those of an earlier lease were removed with it.
         let none = BTreeSet::new();
-        let listed = if self.listed.owner == owner { &self.listed.rows } else { &none };
+        let listed = self.written.as_ref().unwrap_or(&self.listed);
+        let listed = if listed.owner == owner { &listed.rows } else { &none };
         listed.difference(&wanted).try_for_each(|row| row.delete(connection, owner, heard))?;
         wanted.difference(listed).try_for_each(|row| row.insert(connection, namespace, owner))?;
         self.written = Some(Listed { owner, rows: wanted });

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::process;
+use super::{columns, process};
 
 /// The longest time between two checks.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -22,7 +22,14 @@ pub(super) struct Others {
     /// The content of each row, and the time of its last change.
     seen: HashMap<i64, (i64, Instant)>,
     /// The owners that were dead at the last check.
-    dead: Vec<i64>,
+    dead: Vec<Dead>,
+}
+
+/// An owner that was dead when its row had this content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Dead {
+    pub(super) id: i64,
+    pub(super) until: i64,
 }
 
 /// The row of an owner.
@@ -59,20 +66,38 @@ impl Others {
     }
 
     /// Removes and returns the dead owners.
-    pub(super) fn take_dead(&mut self) -> Vec<i64> {
+    pub(super) fn take_dead(&mut self) -> Vec<Dead> {
         std::mem::take(&mut self.dead)
+    }
+
+    /// Leaves out of account a time in which this engine waited for the file's write lock: if it is
+    /// long, the others could not renew either.
+    pub(super) fn excuse(&mut self, waited: Duration) {
+        if waited >= CHECK_INTERVAL {
+            for (_, changed) in self.seen.values_mut() {
+                *changed += waited;
+            }
+        }
+    }
+
+    /// Forgets what was seen, since this engine could not write: nor can the others then, as on a
+    /// disk that is full.
+    pub(super) fn forget(&mut self) {
+        self.seen.clear();
+        self.dead.clear();
     }
 
     fn owners(connection: &Connection, own: Option<i64>) -> rusqlite::Result<Vec<Owner>> {
         let sql = "SELECT id, until, process FROM owners WHERE id IS NOT ?1";
         let mut statement = connection.prepare_cached(sql)?;
         let owner = |row: &rusqlite::Row<'_>| {
-            Ok(Owner { id: row.get(0)?, until: row.get(1)?, process: row.get(2)? })
+            let process = columns::text_or_null(row, 2)?;
+            Ok(Owner { id: row.get(0)?, until: row.get(1)?, process })
         };
         statement.query_map([own], owner)?.collect()
     }
 
-    fn find_dead(&mut self, owners: &[Owner], now: Instant) -> Vec<i64> {
+    fn find_dead(&mut self, owners: &[Owner], now: Instant) -> Vec<Dead> {
         // After a pause of this engine, such as a suspended machine, the other owners were
         // paused too.
         let since = |checked| now.saturating_duration_since(checked);
@@ -89,7 +114,8 @@ impl Others {
             since(renewal.1) >= self.lease
                 || owner.process.as_deref().is_some_and(process::has_ended)
         };
-        owners.iter().filter(is_dead).map(|owner| owner.id).collect()
+        let dead = owners.iter().filter(is_dead);
+        dead.map(|Owner { id, until, .. }| Dead { id: *id, until: *until }).collect()
     }
 }
 
@@ -103,6 +129,10 @@ mod tests {
         Owner { id, until, process: process::own() }
     }
 
+    fn ids(dead: &[Dead]) -> Vec<i64> {
+        dead.iter().map(|dead| dead.id).collect()
+    }
+
     #[test]
     fn an_owner_without_renewal_for_a_lease_is_dead_whatever_the_time_of_day() {
         let mut others = Others::new(LEASE);
@@ -114,14 +144,13 @@ mod tests {
             let until = if seconds % 2 == 0 { 1_000_000_000 + seconds } else { seconds };
             let rows = [owner(1, i64::try_from(until).unwrap()), owner(2, 1), owner(3, i64::MAX)];
             assert!(others.is_due(at(seconds)));
-            assert_eq!(others.find_dead(&rows, at(seconds)), [0; 0], "after {seconds} s");
+            assert_eq!(others.find_dead(&rows, at(seconds)), [], "after {seconds} s");
             assert!(!others.is_due(at(seconds)));
         }
-        assert_eq!(
-            others.find_dead(&[owner(1, 7), owner(2, 1), owner(3, i64::MAX)], at(30)),
-            [2, 3]
-        );
-        assert_eq!(others.find_dead(&[owner(1, 8)], at(31)), [0; 0]);
+        let rows = [owner(1, 7), owner(2, 1), owner(3, i64::MAX)];
+        let dead = [Dead { id: 2, until: 1 }, Dead { id: 3, until: i64::MAX }];
+        assert_eq!(others.find_dead(&rows, at(30)), dead);
+        assert_eq!(others.find_dead(&[owner(1, 8)], at(31)), []);
     }
 
     #[test]
@@ -132,8 +161,36 @@ mod tests {
         for (seconds, dead) in
             [(0, vec![]), (15, vec![]), (45, vec![]), (60, vec![]), (75, vec![1])]
         {
-            assert_eq!(others.find_dead(&[owner(1, 5)], at(seconds)), dead, "after {seconds} s");
+            let found = others.find_dead(&[owner(1, 5)], at(seconds));
+            assert_eq!(ids(&found), dead, "after {seconds} s");
         }
+    }
+
+    #[test]
+    fn a_time_in_which_nobody_could_write_does_not_count() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let dead =
+            |others: &mut Others, seconds| ids(&others.find_dead(&[owner(1, 5)], at(seconds)));
+        let mut waited = Others::new(LEASE);
+        assert_eq!(dead(&mut waited, 0), [0; 0]);
+        assert_eq!(dead(&mut waited, 15), [0; 0]);
+        waited.excuse(Duration::from_secs(10));
+        for (seconds, expected) in [(30, vec![]), (39, vec![]), (40, vec![1])] {
+            assert_eq!(dead(&mut waited, seconds), expected, "after {seconds} s");
+        }
+        let mut failed = Others::new(LEASE);
+        for seconds in 0..60 {
+            assert_eq!(dead(&mut failed, seconds), [0; 0], "after {seconds} s");
+            failed.forget();
+        }
+        // Short waits are those of a busy file.
+        let mut busy = Others::new(LEASE);
+        for seconds in 0..30 {
+            assert_eq!(dead(&mut busy, seconds), [0; 0], "after {seconds} s");
+            busy.excuse(Duration::from_millis(900));
+        }
+        assert_eq!(dead(&mut busy, 30), [1]);
     }
 
     #[test]
@@ -143,6 +200,6 @@ mod tests {
         let ended = Owner { process: Some(format!("{start} 1")), ..owner(1, 5) };
         let unknown = Owner { process: None, ..owner(2, 5) };
         let mut others = Others::new(LEASE);
-        assert_eq!(others.find_dead(&[ended, unknown], Instant::now()), [1]);
+        assert_eq!(ids(&others.find_dead(&[ended, unknown], Instant::now())), [1]);
     }
 }

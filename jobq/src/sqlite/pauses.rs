@@ -15,7 +15,7 @@ pub(super) fn all(
 ) -> rusqlite::Result<HashMap<String, Pause>> {
     let sql = "SELECT since, paused_by, why, queue FROM pauses WHERE namespace = ?1";
     let mut statement = connection.prepare_cached(sql)?;
-    statement.query_map([namespace], |row| Ok((row.get(3)?, read(row)?)))?.collect()
+    statement.query_map([namespace], |row| Ok((columns::text(row, 3)?, read(row)?)))?.collect()
 }
 
 /// The record of a queue, if it is paused.
@@ -27,7 +27,8 @@ pub(super) fn one(store: &Store<'_>, queue: &str) -> rusqlite::Result<Option<Pau
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Pause> {
     let since = row.get::<_, Option<i64>>(0)?.map(columns::to_time);
-    Ok(Pause { since, by: row.get(1)?, why: row.get(2)? })
+    let (by, why) = (columns::text_or_null(row, 1)?, columns::text_or_null(row, 2)?);
+    Ok(Pause { since, by, why })
 }
 
 /// Pauses a queue, or replaces the record of its pause.

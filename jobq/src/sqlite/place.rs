@@ -78,6 +78,13 @@ impl Place {
     pub(super) fn identity(&self) -> Option<Identity> {
         None
     }
+
+    /// Whether the path names the file that was opened, as far as the system tells.
+    pub(super) fn is_still(&self, opened: Option<Identity>) -> bool {
+        let found = self.identity();
+        let is_there = found.is_some() || self.file().is_none() || cfg!(not(unix));
+        is_there && found == opened
+    }
 }
 
 impl fmt::Display for Place {

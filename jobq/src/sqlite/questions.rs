@@ -75,7 +75,7 @@ fn put(
     let mut insert = store.connection.prepare_cached(sql)?;
     let mut numbers = NONE;
     while let Some(row) = rows.next()? {
-        let (id, owner): (String, i64) = (row.get(0)?, row.get(1)?);
+        let (id, owner) = (columns::text(row, 0)?, row.get(1)?);
         if own_ids.contains(&id) || !living.contains(&owner) {
             continue;
         }
@@ -119,7 +119,7 @@ fn take(store: &mut Store<'_>, numbers: (i64, i64)) -> rusqlite::Result<Found> {
     let mut rows = delete.query(numbers)?;
     let mut others = Vec::new();
     while let Some(row) = rows.next()? {
-        let (pool, answer): (String, Option<String>) = (row.get(0)?, row.get(1)?);
+        let (pool, answer) = (columns::text(row, 0)?, columns::text_or_null(row, 1)?);
         // An answer that cannot be read is from a newer version of jobq.
         if let (Ok(pool), Some(Ok(reply))) =
             (PoolId::from_str(&pool), answer.map(|answer| serde_json::from_str(&answer)))
@@ -131,7 +131,7 @@ fn take(store: &mut Store<'_>, numbers: (i64, i64)) -> rusqlite::Result<Found> {
 }
 
 /// The consumers of living owners.
-fn takers(store: &Store<'_>) -> rusqlite::Result<Read<Vec<Taker>>> {
+pub(super) fn takers(store: &Store<'_>) -> rusqlite::Result<Read<Vec<Taker>>> {
     let owners = Owners::read(store.connection)?;
     if owners.some_do_not_list {
         return Ok(Read::unknown(
@@ -145,10 +145,11 @@ fn takers(store: &Store<'_>) -> rusqlite::Result<Read<Vec<Taker>>> {
     let mut rows = statement.query([store.namespace])?;
     let mut takers = Vec::new();
     while let Some(row) = rows.next()? {
-        let pool: Option<String> = row.get(2)?;
+        let pool = columns::text_or_null(row, 2)?;
         if owners.living.contains(&row.get(3)?) {
             let pool = pool.and_then(|pool| pool.parse().ok());
-            takers.push(Taker { queue: row.get(0)?, name: row.get(1)?, pool });
+            let (queue, name) = (columns::text(row, 0)?, columns::text(row, 1)?);
+            takers.push(Taker { queue, name, pool });
         }
     }
     Ok(Read::Known(takers))
@@ -170,7 +171,7 @@ impl Owners {
         let mut rows = statement.query([])?;
         let (mut owners, now) = (Self::default(), columns::now());
         while let Some(row) = rows.next()? {
-            let process: Option<String> = row.get(2)?;
+            let process = columns::text_or_null(row, 2)?;
             let until: i64 = row.get(1)?;
             let runs = process.as_deref().and_then(process::runs);
             if runs.unwrap_or(until >= now) {
@@ -201,7 +202,8 @@ pub(super) fn unheard(
         WHERE id > ?1 AND owner = ?2 AND ends >= ?3 ORDER BY id";
     let mut statement = connection.prepare_cached(sql)?;
     let unheard = statement.query_map((heard, owner, now), |row| {
-        Ok(Unheard { number: row.get(0)?, pool: row.get(1)?, question: row.get(2)? })
+        let (pool, question) = (columns::text(row, 1)?, columns::text(row, 2)?);
+        Ok(Unheard { number: row.get(0)?, pool, question })
     })?;
     unheard.collect()
 }

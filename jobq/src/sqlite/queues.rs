@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::store::Store;
-use super::{events, pauses};
-use crate::engine::{Counts, Part, Place, must_be_unused};
-use crate::error::Result;
+use super::{columns, events, pauses, questions};
+use crate::engine::{Counts, Part, Place, Read, must_be_unused};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The names of the queues of the namespace: those declared, those that have jobs though they were
 /// deleted, and those paused.
@@ -15,7 +15,7 @@ pub(super) fn names(store: &Store<'_>) -> rusqlite::Result<BTreeSet<String>> {
             OR EXISTS (SELECT 1 FROM failed WHERE queue = queues.id))
         UNION SELECT queue FROM pauses WHERE namespace = ?1";
     let mut statement = store.connection.prepare_cached(sql)?;
-    statement.query_map([store.namespace], |row| row.get(0))?.collect()
+    statement.query_map([store.namespace], |row| columns::text(row, 0))?.collect()
 }
 
 /// Where the jobs of a queue are, if there is one.
@@ -62,6 +62,28 @@ fn parts_at(store: &mut Store<'_>, name: &str, now: i64) -> rusqlite::Result<Vec
     })
 }
 
+/// An error if a queue to delete has jobs or consumers.
+fn refuse_if_used(store: &mut Store<'_>, name: &str, queue: i64) -> rusqlite::Result<Result<()>> {
+    let counts = Counts::of(&parts(store, name)?);
+    let sql = "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NOT NULL";
+    let in_flight: i64 =
+        store.connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
+    let in_flight = u64::try_from(in_flight).unwrap_or(0);
+    Ok(match questions::takers(store)? {
+        Read::Known(takers) => {
+            let theirs = takers.iter().filter(|taker| taker.queue == name).count() as u64;
+            must_be_unused(name, counts, &[(in_flight, "in flight"), (theirs, "consumers")])
+        }
+        Read::Unknown(why) => Err(Error::new(
+            ErrorKind::Refused,
+            format!(
+                "queue `{name}` is not deleted: its consumers are unknown, since {why}; end that \
+                 process, or delete the queue by `.force()`"
+            ),
+        )),
+    })
+}
+
 /// Ends the subscriptions and the pause of a queue and deletes its jobs. Its row stays: other
 /// processes have cached its number and may still enqueue jobs with it.
 pub(super) fn delete(
@@ -73,14 +95,10 @@ pub(super) fn delete(
         pauses::resume(store, name)?;
         return Ok(Ok(0));
     };
-    let counts = Counts::of(&parts(store, name)?);
-    let connection = store.connection;
-    let sql = "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NOT NULL";
-    let in_flight: i64 = connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
-    let in_flight = (u64::try_from(in_flight).unwrap_or(0), "in flight");
-    if !force && let Err(error) = must_be_unused(name, counts, in_flight) {
+    if !force && let Err(error) = refuse_if_used(store, name, queue)? {
         return Ok(Err(error));
     }
+    let connection = store.connection;
     let mut deleted = 0;
     for (table, holds_jobs) in [("subscriptions", false), ("jobs", true), ("failed", true)] {
         let sql = format!("DELETE FROM {table} WHERE queue = ?1");

@@ -14,13 +14,15 @@ use crate::job::{Envelope, FailedReason, JobId};
 use crate::telemetry::Who;
 
 /// Deletes a job, if it still has this owner.
-pub(super) const DELETE: &str = "DELETE FROM jobs WHERE seq = ?1 AND owner = ?2";
+pub(super) const DELETE: &str = "DELETE FROM jobs WHERE seq = ?1 AND owner = ?2 AND job_id = ?3";
 
 /// The identity of a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Claim {
-    /// The job.
+    /// The row of the job.
     pub(super) seq: i64,
+    /// The job. If it was deleted in the meantime, a later one may have its row.
+    pub(super) id: JobId,
     /// The owner of the delivery. A job with another owner is left alone.
     pub(super) owner: i64,
     /// The feed that delivered it.
@@ -90,43 +92,49 @@ impl Settling {
 
     pub(super) fn run(&mut self, store: &mut Store<'_>) -> rusqlite::Result<()> {
         let connection = store.connection;
-        let Claim { seq, owner, .. } = self.claim;
+        let Claim { seq, owner, ref id, .. } = self.claim;
+        let id = id.as_bytes();
         let changed = match &self.act {
-            Act::Complete => store.delete.of(connection)?.execute((seq, owner))?,
+            Act::Complete => store.delete.of(connection)?.execute((seq, owner, id))?,
             Act::Release => {
-                let sql = "UPDATE jobs SET owner = NULL WHERE seq = ?1 AND owner = ?2";
-                connection.prepare_cached(sql)?.execute((seq, owner))?
+                let sql = "UPDATE jobs SET owner = NULL
+                    WHERE seq = ?1 AND owner = ?2 AND job_id = ?3";
+                connection.prepare_cached(sql)?.execute((seq, owner, id))?
             }
             Act::Again { wait, since, attempts } => {
                 let due = store.clock.due_after(wait.saturating_sub(since.elapsed()));
-                let sql = "UPDATE jobs SET owner = NULL, due = ?3, attempts = attempts + ?4,
-                    crashes = 0, solo = NULL WHERE seq = ?1 AND owner = ?2";
-                connection.prepare_cached(sql)?.execute((seq, owner, due, attempts))?
+                let sql = "UPDATE jobs SET owner = NULL, due = ?4,
+                    attempts = min(attempts, 4294967295) + ?5, crashes = 0, solo = NULL
+                    WHERE seq = ?1 AND owner = ?2 AND job_id = ?3";
+                connection.prepare_cached(sql)?.execute((seq, owner, id, due, attempts))?
             }
             Act::Isolate => {
-                let sql = "UPDATE jobs SET owner = NULL, solo = 0 WHERE seq = ?1 AND owner = ?2";
-                connection.prepare_cached(sql)?.execute((seq, owner))?
+                let sql = "UPDATE jobs SET owner = NULL, solo = 0
+                    WHERE seq = ?1 AND owner = ?2 AND job_id = ?3";
+                connection.prepare_cached(sql)?.execute((seq, owner, id))?
             }
             Act::Start { starts } => {
-                let sql = "UPDATE jobs SET owner = NULL, solo = max(solo + ?3, 0)
-                    WHERE seq = ?1 AND owner = ?2 AND solo IS NOT NULL";
-                connection.prepare_cached(sql)?.execute((seq, owner, starts))?
+                let sql = "UPDATE jobs SET owner = NULL,
+                    solo = max(min(solo, 4294967295) + ?4, 0)
+                    WHERE seq = ?1 AND owner = ?2 AND job_id = ?3 AND solo IS NOT NULL";
+                connection.prepare_cached(sql)?.execute((seq, owner, id, starts))?
             }
             Act::Fail { reason, error, attempts } => {
                 let at = store.clock.time_of_day();
                 let sql = "INSERT INTO failed (queue, failed_at, attempts, reason, error, job_id,
                         enqueued_at, retry_wait, name, topic, enqueued_by, payload, headers,
                         content_encoding)
-                    SELECT queue, ?3, ?4, ?5, ?6, job_id, enqueued_at, retry_wait, name, topic,
-                        enqueued_by, payload, headers, content_encoding FROM jobs WHERE seq = ?1 AND owner = ?2";
-                let row = (seq, owner, at, attempts, reason.as_str(), error);
+                    SELECT queue, ?4, ?5, ?6, ?7, job_id, enqueued_at, retry_wait, name, topic,
+                        enqueued_by, payload, headers, content_encoding
+                    FROM jobs WHERE seq = ?1 AND owner = ?2 AND job_id = ?3";
+                let row = (seq, owner, id, at, attempts, reason.as_str(), error);
                 connection.prepare_cached(sql)?.execute(row)?;
-                store.delete.of(connection)?.execute((seq, owner))?
+                store.delete.of(connection)?.execute((seq, owner, id))?
             }
         };
         self.held = changed > 0;
         if !self.held && matches!(self.act, Act::Complete) {
-            self.lost = who(connection, seq)?;
+            self.lost = who(connection, self.claim)?;
         }
         Ok(())
     }
@@ -164,15 +172,16 @@ impl Settling {
 }
 
 /// The identity of a job that is in the file.
-fn who(connection: &Connection, seq: i64) -> rusqlite::Result<Option<Who>> {
-    let sql = "SELECT job_id, jobs.name, queues.name, attempts FROM jobs
-        JOIN queues ON queues.id = jobs.queue WHERE seq = ?1";
-    let who = connection.prepare_cached(sql)?.query_row([seq], |row| {
-        let queue: String = row.get(2)?;
+fn who(connection: &Connection, claim: Claim) -> rusqlite::Result<Option<Who>> {
+    let sql = "SELECT jobs.name, queues.name, attempts FROM jobs
+        JOIN queues ON queues.id = jobs.queue WHERE seq = ?1 AND job_id = ?2";
+    let key = (claim.seq, claim.id.as_bytes());
+    let who = connection.prepare_cached(sql)?.query_row(key, |row| {
+        let queue = columns::text(row, 1)?;
         let mut job = Envelope::new(queue.clone(), Vec::new());
-        job.id = JobId::from_bytes(row.get(0)?);
-        job.name = row.get::<_, Option<String>>(1)?.map(Into::into);
-        job.attempts = columns::to_attempts(row.get(3)?);
+        job.id = claim.id;
+        job.name = columns::text_or_null(row, 0)?.map(Into::into);
+        job.attempts = columns::to_attempts(row.get(2)?);
         Ok(Who::of_job(&job, &queue))
     });
     who.optional()

@@ -216,6 +216,7 @@ impl Writer {
         let error = failure.error();
         tracing::warn!(error = &error as &dyn std::error::Error, "a transaction failed");
         self.paused_until = Some(Instant::now() + PAUSE);
+        self.others.forget();
         for work in work {
             match work {
                 Work::Call(call) => call.answer(Some(failure)),
@@ -251,6 +252,8 @@ impl Writer {
                 self.control.feeds_changed();
             }
         }
+        // Whoever deletes a queue must see its consumers.
+        self.control.list(&self.connection, &self.namespace, self.lease.owner(), &self.feeds)?;
         self.run(work)?;
         if self.closing.is_some() {
             self.lease.release(&self.connection)?;
@@ -304,7 +307,7 @@ impl Writer {
             (Some(owner), room @ 1..) => {
                 let queue = (feed.consumer.queue, feed.name);
                 let mut look = if feed.solo {
-                    claim::claim_solo(&self.connection, queue, owner)?
+                    claim::claim_solo(&self.connection, queue, owner, feed.started)?
                 } else {
                     claim::claim(&self.connection, queue, owner, room, now)?
                 };

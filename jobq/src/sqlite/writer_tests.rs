@@ -1,9 +1,12 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::super::settle::{Act, Claim};
 use super::super::store::declare;
-use super::super::{deliveries, pauses, push, queues, schema};
+use super::super::{deliveries, failed, pauses, push, queues, schema};
 use super::*;
 use crate::clock::Clock;
-use crate::engine::{Consume, Counts, Pause, QueueName, Settlement};
+use crate::engine::{Consume, Counts, Pause, QueueName, Settlement, Verdict};
 use crate::error::ErrorKind;
 use crate::job::{Envelope, FailedReason};
 
@@ -109,7 +112,8 @@ async fn a_completed_job_that_another_owner_has_is_told_with_its_identity() {
         let pushed = inbox.call(move |store| {
             let pushed = push::insert(store, &job)?;
             let seq = store.connection.last_insert_rowid();
-            let mut settling = Settling::new(Claim { seq, owner: 99, feed: 0 }, Act::Complete);
+            let claim = Claim { seq, id, owner: 99, feed: 0 };
+            let mut settling = Settling::new(claim, Act::Complete);
             settling.run(store)?;
             Ok((pushed, settling.lost))
         });
@@ -141,5 +145,61 @@ async fn a_pause_that_is_rolled_back_pauses_nothing() {
     assert!(!told.has_changed().unwrap());
     inbox.call(|store| pauses::pause(store, "mail", &Pause::default())).await.unwrap();
     assert_eq!(*told.borrow(), Some(Pause::default()), "told before the caller is answered");
+    inbox.send(Command::Close(None)).unwrap();
+}
+
+/// Another program may write any text and any number.
+#[tokio::test]
+async fn what_no_reader_expects_stops_nobody() {
+    let inbox = small_disk(200);
+    inbox.call(|store| declare(store, "mail")).await.unwrap();
+    let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
+    push(&inbox, 10).await.unwrap();
+    push(&inbox, 20).await.unwrap();
+    let forge = |store: &mut Store<'_>| {
+        store.connection.execute_batch(
+            "UPDATE jobs SET name = CAST(x'e4' AS TEXT), enqueued_by = CAST(x'e4' AS TEXT),
+                headers = CAST(x'7be4' AS TEXT), content_encoding = CAST(x'e4' AS TEXT),
+                attempts = 9223372036854775807, crashes = 9223372036854775807
+                WHERE length(payload) = 10;
+            INSERT INTO pauses (namespace, queue, why) VALUES
+                ('jobq', CAST(x'e4' AS TEXT), CAST(x'e4' AS TEXT));
+            INSERT INTO owners (until, process) VALUES (9223372036854775807, CAST(x'e4' AS TEXT));
+            INSERT INTO subscriptions VALUES (1, CAST(x'e4' AS TEXT));
+            INSERT INTO events (namespace, due, job_id, published_at, topic, payload) VALUES
+                ('jobq', 0, randomblob(16), 0, CAST(x'e4' AS TEXT), x'31')",
+        )
+    };
+    inbox.call(forge).await.unwrap();
+    let what = Consume::new(QueueName::new("mail").unwrap(), 3);
+    let mut consumer = deliveries::start(&inbox, (queue, None), &what).unwrap();
+    let mut taken = Vec::new();
+    for _ in 0..3 {
+        taken.push(consumer.next().await.unwrap().unwrap());
+    }
+    taken.sort_by_key(|delivery| delivery.envelope().payload.len());
+    let [event, forged, sound] = taken.try_into().unwrap();
+    assert_eq!(event.envelope().topic.as_deref(), Some("\u{fffd}"));
+    assert_eq!(forged.envelope().name.as_deref(), Some("\u{fffd}"));
+    assert_eq!((forged.attempt, forged.crashes), (u32::MAX, u32::MAX));
+    forged.settle(Settlement::Retry(Duration::ZERO)).await.unwrap();
+    let again = consumer.next().await.unwrap().unwrap();
+    let fail =
+        Settlement::Fail { reason: FailedReason::Aborted, error: String::new(), attempts: 1 };
+    again.settle(fail).await.unwrap();
+    for delivery in [sound, event] {
+        delivery.settle(Settlement::Complete).await.unwrap();
+    }
+    let seen = Arc::new(AtomicUsize::new(0));
+    let counting = Arc::clone(&seen);
+    let forge = "UPDATE failed SET error = CAST(x'e4' AS TEXT), reason = CAST(x'e4' AS TEXT)";
+    inbox.call(move |store| store.connection.execute_batch(forge)).await.unwrap();
+    let visit = Box::new(move |_| {
+        counting.fetch_add(1, Ordering::Relaxed);
+        Verdict::Discard
+    });
+    failed::visit(inbox.clone(), "mail".to_owned(), visit).await.unwrap();
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
+    assert_eq!(counts(&inbox).await.failed, 0);
     inbox.send(Command::Close(None)).unwrap();
 }

@@ -16,7 +16,9 @@ use super::Shared;
 pub(super) fn start(shared: &Arc<Shared>, what: Consume) -> Result<Consumer> {
     let number = shared.change(|state| {
         state.check_queue(what.queue.as_str())?;
-        Ok(state.number())
+        let number = state.number();
+        state.consumers.insert(number, what.queue.as_str());
+        Ok(number)
     })?;
     let (deliveries, received) = mpsc::unbounded_channel();
     let prefetch = watch::Sender::new(usize::from(what.prefetch.max(1)));
@@ -59,6 +61,12 @@ struct Feed {
     /// 0 to stop.
     prefetch: watch::Receiver<usize>,
     deliveries: mpsc::UnboundedSender<Result<Delivery>>,
+}
+
+impl Drop for Feed {
+    fn drop(&mut self) {
+        self.shared.state().consumers.remove(&self.number);
+    }
 }
 
 impl Feed {

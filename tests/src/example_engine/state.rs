@@ -16,6 +16,8 @@ pub(super) struct State {
     queues: BTreeMap<String, Queue>,
     /// Events that wait.
     events: Vec<(Option<Instant>, EventEnvelope)>,
+    /// The queues that are consumed, by the numbers of their consumers.
+    pub(super) consumers: BTreeMap<u64, &'static str>,
     /// The number of the next job, failed job or consumer.
     next: u64,
 }
@@ -282,9 +284,11 @@ impl State {
     pub(super) fn delete(&mut self, name: &str, force: bool) -> Result<u64> {
         let counts = self.counts(name, Instant::now());
         let in_hand = |queue: &Queue| queue.jobs.iter().any(|job| job.owner.is_some());
-        let is_used = !counts.is_empty() || self.queues.get(name).is_some_and(in_hand);
+        let is_used = !counts.is_empty()
+            || self.queues.get(name).is_some_and(in_hand)
+            || self.consumers.values().any(|queue| *queue == name);
         if is_used && !force {
-            let text = format!("queue `{name}` is not deleted: it has jobs");
+            let text = format!("queue `{name}` is not deleted: it has jobs or consumers");
             return Err(Error::new(ErrorKind::Refused, text));
         }
         let queue = self.queues.remove(name).unwrap_or_default();

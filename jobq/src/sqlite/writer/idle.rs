@@ -53,7 +53,7 @@ impl Writer {
             None => self.needs_lease(),
         };
         lease_is_due
-            || self.control.is_unlisted()
+            || (self.control.is_unlisted() && self.takes_jobs())
             || !self.retrying.is_empty()
             || self.sees_due_jobs()
             || self.sees_dead_owners(now)
@@ -62,6 +62,11 @@ impl Writer {
     /// Whether it has consumers or pools, and with them a lease.
     pub(super) fn needs_lease(&self) -> bool {
         !self.feeds.is_empty() || self.control.has_members()
+    }
+
+    /// Whether it has a lease or needs one.
+    pub(super) fn takes_jobs(&self) -> bool {
+        self.needs_lease() || self.lease.owner().is_some()
     }
 
     /// Looks for pauses and questions in the file, by reading only.

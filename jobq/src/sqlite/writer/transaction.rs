@@ -1,5 +1,7 @@
 //! The transaction of the writer: one that writes, or one that only reads.
 
+use std::time::Instant;
+
 use super::{Failure, Look, Work, Writer};
 
 impl Writer {
@@ -16,8 +18,7 @@ impl Writer {
 
     /// Whether nothing is to be written. An engine with a lease also renews it and claims jobs.
     fn only_reads(&self, work: &[Work]) -> bool {
-        let takes_jobs = self.needs_lease() || self.lease.owner().is_some();
-        !takes_jobs && self.closing.is_none() && work.iter().all(Work::only_reads)
+        !self.takes_jobs() && self.closing.is_none() && work.iter().all(Work::only_reads)
     }
 
     /// Runs work that only reads, without the file's write lock.
@@ -33,7 +34,7 @@ impl Writer {
         let must_sync = self.closing.is_some() || work.iter().any(Work::has_caller);
         self.disk
             .set(&self.connection, must_sync)
-            .and_then(|()| self.execute("BEGIN IMMEDIATE"))
+            .and_then(|()| self.begin())
             .and_then(|()| self.within(work))
             .map_err(|source| Failure::new(&self.place, source))
             .and_then(|looks| match self.execute("COMMIT") {
@@ -43,9 +44,17 @@ impl Writer {
             })
     }
 
+    /// Takes the file's write lock.
+    fn begin(&mut self) -> rusqlite::Result<()> {
+        let start = Instant::now();
+        self.execute("BEGIN IMMEDIATE")?;
+        self.others.excuse(start.elapsed());
+        Ok(())
+    }
+
     /// Checks that the path still names the file that was opened.
     fn check_place(&self, maybe_done: bool) -> Result<(), Failure> {
-        if self.place.identity() == self.opened {
+        if self.place.is_still(self.opened) {
             return Ok(());
         }
         Err(Failure::Gone { place: self.place.clone(), maybe_done })

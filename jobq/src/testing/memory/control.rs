@@ -42,6 +42,11 @@ impl Control {
         self.takers.remove(&number);
     }
 
+    /// The number of consumers of a queue, unless it is paused.
+    pub(super) fn takers_of(&self, queue: &str) -> u64 {
+        self.takers().iter().filter(|taker| taker.queue == queue).count() as u64
+    }
+
     /// The consumers of queues that are not paused.
     fn takers(&self) -> Vec<Taker> {
         self.takers.values().filter(|taker| !self.is_paused(&taker.queue)).cloned().collect()

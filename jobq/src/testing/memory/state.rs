@@ -352,7 +352,8 @@ impl State {
     pub(super) fn delete(&mut self, name: &str, force: bool) -> Result<u64> {
         let held = self.queues.get(name).map_or(0, Queue::held);
         if !force {
-            must_be_unused(name, self.counts(name), (held, "in flight"))?;
+            let users = [(held, "in flight"), (self.control.takers_of(name), "consumers")];
+            must_be_unused(name, self.counts(name), &users)?;
         }
         self.control.set_pause(name, None);
         let queue = self.queues.remove(name).unwrap_or_default();

@@ -237,6 +237,54 @@ pub async fn a_subscriber_with_jobs_is_deleted_by_force_alone(bench: &Bench) {
     assert_eq!(delete(false).await.expect("deletes"), 0);
 }
 
+/// A subscriber that is consumed is deleted by force alone.
+pub async fn a_subscriber_with_consumers_is_deleted_by_force_alone(bench: &Bench) {
+    let spec = QueueSpec::new("welcome").patterns(["user.*"]);
+    soon("a subscription", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
+    let delete =
+        async |force| soon("a deletion", bench.engine().admin().delete(&spec, force)).await;
+    let mut consumer = consume(bench.engine(), "welcome", 1).await;
+    let error = delete(false).await.expect_err("it is consumed");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains(" consumers"), "{error}");
+    // Its subscriptions have not ended.
+    let id = publish(bench, event("user.created")).await;
+    let delivery = take(&mut consumer).await;
+    assert_eq!(delivery.envelope().id, id);
+    settle(delivery, Settlement::Complete).await;
+    assert_eq!(delete(true).await.expect("deletes"), 0);
+}
+
+/// A job that was deleted while it ran ends without an effect on one that came later.
+pub async fn the_end_of_a_deleted_job_concerns_no_other(bench: &Bench) {
+    let reason = FailedReason::Aborted;
+    let failed = Settlement::Fail { reason, error: String::new(), attempts: 1 };
+    let spec = QueueSpec::new("mail").waits([LONG]);
+    for end in [Settlement::Complete, Settlement::Retry(LONG), failed] {
+        soon("a queue", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
+        bench.push_jobs("mail", 1).await;
+        let mut first = consume(bench.engine(), "mail", 1).await;
+        let deleted = take(&mut first).await;
+        soon("a consumer to stop", first.stop()).await;
+        let delete = bench.engine().admin().delete(&spec, true);
+        soon("a deletion", delete).await.expect("deletes");
+        soon("a queue", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
+        let later = bench.push_jobs("mail", 1).await;
+        let mut second = consume(bench.engine(), "mail", 1).await;
+        let delivery = take(&mut second).await;
+        assert_eq!([delivery.envelope().id], *later);
+        // An engine may have no place for it, and say so.
+        let _ = soon("the end of the deleted job", deleted.settle(end)).await;
+        settle(delivery, Settlement::Release).await;
+        let again = take(&mut second).await;
+        assert_eq!([again.envelope().id], *later);
+        settle(again, Settlement::Complete).await;
+        drop(second);
+        let delete = bench.engine().admin().delete(&spec, true);
+        soon("a deletion", delete).await.expect("deletes");
+    }
+}
+
 /// A delayed event reaches the subscribers at the end of its wait.
 pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &Bench) {
     subscribe(bench, "former", &["user.*"]).await;

@@ -97,6 +97,8 @@ macro_rules! conformance {
                 events::only_a_mandatory_event_needs_a_subscriber
                 events::subscriptions_are_added_and_ended_one_by_one
                 events::a_subscriber_with_jobs_is_deleted_by_force_alone
+                events::a_subscriber_with_consumers_is_deleted_by_force_alone
+                events::the_end_of_a_deleted_job_concerns_no_other
                 solo::an_isolated_job_is_started_alone
                 solo::the_parts_of_a_queue_make_its_counts
                 solo::several_isolated_jobs_are_started_one_by_one
