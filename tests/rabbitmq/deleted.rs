@@ -9,7 +9,7 @@ use jobq_tests::declared::declared_in;
 use jobq_tests::raw::Raw;
 use jobq_tests::stage::{Scripted, Stage, Step, Store, until};
 use lapin::ExchangeKind;
-use lapin::options::{ExchangeDeclareOptions, ExchangeDeleteOptions};
+use lapin::options::ExchangeDeclareOptions;
 use lapin::types::FieldTable;
 
 #[job(on = "user.*")]
@@ -67,8 +67,7 @@ async fn everything_but_the_work_queues_is_declared_again() {
     stage.end().await;
     let raw = Raw::connect(&node.url()).await;
     for exchange in names(&all, "exchange") {
-        let options = ExchangeDeleteOptions::default();
-        raw.channel.exchange_delete(exchange.into(), options).await.expect("it is deleted");
+        raw.delete_exchange(exchange).await;
     }
     for queue in names(&all, "queue") {
         if queue.contains('@') || queue.contains(".level.") || queue.contains(".orphan") {
@@ -151,8 +150,7 @@ async fn a_pool_that_may_not_declare_says_what_is_missing() {
 
     let raw = Raw::connect(&node.url()).await;
     let retry = format!("{name}.retry");
-    let options = ExchangeDeleteOptions::default();
-    raw.channel.exchange_delete(retry.as_str().into(), options).await.expect("it is deleted");
+    raw.delete_exchange(&retry).await;
     let missing = until("what is missing", async || pool.health().missing).await;
     assert!(missing.to_string().contains(&format!("exchange `{retry}`")), "{missing}");
     assert!(missing.to_string().contains("set_permissions"), "{missing}");

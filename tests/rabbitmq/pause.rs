@@ -6,7 +6,11 @@ use jobq::admin::{Activity, Queues};
 use jobq::{Client, QueueState, RunningPool};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::proxy::{Cut, Proxy};
+use jobq_tests::raw::Raw;
 use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
+
+/// Longer than a pool that was told of a pause believes it against what the broker says.
+const WATCHED: Duration = Duration::from_secs(6);
 
 /// Waits until the only pool says this about the queue, and has nothing in flight.
 async fn pool_is(operator: &Client, state: Activity) {
@@ -129,4 +133,40 @@ async fn a_client_that_asks_needs_no_pool_and_declares_no_queue() {
     assert!(pools.pools.is_empty() && pools.unaccounted == 0, "{pools:?}");
     let counts = operator.counts("scripted").await.unwrap();
     assert!(counts.is_empty(), "{counts:?}");
+}
+
+/// Whoever deletes an exchange deletes its bindings, which no client makes again by declaring it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_holds_after_its_exchange_was_deleted_and_made_again() {
+    let (mut stage, pool) = begin(Store::rabbitmq().await).await;
+    let raw = Raw::connect(&stage.store.url).await;
+    raw.delete_exchange(&format!("{}.control.echo", stage.store.namespace)).await;
+    let operator = stage.store.client().await;
+    let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
+    assert!(paused.still_taking == 0 && paused.stopped.len() == 1, "{paused:?}");
+    let job = stage.enqueue([Step::Succeed]).await;
+    // The pool has asked several times by then.
+    let early = tokio::time::timeout(WATCHED, stage.run()).await;
+    assert!(early.is_err(), "{early:?}");
+    assert!(operator.admin().resume("scripted").await.unwrap().was_paused);
+    assert_eq!(stage.run().await.id, job);
+    pool.shutdown().await.expect("it ends");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_with_a_short_timeout_learns_of_the_end_of_a_pause_that_it_did_not_hear() {
+    let mut stage = Stage::on(Store::rabbitmq().await).await;
+    let builder = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
+    let workers = builder.timeout(Duration::from_secs(5)).connect().await.unwrap();
+    let pool = stage.pool_of(&workers).spawn().await.expect("it starts");
+    stage.client.admin().pause("scripted", "a deploy").await.unwrap();
+    pool_is(&stage.client, Activity::Paused).await;
+    let job = stage.enqueue([Step::Succeed]).await;
+    // No message reaches a control queue that is there now.
+    let raw = Raw::connect(&stage.store.url).await;
+    raw.delete_exchange(&format!("{}.control", stage.store.namespace)).await;
+    let operator = stage.store.client().await;
+    assert!(operator.admin().resume("scripted").await.unwrap().was_paused);
+    assert_eq!(stage.run().await.id, job);
+    pool.shutdown().await.expect("it ends");
 }

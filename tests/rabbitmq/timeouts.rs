@@ -8,7 +8,7 @@ use jobq_tests::broker::Broker;
 use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
 use jobq_tests::stage::{Stage, Step, Store, soon, until};
-use lapin::options::{BasicConsumeOptions, QueueDeclareOptions};
+use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 
 const TIMEOUT: u32 = 3_000;
@@ -39,10 +39,7 @@ async fn somebody_times_out(node: &Broker) {
     let declared = raw.channel.queue_declare("control".into(), options, arguments).await;
     declared.unwrap();
     raw.publish("", "control", lapin::BasicProperties::default(), b"{}").await;
-    let options = BasicConsumeOptions::default();
-    let nothing = FieldTable::default();
-    let consumer = raw.channel.basic_consume("control".into(), "".into(), options, nothing).await;
-    let mut consumer = consumer.unwrap();
+    let mut consumer = raw.consume("control", "").await;
     soon("a message", consumer.next()).await.unwrap().unwrap();
     // An error with the channel, or the end that a `basic.cancel` is.
     let end = soon("the broker to take it back", consumer.next()).await;

@@ -10,8 +10,7 @@ use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
 use jobq_tests::stage::until;
 use lapin::options::{
-    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicPublishOptions,
-    QueueDeclareOptions,
+    BasicAckOptions, BasicCancelOptions, BasicPublishOptions, QueueDeclareOptions,
 };
 use lapin::protocol::basic::parse_properties;
 use lapin::types::{AMQPValue, FieldTable};
@@ -123,9 +122,7 @@ async fn a_cancelled_consumer_counts_while_it_holds_a_message() {
     let declared = raw.channel.queue_declare(queue.as_str().into(), options, arguments).await;
     declared.unwrap();
     raw.publish("", &queue, BasicProperties::default(), b"1").await;
-    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
-    let consuming = raw.channel.basic_consume(queue.as_str().into(), "c".into(), options, none);
-    let mut consumer = consuming.await.unwrap();
+    let mut consumer = raw.consume(&queue, "c").await;
     let held = consumer.next().await.unwrap().unwrap();
     let counted = async || {
         let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };

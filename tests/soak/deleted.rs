@@ -5,7 +5,6 @@ use std::time::Duration;
 use jobq_tests::broker;
 use jobq_tests::raw::Raw;
 use jobq_tests::stage::{Stage, Step, Store};
-use lapin::options::ExchangeDeleteOptions;
 
 use super::PATIENCE;
 
@@ -18,8 +17,7 @@ async fn a_retry_outlives_the_exchange_that_it_passes() {
     let pool = stage.pool().spawn().await.expect("it starts");
     let raw = Raw::connect(&url).await;
     let retry = format!("{}.retry", stage.store.namespace);
-    let options = ExchangeDeleteOptions::default();
-    raw.channel.exchange_delete(retry.as_str().into(), options).await.expect("it is deleted");
+    raw.delete_exchange(&retry).await;
     let job = stage.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
     assert_eq!(stage.run().await.attempt, 1);
     let again = async {

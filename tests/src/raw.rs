@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use lapin::options::{
-    BasicGetOptions, BasicNackOptions, BasicPublishOptions, ConfirmSelectOptions, QueueBindOptions,
-    QueueDeclareOptions, QueueDeleteOptions,
+    BasicConsumeOptions, BasicGetOptions, BasicNackOptions, BasicPublishOptions,
+    ConfirmSelectOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions,
+    QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable, ShortString};
-use lapin::{BasicProperties, Channel, Connection, ConnectionProperties};
+use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
@@ -94,6 +95,20 @@ impl Raw {
         let options = BasicGetOptions { no_ack: true };
         let message = self.channel.basic_get(queue.into(), options).await;
         message.expect("there is such a queue").map(|message| message.routing_key.to_string())
+    }
+
+    /// Consumes from a queue, under this tag.
+    pub async fn consume(&self, queue: &str, tag: &str) -> Consumer {
+        let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
+        let consumer = self.channel.basic_consume(queue.into(), tag.into(), options, none).await;
+        consumer.expect("there is such a queue")
+    }
+
+    /// Deletes an exchange.
+    pub async fn delete_exchange(&self, exchange: &str) {
+        let options = ExchangeDeleteOptions::default();
+        let deleted = self.channel.exchange_delete(exchange.into(), options).await;
+        deleted.expect("it is deleted");
     }
 
     /// Deletes a queue.

@@ -209,8 +209,7 @@ impl Engine for Rabbit {
     }
 
     async fn consume(&self, what: Consume) -> Result<Consumer> {
-        let doing = format!("consuming queue `{}`", what.queue);
-        self.broker.within(&doing, self.consumers.consume(what)).await
+        self.consumers.consume(what).await
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use jobq::Error;
-use jobq::admin::{Queues, Read};
+use jobq::admin::{Order, Queues, Read};
+use jobq::{Error, JobId};
 use jobq_tests::broker::Broker;
 use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
 
@@ -28,9 +28,20 @@ async fn orders_fail_at_once_and_are_not_carried_out_later(alarm: &Alarm, test: 
     stage.enqueue([Step::Succeed]).await;
     stage.end().await;
     let (sender, operator) = (client(&stage.store).await, client(&stage.store).await);
-    // The operator's own connection learns of it by its first order.
+    let steward = client(&stage.store).await;
+    let pools =
+        soon("the pools", stage.client.admin().pools(Queues::one("scripted"), TIMEOUT)).await;
+    let id = pools.unwrap().pools[0].pool;
+    // Each operator's own connection learns of it by its first order.
     sound(&node, alarm, &sender).await;
 
+    let since = Instant::now();
+    for order in [Order::Quiet, Order::Stop] {
+        let error = soon("an answer", steward.admin().tell(id, order)).await.unwrap_err();
+        names(alarm, &error, since);
+    }
+    let cancelled = soon("an answer", steward.admin().cancel_running(JobId::new())).await;
+    names(alarm, &cancelled.unwrap_err(), since);
     let (admin, why, since) = (operator.admin(), "upgrade", Instant::now());
     let error = soon("an answer", admin.pause("scripted", why)).await.unwrap_err();
     names(alarm, &error, since);

@@ -35,6 +35,11 @@ use crate::rabbitmq::values::short;
 /// How many deliveries are forwarded before commands are checked again.
 const READY: usize = 64;
 
+/// The words for starting to consume a queue in errors.
+pub(super) fn doing(queue: &str) -> String {
+    format!("consuming queue `{queue}`")
+}
+
 /// Starts to consume a queue. The consumer is active when this returns.
 pub(crate) async fn consume(
     shared: Arc<Shared>,
@@ -70,9 +75,12 @@ pub(crate) async fn consume(
         waits: backoff(),
         interruption: Interruptions::new(clock),
     };
-    let up = feed.link.up().await?;
+    let (broker, doing) = (Arc::clone(&feed.shared.broker), doing(queue));
+    let up = broker.within(&doing, feed.link.up()).await?;
+    // It waits for as long as is sensible, however short the timeout of the client is.
     ask_for_pause(feed.gate.as_deref()).await;
-    let first = if feed.is_paused() { None } else { Some(feed.start(&up).await?) };
+    let first =
+        if feed.is_paused() { None } else { Some(broker.within(&doing, feed.start(&up)).await?) };
     if first.is_none() {
         feed.tell_pause();
     }

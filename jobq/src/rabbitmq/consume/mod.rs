@@ -70,8 +70,8 @@ impl Consumers {
         } else {
             (prefetch, Source::Work)
         };
-        let queue = queue.as_str();
-        let (shared, link) = (Arc::clone(&self.shared), self.link().await?);
+        let (shared, queue) = (Arc::clone(&self.shared), queue.as_str());
+        let link = shared.broker.within(&consumer::doing(queue), self.link()).await?;
         consumer::consume(shared, link, queue, prefetch, source, pool).await
     }
 

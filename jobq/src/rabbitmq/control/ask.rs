@@ -11,7 +11,7 @@ use super::Control;
 use super::calls::Response;
 use super::queue::publish;
 use super::wire::{ALL, Message, address_key, pool_key};
-use crate::engine::{Answers, Ask, PoolId, Read, Reply};
+use crate::engine::{Answers, Ask, PoolId, Question, Read, Reply};
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::channel::to_ask;
 use crate::rabbitmq::connection::epoch::Up;
@@ -38,18 +38,25 @@ impl Control {
         has_solo: impl Fn(&str) -> Option<bool>,
     ) -> Result<Answers> {
         let Ask { question, pool, queues, patience, .. } = ask;
+        let is_order = !matches!(question, Question::Report | Question::Watch { .. });
         let question = serde_json::to_value(&question)
             .map_err(|error| Error::invalid("the question cannot be written").because(error))?;
         let mut call = self.calls.open();
         let number = call.number;
         let asking = async {
+            if is_order {
+                // During an alarm it would wait on the connection, and be carried out when nobody
+                // expects it.
+                self.fence().await?;
+            }
             let queue = self.queue().await?;
             let reply_to = address_key(queue.address);
             let message = Message::Ask { number, reply_to, pool, question };
             let key = pool.map_or_else(|| ALL.to_owned(), pool_key);
-            publish(&queue.up, &[(self.names().control(), key, &message)]).await
+            publish(&queue.up, &[(self.names().control(), key, &message)]).await?;
+            Ok(queue)
         };
-        self.broker.unless_blocked("asking pools", asking).await?;
+        let queue = self.broker.unless_blocked("asking pools", asking).await?;
         let own: Vec<_> = self.pools().keys().copied().collect();
         let deadline = Instant::now() + patience;
         let mut quiet = None;
@@ -83,7 +90,7 @@ impl Control {
         }
         if pool.is_none() && quiet.is_none() && patience >= RETURN {
             // Not even the question came back: somebody may have deleted the exchange.
-            self.replace_queue().await;
+            self.replace(&queue);
         }
         let unaccounted = unaccounted(&consumers.unwrap_or_else(|| late(&queues)), &answered);
         let replies = answered.into_iter().map(|(pool, (_, reply))| (pool, reply)).collect();

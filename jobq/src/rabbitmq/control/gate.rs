@@ -9,10 +9,14 @@ use tokio::time::{sleep, timeout};
 
 use super::Control;
 use super::belief::Belief;
+use super::queue::ControlQueue;
 use crate::background;
 use crate::engine::Pause;
+use crate::error::Result;
 
-/// How long an answer is waited for on an open control queue. A node that has just started is slow.
+/// How long an answer is waited for on an open control queue: less than the timeout of the client,
+/// after which nobody would know that the queue is to be replaced. A node that has just started is
+/// slow.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long the consumers of a queue wait for an answer, through several questions. Then they take
 /// jobs, whether it is paused or not.
@@ -193,17 +197,23 @@ impl Control {
     /// Asks whether the queue is paused, and follows the answer.
     async fn look(self: &Arc<Self>, gate: &Gate) -> Outcome {
         let told = gate.belief().told;
+        let patience = PATIENCE.min(self.broker.timeout() / 2);
         let asking = async {
             // It takes many answers of the broker, and would never be open if it were given up early.
-            self.queue().await?;
-            Ok(timeout(PATIENCE, self.is_paused(&gate.queue)).await)
+            let own = self.queue().await?;
+            let answer = timeout(patience, self.answer_on(&own, gate)).await;
+            if answer.is_err() {
+                self.replace(&own);
+            }
+            answer.unwrap_or(Ok(None))
         };
         match self.broker.unless_blocked("asking for a pause", asking).await {
-            Ok(Ok(Ok(is_paused))) => {
+            Ok(Some(is_paused)) => {
                 gate.change(|belief| belief.answered(is_paused, told, Instant::now()));
                 Outcome::Answered
             }
-            Ok(Ok(Err(error))) | Err(error) => {
+            Ok(None) => Outcome::Unanswered,
+            Err(error) => {
                 tracing::debug!(queue = gate.queue, %error, "whether a queue is paused is not known");
                 let may_come = error.is_connection() || error.is_timeout();
                 if may_come && !self.broker.publishing().is_blocked() {
@@ -212,11 +222,19 @@ impl Control {
                     Outcome::Impossible
                 }
             }
-            Ok(Err(_)) => {
-                self.replace_queue().await;
-                Outcome::Unanswered
-            }
         }
+    }
+
+    /// Whether the queue of a gate is paused. That a pause is over is asked twice, with the way back
+    /// made anew in between: whoever deletes `{ns}.control.echo` deletes the way back of each client
+    /// with it.
+    async fn answer_on(&self, own: &ControlQueue, gate: &Gate) -> Result<Option<bool>> {
+        let answer = self.is_paused_on(own, &gate.queue).await?;
+        if answer == Some(false) && gate.is_paused() {
+            own.bind_echo().await?;
+            return self.is_paused_on(own, &gate.queue).await;
+        }
+        Ok(answer)
     }
 
     /// Reads the record of a pause that is known by its binding alone.
@@ -233,11 +251,8 @@ impl Control {
     }
 
     /// Ends a control queue from which nothing comes back, unless the broker takes nothing for now.
-    pub(super) async fn replace_queue(&self) {
-        let publishing = self.broker.publishing();
-        if publishing.is_up()
-            && let Some(queue) = &*self.queue.lock().await
-        {
+    pub(super) fn replace(&self, queue: &ControlQueue) {
+        if self.broker.publishing().is_up() {
             queue.over.cancel();
         }
     }

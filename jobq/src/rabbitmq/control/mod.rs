@@ -198,7 +198,11 @@ impl Control {
             }
             Ok(Message::Echo { number }) => self.calls.pass_on(number, Response::Echo),
             Ok(Message::Fence { number }) => self.calls.pass_on(number, Response::Fence),
-            Ok(Message::Paused { queue, pause }) => self.tell(&queue, |gate| gate.paused(pause)),
+            Ok(Message::Paused { queue, pause }) => {
+                // It may have a record now.
+                self.absent.forget(&self.names().pause_record(&queue));
+                self.tell(&queue, |gate| gate.paused(pause));
+            }
             Ok(Message::Resumed { queue }) => self.tell(&queue, Gate::resumed),
             Err(error) => tracing::debug!(error, "a message of control cannot be read"),
         }

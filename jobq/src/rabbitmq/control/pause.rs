@@ -10,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Control;
 use super::calls::Response;
-use super::queue::publish;
+use super::queue::{ControlQueue, publish};
 use super::wire::{ALL, Message, address_key, echo_key, paused_pattern};
 use crate::engine::{Pause, Read};
 use crate::error::{Error, Result};
@@ -138,28 +138,61 @@ impl Control {
     }
 
     /// Whether a queue is paused, as the node of this client knows it.
-    pub(super) async fn is_paused(self: &Arc<Self>, queue: &str) -> Result<bool> {
-        let own = self.queue().await?;
+    async fn is_paused(self: &Arc<Self>, queue: &str) -> Result<bool> {
+        loop {
+            let own = self.queue().await?;
+            if let Some(answer) = self.is_paused_on(&own, queue).await? {
+                return Ok(answer);
+            }
+        }
+    }
+
+    /// [`is_paused`](Self::is_paused), asked through this control queue; `None` if it ends first.
+    pub(super) async fn is_paused_on(
+        &self,
+        own: &ControlQueue,
+        queue: &str,
+    ) -> Result<Option<bool>> {
+        let key = echo_key(queue, own.address);
+        self.is_echoed(own, Some((self.names().paused(), key))).await
+    }
+
+    /// Returns when a message has come back: the broker takes messages then.
+    pub(super) async fn fence(self: &Arc<Self>) -> Result<()> {
+        loop {
+            let own = self.queue().await?;
+            if self.is_echoed(&own, None).await?.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sends an echo to this place, if any, and then a fence, which always comes back. Returns whether
+    /// the echo did; `None` if the control queue ended first.
+    async fn is_echoed(
+        &self,
+        own: &ControlQueue,
+        to: Option<(String, String)>,
+    ) -> Result<Option<bool>> {
         let mut call = self.calls.open();
         let number = call.number;
         let (echo, fence) = (Message::Echo { number }, Message::Fence { number });
-        let names = self.names();
-        let sent = [
-            (names.paused(), echo_key(queue, own.address), &echo),
-            (names.control(), address_key(own.address), &fence),
-        ];
+        let mut sent: Vec<_> =
+            to.map(|(exchange, key)| (exchange, key, &echo)).into_iter().collect();
+        sent.push((self.names().control(), address_key(own.address), &fence));
         publish(&own.up, &sent).await?;
-        let mut is_paused = false;
+        let mut is_echoed = false;
         let answer = async {
             loop {
                 match call.next().await {
-                    Response::Echo => is_paused = true,
-                    Response::Fence => return Ok(is_paused),
+                    Response::Echo => is_echoed = true,
+                    Response::Fence => return Ok(is_echoed),
                     Response::Answer(..) | Response::Asked => {}
                 }
             }
         };
-        own.up.answer("asking for a pause", answer).await
+        let answer = own.up.answer("asking for a pause", answer);
+        own.over.run_until_cancelled(answer).await.transpose()
     }
 
     /// Binds or unbinds, until it is certain.
@@ -175,7 +208,8 @@ impl Control {
                 return Ok(());
             }
             sleep(STOPS).await;
-            if self.is_paused(queue).await? == is_paused {
+            // Where the node goes on, a difference is the later order of somebody else.
+            if !up.over.is_cancelled() || self.is_paused(queue).await? == is_paused {
                 return Ok(());
             }
             up = self.broker.up().await?;

@@ -26,6 +26,8 @@ use crate::rabbitmq::values::{long, short};
 const MAX_LENGTH: i32 = 1_000;
 /// How long a message waits for its client, in milliseconds: nobody waits longer for an answer.
 const TTL: i32 = 10_000;
+/// After how many milliseconds without a consumer it is deleted.
+const UNUSED: i32 = 60_000;
 
 /// A control queue, exclusive to one connection. Its name is never used again: a broker may still
 /// be deleting the queue of an ended connection.
@@ -66,6 +68,8 @@ impl ControlQueue {
         arguments.insert(short("x-queue-type")?, long("classic"));
         arguments.insert(short("x-max-length")?, AMQPValue::LongInt(MAX_LENGTH));
         arguments.insert(short("x-message-ttl")?, AMQPValue::LongInt(TTL));
+        // Without it, a queue whose opening is given up stays as long as its connection.
+        arguments.insert(short("x-expires")?, AMQPValue::LongInt(UNUSED));
         let options = QueueDeclareOptions {
             exclusive: true,
             auto_delete: true,
@@ -92,6 +96,12 @@ impl ControlQueue {
         let (exchange, key, options) = (short(exchange)?, short(key)?, QueueBindOptions::default());
         let bound = self.channel.queue_bind(queue, exchange, key, options, FieldTable::default());
         bound.await.map_err(|error| failure("binding the control queue", error))
+    }
+
+    /// Makes the way back of questions for pauses, if it is not there.
+    pub(super) async fn bind_echo(&self) -> Result<()> {
+        let (echo, key) = (self.names.control_echo(), echo_pattern(self.address));
+        self.up.answer("binding the control queue", self.bind(&echo, &key)).await
     }
 
     /// Binds the queue for a further pool.

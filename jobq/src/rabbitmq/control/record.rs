@@ -7,7 +7,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::options::{BasicConsumeOptions, BasicQosOptions, QueueDeleteOptions, QueuePurgeOptions};
 use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, Channel};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::Control;
 use crate::engine::Pause;
@@ -34,6 +34,7 @@ impl Control {
         let payload = serde_json::to_vec(pause)
             .map_err(|error| Error::invalid("the record cannot be written").because(error))?;
         apply(up, &Topology::of_pause_record(self.names(), queue)).await?;
+        self.absent.forget(&self.names().pause_record(queue));
         self.purge_record(up, queue).await?;
         let route = Route::new(self.names().control(), Names::record_key(queue))?.into();
         let properties = BasicProperties::default()
@@ -74,11 +75,17 @@ impl Control {
 
     /// The newest record of a queue, which stays. `None` if none can be read.
     pub(super) async fn record(&self, queue: &str) -> Option<Pause> {
+        let place = self.names().pause_record(queue);
+        // Looking for a missing one costs a channel number.
+        if self.absent.was_missing(&place) {
+            return None;
+        }
+        let asked = Instant::now();
         let reading = async {
             let up = self.broker.up().await?;
             let channel = open(&up).await?;
             let _question = up.questions.ask(channel.id());
-            let name = short(self.names().pause_record(queue))?;
+            let name = short(&place)?;
             let record =
                 timeout(PATIENCE, up.answer("reading a pause", read(&channel, name))).await;
             let _ = channel.close(200, "read".into()).await;
@@ -87,6 +94,9 @@ impl Control {
         match timeout(PATIENCE * 2, reading).await {
             Ok(Ok(record)) => record,
             Ok(Err(error)) => {
+                if error.is_not_found() {
+                    self.absent.add(&place, asked);
+                }
                 tracing::debug!(queue, %error, "the record of a pause cannot be read");
                 None
             }

@@ -152,10 +152,16 @@ impl Absent {
         self.queues().get(queue).is_some_and(|asked| asked.elapsed() < lasts)
     }
 
-    fn add(&self, queue: &str, asked: Instant) {
+    /// Records that a queue was missing.
+    pub(crate) fn add(&self, queue: &str, asked: Instant) {
         let mut queues = self.queues();
         queues.retain(|_, asked| asked.elapsed() < LONG_MISSING);
         queues.insert(queue.to_owned(), asked);
+    }
+
+    /// Forgets that a queue was missing.
+    pub(crate) fn forget(&self, queue: &str) {
+        self.queues().remove(queue);
     }
 
     /// Forgets which queues were missing.
