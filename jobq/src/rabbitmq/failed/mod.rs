@@ -18,6 +18,7 @@ use lapin::types::{AMQPValue, FieldTable};
 use tokio::time::Instant;
 
 use self::turns::{Turn, Turns};
+use crate::background;
 use crate::engine::{Visit, Visited, Visiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::broker::Broker;
@@ -93,7 +94,15 @@ impl Failed {
             return Ok(None);
         };
         let (end, mut waits) = (Instant::now() + limit, backoff());
-        while !broker.within(&doing, locked(&channel, &lock)).await? {
+        loop {
+            match broker.within(&doing, locked(&channel, &lock)).await {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(error) => {
+                    give_back(channel, &lock);
+                    return Err(error);
+                }
+            }
             if Instant::now() >= end {
                 return Err(in_use(queue, &format!("the lock `{lock}` of another client"), limit));
             }
@@ -130,6 +139,17 @@ async fn locked(channel: &Channel, lock: &str) -> Result<bool> {
         Err(error) if code(&error) == Some(RESOURCE_LOCKED) => Ok(false),
         Err(error) => Err(failure(&format!("declaring the lock `{lock}`"), error)),
     }
+}
+
+/// Releases a lock that a broker may still give to this channel, after a wait that was too long. It
+/// would last as long as the connection.
+fn give_back(channel: Channel, lock: &str) {
+    let Ok(lock) = short(lock) else { return };
+    // The broker does what a channel asks for in its order.
+    background::spawn(async move {
+        let _ = channel.queue_delete(lock, QueueDeleteOptions::default()).await;
+        let _ = channel.close(200, "given up".into()).await;
+    });
 }
 
 impl Access<'_> {

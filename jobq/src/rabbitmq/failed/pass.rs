@@ -30,9 +30,14 @@ const OVERHEAD: usize = 1_024;
 /// removed together: the consumer gets others for them.
 pub(crate) const FIRST: usize = 64;
 /// The fewest jobs and bytes that a pass takes, even if fewer are wanted: requeued messages join
-/// the end of those requeued before, so the order is kept if all are taken.
+/// the end of those requeued before, so the order is kept if all are taken. A pass goes on while
+/// messages come that were requeued before, which the broker gives first.
 const ALL: u64 = 100_000;
 const ALL_SIZE: usize = 256 * 1024 * 1024;
+/// How long it goes on so at most.
+const ALL_TIME: Duration = Duration::from_secs(10);
+/// How long other consumers of the queue are waited for: those of the pass before end late.
+const OTHERS: Duration = Duration::from_secs(10);
 /// How long to wait for a message before checking whether any are left.
 const IDLE: Duration = Duration::from_millis(500);
 /// How often nothing may come and none be left before the others are taken for removed. On a busy
@@ -61,6 +66,8 @@ pub(crate) struct Pass<'u> {
     size: usize,
     /// The largest job so far, in bytes.
     largest: usize,
+    /// Whether the last job had been requeued before.
+    was_requeued: bool,
     has_removed: bool,
 }
 
@@ -80,6 +87,7 @@ impl<'u> Pass<'u> {
             taken: 0,
             size: 0,
             largest: 0,
+            was_requeued: false,
             has_removed: false,
         };
         if found.is_some() {
@@ -161,12 +169,14 @@ impl<'u> Pass<'u> {
         self.taken += 1;
         self.size += delivery.data.len();
         self.largest = self.largest.max(delivery.data.len());
+        self.was_requeued = delivery.redelivered;
         delivery
     }
 
-    /// Whether the pass goes on only to keep the order.
-    pub(crate) fn keeps_order(&self) -> bool {
-        self.taken < ALL && self.size < ALL_SIZE
+    /// Whether the pass goes on only to keep the order, after so much was wanted.
+    pub(crate) fn keeps_order(&self, since: Instant) -> bool {
+        let has_few = self.taken < ALL && self.size < ALL_SIZE;
+        (has_few || self.was_requeued) && since.elapsed() < ALL_TIME
     }
 
     /// Whether the next job needs a further consumer. Only jobs that stay may be held by then: a
@@ -256,10 +266,20 @@ fn window(largest: usize, wanted: usize) -> u16 {
 /// A broker that is too busy to know within 250 ms returns 0 (`rabbit_quorum_queue:stat/1`), so a 0
 /// that took so long is requested again.
 pub(crate) async fn count(up: &Up, channel: &mut Channel, queue: &str) -> Result<Option<u64>> {
+    let start = Instant::now();
     loop {
         let asked = Instant::now();
         match inspect(up, channel, queue).await? {
-            Some((_, consumers)) if consumers > 0 => sleep(Duration::from_millis(20)).await,
+            Some((_, consumers)) if consumers > 0 && start.elapsed() < OTHERS => {
+                sleep(Duration::from_millis(20)).await;
+            }
+            Some((_, consumers)) if consumers > 0 => {
+                let text = format!(
+                    "queue `{queue}` has {consumers} other consumers, which hold failed jobs; end \
+                     them first: jobq alone consumes it, and only while somebody looks"
+                );
+                return Err(Error::new(ErrorKind::Conflict, text));
+            }
             Some((0, _)) if asked.elapsed() >= BUSY => {}
             found => return Ok(found.map(|(ready, _)| ready)),
         }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lapin::message::Delivery;
+use tokio::time::Instant;
 
 use super::Access;
 use super::pass::{FIRST, Pass};
@@ -87,7 +88,8 @@ impl Walk<'_> {
         }
         self.visiting.visited.complete = pass.is_at_end();
         self.settle(pass).await?;
-        while pass.keeps_order() && broker.within(doing, pass.next()).await?.is_some() {}
+        let enough = Instant::now();
+        while pass.keeps_order(enough) && broker.within(doing, pass.next()).await?.is_some() {}
         Ok(())
     }
 
