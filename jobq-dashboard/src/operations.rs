@@ -259,7 +259,7 @@ fn summary(deed: Deed, done: jobq::Result<Done>) -> Summary {
             class = "warn";
             text = format!(
                 "{text} There are more failed jobs than one pass can look at, and none of those \
-                 that the last one looked at matches."
+                 that the last one looked at matches or failed again."
             );
         }
         End::Lost(error) => {

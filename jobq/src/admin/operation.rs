@@ -264,6 +264,6 @@ pub enum Stop {
     /// A job that was put back failed again.
     FailedAgain(JobId),
     /// There are more failed jobs than can be looked at in 20 s, and none of those looked at
-    /// matched.
+    /// matched, or failed again after it was put back.
     TooMany,
 }

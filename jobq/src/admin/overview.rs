@@ -236,6 +236,9 @@ impl Asked {
             None if self.reports.is_some() => Read::unknown("its consumers were not counted"),
             None => Read::unknown(self.problem.clone()),
         };
+        let sum = |figure: fn(&PoolQueue) -> u64| {
+            theirs.iter().fold(0, |sum: u64, queue| sum.saturating_add(figure(queue)))
+        };
         let figure = |sum: u64| match &unaccounted {
             Read::Known(0) => Read::Known(sum),
             Read::Known(missing) => {
@@ -257,8 +260,8 @@ impl Asked {
             ready: counts.ready,
             waiting: counts.waiting,
             failed: counts.failed,
-            in_flight: figure(theirs.iter().map(|queue| u64::from(queue.in_flight)).sum()),
-            completed: figure(theirs.iter().map(|queue| queue.minute.completed).sum()),
+            in_flight: figure(sum(|queue| queue.in_flight.into())),
+            completed: figure(sum(|queue| queue.minute.completed)),
             pools: heard.clone().map(|()| pools),
             waited: heard.clone().map(|()| waited),
             durations: match heard {

@@ -220,9 +220,9 @@ impl Passes<'_> {
                 return Ok(End::Cancelled);
             }
             if self.plan.stop_on_failure
-                && let Some(id) = self.failed_again().await?
+                && let Some(stop) = self.failed_again().await?
             {
-                return Ok(End::Stopped(Stop::FailedAgain(id)));
+                return Ok(End::Stopped(stop));
             }
             self.tell(Phase::Settling);
         }
@@ -281,10 +281,22 @@ impl Passes<'_> {
     async fn canaries(&mut self, count: u32) -> Result<Option<End>> {
         canary::check(self.administer, &self.plan.queue).await?;
         let once = Verdict::PutBackOnce { operation: self.id.clone() };
-        let (_, visited) = self.pass(Some(once), count.into()).await?;
-        let jobs = visited.settled.clone();
-        if let Some(end) = self.ended_early(visited) {
-            return Ok(Some(end));
+        let mut jobs = Vec::new();
+        // In place of one that is refused, the next one is a canary.
+        while let Some(missing) = u64::from(count).checked_sub(jobs.len() as u64).filter(|n| *n > 0)
+        {
+            let (matched, mut visited) = self.pass(Some(once.clone()), missing).await?;
+            jobs.append(&mut visited.settled);
+            let is_complete = visited.complete;
+            if let Some(end) = self.ended_early(visited) {
+                return Ok(Some(end));
+            }
+            if is_complete {
+                break;
+            }
+            if matched == 0 {
+                return Ok(Some(End::Stopped(Stop::TooMany)));
+            }
         }
         self.tell(Phase::Canary);
         let watching = canary::watch(
@@ -302,8 +314,9 @@ impl Passes<'_> {
         Ok(stop.map(End::Stopped))
     }
 
-    /// A job that was put back and has failed since.
-    async fn failed_again(&self) -> Result<Option<JobId>> {
+    /// The reason to stop if a job that was put back has failed since, or if that is not known: those
+    /// that failed last are at the end of the queue.
+    async fn failed_again(&self) -> Result<Option<Stop>> {
         let (ids, began) = (self.totals.ids.clone(), self.began);
         let look = move |found: &mut Option<JobId>, job: FailedJob| {
             if found.is_some() {
@@ -313,7 +326,10 @@ impl Passes<'_> {
             *found = is_again.then(|| job.id());
             Verdict::Keep
         };
-        Ok(self.visit(|| None, look).await?.0)
+        Ok(match self.visit(|| None, look).await? {
+            (Some(id), _) => Some(Stop::FailedAgain(id)),
+            (None, visited) => (!visited.complete).then_some(Stop::TooMany),
+        })
     }
 
     fn tell(&self, phase: Phase) {
@@ -328,64 +344,5 @@ impl Passes<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn plan() -> Plan {
-        Plan {
-            queue: "mail".into(),
-            filter: Filter::new(),
-            action: Action::PutBack,
-            canary: None,
-            canary_patience: Duration::ZERO,
-            rate: None,
-            dry_run: false,
-            stop_on_failure: false,
-            actor: String::new(),
-        }
-    }
-
-    #[test]
-    fn settings_that_make_no_sense_are_refused() {
-        assert!(plan().check().is_ok());
-        let rated = |rate| Plan { rate: Some(rate), ..plan() };
-        assert!(Plan { stop_on_failure: true, canary: Some(3), ..rated(0.1) }.check().is_ok());
-        let discard = || Plan { action: Action::Discard, rate: Some(1.0), ..plan() };
-        assert!(discard().check().is_ok());
-        for (plan, part) in [
-            (rated(0.0), "above 0"),
-            (rated(-1.0), "above 0"),
-            (rated(f64::NAN), "above 0"),
-            (rated(f64::INFINITY), "above 0"),
-            (Plan { canary: Some(0), ..plan() }, "at least one"),
-            (Plan { canary: Some(1), ..discard() }, "discards"),
-            (Plan { stop_on_failure: true, ..discard() }, "discarded"),
-            (Plan { stop_on_failure: true, ..plan() }, "set a rate"),
-            (Plan { queue: "a b".into(), ..plan() }, "the queue name"),
-        ] {
-            let error = plan.check().unwrap_err();
-            assert!(error.is_invalid() && error.to_string().contains(part), "{error}");
-        }
-    }
-
-    #[test]
-    fn a_pass_settles_some_seconds_worth_of_the_rate() {
-        let millis = Duration::from_millis;
-        for (rate, took, limit, pause) in [
-            (None, 0, u64::MAX, BREAK),
-            (None, 7_000, u64::MAX, BREAK),
-            (Some(10.0), 0, 10, millis(1_000)),
-            (Some(10.0), 100, 10, millis(900)),
-            (Some(10.0), 500, 50, millis(4_500)),
-            (Some(10.0), 2_000, 100, millis(8_000)),
-            (Some(0.01), 500, 1, millis(99_500)),
-            (Some(1e300), 1_000, u64::MAX, BREAK),
-        ] {
-            let (plan, took) = (Plan { rate, ..plan() }, millis(took));
-            let limit_found = plan.pass_limit(took);
-            assert_eq!(limit_found, limit, "{rate:?}");
-            let found = plan.pause(limit_found, took);
-            assert!(found.abs_diff(pause) < Duration::from_millis(1), "{rate:?}: {found:?}");
-        }
-    }
-}
+#[path = "passes_tests.rs"]
+mod tests;

@@ -83,7 +83,9 @@ fn has_taken_ahead(pool: &PoolQueue) -> bool {
 /// Whether a pool takes no jobs, or would and has had no free slot for a minute.
 fn is_stuck(pool: &PoolQueue) -> bool {
     let minute = &pool.minute;
-    if minute.completed + minute.retried + minute.failed > 0 || minute.waited.is_some() {
+    let has_ended =
+        [minute.completed, minute.retried, minute.failed].iter().any(|ended| *ended > 0);
+    if has_ended || minute.waited.is_some() {
         return false;
     }
     let held = pool.running.iter().filter(|job| holds(job)).count();

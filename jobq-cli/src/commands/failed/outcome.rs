@@ -63,7 +63,7 @@ fn why(stop: &Stop) -> String {
         }
         Stop::TooMany => {
             "there are more failed jobs than one look can see in its time, and more of \
-                          them may match"
+                          them may match, or have failed again"
                 .into()
         }
         _ => "it stopped; the others stay failed".into(),
