@@ -4,6 +4,7 @@
 
 mod alarm;
 mod control;
+mod dashboard;
 mod enqueue;
 mod failed;
 mod looks;
@@ -11,6 +12,7 @@ mod made;
 mod operations;
 mod process;
 mod schema;
+mod server;
 mod terminal;
 mod topology;
 mod watch;

@@ -1,7 +1,6 @@
 //! `jobq topology`.
 
 use std::fs;
-use std::process::Stdio;
 
 use jobq::WorkerPool;
 use jobq::admin::Queues;
@@ -9,10 +8,9 @@ use jobq_tests::broker;
 use jobq_tests::files::Directory;
 use jobq_tests::stage::{Stage, Store};
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 
 use crate::process::{Ran, eventually, jobq, on, run};
+use crate::server::Server;
 
 /// The declarations of the stage's pool as a file, and its path.
 fn file(stage: &Stage, folder: &Directory) -> String {
@@ -139,23 +137,13 @@ async fn a_dashboard_compares_a_broker_with_files() {
     let stage = Stage::on(Store::rabbitmq().await).await;
     let folder = Directory::new();
     let path = file(&stage, &folder);
-    let dashboard = ["dashboard", "--listen", "127.0.0.1:0", "--topology", &path];
-    let mut command = on(&stage.store, &dashboard);
-    let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
-    let line = lines.next_line().await.unwrap().unwrap();
-    let address = line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}"));
-    let address = address.trim_end_matches('/');
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    let request = format!("GET /doctor HTTP/1.0\r\nHost: {address}\r\n\r\n");
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    let server = Server::start(&stage.store, &["--topology", &path]).await;
+    let answer = server.get("/doctor").await;
     let work = format!("queue `{}:scripted`", stage.store.namespace);
     assert!(answer.contains(&work) && answer.contains("missing</span>"), "{answer}");
 
     fs::write(&path, "{}").unwrap();
-    let ran = jobq(&stage.store, &dashboard).await;
+    let ran = jobq(&stage.store, &["dashboard", "--topology", &path]).await;
     assert!(ran.error(2).contains("has no declarations"), "{ran:#?}");
 }
 

@@ -4,6 +4,7 @@ mod actions;
 mod kit;
 mod live;
 mod pages;
+mod rabbitmq;
 mod security;
 mod standalone;
 mod topology;

@@ -3,4 +3,5 @@
 
 mod hidden;
 mod nginx;
+mod silent;
 mod thousands;

@@ -1,0 +1,65 @@
+//! A dashboard that the command serves.
+
+use std::process::{ExitStatus, Stdio};
+
+use jobq_tests::stage::{Store, soon};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, ChildStderr};
+
+use crate::process::on;
+
+/// `jobq dashboard` as a process. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Server {
+    process: Child,
+    address: String,
+    /// Kept, since it writes there when it ends.
+    _said: BufReader<ChildStderr>,
+}
+
+impl Server {
+    /// Starts it on a store, with these further arguments.
+    pub(crate) async fn start(store: &Store, arguments: &[&str]) -> Self {
+        let all = [&["dashboard", "--listen", "127.0.0.1:0"], arguments].concat();
+        let mut process = on(store, &all).stderr(Stdio::piped()).spawn().unwrap();
+        let mut said = BufReader::new(process.stderr.take().unwrap());
+        let mut line = String::new();
+        soon("its address", said.read_line(&mut line)).await.unwrap();
+        let address = line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}"));
+        let address = address.trim().trim_end_matches('/').to_owned();
+        Self { process, address, _said: said }
+    }
+
+    /// The answer to this request, with its headers.
+    async fn ask(&self, request: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        soon("an answer", stream.read_to_string(&mut answer)).await.unwrap();
+        answer
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> String {
+        self.ask(&format!("GET {path} HTTP/1.0\r\nHost: {}\r\n\r\n", self.address)).await
+    }
+
+    /// Sends a form as a page of the dashboard does.
+    pub(crate) async fn post(&self, path: &str, form: &str) -> String {
+        let Self { address, .. } = self;
+        self.ask(&format!(
+            "POST {path} HTTP/1.0\r\nHost: {address}\r\nOrigin: http://{address}\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+            form.len(),
+        ))
+        .await
+    }
+
+    /// Sends it SIGTERM, and waits until it has ended.
+    pub(crate) async fn terminate(mut self) -> ExitStatus {
+        let pid = self.process.id().unwrap().to_string();
+        let sent = std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap();
+        assert!(sent.success());
+        soon("the end of the dashboard", self.process.wait()).await.unwrap()
+    }
+}
