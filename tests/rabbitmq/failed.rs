@@ -1,5 +1,6 @@
 //! Many failed jobs: they are looked at in one pass, in their order, by one after the other.
 
+use futures_util::StreamExt as _;
 use jobq::engine::conformance::EngineExt as _;
 use std::collections::BTreeSet;
 use std::sync::{Arc, mpsc};
@@ -12,7 +13,7 @@ use jobq_tests::broker::{self, Broker};
 use jobq_tests::raw::Raw;
 use jobq_tests::stage::until;
 use lapin::BasicProperties;
-use lapin::options::{BasicPublishOptions, QueueDeclareOptions};
+use lapin::options::{BasicPublishOptions, BasicQosOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 
 const QUEUE: &str = "letters";
@@ -291,6 +292,49 @@ async fn who_waits_too_long_for_another_is_told_so() {
     raw.delete(&lock).await;
     assert!(client.failed(QUEUE).list(1).await.expect("listed").is_empty());
     client.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_consumer_is_named() {
+    let namespace = broker::namespace();
+    drop(open(&namespace).await);
+    fail(&namespace, 1, 10).await;
+    let url = broker::shared().await;
+    let raw = Raw::connect(&url).await;
+    let consumer = raw.consume(&format!("{namespace}:{QUEUE}@failed"), "foreign").await;
+    let client = Client::builder(url).namespace(&namespace).connect().await.expect("connects");
+    let error = client.failed(QUEUE).list(1).await.unwrap_err();
+    assert!(error.is_conflict() && error.to_string().contains("1 other consumers"), "{error:?}");
+    drop((raw, consumer));
+    let listed = until("the job to be back", async || client.failed(QUEUE).list(1).await.ok());
+    assert_eq!(listed.await.len(), 1);
+    client.close().await;
+}
+
+/// A look that has seen enough goes on as long as such messages come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_given_back_comes_first_and_says_so() {
+    let namespace = broker::namespace();
+    drop(open(&namespace).await);
+    let all = fail(&namespace, 6, 10).await;
+    let (url, queue) = (broker::shared().await, format!("{namespace}:{QUEUE}@failed"));
+    for (taken, given_back) in [(4, 0), (6, 4), (6, 6)] {
+        let raw = Raw::connect(&url).await;
+        let options = BasicQosOptions::default();
+        raw.channel.basic_qos(taken, options).await.expect("it is set");
+        let mut consumer = raw.consume(&queue, "c").await;
+        let mut seen = Vec::new();
+        for id in &all[..taken.into()] {
+            let message = soon("a message", consumer.next()).await.unwrap().unwrap();
+            let found = message.properties.message_id().as_ref().map(ToString::to_string);
+            assert_eq!(found, Some(id.to_string()), "after {given_back}");
+            seen.push(message.redelivered);
+        }
+        let expected: Vec<_> = (0..taken).map(|place| place < given_back).collect();
+        assert_eq!(seen, expected, "after {given_back}");
+        // The broker gives them back when the channel ends.
+        raw.channel.close(200, "done".into()).await.expect("it ends");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -40,6 +40,8 @@ impl Control {
         let pausing = async {
             let up = self.broker.up().await?;
             apply(&up, &Topology::of_control(self.names())).await?;
+            // If the exchange is new, this client would not learn of the pause either.
+            self.queue().await?.bind_echo().await?;
             match timeout(RECORD, self.write_record(&up, queue, pause)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
