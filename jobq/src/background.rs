@@ -9,8 +9,9 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::num::NonZero;
+use std::panic::resume_unwind;
 use std::pin::pin;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::thread::available_parallelism;
 
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
@@ -115,11 +116,27 @@ where
     handle().expect("the threads were there before").spawn(future)
 }
 
+fn take<F>(queued: &Mutex<Option<F>>) -> Option<F> {
+    queued.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
 /// Runs a blocking function on an idle or a new thread. `None` if the system has no thread.
 pub(crate) fn spawn_blocking<T: Send + 'static>(
     run: impl FnOnce() -> T + Send + 'static,
 ) -> Option<JoinHandle<T>> {
     let functions = FUNCTIONS.as_ref().ok()?;
-    // tokio panics if it can start no thread and has none to wait for.
-    guarded(|| functions.spawn_blocking(run)).map_err(guard::dispose).ok()
+    // tokio panics if it can start no thread and has none to wait for. The function stays in its
+    // queue then, and would run whenever there is one: it is taken back.
+    let queued = Arc::new(Mutex::new(Some(run)));
+    let taken = Arc::clone(&queued);
+    let run = move || match take(&taken) {
+        Some(run) => run(),
+        // Nobody has the handle of the task.
+        None => resume_unwind(Box::new(())),
+    };
+    let spawned = guarded(|| functions.spawn_blocking(run)).map_err(guard::dispose).ok();
+    if spawned.is_none() {
+        drop(take(&queued));
+    }
+    spawned
 }

@@ -190,6 +190,11 @@ impl Attempt {
         self.0.order.give();
     }
 
+    /// Whether an operator has cancelled the attempt.
+    pub(super) fn is_cancel_ordered(&self) -> bool {
+        self.0.order.is_given()
+    }
+
     /// Waits for an operator who cancels the attempt.
     pub(super) async fn cancel_ordered(&self) {
         self.0.order.given().await;

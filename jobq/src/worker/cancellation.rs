@@ -61,12 +61,16 @@ impl CancelOrder {
         self.waker.wake();
     }
 
+    pub(super) fn is_given(&self) -> bool {
+        self.is_given.load(Ordering::Acquire)
+    }
+
     /// Waits until it is given.
     pub(super) async fn given(&self) {
         poll_fn(|context| {
             self.waker.register(context.waker());
             // After the waker is registered, so that no order is missed.
-            if self.is_given.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+            if self.is_given() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }

@@ -54,7 +54,9 @@ impl PoolPart {
         report.lost_slots =
             u32::try_from(plan.lost_slots.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
         (report.running, report.lost) = plan.live.report();
-        report.in_flight = u32::try_from(self.queue.in_flight()).unwrap_or(u32::MAX);
+        // A job that runs alone is in none of the queue's slots.
+        let in_flight = self.queue.in_flight().max(report.running.len());
+        report.in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
         report.minute = plan.live.last_minute(self.queue.now());
         report.consumers = self.together.consumers();
         report.consumers.extend(self.alone.consumers());

@@ -276,6 +276,13 @@ async fn run<'p>(
             cancelled(pool, job, delivery, ended)
         }
     };
+    // The order may have come when the function had just failed, or its timeout was just over.
+    let is_again = matches!(decision.settlement, Settlement::Retry(_) | Settlement::Snooze(_));
+    let decision = if is_again && attempt.is_cancel_ordered() {
+        cancelled(pool, job, delivery, None)
+    } else {
+        decision
+    };
     pool.record(&span, &decision.settlement, &decision.failure);
     let took = attempt.took();
     let lingering = |task| Lingering { who: who.clone(), attempt, job: Arc::clone(job), task };

@@ -51,6 +51,10 @@ impl LastMinute {
 
     /// The sums of the last minute.
     pub(super) fn read(&mut self, now: SystemTime) -> Minute {
+        // The clock was set back: what is older than a minute from now on is forgotten.
+        if self.since.duration_since(now).is_ok_and(|ahead| ahead > PART) {
+            self.since = now;
+        }
         self.part(now);
         let mut sum = Minute::default();
         for part in &self.parts {
@@ -121,5 +125,7 @@ mod tests {
         let expected = (1, 0, 0, None, (1, Some(6)));
         assert_eq!(sums(&mut minute, 1_000_001), expected);
         assert_eq!(sums(&mut minute, 7), expected, "the clock was set back");
+        assert_eq!(sums(&mut minute, 66), expected);
+        assert_eq!(sums(&mut minute, 67), (0, 0, 0, None, (0, None)));
     }
 }

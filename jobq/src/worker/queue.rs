@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(super) use self::consume::consume;
+pub(super) use self::consume::{RECORD_LIMIT, consume};
 use super::execution::{self, Settled};
 use super::health::Status;
 use super::in_flight::{Admitted, Identity, InFlight};
@@ -178,10 +178,8 @@ impl Queue {
 
     /// Lets no delivery start any more.
     fn close(&self) {
-        {
-            let mut state = self.state();
-            (state.is_open, state.idle) = (false, 0);
-        }
+        let mut state = self.state();
+        (state.is_open, state.idle) = (false, 0);
         self.wake.notify_waiters();
     }
 
@@ -243,7 +241,7 @@ impl Queue {
     fn wake_slot(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         if state.idle > 0 {
             state.idle -= 1;
-            drop(state);
+            // Under the lock, so that it waits for no slot that becomes idle later.
             self.wake.notify_one();
         } else if state.is_open && state.slots < self.pool.plan.queues[self.name].concurrency {
             state.slots += 1;

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::execution::{self, Settled};
 use super::health::Status;
 use super::in_flight::Identity;
+use super::queue::RECORD_LIMIT;
 use super::shared::Shared;
 use super::solo_lock::Locked;
 use crate::engine::{Consumer, Delivery, Settlement, closed};
@@ -22,6 +23,8 @@ use crate::telemetry;
 const NEXT_WAIT: Duration = Duration::from_millis(100);
 /// How long to wait for a job whose start was recorded.
 const START_WAIT: Duration = Duration::from_secs(10);
+/// The most outcomes that are kept for redeliveries: one for each lost connection.
+const MAX_UNRECORDED: usize = 16;
 
 /// Runs the solo jobs of a queue until the pool takes no more or the engine fails for good.
 pub(crate) async fn consume(
@@ -30,7 +33,7 @@ pub(crate) async fn consume(
     mut consumer: Consumer,
     status: Status,
 ) -> Result<()> {
-    let mut runner = SoloRunner { shared: &shared, name, unrecorded: None };
+    let mut runner = SoloRunner { shared: &shared, name, unrecorded: Vec::new() };
     let ended = runner.run(&mut consumer, &status).await;
     match &ended {
         Ok(()) if !shared.stop.is_cancelled() => status.set_quiet(),
@@ -40,15 +43,17 @@ pub(crate) async fn consume(
         telemetry::queue_stopped(name, error);
     }
     consumer.stop().await;
+    // The program may end when the pool does.
+    let _ = tokio::time::timeout(RECORD_LIMIT, consumer.settled()).await;
     ended
 }
 
 struct SoloRunner<'s> {
     shared: &'s Arc<Shared>,
     name: &'static str,
-    /// The outcome of an attempt that could not be recorded because the connection was lost. The
-    /// job is delivered again, although it has run.
-    unrecorded: Option<(Identity, Settlement)>,
+    /// The newest outcomes of attempts that could not be recorded because the connection was lost.
+    /// The jobs are delivered again, although they have run.
+    unrecorded: Vec<(Identity, Settlement)>,
 }
 
 impl SoloRunner<'_> {
@@ -87,6 +92,9 @@ impl SoloRunner<'_> {
                     Err(_) => return Ok(()),
                 },
             };
+            if next.is_stale() {
+                continue;
+            }
             if let Some(outcome) = self.decided(&next) {
                 execution::settle_again(self.shared, self.name, next, outcome).await;
                 continue;
@@ -142,8 +150,10 @@ impl SoloRunner<'_> {
 
     /// The outcome of a job that has run already.
     fn decided(&mut self, delivery: &Delivery) -> Option<Settlement> {
-        let (attempt, outcome) = self.unrecorded.take()?;
-        attempt.is_redelivered_as(&Identity::of(delivery)).then_some(outcome)
+        let identity = Identity::of(delivery);
+        let is_same = |(attempt, _): &(Identity, _)| attempt.is_redelivered_as(&identity);
+        let place = self.unrecorded.iter().position(is_same)?;
+        Some(self.unrecorded.remove(place).1)
     }
 
     /// Settles a delivery without running it; `true` if it was stale.
@@ -157,7 +167,12 @@ impl SoloRunner<'_> {
         let halt = self.shared.halt.cancelled();
         let decided = execution::attempt(self.shared, self.name, delivery, halt).await;
         let Settled { settlement, is_stale, .. } = decided.settle(self.shared).await;
-        self.unrecorded = is_stale.then_some((identity, settlement));
+        if is_stale {
+            if self.unrecorded.len() == MAX_UNRECORDED {
+                self.unrecorded.remove(0);
+            }
+            self.unrecorded.push((identity, settlement));
+        }
     }
 }
 

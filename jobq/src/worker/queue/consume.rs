@@ -14,7 +14,7 @@ use crate::worker::shared::Shared;
 use crate::worker::solo_lock::Entered;
 
 /// How long a pool whose shutdown timeout is over still waits for the engine to record outcomes.
-const RECORD_LIMIT: Duration = Duration::from_secs(5);
+pub(in crate::worker) const RECORD_LIMIT: Duration = Duration::from_secs(5);
 
 /// The pause between two tries to consume again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
