@@ -1,5 +1,6 @@
 //! Messages of other clients, sound and hostile: each is a job, and none does harm.
 
+use futures_util::StreamExt as _;
 use jobq::engine::conformance::EngineExt as _;
 use std::time::Duration;
 
@@ -132,6 +133,36 @@ async fn a_message_that_cannot_be_read_stops_its_queue_alone() {
             push(&*engine, "other", 1).await;
             take(&mut other).await.settle(Settlement::Complete).await.expect("settles");
         }
+    }
+    engine.close().await;
+}
+
+/// The broker adds the number of deliveries to the headers, and then sends more than was agreed on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_whose_headers_outgrew_a_frame_stops_its_queue_alone() {
+    /// The most bytes of a frame beside its own, and those of a frame of headers beside this text.
+    const MOST: usize = 128 * 1024 - 8;
+    const BESIDE: usize = 25;
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let engine = jobq::engine::conformance::open(&url, &namespace).await.expect("connects");
+    let queues = ["mail", "other"].map(QueueSpec::new);
+    engine.declare(&queues).await.expect("declares");
+    let mut other = engine.consume_from("other", 1).await.expect("consumes");
+    let long = "x".repeat(MOST - BESIDE);
+    let raw = Raw::connect(&url).await;
+    let properties = with(vec![("k", text(&long))]);
+    raw.publish(&namespace, "mail", properties, b"{}").await;
+    let mut taken = raw.consume(&format!("{namespace}:mail"), "c").await;
+    soon("the message", taken.next()).await.unwrap().unwrap();
+    // As if a worker had died of it.
+    drop((taken, raw));
+    let mut consumer = engine.consume_from("mail", 1).await.expect("consumes");
+    let end = soon("the queue to end", consumer.next()).await;
+    let error = end.expect("it says why").expect_err("it cannot be read");
+    assert!(error.is_refused() && error.to_string().contains("longer than a frame"), "{error}");
+    for _ in 0..3 {
+        push(&*engine, "other", 1).await;
+        take(&mut other).await.settle(Settlement::Complete).await.expect("settles");
     }
     engine.close().await;
 }

@@ -43,12 +43,12 @@ impl Visiting {
     }
 }
 
-/// Runs a visit to its end even if the caller is dropped.
+/// Runs an operation to its end even if the caller is dropped.
 #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
-pub(crate) async fn run_to_end(
-    visit: impl Future<Output = Result<Visited>> + Send + 'static,
-) -> Result<Visited> {
-    crate::background::spawn(visit).await.unwrap_or_else(|_| Err(super::closed()))
+pub(crate) async fn run_to_end<T: Send + 'static>(
+    operation: impl Future<Output = Result<T>> + Send + 'static,
+) -> Result<T> {
+    crate::background::spawn(operation).await.unwrap_or_else(|_| Err(super::closed()))
 }
 
 #[cfg(test)]

@@ -119,11 +119,11 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
     Ok(Arc::new(Rabbit {
         enqueuer: Arc::new(Enqueuer::new(Arc::clone(&declarer), Arc::clone(&publisher))),
         events: Events::new(Arc::clone(&broker), Arc::clone(&declarer), Arc::clone(&publisher)),
-        subscribers: Subscribers::new(
+        subscribers: Arc::new(Subscribers::new(
             Arc::clone(&broker),
             Arc::clone(&declarer),
             Arc::clone(&control),
-        ),
+        )),
         consumers: Arc::new(Consumers::new(
             Arc::clone(&broker),
             Arc::clone(&declarer),
@@ -147,7 +147,7 @@ pub(crate) struct Rabbit {
     absent: Arc<Absent>,
     enqueuer: Arc<Enqueuer>,
     events: Events,
-    subscribers: Subscribers,
+    subscribers: Arc<Subscribers>,
     consumers: Arc<Consumers>,
     control: Arc<Control>,
     failed: Arc<Failed>,
@@ -311,7 +311,10 @@ impl Administer for Rabbit {
     async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
         check_name("queue", &queue.name)?;
         let doing = format!("deleting queue `{}`", queue.name);
-        self.broker.within(&doing, self.subscribers.delete(queue, force)).await
+        let (subscribers, queue) = (Arc::clone(&self.subscribers), queue.clone());
+        // In between its subscriptions have ended, and are made again if it stays.
+        let deleting = run_to_end(async move { subscribers.delete(&queue, force).await });
+        self.broker.within(&doing, deleting).await
     }
 }
 

@@ -93,6 +93,8 @@ impl Subscribers {
             self.unbind(&up, queue, pattern).await?;
         }
         if !force && let Err(error) = self.must_be_unused(&up, &wanted, queue).await {
+            // By another connection, if this one is why.
+            let up = self.broker.up().await?;
             apply(&up, &self.known().topology(&wanted)).await?;
             return Err(error);
         }

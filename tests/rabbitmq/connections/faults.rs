@@ -6,7 +6,9 @@ use std::time::Duration;
 use jobq::{Client, ErrorKind, QueueState, RunningPool};
 use jobq_tests::broker::Broker;
 use jobq_tests::raw::Raw;
-use jobq_tests::stage::{Scripted, Stage, Step, Store, until};
+use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
 
 const USER: &str = "ann";
 
@@ -159,4 +161,17 @@ async fn a_broker_that_is_gone_is_told() {
     })
     .await;
     assert_eq!(pool.wait().await.unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_handshake_that_is_given_up_leaves_no_socket() {
+    let silent = TcpListener::bind(("127.0.0.1", 0)).await.expect("there is a port");
+    let url = format!("amqp://{}", silent.local_addr().expect("it has an address"));
+    let connecting = Client::builder(url).timeout(Duration::from_secs(1)).connect();
+    let (connected, accepted) = tokio::join!(connecting, silent.accept());
+    assert!(connected.expect_err("nobody answers").is_timeout());
+    let (mut socket, _) = accepted.expect("it connects");
+    let mut sent = Vec::new();
+    soon("the end of the socket", socket.read_to_end(&mut sent)).await.expect("it ends in order");
+    assert_eq!(sent, b"AMQP\0\0\x09\x01");
 }

@@ -20,11 +20,12 @@ use super::address::{Address, host_and_port};
 use super::alert;
 use super::connect_error::{Unconnected, cannot_connect};
 use super::epoch::{Established, Up};
-use super::socket;
+use super::socket::{self, Handshake};
 use super::tls::Tls;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::ConnectionMetrics;
+use crate::rabbitmq::errors::{FRAME_ERROR, code};
 use crate::rabbitmq::lapin::log::{LogFilter, Questions};
 use crate::{background, host};
 
@@ -237,15 +238,22 @@ impl Drop for Supervisor {
 }
 
 impl Supervisor {
+    /// Keeps the connection until it is closed, or nobody has a link to it any more.
     async fn run(mut self, mut up: Arc<Up>) {
         let mut waits = backoff();
-        let closing = self.closing.clone();
+        let (closing, state) = (self.closing.clone(), self.state.clone());
+        let over = async || {
+            tokio::select! {
+                () = closing.cancelled() => {}
+                () = state.closed() => {}
+            }
+        };
         loop {
             let since = Instant::now();
             let events = up.connection.events_listener();
             let told = |cause| self.blocked(&up, cause);
             tokio::select! {
-                () = closing.cancelled() => break,
+                () = over() => break,
                 (reason, unreadable) = end(&up.connection, events, told) => {
                     tracing::warn!(broker = %self.target.address, node = self.node, connection = self.name, reason, "the connection was lost");
                     up.over.cancel();
@@ -260,7 +268,7 @@ impl Supervisor {
             let generation = up.generation + 1;
             drop(up);
             let connection = tokio::select! {
-                () = closing.cancelled() => return,
+                () = over() => return,
                 connection = self.connect_again(&mut waits) => connection,
             };
             tracing::info!(broker = %self.target.address, node = self.node, connection = self.name, "connected again");
@@ -348,11 +356,13 @@ impl Supervisor {
         // `lapin` opens the socket on a thread of its own. If nothing answers, that would go on for
         // minutes, even after the caller is dropped.
         let (target, questions) = (Arc::clone(&self.target), Questions::default());
+        let handshake = Handshake::default();
+        let (giving_up, begun) = (handshake.guard(), handshake.clone());
         let filter = LogFilter::new(questions.clone());
         let of_thread = filter.clone();
         let open = async move |node: AMQPUri, _| {
             of_thread.filter_this_thread();
-            let opening = socket::open(&node, &target.tls);
+            let opening = socket::open(&node, &target.tls, &begun);
             let opened = tokio::time::timeout(limit, opening).await;
             Ok(opened.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
         };
@@ -363,7 +373,10 @@ impl Supervisor {
                 Err(because(alert::after_a_reset(error, node, tls).await))
             }
             Ok(Ok(connection)) => match Unconnected::too_narrow(node, &connection) {
-                None => Ok(Established { connection, questions }),
+                None => {
+                    handshake.succeeded(giving_up);
+                    Ok(Established { connection, questions })
+                }
                 Some(narrow) => {
                     let _ =
                         tokio::time::timeout(CLOSE_TIMEOUT, connection.close(200, "closed".into()))
@@ -407,8 +420,13 @@ async fn end(
         // The event with the reason may come a moment before the end, or after it.
         let wait = if connected && reason.is_none() { POLL_INTERVAL } else { EVENT_DELAY };
         match tokio::time::timeout(wait, events.next()).await {
+            // It ended a channel.
+            Ok(Some(Event::Error(error))) if error.is_amqp_soft_error() => {}
             Ok(Some(Event::Error(error))) => {
-                let unreadable = matches!(error.kind(), Lapin::ParsingError(_));
+                // The second one is lapin's own, for a frame that is longer than was agreed on: the
+                // broker does not keep to that for headers.
+                let unreadable = matches!(error.kind(), Lapin::ParsingError(_))
+                    || code(&error) == Some(FRAME_ERROR);
                 reason = Some((error.to_string(), unreadable));
             }
             Ok(Some(Event::ConnectionBlocked(cause))) => blocked(Some(cause)),

@@ -5,6 +5,8 @@ use std::future::Future;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -15,6 +17,7 @@ use futures_io::{AsyncRead, AsyncWrite};
 use futures_util::Stream;
 use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream};
 use lapin::uri::AMQPUri;
+use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 use super::tls::Tls;
 use crate::rabbitmq::lapin::depth::Shallow;
@@ -33,22 +36,72 @@ pub(crate) fn runtime(filter: LogFilter) -> Runtime<Kit> {
     Runtime::new(RuntimeParts::new(tasks, Sockets(tokio)))
 }
 
-/// Opens a socket to a node.
-pub(crate) async fn open(node: &AMQPUri, tls: &Tls) -> io::Result<AsyncTcpStream<Socket>> {
+/// Opens a socket to a node, for a connection that is established by this handshake.
+pub(crate) async fn open(
+    node: &AMQPUri,
+    tls: &Tls,
+    handshake: &Handshake,
+) -> io::Result<AsyncTcpStream<Socket>> {
     let runtime = Runtime::new(Tokio::current());
     let stream = node.connect_with_config_async(tls.config.as_ref(), &runtime).await?;
-    Ok(AsyncTcpStream::Plain(Socket::new(stream)))
+    Ok(AsyncTcpStream::Plain(Socket::new(stream, Some(handshake.watch()))))
+}
+
+/// The beginning of a connection. `lapin` waits without a limit for a peer that is silent then, on a
+/// thread of its own, also when its caller has given up.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Handshake {
+    given_up: CancellationToken,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Handshake {
+    /// Ends the socket when the guard is dropped.
+    pub(crate) fn guard(&self) -> DropGuard {
+        self.given_up.clone().drop_guard()
+    }
+
+    /// The connection is established.
+    pub(crate) fn succeeded(&self, guard: DropGuard) {
+        self.is_over.store(true, Ordering::Release);
+        guard.disarm();
+    }
+
+    fn watch(&self) -> Watched {
+        let given_up = Box::pin(self.given_up.clone().cancelled_owned());
+        Watched { given_up, is_over: Arc::clone(&self.is_over) }
+    }
+}
+
+/// A handshake, as its socket sees it.
+struct Watched {
+    given_up: Pin<Box<WaitForCancellationFutureOwned>>,
+    is_over: Arc<AtomicBool>,
 }
 
 /// A socket that flattens deeply nested headers.
 pub(crate) struct Socket {
     stream: Plain,
     shallow: Shallow,
+    /// `None` once the connection is established.
+    handshake: Option<Watched>,
 }
 
 impl Socket {
-    fn new(stream: Plain) -> Self {
-        Self { stream, shallow: Shallow::default() }
+    fn new(stream: Plain, handshake: Option<Watched>) -> Self {
+        Self { stream, shallow: Shallow::default(), handshake }
+    }
+
+    /// An error if the handshake was given up.
+    fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        if let Some(Watched { given_up, is_over }) = &mut self.handshake {
+            if is_over.load(Ordering::Acquire) {
+                self.handshake = None;
+            } else if given_up.as_mut().poll(cx).is_ready() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
     }
 }
 
@@ -58,6 +111,7 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
+        self.check(cx)?;
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if let Poll::Ready(Ok(length)) = read {
             self.shallow.pass(&mut buffer[..length]);
@@ -121,6 +175,6 @@ impl Reactor for Sockets {
         address: SocketAddr,
     ) -> impl Future<Output = io::Result<Socket>> + Send + 'static {
         let connecting = self.0.tcp_connect_addr(address);
-        async move { Ok(Socket::new(AsyncTcpStream::Plain(connecting.await?))) }
+        async move { Ok(Socket::new(AsyncTcpStream::Plain(connecting.await?), None)) }
     }
 }

@@ -141,6 +141,9 @@ impl Feed {
     async fn run(mut self, up: Arc<Up>, first: Option<Started>) {
         self.bring_all(up, first).await;
         if self.alone {
+            // Its jobs may still run, and their outcomes go through this connection.
+            self.sessions.close();
+            self.sessions.wait().await;
             self.link.close().await;
         }
     }
@@ -217,8 +220,9 @@ impl Feed {
                 ErrorKind::Refused,
                 format!(
                     "queue `{queue}` holds a message that cannot be read, and is not consumed any \
-                     more: a property or the name of a header is no UTF-8; take it out of \
-                     `{name}` by another client, and start the pool again"
+                     more: a property or the name of a header is no UTF-8, or its headers are \
+                     longer than a frame; take it out of `{name}` by another client, and start \
+                     the pool again"
                 ),
             ));
         }

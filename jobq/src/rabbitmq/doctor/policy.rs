@@ -88,6 +88,9 @@ fn effect(role: Role, key: &str, value: &Value, own: Option<u64>) -> Option<(Sev
         ("delivery-limit", Failed | Orphan) if lower => {
             (Warning, "the broker deletes failed jobs that were looked at so often".into())
         }
+        ("dead-letter-routing-key", Work) => {
+            (Error, "jobs to be retried find no tier, and fail as unroutable".into())
+        }
         ("dead-letter-routing-key", Tier | Level) => {
             (Error, "jobs that waited here go elsewhere, and not back to their queue".into())
         }
@@ -160,7 +163,11 @@ mod tests {
                 &[(Work, Error), (Solo, Error), (Failed, Warning), (Orphan, Warning)],
             ),
             ("delivery-limit", json!(2_147_483_647), none),
-            ("dead-letter-routing-key", json!("elsewhere"), &[(Tier, Error), (Level, Error)]),
+            (
+                "dead-letter-routing-key",
+                json!("elsewhere"),
+                &[(Work, Error), (Tier, Error), (Level, Error)],
+            ),
             ("consumer-timeout", json!(1_000), &[(Work, Warning), (Solo, Warning)]),
             ("consumer-timeout", json!(90_000_000), none),
             ("dead-letter-exchange", json!("x"), none),

@@ -19,6 +19,9 @@ const INTERNAL_ERROR: u16 = 541;
 /// Texts of RabbitMQ if too few nodes are up (3.10, 4.0 and 4.3, two of three killed).
 const WITHOUT_MAJORITY: [&str; 4] = ["nodedown", "cluster_not_formed", "timed out", "timeout"];
 
+/// The code of a frame that does not fit.
+pub(crate) const FRAME_ERROR: u16 = 501;
+
 /// The code of the broker's refusal, if the error is one.
 pub(crate) fn code(error: &lapin::Error) -> Option<u16> {
     match error.kind() {

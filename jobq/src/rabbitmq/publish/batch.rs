@@ -58,11 +58,18 @@ impl<'p> Batch<'p> {
                 self.answer().await;
             }
         }
-        if !self.publisher.fits(&message).await? {
-            return Ok(None);
-        }
         if self.wait_limit.is_zero() {
             return Err(self.publisher.no_answer(&message, false));
+        }
+        match self.publisher.fits(&message).await {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(error) => {
+                if error.is_timeout() {
+                    self.wait_limit = Duration::ZERO;
+                }
+                return Err(error);
+            }
         }
         let message = match self.publisher.try_send(message) {
             Ok(pending) => return Ok(Some(pending)),
