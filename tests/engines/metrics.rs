@@ -97,8 +97,15 @@ async fn each_figure_is_what_happened(store: Store) {
     let expired = SystemTime::now() + Duration::from_millis(2);
     until("it to be expired", async || (SystemTime::now() > expired).then_some(())).await;
     client.enqueue_all((0..3).map(|_| succeeding())).await.unwrap();
+    // Its file is locked, so that no answer comes before it is given up.
+    let file = stage.store.url.strip_prefix("sqlite://").map(|path| {
+        let file = rusqlite::Connection::open(path).unwrap();
+        file.execute_batch("BEGIN IMMEDIATE").unwrap();
+        file
+    });
     let given_up = client.enqueue(succeeding()).into_future().now_or_never();
     assert!(given_up.is_none(), "it takes its time");
+    drop(file);
     assert!(client.enqueue(succeeding()).header("x-reserved", "1").await.is_err());
     let many = client.enqueue_all((0..2).map(|_| succeeding()));
     assert_eq!(many.header("x-reserved", "1").await.unwrap_err().refused().len(), 2);

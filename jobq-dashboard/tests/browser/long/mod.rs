@@ -3,5 +3,6 @@
 
 mod hidden;
 mod nginx;
+mod outage;
 mod silent;
 mod thousands;
