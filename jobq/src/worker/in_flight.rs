@@ -19,7 +19,7 @@ use crate::job::{Envelope, JobId};
 /// The most unrecorded outcomes that are kept.
 const MAX_UNRECORDED: usize = 10_000;
 /// How long an unrecorded outcome is kept: a later delivery may be a job that was put back.
-const REMEMBERED: Duration = Duration::from_secs(600);
+pub(super) const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// Identifies the redeliveries of one attempt. The id alone does not: several jobs may have the
 /// same.

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::execution::{self, Settled};
 use super::health::Status;
-use super::in_flight::Identity;
+use super::in_flight::{Identity, REMEMBERED};
 use super::queue::RECORD_LIMIT;
 use super::shared::Shared;
 use super::solo_lock::Locked;
@@ -53,7 +53,7 @@ struct SoloRunner<'s> {
     name: &'static str,
     /// The newest outcomes of attempts that could not be recorded because the connection was lost.
     /// The jobs are delivered again, although they have run.
-    unrecorded: Vec<(Identity, Settlement)>,
+    unrecorded: Vec<(Identity, Settlement, Instant)>,
 }
 
 impl SoloRunner<'_> {
@@ -151,7 +151,8 @@ impl SoloRunner<'_> {
     /// The outcome of a job that has run already.
     fn decided(&mut self, delivery: &Delivery) -> Option<Settlement> {
         let identity = Identity::of(delivery);
-        let is_same = |(attempt, _): &(Identity, _)| attempt.is_redelivered_as(&identity);
+        self.unrecorded.retain(|(_, _, since)| since.elapsed() < REMEMBERED);
+        let is_same = |(attempt, ..): &(Identity, _, _)| attempt.is_redelivered_as(&identity);
         let place = self.unrecorded.iter().position(is_same)?;
         Some(self.unrecorded.remove(place).1)
     }
@@ -171,7 +172,7 @@ impl SoloRunner<'_> {
             if self.unrecorded.len() == MAX_UNRECORDED {
                 self.unrecorded.remove(0);
             }
-            self.unrecorded.push((identity, settlement));
+            self.unrecorded.push((identity, settlement, Instant::now()));
         }
     }
 }
