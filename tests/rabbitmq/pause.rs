@@ -135,7 +135,7 @@ async fn a_client_that_asks_needs_no_pool_and_declares_no_queue() {
     assert!(counts.is_empty(), "{counts:?}");
 }
 
-/// Whoever deletes an exchange deletes its bindings, which no client makes again by declaring it.
+/// An exchange is deleted with its bindings, which no client makes again by declaring it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_holds_after_its_exchange_was_deleted_and_made_again() {
     let (mut stage, pool) = begin(Store::rabbitmq().await).await;

@@ -1,4 +1,4 @@
-//! What a dashboard says where the broker does not tell everything.
+//! The pages of a dashboard whose broker does not tell everything.
 
 use std::time::Duration;
 

@@ -252,7 +252,7 @@ impl Writer {
                 self.control.feeds_changed();
             }
         }
-        // Whoever deletes a queue must see its consumers.
+        // The deletion of a queue must see its consumers.
         self.control.list(&self.connection, &self.namespace, self.lease.owner(), &self.feeds)?;
         self.run(work)?;
         if self.closing.is_some() {

@@ -4,18 +4,20 @@
 //! then settle a job that never ran. Channels and consumers end with their connection, and their
 //! owners open them again on the next one.
 
+mod end;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use futures_util::{Stream, StreamExt};
 use lapin::uri::AMQPUri;
-use lapin::{Connection, ConnectionProperties, ErrorKind as Lapin, Event};
+use lapin::{Connection, ConnectionProperties};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::end::end;
 use super::address::{Address, host_and_port};
 use super::alert;
 use super::connect_error::{Unconnected, cannot_connect};
@@ -25,14 +27,9 @@ use super::tls::Tls;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::ConnectionMetrics;
-use crate::rabbitmq::errors::{FRAME_ERROR, code};
 use crate::rabbitmq::lapin::log::{LogFilter, Questions};
 use crate::{background, host};
 
-/// How often the state is polled in case no event reported the end.
-const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How long the event with the reason may come after the end of a connection.
-const EVENT_DELAY: Duration = Duration::from_millis(50);
 /// After this uptime of a connection, channel or consumer, the backoff starts afresh.
 pub(crate) const STABLE_AFTER: Duration = Duration::from_secs(20);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -399,43 +396,6 @@ fn properties(name: &str) -> ConnectionProperties {
         .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into())
         .with_client_property("host".into(), host::name().into())
         .with_client_property("pid".into(), std::process::id().to_string().into())
-}
-
-/// Waits until the connection has ended, and returns the reason, and whether it was an unreadable
-/// message. Until then it reports when the broker stops reading and when it reads again.
-///
-/// The consumers' streams may not report the end.
-async fn end(
-    connection: &Connection,
-    events: impl Stream<Item = Event>,
-    blocked: impl Fn(Option<String>),
-) -> (String, bool) {
-    let mut events = std::pin::pin!(events.fuse());
-    let mut reason = None;
-    loop {
-        let connected = connection.status().connected();
-        if !connected && let Some(reason) = reason {
-            return reason;
-        }
-        // The event with the reason may come a moment before the end, or after it.
-        let wait = if connected && reason.is_none() { POLL_INTERVAL } else { EVENT_DELAY };
-        match tokio::time::timeout(wait, events.next()).await {
-            // It ended a channel.
-            Ok(Some(Event::Error(error))) if error.is_amqp_soft_error() => {}
-            Ok(Some(Event::Error(error))) => {
-                // The second one is lapin's own, for a frame that is longer than was agreed on: the
-                // broker does not keep to that for headers.
-                let unreadable = matches!(error.kind(), Lapin::ParsingError(_))
-                    || code(&error) == Some(FRAME_ERROR);
-                reason = Some((error.to_string(), unreadable));
-            }
-            Ok(Some(Event::ConnectionBlocked(cause))) => blocked(Some(cause)),
-            Ok(Some(Event::ConnectionUnblocked)) => blocked(None),
-            Ok(None) | Err(_) if !connected => return ("it was closed".to_owned(), false),
-            Ok(None) => tokio::time::sleep(EVENT_DELAY).await,
-            Ok(Some(_)) | Err(_) => {}
-        }
-    }
 }
 
 /// The message that an alarm stops the broker from reading.

@@ -1,5 +1,6 @@
 //! Consuming one queue, over as many successive channels as needed.
 
+mod isolate;
 mod paused;
 
 use std::sync::Arc;
@@ -26,7 +27,6 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::{Link, STABLE_AFTER, backoff};
-use crate::rabbitmq::connection::probe;
 use crate::rabbitmq::control::{Counted, Gate};
 use crate::rabbitmq::topology::ensure::apply_again;
 use crate::rabbitmq::topology::names::Names;
@@ -207,34 +207,6 @@ impl Feed {
                 Err(error) => return self.fail(error),
             }
         }
-    }
-
-    /// Moves to a connection of its own after an unreadable message ended the shared one, which
-    /// protects the other queues. An error if its own connection ended the same way: then the
-    /// message is in this queue.
-    async fn isolate(&mut self) -> Result<()> {
-        let queue = self.queue;
-        if self.alone {
-            let name = self.place();
-            return Err(Error::new(
-                ErrorKind::Refused,
-                format!(
-                    "queue `{queue}` holds a message that cannot be read, and is not consumed any \
-                     more: a property or the name of a header is no UTF-8, or its headers are \
-                     longer than a frame; take it out of `{name}` by another client, and start \
-                     the pool again"
-                ),
-            ));
-        }
-        let broker = &self.shared.broker;
-        match broker.open(&format!("consuming {queue}")).await {
-            Ok(link) => {
-                probe::watch(&link, broker.target(), self.shared.names().orphan());
-                (self.link, self.alone) = (link, true);
-            }
-            Err(error) => tracing::warn!(queue, %error, "no connection of its own yet"),
-        }
-        Ok(())
     }
 
     /// Sends the consumer the error that ends it.
