@@ -151,7 +151,9 @@ pub async fn an_event_that_is_put_back_is_its_subscribers_own(bench: &Bench) {
 /// A subscription needs no consumer.
 pub async fn an_event_waits_for_its_subscribers_workers(bench: &Bench) {
     subscribe(bench, "welcome", &["user.*"]).await;
-    drop(consume(bench.engine(), "welcome", 1).await);
+    let mut gone = consume(bench.engine(), "welcome", 1).await;
+    soon("a stop", gone.stop()).await;
+    drop(gone);
     let mut published = Vec::new();
     for _ in 0..3 {
         published.push(publish(bench, event("user.created")).await);
