@@ -138,7 +138,7 @@ impl FailedJobs {
     }
 
     /// A page of the failed jobs that match, oldest first: those after the end of another page, at
-    /// most `limit`.
+    /// most `limit`, and at most 64 MiB of payloads unless it has one job alone.
     ///
     /// ```
     /// use jobq::admin::Filter;

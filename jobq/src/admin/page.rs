@@ -77,14 +77,21 @@ impl Serialize for Cursor {
     }
 }
 
+/// The most bytes of payloads on a page. One job may have more.
+const MAX_BYTES: usize = 64 << 20;
+
 /// Collects a page from jobs that come in any order.
 #[derive(Debug)]
 pub(super) struct Paging {
     filter: Filter,
     after: Option<Cursor>,
     limit: usize,
-    /// The smallest keys so far, at most `limit`.
+    /// Those with the smallest keys so far, at most `limit`.
     jobs: BTreeMap<Cursor, FailedJob>,
+    /// The sum of their payloads.
+    bytes: usize,
+    /// Whether jobs with larger keys were left out.
+    is_full: bool,
     /// How many jobs of one id and time were seen, of those that may be on the page.
     equals: BTreeMap<(u64, JobId), u64>,
     matching: u64,
@@ -93,7 +100,8 @@ pub(super) struct Paging {
 impl Paging {
     pub(super) fn new(filter: Filter, after: Option<Cursor>, limit: usize) -> Self {
         let (jobs, equals) = (BTreeMap::new(), BTreeMap::new());
-        Self { filter, after, limit: limit.max(1), jobs, equals, matching: 0 }
+        let (limit, bytes, is_full, matching) = (limit.max(1), 0, false, 0);
+        Self { filter, after, limit, jobs, bytes, is_full, equals, matching }
     }
 
     pub(super) fn add(&mut self, job: FailedJob) {
@@ -115,21 +123,31 @@ impl Paging {
             return;
         }
         self.matching += 1;
-        self.jobs.insert(key, job);
-        if self.jobs.len() > self.limit {
-            self.jobs.pop_last();
-            while let Some((last, _)) = self.equals.last_key_value()
-                && self.is_beyond(*last)
-            {
-                self.equals.pop_last();
-            }
+        if self.last().is_some_and(|last| key > last) {
+            return;
         }
+        self.bytes += job.payload_bytes().len();
+        self.jobs.insert(key, job);
+        while self.jobs.len() > self.limit || (self.bytes > MAX_BYTES && self.jobs.len() > 1) {
+            let left_out = self.jobs.pop_last();
+            self.bytes -= left_out.map_or(0, |(_, job)| job.payload_bytes().len());
+            self.is_full = true;
+        }
+        while let Some((equal, _)) = self.equals.last_key_value()
+            && self.is_beyond(*equal)
+        {
+            self.equals.pop_last();
+        }
+    }
+
+    /// The last job of the page, if it is full.
+    fn last(&self) -> Option<Cursor> {
+        self.jobs.last_key_value().filter(|_| self.is_full).map(|(key, _)| *key)
     }
 
     /// Whether jobs of this time and id come after the page, which is full.
     fn is_beyond(&self, (failed_at, id): (u64, JobId)) -> bool {
-        let last = self.jobs.last_key_value().filter(|_| self.jobs.len() >= self.limit);
-        last.is_some_and(|(last, _)| (failed_at, id) > (last.failed_at, last.id))
+        self.last().is_some_and(|last| (failed_at, id) > (last.failed_at, last.id))
     }
 
     pub(super) fn page(self, complete: bool, as_of: SystemTime) -> Page<FailedJob> {
@@ -154,6 +172,12 @@ mod tests {
         let mut envelope = Envelope::new("mail", Vec::new());
         envelope.id = id;
         FailedJob::new(envelope, 1, FailedReason::Exhausted, error.into(), from_millis(at))
+    }
+
+    fn large(id: JobId, at: u64, bytes: usize) -> FailedJob {
+        let mut envelope = Envelope::new("mail", vec![b'1'; bytes]);
+        envelope.id = id;
+        FailedJob::new(envelope, 1, FailedReason::Exhausted, "match".into(), from_millis(at))
     }
 
     fn page(jobs: &[FailedJob], after: Option<Cursor>, limit: usize) -> Page<FailedJob> {
@@ -204,6 +228,32 @@ mod tests {
             let first: Vec<_> = page.jobs.iter().map(FailedJob::id).collect();
             assert_eq!((first, page.matching), (ids[..5].to_vec(), 50));
         }
+    }
+
+    #[test]
+    fn the_payloads_of_a_page_are_bounded() {
+        let (one, other) = (JobId::new(), JobId::new());
+        let mib = |id, at, count: usize| large(id, at, count << 20);
+        // Among them such as would fit behind one that does not.
+        let jobs = [
+            mib(one, 30, 1),
+            mib(one, 20, 40),
+            mib(one, 10, 30),
+            mib(other, 40, 65),
+            mib(one, 20, 20),
+            mib(other, 50, 1),
+            mib(one, 20, 2),
+        ];
+        let (mut pages, mut after) = (Vec::<Vec<_>>::new(), None);
+        loop {
+            let page = page(&jobs, after, 5);
+            pages.push(page.jobs.iter().map(|job| job.payload_bytes().len() >> 20).collect());
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        assert_eq!(pages, [vec![30], vec![40, 20, 2, 1], vec![65], vec![1]]);
     }
 
     #[test]
