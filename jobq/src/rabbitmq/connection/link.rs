@@ -4,6 +4,7 @@
 //! then settle a job that never ran. Channels and consumers end with their connection, and their
 //! owners open them again on the next one.
 
+mod connect;
 mod end;
 
 use std::sync::Arc;
@@ -11,24 +12,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use lapin::uri::AMQPUri;
-use lapin::{Connection, ConnectionProperties};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::connect::Connector;
 use self::end::end;
-use super::address::{Address, host_and_port};
-use super::alert;
-use super::connect_error::{Unconnected, cannot_connect};
+use super::address::Address;
 use super::epoch::{Established, Up};
-use super::socket::{self, Handshake};
 use super::tls::Tls;
+use crate::background;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::metrics::ConnectionMetrics;
-use crate::rabbitmq::lapin::log::{LogFilter, Questions};
-use crate::{background, host};
 
 /// After this uptime of a connection, channel or consumer, the backoff starts afresh.
 pub(crate) const STABLE_AFTER: Duration = Duration::from_secs(20);
@@ -73,12 +69,7 @@ enum State {
 /// The state that the supervisor needs to reconnect.
 #[derive(Debug)]
 struct Supervisor {
-    target: Arc<Target>,
-    name: String,
-    /// The number of the node to try first.
-    next: usize,
-    /// The node of the last connection, for the log.
-    node: String,
+    connector: Connector,
     state: watch::Sender<State>,
     unreadable: Arc<AtomicBool>,
     closing: CancellationToken,
@@ -91,7 +82,7 @@ impl Link {
         let (link, mut supervisor) = Self::supervised(target, name);
         // The socket and the heartbeats run on the runtime that opens the connection.
         let opening = background::spawn(async move {
-            let connection = supervisor.connect(Duration::MAX).await?;
+            let connection = supervisor.connector.connect(Duration::MAX).await?;
             let first = Arc::new(Up::new(connection, 0));
             supervisor.state.send_replace(State::Up(Arc::clone(&first)));
             Ok((supervisor, first))
@@ -105,7 +96,7 @@ impl Link {
     /// [`open`](Self::open) without waiting: the first connection is established like a lost one.
     pub(crate) fn open_lazily(target: Arc<Target>, name: String) -> Self {
         let (link, mut supervisor) = Self::supervised(target, name);
-        let text = format!("there is no connection to {} yet", supervisor.target.address);
+        let text = format!("there is no connection to {} yet", supervisor.connector.target.address);
         supervisor.state.send_replace(State::Down(Error::new(ErrorKind::Connection, text)));
         background::spawn(async move {
             let closing = supervisor.closing.clone();
@@ -126,10 +117,7 @@ impl Link {
         let (sender, state) = watch::channel(State::Closed);
         let unreadable = Arc::new(AtomicBool::new(false));
         let supervisor = Supervisor {
-            next: fastrand::usize(..target.address.count()),
-            node: String::new(),
-            target,
-            name,
+            connector: Connector::new(target, name),
             state: sender,
             unreadable: Arc::clone(&unreadable),
             closing: closing.clone(),
@@ -252,10 +240,12 @@ impl Supervisor {
             tokio::select! {
                 () = over() => break,
                 (reason, unreadable) = end(&up.connection, events, told) => {
-                    tracing::warn!(broker = %self.target.address, node = self.node, connection = self.name, reason, "the connection was lost");
+                    let Connector { target, name, node, .. } = &self.connector;
+                    let broker = &target.address;
+                    tracing::warn!(%broker, node, connection = name, reason, "the connection was lost");
                     up.over.cancel();
                     self.unreadable.fetch_or(unreadable, Ordering::AcqRel);
-                    let lost = format!("the connection to {} was lost: {reason}", self.target.address);
+                    let lost = format!("the connection to {broker} was lost: {reason}");
                     self.state.send_replace(State::Down(Error::new(ErrorKind::Connection, lost)));
                 }
             }
@@ -268,8 +258,9 @@ impl Supervisor {
                 () = over() => return,
                 connection = self.connect_again(&mut waits) => connection,
             };
-            tracing::info!(broker = %self.target.address, node = self.node, connection = self.name, "connected again");
-            self.target.metrics.reconnected();
+            let Connector { target, name, node, .. } = &self.connector;
+            tracing::info!(broker = %target.address, node, connection = name, "connected again");
+            target.metrics.reconnected();
             up = Arc::new(Up::new(connection, generation));
             self.state.send_replace(State::Up(Arc::clone(&up)));
         }
@@ -281,12 +272,12 @@ impl Supervisor {
 
     /// Records that the broker has stopped reading, or reads again.
     fn blocked(&self, up: &Arc<Up>, cause: Option<String>) {
-        let broker = &self.target.address;
+        let (broker, connection) = (&self.connector.target.address, &self.connector.name);
         let state = if let Some(cause) = cause {
-            tracing::warn!(%broker, connection = self.name, cause, "the broker takes no jobs for now");
+            tracing::warn!(%broker, connection, cause, "the broker takes no jobs for now");
             State::Blocked(Arc::clone(up), cause.into())
         } else {
-            tracing::info!(%broker, connection = self.name, "the broker takes jobs again");
+            tracing::info!(%broker, connection, "the broker takes jobs again");
             State::Up(Arc::clone(up))
         };
         self.state.send_replace(state);
@@ -297,7 +288,7 @@ impl Supervisor {
         loop {
             tokio::time::sleep(waits.next().unwrap_or(LONGEST_WAIT)).await;
             let since = Instant::now();
-            match self.connect(answer).await {
+            match self.connector.connect(answer).await {
                 Ok(connection) => return connection,
                 Err(error) => {
                     if since.elapsed() >= answer {
@@ -305,97 +296,15 @@ impl Supervisor {
                     }
                     // Waiting alone does not resolve a refusal.
                     if error.kind() == ErrorKind::Connection || error.is_timeout() {
-                        tracing::warn!(%error, connection = self.name, "still not connected");
+                        tracing::warn!(%error, connection = self.connector.name, "still not connected");
                     } else {
-                        tracing::error!(%error, connection = self.name, "still not connected");
+                        tracing::error!(%error, connection = self.connector.name, "still not connected");
                     }
                     self.state.send_replace(State::Down(error));
                 }
             }
         }
     }
-
-    /// Tries each node once, starting after the node of the last connection: so the clients of a
-    /// node that died reconnect at once. Each has so long to answer, or less.
-    async fn connect(&mut self, answer: Duration) -> Result<Established> {
-        let target = Arc::clone(&self.target);
-        let mut failures = Vec::new();
-        for (number, node) in target.address.nodes_from(self.next) {
-            // The TLS future is large.
-            match Box::pin(self.connect_to(node, answer)).await {
-                Ok(connection) => {
-                    self.next = number + 1;
-                    self.node = host_and_port(node);
-                    return Ok(connection);
-                }
-                Err(failure) => {
-                    let last = failure.everywhere;
-                    failures.push(failure);
-                    if last {
-                        break;
-                    }
-                }
-            }
-        }
-        Err(cannot_connect(&target.address, failures))
-    }
-
-    async fn connect_to(
-        &self,
-        node: &AMQPUri,
-        answer: Duration,
-    ) -> Result<Established, Unconnected> {
-        let Target { address, tls, timeout, .. } = &*self.target;
-        let stated = node.query.connection_timeout.map(Duration::from_millis);
-        let limit = stated.unwrap_or(*timeout).min(*timeout).min(answer);
-        let because = |error| Unconnected::because(address, tls, node, error);
-        let properties = properties(&self.name);
-        // `lapin` opens the socket on a thread of its own. If nothing answers, that would go on for
-        // minutes, even after the caller is dropped.
-        let (target, questions) = (Arc::clone(&self.target), Questions::default());
-        let handshake = Handshake::default();
-        let (giving_up, begun) = (handshake.guard(), handshake.clone());
-        let filter = LogFilter::new(questions.clone());
-        let of_thread = filter.clone();
-        let open = async move |node: AMQPUri, _| {
-            of_thread.filter_this_thread();
-            let opening = socket::open(&node, &target.tls, &begun);
-            let opened = tokio::time::timeout(limit, opening).await;
-            Ok(opened.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
-        };
-        let connecting =
-            Connection::connector(node.clone(), socket::runtime(filter), open, properties);
-        match tokio::time::timeout(limit, connecting).await {
-            Ok(Err(error)) if address.is_tls() => {
-                Err(because(alert::after_a_reset(error, node, tls).await))
-            }
-            Ok(Ok(connection)) => match Unconnected::too_narrow(node, &connection) {
-                None => {
-                    handshake.succeeded(giving_up);
-                    Ok(Established { connection, questions })
-                }
-                Some(narrow) => {
-                    let _ =
-                        tokio::time::timeout(CLOSE_TIMEOUT, connection.close(200, "closed".into()))
-                            .await;
-                    Err(narrow)
-                }
-            },
-            Ok(Err(error)) => Err(because(error)),
-            Err(_) => Err(Unconnected::silent(host_and_port(node), limit)),
-        }
-    }
-}
-
-/// What the broker shows of a connection. It belongs to a client, whose pools share it: the tags of
-/// the consumers name those.
-fn properties(name: &str) -> ConnectionProperties {
-    ConnectionProperties::default()
-        .with_connection_name(name.into())
-        .with_client_property("product".into(), "jobq".into())
-        .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into())
-        .with_client_property("host".into(), host::name().into())
-        .with_client_property("pid".into(), std::process::id().to_string().into())
 }
 
 /// The message that an alarm stops the broker from reading.

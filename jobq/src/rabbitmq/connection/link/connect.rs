@@ -1,0 +1,119 @@
+//! Connecting to one of the nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lapin::uri::AMQPUri;
+use lapin::{Connection, ConnectionProperties};
+
+use super::{CLOSE_TIMEOUT, Target};
+use crate::error::Result;
+use crate::host;
+use crate::rabbitmq::connection::address::host_and_port;
+use crate::rabbitmq::connection::alert;
+use crate::rabbitmq::connection::connect_error::{Unconnected, cannot_connect};
+use crate::rabbitmq::connection::epoch::Established;
+use crate::rabbitmq::connection::socket::{self, Handshake};
+use crate::rabbitmq::lapin::log::{LogFilter, Questions};
+
+/// Connects to one node after the other.
+#[derive(Debug)]
+pub(super) struct Connector {
+    pub(super) target: Arc<Target>,
+    /// The name of its connections.
+    pub(super) name: String,
+    /// The number of the node to try first.
+    next: usize,
+    /// The node of the last connection, for the log.
+    pub(super) node: String,
+}
+
+impl Connector {
+    /// Begins with any of the nodes.
+    pub(super) fn new(target: Arc<Target>, name: String) -> Self {
+        let next = fastrand::usize(..target.address.count());
+        Self { target, name, next, node: String::new() }
+    }
+
+    /// Tries each node once, starting after the node of the last connection: so the clients of a
+    /// node that died reconnect at once. Each has so long to answer, or less.
+    pub(super) async fn connect(&mut self, answer: Duration) -> Result<Established> {
+        let target = Arc::clone(&self.target);
+        let mut failures = Vec::new();
+        for (number, node) in target.address.nodes_from(self.next) {
+            // The TLS future is large.
+            match Box::pin(self.connect_to(node, answer)).await {
+                Ok(connection) => {
+                    self.next = number + 1;
+                    self.node = host_and_port(node);
+                    return Ok(connection);
+                }
+                Err(failure) => {
+                    let last = failure.everywhere;
+                    failures.push(failure);
+                    if last {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(cannot_connect(&target.address, failures))
+    }
+
+    async fn connect_to(
+        &self,
+        node: &AMQPUri,
+        answer: Duration,
+    ) -> Result<Established, Unconnected> {
+        let Target { address, tls, timeout, .. } = &*self.target;
+        let stated = node.query.connection_timeout.map(Duration::from_millis);
+        let limit = stated.unwrap_or(*timeout).min(*timeout).min(answer);
+        let because = |error| Unconnected::because(address, tls, node, error);
+        let properties = properties(&self.name);
+        // `lapin` opens the socket on a thread of its own. If nothing answers, that would go on for
+        // minutes, even after the caller is dropped.
+        let (target, questions) = (Arc::clone(&self.target), Questions::default());
+        let handshake = Handshake::default();
+        let (giving_up, begun) = (handshake.guard(), handshake.clone());
+        let filter = LogFilter::new(questions.clone());
+        let of_thread = filter.clone();
+        let open = async move |node: AMQPUri, _| {
+            of_thread.filter_this_thread();
+            let opening = socket::open(&node, &target.tls, &begun);
+            let opened = tokio::time::timeout(limit, opening).await;
+            Ok(opened.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
+        };
+        let connecting =
+            Connection::connector(node.clone(), socket::runtime(filter), open, properties);
+        match tokio::time::timeout(limit, connecting).await {
+            Ok(Err(error)) if address.is_tls() => {
+                Err(because(alert::after_a_reset(error, node, tls).await))
+            }
+            Ok(Ok(connection)) => match Unconnected::too_narrow(node, &connection) {
+                None => {
+                    handshake.succeeded(giving_up);
+                    Ok(Established { connection, questions })
+                }
+                Some(narrow) => {
+                    let _ =
+                        tokio::time::timeout(CLOSE_TIMEOUT, connection.close(200, "closed".into()))
+                            .await;
+                    Err(narrow)
+                }
+            },
+            Ok(Err(error)) => Err(because(error)),
+            Err(_) => Err(Unconnected::silent(host_and_port(node), limit)),
+        }
+    }
+}
+
+/// What the broker shows of a connection. It belongs to a client, whose pools share it: the tags of
+/// the consumers name those.
+fn properties(name: &str) -> ConnectionProperties {
+    ConnectionProperties::default()
+        .with_connection_name(name.into())
+        .with_client_property("product".into(), "jobq".into())
+        .with_client_property("version".into(), env!("CARGO_PKG_VERSION").into())
+        .with_client_property("host".into(), host::name().into())
+        .with_client_property("pid".into(), std::process::id().to_string().into())
+}
