@@ -3,7 +3,7 @@
 //! One `basic.ack` with `multiple` settles all finished deliveries up to a tag, at the cost of one
 //! for a single delivery. It must never cover an unfinished delivery.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The deliveries of one channel, each settled once. The broker numbers them 1, 2, 3 and so on.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(crate) struct Ledger {
     /// Those of them that were there when [`stragglers`](Self::stragglers) were last asked for.
     waited: BTreeSet<u64>,
     /// Settled deliveries beyond them, already sent to the broker.
-    sent: BTreeSet<u64>,
+    sent: Ranges,
     /// Whether no more deliveries are accepted.
     closed: bool,
 }
@@ -31,7 +31,7 @@ impl Ledger {
         if tag == self.settled + 1 {
             (self.settled, self.due) = (tag, Some(tag));
             self.advance();
-        } else if tag > self.settled && !self.sent.contains(&tag) && !self.waited.contains(&tag) {
+        } else if tag > self.settled && !self.sent.contains(tag) && !self.waited.contains(&tag) {
             self.finished.insert(tag);
         }
         true
@@ -58,11 +58,12 @@ impl Ledger {
         loop {
             let next = self.settled + 1;
             if self.take_finished(next) {
-                self.due = Some(next);
-            } else if !self.sent.remove(&next) {
+                (self.settled, self.due) = (next, Some(next));
+            } else if let Some(last) = self.sent.take_from(next) {
+                self.settled = last;
+            } else {
                 return;
             }
-            self.settled = next;
         }
     }
 
@@ -89,8 +90,38 @@ impl Ledger {
         if self.closed {
             stragglers.append(&mut self.waited);
         }
-        self.sent.extend(&stragglers);
+        for tag in &stragglers {
+            self.sent.insert(*tag);
+        }
         stragglers
+    }
+}
+
+/// A set of tags that takes no more memory than it has gaps: behind a job of hours are millions.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    fn contains(&self, tag: u64) -> bool {
+        self.0.range(..=tag).next_back().is_some_and(|(_, last)| tag <= *last)
+    }
+
+    fn insert(&mut self, tag: u64) {
+        if self.contains(tag) {
+            return;
+        }
+        let last = self.0.remove(&(tag + 1)).unwrap_or(tag);
+        match self.0.range_mut(..tag).next_back() {
+            Some((_, before)) if *before + 1 == tag => *before = last,
+            _ => {
+                self.0.insert(tag, last);
+            }
+        }
+    }
+
+    /// Removes the range that begins with this tag, and returns its last one.
+    fn take_from(&mut self, first: u64) -> Option<u64> {
+        self.0.remove(&first)
     }
 }
 
@@ -203,6 +234,38 @@ mod tests {
             }
         }
         assert_eq!(acknowledged.len() + returned.len(), 500);
-        assert!(!ledger.has_stragglers() && ledger.sent.is_empty());
+        assert!(!ledger.has_stragglers() && ledger.sent.0.is_empty());
+    }
+
+    #[test]
+    fn what_follows_an_unfinished_one_is_one_range() {
+        let mut ledger = Ledger::default();
+        for tag in 2..=10_000 {
+            match tag % 3 {
+                0 => ledger.mark_sent(tag),
+                _ => assert!(ledger.finish(tag)),
+            }
+            ledger.stragglers();
+        }
+        ledger.stragglers();
+        assert_eq!(ledger.sent.0, BTreeMap::from([(2, 10_000)]));
+        assert!((2..=10_000).all(|tag| ledger.sent.contains(tag)));
+        assert!(!ledger.sent.contains(1) && !ledger.sent.contains(10_001));
+        assert!(ledger.finish(1) && ledger.sent.0.is_empty());
+        assert_eq!((ledger.prefix(), ledger.settled), (Some(1), 10_000));
+    }
+
+    #[test]
+    fn ranges_are_a_set() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let (mut ranges, mut set) = (Ranges::default(), BTreeSet::new());
+        for _ in 0..200 {
+            let tag = random.u64(1..=100);
+            ranges.insert(tag);
+            set.insert(tag);
+            assert!((0..=101).all(|tag| ranges.contains(tag) == set.contains(&tag)));
+            let gaps = set.iter().filter(|tag| !set.contains(&(**tag + 1))).count();
+            assert_eq!(ranges.0.len(), gaps);
+        }
     }
 }
