@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use jobq::{Client, ErrorKind, QueueState, RunningPool};
 use jobq_tests::broker::Broker;
+use jobq_tests::proxy::{Proxy, Toward};
 use jobq_tests::raw::Raw;
+use jobq_tests::seen::Seen;
 use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
@@ -174,4 +176,37 @@ async fn a_handshake_that_is_given_up_leaves_no_socket() {
     let mut sent = Vec::new();
     soon("the end of the socket", socket.read_to_end(&mut sent)).await.expect("it ends in order");
     assert_eq!(sent, b"AMQP\0\0\x09\x01");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_that_come_before_a_late_answer_to_the_end_of_a_consumer_are_handed_back() {
+    let log = Seen::log();
+    let mut stage = Stage::on(Store::rabbitmq().await).await;
+    let proxy = Proxy::to(&stage.store.url).await;
+    let builder = Client::builder(proxy.url()).namespace(&stage.store.namespace);
+    let workers = builder.timeout(Duration::from_secs(3)).connect().await.unwrap();
+    let pool = stage.pool_of(&workers).concurrency(2).spawn().await.unwrap();
+    let first = stage.enqueue([Step::Wait]).await;
+    assert_eq!(stage.run().await.id, first);
+    proxy.freeze(Toward::Client);
+    stage.enqueue([Step::Succeed]).await;
+    let ready = async |count| {
+        until("so many jobs to be ready", async || {
+            (stage.client.counts("scripted").await.ok()?.ready == count).then_some(())
+        })
+        .await;
+    };
+    // It is on its way to the pool.
+    ready(0).await;
+    pool.stop();
+    until("the pool to give up the answer", async || {
+        (log.count("did not answer in time that a consumer is cancelled") > 0).then_some(())
+    })
+    .await;
+    proxy.thaw();
+    // The first job still runs.
+    ready(1).await;
+    stage.go();
+    assert_eq!(stage.end().await, first);
+    soon("the pool to end", pool.wait()).await.unwrap();
 }

@@ -343,33 +343,52 @@ impl Feed {
         }
     }
 
-    fn receive(&self, origin: Arc<Origin>, message: Message) -> Delivery {
-        received::delivery(&self.shared, &self.source, origin, message)
+    fn hand_over(&self, origins: &mut Origins, (id, message): (u32, Message)) {
+        self.forward(received::delivery(&self.shared, &self.source, origins.of(id), message));
     }
 
-    /// Forwards a message to the consumer. If that is dropped, the delivery is requeued.
-    fn hand_over(&self, origins: &mut Origins, (id, message): (u32, Message)) {
-        let _ = self.jobs.send(Ok(self.receive(origins.of(id), message)));
+    /// Forwards a delivery to the consumer. If that is dropped, the delivery is requeued.
+    fn forward(&self, delivery: Delivery) {
+        let _ = self.jobs.send(Ok(delivery));
     }
 
     /// Ends the consumer and requeues its untaken messages.
     async fn stop(
         &self,
-        mut origins: Origins,
+        origins: Origins,
         consumer: ChannelConsumer,
         waiting: Option<oneshot::Sender<()>>,
     ) -> End {
-        for (id, message) in self.cancel(consumer).await {
-            // An unsettled delivery is requeued when it is dropped.
-            drop(self.receive(origins.of(id), message));
-        }
+        // An unsettled delivery is requeued when it is dropped.
+        drop(self.cancel(origins, consumer).await);
         End::Stopped(waiting)
     }
 
-    /// Ends the consumer, and returns its untaken messages. A connection that ends meanwhile
-    /// requeues everything.
-    async fn cancel(&self, mut consumer: ChannelConsumer) -> Vec<(u32, Message)> {
-        let stopped = tokio::time::timeout(self.shared.broker.timeout(), consumer.stop()).await;
-        stopped.into_iter().flatten().flatten().collect()
+    /// Ends the consumer, and returns its untaken deliveries. A broker that does not answer in time
+    /// may send more until it does: those are forwarded, and released where nobody takes them.
+    async fn cancel(&self, mut origins: Origins, mut consumer: ChannelConsumer) -> Vec<Delivery> {
+        let (shared, source) = (Arc::clone(&self.shared), self.source.clone());
+        let mut untaken = Box::pin(async move {
+            // A connection that ends meanwhile requeues everything.
+            let messages = consumer.stop().await.unwrap_or_default();
+            let mut received =
+                |(id, message)| received::delivery(&shared, &source, origins.of(id), message);
+            messages.into_iter().map(&mut received).collect::<Vec<_>>()
+        });
+        let broker = &self.shared.broker;
+        if let Ok(untaken) = tokio::time::timeout(broker.timeout(), &mut untaken).await {
+            return untaken;
+        }
+        tracing::warn!(
+            queue = self.queue,
+            "the broker did not answer in time that a consumer is cancelled; the jobs that it sends meanwhile are handed back when it does"
+        );
+        let (jobs, closing) = (self.jobs.clone(), broker.closing().clone());
+        background::spawn(self.shared.tasks.track_future(async move {
+            for delivery in closing.run_until_cancelled(untaken).await.into_iter().flatten() {
+                let _ = jobs.send(Ok(delivery));
+            }
+        }));
+        Vec::new()
     }
 }

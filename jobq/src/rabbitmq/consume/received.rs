@@ -14,7 +14,7 @@ use crate::rabbitmq::message::properties::{self, decode};
 use crate::rabbitmq::topology::routing_key;
 
 /// Which of the broker queues of a user's queue is consumed.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Source {
     Work,
     /// The queue of solo runs, with the id of the run that its consumer expects.

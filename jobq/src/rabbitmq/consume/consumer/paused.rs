@@ -12,13 +12,12 @@ use crate::rabbitmq::control::Gate;
 impl Feed {
     /// Ends the consumer, since the queue is paused, and requeues its untaken messages. A solo run
     /// that was started is forwarded: the worker's release undoes its start.
-    pub(super) async fn halt(&self, mut origins: Origins, consumer: ChannelConsumer) -> End {
-        let left = self.cancel(consumer).await;
+    pub(super) async fn halt(&self, origins: Origins, consumer: ChannelConsumer) -> End {
+        let untaken = self.cancel(origins, consumer).await;
         self.tell_pause();
-        for (id, message) in left {
-            match self.source {
-                Source::Work => drop(self.receive(origins.of(id), message)),
-                Source::Solo(_) => self.hand_over(&mut origins, (id, message)),
+        if let Source::Solo(_) = self.source {
+            for delivery in untaken {
+                self.forward(delivery);
             }
         }
         End::Paused
