@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use lapin::options::{ExchangeBindOptions, ExchangeUnbindOptions};
 use lapin::types::FieldTable;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::Control;
 use super::calls::Response;
@@ -28,8 +28,8 @@ const RECORD: Duration = Duration::from_secs(5);
 /// answer until it gives the others up, says yes, and with `pause_minority` stops and forgets the
 /// change (RabbitMQ 3.10.8 with Mnesia, seen 60 ms before its stop).
 const SLOW: Duration = Duration::from_secs(1);
-/// The time after which such a node has stopped.
-const STOPS: Duration = Duration::from_secs(2);
+/// The time within which such a node stops, on a slow machine as well.
+const STOPS: Duration = Duration::from_secs(5);
 
 impl Control {
     /// Pauses a queue: writes the record, binds, and tells all pools.
@@ -209,9 +209,9 @@ impl Control {
             if start.elapsed() < SLOW {
                 return Ok(());
             }
-            sleep(STOPS).await;
             // Where the node goes on, a difference is the later order of somebody else.
-            if !up.over.is_cancelled() || self.is_paused(queue).await? == is_paused {
+            let goes_on = timeout(STOPS, up.over.cancelled()).await.is_err();
+            if goes_on || self.is_paused(queue).await? == is_paused {
                 return Ok(());
             }
             up = self.broker.up().await?;
