@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::message::Delivery;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::{FieldTable, ShortString};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Consumer};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -43,9 +43,13 @@ const IDLE: Duration = Duration::from_millis(500);
 /// How often nothing may come and none be left before the others are taken for removed. On a busy
 /// machine, messages that the broker has sent already take longer than one wait.
 const MAX_IDLE: u32 = 10;
-/// How long the broker may take to apply acknowledgements before the channel ends. It drops them
-/// otherwise if there are many (`quorum_commands_soft_limit`).
-const APPLIED: Duration = Duration::from_millis(100);
+/// How many consumers are added until the broker has applied all removals. Of many it holds some
+/// back, and drops those when the channel ends (`quorum_commands_soft_limit`). A consumer is an
+/// entry of the queue's log: when the first has begun, the removals before it are applied, and the
+/// channel sends those that it held back; when the second has begun, these are applied.
+const UNTIL_APPLIED: usize = 2;
+/// The priority of those consumers: the ones before them get all that they have room for.
+const LOWEST: i32 = -100;
 
 /// A pass. Jobs that were not removed are requeued when it [ends](Self::end) or is dropped.
 pub(crate) struct Pass<'u> {
@@ -202,15 +206,20 @@ impl<'u> Pass<'u> {
 
     async fn consume(&mut self) -> Result<()> {
         let window = window(self.largest, usize::try_from(self.left).unwrap_or(usize::MAX));
+        self.add_consumer(window, FieldTable::default()).await?;
+        self.window = window.into();
+        Ok(())
+    }
+
+    async fn add_consumer(&mut self, window: u16, arguments: FieldTable) -> Result<()> {
         let doing = |error| failure("taking failed jobs", error);
         let qos = self.channel.basic_qos(window, BasicQosOptions::default()).await;
         qos.map_err(doing)?;
         // The broker requeues the jobs of consumers in the order of their tags.
         let tag = short(format!("{:05}", self.consumers.len()))?;
         let (queue, options) = (self.queue.clone(), BasicConsumeOptions::default());
-        let consumer = self.channel.basic_consume(queue, tag, options, FieldTable::default()).await;
+        let consumer = self.channel.basic_consume(queue, tag, options, arguments).await;
         self.consumers.push(consumer.map_err(doing)?);
-        self.window = window.into();
         Ok(())
     }
 
@@ -245,9 +254,13 @@ impl<'u> Pass<'u> {
     }
 
     /// Ends the pass. Afterwards the remaining jobs are back in their positions.
-    pub(crate) async fn end(self) -> Result<()> {
+    pub(crate) async fn end(mut self) -> Result<()> {
         if self.has_removed {
-            sleep(APPLIED).await;
+            for _ in 0..UNTIL_APPLIED {
+                let mut arguments = FieldTable::default();
+                arguments.insert(short("x-priority")?, AMQPValue::LongInt(LOWEST));
+                self.add_consumer(1, arguments).await?;
+            }
         }
         let closed = self.channel.close(200, "done".into()).await;
         closed.map_err(|error| failure("giving failed jobs back", error))
