@@ -4,8 +4,8 @@ use jobq::engine::conformance::EngineExt as _;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jobq::engine::conformance::soon;
@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 both_engines!(
     three_jobs_that_kill_are_found_among_five_hundred_good_ones,
     a_job_that_ended_well_is_not_blamed_for_the_next_one,
+    a_solo_run_that_outlives_its_timeout_keeps_a_slot,
     restarts_of_a_busy_pool_fail_no_job,
 );
 
@@ -40,6 +41,19 @@ async fn supervise(store: &Store, ledger: &Path, deaths: &AtomicU32) {
         assert!(status.code().is_none(), "it ended by itself: {status}");
         deaths.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// Makes the next jobs of a queue run alone.
+async fn isolate(store: &Store, queue: &'static str, count: u16) {
+    let engine = jobq::engine::conformance::open(&store.url, &store.namespace).await.unwrap();
+    engine.declare(&[QueueSpec::new(queue).solo()]).await.unwrap();
+    let mut consumer = engine.consume_from(queue, count).await.unwrap();
+    for _ in 0..count {
+        let delivery = soon("a job", consumer.next()).await.unwrap().unwrap();
+        delivery.settle(Settlement::Isolate).await.unwrap();
+    }
+    consumer.stop().await;
+    engine.close().await;
 }
 
 fn completed(ledger: &Path) -> BTreeSet<u32> {
@@ -95,15 +109,7 @@ async fn a_job_that_ended_well_is_not_blamed_for_the_next_one(store: Store) {
     // The third is in hand when the second kills, before it and after it in turn.
     let jobs = [End::Complete, End::Abort, End::Abort].map(|end| Fragile { number: 0, end });
     let ids = client.enqueue_all(jobs).await.unwrap();
-    let engine = jobq::engine::conformance::open(&store.url, &store.namespace).await.unwrap();
-    engine.declare(&[QueueSpec::new("fragile").solo()]).await.unwrap();
-    let mut consumer = engine.consume_from("fragile", 3).await.unwrap();
-    for _ in 0..3 {
-        let delivery = soon("a job", consumer.next()).await.unwrap().unwrap();
-        delivery.settle(Settlement::Isolate).await.unwrap();
-    }
-    consumer.stop().await;
-    engine.close().await;
+    isolate(&store, "fragile", 3).await;
     let (failed, deaths) = (client.failed("fragile"), AtomicU32::new(0));
     let both = until("two failed jobs", || async {
         Some(failed.list(10).await.unwrap()).filter(|jobs| jobs.len() >= 2)
@@ -115,6 +121,47 @@ async fn a_job_that_ended_well_is_not_blamed_for_the_next_one(store: Store) {
     assert_eq!(ids_of(&both), ids[1..].iter().copied().collect());
     let runs = std::fs::read_to_string(&ledger).unwrap();
     assert_eq!(runs.lines().count(), 1, "the good one ran once");
+}
+
+/// The first one blocks until the test lets it go.
+#[job(retries = 0, concurrency = 1, timeout = "100ms")]
+fn blocked(
+    number: u32,
+    ran: State<Ran>,
+    go: State<Mutex<mpsc::Receiver<()>>>,
+) -> Result<(), BoxError> {
+    ran.0.send(number)?;
+    if number == 0 {
+        go.lock().unwrap().blocking_recv();
+    }
+    Ok(())
+}
+
+async fn a_solo_run_that_outlives_its_timeout_keeps_a_slot(store: Store) {
+    let client = store.client().await;
+    client.enqueue(Blocked { number: 0 }).await.unwrap();
+    isolate(&store, "blocked", 1).await;
+    let (ran, mut runs) = mpsc::unbounded_channel();
+    let (go, going) = mpsc::channel(1);
+    let pool = WorkerPool::new(&client).state(Ran(ran)).state(Mutex::new(going));
+    let running = pool.register::<Blocked>().spawn().await.unwrap();
+    assert_eq!(soon("the job", runs.recv()).await, Some(0));
+    let lost = async |count| {
+        until("a slot to be lost, or free again", || async {
+            (running.health().queues[0].lost_slots == count).then_some(())
+        })
+        .await;
+    };
+    lost(1).await;
+    client.enqueue(Blocked { number: 1 }).await.unwrap();
+    let failed = client.failed("blocked");
+    let job = until("the failed job", || async { failed.list(10).await.unwrap().pop() }).await;
+    assert_eq!(job.error(), "it took longer than its timeout of 100ms");
+    assert!(runs.try_recv().is_err(), "there is no slot");
+    go.send(()).await.unwrap();
+    assert_eq!(soon("the next job", runs.recv()).await, Some(1));
+    lost(0).await;
+    running.shutdown().await.unwrap();
 }
 
 #[job(retries = 0, concurrency = 20)]

@@ -20,6 +20,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 pub use builder::ClientBuilder;
 pub use doctor::{Doctor, DoctorFuture, doctor};
@@ -83,6 +84,8 @@ struct Shared {
     clock: Clock,
     metrics: ClientMetrics,
     declared: Mutex<Declared>,
+    /// Cancelled when the client was closed.
+    closed: CancellationToken,
 }
 
 impl Client {
@@ -161,6 +164,7 @@ impl Client {
                 clock,
                 metrics,
                 declared,
+                closed: CancellationToken::new(),
             }),
         }
     }
@@ -306,10 +310,16 @@ impl Client {
     pub async fn close(&self) {
         let closing = async {
             self.engine().close().await;
+            self.shared.closed.cancel();
             Ok::<_, Error>(())
         };
         // A forked process has nothing to close.
         let _ = background::call(closing).await;
+    }
+
+    /// Returns when the client was closed.
+    pub(crate) async fn closed(&self) {
+        self.shared.closed.cancelled().await;
     }
 
     pub(crate) fn namespace(&self) -> &str {

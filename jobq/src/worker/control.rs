@@ -1,11 +1,10 @@
 //! The answers of a pool to questions and orders.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use super::QueueState;
-use super::health::{Status, combined};
+use super::health::{Status, state_of};
 use super::queue::Queue;
 use super::shared::Shared;
 use crate::engine::{Activity, Cancel, Controlled, PoolId, PoolQueue, PoolReport, Question, Reply};
@@ -43,7 +42,7 @@ impl PoolPart {
     }
 
     pub(super) fn state(&self) -> QueueState {
-        combined(self.together.state(), self.alone.state())
+        state_of(&self.together, &self.alone)
     }
 
     /// What the pool reports about the queue.
@@ -51,8 +50,7 @@ impl PoolPart {
         let plan = self.queue.plan();
         let mut report = PoolQueue::new(self.queue.name, u32::from(plan.concurrency));
         (report.state, report.since, report.problem) = activity(self.state());
-        report.lost_slots =
-            u32::try_from(plan.lost_slots.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
+        report.lost_slots = u32::try_from(*plan.lost_slots.borrow()).unwrap_or(u32::MAX);
         (report.running, report.lost) = plan.live.report();
         // A job that runs alone is in none of the queue's slots.
         let in_flight = self.queue.in_flight().max(report.running.len());

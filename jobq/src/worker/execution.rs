@@ -16,7 +16,8 @@ use std::time::Duration;
 use tokio::task::JoinError;
 use tokio::time::sleep;
 
-use self::call::{Call, Called, Lingering};
+pub(super) use self::call::Lingering;
+use self::call::{Call, Called};
 use super::attempt::Attempt;
 use super::cancellation::Cancellation;
 use super::live::Running;

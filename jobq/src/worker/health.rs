@@ -44,8 +44,9 @@ pub struct QueueHealth {
     /// The number of lost slots (of its `concurrency`): slots of functions that did not end within
     /// a second of their timeout. Nothing can stop such a function: a blocking one, or an
     /// `async fn` that loops without an `.await`. Its attempt has failed, and it keeps its slot
-    /// until it ends. A queue that has lost all slots runs no jobs until the process is restarted.
-    /// Each lost slot is logged.
+    /// until it ends. A queue that has lost all slots is
+    /// [interrupted](QueueState::Interrupted) until one of them ends or the process is restarted,
+    /// and leaves its jobs to other pools. Each lost slot is logged.
     pub lost_slots: usize,
 }
 
@@ -58,7 +59,8 @@ pub enum QueueState {
     /// heartbeats are missing.
     Consuming,
     /// No jobs are taken, and the pool keeps trying: the connection was lost, the broker refuses
-    /// the user, the vhost is gone. It resumes by itself when the cause is removed.
+    /// the user, the vhost is gone, all slots are lost. It resumes by itself when the cause is
+    /// removed.
     Interrupted {
         /// The start of the interruption. In JSON: milliseconds since 1970 (`since_ms`).
         #[serde(rename = "since_ms", serialize_with = "millis::serialize")]
@@ -110,6 +112,7 @@ enum Doing {
     Paused(Pause),
     Quiet,
     Trying(Interruption),
+    SlotsLost(Interruption),
     Ended(Option<Error>),
 }
 
@@ -164,6 +167,15 @@ impl Status {
         });
     }
 
+    /// All slots are lost, and the task has no consumer until one is free.
+    pub(crate) fn set_slots_lost(&self, error: Error, since: SystemTime) {
+        self.0.send_replace(Doing::SlotsLost(Interruption { since, error }));
+    }
+
+    fn has_lost_slots(&self) -> bool {
+        matches!(*self.0.borrow(), Doing::SlotsLost(_))
+    }
+
     /// The task has ended.
     pub(crate) fn set_ended(&self, result: &Result<()>) {
         self.0.send_replace(Doing::Ended(result.as_ref().err().cloned()));
@@ -179,7 +191,9 @@ impl Status {
             Doing::Consuming { interruptions, .. } => {
                 interruptions.borrow().as_ref().map_or(QueueState::Consuming, interrupted)
             }
-            Doing::Trying(interruption) => interrupted(interruption),
+            Doing::Trying(interruption) | Doing::SlotsLost(interruption) => {
+                interrupted(interruption)
+            }
             Doing::Paused(Pause { since, why, .. }) => {
                 QueueState::Paused { since: *since, why: why.clone() }
             }
@@ -215,7 +229,7 @@ pub(crate) async fn measure(
     loop {
         // Made before the states are read, so that no change is missed.
         let (changed, alone_changed) = (together.changed(), alone.changed());
-        let state = combined(together.state(), alone.state());
+        let state = state_of(&together, &alone);
         consuming.set(state.is_consuming());
         paused.set(matches!(state, QueueState::Paused { .. }));
         if matches!(together.state(), QueueState::Ended(_)) {
@@ -228,9 +242,17 @@ pub(crate) async fn measure(
     }
 }
 
-/// The state of a queue from the states of its two tasks: the one that runs its jobs and the one
-/// for solo runs.
-pub(crate) fn combined(together: QueueState, alone: QueueState) -> QueueState {
+/// The state of a queue from those of its two tasks: the one that runs its jobs and the one for solo
+/// runs.
+pub(crate) fn state_of(together: &Status, alone: &Status) -> QueueState {
+    match alone.state() {
+        // The other task starts nothing before it has a consumer, which is told of the pause.
+        paused @ QueueState::Paused { .. } if together.has_lost_slots() => paused,
+        alone => combined(together.state(), alone),
+    }
+}
+
+fn combined(together: QueueState, alone: QueueState) -> QueueState {
     match (together, alone) {
         (
             QueueState::Consuming,
@@ -299,6 +321,19 @@ mod tests {
             let state = format!("{:?}", combined(together, alone));
             assert!(state.starts_with(expected), "{state}");
         }
+    }
+
+    #[test]
+    fn a_queue_without_slots_is_paused_as_soon_as_its_solo_task_is() {
+        let (together, alone) = (Status::default(), Status::default());
+        let is_interrupted =
+            || matches!(state_of(&together, &alone), QueueState::Interrupted { .. });
+        together.set_slots_lost(refused(), SystemTime::UNIX_EPOCH);
+        assert!(is_interrupted());
+        alone.set_paused(&Pause::default());
+        assert!(matches!(state_of(&together, &alone), QueueState::Paused { .. }));
+        together.set_trying(&refused(), SystemTime::UNIX_EPOCH);
+        assert!(is_interrupted(), "it may have a job in hand");
     }
 
     #[test]

@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(super) use self::consume::{RECORD_LIMIT, consume};
-use super::execution::{self, Settled};
+pub(super) use self::consume::consume;
+use super::execution::{self, Lingering, Settled};
 use super::health::Status;
 use super::in_flight::{Admitted, Identity, InFlight};
 use super::prefetch::Prefetch;
@@ -50,6 +50,8 @@ enum End {
     Quiet,
     /// The solo lock was requested.
     Rest,
+    /// Functions past their timeout hold all slots.
+    SlotsLost,
 }
 
 #[derive(Debug)]
@@ -74,7 +76,7 @@ struct State {
     waiting: VecDeque<Delivery>,
     in_flight: InFlight<Delivery>,
     /// The number of slots, idle ones included.
-    slots: u16,
+    slots: u32,
     idle: u16,
     prefetch: Prefetch,
 }
@@ -123,6 +125,7 @@ impl Queue {
     async fn run(self: &Arc<Self>, consumer: &mut Consumer, status: &Status) -> Result<End> {
         let mut enough = pin!(self.pool.enough.cancelled());
         let mut closing = pin!(self.pool.solo_lock.requested());
+        let mut slots_lost = pin!(self.plan().slots_lost());
         let mut prefetch = self.prefetch.subscribe();
         let mut pauses = consumer.pauses();
         pauses.mark_changed();
@@ -147,6 +150,7 @@ impl Queue {
                     }
                 }
                 () = &mut closing => return Ok(End::Rest),
+                () = &mut slots_lost => return Ok(End::SlotsLost),
                 Ok(()) = prefetch.changed() => {
                     let most = *prefetch.borrow_and_update();
                     consumer.set_prefetch(most).await;
@@ -214,6 +218,18 @@ impl Queue {
         join_all(waiting.into_iter().map(|delivery| delivery.settle(Settlement::Release))).await;
     }
 
+    /// Rests, and gives up what the engine has not recorded when it is [too
+    /// late](Shared::too_late).
+    async fn drain(&self, consumer: &mut Consumer, stopped: impl FnOnce()) {
+        if self.abandoned.is_cancelled() {
+            return;
+        }
+        tokio::select! {
+            () = self.rest(consumer, stopped) => {}
+            () = self.pool.too_late() => self.abandon().await,
+        }
+    }
+
     /// Ends all tasks at once. Deliveries dropped unsettled are released.
     async fn abandon(&self) {
         self.abandoned.cancel();
@@ -243,11 +259,19 @@ impl Queue {
             state.idle -= 1;
             // Under the lock, so that it waits for no slot that becomes idle later.
             self.wake.notify_one();
-        } else if state.is_open && state.slots < self.pool.plan.queues[self.name].concurrency {
-            state.slots += 1;
-            drop(state);
-            self.spawn(Slot::new(Arc::clone(self)).run());
+        } else if state.is_open && state.slots < u32::from(self.plan().concurrency) {
+            self.spawn(self.take_slot(state).run());
         }
+    }
+
+    fn take_slot(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Slot {
+        state.slots += 1;
+        Slot::new(Arc::clone(self))
+    }
+
+    /// Lets a function that goes on after a solo run keep a slot until it ends.
+    pub(super) fn lose_slot(self: &Arc<Self>, function: Lingering) {
+        self.take_slot(self.state()).keep(function);
     }
 
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

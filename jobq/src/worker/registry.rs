@@ -4,8 +4,9 @@ use std::any::type_name;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
+
+use tokio::sync::watch;
 
 use super::attempt::{Attempt, Resources};
 use super::extract::Requires;
@@ -110,7 +111,7 @@ pub(crate) struct QueuePlan {
     /// The job of a message without a name: the only one of the queue.
     pub(crate) only_job: Option<&'static str>,
     /// How many slots are held by functions past their timeout.
-    pub(crate) lost_slots: AtomicUsize,
+    pub(crate) lost_slots: watch::Sender<usize>,
     /// The attempts that run.
     pub(crate) live: Live,
     waits: BTreeSet<Duration>,
@@ -119,6 +120,19 @@ pub(crate) struct QueuePlan {
 }
 
 impl QueuePlan {
+    /// Returns when functions past their timeout hold all slots.
+    pub(crate) async fn slots_lost(&self) {
+        let concurrency = usize::from(self.concurrency);
+        // Cannot fail: the plan owns the sender.
+        let _ = self.lost_slots.subscribe().wait_for(|lost| *lost >= concurrency).await;
+    }
+
+    /// Returns when one of them has ended.
+    pub(crate) async fn slots_regained(&self) {
+        let concurrency = usize::from(self.concurrency);
+        let _ = self.lost_slots.subscribe().wait_for(|lost| *lost < concurrency).await;
+    }
+
     /// The name of the job that a message is for; empty if it states none and the queue serves
     /// several jobs.
     pub(crate) fn job_of<'e>(&self, envelope: &'e Envelope) -> &'e str {

@@ -1,5 +1,4 @@
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -50,8 +49,8 @@ impl RunningPool {
         let entered: Vec<_> =
             consumers.iter().filter_map(|_| shared.solo_lock.try_enter()).collect();
         for ((part, (consumer, alone)), entered) in parts.iter().zip(consumers).zip(entered) {
-            let (name, PoolPart { queue, together: status, alone: status_alone }) =
-                (part.queue.name, part.clone());
+            let PoolPart { queue, together: status, alone: status_alone } = part.clone();
+            let (name, solo_slots) = (queue.name, Arc::clone(&queue));
             status.set_begun(&consumer);
             if let Some(alone) = &alone {
                 status_alone.set_begun(alone);
@@ -64,8 +63,7 @@ impl RunningPool {
             }
             queues.spawn_on(queue::consume(queue, consumer, entered, status), background);
             if let Some(alone) = alone {
-                let pool = Arc::clone(shared);
-                queues.spawn_on(solo::consume(pool, name, alone, status_alone), background);
+                queues.spawn_on(solo::consume(solo_slots, alone, status_alone), background);
             }
         }
         let (stopping, halting, told) =
@@ -132,7 +130,7 @@ impl RunningPool {
         let queue = |part: &PoolPart| QueueHealth {
             queue: part.queue.name.to_owned(),
             state: part.state(),
-            lost_slots: part.queue.plan().lost_slots.load(Ordering::Relaxed),
+            lost_slots: *part.queue.plan().lost_slots.borrow(),
         };
         PoolHealth {
             queues: self.parts.iter().map(queue).collect(),

@@ -1,4 +1,5 @@
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
@@ -12,11 +13,15 @@ use super::tally::Tally;
 use super::watched::WatchedJobs;
 use crate::background;
 use crate::clock::Clock;
-use crate::engine::{Delivery, PoolId, Settlement};
+use crate::engine::{Delivery, PoolId, Settlement, closed};
+use crate::error::Result;
 use crate::job::Failure;
 use crate::metrics::PoolMetrics;
 use crate::telemetry::Who;
 use crate::traces;
+
+/// How long a pool whose shutdown timeout is over still waits for the engine to record outcomes.
+pub(crate) const RECORD_LIMIT: Duration = Duration::from_secs(5);
 
 /// The threads that run plain `fn`s.
 #[derive(Debug)]
@@ -102,6 +107,22 @@ impl Shared {
     /// Lets the pool take no more jobs.
     pub(crate) fn quiet(&self) {
         self.enough.cancel();
+    }
+
+    /// Returns when the engine has had its time to record outcomes after the shutdown timeout.
+    pub(crate) async fn too_late(&self) {
+        self.halt.cancelled().await;
+        tokio::time::sleep(RECORD_LIMIT).await;
+    }
+
+    /// Waits, without taking jobs, until the pool is shut down. The error is that its client was
+    /// closed.
+    pub(crate) async fn stay_quiet(&self) -> Result<()> {
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Ok(()),
+            () = self.resources.client.closed() => Err(closed()),
+        }
     }
 
     pub(crate) fn clock(&self) -> &Clock {

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use super::execution;
+use super::execution::{self, Lingering};
 use super::queue::Queue;
 
 /// A slot of a queue. Dropping it frees the slot.
@@ -34,11 +34,14 @@ impl Slot {
                 });
             }
             if let Some(function) = function {
-                // It keeps the slot, outside of `tasks`.
-                tokio::spawn(async move { function.ended(&self.0.pool).await });
-                return;
+                return self.keep(function);
             }
         }
+    }
+
+    /// Keeps the slot until the function ends, outside of the tasks of the queue.
+    pub(super) fn keep(self, function: Lingering) {
+        tokio::spawn(async move { function.ended(&self.0.pool).await });
     }
 }
 

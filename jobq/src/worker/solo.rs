@@ -10,8 +10,8 @@ use tokio::time::Instant;
 use super::execution::{self, Settled};
 use super::health::Status;
 use super::in_flight::{Identity, REMEMBERED};
-use super::queue::RECORD_LIMIT;
-use super::shared::Shared;
+use super::queue::Queue;
+use super::shared::{RECORD_LIMIT, Shared};
 use super::solo_lock::Locked;
 use crate::engine::{Consumer, Delivery, Settlement, closed};
 use crate::error::Result;
@@ -28,27 +28,38 @@ const MAX_UNRECORDED: usize = 16;
 
 /// Runs the solo jobs of a queue until the pool takes no more or the engine fails for good.
 pub(crate) async fn consume(
-    shared: Arc<Shared>,
-    name: &'static str,
+    queue: Arc<Queue>,
     mut consumer: Consumer,
     status: Status,
 ) -> Result<()> {
-    let mut runner = SoloRunner { shared: &shared, name, unrecorded: Vec::new() };
-    let ended = runner.run(&mut consumer, &status).await;
-    match &ended {
-        Ok(()) if !shared.stop.is_cancelled() => status.set_quiet(),
-        _ => status.set_ended(&ended),
-    }
-    if let Err(error) = &ended {
-        telemetry::queue_stopped(name, error);
-    }
-    consumer.stop().await;
+    let (shared, name) = (&queue.pool, queue.name);
+    let mut runner = SoloRunner { queue: &queue, shared, name, unrecorded: Vec::new() };
+    let run = async {
+        let ended = runner.run(&mut consumer, &status).await;
+        match &ended {
+            Ok(()) if !shared.stop.is_cancelled() => status.set_quiet(),
+            _ => status.set_ended(&ended),
+        }
+        if let Err(error) = &ended {
+            telemetry::queue_stopped(name, error);
+        }
+        consumer.stop().await;
+        ended
+    };
+    let ended = tokio::select! {
+        ended = run => ended,
+        () = shared.too_late() => {
+            status.set_ended(&Ok(()));
+            Ok(())
+        }
+    };
     // The program may end when the pool does.
     let _ = tokio::time::timeout(RECORD_LIMIT, consumer.settled()).await;
     ended
 }
 
 struct SoloRunner<'s> {
+    queue: &'s Arc<Queue>,
     shared: &'s Arc<Shared>,
     name: &'static str,
     /// The newest outcomes of attempts that could not be recorded because the connection was lost.
@@ -164,9 +175,11 @@ impl SoloRunner<'_> {
 
     async fn attempt(&mut self, delivery: Delivery) {
         let identity = Identity::of(&delivery);
-        // A function that outlives its timeout holds no slot here.
         let halt = self.shared.halt.cancelled();
-        let decided = execution::attempt(self.shared, self.name, delivery, halt).await;
+        let mut decided = execution::attempt(self.shared, self.name, delivery, halt).await;
+        if let Some(function) = decided.function.take() {
+            self.queue.lose_slot(function);
+        }
         let Settled { settlement, is_stale, .. } = decided.settle(self.shared).await;
         if is_stale {
             if self.unrecorded.len() == MAX_UNRECORDED {

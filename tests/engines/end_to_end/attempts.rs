@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use jobq::{BoxError, FailedReason, JobContext, State, WorkerPool, job};
+use jobq::{BoxError, FailedReason, JobContext, QueueState, State, WorkerPool, job};
 use jobq_tests::both_engines;
 use jobq_tests::stage::{Hasty, Run, Scripted, Stage, Step, Store, soon, until};
 use tokio::sync::{Notify, mpsc};
@@ -173,9 +173,10 @@ async fn an_endless_loop_fails_and_costs_its_slot_alone(store: Store) {
         until("its slot to be lost, or free again", || async {
             let health = running.health();
             let queue = health.queues.iter().find(|queue| queue.queue == "endless").unwrap();
-            (queue.lost_slots == count).then_some(())
+            let is_consuming = matches!(queue.state, QueueState::Consuming);
+            (queue.lost_slots == count && is_consuming == (count == 0)).then(|| queue.clone())
         })
-        .await;
+        .await
     };
     lost(0).await;
     stage.client.enqueue(Endless { number: 1 }).await.unwrap();
@@ -183,14 +184,26 @@ async fn an_endless_loop_fails_and_costs_its_slot_alone(store: Store) {
     assert_eq!((job.reason(), job.attempts()), (FailedReason::Exhausted, 1));
     assert_eq!(job.error(), "it took longer than its timeout of 100ms");
     assert_eq!(soon("the first job", begins.recv()).await, Some(1));
-    lost(1).await;
+    let QueueState::Interrupted { error, .. } = lost(1).await.state else {
+        panic!("it takes no more jobs");
+    };
+    assert!(error.to_string().contains("hold all 1 slots of queue `endless`"), "{error}");
+    assert!(!running.health().is_consuming());
     // This queue has no slot left. The other ones go on.
     stage.client.enqueue(Endless { number: 2 }).await.unwrap();
     let other = stage.enqueue([Step::Succeed]).await;
     assert_eq!(stage.end().await, other);
     assert!(begins.try_recv().is_err(), "the slot is taken");
+    // It holds no jobs that others could run.
+    let (begun, mut begins_elsewhere) = mpsc::unbounded_channel();
+    let turns = Turns { begun, end: Arc::clone(&end) };
+    let elsewhere = stage.pool().state(turns).register::<Endless>().spawn().await.unwrap();
+    assert_eq!(soon("the second job", begins_elsewhere.recv()).await, Some(2));
+    elsewhere.shutdown().await.unwrap();
+    stage.client.enqueue(Endless { number: 3 }).await.unwrap();
+    assert!(begins.try_recv().is_err(), "the slot is taken");
     end.store(true, Ordering::Relaxed);
-    assert_eq!(soon("the second job", begins.recv()).await, Some(2));
+    assert_eq!(soon("the third job", begins.recv()).await, Some(3));
     lost(0).await;
     running.shutdown().await.unwrap();
 }

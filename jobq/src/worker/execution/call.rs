@@ -3,10 +3,10 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinHandle};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument as _, Span};
@@ -120,10 +120,20 @@ impl Lingering {
         let QueuePlan { lost_slots, concurrency, live, .. } = &pool.plan.queues[&*self.who.queue];
         let _counted = pool.metrics.queue(&self.who.queue).loses_slot();
         let reported = live.loses_slot(&self.attempt, &self.job);
-        self.who.lost_slot(lost_slots.fetch_add(1, Ordering::Relaxed) + 1, *concurrency);
+        self.who.lost_slot(changed(lost_slots, |lost| *lost += 1), *concurrency);
         // Its outcome is ignored.
         let _ = self.task.await;
         drop(reported);
-        self.who.regained_slot(lost_slots.fetch_sub(1, Ordering::Relaxed) - 1, *concurrency);
+        self.who.regained_slot(changed(lost_slots, |lost| *lost -= 1), *concurrency);
     }
+}
+
+/// Changes a count, and returns the new one.
+fn changed(count: &watch::Sender<usize>, change: impl FnOnce(&mut usize)) -> usize {
+    let mut new = 0;
+    count.send_modify(|count| {
+        change(count);
+        new = *count;
+    });
+    new
 }

@@ -1,4 +1,5 @@
-//! The task of a queue: it takes jobs until the pool ends, and rests for solo runs.
+//! The task of a queue: it takes jobs until the pool ends, and rests for solo runs and while all of
+//! its slots are lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +8,11 @@ use tokio::time::sleep;
 
 use super::{End, Queue};
 use crate::engine::{Consume, Consumer, QueueName};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
 use crate::worker::health::Status;
-use crate::worker::shared::Shared;
+use crate::worker::shared::{RECORD_LIMIT, Shared};
 use crate::worker::solo_lock::Entered;
-
-/// How long a pool whose shutdown timeout is over still waits for the engine to record outcomes.
-pub(in crate::worker) const RECORD_LIMIT: Duration = Duration::from_secs(5);
 
 /// The pause between two tries to consume again.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -27,25 +25,29 @@ pub(in crate::worker) async fn consume(
     status: Status,
 ) -> Result<()> {
     let (shared, name) = (Arc::clone(&queue.pool), queue.name);
-    let stop = &shared.stop;
-    let _slots = shared.metrics.queue(name).has_slots(shared.plan.queues[name].concurrency);
+    let _slots = shared.metrics.queue(name).has_slots(queue.plan().concurrency);
     let ended = loop {
         match queue.run(&mut consumer, &status).await {
-            Ok(End::Rest) => {}
+            Ok(End::Rest) => {
+                status.set_resting();
+                queue.drain(&mut consumer, || ()).await;
+            }
+            Ok(End::SlotsLost) => {
+                let lost = || status.set_slots_lost(slots_lost(&queue), queue.now());
+                queue.drain(&mut consumer, lost).await;
+            }
             Ok(End::Quiet) => {
-                queue.rest(&mut consumer, || status.set_quiet()).await;
+                queue.drain(&mut consumer, || status.set_quiet()).await;
                 drop(entered);
-                stop.cancelled().await;
-                break Ok(());
+                break shared.stay_quiet().await;
             }
             Ok(End::Stop) => break Ok(()),
             Err(error) => break Err(error),
         }
-        status.set_resting();
-        queue.rest(&mut consumer, || ()).await;
         drop(entered);
         let prefetch = *queue.prefetch.borrow();
         let again = async {
+            queue.plan().slots_regained().await;
             let entered = shared.solo_lock.enter().await;
             consume_again(&shared, name, prefetch, &status)
                 .await
@@ -53,7 +55,10 @@ pub(in crate::worker) async fn consume(
         };
         tokio::select! {
             biased;
-            () = stop.cancelled() => break Ok(()),
+            () = shared.enough.cancelled() => {
+                status.set_quiet();
+                break shared.stay_quiet().await;
+            }
             again = again => match again {
                 Ok(again) => {
                     (entered, consumer) = again;
@@ -71,17 +76,21 @@ pub(in crate::worker) async fn consume(
             shared.halt.cancel();
         }
     }
-    let too_late = async {
-        shared.halt.cancelled().await;
-        sleep(RECORD_LIMIT).await;
-    };
-    tokio::select! {
-        () = queue.rest(&mut consumer, || ()) => {}
-        () = too_late => queue.abandon().await,
-    }
+    queue.drain(&mut consumer, || ()).await;
     // The program may end when the pool does.
     let _ = tokio::time::timeout(RECORD_LIMIT, consumer.settled()).await;
     ended
+}
+
+/// Why a queue whose slots are all lost is interrupted.
+fn slots_lost(queue: &Queue) -> Error {
+    let text = format!(
+        "functions that go on after their timeout hold all {} slots of queue `{}`; restart the \
+         process if they do not end, and look at `JobContext::is_cancelled` in long loops",
+        queue.plan().concurrency,
+        queue.name
+    );
+    Error::new(ErrorKind::Timeout, text)
 }
 
 /// Starts a new consumer, retrying while the error may pass.

@@ -1,0 +1,185 @@
+//! Pools that are given orders, from another client of the same store.
+
+use std::time::Duration;
+
+use jobq::admin::{Activity, Cancel, Order, Queues};
+use jobq::{BoxError, Cancellation, FailedReason, JobContext, PoolControl, State, WorkerPool, job};
+use jobq_tests::both_engines;
+use jobq_tests::stage::{Stage, Step, Store, soon, until};
+use tokio::sync::mpsc;
+
+use super::{queue_where, reports};
+
+both_engines!(
+    a_quiet_pool_finishes_and_goes_on_answering,
+    a_quiet_pool_ends_with_its_client,
+    a_pool_is_told_to_stop,
+    a_running_job_is_cancelled,
+    a_cancelled_job_that_completes_in_time_is_completed,
+    a_function_that_blocks_keeps_its_slot_when_it_is_cancelled,
+    a_pool_may_take_no_orders,
+);
+
+async fn a_quiet_pool_finishes_and_goes_on_answering(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let operator = stage.store.client().await;
+    let running = stage.pool().concurrency(1).spawn().await.unwrap();
+    let first = stage.enqueue([Step::Wait]).await;
+    assert_eq!(stage.run().await.id, first);
+    stage.enqueue([Step::Succeed]).await;
+    let pool = reports(&operator, 1).await[0].pool;
+    operator.admin().tell(pool, Order::Quiet).await.unwrap();
+    let (report, queue) =
+        queue_where(&operator, "scripted", |queue| queue.state == Activity::Quiet).await;
+    assert_eq!((report.pool, queue.running.len()), (pool, 1), "an attempt goes on");
+    let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
+    assert!(paused.still_taking == 0 && paused.stopped == [pool], "{paused:?}");
+    operator.admin().resume("scripted").await.unwrap();
+    stage.go();
+    assert_eq!(stage.end().await, first);
+    queue_where(&operator, "scripted", |queue| queue.in_flight == 0).await;
+    assert!(stage.client.counts("scripted").await.unwrap().ready == 1 && !stage.has_run());
+    running.shutdown().await.unwrap();
+    let error = operator.admin().tell(pool, Order::Quiet).await.unwrap_err();
+    assert!(error.is_not_found() && error.to_string().contains(&pool.to_string()), "{error}");
+}
+
+async fn a_quiet_pool_ends_with_its_client(store: Store) {
+    let stage = Stage::on(store).await;
+    let operator = stage.store.client().await;
+    let running = stage.pool().spawn().await.unwrap();
+    let pool = reports(&operator, 1).await[0].pool;
+    operator.admin().tell(pool, Order::Quiet).await.unwrap();
+    queue_where(&operator, "scripted", |queue| queue.state == Activity::Quiet).await;
+    stage.client.close().await;
+    let error = soon("the pool to end", running.wait()).await.unwrap_err();
+    assert!(error.is_closed(), "{error}");
+}
+
+async fn a_pool_is_told_to_stop(store: Store) {
+    let stage = Stage::on(store).await;
+    let operator = stage.store.client().await;
+    let (stays, ends) = (stage.pool().spawn().await.unwrap(), stage.pool().spawn().await.unwrap());
+    let [first, second] = &reports(&operator, 2).await[..] else { panic!("two pools") };
+    assert!(first.pool < second.pool, "sorted by their start");
+    operator.admin().tell(second.pool, Order::Stop).await.unwrap();
+    soon("the second pool to end", ends.wait()).await.unwrap();
+    assert_eq!(reports(&operator, 1).await[0].pool, first.pool);
+    stays.shutdown().await.unwrap();
+}
+
+/// Begins, and tells why it was asked to end.
+#[job(queue = "long", retries = 5)]
+async fn long(
+    completes: bool,
+    ctx: JobContext,
+    told: State<mpsc::UnboundedSender<Option<Cancellation>>>,
+) -> Result<(), BoxError> {
+    told.send(None)?;
+    ctx.cancelled().await;
+    told.send(ctx.cancellation())?;
+    if completes {
+        return Ok(());
+    }
+    std::future::pending().await
+}
+
+async fn a_running_job_is_cancelled(store: Store) {
+    let client = store.client().await;
+    let operator = store.client().await;
+    let (tell, mut told) = mpsc::unbounded_channel::<Option<Cancellation>>();
+    let pool = WorkerPool::new(&client).state(tell).register::<Long>();
+    let running = pool.spawn().await.unwrap();
+    let id = client.enqueue(Long { completes: false }).await.unwrap();
+    assert_eq!(soon("the job", told.recv()).await, Some(None));
+    let cancelled = operator.admin().cancel_running(id).await.unwrap();
+    assert_eq!((cancelled.len(), cancelled[0].cancel), (1, Cancel::Asked));
+    assert_eq!(soon("its end", told.recv()).await, Some(Some(Cancellation::Operator)));
+    let failed =
+        until("the failed job", async || client.failed("long").list(1).await.ok()?.pop()).await;
+    assert_eq!((failed.id(), failed.reason(), failed.attempts()), (id, FailedReason::Cancelled, 1));
+    let error = operator.admin().cancel_running(id).await.unwrap_err();
+    assert!(error.is_not_found() && error.to_string().contains(&id.to_string()), "{error}");
+    running.shutdown().await.unwrap();
+}
+
+async fn a_cancelled_job_that_completes_in_time_is_completed(store: Store) {
+    let client = store.client().await;
+    let (tell, mut told) = mpsc::unbounded_channel::<Option<Cancellation>>();
+    let pool = WorkerPool::new(&client).state(tell).register::<Long>();
+    let running = pool.spawn().await.unwrap();
+    let id = client.enqueue(Long { completes: true }).await.unwrap();
+    assert_eq!(soon("the job", told.recv()).await, Some(None));
+    client.admin().cancel_running(id).await.unwrap();
+    assert_eq!(soon("its end", told.recv()).await, Some(Some(Cancellation::Operator)));
+    let (_, queue) = queue_where(&client, "long", |queue| queue.running.is_empty()).await;
+    assert_eq!((queue.minute.completed, queue.minute.failed), (1, 0));
+    running.shutdown().await.unwrap();
+}
+
+/// Blocks until the test lets it go, whatever it is told.
+#[job(queue = "stubborn", concurrency = 1)]
+fn stubborn(
+    told: State<mpsc::UnboundedSender<()>>,
+    go: State<std::sync::Mutex<std::sync::mpsc::Receiver<()>>>,
+) -> Result<(), BoxError> {
+    told.send(())?;
+    let _ = go.lock().unwrap().recv();
+    Ok(())
+}
+
+async fn a_function_that_blocks_keeps_its_slot_when_it_is_cancelled(store: Store) {
+    let client = store.client().await;
+    let (tell, mut told) = mpsc::unbounded_channel::<()>();
+    let (go, gone) = std::sync::mpsc::channel::<()>();
+    let pool = WorkerPool::new(&client).state(tell).state(std::sync::Mutex::new(gone));
+    let running = pool.register::<Stubborn>().spawn().await.unwrap();
+    let id = client.enqueue(Stubborn {}).await.unwrap();
+    soon("the job", told.recv()).await.unwrap();
+    let cancelled = client.admin().cancel_running(id).await.unwrap();
+    assert_eq!((cancelled.len(), cancelled[0].cancel), (1, Cancel::AskedBlocking));
+    let failed =
+        until("the failed job", async || client.failed("stubborn").list(1).await.ok()?.pop()).await;
+    assert_eq!((failed.id(), failed.reason()), (id, FailedReason::Cancelled));
+    let (_, reported) = queue_where(&client, "stubborn", |queue| queue.lost_slots == 1).await;
+    let holds: Vec<_> = reported.lost.iter().map(|job| (job.id, &*job.job, job.attempt)).collect();
+    assert_eq!(holds, [(id, "stubborn", 1)]);
+    assert_eq!(reported.running, []);
+    // It takes no jobs, and says so.
+    let (pool, _) =
+        queue_where(&client, "stubborn", |queue| queue.state == Activity::Interrupted).await;
+    let paused = client.admin().pause("stubborn", "a deploy").await.unwrap();
+    assert!(paused.still_taking == 0 && paused.stopped == [pool.pool], "{paused:?}");
+    client.admin().resume("stubborn").await.unwrap();
+    go.send(()).unwrap();
+    let (_, reported) = queue_where(&client, "stubborn", |queue| queue.lost_slots == 0).await;
+    assert_eq!(reported.lost, []);
+    running.shutdown().await.unwrap();
+}
+
+async fn a_pool_may_take_no_orders(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let pool = stage.pool().control(PoolControl::Look).spawn().await.unwrap();
+    let id = stage.enqueue([Step::Wait]).await;
+    stage.run().await;
+    let report = reports(&stage.client, 1).await.remove(0);
+    let admin = stage.client.admin();
+    for error in [
+        admin.tell(report.pool, Order::Stop).await.unwrap_err(),
+        admin.cancel_running(id).await.unwrap_err(),
+    ] {
+        assert!(error.is_refused() && error.to_string().contains("takes no orders"), "{error}");
+    }
+    assert!(admin.pause("scripted", "it is told of pauses").await.unwrap().still_taking == 0);
+    admin.resume("scripted").await.unwrap();
+    stage.go();
+    pool.shutdown().await.unwrap();
+    let pool = stage.pool().control(PoolControl::Off).spawn().await.unwrap();
+    let unasked = until("its consumers to be counted", async || {
+        let pools = admin.pools(Queues::one("scripted"), Duration::from_millis(100)).await.unwrap();
+        (pools.unaccounted > 0).then_some(pools)
+    })
+    .await;
+    assert!(unasked.pools.is_empty(), "{unasked:?}");
+    pool.shutdown().await.unwrap();
+}
