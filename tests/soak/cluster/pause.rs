@@ -231,6 +231,10 @@ impl<'c> Round<'c> {
             tries > 0
         };
         let is_done = self.parted(calling).await;
+        if self.case.cut != Cut::Brief {
+            self.stopped().await;
+            self.given_up().await;
+        }
         self.cluster.network().join(APART);
         if !is_done {
             self.until_done(call).await;
@@ -242,9 +246,15 @@ impl<'c> Round<'c> {
     /// Waits until each copy of a queue is there. The queue of a record that was made meanwhile has
     /// two.
     async fn whole(&self) {
+        let mut told = 0;
         until("all copies", async || {
             let copies = self.cluster.copies(OTHER).await;
-            copies.iter().all(|(_, members, online)| members == online).then_some(())
+            let missing = copies.iter().filter(|(_, members, online)| members != online).count();
+            if missing != told {
+                self.tell(&format!("queues that lack a copy: {missing} of {}", copies.len()));
+                told = missing;
+            }
+            (missing == 0).then_some(())
         })
         .await;
     }
@@ -261,6 +271,7 @@ impl<'c> Round<'c> {
             Cut::Noticed => {
                 self.part();
                 self.given_up().await;
+                self.tell("the others have given up the node");
             }
             Cut::Brief => {
                 self.part();
@@ -281,6 +292,18 @@ impl<'c> Round<'c> {
         }
     }
 
+    /// Waits until the node has stopped, as `pause_minority` has it. Nodes that are joined just when
+    /// they have given each other up stay two clusters until an operator restarts one of them.
+    async fn stopped(&self) {
+        let node = &self.cluster.nodes()[APART];
+        until("the node that is cut off to stop", async || {
+            let answer = node.ctl(&["eval", "rabbit:is_running()."]).await;
+            answer.contains("false").then_some(())
+        })
+        .await;
+        self.tell("the node has stopped");
+    }
+
     /// Waits until the others have given up the node.
     async fn given_up(&self) {
         let (nodes, name) = (self.cluster.nodes(), self.cluster.nodes()[APART].name());
@@ -293,7 +316,6 @@ impl<'c> Round<'c> {
             Some(())
         })
         .await;
-        self.tell("the others have given up the node");
     }
 
     /// Makes the call. True if it did what it should.
