@@ -61,7 +61,7 @@ fn warning(still_taking: &Read<u32>) -> Option<String> {
     match still_taking {
         Read::Known(0) => None,
         Read::Known(count) => Some(format!(
-            "{count} pools or consumers may still take its jobs: they are wedged, or their \
+            "pools or consumers that may still take its jobs: {count}; they are wedged, or their \
              permissions forbid that they learn of a pause; {next}"
         )),
         Read::Unknown(why) => {

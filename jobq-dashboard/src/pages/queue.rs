@@ -182,7 +182,9 @@ pub(crate) async fn pause(
     let result = match &paused {
         Ok(paused) => match &paused.still_taking {
             Read::Known(0) => "no pool takes its jobs any more".to_owned(),
-            Read::Known(still) => format!("{still} pools or consumers may still take its jobs"),
+            Read::Known(still) => {
+                format!("pools or consumers that may still take its jobs: {still}")
+            }
             Read::Unknown(why) => {
                 format!("it is not known whether pools still take its jobs: {why}")
             }

@@ -37,7 +37,10 @@ async fn change(client: &Client, actor: &str, action: Action) -> Result<String> 
             match paused.still_taking {
                 Read::Known(0) => format!("queue {queue} is paused"),
                 Read::Known(count) => {
-                    format!("queue {queue} is paused, and {count} pools may still take its jobs")
+                    format!(
+                        "queue {queue} is paused; pools or consumers that may still take its \
+                         jobs: {count}"
+                    )
                 }
                 Read::Unknown(why) => {
                     format!("queue {queue} is paused; whether pools still take its jobs: {why}")
