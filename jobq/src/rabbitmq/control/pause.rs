@@ -28,7 +28,7 @@ const RECORD: Duration = Duration::from_secs(5);
 /// answer until it gives the others up, says yes, and with `pause_minority` stops and forgets the
 /// change (RabbitMQ 3.10.8 with Mnesia, seen 60 ms before its stop).
 const SLOW: Duration = Duration::from_secs(1);
-/// The time within which such a node stops, on a slow machine as well.
+/// The time within which such a node stops, where there is no record to ask for its agreement.
 const STOPS: Duration = Duration::from_secs(5);
 
 impl Control {
@@ -54,7 +54,7 @@ impl Control {
                 ),
             }
             is_begun.store(true, Ordering::Relaxed);
-            self.set(up, queue, true).await
+            self.set(up, queue, Some(pause)).await
         };
         let paused = self.broker.unless_blocked(&doing, pausing).await;
         paused.map_err(|error| {
@@ -83,7 +83,7 @@ impl Control {
         let resuming = async {
             let up = self.broker.up().await?;
             is_begun.store(true, Ordering::Relaxed);
-            self.set(Arc::clone(&up), queue, false).await?;
+            self.set(Arc::clone(&up), queue, None).await?;
             if let Ok(Err(error)) = timeout(RECORD, self.purge_record(&up, queue)).await {
                 tracing::debug!(queue, %error, "the record of a pause stays, and means nothing");
             }
@@ -198,7 +198,13 @@ impl Control {
     }
 
     /// Binds or unbinds, until it is certain.
-    async fn set(self: &Arc<Self>, mut up: Arc<Up>, queue: &str, is_paused: bool) -> Result<()> {
+    async fn set(
+        self: &Arc<Self>,
+        mut up: Arc<Up>,
+        queue: &str,
+        pause: Option<&Pause>,
+    ) -> Result<()> {
+        let is_paused = pause.is_some();
         loop {
             let start = Instant::now();
             if is_paused {
@@ -209,8 +215,17 @@ impl Control {
             if start.elapsed() < SLOW {
                 return Ok(());
             }
+            // A change of the record needs other nodes, which one that is cut off has not.
+            let agreeing = async {
+                match pause {
+                    Some(pause) => self.write_record(&up, queue, pause).await,
+                    None => self.purge_record(&up, queue).await,
+                }
+            };
+            let is_agreed = up.over.run_until_cancelled(agreeing).await;
             // Where the node goes on, a difference is the later order of somebody else.
-            let goes_on = timeout(STOPS, up.over.cancelled()).await.is_err();
+            let goes_on = matches!(is_agreed, Some(Ok(())))
+                || timeout(STOPS, up.over.cancelled()).await.is_err();
             if goes_on || self.is_paused(queue).await? == is_paused {
                 return Ok(());
             }
