@@ -333,7 +333,7 @@ mod tests {
         alone.set_paused(&Pause::default());
         assert!(matches!(state_of(&together, &alone), QueueState::Paused { .. }));
         together.set_trying(&refused(), SystemTime::UNIX_EPOCH);
-        assert!(is_interrupted(), "it may have a job in hand");
+        assert!(is_interrupted(), "it may have a job in flight");
     }
 
     #[test]

@@ -107,8 +107,8 @@ impl Connector {
     }
 }
 
-/// What the broker shows of a connection. It belongs to a client, whose pools share it: the tags of
-/// the consumers name those.
+/// The properties of a connection, which the broker shows. The connection belongs to a client, whose
+/// pools share it: the tags of the consumers name those.
 fn properties(name: &str) -> ConnectionProperties {
     ConnectionProperties::default()
         .with_connection_name(name.into())
