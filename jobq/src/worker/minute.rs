@@ -14,13 +14,13 @@ pub(super) struct LastMinute {
     parts: [Minute; PARTS],
     /// The part that is written.
     current: usize,
-    /// The start of that part.
-    since: SystemTime,
+    /// The end of that part.
+    until: SystemTime,
 }
 
 impl LastMinute {
     pub(super) fn new(now: SystemTime) -> Self {
-        Self { parts: Default::default(), current: 0, since: now }
+        Self { parts: Default::default(), current: 0, until: now + PART }
     }
 
     /// A worker decided about a job, after its function took so long, if it was called.
@@ -52,8 +52,8 @@ impl LastMinute {
     /// The sums of the last minute.
     pub(super) fn read(&mut self, now: SystemTime) -> Minute {
         // The clock was set back: what is older than a minute from now on is forgotten.
-        if self.since.duration_since(now).is_ok_and(|ahead| ahead > PART) {
-            self.since = now;
+        if self.until.duration_since(now).is_ok_and(|ahead| ahead > 2 * PART) {
+            self.until = now + PART;
         }
         self.part(now);
         let mut sum = Minute::default();
@@ -69,18 +69,25 @@ impl LastMinute {
 
     /// The part of this time.
     fn part(&mut self, now: SystemTime) -> &mut Minute {
-        let mut over = now.duration_since(self.since).unwrap_or_default();
-        if over >= PART {
-            let mut passed = 0;
-            while over >= PART && passed < PARTS {
-                self.current = (self.current + 1) % PARTS;
-                self.parts[self.current] = Minute::default();
-                over -= PART;
-                passed += 1;
-            }
-            self.since = if passed < PARTS { now - over } else { now };
+        // Twice for each job, in which the current part is nearly always the one.
+        if now >= self.until {
+            self.advance(now);
         }
         &mut self.parts[self.current]
+    }
+
+    /// Begins the part of this time.
+    fn advance(&mut self, now: SystemTime) {
+        for _ in 0..PARTS {
+            self.current = (self.current + 1) % PARTS;
+            self.parts[self.current] = Minute::default();
+            self.until += PART;
+            if now < self.until {
+                return;
+            }
+        }
+        // Nothing happened for more than a minute.
+        self.until = now + PART;
     }
 }
 
