@@ -21,6 +21,12 @@ pub(super) const SELECT_SOLO: &str = "SELECT seq, due, attempts, job_id, enqueue
     content_encoding, owner FROM jobs
     WHERE queue = ?1 AND solo IS NOT NULL ORDER BY due, seq";
 
+/// Claims the first jobs that [`SELECT`] finds, in one statement: to start one for each job costs
+/// more than the rest of it.
+pub(super) const CLAIM: &str = "UPDATE jobs SET owner = ?2 WHERE seq IN (
+    SELECT seq FROM jobs
+    WHERE queue = ?1 AND owner IS NULL AND solo IS NULL ORDER BY due, seq LIMIT ?3)";
+
 /// A claimed job.
 pub(super) struct Claimed {
     pub(super) seq: i64,
@@ -61,7 +67,10 @@ pub(super) fn claim(
             look.claimed.push(read(row, name)?);
         }
     }
-    take(connection, &look, owner)?;
+    if !look.claimed.is_empty() {
+        let count = i64::try_from(look.claimed.len()).unwrap_or(i64::MAX);
+        connection.prepare_cached(CLAIM)?.execute((queue, owner, count))?;
+    }
     Ok(look)
 }
 
@@ -85,13 +94,11 @@ pub(super) fn claim_solo(
             }
         }
     }
-    take(connection, &look, owner)?;
+    if let Some(claimed) = look.claimed.first() {
+        let sql = "UPDATE jobs SET owner = ?2 WHERE seq = ?1";
+        connection.prepare_cached(sql)?.execute((claimed.seq, owner))?;
+    }
     Ok(look)
-}
-
-fn take(connection: &Connection, look: &Look, owner: i64) -> rusqlite::Result<()> {
-    let mut update = connection.prepare_cached("UPDATE jobs SET owner = ?2 WHERE seq = ?1")?;
-    look.claimed.iter().try_for_each(|claimed| update.execute((claimed.seq, owner)).map(drop))
 }
 
 fn read(row: &Row<'_>, queue: &'static str) -> rusqlite::Result<Claimed> {
