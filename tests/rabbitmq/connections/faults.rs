@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jobq::{Client, ErrorKind, QueueState, RunningPool};
 use jobq_tests::broker::Broker;
-use jobq_tests::proxy::{Proxy, Toward};
+use jobq_tests::proxy::{Cut, Proxy, Toward};
 use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
 use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
@@ -136,6 +136,30 @@ async fn a_queue_that_is_deleted_under_a_pool_is_declared_and_consumed_again() {
     // It finds no way, and has its queue declared again if the consumer has not yet.
     let id = accepted(&stage.client).await;
     assert_eq!(stage.end().await, id);
+    goes_on(&mut stage, &pool).await;
+    pool.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_connection_is_told_while_consumers_wait_for_an_answer() {
+    let mut stage = Stage::on(Store::rabbitmq().await).await;
+    let proxy = Proxy::to(&stage.store.url).await;
+    let builder = Client::builder(proxy.url()).namespace(&stage.store.namespace);
+    let workers = builder.timeout(Duration::from_secs(600)).connect().await.unwrap();
+    let pool = stage.pool_of(&workers).spawn().await.unwrap();
+    until("the pool to consume", async || pool.health().is_consuming().then_some(())).await;
+    // The consumers end, and ask in vain whether their queues are paused.
+    proxy.freeze(Toward::Broker);
+    let raw = Raw::connect(&stage.store.url).await;
+    for queue in pool.health().queues {
+        raw.delete(&format!("{}:{}", stage.store.namespace, queue.queue)).await;
+    }
+    interrupted(&pool, ErrorKind::Connection, &["it was cancelled"]).await;
+    proxy.refuse(true);
+    proxy.cut(Cut::Reset).await;
+    interrupted(&pool, ErrorKind::Connection, &["cannot connect"]).await;
+    proxy.refuse(false);
+    proxy.thaw();
     goes_on(&mut stage, &pool).await;
     pool.shutdown().await.unwrap();
 }

@@ -184,9 +184,15 @@ impl Feed {
                 let tell = |error: &Error| interruption.begin(error);
                 link.up_or_tell(tell).await?;
                 tokio::time::sleep(wait).await;
-                let up = link.up_or_tell(tell).await?;
-                ask_for_pause(gate.as_deref()).await;
-                Ok::<_, Error>(up)
+                loop {
+                    let up = link.up_or_tell(tell).await?;
+                    tokio::select! {
+                        biased;
+                        () = ask_for_pause(gate.as_deref()) => return Ok::<_, Error>(up),
+                        // The answer may take long, and the reason is another one from now on.
+                        () = link.lost(up.generation) => {}
+                    }
+                }
             };
             up = match self.unless_stopped(next).await {
                 Some(Ok(up)) => up,
