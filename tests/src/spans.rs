@@ -8,8 +8,9 @@ use jobq::{Propagation, Trace};
 use tracing::field::{Field, Visit};
 use tracing::span::{Id, Record};
 use tracing::{Span, Subscriber};
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
-use tracing_subscriber::registry;
+use tracing_subscriber::{fmt, registry};
 
 use crate::account::Account;
 use crate::decisions;
@@ -28,7 +29,8 @@ fn beside(ledger: &Path) -> PathBuf {
 }
 
 impl Outcomes {
-    /// Installs it for a process with this name in the ledger.
+    /// Installs it for a process with this name in the ledger, whose warnings go to stderr: they
+    /// are what explains a duplicate.
     ///
     /// # Errors
     ///
@@ -40,7 +42,8 @@ impl Outcomes {
     pub fn install(ledger: &Path, who: &str) -> io::Result<()> {
         let file = File::options().append(true).create(true).open(beside(ledger))?;
         let outcomes = Self { file, who: who.to_owned() };
-        let subscriber = registry().with(outcomes);
+        let warnings = fmt::layer().with_ansi(false).with_writer(io::stderr);
+        let subscriber = registry().with(outcomes).with(warnings.with_filter(LevelFilter::WARN));
         tracing::subscriber::set_global_default(subscriber).expect("there is no other");
         Ok(())
     }
