@@ -21,8 +21,8 @@ pub(super) const SELECT_SOLO: &str = "SELECT seq, due, attempts, job_id, enqueue
     content_encoding, owner FROM jobs
     WHERE queue = ?1 AND solo IS NOT NULL ORDER BY due, seq";
 
-/// Claims the first jobs that [`SELECT`] finds, in one statement: to start one for each job costs
-/// more than the rest of it.
+/// Claims the first jobs that [`SELECT`] finds, in one statement: each opens the table and its
+/// indexes anew.
 pub(super) const CLAIM: &str = "UPDATE jobs SET owner = ?2 WHERE seq IN (
     SELECT seq FROM jobs
     WHERE queue = ?1 AND owner IS NULL AND solo IS NULL ORDER BY due, seq LIMIT ?3)";
