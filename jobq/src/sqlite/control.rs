@@ -1,13 +1,13 @@
 //! The writer's part of the control of pools: pauses, members, and questions to them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rusqlite::Connection;
 
 use super::feed::Feed;
 use super::inbox::Inbox;
-use super::members::Members;
+use super::members::{Member, Members};
 use super::{pauses, questions};
 use crate::engine::{Controlled, Pause, PoolId};
 
@@ -27,13 +27,13 @@ pub(super) struct Control {
 }
 
 impl Control {
-    pub(super) fn join(&mut self, number: u64, pool: Arc<dyn Controlled>) {
-        self.members.join(number, pool);
+    pub(super) fn join(&mut self, member: Weak<Member>) {
+        self.members.join(member);
         self.is_unlisted = true;
     }
 
-    pub(super) fn leave(&mut self, number: u64) {
-        self.members.leave(number);
+    pub(super) fn leave(&mut self) {
+        self.members.leave();
         self.is_unlisted = true;
     }
 

@@ -1,17 +1,18 @@
 //! Commands for the writer.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::oneshot;
 
 use super::Failure;
 use super::feed::Feed;
+use super::members::Member;
 use super::settle::Settling;
 use super::store::Store;
-use crate::engine::{Controlled, closed};
+use crate::engine::closed;
 use crate::error::Result;
 
 /// A command for the writer.
@@ -27,9 +28,9 @@ pub(super) enum Command {
     /// Stops a consumer.
     Stop(u64, Option<oneshot::Sender<()>>),
     /// Makes a pool a member.
-    Join(u64, Arc<dyn Controlled>),
-    /// Ends the membership of a pool.
-    Leave(u64),
+    Join(Weak<Member>),
+    /// A pool has left.
+    Leave,
     /// Closes the engine.
     Close(Option<oneshot::Sender<()>>),
 }
@@ -159,7 +160,7 @@ impl Inbox {
         }
     }
 
-    /// A number for a new feed or member.
+    /// A number for a new feed.
     pub(super) fn number(&self) -> u64 {
         self.0.numbers.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
 //! The pools and consumers of an engine, which it lists in the file for others.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use rusqlite::Connection;
 
@@ -28,7 +28,7 @@ enum Row {
 /// The pools that have joined, and what the file lists.
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    pools: Vec<(u64, Arc<dyn Controlled>)>,
+    pools: Vec<Weak<Member>>,
     /// The rows in the file.
     listed: Listed,
     /// Those in the file if the current transaction is committed, where they differ.
@@ -43,12 +43,13 @@ struct Listed {
 }
 
 impl Members {
-    pub(super) fn join(&mut self, number: u64, pool: Arc<dyn Controlled>) {
-        self.pools.push((number, pool));
+    pub(super) fn join(&mut self, member: Weak<Member>) {
+        self.pools.push(member);
     }
 
-    pub(super) fn leave(&mut self, number: u64) {
-        self.pools.retain(|(member, _)| *member != number);
+    /// Forgets those that have left.
+    pub(super) fn leave(&mut self) {
+        self.pools.retain(|member| member.strong_count() > 0);
     }
 
     pub(super) fn clear(&mut self) {
@@ -59,16 +60,18 @@ impl Members {
         self.pools.is_empty()
     }
 
+    fn all(&self) -> impl Iterator<Item = Arc<dyn Controlled>> + '_ {
+        self.pools.iter().filter_map(|member| Some(Arc::clone(&member.upgrade()?.pool)))
+    }
+
     /// The pool with this id, or all.
     pub(super) fn pools(&self, id: Option<PoolId>) -> Vec<Arc<dyn Controlled>> {
-        let pools = self.pools.iter().map(|(_, pool)| pool);
-        pools.filter(|pool| id.is_none_or(|id| pool.id() == id)).cloned().collect()
+        self.all().filter(|pool| id.is_none_or(|id| pool.id() == id)).collect()
     }
 
     /// The pool with this id, as in the file.
-    pub(super) fn pool(&self, id: &str) -> Option<&Arc<dyn Controlled>> {
-        let mut pools = self.pools.iter().map(|(_, pool)| pool);
-        pools.find(|pool| pool.id().to_string() == id)
+    pub(super) fn pool(&self, id: &str) -> Option<Arc<dyn Controlled>> {
+        self.all().find(|pool| pool.id().to_string() == id)
     }
 
     pub(super) fn committed(&mut self) {
@@ -90,7 +93,7 @@ impl Members {
         (owner, heard): (i64, i64),
         consumers: impl Iterator<Item = Consumer>,
     ) -> rusqlite::Result<()> {
-        let pools = self.pools.iter().map(|(_, pool)| Row::Pool(pool.id()));
+        let pools = self.all().map(|pool| Row::Pool(pool.id()));
         let wanted: BTreeSet<_> = pools.chain(consumers.map(Row::Consumer)).collect();
         // Those of an earlier lease were removed with it.
         let none = BTreeSet::new();
@@ -151,22 +154,23 @@ pub(super) fn remove_all(connection: &Connection, owner: i64) -> rusqlite::Resul
     Ok(())
 }
 
-/// Ends the membership of a pool when it is dropped.
-struct Member {
-    number: u64,
+/// A pool that has joined. It has left once this is dropped, also before the writer knows.
+#[derive(Debug)]
+pub(super) struct Member {
+    pool: Arc<dyn Controlled>,
     inbox: Inbox,
 }
 
 impl Drop for Member {
     fn drop(&mut self) {
-        let _ = self.inbox.send(Command::Leave(self.number));
+        let _ = self.inbox.send(Command::Leave);
     }
 }
 
 /// Makes a pool a member; it is in the file when this returns.
 pub(super) async fn join(inbox: &Inbox, pool: Arc<dyn Controlled>) -> Result<Membership> {
-    let member = Member { number: inbox.number(), inbox: inbox.clone() };
-    inbox.send(Command::Join(member.number, pool))?;
+    let member = Arc::new(Member { pool, inbox: inbox.clone() });
+    inbox.send(Command::Join(Arc::downgrade(&member)))?;
     inbox.call(|_| Ok(())).await?;
     Ok(Membership::new(member))
 }
@@ -244,9 +248,12 @@ mod tests {
         let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
         let mut members = Members::default();
         let pools = [PoolId::new(), PoolId::new()];
-        for (number, pool) in (0..).zip(pools) {
-            members.join(number, Arc::new(Pool(pool)));
-        }
+        let (inbox, _commands) = Inbox::new();
+        let [leaves, _stays] = pools.map(|pool| {
+            let member = Arc::new(Member { pool: Arc::new(Pool(pool)), inbox: inbox.clone() });
+            members.join(Arc::downgrade(&member));
+            member
+        });
         let list = |members: &mut Members| {
             members.list(&file, "jobq", (1, 2), [].into_iter()).unwrap();
             members.committed();
@@ -258,11 +265,14 @@ mod tests {
                 VALUES (9, 1, ?1, '', ?2)";
             file.execute(sql, (pools[pool].to_string(), answer)).unwrap();
         }
-        members.leave(0);
+        drop(leaves);
+        // The writer does not know yet.
+        assert!(members.pool(&pools[0].to_string()).is_none());
+        assert!(members.pools(Some(pools[0])).is_empty());
+        members.leave();
         list(&mut members);
         assert_eq!(names(&file, "SELECT id FROM pools"), [pools[1].to_string()]);
         assert_eq!(names(&file, "SELECT '' || id FROM questions"), ["1", "2", "4"]);
-        assert!(members.pool(&pools[0].to_string()).is_none());
         assert_eq!(members.pool(&pools[1].to_string()).unwrap().id(), pools[1]);
         remove_all(&file, 1).unwrap();
         assert_eq!(names(&file, "SELECT id FROM pools"), [""; 0]);

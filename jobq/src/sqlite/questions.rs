@@ -210,12 +210,11 @@ pub(super) fn unheard(
 
 impl Unheard {
     /// Asks the pool, if it is still a member, on a thread of its own.
-    pub(super) fn pass_on(self, pool: Option<&Arc<dyn Controlled>>, inbox: &Inbox) {
+    pub(super) fn pass_on(self, pool: Option<Arc<dyn Controlled>>, inbox: &Inbox) {
         let answering = Answering { number: self.number, answer: None, inbox: inbox.clone() };
         // An unreadable question is from a newer version of jobq.
         if let (Some(pool), Ok(question)) = (pool, serde_json::from_str::<Question>(&self.question))
         {
-            let pool = Arc::clone(pool);
             let _ = background::spawn_blocking(move || answering.ask(&*pool, &question));
         }
     }

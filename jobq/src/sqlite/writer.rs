@@ -152,8 +152,8 @@ impl Writer {
                 self.feeds.push(feed);
                 self.control.feeds_changed();
             }
-            Command::Join(number, pool) => self.control.join(number, pool),
-            Command::Leave(number) => self.control.leave(number),
+            Command::Join(member) => self.control.join(member),
+            Command::Leave => self.control.leave(),
             Command::Prefetch(id, prefetch) => {
                 if let Some(feed) = self.feeds.iter_mut().find(|feed| feed.id == id) {
                     feed.prefetch = usize::from(prefetch);
@@ -336,7 +336,7 @@ impl Writer {
                 | Command::Start(_)
                 | Command::Prefetch(..)
                 | Command::Join(..)
-                | Command::Leave(_) => {}
+                | Command::Leave => {}
             }
         }
         // Nothing can be sent from here on, so that later calls fail at once.
