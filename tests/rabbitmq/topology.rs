@@ -11,7 +11,7 @@ use jobq::{Envelope, FailedReason};
 use jobq_tests::broker;
 use jobq_tests::declared::declared_in;
 use jobq_tests::jobs::{self, event, with};
-use jobq_tests::raw::{Raw, header, headers, text};
+use jobq_tests::raw::{self, Raw, header, headers, text};
 use jobq_tests::stage::until;
 use lapin::BasicProperties;
 use lapin::options::{BasicGetOptions, BasicNackOptions, QueueBindOptions, QueueDeclareOptions};
@@ -303,4 +303,24 @@ async fn an_event_that_nobody_waits_for_is_no_orphan() {
     assert_eq!((failed[0].queue(), failed[0].topic()), ("nowhere", None));
     eventually("no orphans", true, async || raw.peek(&orphan).await.is_none()).await;
     engine.close().await;
+}
+
+/// RabbitMQ 4.3 says so now and then of a queue that another client declares at the same time. Here
+/// the declaration arrives as a question for the queue.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_declaration_is_repeated_if_the_broker_finds_no_queue() {
+    let test = "a_declaration_is_repeated_if_the_broker_finds_no_queue";
+    let Some(node) = broker::shared_with_ctl(test).await else {
+        return;
+    };
+    let namespace = broker::namespace();
+    let (durable, passive) = (*b"orphan\x02", *b"orphan\x03");
+    let way = raw::garbled(&node.url(), durable, passive).await;
+    let way = jobq::engine::conformance::open(&way, &namespace).await.unwrap();
+    let declaring = tokio::spawn(async move { way.declare(&[spec("mail")]).await });
+    let missing = format!("no queue '{namespace}.orphan'");
+    until("the second try", async || (node.log().matches(&missing).count() > 1).then_some(()))
+        .await;
+    open(&namespace).await.declare(&[spec("mail")]).await.unwrap();
+    soon("the declaration", declaring).await.unwrap().unwrap();
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::declarations::Topology;
 use super::declared::Declared;
@@ -16,6 +16,10 @@ use super::routing::Routing;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::address::{CHANNELS, FEWEST_CHANNELS};
 use crate::rabbitmq::connection::broker::Broker;
+use crate::rabbitmq::errors::{NOT_FOUND, refusal};
+
+/// The pause before a declaration is repeated.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// Declares new requirements.
 #[derive(Debug)]
@@ -110,8 +114,12 @@ impl Declarer {
         Err(Error::new(ErrorKind::Refused, text))
     }
 
-    /// [`apply_telling`], repeated on the next connection if one is lost.
+    /// [`apply_telling`], repeated on the next connection if one is lost, and for a while if a queue
+    /// is down or gone: RabbitMQ 4.3 says so now and then of a queue that another client declares at
+    /// the same time (measured).
     async fn apply_surely(&self, topology: &Topology) -> Result<bool> {
+        // Shorter than the time limit, so that this error is told and not the time.
+        let (began, patience) = (Instant::now(), self.broker.timeout() / 2);
         // Declarations that are answered once more, after a lost connection, do not count.
         let mut most = 0;
         loop {
@@ -125,14 +133,20 @@ impl Declarer {
                 }
             };
             match apply_telling(&up, topology, tell).await {
-                Err(error) if error.is_connection() => {
-                    tracing::warn!(%error, "declaring again on the next connection");
+                Err(error)
+                    if error.is_connection() || is_down(&error) && began.elapsed() < patience =>
+                {
+                    tracing::warn!(%error, "declaring again");
                     // If only the channel ended, the connection is still up.
-                    let pause = Duration::from_millis(200);
-                    let _ = timeout(pause, self.broker.publishing().lost(up.generation)).await;
+                    let _ = timeout(PAUSE, self.broker.publishing().lost(up.generation)).await;
                 }
                 done => return done,
             }
         }
     }
+}
+
+/// Whether the broker said that a queue or exchange is down or gone.
+fn is_down(error: &Error) -> bool {
+    refusal(error) == Some(NOT_FOUND)
 }
