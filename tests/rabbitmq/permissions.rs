@@ -111,6 +111,36 @@ async fn what_is_missing_is_named_to_who_may_not_declare_it() {
     }
 }
 
+/// Its attempt is over and counts: it is not run again because its wait cannot be arranged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_is_kept_while_the_queues_of_its_wait_may_not_be_declared() {
+    let test = "a_job_is_kept_while_the_queues_of_its_wait_may_not_be_declared";
+    let Some(node) = broker::shared_with_ctl(test).await else {
+        return;
+    };
+    let mut stage = Stage::on(Store::on_broker(node.url())).await;
+    stage.pool().spawn().await.unwrap().shutdown().await.unwrap();
+    let name = broker::namespace();
+    let permit = async |configure| {
+        node.ctl(&["set_permissions", &name, configure, ".*", ".*"]).await;
+    };
+    node.ctl(&["add_user", &name, "secret"]).await;
+    permit("\\.control\\.").await;
+    let user = stage.store.client_as(&name, "secret").await;
+    let job = stage.enqueue([Step::RetryIn(1), Step::Succeed]).await;
+    let pool = stage.pool_of(&user).spawn().await.unwrap();
+    let first = stage.run().await;
+    assert_eq!((first.id, first.attempt), (job, 1));
+    let refused = format!("'{}.level.", stage.store.namespace);
+    let is_refused = |line: &str| line.contains(&refused) && line.contains("refused");
+    until("the refusal", async || node.log().lines().any(is_refused).then_some(())).await;
+    permit(".*").await;
+    let second = stage.run().await;
+    assert_eq!((second.id, second.attempt), (job, 2));
+    assert_eq!(stage.end().await, job);
+    pool.shutdown().await.unwrap();
+}
+
 /// The permissions of `docs/deploying.md`, for a namespace: to configure, to write, to read.
 fn sets(namespace: &str) -> [(&'static str, [String; 3]); 3] {
     let uuid = "[0-9a-f-]{36}";

@@ -17,6 +17,7 @@ use crate::engine::{Receipt, Settle, Settlement, Solo};
 use crate::error::{Error, Result};
 use crate::job::{Envelope, JobId};
 use crate::period;
+use crate::rabbitmq::connection::link::backoff;
 use crate::rabbitmq::errors::stale;
 use crate::rabbitmq::message::properties::{self, Changes, Message};
 use crate::rabbitmq::publish::Publisher;
@@ -34,8 +35,6 @@ use crate::traces;
 /// returns is taken as a sign of crashes; after three the job runs solo. The broker may add a return
 /// that no client sees: it takes a message back itself that a cancelled consumer did not receive.
 const RETURNS: u32 = 1;
-/// How long a job is kept if its wait cannot be arranged.
-const REFUSED: Duration = Duration::from_secs(1);
 
 /// When to acknowledge a message that was replaced by another one.
 enum Ack {
@@ -285,16 +284,15 @@ impl RabbitReceipt {
         // A wait beyond the limit is cut to the longest one.
         let end = End::Queue(self.origin.queue);
         let routing = Routing::new(millis.min(HORIZON), end, &tiers)?;
+        let mut waits = backoff();
         while let Err(error) = self.origin.declarer.prepare(&routing).await {
-            // A job that was requeued now would come again at once.
-            tokio::time::sleep(REFUSED).await;
-            // The job has run, so it is kept while this worker owns it: a busy broker may take
-            // longer than the timeout to declare the levels.
-            if self.is_stale() || !(error.is_connection() || error.is_timeout()) {
+            // The job has run, so it is kept while this worker owns it, whatever the broker refuses.
+            if error.is_closed() || self.is_stale() {
                 return Err(error);
             }
             let Who { job, id, queue, attempt, .. } = self.who();
             tracing::warn!(%job, %id, %queue, attempt, %error, "a job cannot be made to wait yet");
+            tokio::time::sleep(waits.next().unwrap_or_default()).await;
         }
         let route = routing.route(self.origin.names(), end)?;
         self.replace(route, Changes::next(attempts), Ack::WithOthers).await
