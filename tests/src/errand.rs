@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::{Answer, End, Ledger};
+use crate::stage::DEADLINE;
 
 /// What becomes of an [`Errand`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,9 +98,9 @@ pub async fn enqueue(client: &Client, ledger: &Ledger, plan: Plan, delay: Durati
     answer
 }
 
-/// A worker pool for errands.
+/// A worker pool for errands. A busy machine gets the time to settle what has run.
 pub fn pool(client: &Client, ledger: &Ledger) -> WorkerPool {
-    WorkerPool::new(client).state(ledger.clone()).register::<Errand>()
+    WorkerPool::new(client).state(ledger.clone()).register::<Errand>().shutdown_timeout(DEADLINE)
 }
 
 /// Those who enqueue all the time.
