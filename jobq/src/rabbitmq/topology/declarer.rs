@@ -120,7 +120,7 @@ impl Declarer {
     async fn apply_surely(&self, topology: &Topology) -> Result<bool> {
         // Shorter than the time limit, so that this error is told and not the time.
         let (began, patience) = (Instant::now(), self.broker.timeout() / 2);
-        // Declarations that are answered once more, after a lost connection, do not count.
+        // Declarations that are answered once more do not count.
         let mut most = 0;
         loop {
             let up = self.broker.up().await?;
