@@ -9,6 +9,7 @@ use jobq::engine::conformance::{eventually, open_with_lease, soon};
 use jobq_tests::files::Directory;
 use jobq_tests::jobs::{job, push, ready, with};
 
+use super::places::{assert_says, refusal};
 use super::{LEASE, LONG, Process, take};
 
 /// Another connection to the same file, as that of another process.
@@ -117,4 +118,79 @@ async fn a_clock_that_was_set_makes_no_job_wait_and_none_early() {
         assert_eq!(take(&mut consumer).await.attempt, 2);
         assert!(failed.elapsed() >= WAIT);
     }
+}
+
+/// An engine that others took for dead, and that went on: it takes no job under the number of the
+/// row that they removed, and the jobs that it had are no longer its own.
+#[tokio::test]
+async fn an_engine_takes_no_job_once_its_row_is_gone() {
+    let directory = Directory::new();
+    let engine = open_with_lease(&directory.url("jobs.db"), "jobq", LONG).await.unwrap();
+    ready(&*engine, "mail").await;
+    let pushed = push(&*engine, "mail", 1).await;
+    let mut consumer = engine.consume_from("mail", 1).await.unwrap();
+    let first = take(&mut consumer).await;
+    let file = connection(&directory);
+    let removed: i64 = file.query_row("SELECT id FROM owners", [], |row| row.get(0)).unwrap();
+    file.execute_batch("BEGIN IMMEDIATE; DELETE FROM owners; UPDATE jobs SET owner = NULL; COMMIT")
+        .unwrap();
+
+    // Its next transaction, long before it would renew its lease.
+    let later = push(&*engine, "mail", 1).await;
+    let again = take(&mut consumer).await;
+    assert_eq!(again.envelope().id, pushed[0]);
+    assert_ne!(again.epoch(), first.epoch(), "so that a pool holds it back");
+    let owners = "SELECT (SELECT count(*) FROM jobs WHERE owner = ?1),
+        (SELECT count(*) FROM jobs WHERE owner IN (SELECT id FROM owners))";
+    let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?));
+    assert_eq!(file.query_row(owners, [removed], row).unwrap(), (0, 1));
+    let error = soon("an answer", first.settle(Settlement::Retry(LONG))).await.unwrap_err();
+    assert_eq!(error.kind(), jobq::ErrorKind::Stale);
+    soon("a settlement", again.settle(Settlement::Complete)).await.unwrap();
+    assert_eq!(take(&mut consumer).await.envelope().id, later[0]);
+}
+
+/// `unshare` with a clock since boot that is ahead; `None`, said aloud, where the machine has no time
+/// namespaces or this user may not make one.
+#[cfg(target_os = "linux")]
+fn in_a_time_namespace(test: &str) -> Option<[&'static str; 5]> {
+    const UNSHARE: [&str; 5] = ["unshare", "--time", "--boottime", "1000", "--"];
+    let tried = std::process::Command::new(UNSHARE[0]).args(&UNSHARE[1..]).arg("true").output();
+    if tried.is_ok_and(|output| output.status.success()) {
+        return Some(UNSHARE);
+    }
+    eprintln!(
+        "SKIPPED: {test} needs root, `unshare` of util-linux and time namespaces (Linux 5.6)"
+    );
+    None
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_process_in_another_time_namespace_is_refused() {
+    let test = "a_process_in_another_time_namespace_is_refused";
+    let Some(unshare) = in_a_time_namespace(test) else { return };
+    let directory = Directory::new();
+    let url = directory.url("jobs.db");
+    let engine = open_with_lease(&url, "jobq", LONG).await.unwrap();
+    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap().display().to_string();
+    let mut child = tokio::process::Command::new(unshare[0]);
+    child.args(&unshare[1..]).args([env!("CARGO_BIN_EXE_sqlite_process"), &url, "2000", "push"]);
+    let ended = soon("its end", child.kill_on_drop(true).output()).await.unwrap();
+    let told = String::from_utf8_lossy(&ended.stderr);
+    assert!(!ended.status.success() && told.contains(&namespace), "{told}");
+    assert!(
+        told.matches("time:[").count() >= 2 && told.contains("in one time namespace"),
+        "{told}"
+    );
+    assert_eq!(engine.admin().queues().await.unwrap().names.len(), 0, "it wrote nothing");
+    engine.close().await;
+
+    // A file that began in the other one, whose process goes on.
+    let mut process = Process::start_by(&unshare, &directory.url("other.db"), LONG, "hold");
+    assert_eq!(process.ask("waits").await, "ready");
+    let error = refusal(&directory.file("other.db")).await;
+    let fragments = ["by another clock", &namespace, "in one time namespace"];
+    assert_says(&error, jobq::ErrorKind::Refused, &fragments);
+    assert_eq!(process.ask("waits").await, "ready");
 }

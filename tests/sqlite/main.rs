@@ -37,8 +37,15 @@ struct Process {
 
 impl Process {
     fn start(url: &str, lease: Duration, mode: &str) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_sqlite_process"))
-            .args([url, &lease.as_millis().to_string(), mode])
+        Self::start_by(&[], url, lease, mode)
+    }
+
+    /// Starts it by a program, with arguments, that runs another.
+    fn start_by(by: &[&str], url: &str, lease: Duration, mode: &str) -> Self {
+        let lease = lease.as_millis().to_string();
+        let mut words = [by, &[env!("CARGO_BIN_EXE_sqlite_process"), url, &lease, mode]].concat();
+        let mut child = Command::new(words.remove(0))
+            .args(words)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

@@ -2,8 +2,9 @@
 //!
 //! An engine that takes jobs has a row among the owners, and changes it three times a lease. An
 //! owner whose row does not change is dead ([`others`](super::others)): the first engine that
-//! notices releases its jobs and deletes its row. An owner that was only paused finds its row gone,
-//! treats all its claimed jobs as lost, and starts again under another number.
+//! notices releases its jobs and deletes its row. Each transaction of an owner looks for its row
+//! before it claims jobs. An owner that was only paused finds its row gone, treats all its claimed
+//! jobs as lost, and starts again under another number.
 
 use std::time::{Duration, Instant};
 
@@ -50,18 +51,23 @@ impl Lease {
         self.held.as_ref().map(|held| held.renew_at)
     }
 
-    /// Acquires or renews the lease, within a transaction, and returns the owner number.
+    /// Acquires, keeps or renews the lease, within a transaction, and returns the owner number,
+    /// whose row is in the file.
     pub(super) fn hold(&mut self, connection: &Connection) -> rusqlite::Result<i64> {
         if let Some(held) = &self.held {
             let owner = held.owner;
             if Instant::now() < held.renew_at {
-                return Ok(owner);
-            }
-            // The value changes each time, whatever the clock says.
-            let sql = "UPDATE owners SET until = max(until + 1, ?2) WHERE id = ?1";
-            if connection.prepare_cached(sql)?.execute((owner, self.until()))? > 0 {
-                self.set(owner);
-                return Ok(owner);
+                let sql = "SELECT 1 FROM owners WHERE id = ?1";
+                if connection.prepare_cached(sql)?.exists([owner])? {
+                    return Ok(owner);
+                }
+            } else {
+                // The value changes each time, whatever the clock says.
+                let sql = "UPDATE owners SET until = max(until + 1, ?2) WHERE id = ?1";
+                if connection.prepare_cached(sql)?.execute((owner, self.until()))? > 0 {
+                    self.set(owner);
+                    return Ok(owner);
+                }
             }
             tracing::warn!(
                 "the lease of this engine ran out and others took its jobs over; it was held up \
@@ -175,9 +181,13 @@ mod tests {
         for owner in [gone, stays] {
             hold_job(&file, owner);
         }
-        removed.held.as_mut().unwrap().renew_at = Instant::now();
+        // It is not due for renewal.
         assert!(removed.hold(&file).unwrap() > stays);
         assert_eq!(held(&file), [None, Some(stays)]);
+        file.execute("DELETE FROM owners WHERE id = ?1", [stays]).unwrap();
+        other.held.as_mut().unwrap().renew_at = Instant::now();
+        assert!(other.hold(&file).unwrap() > stays);
+        assert_eq!(held(&file), [None, None]);
     }
 
     #[test]

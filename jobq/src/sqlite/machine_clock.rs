@@ -2,13 +2,15 @@
 //!
 //! It counts milliseconds since boot, plus an offset that all processes on a file share, from the
 //! time of day at which the file was first opened. So it equals the time of day until that is set,
-//! and all processes share one clock. After a reboot it goes on by as much as the time of day has,
+//! and all processes share one clock: a process whose clock since boot is another ([`clock_id`]) is
+//! refused. After a reboot it goes on by as much as the time of day has,
 //! and never goes back. So what sets the time of day before a reboot shortens no wait after it.
 
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
+use super::clock_id::{self, AnotherClock, ClockId, Readings, Relation};
 use super::columns;
 use crate::clock::Clock;
 use crate::period;
@@ -22,6 +24,19 @@ pub(super) enum MachineClock {
     TimeOfDay,
     /// A clock that a test moves.
     Stopped(Clock),
+}
+
+/// The reason why a file has no clock for this process.
+#[derive(Debug)]
+pub(super) enum ClockError {
+    Sqlite(rusqlite::Error),
+    Another(AnotherClock),
+}
+
+impl From<rusqlite::Error> for ClockError {
+    fn from(source: rusqlite::Error) -> Self {
+        Self::Sqlite(source)
+    }
 }
 
 /// The row of the clock.
@@ -43,6 +58,22 @@ impl Known {
         connection.query_row(sql, [], row).optional()
     }
 
+    /// Whether this row is of the clock with this id, and not of one before a reboot.
+    fn is_current(&self, id: &ClockId) -> Result<bool, AnotherClock> {
+        let Some(since) = since_boot() else { return Ok(false) };
+        let readings = Readings {
+            last: self.last,
+            time_of_day_then: self.time_of_day,
+            now: self.ahead.saturating_add(whole_millis(since)),
+            time_of_day: columns::now(),
+        };
+        match id.relation(&self.boot, readings) {
+            Relation::Same => Ok(true),
+            Relation::Earlier => Ok(false),
+            Relation::Another(another) => Err(another),
+        }
+    }
+
     /// The clock after a reboot, at this time of day.
     fn after_reboot(&self, time_of_day: i64) -> i64 {
         match self.time_of_day {
@@ -54,20 +85,26 @@ impl Known {
 
 impl MachineClock {
     /// The clock of this file.
-    pub(super) fn of(connection: &mut Connection, clock: &Clock) -> rusqlite::Result<Self> {
+    pub(super) fn of(connection: &mut Connection, clock: &Clock) -> Result<Self, ClockError> {
         if clock.is_stopped() {
             return Ok(Self::Stopped(clock.clone()));
         }
-        let Some(boot) = boot() else { return Ok(Self::TimeOfDay) };
+        let Some(id) = clock_id::own() else { return Ok(Self::TimeOfDay) };
         // Read without the file's write lock, which another process may hold for long.
-        if let Some(known) = Known::read(connection)?.filter(|known| known.boot == boot) {
-            return Ok(Self::SinceBoot { ahead: known.ahead });
+        let current = |known: Option<&Known>| match known {
+            Some(known) if known.is_current(&id).map_err(ClockError::Another)? => {
+                Ok::<_, ClockError>(Some(Self::SinceBoot { ahead: known.ahead }))
+            }
+            _ => Ok(None),
+        };
+        if let Some(clock) = current(Known::read(connection)?.as_ref())? {
+            return Ok(clock);
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         // Another process may have written it meanwhile.
         let known = Known::read(&transaction)?;
-        if let Some(known) = known.as_ref().filter(|known| known.boot == boot) {
-            return Ok(Self::SinceBoot { ahead: known.ahead });
+        if let Some(clock) = current(known.as_ref())? {
+            return Ok(clock);
         }
         let time_of_day = columns::now();
         let now = known.map_or(time_of_day, |known| known.after_reboot(time_of_day));
@@ -77,7 +114,7 @@ impl MachineClock {
         let ahead = now.saturating_sub(whole_millis(since));
         let sql =
             "REPLACE INTO clock (id, boot, ahead, last, time_of_day) VALUES (1, ?1, ?2, ?3, ?4)";
-        transaction.execute(sql, (boot, ahead, now, time_of_day))?;
+        transaction.execute(sql, (id.as_str(), ahead, now, time_of_day))?;
         transaction.commit()?;
         Ok(Self::SinceBoot { ahead })
     }
@@ -134,19 +171,8 @@ fn since_boot() -> Option<Duration> {
     Duration::try_from(time).ok()
 }
 
-/// The id of the current boot.
-#[cfg(target_os = "linux")]
-fn boot() -> Option<String> {
-    Some(std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned())
-}
-
 #[cfg(not(target_os = "linux"))]
 fn since_boot() -> Option<Duration> {
-    None
-}
-
-#[cfg(not(target_os = "linux"))]
-fn boot() -> Option<String> {
     None
 }
 

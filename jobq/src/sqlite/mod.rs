@@ -10,6 +10,7 @@
 //! go back to their queues.
 
 mod claim;
+mod clock_id;
 mod columns;
 mod control;
 mod deliveries;

@@ -1,8 +1,8 @@
 //! Checks whether another process on this machine runs, if the system can tell.
 //!
 //! A process id is not enough: ids are reused, and each container has its own. A process is
-//! therefore identified by its id, the boot of the machine, the namespace of the ids and the start
-//! of the process. If the boot or the namespace differs, nothing is known.
+//! therefore identified by its id, the clock since boot, the namespace of the ids and the start of
+//! the process by that clock. If the clock or the namespace differs, nothing is known.
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -12,17 +12,18 @@ mod linux {
     use rustix::io::Errno;
     use rustix::process::{Pid, test_kill_process};
 
+    use super::super::clock_id;
+
     /// The text that identifies this process, for [`runs`].
     pub(in super::super) fn own() -> Option<String> {
         let pid = std::process::id();
         Some(format!("{} {pid} {}", place()?, started(pid).ok()??.at))
     }
 
-    /// The boot of the machine and the namespace of process ids.
+    /// The clock since boot and the namespace of process ids.
     fn place() -> Option<String> {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         let namespace = fs::read_link("/proc/self/ns/pid").ok()?;
-        Some(format!("{} {}", boot.trim(), namespace.display()))
+        Some(format!("{} {}", clock_id::own()?.as_str(), namespace.display()))
     }
 
     /// Whether the process of this text runs; `None` if that cannot be told.
@@ -86,7 +87,11 @@ mod linux {
             child.kill().unwrap();
             child.wait().unwrap();
             assert!(has_ended(&text));
-            for elsewhere in [text.replacen(' ', "x ", 1), text.replace("pid:[", "pid:[1")] {
+            for elsewhere in [
+                text.replacen(' ', "x ", 1),
+                text.replacen(' ', " time:[1] ", 1),
+                text.replace("pid:[", "pid:[1"),
+            ] {
                 assert_eq!(runs(&elsewhere), None, "nothing is known of it");
             }
         }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, Transaction, TransactionBehavior};
 
-use super::machine_clock::MachineClock;
+use super::machine_clock::{ClockError, MachineClock};
 use super::{Failure, Place};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,9 +33,11 @@ pub(super) fn open_with_clock(
     clock: &Clock,
 ) -> Result<(Connection, MachineClock)> {
     let mut connection = open(place, timeout)?;
-    let clock = MachineClock::of(&mut connection, clock);
-    let clock = clock.map_err(|source| Failure::new(place, source).error())?;
-    Ok((connection, clock))
+    match MachineClock::of(&mut connection, clock) {
+        Ok(clock) => Ok((connection, clock)),
+        Err(ClockError::Sqlite(source)) => Err(Failure::new(place, source).error()),
+        Err(ClockError::Another(another)) => Err(refused(place, &another.to_string())),
+    }
 }
 
 /// Opens a place and migrates its schema.

@@ -9,7 +9,7 @@
 //!
 //! `sqlite_process URL LEASE_MS hold` takes up to three jobs and does what its input
 //! says: `next` takes the next one in hand and says `taken ID ATTEMPT`; `retry` settles
-//! the one that it took last and says `settled` or the kind of the error.
+//! the one that it took last and says `settled` or the kind of the error; `waits` says `ready`.
 
 use jobq::engine::conformance::EngineExt as _;
 use std::sync::Arc;
@@ -72,6 +72,7 @@ async fn hold(engine: &dyn Engine) {
                 println!("taken {} {}", delivery.envelope().id, delivery.attempt);
                 held.push(delivery);
             }
+            "waits" => println!("ready"),
             "retry" => {
                 let delivery = held.pop().expect("a job in hand");
                 match delivery.settle(Settlement::Retry(Duration::ZERO)).await {
