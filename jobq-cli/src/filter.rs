@@ -24,10 +24,11 @@ pub(crate) struct FilterOptions {
     /// Those of one group, by the ERROR that `jobq failed groups` shows
     #[arg(long, value_name = "ERROR")]
     pattern: Option<String>,
-    /// Those that failed since this time, or this long ago: 2030-01-01T08:00:00Z or `2h`
+    /// Those that failed since this time, or this long ago: 2030-01-01T08:00:00Z or `2h`. The time
+    /// of a failure is by the clock of the worker
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<SystemTime>,
-    /// Those that failed until this time, or this long ago
+    /// Those that failed until this time, or this long ago, by the clock of the worker
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<SystemTime>,
     /// Those whose payload has this value at a JSON pointer, such as `/user/id=7` or `/user/name=ann`;
@@ -69,11 +70,6 @@ impl FilterOptions {
             filter = filter.value_from(value)?;
         }
         Ok(filter)
-    }
-
-    /// The latest time of failure.
-    pub(crate) fn until(&self) -> Option<SystemTime> {
-        self.until
     }
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn filter(fields: &Fields, privacy: &Privacy) -> Result<Filter, Probl
 }
 
 /// A time in UTC, as a form or a person writes it: `2026-11-27T01:05`, with or without seconds.
-pub(crate) fn time(text: &str) -> Result<SystemTime, Problem> {
+fn time(text: &str) -> Result<SystemTime, Problem> {
     let full = if text.len() == 16 { format!("{text}:00") } else { text.to_owned() };
     humantime::parse_rfc3339_weak(&full).map_err(|_| {
         Problem::invalid(format!("`{text}` is no time; write it as `2026-11-27T01:05:00`, in UTC"))

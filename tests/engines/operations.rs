@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jobq::admin::{End, Filter, Stop};
 use jobq::engine::Engine;
 use jobq::engine::conformance::{EngineExt as _, open};
-use jobq::{Client, Envelope, FailedJob, FailedJobs, FailedReason, JobId};
+use jobq::{Client, Clock, Envelope, FailedJob, FailedJobs, FailedReason, JobId};
 use jobq_tests::both_engines;
 use jobq_tests::failures::fail;
-use jobq_tests::stage::{Stage, Step, Store, soon, until};
+use jobq_tests::stage::{DEADLINE, Stage, Step, Store, soon, until};
 
 both_engines!(
     jobs_that_match_go_back_and_the_others_stay_in_their_order,
@@ -19,6 +19,9 @@ both_engines!(
     an_operation_is_cancelled,
     what_fails_again_is_not_taken_again,
     an_operation_stops_when_a_job_fails_again,
+    operations_go_by_no_clock_of_another_machine,
+    two_operations_on_jobs_that_fail_at_once_both_end,
+    an_operation_leaves_what_fails_after_it_began,
     canaries_that_complete_let_the_others_follow,
     a_canary_that_fails_keeps_the_others,
     a_canary_that_nobody_tells_of_keeps_the_others,
@@ -212,6 +215,82 @@ async fn an_operation_stops_when_a_job_fails_again(store: Store) {
     assert!(done.settled < 30, "{done:?}");
     all_fail(&failed, 30).await;
     running.shutdown().await.unwrap();
+}
+
+/// A client of an operator whose clock is a minute ahead of the workers', or behind.
+async fn operator(store: &Store, is_ahead: bool) -> FailedJobs {
+    let (now, minute) = (SystemTime::now(), Duration::from_secs(60));
+    let clock = Clock::stopped_at(if is_ahead { now + minute } else { now - minute });
+    let builder = Client::builder(&store.url).namespace(&store.namespace).clock(clock);
+    builder.timeout(DEADLINE).connect().await.unwrap().failed("scripted")
+}
+
+async fn operations_go_by_no_clock_of_another_machine(store: Store) {
+    let stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    let failed = scripted(&stage, vec![vec![abort()]; 12]).await;
+    for is_ahead in [false, true] {
+        let operator = operator(&stage.store, is_ahead).await;
+        let rated = |rate| operator.retry_where(Filter::new()).rate(rate);
+        let done = soon("the end", rated(5.0).into_future()).await.unwrap();
+        assert!(matches!(done.end, End::Finished), "{done:?}");
+        assert_eq!((done.matched, done.settled), (12, 12), "ahead: {is_ahead}");
+        all_fail(&failed, 12).await;
+        let done = soon("the end", rated(2.0).stop_on_failure().into_future()).await.unwrap();
+        assert!(matches!(done.end, End::Stopped(Stop::FailedAgain(_))), "{done:?}");
+        assert!(done.settled < 12, "{done:?}");
+        all_fail(&failed, 12).await;
+    }
+    let operator = operator(&stage.store, false).await;
+    let one = ids(&failed).await[0];
+    let done = operator.retry_where(Filter::new().ids([one])).await.unwrap();
+    assert_eq!((done.matched, done.settled), (1, 1));
+    all_fail(&failed, 12).await;
+    assert_eq!(operator.retry_all().await.unwrap(), 12);
+    all_fail(&failed, 12).await;
+    let job = failed.show(one).await.unwrap();
+    let named = job.header("jobq-operations").unwrap_or_default();
+    assert!(named.split(' ').count() >= 4, "{named}");
+    operator.retry(one).await.unwrap();
+    all_fail(&failed, 12).await;
+    assert_eq!(failed.show(one).await.unwrap().header("jobq-operations"), None);
+    assert_eq!(operator.purge().await.unwrap(), 12);
+    running.shutdown().await.unwrap();
+}
+
+async fn two_operations_on_jobs_that_fail_at_once_both_end(store: Store) {
+    const COUNT: u64 = 20;
+    let stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    let failed = scripted(&stage, vec![vec![abort()]; 20]).await;
+    let operation = || failed.retry_where(Filter::new()).rate(8.0).into_future();
+    let both = async { tokio::join!(operation(), operation()) };
+    let (one, other) = soon("both to end", both).await;
+    for done in [one.unwrap(), other.unwrap()] {
+        assert!(matches!(done.end, End::Finished), "{done:?}");
+        assert!((1..=COUNT).contains(&done.settled), "{done:?}");
+    }
+    all_fail(&failed, 20).await;
+    running.shutdown().await.unwrap();
+}
+
+async fn an_operation_leaves_what_fails_after_it_began(store: Store) {
+    let (engine, failed) = letters(&store, 10).await;
+    let counted = failed.discard_where(Filter::new()).dry_run().await.unwrap();
+    assert_eq!(counted.matched, 10);
+    let running = failed.discard_where(Filter::new()).rate(4.0).start().unwrap();
+    let mut progress = running.progress();
+    soon("a first pass", progress.wait_for(|now| now.settled > 0)).await.unwrap();
+    fail(&*engine, QUEUE, (10..15).map(letter)).await;
+    let done = soon("the end", running.finish()).await.unwrap();
+    assert!(matches!(done.end, End::Finished), "{done:?}");
+    assert_eq!((done.matched, done.settled), (10, 10), "{done:?}");
+    assert_eq!(ids(&failed).await.len(), 5);
+    // A question was asked before these failed.
+    let asked = failed.discard_where(Filter::new()).within(counted.extent.unwrap());
+    fail(&*engine, QUEUE, (15..30).map(letter)).await;
+    let done = asked.await.unwrap();
+    assert!(done.settled <= 10, "{done:?}");
 }
 
 async fn canaries_that_complete_let_the_others_follow(store: Store) {

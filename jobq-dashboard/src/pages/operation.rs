@@ -12,7 +12,7 @@ use super::{Page, Tab, layout, record, render, see};
 use crate::access::Viewer;
 use crate::activity::Record;
 use crate::dashboard::App;
-use crate::failed::{FIELDS, filter, time};
+use crate::failed::{FIELDS, filter};
 use crate::fields::{Fields, Form, Query};
 use crate::links::Links;
 use crate::live;
@@ -72,11 +72,7 @@ pub(crate) async fn ask(
     let deed = Deed::parse(&deed)?;
     viewer.require(deed.action())?;
     let sent_on = sent_on(&fields)?;
-    // The operation is about the jobs that the question counts, however long it is open.
-    let now = SystemTime::now();
-    let until = sent_on.one("until").map(time).transpose()?.map_or(now, |until| until.min(now));
-    let asked = sent_on.clone().with("until", Time(until).machine());
-    let filter = filter(&asked, app.privacy())?;
+    let filter = filter(&sent_on, app.privacy())?;
     let shown = filter.to_string();
     let failed = app.client().failed(&*queue);
     let dry = match deed {
@@ -90,6 +86,11 @@ pub(crate) async fn ask(
         _ => false,
     };
     let matched = counted.matched;
+    // The operation is about the jobs that the question counts, however long it is open.
+    let asked = match counted.extent {
+        Some(extent) => sent_on.clone().with("extent", extent.to_string()),
+        None => sent_on.clone(),
+    };
     let question = Question {
         links: app.links(),
         queue: &queue,
@@ -128,6 +129,9 @@ pub(crate) async fn start(
         Deed::Discard => failed.discard_where(filter),
     };
     operation = operation.by(viewer.name());
+    if let Some(extent) = fields.one("extent") {
+        operation = operation.within(extent.parse()?);
+    }
     if let Some(canary) = number::<u32>(&fields, "canary")?.filter(|jobs| *jobs > 0) {
         operation = operation.canary(canary);
     }

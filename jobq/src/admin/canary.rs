@@ -111,7 +111,7 @@ async fn found(
         }
         Verdict::Keep
     };
-    Ok(visit(engine, queue, BTreeMap::new(), look).await?.0)
+    Ok(visit(engine, queue, None, BTreeMap::new(), look).await?.0)
 }
 
 #[cfg(test)]

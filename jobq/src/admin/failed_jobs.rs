@@ -8,7 +8,7 @@ use super::operation::{Action, Done, End, Operation};
 use super::page::{Cursor, Page, Paging};
 use super::visits;
 use crate::background;
-use crate::engine::{Administer, Engine, Verdict, administration, failed};
+use crate::engine::{Administer, Engine, Verdict, Visited, administration, failed};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId, check_name};
 
@@ -87,9 +87,9 @@ impl FailedJobs {
         self.settle(id, Verdict::PutBack).await
     }
 
-    /// Puts all failed jobs back, as [`retry`](Self::retry) does, and returns how many: those that
-    /// failed before the call, by the clock of this process. It works in passes of at most 20 s,
-    /// between which others may look at the failed jobs; if the future is dropped, it ends there.
+    /// Puts all failed jobs back, as [`retry_where`](Self::retry_where) does, and returns how many:
+    /// at most as many as there were when it began. It works in passes of at most 20 s, between
+    /// which others may look at the failed jobs; if the future is dropped, it ends there.
     ///
     /// # Errors
     ///
@@ -170,9 +170,9 @@ impl FailedJobs {
     ) -> Result<Page<FailedJob>> {
         let most = (filter.is_empty() && after.is_none()).then(|| FIRST_LOOK.max(limit));
         let as_of = self.engine.clock().now();
-        let (paging, complete) =
-            self.look(Paging::new(filter.clone(), after, limit), most, Paging::add).await?;
-        Ok(paging.page(complete, as_of))
+        let paging = Paging::new(filter.clone(), after, limit);
+        let (paging, visited) = self.look(paging, most, Paging::add).await?;
+        Ok(paging.page(visited.complete, as_of))
     }
 
     /// The failed jobs that match, in groups of like errors, the largest first.
@@ -187,11 +187,12 @@ impl FailedJobs {
                 grouping.add(&job);
             }
         };
-        let (grouping, complete) = self.look(Grouping::default(), None, add).await?;
-        Ok(grouping.groups(complete))
+        let (grouping, visited) = self.look(Grouping::default(), None, add).await?;
+        Ok(grouping.groups(visited.complete, visited.extent))
     }
 
-    /// Puts all failed jobs back that match, as [`retry`](Self::retry) does.
+    /// Puts all failed jobs back that match, as [`retry`](Self::retry) does. Each keeps the id of
+    /// the operation, so that it is not taken again if it fails meanwhile.
     pub fn retry_where(&self, filter: Filter) -> Operation {
         self.operation(filter, Action::PutBack)
     }
@@ -205,14 +206,13 @@ impl FailedJobs {
         Operation::new(Arc::clone(&self.engine), self.queue.clone(), filter, action).by(&self.actor)
     }
 
-    /// Shows the failed jobs to a collector, at most so many, and returns it with whether all were
-    /// seen.
+    /// Shows the failed jobs to a collector, at most so many.
     async fn look<C: Send + 'static>(
         &self,
         collector: C,
         most: Option<usize>,
         add: impl Fn(&mut C, FailedJob) + Send + 'static,
-    ) -> Result<(C, bool)> {
+    ) -> Result<(C, Visited)> {
         check_name("queue", &self.queue)?;
         let mut seen = 0;
         let show = move |collector: &mut C, job| {
@@ -223,9 +223,9 @@ impl FailedJobs {
             add(collector, job);
             Verdict::Keep
         };
-        let visiting = visits::visit(self.administration()?, &self.queue, collector, show);
-        let (collector, visited) = background::call(visiting).await?;
-        visited.end.map_or(Ok((collector, visited.complete)), Err)
+        let visiting = visits::visit(self.administration()?, &self.queue, None, collector, show);
+        let (collector, mut visited) = background::call(visiting).await?;
+        visited.end.take().map_or(Ok((collector, visited)), Err)
     }
 
     fn administration(&self) -> Result<&dyn Administer> {

@@ -81,14 +81,14 @@ impl Filter {
         self
     }
 
-    /// Jobs that failed at this time or later.
+    /// Jobs that failed at this time or later, by the clock of the worker that failed them.
     #[must_use]
     pub fn failed_from(mut self, time: SystemTime) -> Self {
         self.from = Some(time);
         self
     }
 
-    /// Jobs that failed at this time or earlier.
+    /// Jobs that failed at this time or earlier, by the clock of the worker that failed them.
     #[must_use]
     pub fn failed_until(mut self, time: SystemTime) -> Self {
         self.until = Some(time);
@@ -156,12 +156,6 @@ impl Filter {
             && group.as_ref().is_none_or(|group| pattern(job.error()) == *group)
             && values.iter().all(|(pointer, value)| value.is_at(pointer, job.payload_bytes()))
     }
-
-    /// The same filter for jobs that failed before an operation, whatever its own condition is.
-    pub(super) fn before(mut self, operation: SystemTime) -> Self {
-        self.until = Some(self.until.map_or(operation, |until| until.min(operation)));
-        self
-    }
 }
 
 /// For people and logs. The values of payloads may be secret and are left out.
@@ -218,8 +212,6 @@ mod tests {
             (all().failed_from(from_millis(5_001)), false),
             (all().failed_until(from_millis(5_000)), true),
             (all().failed_until(from_millis(4_999)), false),
-            (all().failed_until(from_millis(9_999)).before(from_millis(4_000)), false),
-            (all().failed_until(from_millis(4_000)).before(from_millis(9_999)), false),
             (all().ids([JobId::new()]).ids([found.id()]), true),
             (all().ids([JobId::new()]), false),
             (all().ids([]), false),

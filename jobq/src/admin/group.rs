@@ -6,6 +6,7 @@ use std::time::SystemTime;
 use serde::Serialize;
 use uuid::Uuid;
 
+use crate::engine::Extent;
 use crate::job::{FailedJob, FailedReason, JobId, rfc3339};
 
 /// The most characters of an error's text in a group.
@@ -49,6 +50,9 @@ pub struct Groups {
     pub other: u64,
     /// Whether all failed jobs were looked at that there were at the beginning.
     pub complete: bool,
+    /// The failed jobs that were looked at, for an operation on [no others](crate::admin::Operation::within).
+    #[serde(skip)]
+    pub extent: Option<Extent>,
 }
 
 impl Group {
@@ -93,7 +97,7 @@ impl Grouping {
         }
     }
 
-    pub(super) fn groups(self, complete: bool) -> Groups {
+    pub(super) fn groups(self, complete: bool, extent: Option<Extent>) -> Groups {
         let mut groups: Vec<_> = self.groups.into_values().collect();
         groups.sort_by(|one, other| {
             (other.count, &one.job, one.reason.as_str(), &one.error).cmp(&(
@@ -103,7 +107,7 @@ impl Grouping {
                 &other.error,
             ))
         });
-        Groups { groups, other: self.other, complete }
+        Groups { groups, other: self.other, complete, extent }
     }
 }
 
@@ -273,7 +277,7 @@ mod tests {
             grouping.add(job);
         }
         grouping.add(&job("other", "user 7".into(), 1));
-        let Groups { groups, other, complete } = grouping.groups(true);
+        let Groups { groups, other, complete, .. } = grouping.groups(true, None);
         assert_eq!((groups.len(), other, complete), (2, 0, true));
         assert_eq!((groups[0].count, groups[0].error.as_str()), (3, "user #"));
         assert_eq!((groups[0].first_at, groups[0].last_at), (from_millis(5), from_millis(9)));
@@ -289,7 +293,7 @@ mod tests {
             grouping.add(&job(&name, String::new(), 1));
         }
         grouping.add(&job("b", String::new(), 1));
-        let Groups { groups, other, .. } = grouping.groups(false);
+        let Groups { groups, other, .. } = grouping.groups(false, None);
         assert_eq!((groups.len(), other, groups[0].count), (1_000, 5, 2));
     }
 }

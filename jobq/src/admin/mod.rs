@@ -36,7 +36,7 @@ pub use pools::{Cancelled, Order, Pools};
 pub use state::State;
 
 pub use crate::engine::{
-    Activity, Cancel, Counts, Durations, Minute, Part, Pause, Percentiles, Place, PoolId,
+    Activity, Cancel, Counts, Durations, Extent, Minute, Part, Pause, Percentiles, Place, PoolId,
     PoolQueue, PoolReport, Read, RunningJob,
 };
 

@@ -10,7 +10,7 @@ use super::Filter;
 use super::passes::{self, Plan};
 use crate::awaitable::awaitable;
 use crate::background;
-use crate::engine::{Engine, closed};
+use crate::engine::{Engine, Extent, closed};
 use crate::error::{Error, Result};
 use crate::job::{FailedReason, JobId};
 
@@ -22,9 +22,9 @@ const CANARY_PATIENCE: Duration = Duration::from_secs(600);
 /// [`discard_where`](crate::FailedJobs::discard_where). Await it, or [start](Self::start) it to see
 /// its progress.
 ///
-/// It acts on jobs that failed before it began, by the clock of this process, so that a job that
-/// fails again is not taken again. It works in passes, between which others may look at the failed
-/// jobs or act on them.
+/// It acts on at most as many jobs as the queue had failed ones when its first pass began, the oldest
+/// ones, and takes none again that it put back itself: such a job bears its id. No clock decides. It
+/// works in passes, between which others may look at the failed jobs or act on them.
 ///
 /// ```
 /// use jobq::admin::{End, Filter};
@@ -64,6 +64,7 @@ impl Operation {
         let plan = Plan {
             queue,
             filter,
+            within: None,
             action,
             canary: None,
             canary_patience: CANARY_PATIENCE,
@@ -100,14 +101,22 @@ impl Operation {
         self
     }
 
+    /// Acts on no job beyond this extent, such as that of the [dry run](Done::extent) about which
+    /// somebody was asked: jobs that have failed since are left out.
+    pub fn within(mut self, extent: Extent) -> Self {
+        self.plan.within = Some(extent);
+        self
+    }
+
     /// Only counts the jobs that match, and changes nothing.
     pub fn dry_run(mut self) -> Self {
         self.plan.dry_run = true;
         self
     }
 
-    /// Ends as soon as a job that it put back has failed again. It looks between two passes, so it
-    /// needs a [`rate`](Self::rate).
+    /// Ends as soon as a job that it put back has failed again: it has the id of the operation then.
+    /// It looks in its passes and between them, so it needs a [`rate`](Self::rate). What fails after
+    /// the last pass ends nothing.
     pub fn stop_on_failure(mut self) -> Self {
         self.plan.stop_on_failure = true;
         self
@@ -235,6 +244,11 @@ pub struct Done {
     pub unknown: u64,
     /// How it ended.
     pub end: End,
+    /// The failed jobs that there were when its first pass began, without those that it settled:
+    /// after a [`dry_run`](Operation::dry_run) those that it counted. `None` if the queue has none,
+    /// or if the engine does not tell.
+    #[serde(skip)]
+    pub extent: Option<Extent>,
 }
 
 /// How an operation ended.

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
@@ -13,7 +13,7 @@ use super::Filter;
 use super::canary;
 use super::operation::{Action, Done, End, Phase, Progress, Stop};
 use super::visits::visit;
-use crate::engine::{Administer, Engine, Verdict, Visited, administration};
+use crate::engine::{Administer, Engine, Extent, Verdict, Visited, administration};
 use crate::error::{Error, Result};
 use crate::job::{FailedJob, JobId, check_name};
 
@@ -32,6 +32,8 @@ const OTHERS: Duration = Duration::from_secs(60);
 pub(super) struct Plan {
     pub(super) queue: String,
     pub(super) filter: Filter,
+    /// Jobs beyond it are left out.
+    pub(super) within: Option<Extent>,
     pub(super) action: Action,
     pub(super) canary: Option<u32>,
     pub(super) canary_patience: Duration,
@@ -91,8 +93,7 @@ pub(super) async fn run(
 ) -> Result<Done> {
     let mut passes = Passes {
         administer: administration(&*engine)?,
-        filter: plan.filter.clone().before(engine.clock().now()),
-        began: engine.clock().now(),
+        extent: plan.within,
         is_first: true,
         id: Uuid::now_v7().to_string(),
         totals: Totals::default(),
@@ -102,7 +103,7 @@ pub(super) async fn run(
     };
     let end = passes.run().await;
     passes.tell(Phase::Ended);
-    let Totals { matched, settled, refused, unknown, .. } = passes.totals;
+    let (extent, Totals { matched, settled, refused, unknown }) = (passes.extent, passes.totals);
     let end = match end {
         Ok(end) => end,
         // Nothing was changed.
@@ -124,18 +125,17 @@ pub(super) async fn run(
             "failed jobs were settled"
         );
     }
-    Ok(Done { matched, settled, refused, unknown, end })
+    Ok(Done { matched, settled, refused, unknown, end, extent })
 }
 
 struct Passes<'p> {
     administer: &'p dyn Administer,
     plan: &'p Plan,
-    /// With the beginning of the operation as its latest time.
-    filter: Filter,
-    began: SystemTime,
+    /// The jobs that there were when the first pass began, without those that were settled since.
+    extent: Option<Extent>,
     /// Whether no pass has ended yet.
     is_first: bool,
-    /// The id of the operation, in the headers of its canaries.
+    /// The id of the operation, in the headers of the jobs that it puts back.
     id: String,
     totals: Totals,
     progress: watch::Sender<Progress>,
@@ -147,8 +147,6 @@ struct Passes<'p> {
 struct Totals {
     matched: u64,
     settled: u64,
-    /// The ids of the settled jobs, if the operation stops when one of them fails.
-    ids: HashSet<JobId>,
     refused: Vec<(JobId, Error)>,
     unknown: u64,
 }
@@ -159,6 +157,11 @@ struct Pass {
     verdict: Option<Verdict>,
     limit: u64,
     filter: Filter,
+    operation: String,
+    /// Whether a job that this operation put back ends the pass.
+    stops_on_failure: bool,
+    /// A job that this operation put back, and that failed again.
+    failed_again: Option<JobId>,
     /// Jobs that could not be put back by an earlier pass.
     refused: HashSet<JobId>,
     cancel: CancellationToken,
@@ -169,6 +172,10 @@ impl Pass {
     fn decide(&mut self, job: &FailedJob) -> Verdict {
         if self.cancel.is_cancelled() {
             return Verdict::Enough;
+        }
+        if job.was_put_back_by(&self.operation) {
+            self.failed_again.get_or_insert(job.id());
+            return if self.stops_on_failure { Verdict::Enough } else { Verdict::Keep };
         }
         if self.refused.contains(&job.id()) || !self.filter.matches(job) {
             return Verdict::Keep;
@@ -195,22 +202,25 @@ impl Passes<'_> {
             return Ok(end);
         }
         let verdict = match self.plan.action {
-            Action::PutBack => Verdict::PutBack,
+            Action::PutBack => self.put_back(false),
             Action::Discard => Verdict::Discard,
         };
         let mut took = Duration::ZERO;
         loop {
             let start = Instant::now();
             let limit = self.plan.pass_limit(took);
-            let (matched, visited) = self.pass(Some(verdict.clone()), limit).await?;
+            let (pass, visited) = self.pass(Some(verdict.clone()), limit).await?;
             let (is_complete, settled) = (visited.complete, visited.settled.len() as u64);
             if let Some(end) = self.ended_early(visited) {
                 return Ok(end);
             }
+            if let Some(id) = pass.failed_again.filter(|_| self.plan.stop_on_failure) {
+                return Ok(End::Stopped(Stop::FailedAgain(id)));
+            }
             if is_complete {
                 return Ok(End::Finished);
             }
-            if matched == 0 {
+            if pass.matched == 0 {
                 return Ok(End::Stopped(Stop::TooMany));
             }
             self.tell(Phase::Waiting);
@@ -228,39 +238,50 @@ impl Passes<'_> {
         }
     }
 
-    /// Makes one pass, and returns how many jobs matched in it.
-    async fn pass(&mut self, verdict: Option<Verdict>, limit: u64) -> Result<(u64, Visited)> {
+    /// The verdict about a job that is put back.
+    fn put_back(&self, once: bool) -> Verdict {
+        Verdict::PutBackBy { operation: self.id.clone(), once }
+    }
+
+    /// Makes one pass.
+    async fn pass(&mut self, verdict: Option<Verdict>, limit: u64) -> Result<(Pass, Visited)> {
         let pass = || Pass {
             verdict: verdict.clone(),
             limit,
-            filter: self.filter.clone(),
+            filter: self.plan.filter.clone(),
+            operation: self.id.clone(),
+            stops_on_failure: self.plan.stop_on_failure,
+            failed_again: None,
             refused: self.totals.refused.iter().map(|(id, _)| *id).collect(),
             cancel: self.cancel.clone(),
             matched: 0,
         };
         let decide = |pass: &mut Pass, job| pass.decide(&job);
-        let (pass, mut visited) = self.visit(pass, decide).await?;
+        let (pass, mut visited) = self.visit(self.extent, pass, decide).await?;
         self.is_first = false;
+        if let Some(began) = visited.extent {
+            let extent = self.extent.map_or(began, |extent| extent.and(began));
+            self.extent = Some(extent.without(visited.settled.len()));
+        }
         self.totals.matched += pass.matched;
         self.totals.settled += visited.settled.len() as u64;
-        if self.plan.stop_on_failure {
-            self.totals.ids.extend(&visited.settled);
-        }
         self.totals.refused.append(&mut visited.refused);
         self.totals.unknown += visited.unknown.len() as u64;
         self.tell(Phase::Settling);
-        Ok((pass.matched, visited))
+        Ok((pass, visited))
     }
 
     /// Visits the failed jobs. Once the operation has begun, it waits for another one.
     async fn visit<T: Send + 'static>(
         &self,
+        within: Option<Extent>,
         state: impl Fn() -> T,
         step: impl FnMut(&mut T, FailedJob) -> Verdict + Clone + Send + 'static,
     ) -> Result<(T, Visited)> {
         let start = Instant::now();
         loop {
-            match visit(self.administer, &self.plan.queue, state(), step.clone()).await {
+            let queue = &self.plan.queue;
+            match visit(self.administer, queue, within, state(), step.clone()).await {
                 Err(error) if error.is_conflict() && !self.is_first && start.elapsed() < OTHERS => {
                 }
                 visited => return visited,
@@ -280,12 +301,12 @@ impl Passes<'_> {
     /// Puts canaries back and waits for their outcomes. `None` if all completed.
     async fn canaries(&mut self, count: u32) -> Result<Option<End>> {
         canary::check(self.administer, &self.plan.queue).await?;
-        let once = Verdict::PutBackOnce { operation: self.id.clone() };
         let mut jobs = Vec::new();
         // In place of one that is refused, the next one is a canary.
         while let Some(missing) = u64::from(count).checked_sub(jobs.len() as u64).filter(|n| *n > 0)
         {
-            let (matched, mut visited) = self.pass(Some(once.clone()), missing).await?;
+            let once = self.put_back(true);
+            let (pass, mut visited) = self.pass(Some(once), missing).await?;
             jobs.append(&mut visited.settled);
             let is_complete = visited.complete;
             if let Some(end) = self.ended_early(visited) {
@@ -294,7 +315,7 @@ impl Passes<'_> {
             if is_complete {
                 break;
             }
-            if matched == 0 {
+            if pass.matched == 0 {
                 return Ok(Some(End::Stopped(Stop::TooMany)));
             }
         }
@@ -317,16 +338,15 @@ impl Passes<'_> {
     /// The reason to stop if a job that was put back has failed since, or if that is not known: those
     /// that failed last are at the end of the queue.
     async fn failed_again(&self) -> Result<Option<Stop>> {
-        let (ids, began) = (self.totals.ids.clone(), self.began);
+        let operation = self.id.clone();
         let look = move |found: &mut Option<JobId>, job: FailedJob| {
             if found.is_some() {
                 return Verdict::Enough;
             }
-            let is_again = job.failed_at() >= began && ids.contains(&job.id());
-            *found = is_again.then(|| job.id());
+            *found = job.was_put_back_by(&operation).then(|| job.id());
             Verdict::Keep
         };
-        Ok(match self.visit(|| None, look).await? {
+        Ok(match self.visit(None, || None, look).await? {
             (Some(id), _) => Some(Stop::FailedAgain(id)),
             (None, visited) => (!visited.complete).then_some(Stop::TooMany),
         })

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::time::SystemTime;
 
 use async_trait::async_trait;
 
@@ -9,12 +10,14 @@ use crate::engine::{
     WatchedOutcome,
 };
 use crate::error::ErrorKind;
+use crate::job::headers::By;
 use crate::job::{Envelope, FailedReason};
 
 fn plan() -> Plan {
     Plan {
         queue: "mail".into(),
         filter: Filter::new(),
+        within: None,
         action: Action::PutBack,
         canary: None,
         canary_patience: Duration::ZERO,
@@ -77,6 +80,8 @@ struct Shelf {
     refused: Vec<JobId>,
     /// The most jobs of one look.
     most: usize,
+    /// Whether each job that is put back fails at once.
+    fails_again: bool,
     canaries: Mutex<Vec<JobId>>,
 }
 
@@ -90,16 +95,20 @@ impl Shelf {
         let jobs: Vec<_> = (0..count).map(job).collect();
         let ids = jobs.iter().map(FailedJob::id).collect();
         let (refused, canaries) = (Vec::new(), Mutex::default());
-        (Self { jobs: Mutex::new(jobs), refused, most: usize::MAX, canaries }, ids)
+        let (jobs, most) = (Mutex::new(jobs), usize::MAX);
+        (Self { jobs, refused, most, fails_again: false, canaries }, ids)
+    }
+
+    fn count(&self) -> u64 {
+        self.jobs.lock().unwrap().len() as u64
     }
 
     async fn run(&self, plan: &Plan) -> (Result<End>, Totals) {
         let mut passes = Passes {
             administer: self,
-            filter: plan.filter.clone(),
-            began: SystemTime::UNIX_EPOCH,
+            extent: plan.within,
             is_first: true,
-            id: "operation".into(),
+            id: Uuid::now_v7().to_string(),
             totals: Totals::default(),
             plan,
             progress: watch::Sender::default(),
@@ -108,6 +117,15 @@ impl Shelf {
         let end = passes.run().await;
         (end, passes.totals)
     }
+}
+
+/// A job that an operation put back and that failed again.
+fn put_back_by(job: FailedJob, operation: &str) -> FailedJob {
+    let mut envelope = Envelope::new("mail", Vec::new());
+    envelope.id = job.id();
+    let by = By { operation, once: false };
+    envelope.headers = job.headers().clone().of_put_back(Some(by));
+    FailedJob::new(envelope, 1, job.reason(), String::new(), job.failed_at())
 }
 
 #[async_trait]
@@ -127,7 +145,8 @@ impl Administer for Shelf {
     async fn failed_visit(&self, _: &str, mut visit: Visit) -> Result<Visited> {
         let mut jobs = self.jobs.lock().unwrap();
         let mut visited = Visited { complete: jobs.len() <= self.most, ..Visited::new() };
-        let mut stay = Vec::new();
+        visited.extent = Some(Extent::new(jobs.len() as u64));
+        let (mut stay, mut failed) = (Vec::new(), Vec::new());
         let mut is_enough = false;
         for (place, job) in jobs.drain(..).enumerate() {
             is_enough |= place >= self.most;
@@ -144,14 +163,20 @@ impl Administer for Shelf {
                     stay.push(job);
                 }
                 verdict => {
-                    if matches!(verdict, Verdict::PutBackOnce { .. }) {
-                        self.canaries.lock().unwrap().push(job.id());
-                    }
                     visited.settled.push(job.id());
+                    if let Verdict::PutBackBy { operation, once } = verdict {
+                        if once {
+                            self.canaries.lock().unwrap().push(job.id());
+                        }
+                        if self.fails_again {
+                            failed.push(put_back_by(job, &operation));
+                        }
+                    }
                 }
             }
         }
         *jobs = stay;
+        jobs.append(&mut failed);
         Ok(visited)
     }
 
@@ -206,4 +231,48 @@ async fn an_operation_stops_if_it_is_not_known_whether_jobs_failed_again() {
         assert_eq!(matches!(end, Ok(End::Finished)), settled == 5, "{most}: {end:?}");
         assert_eq!(totals.settled, settled, "{most}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_settles_as_many_jobs_as_there_were() {
+    let retry = || Plan { rate: Some(2.0), ..plan() };
+    let within = |jobs| Plan { within: Some(Extent::new(jobs)), ..retry() };
+    for (plan, most, settled) in [
+        (plan(), usize::MAX, 7),
+        (retry(), usize::MAX, 7),
+        (retry(), 3, 7),
+        (within(5), usize::MAX, 5),
+        (within(50), usize::MAX, 7),
+        (within(0), usize::MAX, 0),
+    ] {
+        let (mut shelf, _) = Shelf::new(7);
+        (shelf.fails_again, shelf.most) = (true, most);
+        let (end, totals) = shelf.run(&plan).await;
+        assert!(matches!(end, Ok(End::Finished)), "{plan:?}: {end:?}");
+        assert_eq!((totals.settled, totals.matched), (settled, settled), "{plan:?}");
+        assert_eq!(shelf.count(), 7);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_operations_at_once_on_jobs_that_fail_at_once_both_end() {
+    let plan = Plan { rate: Some(2.0), ..plan() };
+    let (mut shelf, _) = Shelf::new(9);
+    shelf.fails_again = true;
+    let (one, other) = tokio::join!(shelf.run(&plan), shelf.run(&plan));
+    for (end, totals) in [one, other] {
+        assert!(matches!(end, Ok(End::Finished)), "{end:?}");
+        assert!((5..=9).contains(&totals.settled), "{}", totals.settled);
+    }
+    assert_eq!(shelf.count(), 9);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_stops_at_a_job_that_it_put_back() {
+    let plan = Plan { rate: Some(2.0), stop_on_failure: true, ..plan() };
+    let (mut shelf, ids) = Shelf::new(9);
+    shelf.fails_again = true;
+    let (end, totals) = shelf.run(&plan).await;
+    assert!(matches!(end, Ok(End::Stopped(Stop::FailedAgain(id))) if id == ids[0]), "{end:?}");
+    assert_eq!(totals.settled, 2);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::{Answers, Ask, Controlled, Membership, Part, Pause, QueueSpec, Read};
+use super::{Answers, Ask, Controlled, Extent, Membership, Part, Pause, QueueSpec, Read};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId};
 
@@ -143,12 +143,16 @@ pub enum Verdict {
     Keep,
     /// It stays, and no further job is looked at.
     Enough,
-    /// It goes back into its queue, with fresh attempts, no expiry and no further delay.
+    /// It goes back into its queue, with fresh attempts, no expiry and no further delay. Nothing
+    /// of former operations is left.
     PutBack,
-    /// The same with a single attempt, for an operation that watches it.
-    PutBackOnce {
-        /// The operation.
+    /// The same by an operation. Its id joins the others in the header `jobq-operations`, of which
+    /// the last eight are kept.
+    PutBackBy {
+        /// The id of the operation.
         operation: String,
+        /// With a single attempt, for an operation that watches it.
+        once: bool,
     },
     /// It is deleted.
     Discard,
@@ -162,6 +166,9 @@ pub struct Visited {
     pub seen: u64,
     /// Whether all jobs were looked at that there were at the beginning.
     pub complete: bool,
+    /// The jobs that there were at the beginning. An operation settles at most as many: without
+    /// this it is limited by the header `jobq-operations` alone.
+    pub extent: Option<Extent>,
     /// The jobs that were put back or deleted.
     pub settled: Vec<JobId>,
     /// Jobs that could not be put back and stay, with the errors.

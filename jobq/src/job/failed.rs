@@ -6,6 +6,7 @@ use serde::de::Error as _;
 use serde::ser::{SerializeStruct as _, Serializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::headers::OPERATIONS;
 use super::{Envelope, Headers, JobId, codec, failure, to_millis};
 
 /// The reason why a job failed for good.
@@ -92,6 +93,8 @@ pub struct FailedJob {
     reason: FailedReason,
     error: String,
     failed_at: SystemTime,
+    /// Its place among the failed jobs, where the engine numbers them.
+    number: Option<u64>,
 }
 
 impl FailedJob {
@@ -104,7 +107,25 @@ impl FailedJob {
         error: String,
         failed_at: SystemTime,
     ) -> Self {
-        Self { envelope, attempts, reason, error, failed_at }
+        Self { envelope, attempts, reason, error, failed_at, number: None }
+    }
+
+    /// The same with its place among the failed jobs.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn numbered(self, number: u64) -> Self {
+        Self { number: Some(number), ..self }
+    }
+
+    /// Its place among the failed jobs, where the engine numbers them.
+    pub(crate) fn number(&self) -> Option<u64> {
+        self.number
+    }
+
+    /// Whether one of the last eight operations that put it back is this one.
+    #[must_use]
+    pub fn was_put_back_by(&self, operation: &str) -> bool {
+        let operations = self.header(OPERATIONS).unwrap_or_default();
+        operations.split_whitespace().any(|id| id == operation)
     }
 
     /// The envelope of the job.

@@ -13,6 +13,8 @@ use crate::error::{Error, Result};
 pub(crate) const NEEDS: &str = "jobq-needs";
 /// The operation that put the job back for a single attempt.
 pub(crate) const ONCE: &str = "jobq-once";
+/// The ids of the last operations that put the job back, the newest last.
+pub(crate) const OPERATIONS: &str = "jobq-operations";
 /// Distinguishes two enqueues of one id.
 pub(crate) const NONCE: &str = "jobq-nonce";
 /// When the first attempt is due, in milliseconds since 1970.
@@ -27,6 +29,10 @@ pub(crate) const UNREADABLE: &str = "(unreadable)";
 /// The words that this version understands.
 const UNDERSTOOD: [&str; 1] = [NEEDS_ONCE];
 
+/// The most ids in [`OPERATIONS`].
+const MOST_OPERATIONS: usize = 8;
+/// The size limit of an id in [`OPERATIONS`] that is kept: that of a UUID.
+const MAX_OPERATION: usize = 36;
 /// The size limit of the names and values of a program's headers, in bytes.
 const MAX_BYTES: usize = 8 * 1024;
 /// The size limit of a name, in bytes.
@@ -104,25 +110,23 @@ impl Headers {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// Removes the marker of a job with a single attempt.
-    #[cfg_attr(not(feature = "sqlite"), allow(dead_code))]
-    pub(crate) fn without_once(mut self) -> Self {
+    /// The headers of a failed job that is put back, by an operation or by its id.
+    #[cfg_attr(not(any(feature = "sqlite", feature = "testing")), allow(dead_code))]
+    pub(crate) fn of_put_back(mut self, by: Option<By<'_>>) -> Self {
+        let operations = self.0.remove(OPERATIONS);
         self.0.remove(ONCE);
-        if let Some(needs) = self.0.remove(NEEDS) {
-            let needs = needs_without_once(&needs);
-            if !needs.is_empty() {
-                self.put(NEEDS, needs);
+        let needs = self.0.remove(NEEDS).unwrap_or_default();
+        let is_once = by.is_some_and(|by| by.once);
+        let needs = if is_once { needs_with_once(&needs) } else { needs_without_once(&needs) };
+        if !needs.is_empty() {
+            self.put(NEEDS, needs);
+        }
+        if let Some(By { operation, once }) = by {
+            self.put(OPERATIONS, operations_with(operations.as_deref(), operation));
+            if once {
+                self.put(ONCE, operation);
             }
         }
-        self
-    }
-
-    /// Gives the job a single attempt, for this operation.
-    #[cfg_attr(not(any(feature = "sqlite", feature = "testing")), allow(dead_code))]
-    pub(crate) fn with_once(mut self, operation: &str) -> Self {
-        self.put(ONCE, operation);
-        let needs = needs_with_once(self.get(NEEDS).unwrap_or_default());
-        self.put(NEEDS, needs);
         self
     }
 
@@ -144,6 +148,26 @@ impl Headers {
     pub(crate) fn set_nonce(&mut self) {
         self.put(NONCE, format!("{:016x}", fastrand::u64(..)));
     }
+}
+
+/// The operation that puts a job back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct By<'o> {
+    pub(crate) operation: &'o str,
+    /// Whether it gives the job a single attempt.
+    pub(crate) once: bool,
+}
+
+/// The value of [`OPERATIONS`] of a job that a further operation puts back.
+#[cfg_attr(
+    not(any(feature = "rabbitmq", feature = "sqlite", feature = "testing")),
+    allow(dead_code)
+)]
+pub(crate) fn operations_with(before: Option<&str>, operation: &str) -> String {
+    let ids = before.unwrap_or_default().split_whitespace();
+    let mut ids: Vec<_> = ids.filter(|id| *id != operation && id.len() <= MAX_OPERATION).collect();
+    ids.push(operation);
+    ids[ids.len().saturating_sub(MOST_OPERATIONS)..].join(" ")
 }
 
 /// The needs of a job that is put back: all but [`NEEDS_ONCE`].
@@ -229,6 +253,48 @@ mod tests {
             assert_eq!(headers.lacking(), lacking, "{needs:?}");
         }
         assert_eq!(needs_without_once("once zip  once"), "zip");
+    }
+
+    #[test]
+    fn the_last_eight_operations_are_named() {
+        let nine = "1 2 3 4 5 6 7 8 9";
+        let long = "x".repeat(37);
+        for (before, operation, expected) in [
+            (None, "1", "1"),
+            (Some(""), "1", "1"),
+            (Some("1"), "2", "1 2"),
+            (Some("1 2"), "1", "2 1"),
+            (Some(" 1\n 2 "), "3", "1 2 3"),
+            (Some(nine), "10", "3 4 5 6 7 8 9 10"),
+            (Some(&*long), "1", "1"),
+        ] {
+            assert_eq!(operations_with(before, operation), expected, "{before:?}");
+        }
+    }
+
+    #[test]
+    fn a_put_back_removes_or_adds_what_operations_need() {
+        let by = |operation, once| Some(By { operation, once });
+        for (needs, by, expected) in [
+            (None, None, &[][..]),
+            (Some("once zip"), None, &[(NEEDS, "zip")]),
+            (None, by("a", false), &[(OPERATIONS, "old a")]),
+            (Some("once"), by("a", false), &[(OPERATIONS, "old a")]),
+            (
+                Some("zip"),
+                by("a", true),
+                &[(NEEDS, "zip once"), (ONCE, "a"), (OPERATIONS, "old a")],
+            ),
+        ] {
+            let mut headers = Headers::new();
+            headers.put(ONCE, "old");
+            headers.put(OPERATIONS, "old");
+            if let Some(needs) = needs {
+                headers.put(NEEDS, needs);
+            }
+            let found = headers.of_put_back(by);
+            assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{needs:?} {by:?}");
+        }
     }
 
     #[test]

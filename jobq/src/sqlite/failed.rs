@@ -11,9 +11,9 @@ use rusqlite::{OptionalExtension as _, Row};
 use super::columns;
 use super::inbox::Inbox;
 use super::store::Store;
-use crate::engine::{Verdict, Visit, Visited, Visiting};
+use crate::engine::{Extent, Verdict, Visit, Visited, Visiting};
 use crate::error::Result;
-use crate::job::headers::ONCE;
+use crate::job::headers::{By, ONCE, OPERATIONS};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 
 /// The most jobs of a batch.
@@ -42,7 +42,8 @@ struct Decided {
 pub(super) async fn visit(inbox: Inbox, name: String, visit: Visit) -> Result<Visited> {
     let mut visiting = Visiting::new(visit);
     let of = name.clone();
-    let mut ahead = inbox.read(move |store| begin(store, &of)).await?;
+    let (mut ahead, extent) = inbox.read(move |store| begin(store, &of)).await?;
+    visiting.visited.extent = Some(extent);
     let mut is_enough = false;
     while ahead.after < ahead.last && !is_enough {
         let name = name.clone();
@@ -76,11 +77,18 @@ pub(super) async fn visit(inbox: Inbox, name: String, visit: Visit) -> Result<Vi
 }
 
 /// Nothing is ahead in a queue that is not declared.
-fn begin(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Ahead> {
+fn begin(store: &mut Store<'_>, name: &str) -> rusqlite::Result<(Ahead, Extent)> {
     let queue = store.queue(name)?.unwrap_or(0);
-    let sql = "SELECT coalesce(max(seq), 0) FROM failed WHERE queue = ?1";
-    let last = store.connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
-    Ok(Ahead { queue, after: 0, last })
+    let sql = "SELECT count(*), coalesce(max(seq), 0) FROM failed WHERE queue = ?1";
+    let read = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get(1)?));
+    let (jobs, last) = store.connection.prepare_cached(sql)?.query_row([queue], read)?;
+    let extent = Extent::new(jobs.unsigned_abs()).up_to(number(last));
+    Ok((Ahead { queue, after: 0, last }, extent))
+}
+
+/// A row as the number of a failed job.
+fn number(seq: i64) -> u64 {
+    seq.max(0).unsigned_abs()
 }
 
 fn read_batch(
@@ -98,9 +106,9 @@ fn read_batch(
         && bytes < FULL_BYTES
         && let Some(row) = rows.next()?
     {
-        let job = read(row, name)?;
+        let (job, seq) = (read(row, name)?, row.get(13)?);
         bytes += job.payload_bytes().len();
-        jobs.push((row.get(13)?, job));
+        jobs.push((seq, job.numbered(number(seq))));
     }
     Ok(jobs)
 }
@@ -155,7 +163,9 @@ fn settle_one(store: &Store<'_>, queue: i64, decided: &Decided) -> rusqlite::Res
     let place = (queue, decided.seq, decided.id.as_bytes());
     match &decided.verdict {
         Verdict::PutBack => put_back(store, place, None)?,
-        Verdict::PutBackOnce { operation } => put_back(store, place, Some(operation))?,
+        Verdict::PutBackBy { operation, once } => {
+            put_back(store, place, Some(By { operation, once: *once }))?;
+        }
         _ => {}
     }
     let sql = "DELETE FROM failed WHERE queue = ?1 AND seq = ?2 AND job_id = ?3";
@@ -166,12 +176,12 @@ fn settle_one(store: &Store<'_>, queue: i64, decided: &Decided) -> rusqlite::Res
 fn put_back(
     store: &Store<'_>,
     (queue, seq, id): (i64, i64, &[u8; 16]),
-    once: Option<&str>,
+    by: Option<By<'_>>,
 ) -> rusqlite::Result<()> {
     let sql = "SELECT headers FROM failed WHERE queue = ?1 AND seq = ?2 AND job_id = ?3";
     let mut select = store.connection.prepare_cached(sql)?;
     let headers = select.query_row((queue, seq, id), |row| {
-        Ok(headers_of_put_back(columns::text_or_null(row, 0)?.as_deref(), once))
+        Ok(headers_of_put_back(columns::text_or_null(row, 0)?.as_deref(), by))
     });
     let Some(headers) = headers.optional()? else {
         return Ok(());
@@ -187,14 +197,12 @@ fn put_back(
     Ok(())
 }
 
-/// The headers of a job that is put back: with a single attempt for an operation, or with all.
-fn headers_of_put_back(headers: Option<&str>, once: Option<&str>) -> Option<String> {
-    let read = || columns::to_headers(headers);
-    match once {
-        Some(operation) => columns::of_headers(&read().with_once(operation)),
-        None if headers.is_some_and(|text| text.contains(ONCE)) => {
-            columns::of_headers(&read().without_once())
-        }
-        None => headers.map(str::to_owned),
+/// The headers of a job that is put back. They are read only if something changes.
+fn headers_of_put_back(headers: Option<&str>, by: Option<By<'_>>) -> Option<String> {
+    let has_own = |text: &str| text.contains(ONCE) || text.contains(OPERATIONS);
+    if by.is_some() || headers.is_some_and(has_own) {
+        columns::of_headers(&columns::to_headers(headers).of_put_back(by))
+    } else {
+        headers.map(str::to_owned)
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant, SystemTime};
 
-use jobq::engine::{Counts, Part, Place, QueueSpec, Settlement, Verdict, Visit, Visited};
+use jobq::engine::{Counts, Extent, Part, Place, QueueSpec, Settlement, Verdict, Visit, Visited};
 use jobq::{Envelope, Error, ErrorKind, EventEnvelope, FailedJob, Headers, Result};
 
 use super::{after, topic};
@@ -230,6 +230,7 @@ impl State {
             visited.complete = true;
             return visited;
         };
+        visited.extent = Some(Extent::new(queue.failed.len() as u64));
         let mut jobs = std::mem::take(&mut queue.failed).into_iter();
         let mut stay = Vec::new();
         for failed in jobs.by_ref() {
@@ -243,8 +244,8 @@ impl State {
             };
             match verdict {
                 Verdict::PutBack => self.put_back(name, failed, None, now),
-                Verdict::PutBackOnce { operation } => {
-                    self.put_back(name, failed, Some(&operation), now);
+                Verdict::PutBackBy { operation, once } => {
+                    self.put_back(name, failed, Some((&operation, once)), now);
                 }
                 Verdict::Discard => {}
                 Verdict::Enough => {
@@ -264,13 +265,13 @@ impl State {
         visited
     }
 
-    fn put_back(&mut self, queue: &str, failed: Failed, once: Option<&str>, now: Instant) {
+    fn put_back(&mut self, queue: &str, failed: Failed, by: Option<(&str, bool)>, now: Instant) {
         let mut envelope = failed.envelope;
         envelope.attempts = 0;
         // An event has no expiry by saying so: else it has that of its subscriber.
         let never = SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800);
         envelope.expires_at = envelope.topic.is_some().then_some(never);
-        envelope.headers = of_put_back(&envelope.headers, once);
+        envelope.headers = of_put_back(&envelope.headers, by);
         envelope.queue = Cow::Owned(queue.to_owned());
         self.push(envelope, now).expect("the queue is there");
     }
@@ -296,15 +297,24 @@ impl State {
     }
 }
 
-/// The headers of a job that is put back, for one attempt of an operation or for all: docs/wire.md
-/// says what goes.
-fn of_put_back(headers: &Headers, once: Option<&str>) -> Headers {
+/// The headers of a job that is put back, by its id or by an operation, which may give it one attempt
+/// alone: docs/wire.md says what goes.
+fn of_put_back(headers: &Headers, by: Option<(&str, bool)>) -> Headers {
+    let once = by.filter(|(_, once)| *once).map(|(operation, _)| operation);
+    let mut operations: Vec<_> =
+        headers.get("jobq-operations").unwrap_or_default().split_whitespace().collect();
+    operations.extend(by.map(|(operation, _)| operation));
+    let operations = operations[operations.len().saturating_sub(8)..].join(" ");
     let needs = headers.get("jobq-needs").unwrap_or_default().split_whitespace();
     let needs = needs.filter(|word| *word != "once").chain(once.map(|_| "once"));
     let needs = needs.collect::<Vec<_>>().join(" ");
-    let own =
-        [("jobq-needs", Some(&*needs).filter(|needs| !needs.is_empty())), ("jobq-once", once)];
-    let kept = headers.iter().filter(|(name, _)| !["jobq-needs", "jobq-once"].contains(name));
+    let own = [
+        ("jobq-needs", Some(&*needs).filter(|needs| !needs.is_empty())),
+        ("jobq-once", once),
+        ("jobq-operations", by.map(|_| &*operations)),
+    ];
+    let is_own = |name: &str| own.iter().any(|(own, _)| *own == name);
+    let kept = headers.iter().filter(|(name, _)| !is_own(name));
     let own = own.into_iter().filter_map(|(name, value)| Some((name, value?)));
     kept.chain(own).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use clap::Args;
 use jobq::admin::{Done, End as OperationEnd, Filter, Operation, Running};
@@ -132,29 +132,22 @@ pub(crate) async fn discard(arguments: Discard, options: &Options, output: Outpu
     let (filter, named) = which.filter()?;
     let client = options.client().await?;
     let doing = Doing::deleting(client, &which.queue, filter, named, &how);
-    delete(doing, which.filter.until(), &how, options, output).await
+    delete(doing, &how, options, output).await
 }
 
 pub(crate) async fn purge(arguments: Purge, options: &Options, output: Output) -> Ended {
     let client = options.client().await?;
     let doing = Doing::deleting(client, &arguments.queue, Filter::new(), 0, &arguments.how);
-    delete(doing, None, &arguments.how, options, output).await
+    delete(doing, &arguments.how, options, output).await
 }
 
-/// Deletes jobs that failed at the time `until` at the latest. A question that is asked before is about
-/// those that have failed by now, and so is what follows.
-async fn delete(
-    mut doing: Doing,
-    until: Option<SystemTime>,
-    how: &How,
-    options: &Options,
-    output: Output,
-) -> Ended {
-    let discard = |doing: &Doing| doing.failed.discard_where(doing.filter.clone());
+/// Deletes jobs. A question that is asked before is about those that have failed by then, and so is
+/// what follows.
+async fn delete(doing: Doing, how: &How, options: &Options, output: Output) -> Ended {
+    let discard = || doing.failed.discard_where(doing.filter.clone());
+    let mut operation = how.of(discard(), options);
     if !doing.dry_run && !options.yes {
-        let now = SystemTime::now();
-        doing.filter = doing.filter.failed_until(until.map_or(now, |until| until.min(now)));
-        let counted = discard(&doing).dry_run().await?;
+        let counted = discard().dry_run().await?;
         if counted.matched == 0 {
             return doing.told(&counted, output).await;
         }
@@ -165,8 +158,10 @@ async fn delete(
             output.note("nothing was deleted");
             return Ok(End::Partly);
         }
+        if let Some(extent) = counted.extent {
+            operation = operation.within(extent);
+        }
     }
-    let operation = how.of(discard(&doing), options);
     doing.run(operation, output).await
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use jobq::admin::{self, Cancelled, Filter, Operation, Order, Read};
+use jobq::admin::{self, Cancelled, Extent, Filter, Operation, Order, Read};
 use jobq::{Client, Finding, Result, Severity};
 
 use super::Event;
@@ -63,26 +63,28 @@ async fn change(client: &Client, actor: &str, action: Action) -> Result<String> 
             let cancelled: Vec<Cancelled> = admin.cancel_running(job).await?;
             format!("job {job} is asked to end in {} pools", cancelled.len())
         }
-        Action::Retry(queue, group, until) => {
-            let operation = client.failed(&queue).retry_where(filter(&group, until)).by(actor);
-            format!("put back: {}", done(operation).await?)
+        Action::Retry(queue, group, extent) => {
+            let operation = client.failed(&queue).retry_where(filter(&group)).by(actor);
+            format!("put back: {}", done(operation, extent).await?)
         }
-        Action::Discard(queue, group, until) => {
-            let operation = client.failed(&queue).discard_where(filter(&group, until)).by(actor);
-            format!("deleted: {}", done(operation).await?)
+        Action::Discard(queue, group, extent) => {
+            let operation = client.failed(&queue).discard_where(filter(&group)).by(actor);
+            format!("deleted: {}", done(operation, extent).await?)
         }
         Action::Quit | Action::Load(_) | Action::Examine => String::new(),
     })
 }
 
-/// The jobs of a group that had failed when they were counted.
-fn filter(group: &Group, until: SystemTime) -> Filter {
-    let filter = Filter::new().job(&group.job).reason(group.reason).pattern(&group.error);
-    filter.failed_until(until)
+/// The jobs of a group.
+fn filter(group: &Group) -> Filter {
+    Filter::new().job(&group.job).reason(group.reason).pattern(&group.error)
 }
 
-/// What an operation did.
-async fn done(operation: Operation) -> Result<String> {
+/// What an operation on the jobs that were looked at did.
+async fn done(mut operation: Operation, extent: Option<Extent>) -> Result<String> {
+    if let Some(extent) = extent {
+        operation = operation.within(extent);
+    }
     let done = operation.await?;
     let mut said = vec![format!("{} of {} failed jobs", done.settled, done.matched)];
     said.extend(outcome::remarks(&done.end, done.unknown));
@@ -105,7 +107,8 @@ async fn failed(client: &Client, queue: &str) -> Result<Grouped> {
         cells: groups::row(group, now).into(),
         details: vec![format!("the last one: {}", group.last), group.error.clone()],
     };
-    Ok(Grouped { rows: groups.groups.iter().map(row).collect(), notes: groups::notes(&groups) })
+    let (rows, notes) = (groups.groups.iter().map(row).collect(), groups::notes(&groups));
+    Ok(Grouped { rows, notes, extent: groups.extent })
 }
 
 async fn findings(client: &Client) -> Result<Vec<Row>> {

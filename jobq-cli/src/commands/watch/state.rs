@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use jobq::admin::PoolId;
+use jobq::admin::{Extent, PoolId};
 use jobq::{FailedReason, JobId};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -90,6 +90,8 @@ pub(super) struct Grouped {
     pub(super) rows: Vec<Row>,
     /// Notes on the jobs that they leave out.
     pub(super) notes: Vec<String>,
+    /// The jobs that were looked at.
+    pub(super) extent: Option<Extent>,
 }
 
 /// What is done outside of the page.
@@ -103,10 +105,10 @@ pub(super) enum Action {
     Cancel(JobId),
     /// Reads the groups of failed jobs of a queue.
     Load(String),
-    /// Puts the jobs of a group back that had failed at this time.
-    Retry(String, Group, SystemTime),
-    /// Deletes the jobs of a group that had failed at this time.
-    Discard(String, Group, SystemTime),
+    /// Puts the jobs of a group back that were looked at.
+    Retry(String, Group, Option<Extent>),
+    /// Deletes the jobs of a group that were looked at.
+    Discard(String, Group, Option<Extent>),
     Examine,
 }
 
@@ -117,6 +119,8 @@ pub(super) struct State {
     pub(super) listings: [Listing; 4],
     /// The queue of the page of failed jobs.
     pub(super) queue: Option<String>,
+    /// The failed jobs that its groups are of.
+    pub(super) extent: Option<Extent>,
     /// An action that waits for a yes, with its question.
     pub(super) question: Option<(String, Action)>,
     pub(super) message: Option<String>,
@@ -129,6 +133,7 @@ impl State {
             page: Page::Queues,
             listings: Default::default(),
             queue: None,
+            extent: None,
             question: None,
             message: None,
             has_colours,
@@ -180,7 +185,10 @@ impl State {
             return;
         }
         let (rows, notes) = match groups {
-            Ok(Grouped { rows, notes }) => (Ok(rows), notes),
+            Ok(Grouped { rows, notes, extent }) => {
+                self.extent = extent;
+                (Ok(rows), notes)
+            }
             Err(problem) => (Err(problem), Vec::new()),
         };
         self.loaded(Page::Failed, rows, now);
@@ -260,19 +268,19 @@ impl State {
         if key == 'l' {
             return self.read();
         }
-        let as_of = self.listing().as_of;
+        let extent = self.extent;
         match (page, key, self.selected()?.clone()) {
             (Page::Queues, 'p', Key::Queue(queue)) => Some(Action::Pause(queue)),
             (Page::Queues, 'r', Key::Queue(queue)) => Some(Action::Resume(queue)),
             (Page::Failed, 'R', Key::Group(group)) => {
                 let queue = self.queue.clone()?;
                 let question = format!("put {} back", group.jobs_of(&queue));
-                self.ask(&question, Action::Retry(queue, group, as_of?))
+                self.ask(&question, Action::Retry(queue, group, extent))
             }
             (Page::Failed, 'D', Key::Group(group)) => {
                 let queue = self.queue.clone()?;
                 let question = format!("delete {}", group.jobs_of(&queue));
-                self.ask(&question, Action::Discard(queue, group, as_of?))
+                self.ask(&question, Action::Discard(queue, group, extent))
             }
             (Page::Pools, 'Q', Key::Pool(pool, _)) => {
                 self.ask(&format!("let pool {pool} take no more jobs"), Action::Quiet(pool))

@@ -15,7 +15,7 @@ fn group() -> Group {
 
 fn groups(notes: &[&str]) -> Grouped {
     let notes = notes.iter().map(|note| (*note).to_owned()).collect();
-    Grouped { rows: vec![row(Key::Group(group()))], notes }
+    Grouped { rows: vec![row(Key::Group(group()))], notes, extent: Some(Extent::new(200)) }
 }
 
 /// A state with two queues, a pool that runs a job, and nothing else read.
@@ -81,14 +81,14 @@ fn failed_jobs_are_read_when_somebody_asks() {
     state.grouped("mail", Ok(groups(&[])), SystemTime::UNIX_EPOCH);
     assert_eq!(press(&mut state, "12l"), [None, None, load("mail")]);
     state.grouped("mail", Ok(groups(&[])), SystemTime::UNIX_EPOCH);
-    let retry = Action::Retry("mail".into(), group(), SystemTime::UNIX_EPOCH);
+    let retry = Action::Retry("mail".into(), group(), Some(Extent::new(200)));
     assert_eq!(press(&mut state, "R"), [None]);
     let (question, _) = state.question.as_ref().unwrap();
     assert!(
         question.contains("put 112 failed jobs of `mail` (pay, exhausted: card declined) back")
     );
     assert_eq!(press(&mut state, "y"), [Some(retry)]);
-    let discard = Action::Discard("mail".into(), group(), SystemTime::UNIX_EPOCH);
+    let discard = Action::Discard("mail".into(), group(), Some(Extent::new(200)));
     assert_eq!(press(&mut state, "Dy"), [None, Some(discard)]);
     // Another queue has other failed jobs.
     press(&mut state, "1j");
@@ -104,7 +104,7 @@ fn groups_of_another_queue_are_not_shown() {
     // Those that were asked for first come last.
     state.grouped(
         "pay",
-        Ok(Grouped { rows: Vec::new(), notes: Vec::new() }),
+        Ok(Grouped { rows: Vec::new(), notes: Vec::new(), extent: None }),
         SystemTime::UNIX_EPOCH,
     );
     state.grouped("mail", Ok(groups(&["not all"])), SystemTime::UNIX_EPOCH);

@@ -190,6 +190,11 @@ impl<'u> Pass<'u> {
         self.window == 0
     }
 
+    /// How many jobs from the start of the pass are left to take.
+    pub(crate) fn left(&self) -> u64 {
+        self.left
+    }
+
     /// Whether no job from the start of the pass is left to take.
     pub(crate) fn is_at_end(&self) -> bool {
         self.left == 0

@@ -12,9 +12,10 @@ use tokio::time::Instant;
 
 use super::Access;
 use super::pass::{FIRST, Pass};
-use crate::engine::{Verdict, Visiting};
+use crate::engine::{Extent, Verdict, Visiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::JobId;
+use crate::job::headers::By;
 use crate::rabbitmq::message::properties::{Message, decode, decode_failed, fresh, return_queue};
 use crate::rabbitmq::publish::Batch;
 use crate::rabbitmq::topology::route::Route;
@@ -54,6 +55,7 @@ pub(super) async fn run(access: &Access<'_>, visiting: &mut Visiting) {
         Ok(pass) => pass,
         Err(error) => return visiting.end(error),
     };
+    visiting.visited.extent = Some(Extent::new(pass.left()));
     let (decided, deleted, newest) = (Vec::new(), Vec::new(), VecDeque::new());
     let mut walk = Walk { access, visiting, decided, deleted, newest, keeps: false };
     let walked = walk.walk(&mut pass, &doing).await;
@@ -102,7 +104,9 @@ impl Walk<'_> {
         let back = match self.visiting.ask(job) {
             Verdict::Discard => None,
             Verdict::PutBack => Some(self.back(message, id, None)),
-            Verdict::PutBackOnce { operation } => Some(self.back(message, id, Some(&operation))),
+            Verdict::PutBackBy { operation, once } => {
+                Some(self.back(message, id, Some(By { operation: &operation, once })))
+            }
             verdict => {
                 self.keeps = true;
                 return verdict == Verdict::Enough;
@@ -113,7 +117,7 @@ impl Walk<'_> {
     }
 
     /// The message with which a job is put back.
-    fn back(&self, message: Delivery, id: JobId, once: Option<&str>) -> Result<Message> {
+    fn back(&self, message: Delivery, id: JobId, by: Option<By<'_>>) -> Result<Message> {
         let (names, queue) = (&self.access.failed.names, &self.access.queue);
         let mut read = decode(names, queue.clone(), &message.properties, Vec::new());
         // A message without an id gets the one that was shown.
@@ -123,7 +127,7 @@ impl Walk<'_> {
                 exchange: short(names.jobs())?,
                 key: return_queue(&message.properties, queue),
             }),
-            properties: fresh(&message.properties, &Who::of_job(&read.envelope, queue), once),
+            properties: fresh(&message.properties, &Who::of_job(&read.envelope, queue), by),
             payload: message.data,
         })
     }

@@ -15,7 +15,7 @@ use super::deaths::{ATTEMPTS_HEADER, History, clamped, key_at_death};
 use super::size::{MAX_HEADERS, size_of_table};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::job::headers::{DUE, NEEDS, NONCE, ONCE, UNREADABLE, is_own_name};
+use crate::job::headers::{DUE, NEEDS, NONCE, ONCE, OPERATIONS, UNREADABLE, is_own_name};
 use crate::job::{
     Envelope, EventEnvelope, FailedJob, FailedReason, Headers, JobId, MAX_PAYLOAD, from_millis,
     to_millis,
@@ -206,7 +206,7 @@ pub(crate) fn decode(
             // The broker dead-letters a message to all queues that `CC` names.
             "CC" => is_copied = true,
             NEEDS => kept.put(NEEDS, text(value).unwrap_or(UNREADABLE)),
-            name if is_own_name(name) || [ONCE, NONCE, DUE].contains(&name) => {
+            name if is_own_name(name) || [ONCE, OPERATIONS, NONCE, DUE].contains(&name) => {
                 if let Some(value) = text(value) {
                     kept.put(name, value);
                 }

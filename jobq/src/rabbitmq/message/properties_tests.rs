@@ -1,6 +1,7 @@
 use lapin::types::{AMQPValue, LongString};
 
 use super::*;
+use crate::job::headers::By;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::routing::Routing;
 use crate::telemetry::Who;
@@ -237,15 +238,22 @@ fn a_single_attempt_is_named_until_the_next_put_back() {
         };
         let mut back = original;
         for operation in ["first", "second"] {
-            back = fresh(&back, &who(job().id), Some(operation));
+            back = fresh(&back, &who(job().id), Some(By { operation, once: true }));
             let found = read(&back);
             assert_eq!(
                 (found.get("jobq-once"), found.get("jobq-needs")),
                 (Some(operation), Some(with))
             );
         }
-        let plain = read(&fresh(&back, &who(job().id), None));
-        assert_eq!((plain.get("jobq-once"), plain.get("jobq-needs")), (None, without));
+        assert_eq!(read(&back).get("jobq-operations"), Some("first second"));
+        let retried = again(&back, &who(job().id), Changes::next(1));
+        assert_eq!(read(&retried).get("jobq-operations"), Some("first second"));
+        let all = By { operation: "third", once: false };
+        for (by, operations) in [(Some(all), Some("first second third")), (None, None)] {
+            let plain = read(&fresh(&back, &who(job().id), by));
+            assert_eq!((plain.get("jobq-once"), plain.get("jobq-needs")), (None, without));
+            assert_eq!(plain.get("jobq-operations"), operations);
+        }
     }
 }
 

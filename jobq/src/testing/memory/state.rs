@@ -9,9 +9,11 @@ use super::control::Control;
 use super::history::{History, Published};
 use crate::clock::Clock;
 use crate::engine::{
-    self, Counts, Part, QueueSpec, Settlement, Verdict, Visiting, must_be_unused, nobody_subscribes,
+    self, Counts, Extent, Part, QueueSpec, Settlement, Verdict, Visiting, must_be_unused,
+    nobody_subscribes,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::job::headers::By;
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId, from_millis, topic};
 use crate::period;
 
@@ -298,6 +300,7 @@ impl State {
             visiting.visited.complete = true;
             return;
         };
+        visiting.visited.extent = Some(Extent::new(found.failed.len() as u64));
         let mut jobs = std::mem::take(&mut found.failed).into_iter();
         let mut stay = Vec::new();
         for job in jobs.by_ref() {
@@ -312,8 +315,8 @@ impl State {
                     self.put_back(job, None);
                     visiting.visited.settled.push(id);
                 }
-                Verdict::PutBackOnce { operation } => {
-                    self.put_back(job, Some(&operation));
+                Verdict::PutBackBy { operation, once } => {
+                    self.put_back(job, Some(By { operation: &operation, once }));
                     visiting.visited.settled.push(id);
                 }
                 Verdict::Discard => visiting.visited.settled.push(id),
@@ -325,17 +328,13 @@ impl State {
     }
 
     /// Puts a failed job back, with the content that `docs/wire.md` lists.
-    fn put_back(&mut self, job: FailedJob, once: Option<&str>) {
+    fn put_back(&mut self, job: FailedJob, by: Option<By<'_>>) {
         let mut envelope = job.into_envelope();
         envelope.attempts = 0;
         // An event states that it has no expiry; otherwise its subscriber's would apply.
         let never = from_millis(u64::MAX);
         envelope.expires_at = envelope.topic.is_some().then_some(never);
-        let headers = std::mem::take(&mut envelope.headers).without_once();
-        envelope.headers = match once {
-            Some(operation) => headers.with_once(operation),
-            None => headers,
-        };
+        envelope.headers = envelope.headers.of_put_back(by);
         self.push(envelope).expect("the queue is there");
     }
 

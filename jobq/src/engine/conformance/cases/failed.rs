@@ -168,7 +168,7 @@ pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
         enqueued_at: found.enqueued_at,
         retry_wait: found.retry_wait,
         expires_at: None,
-        headers: pushed.headers.without_once(),
+        headers: pushed.headers.of_put_back(None),
         ..pushed
     };
     assert_eq!(*found, expected);

@@ -86,6 +86,8 @@ macro_rules! conformance {
                 visit::a_visit_of_nothing_is_complete
                 visit::a_visit_sees_payloads_that_nobody_can_read
                 visit::a_job_may_be_put_back_for_a_single_attempt
+                visit::operations_that_put_a_job_back_are_named
+                visit::a_visit_tells_the_extent_of_what_it_sees
                 visit::a_visit_tells_jobs_of_one_id_apart
                 visit::a_visit_that_panics_loses_nothing
                 events::an_event_reaches_every_subscriber

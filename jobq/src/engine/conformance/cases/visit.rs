@@ -1,6 +1,7 @@
 //! Visits of failed jobs: what they see, and what they do with it.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::failed::{errors, fail, fail_job, find, list};
 use crate::engine::conformance::EngineExt as _;
@@ -57,7 +58,7 @@ pub async fn a_visit_sees_all_jobs_oldest_first(bench: &Bench) {
 /// Each verdict is carried out, and the jobs that stay keep their order.
 pub async fn a_visit_settles_each_job_by_its_verdict(bench: &Bench) {
     let ids = fail_jobs(bench, 9).await;
-    let once = Verdict::PutBackOnce { operation: "op".to_owned() };
+    let once = Verdict::PutBackBy { operation: "op".to_owned(), once: true };
     let verdicts = [
         Verdict::Keep,
         Verdict::Discard,
@@ -148,7 +149,7 @@ pub async fn a_job_may_be_put_back_for_a_single_attempt(bench: &Bench) {
     for (pushed, needs_once, needs) in table {
         fail_job(bench, &mut consumer, pushed.clone(), "no").await;
         for operation in ["first", "second"] {
-            let once = Verdict::PutBackOnce { operation: operation.to_owned() };
+            let once = Verdict::PutBackBy { operation: operation.to_owned(), once: true };
             let (visited, _) = visit(bench, &[once]).await;
             assert_eq!(visited.settled, [pushed.id]);
             let delivery = take(&mut consumer).await;
@@ -169,6 +170,59 @@ pub async fn a_job_may_be_put_back_for_a_single_attempt(bench: &Bench) {
         assert_eq!(delivery.envelope().headers.get("jobq-needs"), needs);
         settle(delivery, Settlement::Complete).await;
     }
+}
+
+/// An operation that puts a job back is named in its header until the job is put back by its id:
+/// the last eight, also when it was retried, waited and failed again.
+pub async fn operations_that_put_a_job_back_are_named(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let pushed = job("mail");
+    fail_job(bench, &mut consumer, pushed.clone(), "no").await;
+    let expected = ["1", "1 2", "1 2 3", "1 2 3 4", "1 2 3 4 5", "1 2 3 4 5 6"];
+    let expected =
+        [&expected[..], &["1 2 3 4 5 6 7", "1 2 3 4 5 6 7 8", "2 3 4 5 6 7 8 9"]].concat();
+    for (number, expected) in (1..).zip(expected) {
+        let by = Verdict::PutBackBy { operation: format!("{number}"), once: number % 2 == 0 };
+        let (visited, _) = visit(bench, &[by]).await;
+        assert_eq!(visited.settled, [pushed.id]);
+        let mut delivery = take(&mut consumer).await;
+        // Each way by which a job comes back.
+        let wait = Duration::from_millis(if number == 3 { 1 } else { 0 });
+        let again = match number {
+            1 => Some(Settlement::Retry(wait)),
+            2 => Some(Settlement::Snooze(wait)),
+            3 => Some(Settlement::Retry(wait)),
+            4 => Some(Settlement::Release),
+            _ => None,
+        };
+        if let Some(again) = again {
+            settle(delivery, again).await;
+            delivery = take(&mut consumer).await;
+        }
+        assert_eq!(delivery.envelope().headers.get("jobq-operations"), Some(expected));
+        settle(delivery, fail("again", 1)).await;
+        bench.counts("mail", 0, 0, 1).await;
+        let failed = find(bench, pushed.id).await.expect("it is there");
+        assert_eq!(failed.header("jobq-operations"), Some(expected));
+        assert!(failed.was_put_back_by(&number.to_string()) && !failed.was_put_back_by("0"));
+    }
+    visit(bench, &[Verdict::PutBack]).await;
+    let delivery = take(&mut consumer).await;
+    assert_eq!(delivery.envelope().headers.get("jobq-operations"), None);
+    settle(delivery, Settlement::Complete).await;
+}
+
+/// A visit says how many failed jobs there were when it began.
+pub async fn a_visit_tells_the_extent_of_what_it_sees(bench: &Bench) {
+    let ids = fail_jobs(bench, 5).await;
+    for (verdict, jobs) in [(Verdict::Enough, 5), (Verdict::Keep, 5), (Verdict::Discard, 5)] {
+        let (visited, seen) = visit(bench, &[verdict]).await;
+        let extent = visited.extent.expect("an extent");
+        assert!((0..jobs).all(|place| extent.has(place, &seen[0])) && !extent.has(jobs, &seen[0]));
+        assert_eq!(seen[0].id(), ids[0]);
+    }
+    let (visited, _) = visit(bench, &[Verdict::Keep]).await;
+    assert!(visited.complete && visited.seen == 0);
 }
 
 /// Failed jobs of one id are asked about one by one.

@@ -7,7 +7,9 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::{ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC};
-use crate::job::headers::{NEEDS, ONCE, UNREADABLE, needs_with_once, needs_without_once};
+use crate::job::headers::{
+    By, NEEDS, ONCE, OPERATIONS, UNREADABLE, needs_with_once, needs_without_once, operations_with,
+};
 use crate::job::{FailedReason, to_millis};
 use crate::rabbitmq::message::deaths::ATTEMPTS_HEADER;
 use crate::rabbitmq::message::size::shrink;
@@ -15,8 +17,19 @@ use crate::rabbitmq::values::{fits, long, text};
 use crate::telemetry::Who;
 
 /// Headers of failed jobs, dropped when a job is put back.
-const OF_FAILED: [&str; 10] =
-    [ATTEMPTS_HEADER, EXPIRES_AT, ERROR, REASON, FAILED_AT, QUEUE, SOLO, START, STRAY, ONCE];
+const OF_FAILED: [&str; 11] = [
+    ATTEMPTS_HEADER,
+    EXPIRES_AT,
+    ERROR,
+    REASON,
+    FAILED_AT,
+    QUEUE,
+    SOLO,
+    START,
+    STRAY,
+    ONCE,
+    OPERATIONS,
+];
 
 /// Headers to set on a republished message.
 #[derive(Debug, Default)]
@@ -83,9 +96,9 @@ pub(crate) fn again(original: &BasicProperties, who: &Who, changes: Changes) -> 
     rewrite(original, who, |key| [SOLO, START, STRAY].contains(&key), changes)
 }
 
-/// The properties of a failed job that is put back: fresh attempts and fresh headers. `once` is the
-/// operation that puts it back for a single attempt.
-pub(crate) fn fresh(original: &BasicProperties, who: &Who, once: Option<&str>) -> BasicProperties {
+/// The properties of a failed job that is put back, by an operation or by its id: fresh attempts and
+/// fresh headers.
+pub(crate) fn fresh(original: &BasicProperties, who: &Who, by: Option<By<'_>>) -> BasicProperties {
     // A stated 0 tells the job from one that was just enqueued.
     let mut changes = Changes::next(0);
     let header = |key| original.headers().as_ref().and_then(|headers| headers.inner().get(key));
@@ -94,15 +107,19 @@ pub(crate) fn fresh(original: &BasicProperties, who: &Who, once: Option<&str>) -
         // An event states that it has no expiry; otherwise its subscriber's would apply.
         changes.text(EXPIRES_AT, &i64::MAX.to_string());
     }
-    let needs = match (once, header(NEEDS)) {
-        (Some(_), needs) => Some(needs_with_once(needs.map_or("", words))),
-        (None, needs) => needs.and_then(text).map(needs_without_once),
+    let needs = match header(NEEDS) {
+        needs if by.is_some_and(|by| by.once) => Some(needs_with_once(needs.map_or("", words))),
+        needs => needs.and_then(text).map(needs_without_once),
     };
     if let Some(needs) = needs.as_deref().filter(|needs| !needs.is_empty()) {
         changes.text(NEEDS, needs);
     }
-    if let Some(operation) = once {
-        changes.text(ONCE, operation);
+    if let Some(By { operation, once }) = by {
+        let before = header(OPERATIONS).and_then(text);
+        changes.text(OPERATIONS, &operations_with(before, operation));
+        if once {
+            changes.text(ONCE, operation);
+        }
     }
     let needs_nothing = needs.is_some_and(|needs| needs.is_empty());
     let goes = |key: &str| OF_FAILED.contains(&key) || key == NEEDS && needs_nothing;
