@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use jobq::admin::Admin;
-use jobq::{Client, ClientBuilder};
+use jobq::{Client, ClientBuilder, setting};
 
 use crate::end::Problem;
 use crate::output::colour::When;
@@ -83,6 +83,7 @@ pub(crate) fn pause(text: &str) -> Result<Duration, String> {
 impl Options {
     /// A client for looking at what there is: a file must exist.
     pub(crate) async fn client(&self) -> Result<Client, Problem> {
+        self.check()?;
         let url = self.url_or_default(Path::new(DEFAULT_FILE).exists())?;
         if let Some(path) = file(&url)
             && !Path::new(path).exists()
@@ -97,6 +98,7 @@ impl Options {
 
     /// A client for adding jobs: a file is created if it is missing.
     pub(crate) async fn enqueuing_client(&self) -> Result<Client, Problem> {
+        self.check()?;
         let url = self.url_or_default(Path::new(DEFAULT_FILE).exists())?;
         Ok(self.builder(&url)?.connect().await?)
     }
@@ -109,6 +111,19 @@ impl Options {
     /// The name of who acts.
     pub(crate) fn actor(&self) -> String {
         self.by.clone().unwrap_or_else(user)
+    }
+
+    /// Refuses an option or a variable with a character that nobody sees.
+    fn check(&self) -> Result<(), Problem> {
+        for (name, text) in [
+            ("`--url` (JOBQ_URL)", self.url.as_deref()),
+            ("`--management` (JOBQ_MANAGEMENT_URL)", self.management.as_deref()),
+            ("`--namespace` (JOBQ_NAMESPACE)", Some(&*self.namespace)),
+            ("`--by`", self.by.as_deref()),
+        ] {
+            text.map_or(Ok(()), |text| setting::check(name, text))?;
+        }
+        Ok(())
     }
 
     fn url_or_default(&self, has_default_file: bool) -> Result<String, Problem> {
@@ -126,7 +141,9 @@ impl Options {
         // An empty variable counts as none.
         let namespace = Some(&*self.namespace).filter(|name| !name.is_empty());
         let namespace = namespace.unwrap_or(DEFAULT_NAMESPACE);
-        let mut builder = Client::builder(url).namespace(namespace).timeout(self.timeout);
+        let builder = Client::builder(url).namespace(namespace).timeout(self.timeout);
+        // The programs that use a file may be older than this command.
+        let mut builder = builder.keep_schema();
         if let Some(management) = self.management.as_ref().filter(|url| !url.is_empty())
             && url.starts_with("amqp")
         {
@@ -163,6 +180,7 @@ fn pem(variable: &str) -> Result<Option<Vec<u8>>, Problem> {
     let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) else {
         return Ok(None);
     };
+    setting::check(variable, &path.to_string_lossy())?;
     std::fs::read(&path).map(Some).map_err(|error| {
         let path = Path::new(&path).display();
         Problem::Usage(format!(
@@ -174,16 +192,16 @@ fn pem(variable: &str) -> Result<Option<Vec<u8>>, Problem> {
 /// The user of this machine who runs the command.
 fn user() -> String {
     let named = ["USER", "LOGNAME"].into_iter().filter_map(|name| env::var(name).ok());
-    named.into_iter().find(|name| !name.is_empty()).unwrap_or_else(|| "unknown".into())
+    let is_name = |name: &String| !name.is_empty() && setting::check("the user", name).is_ok();
+    named.into_iter().find(is_name).unwrap_or_else(|| "unknown".into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_default_file_is_used_only_if_it_exists() {
-        let options = |url: Option<&str>| Options {
+    fn options(url: Option<&str>) -> Options {
+        Options {
             url: url.map(str::to_owned),
             management: None,
             namespace: "jobq".into(),
@@ -192,7 +210,40 @@ mod tests {
             color: When::Auto,
             yes: false,
             by: None,
+        }
+    }
+
+    #[test]
+    fn an_option_with_a_character_that_nobody_sees_is_named() {
+        let told = |change: fn(&mut Options)| {
+            let mut options = options(Some("amqp://ann:topsecret@mq"));
+            change(&mut options);
+            let problem = options.check().map_err(|problem| problem.to_string());
+            problem.err()
         };
+        assert_eq!(told(|_| {}), None);
+        for (change, expected) in [
+            (
+                (|o| o.url = Some("sqlite://topsecret\n".into())) as fn(&mut Options),
+                "`--url` (JOBQ_URL) ends with a newline (U+000A)",
+            ),
+            (
+                |o| o.management = Some("http://topsecret ".into()),
+                "`--management` (JOBQ_MANAGEMENT_URL) ends with a space (U+0020)",
+            ),
+            (
+                |o| o.namespace = "topsecret\r".into(),
+                "`--namespace` (JOBQ_NAMESPACE) ends with a carriage return (U+000D)",
+            ),
+            (|o| o.by = Some("\ttopsecret".into()), "`--by` begins with a tab (U+0009)"),
+        ] {
+            let told = told(change).expect("refused");
+            assert!(told.starts_with(expected) && !told.contains("topsecret"), "{told}");
+        }
+    }
+
+    #[test]
+    fn the_default_file_is_used_only_if_it_exists() {
         for (url, exists, expected) in [
             (Some("amqp://mq"), false, Some("amqp://mq")),
             (Some("amqp://mq"), true, Some("amqp://mq")),

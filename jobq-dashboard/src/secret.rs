@@ -41,8 +41,10 @@ impl Secret {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](jobq::ErrorKind::Invalid) if it is shorter.
+    /// [`Invalid`](jobq::ErrorKind::Invalid) if it is shorter, or has a character that nobody can
+    /// type, such as the newline at the end of a file ([`jobq::setting`]).
     pub fn new(secret: &str) -> Result<Self> {
+        jobq::setting::check("the secret of the dashboard", secret)?;
         if secret.chars().count() < Self::FEWEST {
             return Err(Error::new(
                 ErrorKind::Invalid,
@@ -108,6 +110,21 @@ pub(crate) fn user(parts: &Parts) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_that_nobody_can_type_is_refused_and_not_shown() {
+        for (text, expected) in [
+            ("topsecret of the test\n", "ends with a newline (U+000A)"),
+            ("topsecret of the test\r", "ends with a carriage return (U+000D)"),
+            (" topsecret of the test", "begins with a space (U+0020)"),
+            ("topsecret\tof the test", "has a tab (U+0009) in it"),
+        ] {
+            let error = Secret::new(text).unwrap_err();
+            let expected = format!("the secret of the dashboard {expected}");
+            assert!(error.is_invalid() && error.to_string().starts_with(&expected), "{error}");
+            assert!(!error.to_string().contains("topsecret"), "{error}");
+        }
+    }
 
     #[test]
     fn the_whole_secret_alone_is_right() {

@@ -164,6 +164,15 @@ impl Standalone {
     }
 
     fn check(&self) -> Result<()> {
+        let texts = [("the prefix of the dashboard", Some(&self.prefix))]
+            .into_iter()
+            .chain([("the origin of the dashboard", self.origin.as_ref())])
+            .chain([("the name of who acts", self.actor.as_ref())])
+            .chain(self.hosts.iter().map(|host| ("a host of the dashboard", Some(host))))
+            .chain(self.redacted.iter().map(|name| ("a hidden value's pattern", Some(name))));
+        for (name, text) in texts {
+            text.map_or(Ok(()), |text| jobq::setting::check(name, text))?;
+        }
         if let Some(text) = self.origin.as_ref().filter(|origin| guard::origin(origin).is_none()) {
             return Err(Error::new(
                 ErrorKind::Invalid,

@@ -120,6 +120,7 @@ pub mod period;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;
 mod retry;
+pub mod setting;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod telemetry;
@@ -135,6 +136,7 @@ pub use client::{
     IntoPeriod, Outgoing, Publish, PublishFuture, doctor,
 };
 pub use clock::Clock;
+pub use engine::Migrated;
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, FindingKind, Report, Severity};
 pub use job::{

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// their fraction, and so are the uses that may use one another.
 fn layer(module: &str) -> Option<u8> {
     Some(match module {
-        "error" | "finding" | "guard" | "job" | "retry" | "period" => 0,
+        "error" | "finding" | "guard" | "job" | "retry" | "period" | "setting" => 0,
         "awaitable" | "background" | "clock" | "host" | "metrics" | "telemetry" | "traces"
         | "engine" => 10,
         "rabbitmq" => 20,

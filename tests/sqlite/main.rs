@@ -21,6 +21,7 @@ mod control;
 mod doctor;
 mod full;
 mod places;
+mod schemas;
 
 /// Short enough to be waited for, long enough for a machine with much else to do: a
 /// process that gets no turn for as long loses its jobs.

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use jobq::Client;
+use jobq::{Client, setting};
 use jobq_dashboard::{Secret, Standalone, demo};
 
 use super::topology;
@@ -90,7 +90,10 @@ async fn serve(arguments: Arguments, client: &Client, options: &Options, output:
     let mut made = None;
     if asks {
         let secret = match &arguments.secret {
-            Some(secret) => Secret::new(secret)?,
+            Some(secret) => {
+                setting::check("`--secret` (JOBQ_DASHBOARD_SECRET)", secret)?;
+                Secret::new(secret)?
+            }
             None => made.insert(Secret::random()?).clone(),
         };
         dashboard = dashboard.secret(secret);

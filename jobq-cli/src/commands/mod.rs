@@ -9,6 +9,7 @@ mod enqueue;
 pub(crate) mod failed;
 mod man;
 mod metrics;
+mod migrate;
 mod pause;
 mod publish;
 mod queues;
@@ -58,6 +59,7 @@ enum Command {
     Doctor(doctor::Arguments),
     Topology(topology::Arguments),
     Metrics(metrics::Arguments),
+    Migrate(migrate::Arguments),
     Completions(completions::Arguments),
     Watch(watch::Arguments),
     Man(man::Arguments),
@@ -81,6 +83,7 @@ pub(crate) async fn run(cli: Cli, output: Output) -> Ended {
         Command::Watch(arguments) => watch::run(arguments, options, output).await,
         Command::Topology(arguments) => Box::pin(topology::run(arguments, options, output)).await,
         Command::Metrics(arguments) => metrics::run(arguments, options, output).await,
+        Command::Migrate(arguments) => migrate::run(&arguments, options, output).await,
         Command::Completions(arguments) => completions::run(&arguments, output),
         Command::Man(arguments) => man::run(&arguments, output),
     }

@@ -7,6 +7,7 @@ mod control;
 mod dashboard;
 mod enqueue;
 mod failed;
+mod files;
 mod looks;
 mod made;
 mod operations;

@@ -1,15 +1,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Client;
 use super::outgoing::{Hooks, Outgoing};
-use super::{Client, environment};
 use crate::background;
 use crate::clock::Clock;
 #[cfg(feature = "management")]
 use crate::engine::ManagementUrl;
-use crate::engine::{Certificates, ClientCertificate, EngineOptions};
+use crate::engine::{Certificates, ClientCertificate, EngineOptions, Migrated};
 use crate::error::{Error, Result};
 use crate::job::{BoxError, is_program, to_program};
+use crate::setting;
 use crate::traces::{Propagation, Trace, Traces};
 
 /// The settings of a [`Client`].
@@ -29,11 +30,8 @@ pub struct ClientBuilder {
     hooks: Hooks,
     propagation: Option<Arc<dyn Propagation>>,
     trace: Trace,
-    options: EngineOptions,
+    pub(super) options: EngineOptions,
 }
-
-/// The default file without a URL.
-const DEFAULT_FILE: &str = "jobq.db";
 
 impl ClientBuilder {
     pub(super) fn new(url: &str) -> Self {
@@ -45,6 +43,7 @@ impl ClientBuilder {
             clock: Clock::system(),
             certificates: Certificates::default(),
             management: None,
+            keeps_schema: false,
             is_lazy: false,
         };
         Self {
@@ -54,47 +53,6 @@ impl ClientBuilder {
             propagation: None,
             trace: Trace::default(),
             options,
-        }
-    }
-
-    /// A builder for the URL in the environment variable `JOBQ_URL`, or for `sqlite://jobq.db` if
-    /// it is not set or empty.
-    ///
-    /// For an `amqps://` URL, `JOBQ_ROOT_CERTIFICATE` may name a PEM file for
-    /// [`root_certificate`](Self::root_certificate), and `JOBQ_CLIENT_CERTIFICATE` and
-    /// `JOBQ_CLIENT_KEY` together the files for [`client_certificate`](Self::client_certificate).
-    ///
-    /// `JOBQ_MANAGEMENT_URL` may be the URL for [`management`](Self::management).
-    ///
-    /// # Errors
-    ///
-    /// A URL that is no UTF-8; a file that cannot be read; a client certificate without a
-    /// key, or a key without one.
-    pub fn from_env() -> Result<Self> {
-        let mut builder = Self::from_url_in_env()?;
-        builder.options.certificates = environment::certificates(|name| std::env::var_os(name))?;
-        builder.management_in_env()
-    }
-
-    /// Sets the management API from the environment.
-    pub(super) fn management_in_env(mut self) -> Result<Self> {
-        self.options.management = environment::management(|name| std::env::var_os(name))?;
-        Ok(self)
-    }
-
-    fn from_url_in_env() -> Result<Self> {
-        match std::env::var("JOBQ_URL") {
-            Ok(url) if !url.is_empty() => Ok(Self::new(&url)),
-            Ok(_) | Err(std::env::VarError::NotPresent) => {
-                let path = std::path::absolute(DEFAULT_FILE).unwrap_or(DEFAULT_FILE.into());
-                tracing::info!(path = %path.display(), "JOBQ_URL is not set: jobs are kept in a file");
-                Ok(Self::new(&format!("sqlite://{DEFAULT_FILE}")))
-            }
-            Err(source) => Err(Error::invalid(
-                "the environment variable JOBQ_URL is no UTF-8; set it to a URL such as \
-                 amqp://localhost or sqlite://jobs.db",
-            )
-            .because(source)),
         }
     }
 
@@ -173,6 +131,18 @@ impl ClientBuilder {
     /// Sets the clock of this client and its pools. Defaults to the system's; see [`Clock`].
     pub fn clock(mut self, clock: Clock) -> Self {
         self.options.clock = clock;
+        self
+    }
+
+    /// Keeps the schema of a SQLite file of the version before, for a tool beside the programs that use
+    /// the file. Without this call the file is migrated by pools, [`declare`](Client::declare), and the
+    /// first [`enqueue`](Client::enqueue) or [`publish`](Client::publish), and programs of that version
+    /// cannot open it any more. With it these calls, too, use the file as it is. All other calls always
+    /// do. A file that is older still is refused with an error: by [`connect`](Self::connect) after
+    /// this call, else by all calls that do not migrate it. [`migrate`](Self::migrate) brings it up to
+    /// date. On RabbitMQ it has no effect.
+    pub fn keep_schema(mut self) -> Self {
+        self.options.keeps_schema = true;
         self
     }
 
@@ -298,7 +268,32 @@ impl ClientBuilder {
         self.open().await
     }
 
+    /// Brings the SQLite file of this URL to the schema of this version of jobq, without a client.
+    /// Programs of earlier versions cannot open it any more; those that have it open go on. The jobs
+    /// stay.
+    ///
+    /// A file whose clock is that of another time namespace (Linux), which is refused otherwise, gets
+    /// the clock of this process, if no process has it open.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::connect`]; a file that does not exist, or that this user may not write;
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) for a URL of a broker.
+    pub async fn migrate(self) -> Result<Migrated> {
+        self.check_text()?;
+        background::call(super::open::migrate(&self.url, self.options)).await
+    }
+
+    /// Checks the settings that are text.
+    fn check_text(&self) -> Result<()> {
+        setting::check("the URL of the client", &self.url)?;
+        setting::check("the namespace", &self.options.namespace)?;
+        let management = self.options.management.as_ref();
+        management.map_or(Ok(()), |url| setting::check("the URL of the management API", &url.0))
+    }
+
     async fn open(self) -> Result<Client> {
+        self.check_text()?;
         check_namespace(&self.options.namespace)?;
         check_program(&self.program)?;
         if self.options.timeout.is_zero() {

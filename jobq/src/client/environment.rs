@@ -3,13 +3,78 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use super::ClientBuilder;
 use crate::engine::{Certificates, ClientCertificate, ManagementUrl};
 use crate::error::{Error, ErrorKind, Result};
+use crate::setting;
 
+/// The default file without a URL.
+const DEFAULT_FILE: &str = "jobq.db";
+
+const URL: &str = "JOBQ_URL";
 const ROOT_CERTIFICATE: &str = "JOBQ_ROOT_CERTIFICATE";
 const CLIENT_CERTIFICATE: &str = "JOBQ_CLIENT_CERTIFICATE";
 const CLIENT_KEY: &str = "JOBQ_CLIENT_KEY";
 const MANAGEMENT_URL: &str = "JOBQ_MANAGEMENT_URL";
+
+impl ClientBuilder {
+    /// A builder for the URL in the environment variable `JOBQ_URL`, or for `sqlite://jobq.db` if
+    /// it is not set or empty.
+    ///
+    /// For an `amqps://` URL, `JOBQ_ROOT_CERTIFICATE` may name a PEM file for
+    /// [`root_certificate`](Self::root_certificate), and `JOBQ_CLIENT_CERTIFICATE` and
+    /// `JOBQ_CLIENT_KEY` together the files for [`client_certificate`](Self::client_certificate).
+    ///
+    /// `JOBQ_MANAGEMENT_URL` may be the URL for [`management`](Self::management).
+    ///
+    /// # Errors
+    ///
+    /// A variable that is no UTF-8, or has a character that nobody sees ([`setting`](crate::setting)); a
+    /// file that cannot be read; a client certificate without a key, or a key without one.
+    pub fn from_env() -> Result<Self> {
+        let mut builder = Self::from_url_in_env()?;
+        builder.options.certificates = certificates(|name| std::env::var_os(name))?;
+        builder.management_in_env()
+    }
+
+    /// Sets the management API from the environment.
+    pub(super) fn management_in_env(mut self) -> Result<Self> {
+        self.options.management = management(|name| std::env::var_os(name))?;
+        Ok(self)
+    }
+
+    fn from_url_in_env() -> Result<Self> {
+        if let Some(url) = url(|name| std::env::var_os(name))? {
+            return Ok(Self::new(&url));
+        }
+        let path = std::path::absolute(DEFAULT_FILE).unwrap_or(DEFAULT_FILE.into());
+        tracing::info!(path = %path.display(), "JOBQ_URL is not set: jobs are kept in a file");
+        Ok(Self::new(&format!("sqlite://{DEFAULT_FILE}")))
+    }
+}
+
+/// The URL of the client from the environment.
+pub(super) fn url(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<String>> {
+    text(URL, "amqp://localhost or sqlite://jobs.db", variable)
+}
+
+/// The text of a variable, unless it is empty. It is not shown in errors: it may have a password.
+fn text(
+    name: &str,
+    example: &str,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<Option<String>> {
+    let Some(text) = variable(name).filter(|text| !text.is_empty()) else {
+        return Ok(None);
+    };
+    let text = text.into_string().map_err(|_| {
+        Error::invalid(format!(
+            "the environment variable {name} is no UTF-8; set it to a URL such as {example}"
+        ))
+    })?;
+    setting::check(name, &text)?;
+    Ok(Some(text))
+}
 
 /// The certificates in the files named by the environment.
 pub(super) fn certificates(variable: impl Fn(&str) -> Option<OsString>) -> Result<Certificates> {
@@ -29,7 +94,7 @@ pub(super) fn certificates(variable: impl Fn(&str) -> Option<OsString>) -> Resul
 pub(super) fn management(
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Option<ManagementUrl>> {
-    let Some(url) = variable(MANAGEMENT_URL).filter(|url| !url.is_empty()) else {
+    let Some(url) = text(MANAGEMENT_URL, "http://localhost:15672", variable)? else {
         return Ok(None);
     };
     if !cfg!(feature = "management") {
@@ -41,17 +106,11 @@ pub(super) fn management(
             ),
         ));
     }
-    // The value is not shown: it may have a password.
-    let url = url.into_string().map_err(|_| {
-        Error::invalid(format!(
-            "the environment variable {MANAGEMENT_URL} is no UTF-8; set it to a URL such as \
-             http://localhost:15672"
-        ))
-    })?;
     Ok(Some(ManagementUrl(url)))
 }
 
 fn read(variable: &str, path: &Path) -> Result<Vec<u8>> {
+    setting::check(variable, &path.to_string_lossy())?;
     std::fs::read(path).map_err(|source| {
         Error::invalid(format!(
             "the file {} that {variable} names cannot be read: {source}; name a file in PEM form",
@@ -77,6 +136,27 @@ mod tests {
         let path = |exists| Path::new("..").join(path(exists)).into_os_string();
         let find = |name: &str| set.iter().find(|(known, _)| *known == name);
         certificates(|name| find(name).map(|(_, exists)| path(*exists)))
+    }
+
+    #[test]
+    fn a_variable_that_ends_with_a_newline_is_told_and_not_shown() {
+        let set = |value: &'static str| move |_: &str| Some(OsString::from(value));
+        assert_eq!(url(|_| None).unwrap(), None);
+        assert_eq!(url(set("")).unwrap(), None);
+        assert_eq!(url(set("sqlite://my jobs.db")).unwrap().unwrap(), "sqlite://my jobs.db");
+        let secret = set("amqp://ann:topsecret@mq\n");
+        let path = certificates(set("/etc/topsecret.pem\r")).map(drop);
+        let mut table = vec![(url(secret).map(drop), "JOBQ_URL ends with a newline")];
+        table.push((path, "JOBQ_ROOT_CERTIFICATE ends with a carriage return"));
+        if cfg!(feature = "management") {
+            let management = management(secret).map(drop);
+            table.push((management, "JOBQ_MANAGEMENT_URL ends with a newline"));
+        }
+        for (found, expected) in table {
+            let error = found.unwrap_err();
+            assert!(error.is_invalid() && error.to_string().starts_with(expected), "{error}");
+            assert!(!format!("{error:?}").contains("topsecret"), "{error:?}");
+        }
     }
 
     #[cfg(feature = "management")]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Engine, EngineOptions};
-use crate::error::{Error, Result};
+use crate::engine::{Engine, EngineOptions, Migrated};
+use crate::error::{Error, ErrorKind, Result};
 
 /// The upper bound of the timeout: SQLite counts milliseconds in 31 bits.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 24 * 60 * 60);
@@ -15,12 +15,30 @@ pub(crate) async fn open(url: &str, mut options: EngineOptions) -> Result<Arc<dy
     match url.split(':').next() {
         Some("amqp" | "amqps") => rabbitmq(url, options).await,
         Some("sqlite") => sqlite(url, options).await,
-        // The URL itself is not shown, since it may hold a password.
-        _ => Err(Error::invalid(
-            "the URL has none of the schemes amqp, amqps and sqlite; write for example \
-             amqp://localhost, sqlite://jobs.db or sqlite::memory:",
-        )),
+        _ => Err(no_scheme()),
     }
+}
+
+/// Migrates the store of a URL to the newest schema.
+pub(crate) async fn migrate(url: &str, mut options: EngineOptions) -> Result<Migrated> {
+    options.timeout = options.timeout.min(LONGEST_TIMEOUT);
+    match url.split(':').next() {
+        Some("amqp" | "amqps") => Err(Error::new(
+            ErrorKind::Unsupported,
+            "only a file of jobs has a schema to migrate, and this is the URL of a broker; write \
+             for example sqlite://jobs.db",
+        )),
+        Some("sqlite") => sqlite_migration(url, options).await,
+        _ => Err(no_scheme()),
+    }
+}
+
+/// The URL itself is not shown, since it may hold a password.
+fn no_scheme() -> Error {
+    Error::invalid(
+        "the URL has none of the schemes amqp, amqps and sqlite; write for example \
+         amqp://localhost, sqlite://jobs.db or sqlite::memory:",
+    )
 }
 
 #[cfg(feature = "rabbitmq")]
@@ -45,10 +63,21 @@ async fn sqlite(_: &str, _: EngineOptions) -> Result<Arc<dyn Engine>> {
     Err(without("sqlite", "sqlite"))
 }
 
+#[cfg(feature = "sqlite")]
+async fn sqlite_migration(url: &str, options: EngineOptions) -> Result<Migrated> {
+    crate::sqlite::migrate(url, &options).await
+}
+
+#[cfg(not(feature = "sqlite"))]
+#[allow(clippy::unused_async)] // the other version awaits
+async fn sqlite_migration(_: &str, _: EngineOptions) -> Result<Migrated> {
+    Err(without("sqlite", "sqlite"))
+}
+
 #[cfg(not(all(feature = "rabbitmq", feature = "sqlite")))]
 fn without(scheme: &str, feature: &str) -> Error {
     Error::new(
-        crate::error::ErrorKind::Unsupported,
+        ErrorKind::Unsupported,
         format!(
             "this program was built without the feature `{feature}` of jobq, which {scheme} needs"
         ),

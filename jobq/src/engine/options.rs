@@ -19,6 +19,9 @@ pub struct EngineOptions {
     /// The URL of the broker's management API, if it may be used. An engine that has none refuses
     /// it.
     pub management: Option<ManagementUrl>,
+    /// Whether a store keeps the schema that it has, also where jobs are enqueued or taken. An engine
+    /// without schemas ignores it.
+    pub keeps_schema: bool,
     /// Whether opening the engine does not wait for the server; calls wait for it instead.
     pub is_lazy: bool,
 }

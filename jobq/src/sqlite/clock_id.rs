@@ -58,7 +58,8 @@ impl fmt::Display for AnotherClock {
             f,
             "counts time by another clock than this process: the clock of the file is {}, that of \
              this process {}; run all programs of a file in one time namespace, such as one \
-             container",
+             container, or give a file that none of the others uses any more the clock of this one \
+             by `jobq migrate FILE`",
             self.file, self.own
         )
     }

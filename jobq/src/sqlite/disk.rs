@@ -11,7 +11,7 @@ use rusqlite::Connection;
 /// The longest time between two fsynced commits while there are commits.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The `synchronous` setting of a connection; [`schema::open`](super::schema::open) sets it to
+/// The `synchronous` setting of a connection; [`open`](super::open::open) sets it to
 /// `full`.
 #[derive(Debug)]
 pub(super) struct Disk {
@@ -41,12 +41,13 @@ impl Disk {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Place, schema};
+    use super::super::Place;
+    use super::super::open::open;
     use super::*;
 
     #[test]
     fn required_commits_are_synced_and_all_after_a_while() {
-        let connection = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let connection = open(&Place::Memory, Duration::ZERO).unwrap();
         let mode = || -> i64 {
             connection.pragma_query_value(None, "synchronous", |row| row.get(0)).unwrap()
         };

@@ -173,6 +173,32 @@ pub(super) fn release(
     next_due(connection, namespace)
 }
 
+/// The number of jobs that the events which are due have for a queue, before [`release`].
+pub(super) fn due_jobs(
+    connection: &Connection,
+    namespace: &str,
+    queue: i64,
+    now: i64,
+) -> rusqlite::Result<i64> {
+    if next_due(connection, namespace)?.is_none_or(|due| due > now) {
+        return Ok(0);
+    }
+    let mut patterns =
+        connection.prepare_cached("SELECT pattern FROM subscriptions WHERE queue = ?1")?;
+    let patterns: Vec<String> = patterns
+        .query_map([queue], |row| columns::text(row, 0))?
+        .collect::<rusqlite::Result<_>>()?;
+    let sql = "SELECT topic FROM events WHERE namespace = ?1 AND due <= ?2";
+    let mut topics = connection.prepare_cached(sql)?;
+    let mut rows = topics.query((namespace, now))?;
+    let mut jobs = 0;
+    while let Some(row) = rows.next()? {
+        let topic = columns::text(row, 0)?;
+        jobs += i64::from(patterns.iter().any(|pattern| matches(pattern, &topic)));
+    }
+    Ok(jobs)
+}
+
 /// When the next event is due, if one waits.
 pub(super) fn next_due(connection: &Connection, namespace: &str) -> rusqlite::Result<Option<i64>> {
     let sql = "SELECT due FROM events WHERE namespace = ?1 ORDER BY due LIMIT 1";

@@ -3,6 +3,8 @@ use std::sync::Arc;
 use rusqlite::ErrorCode;
 
 use super::Place;
+use super::open::READ_ONLY;
+use super::schema::OpenError;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind};
 
@@ -15,6 +17,10 @@ pub(super) enum Failure {
     Lost,
     /// The file was removed or replaced.
     Gone { place: Place, maybe_done: bool },
+    /// This user may only read the file.
+    ReadOnly(Place),
+    /// The file is not what the call needs.
+    Unfit(Arc<str>),
     /// SQLite returned an error.
     Sqlite { kind: ErrorKind, message: Arc<str>, source: Arc<rusqlite::Error>, maybe_done: bool },
 }
@@ -54,6 +60,19 @@ impl Failure {
         Self::Sqlite { kind, message: message.into(), source, maybe_done: false }
     }
 
+    /// The failure of a call that needs the file to be otherwise.
+    pub(super) fn unfit(place: &Place, problem: &str) -> Self {
+        Self::Unfit(format!("{place} {problem}").into())
+    }
+
+    /// The failure of opening or migrating a file.
+    pub(super) fn of_open(place: &Place, error: OpenError) -> Self {
+        match error {
+            OpenError::Sqlite(source) => Self::new(place, source),
+            OpenError::Unfit(problem) => Self::unfit(place, &problem),
+        }
+    }
+
     /// The failure of a commit. SQLite rolls it back, but if the disk failed it cannot know what
     /// the disk has kept.
     pub(super) fn of_commit(place: &Place, source: rusqlite::Error) -> Self {
@@ -71,7 +90,9 @@ impl Failure {
     /// Whether a retry cannot succeed.
     pub(super) fn is_final(&self) -> bool {
         match self {
-            Self::Closed | Self::Lost | Self::Gone { .. } => true,
+            Self::Closed | Self::Lost | Self::Gone { .. } | Self::ReadOnly(_) | Self::Unfit(_) => {
+                true
+            }
             Self::Sqlite { source, .. } => matches!(
                 source.sqlite_error_code(),
                 Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt)
@@ -94,6 +115,8 @@ impl Failure {
                 let error = Error::new(ErrorKind::Refused, message);
                 if *maybe_done { error.but_maybe_enqueued() } else { error }
             }
+            Self::ReadOnly(place) => Error::new(ErrorKind::Refused, format!("{place} {READ_ONLY}")),
+            Self::Unfit(message) => Error::new(ErrorKind::Refused, &**message),
             Self::Sqlite { kind, message, source, maybe_done } => {
                 let error = Error::new(*kind, &**message).because(Arc::clone(source));
                 if *maybe_done { error.but_maybe_enqueued() } else { error }

@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::Failure;
 use super::feed::Feed;
 use super::members::Member;
+use super::schema::Need;
 use super::settle::Settling;
 use super::store::Store;
 use crate::engine::closed;
@@ -37,8 +38,8 @@ pub(super) enum Command {
 
 /// An operation whose caller waits for the commit.
 pub(super) trait Call: Send {
-    /// Whether the operation changes nothing in the file.
-    fn only_reads(&self) -> bool;
+    /// What the operation needs of the file.
+    fn need(&self) -> Need;
 
     /// Runs the operation, and keeps its result.
     fn run(&mut self, store: &mut Store<'_>) -> rusqlite::Result<()>;
@@ -49,7 +50,7 @@ pub(super) trait Call: Send {
 
 struct Request<F, T> {
     work: F,
-    only_reads: bool,
+    need: Need,
     found: Option<T>,
     answer: oneshot::Sender<Result<T, Failure>>,
 }
@@ -59,8 +60,8 @@ where
     F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send,
     T: Send,
 {
-    fn only_reads(&self) -> bool {
-        self.only_reads
+    fn need(&self) -> Need {
+        self.need
     }
 
     fn run(&mut self, store: &mut Store<'_>) -> rusqlite::Result<()> {
@@ -88,6 +89,8 @@ struct Shared {
     /// The number of the engine's lease; 0 without one.
     owner: AtomicI64,
     numbers: AtomicU64,
+    /// Whether enqueueing and taking jobs migrates the file.
+    migrates: bool,
 }
 
 impl fmt::Debug for Inbox {
@@ -97,10 +100,10 @@ impl fmt::Debug for Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new() -> (Self, Receiver<Command>) {
+    pub(super) fn new(migrates: bool) -> (Self, Receiver<Command>) {
         let (commands, receiver) = channel();
         let (owner, numbers) = (AtomicI64::new(0), AtomicU64::new(0));
-        (Self(Arc::new(Shared { commands, owner, numbers })), receiver)
+        (Self(Arc::new(Shared { commands, owner, numbers, migrates })), receiver)
     }
 
     /// Sends a command; an error if the engine was closed.
@@ -126,8 +129,31 @@ impl Inbox {
         F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        let answer = self.request(work, true);
+        let answer = self.request(work, Need::Look);
         async move { answer.await.map_err(|failure| failure.error()) }
+    }
+
+    /// [`call`](Self::call) for an operation of a program that enqueues or takes jobs: the file gets
+    /// the newest schema before, unless this client keeps the schema.
+    pub(super) fn run<T, F>(&self, work: F) -> impl Future<Output = Result<T>> + Send + use<T, F>
+    where
+        F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let answer = self.try_run(work);
+        async move { answer.await.map_err(|failure| failure.error()) }
+    }
+
+    /// [`run`](Self::run), for callers that need the failure more than once.
+    pub(super) fn try_run<T, F>(
+        &self,
+        work: F,
+    ) -> impl Future<Output = Result<T, Failure>> + Send + use<T, F>
+    where
+        F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.request(work, if self.0.migrates { Need::Newest } else { Need::Change })
     }
 
     /// [`call`](Self::call), for callers that need the failure more than once.
@@ -139,20 +165,20 @@ impl Inbox {
         F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        self.request(work, false)
+        self.request(work, Need::Change)
     }
 
     fn request<T, F>(
         &self,
         work: F,
-        only_reads: bool,
+        need: Need,
     ) -> impl Future<Output = Result<T, Failure>> + Send + use<T, F>
     where
         F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let request = Request { work, only_reads, found: None, answer };
+        let request = Request { work, need, found: None, answer };
         let sent = self.send(Command::Call(Box::new(request)));
         async move {
             sent.map_err(|_| Failure::Closed)?;

@@ -128,7 +128,8 @@ fn release_jobs(connection: &Connection, owner: i64, crashes: i64) -> rusqlite::
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Place, schema};
+    use super::super::Place;
+    use super::super::open::open;
     use super::*;
 
     fn owners(connection: &Connection) -> Vec<i64> {
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_owner_that_renewed_since_it_was_found_dead_keeps_its_jobs() {
-        let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let file = open(&Place::Memory, Duration::ZERO).unwrap();
         let mut lease = Lease::new(LENGTH);
         let owner = lease.hold(&file).unwrap();
         hold_job(&file, owner);
@@ -174,7 +175,7 @@ mod tests {
 
     #[test]
     fn jobs_of_an_owner_that_is_not_in_the_file_are_released() {
-        let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let file = open(&Place::Memory, Duration::ZERO).unwrap();
         let (mut removed, mut other) = (Lease::new(LENGTH), Lease::new(LENGTH));
         let (gone, stays) = (removed.hold(&file).unwrap(), other.hold(&file).unwrap());
         file.execute("DELETE FROM owners WHERE id = ?1", [gone]).unwrap();
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_lost_lease_gets_a_new_number_that_is_never_reused() {
-        let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let file = open(&Place::Memory, Duration::ZERO).unwrap();
         let (mut one, mut other) = (Lease::new(LENGTH), Lease::new(LENGTH));
         let (first, second) = (one.hold(&file).unwrap(), other.hold(&file).unwrap());
         assert_eq!(one.hold(&file).unwrap(), first, "held on to");
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn each_renewal_changes_the_row_also_when_the_clock_goes_back() {
-        let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let file = open(&Place::Memory, Duration::ZERO).unwrap();
         let mut lease = Lease::new(LENGTH);
         let owner = lease.hold(&file).unwrap();
         let far = columns::due_after(LENGTH * 1_000);

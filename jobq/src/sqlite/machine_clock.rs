@@ -15,6 +15,9 @@ use super::columns;
 use crate::clock::Clock;
 use crate::period;
 
+/// The first schema whose clock has the time of day.
+const WITH_TIME_OF_DAY: usize = 8;
+
 /// The clock of one file.
 #[derive(Debug, Clone)]
 pub(super) enum MachineClock {
@@ -49,13 +52,14 @@ struct Known {
 }
 
 impl Known {
-    fn read(connection: &Connection) -> rusqlite::Result<Option<Self>> {
+    fn read(connection: &Connection, schema: usize) -> rusqlite::Result<Option<Self>> {
         let row = |row: &rusqlite::Row<'_>| {
             let (ahead, last, time_of_day) = (row.get(1)?, row.get(2)?, row.get(3)?);
             Ok(Self { boot: columns::text(row, 0)?, ahead, last, time_of_day })
         };
-        let sql = "SELECT boot, ahead, last, time_of_day FROM clock";
-        connection.query_row(sql, [], row).optional()
+        let time_of_day = if schema < WITH_TIME_OF_DAY { "NULL" } else { "time_of_day" };
+        let sql = format!("SELECT boot, ahead, last, {time_of_day} FROM clock");
+        connection.query_row(&sql, [], row).optional()
     }
 
     /// Whether this row is of the clock with this id, and not of one before a reboot.
@@ -84,39 +88,82 @@ impl Known {
 }
 
 impl MachineClock {
-    /// The clock of this file.
-    pub(super) fn of(connection: &mut Connection, clock: &Clock) -> Result<Self, ClockError> {
-        if clock.is_stopped() {
-            return Ok(Self::Stopped(clock.clone()));
-        }
-        let Some(id) = clock_id::own() else { return Ok(Self::TimeOfDay) };
+    /// The clock of a file with this schema, by reading only: if the file keeps none of this boot,
+    /// the one that it would get.
+    pub(super) fn look(
+        connection: &Connection,
+        schema: usize,
+        clock: &Clock,
+    ) -> Result<Self, ClockError> {
+        Self::find(connection, schema, clock).map(|(clock, _)| clock)
+    }
+
+    /// The clock of a file with this schema, which keeps it. A file of an earlier schema does not:
+    /// its programs do that.
+    pub(super) fn of(
+        connection: &mut Connection,
+        schema: usize,
+        clock: &Clock,
+    ) -> Result<Self, ClockError> {
         // Read without the file's write lock, which another process may hold for long.
-        let current = |known: Option<&Known>| match known {
-            Some(known) if known.is_current(&id).map_err(ClockError::Another)? => {
-                Ok::<_, ClockError>(Some(Self::SinceBoot { ahead: known.ahead }))
-            }
-            _ => Ok(None),
-        };
-        if let Some(clock) = current(Known::read(connection)?.as_ref())? {
-            return Ok(clock);
+        let (found, new) = Self::find(connection, schema, clock)?;
+        if new.is_none() || schema < WITH_TIME_OF_DAY {
+            return Ok(found);
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        // Another process may have written it meanwhile.
-        let known = Known::read(&transaction)?;
-        if let Some(clock) = current(known.as_ref())? {
-            return Ok(clock);
+        // Another process may have written it meanwhile. Without that it is read again after the
+        // wait for the write lock, which would put the clock ahead of the time of day.
+        let (found, new) = Self::find(&transaction, schema, clock)?;
+        if let Some(Known { boot, ahead, last, time_of_day }) = new {
+            let sql = "REPLACE INTO clock (id, boot, ahead, last, time_of_day)
+                VALUES (1, ?1, ?2, ?3, ?4)";
+            transaction.execute(sql, (boot, ahead, last, time_of_day))?;
+            transaction.commit()?;
+        }
+        Ok(found)
+    }
+
+    /// The clock of a file, and its new row if the file keeps no clock of this boot.
+    fn find(
+        connection: &Connection,
+        schema: usize,
+        clock: &Clock,
+    ) -> Result<(Self, Option<Known>), ClockError> {
+        if clock.is_stopped() {
+            return Ok((Self::Stopped(clock.clone()), None));
+        }
+        let Some(id) = clock_id::own() else { return Ok((Self::TimeOfDay, None)) };
+        let known = Known::read(connection, schema)?;
+        if let Some(known) = &known
+            && known.is_current(&id).map_err(ClockError::Another)?
+        {
+            return Ok((Self::SinceBoot { ahead: known.ahead }, None));
         }
         let time_of_day = columns::now();
-        let now = known.map_or(time_of_day, |known| known.after_reboot(time_of_day));
-        // Read after the wait for the write lock, which would put the clock ahead of the time of
-        // day, and after `now`, so that a pause in between puts it back and never ahead.
-        let Some(since) = since_boot() else { return Ok(Self::TimeOfDay) };
-        let ahead = now.saturating_sub(whole_millis(since));
-        let sql =
-            "REPLACE INTO clock (id, boot, ahead, last, time_of_day) VALUES (1, ?1, ?2, ?3, ?4)";
-        transaction.execute(sql, (id.as_str(), ahead, now, time_of_day))?;
-        transaction.commit()?;
-        Ok(Self::SinceBoot { ahead })
+        let last = known.map_or(time_of_day, |known| known.after_reboot(time_of_day));
+        // Read after the time of day, so that a pause in between puts the clock back and never ahead.
+        let Some(since) = since_boot() else { return Ok((Self::TimeOfDay, None)) };
+        let ahead = last.saturating_sub(whole_millis(since));
+        let boot = id.as_str().to_owned();
+        let new = Known { boot, ahead, last, time_of_day: Some(time_of_day) };
+        Ok((Self::SinceBoot { ahead }, Some(new)))
+    }
+
+    /// Whether it counts the time since boot.
+    #[cfg(test)]
+    pub(super) fn is_since_boot(&self) -> bool {
+        matches!(self, Self::SinceBoot { .. })
+    }
+
+    /// Takes the clock of this process for that of a file that nobody else has open. It goes on by as
+    /// much as the time of day has, as after a reboot.
+    pub(super) fn replace(
+        connection: &mut Connection,
+        schema: usize,
+        clock: &Clock,
+    ) -> Result<Self, ClockError> {
+        connection.execute("UPDATE clock SET boot = ''", [])?;
+        Self::of(connection, schema, clock)
     }
 
     /// The current time. A job is due if its time is not later.
@@ -151,8 +198,8 @@ impl MachineClock {
     }
 
     /// Stores the current time, so that the clock does not go back after a reboot.
-    pub(super) fn keep(&self, connection: &Connection) -> rusqlite::Result<()> {
-        if matches!(self, Self::Stopped(_)) {
+    pub(super) fn keep(&self, connection: &Connection, schema: usize) -> rusqlite::Result<()> {
+        if matches!(self, Self::Stopped(_)) || schema < WITH_TIME_OF_DAY {
             return Ok(());
         }
         let sql = "UPDATE clock SET last = max(last, ?1), time_of_day = ?2";
@@ -181,7 +228,9 @@ mod tests {
     use std::sync::Mutex;
     use std::time::SystemTime;
 
-    use super::super::{Place, schema};
+    use super::super::Place;
+    use super::super::open::open;
+    use super::super::schema::{self, NEWEST};
     use super::*;
 
     fn ahead(clock: &MachineClock) -> i64 {
@@ -196,23 +245,23 @@ mod tests {
 
     #[test]
     fn it_begins_with_the_time_of_day_and_is_the_same_for_all() {
-        let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let mut file = open(&Place::Memory, Duration::ZERO).unwrap();
         let before = columns::now();
-        let clock = MachineClock::of(&mut file, &Clock::system()).unwrap();
+        let clock = MachineClock::of(&mut file, NEWEST, &Clock::system()).unwrap();
         assert!((before..=before + 60_000).contains(&clock.now()));
         // As if the time of day had been set back by an hour since the file was first opened.
         let ahead = ahead(&clock) + 3_600_000;
         file.execute("UPDATE clock SET ahead = ?1", [ahead]).unwrap();
-        let other = MachineClock::of(&mut file, &Clock::system()).unwrap();
+        let other = MachineClock::of(&mut file, NEWEST, &Clock::system()).unwrap();
         assert_eq!(self::ahead(&other), ahead);
         assert!(other.now() >= before + 3_600_000);
     }
 
     #[test]
     fn a_stopped_clock_is_the_time_of_its_file() {
-        let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let mut file = open(&Place::Memory, Duration::ZERO).unwrap();
         let clock = Clock::stopped_at(SystemTime::UNIX_EPOCH + Duration::from_secs(7));
-        let machine = MachineClock::of(&mut file, &clock).unwrap();
+        let machine = MachineClock::of(&mut file, NEWEST, &clock).unwrap();
         assert_eq!((machine.now(), machine.due_after(Duration::from_micros(1))), (7_000, 7_001));
         clock.advance(Duration::from_secs(1));
         assert_eq!((machine.now(), machine.time_of_day()), (8_000, 8_000));
@@ -220,8 +269,8 @@ mod tests {
 
     #[test]
     fn no_wait_is_shorter_or_too_long() {
-        let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
-        let clock = MachineClock::of(&mut file, &Clock::system()).unwrap();
+        let mut file = open(&Place::Memory, Duration::ZERO).unwrap();
+        let clock = MachineClock::of(&mut file, NEWEST, &Clock::system()).unwrap();
         for micros in [1, 999, 1_000, 1_001, 86_400_000_000] {
             let wait = Duration::from_micros(micros);
             let before = since_boot().unwrap();
@@ -236,9 +285,9 @@ mod tests {
 
     #[test]
     fn after_a_restart_of_the_machine_it_goes_on_and_not_back() {
-        let mut file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
-        let clock = MachineClock::of(&mut file, &Clock::system()).unwrap();
-        clock.keep(&file).unwrap();
+        let mut file = open(&Place::Memory, Duration::ZERO).unwrap();
+        let clock = MachineClock::of(&mut file, NEWEST, &Clock::system()).unwrap();
+        clock.keep(&file, NEWEST).unwrap();
         let (hour, day) = (3_600_000, 86_400_000);
         let (last, now) = (clock.now(), columns::now());
         for (what, kept, then, expected) in [
@@ -252,7 +301,7 @@ mod tests {
         ] {
             let sql = "UPDATE clock SET boot = 'before', last = ?1, time_of_day = ?2";
             file.execute(sql, (kept, then)).unwrap();
-            let found = MachineClock::of(&mut file, &Clock::system()).unwrap().now();
+            let found = MachineClock::of(&mut file, NEWEST, &Clock::system()).unwrap().now();
             // Both are whole milliseconds, truncated at different times.
             assert!((expected - 1..expected + 60_000).contains(&found), "{what}");
             assert_ne!(row(&file).0, "before");
@@ -264,7 +313,7 @@ mod tests {
         static HOLDER: Mutex<Option<Connection>> = Mutex::new(None);
         let path = std::env::temp_dir().join(format!("jobq-clock-{}.db", std::process::id()));
         let place = Place::File(path.clone());
-        let mut file = schema::open(&place, Duration::ZERO).unwrap();
+        let mut file = open(&place, Duration::ZERO).unwrap();
         let holder = Connection::open(&path).unwrap();
         holder.execute_batch("BEGIN IMMEDIATE").unwrap();
         *HOLDER.lock().unwrap() = Some(holder);
@@ -275,10 +324,51 @@ mod tests {
             true
         }))
         .unwrap();
-        let found = MachineClock::of(&mut file, &Clock::system()).unwrap().now();
+        let found = MachineClock::of(&mut file, NEWEST, &Clock::system()).unwrap().now();
         assert!(found <= columns::now() + 1);
         assert!(HOLDER.lock().unwrap().is_none(), "it waited");
         drop(file);
         std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn the_clock_of_the_schema_before_is_read_and_left_as_it_is() {
+        let mut file = Connection::open_in_memory().unwrap();
+        let schema = WITH_TIME_OF_DAY - 1;
+        schema::make_earlier(&file, schema).unwrap();
+        let boot = clock_id::own().unwrap();
+        let system = Clock::system();
+        let count = |file: &Connection| -> i64 {
+            file.query_row("SELECT count(*) FROM clock", [], |row| row.get(0)).unwrap()
+        };
+        MachineClock::of(&mut file, schema, &system).unwrap().keep(&file, schema).unwrap();
+        assert_eq!(count(&file), 0);
+        let sql = "INSERT INTO clock (id, boot, ahead, last) VALUES (1, ?1, 5, 6)";
+        file.execute(sql, [boot.as_str()]).unwrap();
+        assert_eq!(ahead(&MachineClock::look(&file, schema, &system).unwrap()), 5);
+        let clock = MachineClock::of(&mut file, schema, &system).unwrap();
+        clock.keep(&file, schema).unwrap();
+        assert_eq!((ahead(&clock), row(&file).2), (5, 6));
+    }
+
+    #[test]
+    fn the_clock_of_another_time_namespace_is_refused_until_it_is_replaced() {
+        let mut file = open(&Place::Memory, Duration::ZERO).unwrap();
+        let system = Clock::system();
+        let clock = MachineClock::of(&mut file, NEWEST, &system).unwrap();
+        clock.keep(&file, NEWEST).unwrap();
+        let (boot, _, last) = row(&file);
+        let other = format!("{boot} time:[1]");
+        file.execute("UPDATE clock SET boot = ?1", [&other]).unwrap();
+        for found in [
+            MachineClock::look(&file, NEWEST, &system),
+            MachineClock::of(&mut file, NEWEST, &system),
+        ] {
+            let Err(ClockError::Another(another)) = found else { panic!("{found:?}") };
+            assert!(another.to_string().contains(&other), "{another}");
+        }
+        let clock = MachineClock::replace(&mut file, NEWEST, &system).unwrap();
+        assert_eq!(row(&file).0, boot);
+        assert!((last - 1..last + 60_000).contains(&clock.now()));
     }
 }

@@ -169,6 +169,8 @@ impl Drop for Member {
 
 /// Makes a pool a member; it is in the file when this returns.
 pub(super) async fn join(inbox: &Inbox, pool: Arc<dyn Controlled>) -> Result<Membership> {
+    // Before the engine has a member, since its writer then has a lease to write.
+    inbox.run(|_| Ok(())).await?;
     let member = Arc::new(Member { pool, inbox: inbox.clone() });
     inbox.send(Command::Join(Arc::downgrade(&member)))?;
     inbox.call(|_| Ok(())).await?;
@@ -179,7 +181,8 @@ pub(super) async fn join(inbox: &Inbox, pool: Arc<dyn Controlled>) -> Result<Mem
 mod tests {
     use std::time::Duration;
 
-    use super::super::{Place, schema};
+    use super::super::Place;
+    use super::super::open::open;
     use super::*;
     use crate::engine::{Question, Reply};
 
@@ -207,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_file_lists_what_there_is() {
-        let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let file = open(&Place::Memory, Duration::ZERO).unwrap();
         let consumer = |name: &str| Consumer { name: name.to_owned(), queue: 1, pool: None };
         let all = || names(&file, "SELECT owner || name FROM consumers ORDER BY 1");
         let (mut ours, mut theirs) = (Members::default(), Members::default());
@@ -245,10 +248,10 @@ mod tests {
     /// An order to stop is answered by a pool that leaves at once.
     #[test]
     fn answers_outlive_their_pool_and_their_owner() {
-        let file = schema::open(&Place::Memory, Duration::ZERO).unwrap();
+        let file = open(&Place::Memory, Duration::ZERO).unwrap();
         let mut members = Members::default();
         let pools = [PoolId::new(), PoolId::new()];
-        let (inbox, _commands) = Inbox::new();
+        let (inbox, _commands) = Inbox::new(true);
         let [leaves, _stays] = pools.map(|pool| {
             let member = Arc::new(Member { pool: Arc::new(Pool(pool)), inbox: inbox.clone() });
             members.join(Arc::downgrade(&member));

@@ -3,12 +3,14 @@
 //! One thread, the [`writer`], owns the connection. Commands of callers wait in its inbox, and all
 //! waiting commands run in one transaction, so that many callers share the cost of one fsync. A
 //! call is answered when its transaction is committed and fsynced. Calls that only read take no
-//! write lock, as long as the engine takes no jobs.
+//! write lock, as long as the engine takes no jobs, and leave the schema of the file as it is
+//! ([`access`]).
 //!
 //! Several processes may share the file. Each engine that takes jobs is an *owner*, a row that it
 //! renews regularly (see [`lease`]). A job in flight names its owner, so the jobs of a dead owner
 //! go back to their queues.
 
+mod access;
 mod claim;
 mod clock_id;
 mod columns;
@@ -24,6 +26,8 @@ mod inbox;
 mod lease;
 mod machine_clock;
 mod members;
+mod migrate;
+mod open;
 mod others;
 mod pauses;
 mod place;
@@ -45,13 +49,14 @@ use tokio::sync::oneshot;
 use crate::clock::Clock;
 use crate::engine::{
     About, Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Diagnose,
-    Engine, EngineOptions, Membership, NotPushed, Part, Pause, Pushed, Pushing, QueueNames,
-    QueueSpec, Read, Visit, Visited, closed, run_to_end,
+    Engine, EngineOptions, Membership, Migrated, NotPushed, Part, Pause, Pushed, Pushing,
+    QueueNames, QueueSpec, Read, Visit, Visited, closed, run_to_end,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::Report;
 use crate::job::{Envelope, EventEnvelope};
 
+use access::File;
 use failure::Failure;
 use inbox::{Command, Inbox};
 use place::Place;
@@ -63,6 +68,14 @@ pub(crate) const LEASE: Duration = Duration::from_secs(30);
 /// Opens the file of a URL, and creates it if it does not exist.
 pub(crate) async fn open(url: &str, options: EngineOptions) -> Result<Arc<dyn Engine>> {
     open_with_lease(url, options, LEASE).await
+}
+
+/// Brings the file of a URL to the newest schema.
+pub(crate) async fn migrate(url: &str, options: &EngineOptions) -> Result<Migrated> {
+    let place = Place::parse(url)?;
+    let (timeout, clock) = (options.timeout, options.clock.clone());
+    let migrating = tokio::task::spawn_blocking(move || migrate::migrate(&place, timeout, &clock));
+    migrating.await.map_err(|_| closed())?
 }
 
 /// The file of a URL; `None` for one in memory.
@@ -92,20 +105,20 @@ pub(crate) async fn open_with_lease(
              remove it (`.management`, or JOBQ_MANAGEMENT_URL), or write an `amqp://` URL",
         ));
     }
+    let migrates = !options.keeps_schema;
     let (answer, opened) = oneshot::channel();
-    let (inbox, commands) = Inbox::new();
+    let (inbox, commands) = Inbox::new(migrates);
     let for_receipts = inbox.clone();
     let (examined, timeout, clock) = (place.clone(), options.timeout, options.clock.clone());
     let thread = std::thread::Builder::new().name("jobq-sqlite".to_owned());
-    let spawned = thread.spawn(move || {
-        match schema::open_with_clock(&place, options.timeout, &options.clock) {
+    let spawned =
+        thread.spawn(move || match File::open(&place, options.timeout, &options.clock, migrates) {
             Ok(opened) => {
                 let _ = answer.send(Ok(()));
                 writer::run(opened, place, options.namespace, lease, for_receipts, commands);
             }
             Err(error) => drop(answer.send(Err(error))),
-        }
-    });
+        });
     if let Err(source) = spawned {
         let message = "the system gives no thread to write the job file with";
         return Err(Error::new(ErrorKind::Refused, message).because(source));
@@ -141,7 +154,7 @@ impl Engine for Sqlite {
             (spec.name.clone(), spec.patterns.iter().cloned().collect())
         };
         let queues: Vec<_> = queues.iter().map(queue).collect();
-        let declaring = self.inbox.call(move |store| {
+        let declaring = self.inbox.run(move |store| {
             queues.iter().try_for_each(|(name, patterns)| {
                 store::declare(store, name)?;
                 events::subscribe(store, name, patterns)
@@ -151,11 +164,11 @@ impl Engine for Sqlite {
     }
 
     async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
-        self.inbox.call(move |store| events::publish(store, &event, mandatory)).await?
+        self.inbox.run(move |store| events::publish(store, &event, mandatory)).await?
     }
 
     fn push(&self, job: Envelope) -> Pushing {
-        let pushing = self.inbox.call(move |store| push::insert(store, &job));
+        let pushing = self.inbox.run(move |store| push::insert(store, &job));
         Box::pin(async move { pushing.await?.map(|()| Pushed::new()) })
     }
 
@@ -165,7 +178,7 @@ impl Engine for Sqlite {
 
     async fn consume(&self, what: Consume) -> Result<Consumer> {
         let queue = what.queue.as_str();
-        let found = self.inbox.call(move |store| {
+        let found = self.inbox.run(move |store| {
             let Some(id) = store.queue(queue)? else { return Ok(None) };
             Ok(Some((id, pauses::one(store, queue)?)))
         });
@@ -205,11 +218,8 @@ impl Administer for Sqlite {
     }
 
     async fn parts(&self, queue: &str) -> Result<Vec<Part>> {
-        let (read, queue) = (queue.to_owned(), queue.to_owned());
-        match self.inbox.read(move |store| queues::read_parts(store, &read)).await? {
-            Some(parts) => Ok(parts),
-            None => self.inbox.call(move |store| queues::parts(store, &queue)).await,
-        }
+        let queue = queue.to_owned();
+        self.inbox.read(move |store| queues::parts(store, &queue)).await
     }
 
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {

@@ -52,7 +52,7 @@ pub(super) async fn insert_all(
     loop {
         let batch = next_batch(jobs);
         let count = batch.len();
-        let next = (count > 0).then(|| inbox.try_call(move |store| insert_batch(store, &batch)));
+        let next = (count > 0).then(|| inbox.try_run(move |store| insert_batch(store, &batch)));
         if let Some((first, count, written)) = writing {
             failed.extend(not_pushed(first, count, written.await));
         }

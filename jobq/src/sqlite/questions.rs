@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::inbox::Inbox;
 use super::store::Store;
-use super::{columns, process};
+use super::{Failure, columns, process};
 use crate::background;
 use crate::engine::{
     Answers, Ask, Controlled, PoolId, Question, Read, Reply, Taker, ask_each, unaccounted,
@@ -20,17 +20,35 @@ use crate::error::{Error, ErrorKind, Result};
 /// The pause between two looks for answers.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 
-/// Asks pools, and collects their answers.
+/// Asks pools, and collects their answers. Without pools of other engines, or the right to ask them,
+/// nothing is written.
 pub(super) async fn ask(inbox: &Inbox, ask: Ask) -> Result<Answers> {
     let Ask { question, pool, queues, patience } = ask;
     let text = Arc::new(serde_json::to_string(&question).map_err(unwritable)?);
-    let asked = inbox.call(move |store| put(store, &text, pool, patience)).await?;
-    let Asked { own, numbers } = asked;
+    let Pools { own, others } = inbox.read(move |store| pools(store, pool)).await?;
+    let (mut numbers, mut unable) = (NONE, None);
+    if !others.is_empty() {
+        match inbox.try_call(move |store| put(store, &text, &others, patience)).await {
+            Ok(put) => numbers = put,
+            // Only looking is possible without it.
+            Err(Failure::ReadOnly(_)) if question == Question::Report => {
+                unable = Some(
+                    "this user may only read the job file, and questions to pools are written to it",
+                );
+            }
+            Err(failure) => return Err(failure.error()),
+        }
+    }
     let waiting = wait(inbox, numbers, patience);
     let (mut replies, waited) = tokio::join!(ask_each(own, &question, patience), waiting);
     waited?;
-    let Found { others, takers } = inbox.call(move |store| take(store, numbers)).await?;
-    replies.extend(others);
+    if numbers != NONE {
+        replies.extend(inbox.call(move |store| take(store, numbers)).await?);
+    }
+    let takers = match unable {
+        Some(why) => Read::unknown(why),
+        None => inbox.read(|store| takers(store)).await?,
+    };
     let unaccounted = match takers {
         Read::Known(takers) => unaccounted(&queues, &takers, &replies),
         Read::Unknown(why) => {
@@ -44,45 +62,53 @@ fn unwritable(source: serde_json::Error) -> Error {
     Error::new(ErrorKind::Invalid, "the question cannot be written as JSON").because(source)
 }
 
-/// The pools that are asked.
-struct Asked {
+/// The pools to ask.
+struct Pools {
     /// The pools of this engine.
     own: Vec<Arc<dyn Controlled>>,
-    /// The first and the last number of the questions to others.
-    numbers: (i64, i64),
+    /// The living pools of others, each with its owner.
+    others: Vec<(String, i64)>,
 }
 
-/// No questions.
+/// The first and the last number of no questions.
 const NONE: (i64, i64) = (1, 0);
 
-/// Writes a question to the pools of other engines.
-fn put(
-    store: &mut Store<'_>,
-    question: &str,
-    pool: Option<PoolId>,
-    patience: Duration,
-) -> rusqlite::Result<Asked> {
-    let now = store.clock.now();
-    store.connection.prepare_cached("DELETE FROM questions WHERE ends < ?1")?.execute([now])?;
+/// The pool with this id, or all.
+fn pools(store: &Store<'_>, pool: Option<PoolId>) -> rusqlite::Result<Pools> {
     let own = store.control.pools(pool);
     let own_ids: BTreeSet<_> = own.iter().map(|pool| pool.id().to_string()).collect();
     let living = Owners::read(store.connection)?.living;
-    let ends = now.saturating_add(columns::of_wait(patience));
     let sql = "SELECT id, owner FROM pools WHERE namespace = ?1 AND (?2 IS NULL OR id = ?2)";
     let mut select = store.connection.prepare_cached(sql)?;
     let mut rows = select.query((store.namespace, pool.map(|pool| pool.to_string())))?;
+    let mut others = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (id, owner) = (columns::text(row, 0)?, row.get(1)?);
+        if !own_ids.contains(&id) && living.contains(&owner) {
+            others.push((id, owner));
+        }
+    }
+    Ok(Pools { own, others })
+}
+
+/// Writes a question to pools of other engines, and returns the first and the last number.
+fn put(
+    store: &Store<'_>,
+    question: &str,
+    pools: &[(String, i64)],
+    patience: Duration,
+) -> rusqlite::Result<(i64, i64)> {
+    let now = store.clock.now();
+    store.connection.prepare_cached("DELETE FROM questions WHERE ends < ?1")?.execute([now])?;
+    let ends = now.saturating_add(columns::of_wait(patience));
     let sql = "INSERT INTO questions (ends, owner, pool, question) VALUES (?1, ?2, ?3, ?4)";
     let mut insert = store.connection.prepare_cached(sql)?;
     let mut numbers = NONE;
-    while let Some(row) = rows.next()? {
-        let (id, owner) = (columns::text(row, 0)?, row.get(1)?);
-        if own_ids.contains(&id) || !living.contains(&owner) {
-            continue;
-        }
+    for (id, owner) in pools {
         let number = insert.insert((ends, owner, id, question))?;
         numbers = (if numbers == NONE { number } else { numbers.0 }, number);
     }
-    Ok(Asked { own, numbers })
+    Ok(numbers)
 }
 
 /// Waits until all questions are answered, or for `patience`.
@@ -106,14 +132,8 @@ async fn wait(inbox: &Inbox, (first, last): (i64, i64), patience: Duration) -> R
     }
 }
 
-/// The answers and the consumers in the file when the wait is over.
-struct Found {
-    others: Vec<(PoolId, Reply)>,
-    takers: Read<Vec<Taker>>,
-}
-
-/// Takes the answers of other engines out of the file, and reads the consumers.
-fn take(store: &mut Store<'_>, numbers: (i64, i64)) -> rusqlite::Result<Found> {
+/// Takes the answers of other engines out of the file.
+fn take(store: &Store<'_>, numbers: (i64, i64)) -> rusqlite::Result<Vec<(PoolId, Reply)>> {
     let sql = "DELETE FROM questions WHERE id BETWEEN ?1 AND ?2 RETURNING pool, answer";
     let mut delete = store.connection.prepare_cached(sql)?;
     let mut rows = delete.query(numbers)?;
@@ -127,7 +147,7 @@ fn take(store: &mut Store<'_>, numbers: (i64, i64)) -> rusqlite::Result<Found> {
             others.push((pool, reply));
         }
     }
-    Ok(Found { others, takers: takers(store)? })
+    Ok(others)
 }
 
 /// The consumers of living owners.

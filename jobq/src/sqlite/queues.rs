@@ -18,32 +18,19 @@ pub(super) fn names(store: &Store<'_>) -> rusqlite::Result<BTreeSet<String>> {
     statement.query_map([store.namespace], |row| columns::text(row, 0))?.collect()
 }
 
-/// Where the jobs of a queue are, if there is one.
+/// Where the jobs of a queue are, if there is one, by reading only. The job of an event that is due
+/// counts as ready, also while it is not in the queue yet.
 pub(super) fn parts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Vec<Part>> {
-    let now = store.clock.now();
-    events::release(store.connection, store.namespace, now)?;
-    parts_at(store, name, now)
-}
-
-/// [`parts`] by reading only; `None` if an event is due whose jobs are not in their queues yet.
-pub(super) fn read_parts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Option<Vec<Part>>> {
-    let now = store.clock.now();
-    let event = events::next_due(store.connection, store.namespace)?;
-    if event.is_some_and(|due| due <= now) {
-        return Ok(None);
-    }
-    parts_at(store, name, now).map(Some)
-}
-
-fn parts_at(store: &mut Store<'_>, name: &str, now: i64) -> rusqlite::Result<Vec<Part>> {
     const PLACES: [Place; 4] = [Place::Ready, Place::Solo, Place::Waiting, Place::Failed];
+    let now = store.clock.now();
     let Some(queue) = store.queue(name)? else {
         return Ok(Vec::new());
     };
+    let of_events = events::due_jobs(store.connection, store.namespace, queue, now)?;
     // The indexes of jobs are for those to be run alone, and for the others.
     let sql = "SELECT
         (SELECT count(*) FROM jobs
-            WHERE queue = ?1 AND owner IS NULL AND solo IS NULL AND due <= ?2),
+            WHERE queue = ?1 AND owner IS NULL AND solo IS NULL AND due <= ?2) + ?3,
         (SELECT count(*) FROM jobs
             WHERE queue = ?1 AND owner IS NULL AND solo IS NOT NULL AND due <= ?2),
         (SELECT count(*) FROM jobs
@@ -52,7 +39,7 @@ fn parts_at(store: &mut Store<'_>, name: &str, now: i64) -> rusqlite::Result<Vec
             WHERE queue = ?1 AND owner IS NULL AND solo IS NOT NULL AND due > ?2),
         (SELECT count(*) FROM failed WHERE queue = ?1),
         (SELECT deleted FROM queues WHERE id = ?1)";
-    store.connection.prepare_cached(sql)?.query_row((queue, now), |row| {
+    store.connection.prepare_cached(sql)?.query_row((queue, now, of_events), |row| {
         let count = |index| row.get(index).map(|count: i64| u64::try_from(count).unwrap_or(0));
         let part = |(index, place)| count(index).map(|jobs| Part::new(place, jobs));
         let parts =
@@ -98,6 +85,7 @@ pub(super) fn delete(
     if !force && let Err(error) = refuse_if_used(store, name, queue)? {
         return Ok(Err(error));
     }
+    events::release(store.connection, store.namespace, store.clock.now())?;
     let connection = store.connection;
     let mut deleted = 0;
     for (table, holds_jobs) in [("subscriptions", false), ("jobs", true), ("failed", true)] {

@@ -1,14 +1,6 @@
-//! Opening of the file: checks, SQLite settings and migrations.
+//! The schema of a file: its version, what calls may do with it, and the migrations.
 
-use std::time::{Duration, Instant};
-
-use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, Transaction, TransactionBehavior};
-
-use super::machine_clock::{ClockError, MachineClock};
-use super::{Failure, Place};
-use crate::clock::Clock;
-use crate::error::{Error, ErrorKind, Result};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 /// The SQLite application id of a file of jobq: `jobq` in ASCII.
 const APPLICATION_ID: i32 = 0x6a6f_6271;
@@ -26,53 +18,44 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/8.sql"),
 ];
 
-/// [`open`] with the clock of the file.
-pub(super) fn open_with_clock(
-    place: &Place,
-    timeout: Duration,
-    clock: &Clock,
-) -> Result<(Connection, MachineClock)> {
-    let mut connection = open(place, timeout)?;
-    match MachineClock::of(&mut connection, clock) {
-        Ok(clock) => Ok((connection, clock)),
-        Err(ClockError::Sqlite(source)) => Err(Failure::new(place, source).error()),
-        Err(ClockError::Another(another)) => Err(refused(place, &another.to_string())),
+/// The version of the newest schema.
+pub(super) const NEWEST: usize = MIGRATIONS.len();
+
+/// What a call needs of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// To read it.
+    Look,
+    /// To write it, with the schema that it has.
+    Change,
+    /// To write it with the newest schema.
+    Newest,
+}
+
+/// What comes before a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Nothing.
+    None,
+    /// The file is migrated.
+    Migrate,
+    /// The call is refused: its file is too old for it.
+    Refuse,
+}
+
+/// What comes before a call on a file of this version, where `newest` is the newest one. Programs of
+/// the version before may use a file, so that nothing but the newest need migrates it.
+pub(super) fn step(version: usize, newest: usize, need: Need) -> Step {
+    match need {
+        _ if version >= newest => Step::None,
+        Need::Newest => Step::Migrate,
+        Need::Look | Need::Change if version + 1 >= newest => Step::None,
+        Need::Look | Need::Change => Step::Refuse,
     }
 }
 
-/// Opens a place and migrates its schema.
-pub(super) fn open(place: &Place, timeout: Duration) -> Result<Connection> {
-    if let Some(path) = place.file() {
-        if path.is_dir() {
-            return Err(refused(place, "is a directory; name a file"));
-        }
-        if let Some(directory) = path.parent().filter(|directory| !directory.is_dir()) {
-            let directory = directory.display();
-            return Err(refused(
-                place,
-                &format!("cannot be made: there is no directory {directory}; make it"),
-            ));
-        }
-    }
-    // Several steps return "busy" at once, without SQLite's own waiting, if another process opens
-    // the same file at the same moment.
-    let start = Instant::now();
-    loop {
-        match try_open(place, timeout) {
-            Err(OpenError::Sqlite(source))
-                if source.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
-                    && start.elapsed() < timeout =>
-            {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            Err(OpenError::Sqlite(source)) => return Err(Failure::new(place, source).error()),
-            Err(OpenError::Unfit(problem)) => return Err(refused(place, &problem)),
-            Ok(connection) => return Ok(connection),
-        }
-    }
-}
-
-enum OpenError {
+/// The error of opening a file that jobq has no use for.
+pub(super) enum OpenError {
     Sqlite(rusqlite::Error),
     Unfit(String),
 }
@@ -83,52 +66,14 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
-fn refused(place: &Place, problem: &str) -> Error {
-    Error::new(ErrorKind::Refused, format!("{place} {problem}"))
+/// Whether nobody has written a file yet.
+pub(super) fn is_new(version: usize) -> bool {
+    version == 0
 }
 
-fn try_open(place: &Place, timeout: Duration) -> Result<Connection, OpenError> {
-    let mut connection = match place {
-        Place::Memory => Connection::open_in_memory()?,
-        Place::File(path) => Connection::open_with_flags(
-            path,
-            OpenFlags::SQLITE_OPEN_READ_WRITE
-                | OpenFlags::SQLITE_OPEN_CREATE
-                | OpenFlags::SQLITE_OPEN_NO_MUTEX,
-        )?,
-    };
-    connection.busy_timeout(timeout)?;
-    connection.set_prepared_statement_cache_capacity(64);
-    // Without it, statements whose plan depends on the queue are recompiled each time: 6 in 100 of
-    // the instructions of a worker (https://sqlite.org/queryplanner-ng.html#qpstab).
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // Checked before any write: a file of another program stays unchanged.
-    check_identity(&connection.transaction()?)?;
-    if connection.is_readonly(MAIN_DB)? {
-        return Err(OpenError::Unfit(
-            "is read-only; give this user the right to write the file and its directory".into(),
-        ));
-    }
-    if place.file().is_some() {
-        let mode: String =
-            connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
-        if !mode.eq_ignore_ascii_case("wal") {
-            return Err(OpenError::Unfit(format!(
-                "is on a file system that SQLite cannot keep a write-ahead log on (journal mode \
-                 {mode}, expected wal), as network file systems are; name a file on a local disk"
-            )));
-        }
-    }
-    // FULL: a commit is fsynced when it returns. The log shrinks again after a burst.
-    connection.pragma_update(None, "synchronous", "full")?;
-    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
-    migrate(&mut connection)?;
-    Ok(connection)
-}
-
-/// Refuses files that are not jobq's, or of a newer jobq. It reads in one transaction, since
-/// another process may be creating the file.
-fn check_identity(file: &Transaction<'_>) -> Result<(), OpenError> {
+/// The version of a file; an error if it is not jobq's, or of a newer jobq. It reads in one
+/// transaction, since another process may be creating the file.
+pub(super) fn check_identity(file: &Transaction<'_>) -> Result<usize, OpenError> {
     let application: i32 = file.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version = version(file)?;
     let tables: i64 = file.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -139,40 +84,52 @@ fn check_identity(file: &Transaction<'_>) -> Result<(), OpenError> {
              {APPLICATION_ID:#x}); give jobq a file of its own"
         )));
     }
-    if version > MIGRATIONS.len() {
+    if version > NEWEST {
         return Err(OpenError::Unfit(format!(
-            "was written by a newer jobq (schema {version}, this program knows up to {}); update \
-             this program",
-            MIGRATIONS.len()
+            "was written by a newer jobq (schema {version}, this program knows up to {NEWEST}); \
+             update this program"
         )));
     }
-    Ok(())
+    Ok(version)
 }
 
-fn version(connection: &Connection) -> rusqlite::Result<usize> {
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<usize> {
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     Ok(usize::try_from(version).unwrap_or(usize::MAX))
 }
 
-/// Applies the missing migrations in one transaction.
-fn migrate(connection: &mut Connection) -> Result<(), OpenError> {
-    if version(connection)? >= MIGRATIONS.len() {
-        return Ok(());
-    }
+/// Applies the missing migrations in one transaction, and returns the version before. Another process
+/// may have written the file since `seen`: one that is not new any more is left as it is if it was.
+pub(super) fn migrate(connection: &mut Connection, seen: usize) -> Result<usize, OpenError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have written the file meanwhile, and need not be jobq.
-    check_identity(&transaction)?;
-    for step in MIGRATIONS.iter().skip(version(&transaction)?) {
+    // It need not be jobq that has written it.
+    let version = check_identity(&transaction)?;
+    if version >= NEWEST || (is_new(seen) && !is_new(version)) {
+        return Ok(version);
+    }
+    for step in MIGRATIONS.iter().skip(version) {
         transaction.execute_batch(step)?;
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    let newest = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
-    transaction.pragma_update(None, "user_version", newest)?;
-    Ok(transaction.commit()?)
+    transaction.pragma_update(None, "user_version", i64::try_from(NEWEST).unwrap_or(i64::MAX))?;
+    transaction.commit()?;
+    Ok(version)
+}
+
+/// Makes a file of an earlier version.
+#[cfg(test)]
+pub(super) fn make_earlier(connection: &Connection, version: usize) -> rusqlite::Result<()> {
+    MIGRATIONS[..version].iter().try_for_each(|step| connection.execute_batch(step))?;
+    connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    connection.pragma_update(None, "user_version", i64::try_from(version).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use super::super::Place;
+    use super::super::open::open;
     use super::*;
 
     #[test]
@@ -198,16 +155,15 @@ mod tests {
     fn an_older_file_keeps_its_jobs() {
         for known in 1..MIGRATIONS.len() {
             let mut connection = Connection::open_in_memory().unwrap();
-            MIGRATIONS[..known].iter().for_each(|step| connection.execute_batch(step).unwrap());
-            connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
-            connection.pragma_update(None, "user_version", i64::try_from(known).unwrap()).unwrap();
+            make_earlier(&connection, known).unwrap();
             let rows = "INSERT INTO queues (namespace, name) VALUES ('jobq', 'mail');
                 INSERT INTO owners (until) VALUES (7);
                 INSERT INTO jobs (queue, due, owner, attempts, job_id, enqueued_at, payload)
                 VALUES (1, 5, 1, 2, zeroblob(16), 4, x'7b7d')";
             connection.execute_batch(rows).unwrap();
-            migrate(&mut connection).unwrap_or_else(|_| panic!("a file of version {known}"));
-            assert_eq!(version(&connection).unwrap(), MIGRATIONS.len());
+            let before = migrate(&mut connection, known);
+            assert_eq!(before.unwrap_or_else(|_| panic!("a file of version {known}")), known);
+            assert_eq!(version(&connection).unwrap(), NEWEST);
             let sql = "SELECT due, crashes, queues.name, deleted, lists FROM jobs
                 JOIN queues ON queues.id = queue JOIN owners ON owners.id = owner";
             let row = connection.query_row(sql, [], |row| {
@@ -220,8 +176,33 @@ mod tests {
     #[test]
     fn opening_again_changes_nothing() {
         let mut connection = open(&Place::Memory, Duration::ZERO).unwrap();
-        assert_eq!(version(&connection).unwrap(), MIGRATIONS.len());
-        assert!(migrate(&mut connection).is_ok());
+        assert_eq!(version(&connection).unwrap(), NEWEST);
+        assert!(migrate(&mut connection, NEWEST).is_ok_and(|before| before == NEWEST));
         assert!(check_identity(&connection.transaction().unwrap()).is_ok());
+    }
+
+    #[test]
+    fn a_file_that_another_process_makes_meanwhile_keeps_its_schema() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        make_earlier(&connection, NEWEST - 1).unwrap();
+        assert!(migrate(&mut connection, 0).is_ok_and(|before| before == NEWEST - 1));
+        assert_eq!(version(&connection).unwrap(), NEWEST - 1);
+    }
+
+    #[test]
+    fn looking_reads_this_schema_and_the_one_before_and_only_programs_migrate() {
+        use Need::{Change, Look, Newest};
+        let table = [
+            (9, [(Look, Step::None), (Change, Step::None), (Newest, Step::None)]),
+            (8, [(Look, Step::None), (Change, Step::None), (Newest, Step::Migrate)]),
+            (7, [(Look, Step::Refuse), (Change, Step::Refuse), (Newest, Step::Migrate)]),
+            (1, [(Look, Step::Refuse), (Change, Step::Refuse), (Newest, Step::Migrate)]),
+            (0, [(Look, Step::Refuse), (Change, Step::Refuse), (Newest, Step::Migrate)]),
+        ];
+        for (version, needs) in table {
+            for (need, expected) in needs {
+                assert_eq!(step(version, 9, need), expected, "{version} {need:?}");
+            }
+        }
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
+use super::access::{Access, File};
 use super::claim::{self, Look};
 use super::columns;
 use super::control::{self, Control};
@@ -24,6 +25,7 @@ use super::machine_clock::MachineClock;
 use super::others::Others;
 use super::place::Identity;
 use super::push;
+use super::schema::Need;
 use super::settle::{self, Settling};
 use super::store::{Prepared, Store};
 use super::{Failure, Place};
@@ -40,7 +42,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs commands until the engine is closed.
 pub(super) fn run(
-    (connection, clock): (Connection, MachineClock),
+    File { connection, clock, access }: File,
     place: Place,
     namespace: String,
     lease: Duration,
@@ -50,6 +52,7 @@ pub(super) fn run(
     let mut writer = Writer {
         connection,
         clock,
+        access,
         clock_stored: None,
         disk: Disk::new(),
         opened: place.identity(),
@@ -78,6 +81,7 @@ pub(super) fn run(
 struct Writer {
     connection: Connection,
     clock: MachineClock,
+    access: Access,
     /// When the clock was last stored.
     clock_stored: Option<Instant>,
     disk: Disk,
@@ -107,14 +111,17 @@ enum Work {
 }
 
 impl Work {
-    fn only_reads(&self) -> bool {
-        matches!(self, Self::Call(call) if call.only_reads())
+    fn need(&self) -> Need {
+        match self {
+            Self::Call(call) => call.need(),
+            Self::Settle(_) => Need::Change,
+        }
     }
 
     /// Whether a caller waits for what it changes.
     fn has_caller(&self) -> bool {
         match self {
-            Self::Call(call) => !call.only_reads(),
+            Self::Call(call) => call.need() > Need::Look,
             Self::Settle(settling) => settling.answer.is_some(),
         }
     }
@@ -173,6 +180,7 @@ impl Writer {
     fn commit(&mut self, new: Vec<Work>) {
         let mut work: Vec<_> = self.retrying.drain(..).map(Work::Settle).collect();
         work.extend(new);
+        let mut work = self.admit(work);
         let lease = self.lease.clone();
         let in_flight: Vec<_> = self.feeds.iter().map(|feed| feed.in_flight).collect();
 
@@ -211,6 +219,22 @@ impl Writer {
         }
     }
 
+    /// Prepares the file for the work, and answers the calls for which it is not fit.
+    fn admit(&mut self, work: Vec<Work>) -> Vec<Work> {
+        if self.access.is_complete() {
+            return work;
+        }
+        let mut admitted = Vec::with_capacity(work.len());
+        for work in work {
+            let file = (&mut self.connection, &mut self.clock);
+            match (self.access.prepare(file, work.need()), work) {
+                (Err(failure), Work::Call(call)) => call.answer(Some(&failure)),
+                (_, work) => admitted.push(work),
+            }
+        }
+        admitted
+    }
+
     /// Answers all callers with a failure.
     fn give_up(&mut self, work: Vec<Work>, failure: &Failure) {
         let error = failure.error();
@@ -237,7 +261,7 @@ impl Writer {
     /// Runs the work, within a transaction that writes, and claims jobs for the consumers.
     fn within(&mut self, work: &mut [Work]) -> rusqlite::Result<Vec<Option<Look>>> {
         if self.clock_stored.is_none_or(|clock_stored| clock_stored.elapsed() >= CLOCK_INTERVAL) {
-            self.clock.keep(&self.connection)?;
+            self.clock.keep(&self.connection, self.access.version())?;
             self.clock_stored = Some(Instant::now());
         }
         let before = self.lease.owner();

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::super::settle::{Act, Claim};
 use super::super::store::declare;
-use super::super::{deliveries, failed, pauses, push, queues, schema};
+use super::super::{deliveries, failed, pauses, push, queues};
 use super::*;
 use crate::clock::Clock;
 use crate::engine::{Consume, Counts, Pause, QueueName, Settlement, Verdict};
@@ -12,15 +12,16 @@ use crate::job::{Envelope, FailedReason};
 
 /// An engine on a disk with room for this many more pages.
 fn small_disk(more: i64) -> Inbox {
-    let (connection, clock) =
-        schema::open_with_clock(&Place::Memory, Duration::ZERO, &Clock::system()).unwrap();
+    let mut file = File::open(&Place::Memory, Duration::ZERO, &Clock::system(), true).unwrap();
+    file.prepare(Need::Newest).unwrap();
+    let connection = &file.connection;
     let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
     connection.pragma_update_and_check(None, "max_page_count", pages + more, |_| Ok(())).unwrap();
-    let (inbox, commands) = Inbox::new();
+    let (inbox, commands) = Inbox::new(true);
     let own = inbox.clone();
     std::thread::spawn(move || {
         let lease = Duration::from_secs(30);
-        run((connection, clock), Place::Memory, "jobq".to_owned(), lease, own, commands);
+        run(file, Place::Memory, "jobq".to_owned(), lease, own, commands);
     });
     inbox
 }

@@ -160,6 +160,7 @@ fn options(namespace: &str) -> EngineOptions {
         clock: Clock::system(),
         certificates: Certificates::default(),
         management: None,
+        keeps_schema: false,
         is_lazy: false,
     }
 }

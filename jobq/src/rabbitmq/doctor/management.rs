@@ -252,6 +252,7 @@ mod tests {
             clock: crate::Clock::system(),
             certificates: Certificates::default(),
             management: None,
+            keeps_schema: false,
             is_lazy: false,
         };
         Management::new(&ManagementUrl(url.to_owned()), &address, &options)

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Failure, Look, Work, Writer};
+use super::{Failure, Look, Need, Work, Writer};
 
 impl Writer {
     /// Runs the work in one transaction.
@@ -18,7 +18,7 @@ impl Writer {
 
     /// Whether nothing is to be written. An engine with a lease also renews it and claims jobs.
     fn only_reads(&self, work: &[Work]) -> bool {
-        !self.takes_jobs() && self.closing.is_none() && work.iter().all(Work::only_reads)
+        !self.takes_jobs() && work.iter().all(|work| work.need() == Need::Look)
     }
 
     /// Runs work that only reads, without the file's write lock.

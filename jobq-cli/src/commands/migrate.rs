@@ -1,0 +1,50 @@
+use std::path::PathBuf;
+
+use clap::Args;
+use jobq::{Client, Migrated, setting};
+use serde::Serialize;
+
+use crate::end::{End, Ended, Problem};
+use crate::options::Options;
+use crate::output::Output;
+
+/// Brings a file of jobs to the schema of this version
+///
+/// Programs do so themselves when they enqueue or take jobs. Those of earlier versions cannot open the
+/// file afterwards. A file whose clock is that of another time namespace gets the clock of this one, if
+/// no process has it open.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// The file
+    file: PathBuf,
+}
+
+pub(crate) async fn run(arguments: &Arguments, options: &Options, output: Output) -> Ended {
+    #[derive(Serialize)]
+    struct Document<'m> {
+        file: &'m str,
+        #[serde(flatten)]
+        migrated: &'m Migrated,
+    }
+
+    let Some(file) = arguments.file.to_str() else {
+        let shown = arguments.file.display();
+        return Err(Problem::Usage(format!("the name of the file {shown} is no UTF-8; rename it")));
+    };
+    setting::check("the name of the file", file)?;
+    let builder = Client::builder(format!("sqlite://{file}")).timeout(options.timeout);
+    let migrated = builder.migrate().await?;
+    if output.is_json() {
+        output.document(Document { file, migrated: &migrated })?;
+        return Ok(End::Done);
+    }
+    let Migrated { from, to, .. } = migrated;
+    let schema = if from == to {
+        format!("has schema {to} already")
+    } else {
+        format!("has schema {to}; it had {from}")
+    };
+    let clock = if migrated.clock_replaced { ", and now the clock of this machine" } else { "" };
+    output.line(&format!("the job file {file} {schema}{clock}"))?;
+    Ok(End::Done)
+}
