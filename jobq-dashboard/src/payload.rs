@@ -77,17 +77,30 @@ fn matches(pattern: &[String], path: &[String]) -> bool {
     }
 }
 
-/// A payload as HTML. `text` is for a payload that is no JSON.
-pub(crate) fn tree(payload: &[u8], text: &str, privacy: &Privacy) -> String {
+/// A payload that is no text as HTML, by its size alone.
+pub(crate) fn bytes(size: usize, content_encoding: Option<&str>) -> String {
+    let kind = match content_encoding {
+        Some(encoding) => format!("with the content encoding {}", escape(encoding)),
+        None => "that are no UTF-8".to_owned(),
+    };
+    let size = count(size as u64);
+    format!(
+        "<span class=\"quiet\">{size} bytes {kind}. <code>jobq failed show --json</code> has them \
+         in base64.</span>"
+    )
+}
+
+/// A payload that is text as HTML.
+pub(crate) fn tree(payload: &str, privacy: &Privacy) -> String {
     let mut tree = Tree { html: String::new(), privacy, path: Vec::new(), left: VALUES };
-    match serde_json::from_slice::<&RawValue>(payload) {
+    match serde_json::from_str::<&RawValue>(payload) {
         Ok(_) if privacy.hides(&[]) => tree.html.push_str(HIDDEN),
         Ok(value) => tree.value(value),
         // Its secrets cannot be told apart.
         Err(_) if !privacy.redacted.is_empty() => tree.html.push_str(
             "<span class=\"quiet\">not JSON, and hidden, since values are hidden by their paths</span>",
         ),
-        Err(_) => tree.cut("string", text),
+        Err(_) => tree.cut("string", payload),
     }
     tree.html
 }
@@ -232,7 +245,15 @@ mod tests {
     fn shown(payload: &str, patterns: &[&str]) -> String {
         let mut privacy = Privacy::default();
         privacy.redact(patterns.iter().map(|pattern| (*pattern).to_owned()));
-        tree(payload.as_bytes(), payload, &privacy)
+        tree(payload, &privacy)
+    }
+
+    #[test]
+    fn bytes_are_not_shown_as_text() {
+        for (encoding, said) in [(None, "no UTF-8"), (Some("<gzip>"), "encoding &lt;gzip&gt;")] {
+            let html = bytes(1_234, encoding);
+            assert!(html.contains("1,234 bytes") && html.contains(said), "{html}");
+        }
     }
 
     #[test]

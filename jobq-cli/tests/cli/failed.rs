@@ -1,13 +1,19 @@
 //! `jobq failed`.
 
+use std::collections::BTreeMap;
 use std::process::Stdio;
+use std::time::{Duration, SystemTime};
 
-use jobq::JobId;
-use jobq::engine::Verdict;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use jobq::engine::conformance::{EngineExt as _, open};
+use jobq::engine::{Settlement, Verdict};
+use jobq::{Envelope, JobId};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Stage, Step, Store, until};
+use jobq_tests::failures::fail;
+use jobq_tests::stage::{Stage, Step, Store, soon, until};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use tokio::process::Child;
 
 use crate::process::{Ran, jobq, on};
@@ -18,6 +24,7 @@ both_engines!(
     a_failed_job_is_shown,
     failed_jobs_are_grouped,
     failed_jobs_are_exported,
+    an_export_has_every_byte_of_a_message,
     what_matches_is_put_back,
     what_is_deleted_is_confirmed,
     a_canary_that_fails_stops_the_rest,
@@ -104,6 +111,93 @@ async fn failed_jobs_are_exported(store: Store) {
         assert_eq!(job["id"], id.to_string());
     }
     assert!(failed(&stage, &["export", "nothing"]).await.error(4).contains("no queue `nothing`"));
+}
+
+/// The job of a line of an export, as docs/failed-jobs.md describes it.
+fn imported(line: &str) -> Envelope {
+    let exact: BTreeMap<&str, &RawValue> = serde_json::from_str(line).unwrap();
+    let job: Value = serde_json::from_str(line).unwrap();
+    let text = |name: &str| job[name].as_str().map(str::to_owned);
+    let payload = match text("payload_base64") {
+        Some(base64) => BASE64_STANDARD.decode(base64).unwrap(),
+        None => exact["payload"].get().into(),
+    };
+    let mut envelope = Envelope::new(text("queue").unwrap(), payload);
+    envelope.id = text("id").unwrap().parse().unwrap();
+    envelope.name = text("name").filter(|name| !name.is_empty()).map(Into::into);
+    envelope.content_encoding = text("content_encoding").map(Into::into);
+    envelope.topic = text("topic");
+    envelope.enqueued_by = text("enqueued_by").map(Into::into);
+    envelope.enqueued_at = humantime::parse_rfc3339(&text("enqueued_at").unwrap()).unwrap();
+    let headers = job["headers"].as_object().unwrap().iter();
+    let header =
+        |(name, value): (&String, &Value)| (name.clone(), value.as_str().unwrap().to_owned());
+    envelope.headers = headers.map(header).collect();
+    envelope
+}
+
+async fn an_export_has_every_byte_of_a_message(store: Store) {
+    let engine = open(&store.url, &store.namespace).await.unwrap();
+    let payloads: [(&[u8], Option<&str>); 7] = [
+        (b"{\"n\": 12345678901234567890123, \"x\": 1.10}", None),
+        (b"{\n  \"n\": 1\r\n}\n", None),
+        (b"no JSON", Some("utf-8")),
+        (b"\xff\xfe\0\x80 no UTF-8", None),
+        (b"\x1f\x8b\x08\0\0\0\0\0\0\x03", Some("gzip")),
+        (b"{}", Some("gzip")),
+        (b"", Some("br")),
+    ];
+    let job = |(payload, encoding): (&[u8], Option<&'static str>)| {
+        let mut job = Envelope::new("mail", payload.to_vec());
+        job.name = Some("greet".into());
+        job.content_encoding = encoding.map(Into::into);
+        job.enqueued_by = Some("shop-web (shop_jobs)".into());
+        job.topic = Some("user.created".into());
+        // RabbitMQ keeps whole seconds.
+        job.enqueued_at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let kept = [("jobq-needs", "zip"), ("jobq-nonce", "7"), ("tenant", "a\nb")];
+        job.headers =
+            kept.map(|(name, value)| (name.to_owned(), value.to_owned())).into_iter().collect();
+        job
+    };
+    let jobs: Vec<_> = payloads.map(job).into();
+    fail(&*engine, "mail", jobs.iter().cloned()).await;
+    let exported = jobq(&store, &["failed", "export", "mail"]).await;
+    let lines = exported.lines(0);
+    let id = jobs[3].id.to_string();
+    for line in &lines {
+        schema::check("failed-job", &serde_json::from_str(line).unwrap());
+    }
+    let shown =
+        jobq(&store, &["failed", "show", "mail", &id, "--json"]).await.json(0, "failed-job");
+    let listed = jobq(&store, &["failed", "list", "mail", "--json"]).await.json(0, "failed-list");
+    assert!(shown["payload"].is_null(), "{shown:#}");
+    assert!(listed["jobs"].as_array().unwrap().contains(&without_version(&shown)), "{listed:#}");
+    let shown = jobq(&store, &["failed", "show", "mail", &id]).await;
+    assert!(shown.out.contains("bytes that are no UTF-8"), "{shown:#?}");
+
+    jobq(&store, &["failed", "discard", "mail", "--all", "--yes"]).await.lines(0);
+    let again = engine.push_all(&mut lines.iter().map(|line| imported(line))).await;
+    assert!(again.is_empty(), "{again:?}");
+    let mut consumer = engine.consume_from("mail", 10).await.unwrap();
+    let mut found = Vec::new();
+    for _ in &jobs {
+        let delivery = soon("a job", consumer.next()).await.unwrap().unwrap();
+        found.push(delivery.envelope().clone());
+        delivery.settle(Settlement::Complete).await.unwrap();
+    }
+    let sorted = |mut jobs: Vec<Envelope>| {
+        jobs.sort_by_key(|job| job.id);
+        jobs
+    };
+    assert_eq!(sorted(found), sorted(jobs));
+}
+
+/// A job of a list has no version of its own.
+fn without_version(job: &Value) -> Value {
+    let mut job = job.clone();
+    job.as_object_mut().unwrap().remove("v");
+    job
 }
 
 async fn what_matches_is_put_back(store: Store) {

@@ -40,10 +40,9 @@ pub(crate) async fn page(
 ) -> Result<Response, Problem> {
     let id: JobId = id.parse().map_err(|_| Problem::not_found())?;
     let job = app.client().failed(&*queue).show(id).await?;
-    let payload = app.privacy().shown.then(|| {
-        let payload = job.payload();
-        let text = payload.as_str().map_or_else(|| payload.to_string(), str::to_owned);
-        payload::tree(job.payload_bytes(), &text, app.privacy())
+    let payload = app.privacy().shown.then(|| match job.payload_text() {
+        Some(text) => payload::tree(text, app.privacy()),
+        None => payload::bytes(job.payload_bytes().len(), job.content_encoding()),
     });
     let view = View {
         links: app.links(),

@@ -26,10 +26,14 @@ pub(crate) fn decode<T: DeserializeOwned>(payload: &[u8]) -> serde_json::Result<
     serde_json::from_slice(payload)
 }
 
-/// A payload for display: its JSON, else its bytes as text.
-pub(crate) fn show(payload: &[u8], content_encoding: Option<&str>) -> Value {
-    let value = is_known(content_encoding).then(|| exact::value(payload)).flatten();
-    value.unwrap_or_else(|| String::from_utf8_lossy(payload).into())
+/// A payload as text. `None` if it is encoded, or no UTF-8.
+pub(crate) fn text<'p>(payload: &'p [u8], content_encoding: Option<&str>) -> Option<&'p str> {
+    is_known(content_encoding).then(|| std::str::from_utf8(payload).ok()).flatten()
+}
+
+/// The JSON of a payload for display; `None` if it is [no text](text), or no JSON.
+pub(crate) fn json(payload: &[u8], content_encoding: Option<&str>) -> Option<Value> {
+    text(payload, content_encoding).and_then(|text| exact::value(text.as_bytes()))
 }
 
 #[cfg(test)]
@@ -43,8 +47,11 @@ mod tests {
         }
         for encoding in ["gzip", "utf-16", "base64"] {
             assert!(!is_known(Some(encoding)), "{encoding}");
-            assert_eq!(show(b"{}", Some(encoding)), "{}");
+            assert_eq!(text(b"{}", Some(encoding)), None);
+            assert_eq!(json(b"{}", Some(encoding)), None);
         }
-        assert_eq!(show(b"{}", None), serde_json::json!({}));
+        assert_eq!(json(b"{}", None), Some(serde_json::json!({})));
+        assert_eq!((text(b"no", None), json(b"no", None)), (Some("no"), None));
+        assert_eq!((text(b"\xffno", None), json(b"\xffno", None)), (None, None));
     }
 }

@@ -2,6 +2,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::SystemTime;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde::de::Error as _;
 use serde::ser::{SerializeStruct as _, Serializer};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -159,12 +161,26 @@ impl FailedJob {
     }
 
     /// The payload. A number that a `Value` cannot hold, an integer of more than 64 bits or one
-    /// beyond the range of `f64`, becomes a string of its digits. A payload that is not JSON
-    /// becomes a string, with invalid UTF-8 replaced; [`payload_bytes`](Self::payload_bytes)
-    /// returns it unchanged.
+    /// beyond the range of `f64`, becomes a string of its digits. A payload that is text and no JSON
+    /// becomes a string; one that is [no text](Self::payload_text) is null.
+    /// [`payload_bytes`](Self::payload_bytes) returns it unchanged.
     #[must_use]
     pub fn payload(&self) -> serde_json::Value {
-        codec::show(&self.envelope.payload, self.envelope.content_encoding.as_deref())
+        let json = codec::json(self.payload_bytes(), self.content_encoding());
+        json.unwrap_or_else(|| self.payload_text().into())
+    }
+
+    /// The payload as text, as a rule JSON. `None` if it is no UTF-8, or has a
+    /// [content encoding](Self::content_encoding) that this version does not read.
+    #[must_use]
+    pub fn payload_text(&self) -> Option<&str> {
+        codec::text(self.payload_bytes(), self.content_encoding())
+    }
+
+    /// How the bytes of the payload are encoded; `None` for plain JSON.
+    #[must_use]
+    pub fn content_encoding(&self) -> Option<&str> {
+        self.envelope.content_encoding.as_deref()
     }
 
     /// The payload as it was sent.
@@ -234,15 +250,20 @@ impl FailedJob {
 }
 
 /// Serialized with a field for each method: the payload as JSON, times in milliseconds since 1970
-/// (`failed_at_ms`, `enqueued_at_ms`).
+/// (`failed_at_ms`, `enqueued_at_ms`). `payload_base64` has the bytes of a payload that is no JSON,
+/// in base64, and is null otherwise.
 impl Serialize for FailedJob {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut job = serializer.serialize_struct("FailedJob", 13)?;
+        let mut job = serializer.serialize_struct("FailedJob", 15)?;
         job.serialize_field("id", &self.id())?;
         job.serialize_field("name", self.name())?;
         job.serialize_field("queue", self.queue())?;
         job.serialize_field("topic", &self.topic())?;
-        job.serialize_field("payload", &self.payload())?;
+        let json = codec::json(self.payload_bytes(), self.content_encoding());
+        let bytes = json.is_none().then(|| BASE64_STANDARD.encode(self.payload_bytes()));
+        job.serialize_field("payload", &json.unwrap_or_else(|| self.payload_text().into()))?;
+        job.serialize_field("payload_base64", &bytes)?;
+        job.serialize_field("content_encoding", &self.content_encoding())?;
         job.serialize_field("headers", &self.envelope.headers)?;
         job.serialize_field("attempts", &self.attempts)?;
         job.serialize_field("error", self.error())?;
@@ -270,11 +291,33 @@ mod tests {
         let job = FailedJob::new(envelope, 2, reason, error, from_millis(7));
         let expected = serde_json::json!({
             "id": job.id(), "name": "greet", "queue": "mail", "topic": null,
-            "payload": {"n": "12345678901234567890123"}, "headers": {"tenant": "7"},
+            "payload": {"n": "12345678901234567890123"}, "payload_base64": null,
+            "content_encoding": null, "headers": {"tenant": "7"},
             "attempts": 2, "error": "no", "backtrace": "0: main", "reason": "aborted",
             "failed_at_ms": 7, "enqueued_at_ms": 5, "enqueued_by": null,
         });
         assert_eq!(serde_json::to_value(&job).unwrap(), expected);
+    }
+
+    #[test]
+    fn the_bytes_of_a_payload_that_is_no_json_are_serialized() {
+        for (payload, encoding, shown, base64) in [
+            (&b"[1]"[..], None, serde_json::json!([1]), None),
+            (b"[1]", Some("utf-8"), serde_json::json!([1]), None),
+            (b"[1", None, "[1".into(), Some("WzE=")),
+            (b"\xff\0", None, serde_json::Value::Null, Some("/wA=")),
+            (b"[1]", Some("gzip"), serde_json::Value::Null, Some("WzFd")),
+        ] {
+            let mut envelope = Envelope::new("mail", payload.to_vec());
+            envelope.content_encoding = encoding.map(Into::into);
+            let reason = FailedReason::UnreadablePayload;
+            let job = FailedJob::new(envelope, 1, reason, String::new(), from_millis(7));
+            assert_eq!(job.payload(), shown);
+            let job = serde_json::to_value(&job).unwrap();
+            assert_eq!(job["payload"], shown);
+            assert_eq!(job["payload_base64"].as_str(), base64);
+            assert_eq!(job["content_encoding"].as_str(), encoding);
+        }
     }
 
     #[test]

@@ -54,7 +54,10 @@ fn text(job: &FailedJob, now: SystemTime) -> String {
         }
     }
     text += "payload\n";
-    text += &indented(&String::from_utf8_lossy(job.payload_bytes()));
+    text += &indented(&match job.payload_text() {
+        Some(payload) => payload.to_owned(),
+        None => bytes(job),
+    });
     text += "error\n";
     text += &indented(job.error());
     if let Some(backtrace) = job.backtrace() {
@@ -62,6 +65,18 @@ fn text(job: &FailedJob, now: SystemTime) -> String {
         text += &indented(backtrace);
     }
     text
+}
+
+/// What is said of a payload that is no text.
+fn bytes(job: &FailedJob) -> String {
+    let (size, kind) = (
+        job.payload_bytes().len(),
+        match job.content_encoding() {
+            Some(encoding) => format!("with the content encoding `{encoding}`"),
+            None => "that are no UTF-8".to_owned(),
+        },
+    );
+    format!("({size} bytes {kind}; --json has them in base64)")
 }
 
 fn indented(text: &str) -> String {
@@ -92,5 +107,19 @@ mod tests {
             job.id()
         );
         assert_eq!(text(&job, now), expected);
+    }
+
+    #[test]
+    fn bytes_are_not_shown_as_text() {
+        for (payload, encoding, said) in [
+            (&b"\xffno"[..], None, "payload\n  (3 bytes that are no UTF-8; --json "),
+            (b"{}", Some("gzip"), "payload\n  (2 bytes with the content encoding `gzip`; --json "),
+        ] {
+            let mut envelope = Envelope::new("mail", payload.to_vec());
+            envelope.content_encoding = encoding.map(Into::into);
+            let (reason, now) = (FailedReason::UnreadablePayload, SystemTime::UNIX_EPOCH);
+            let shown = text(&FailedJob::new(envelope, 1, reason, String::new(), now), now);
+            assert!(shown.contains(said) && !shown.contains('\u{fffd}'), "{shown}");
+        }
     }
 }
