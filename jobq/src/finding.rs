@@ -26,6 +26,12 @@ impl Report {
         Self { about: about.into(), version, findings }
     }
 
+    /// The same report with further findings.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn with(self, more: Vec<Finding>) -> Self {
+        Self::new(self.about, self.version, [self.findings, more].concat())
+    }
+
     /// The report on an engine without diagnosis.
     pub(crate) fn unexamined() -> Self {
         let finding = Finding::new(FindingKind::Unchecked, Severity::Warning, "the engine")
@@ -105,6 +111,8 @@ pub enum FindingKind {
     Alarm,
     /// The connection cannot detect a lost peer.
     Heartbeat,
+    /// The clock of a pool differs from this machine's.
+    Clock,
     /// The file is not on a local disk: in memory, or on a network.
     Place,
     /// There is little free space.

@@ -143,6 +143,15 @@ pub(crate) fn told(pool: PoolId, order: &str) {
     tracing::info!(%pool, order, "pool was given an order");
 }
 
+/// Logs that the clock of a pool is ahead of another machine's, or behind it.
+pub(crate) fn clock_differs(pool: PoolId, ahead_ms: i64, of: &str) {
+    tracing::warn!(
+        %pool, ahead_ms, of,
+        "the clock of this machine differs from another one's, so that jobs with `expires` expire \
+         too early or too late; synchronize the clocks"
+    );
+}
+
 /// Logs that a queue is paused.
 pub(crate) fn queue_paused(queue: &str, pause: &Pause) {
     let Pause { by, why, .. } = pause;

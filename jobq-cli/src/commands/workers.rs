@@ -16,12 +16,15 @@ use crate::output::time::{short, since};
 
 /// The time that pools have to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The offset of a clock that disturbs jobs with `expires`, in milliseconds.
+const LARGE_OFFSET: u64 = 1_000;
 
 /// Shows the worker pools and the jobs that run in them, or gives a pool an order
 ///
 /// SLOTS are the attempts that run and those that may run at once; lost slots are functions that
 /// did not end at their timeout or cancellation. RUNNING is the job, its id, the attempt, and how
-/// long it has run of its timeout. `slot lost` marks the attempts that hold lost slots.
+/// long it has run of its timeout. `slot lost` marks the attempts that hold lost slots. `clock` is how
+/// far the clock of a pool is ahead of this machine's, where more than the round trip explains it.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
@@ -136,7 +139,7 @@ pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut of_pool = Some([
         Cell::from(pool.pool),
-        Cell::from(format!("{}:{}", pool.host, pool.pid)),
+        process(pool),
         Cell::from(&pool.version),
         Cell::from(short(since(pool.started_at, now))),
     ]);
@@ -158,6 +161,15 @@ pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
         }
     }
     rows
+}
+
+/// The process of a pool, and how far its clock is ahead, if it certainly is.
+fn process(pool: &PoolReport) -> Cell {
+    let process = format!("{}:{}", pool.host, pool.pid);
+    let Some(offset) = pool.clock_offset_ms else { return Cell::from(process) };
+    let (sign, size) = (if offset > 0 { '+' } else { '-' }, offset.unsigned_abs());
+    let style = if size > LARGE_OFFSET { Style::Bad } else { Style::Notable };
+    Cell::new(format!("{process}, clock {sign}{}", short(Duration::from_millis(size))), style)
 }
 
 fn empty() -> Cell {
@@ -251,6 +263,21 @@ mod tests {
         assert_eq!(text(&job), format!("pay {id} attempt 2, 1m30s of 2m"));
         job.timeout = Some(Duration::from_secs(60));
         assert_eq!(text(&job), format!("pay {id} attempt 2, 1m30s of 1m, overdue"));
+    }
+
+    #[test]
+    fn a_clock_that_differs_is_shown() {
+        let mut report = report(vec![PoolQueue::new("mail", 2)]);
+        for (offset, shown) in [
+            (None, "web1:7"),
+            (Some(65_000), "web1:7, clock +1m5s"),
+            (Some(-300), "web1:7, clock -300ms"),
+        ] {
+            (report.pid, report.clock_offset_ms) = (7, offset);
+            let mut table = Table::new(&[("", Align::Left)]);
+            table.row([process(&report)]);
+            assert_eq!(table.render(false).trim(), shown);
+        }
     }
 
     #[test]

@@ -71,6 +71,13 @@ pub enum Question {
     Quiet,
     /// Shut the pool down.
     Stop,
+    /// Nothing: it tells the pool that its clock differs from the asker's by more than a second.
+    Clock {
+        /// By how many milliseconds it is ahead; negative if it is behind.
+        ahead_ms: i64,
+        /// The machine of the asker.
+        of: String,
+    },
     /// Cancel the running attempts of a job.
     Cancel {
         /// The job.

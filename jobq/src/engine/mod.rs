@@ -10,6 +10,8 @@ mod administer;
 #[cfg(any(feature = "sqlite", feature = "testing"))]
 mod asked;
 mod certificates;
+#[cfg(feature = "rabbitmq")]
+mod clock_offset;
 #[cfg(feature = "testing")]
 pub mod conformance;
 mod consumer;
@@ -41,6 +43,8 @@ pub use administer::{Administer, Counts, QueueNames, Verdict, Visit, Visited};
 #[cfg(any(feature = "sqlite", feature = "testing"))]
 pub(crate) use asked::{Taker, ask_each, unaccounted};
 pub use certificates::{Certificates, ClientCertificate, ManagementUrl};
+#[cfg(feature = "rabbitmq")]
+pub(crate) use clock_offset::clock_offset_ms;
 pub use consumer::{Consume, Consumer, Intake, Interruption};
 pub use control::{
     Answers, Ask, Cancel, Controlled, Membership, Pause, PoolId, Question, Reply, Watched,

@@ -23,6 +23,16 @@ pub struct PoolReport {
     /// Its start, by the clock of its machine.
     #[serde(with = "rfc3339")]
     pub started_at: SystemTime,
+    /// The time of this report, by the clock of its machine. `None` from a pool of an earlier
+    /// version.
+    #[serde(default, with = "rfc3339::option")]
+    pub reported_at: Option<SystemTime>,
+    /// By how many milliseconds its clock is ahead of the one of who asked; negative if it is
+    /// behind. Half the round trip of the question is uncertain. `None` if that may explain the
+    /// whole difference, if both are one machine as with a job file, or if the pool is of an earlier
+    /// version.
+    #[serde(default)]
+    pub clock_offset_ms: Option<i64>,
     /// The resident memory of its process in bytes, which pools of one process share. `None` if its
     /// system is not Linux, or if the pool is of an earlier version.
     #[serde(default)]
@@ -42,6 +52,8 @@ impl PoolReport {
             pid: std::process::id(),
             version,
             started_at,
+            reported_at: None,
+            clock_offset_ms: None,
             memory_bytes: None,
             queues,
         }
@@ -216,6 +228,7 @@ mod tests {
             vec![queue],
         );
         report.memory_bytes = Some(1_048_576);
+        report.reported_at = Some(from_millis(1_700_000_000_123));
         let json = serde_json::to_value(Reply::Report(report.clone())).unwrap();
         assert_eq!(json["reply"], "report");
         assert_eq!(json["started_at"], "2023-11-14T22:13:20.000Z");
@@ -230,8 +243,10 @@ mod tests {
         );
 
         let mut earlier = json;
-        earlier.as_object_mut().unwrap().remove("memory_bytes");
-        report.memory_bytes = None;
+        for later in ["memory_bytes", "reported_at", "clock_offset_ms"] {
+            earlier.as_object_mut().unwrap().remove(later);
+        }
+        (report.memory_bytes, report.reported_at) = (None, None);
         assert_eq!(serde_json::from_value::<Reply>(earlier).unwrap(), Reply::Report(report));
     }
 

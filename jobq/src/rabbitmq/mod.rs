@@ -332,7 +332,8 @@ impl Diagnose for Rabbit {
     }
 
     async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
-        self.doctor.examine(queues).await
+        let report = self.doctor.examine(queues).await?;
+        Ok(report.with(self.control.examine_clocks().await))
     }
 
     async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {

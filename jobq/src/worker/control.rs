@@ -1,7 +1,7 @@
 //! The answers of a pool to questions and orders.
 
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
 
 use super::QueueState;
 use super::health::{Status, state_of};
@@ -9,6 +9,9 @@ use super::queue::Queue;
 use super::shared::Shared;
 use crate::engine::{Activity, Cancel, Controlled, PoolId, PoolQueue, PoolReport, Question, Reply};
 use crate::{host, telemetry};
+
+/// How often a pool logs that its clock differs.
+const CLOCK_LOGGED: Duration = Duration::from_secs(3_600);
 
 /// How far a pool can be controlled from outside, for
 /// [`WorkerPool::control`](crate::WorkerPool::control).
@@ -70,9 +73,20 @@ pub(super) struct ControlledPool {
     pub(super) started_at: SystemTime,
     pub(super) shared: Arc<Shared>,
     pub(super) parts: Vec<PoolPart>,
+    /// When it last logged that its clock differs.
+    pub(super) clock_logged: Mutex<Option<Instant>>,
 }
 
 impl ControlledPool {
+    /// Logs that its clock differs from that of another machine, once an hour.
+    fn clock_differs(&self, ahead_ms: i64, of: &str) {
+        let mut logged = self.clock_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.is_none_or(|logged| logged.elapsed() >= CLOCK_LOGGED) {
+            *logged = Some(Instant::now());
+            telemetry::clock_differs(self.id, ahead_ms, of);
+        }
+    }
+
     fn order(&self, question: &Question) -> Reply {
         if self.level != PoolControl::Full {
             let why = "it was started with a `control` that takes no orders".to_owned();
@@ -116,10 +130,15 @@ impl Controlled for ControlledPool {
                 let host = host::name().to_owned();
                 let mut report = PoolReport::new(self.id, host, self.started_at, queues);
                 report.memory_bytes = host::memory();
+                report.reported_at = Some(self.shared.clock().now());
                 Reply::Report(report)
             }
             Question::Watch { jobs } => {
                 Reply::Outcomes { jobs: self.shared.watched.outcomes(jobs) }
+            }
+            Question::Clock { ahead_ms, of } => {
+                self.clock_differs(*ahead_ms, of);
+                Reply::Accepted
             }
             order => self.order(order),
         }

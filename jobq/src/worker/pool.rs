@@ -1,5 +1,5 @@
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -356,6 +356,7 @@ async fn join(
         started_at: shared.clock().now(),
         shared: Arc::clone(shared),
         parts: parts.to_vec(),
+        clock_logged: Mutex::default(),
     };
     match administer.join(Arc::new(pool)).await {
         Ok(membership) => {

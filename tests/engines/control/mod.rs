@@ -3,15 +3,17 @@
 mod orders;
 
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use jobq::admin::{Activity, PoolQueue, PoolReport, Queues, Read, State as QueueIs};
-use jobq::{Client, QueueState};
+use jobq::{Client, Clock, FindingKind, QueueState, Severity};
 use jobq_tests::both_engines;
+use jobq_tests::seen::Seen;
 use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
 
 both_engines!(
     a_pool_reports_what_it_does,
+    a_clock_that_differs_is_told,
     an_operator_sees_the_queues,
     a_paused_queue_starts_no_job,
     a_pause_may_be_ended_while_pools_are_asked,
@@ -81,6 +83,45 @@ async fn a_pool_reports_what_it_does(store: Store) {
     assert!(bounds.contains(&longest), "{longest:?} is not in {bounds:?}");
     running.shutdown().await.unwrap();
     assert_eq!(reports(&operator, 0).await, []);
+}
+
+/// A pool whose clock is a minute ahead of the operator's, and one whose clock is the same. On
+/// SQLite they are on one machine.
+async fn a_clock_that_differs_is_told(store: Store) {
+    let log = Seen::log();
+    let text = "the clock of this machine differs";
+    let stage = Stage::on(store).await;
+    let same = stage.pool().spawn().await.unwrap();
+    let operator = stage.store.client().await;
+    let [report] = &reports(&operator, 1).await[..] else { panic!("one pool") };
+    assert!(report.reported_at.is_some() && report.clock_offset_ms.is_none(), "{report:?}");
+    let clocks = async || {
+        let report = operator.doctor().await.unwrap();
+        let of_clocks = report.findings().iter().filter(|found| found.kind() == FindingKind::Clock);
+        of_clocks.cloned().collect::<Vec<_>>()
+    };
+    assert!(clocks().await.is_empty());
+    assert_eq!(log.count(text), 0);
+    same.shutdown().await.unwrap();
+    if stage.store.is_file() {
+        return;
+    }
+    let clock = Clock::stopped_at(SystemTime::now() + Duration::from_secs(65));
+    let builder = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
+    let ahead = builder.timeout(DEADLINE).clock(clock).connect().await.unwrap();
+    let ahead = stage.pool_of(&ahead).spawn().await.unwrap();
+    let [report] = &reports(&operator, 1).await[..] else { panic!("one pool") };
+    // The clock stands still while the test goes on.
+    let offset = report.clock_offset_ms.unwrap();
+    assert!((20_000..=65_100).contains(&offset), "{offset}");
+    until("the pool to log it", async || (log.count(text) > 0).then_some(())).await;
+    let [finding] = &clocks().await[..] else { panic!("one finding") };
+    assert_eq!(finding.severity(), Severity::Warning);
+    assert!(finding.what().contains("ahead of") && finding.about().contains(&report.host));
+    reports(&operator, 1).await;
+    ahead.shutdown().await.unwrap();
+    let [line] = &log.lines(&[text])[..] else { panic!("once an hour: {}", log.text()) };
+    assert!(line.contains(" WARN ") && line.contains(&report.pool.to_string()), "{line}");
 }
 
 async fn an_operator_sees_the_queues(store: Store) {

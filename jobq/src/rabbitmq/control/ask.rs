@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lapin::Channel;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -11,7 +11,7 @@ use super::Control;
 use super::calls::Response;
 use super::queue::publish;
 use super::wire::{ALL, Message, address_key, pool_key};
-use crate::engine::{Answers, Ask, PoolId, Question, Read, Reply};
+use crate::engine::{Answers, Ask, PoolId, PoolReport, Question, Read, Reply, clock_offset_ms};
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::channel::to_ask;
 use crate::rabbitmq::connection::epoch::Up;
@@ -53,10 +53,11 @@ impl Control {
             let reply_to = address_key(queue.address);
             let message = Message::Ask { number, reply_to, pool, question };
             let key = pool.map_or_else(|| ALL.to_owned(), pool_key);
+            let asked = (self.broker.clock().now(), Instant::now());
             publish(&queue.up, &[(self.names().control(), key, &message)]).await?;
-            Ok(queue)
+            Ok((queue, asked))
         };
-        let queue = self.broker.unless_blocked("asking pools", asking).await?;
+        let (queue, asked) = self.broker.unless_blocked("asking pools", asking).await?;
         let own: Vec<_> = self.pools().keys().copied().collect();
         let deadline = Instant::now() + patience;
         let mut quiet = None;
@@ -75,7 +76,8 @@ impl Control {
             };
             tokio::select! {
                 response = call.next() => match response {
-                    Response::Answer(pool, consumers, reply) => {
+                    Response::Answer(pool, consumers, mut reply) => {
+                        compare_clock(&mut reply, asked);
                         answered.insert(pool, (consumers, reply));
                         quiet = quiet.map(|_| Instant::now());
                     }
@@ -92,6 +94,7 @@ impl Control {
             // Not even the question came back: somebody may have deleted the exchange.
             self.replace(&queue);
         }
+        self.tell_clocks(&queue, answered.values().filter_map(|(_, reply)| report(reply))).await;
         let unaccounted = unaccounted(&consumers.unwrap_or_else(|| late(&queues)), &answered);
         let replies = answered.into_iter().map(|(pool, (_, reply))| (pool, reply)).collect();
         Ok(Answers::new(replies, unaccounted))
@@ -130,6 +133,19 @@ impl Control {
     async fn consumers(&self, up: &Up, channel: &mut Channel, place: &str) -> Result<Read<u32>> {
         let figures = self.absent.figures(up, channel, place).await?;
         Ok(figures.map_or(Read::Known(0), |read| read.map(|Figures { consumers, .. }| consumers)))
+    }
+}
+
+fn report(reply: &Reply) -> Option<&PoolReport> {
+    if let Reply::Report(report) = reply { Some(report) } else { None }
+}
+
+/// Adds to a report how far its clock is ahead, after a question at this time.
+fn compare_clock(reply: &mut Reply, (asked, start): (SystemTime, Instant)) {
+    if let Reply::Report(report) = reply
+        && let Some(theirs) = report.reported_at
+    {
+        report.clock_offset_ms = clock_offset_ms(asked, asked + start.elapsed(), theirs);
     }
 }
 

@@ -12,6 +12,7 @@
 mod ask;
 mod belief;
 mod calls;
+mod clocks;
 mod counted;
 mod gate;
 mod pause;
