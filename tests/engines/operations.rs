@@ -290,7 +290,8 @@ async fn an_operation_leaves_what_fails_after_it_began(store: Store) {
     let asked = failed.discard_where(Filter::new()).within(counted.extent.unwrap());
     fail(&*engine, QUEUE, (15..30).map(letter)).await;
     let done = asked.await.unwrap();
-    assert!(done.settled <= 10, "{done:?}");
+    // A file numbers its failed jobs, and RabbitMQ counts them.
+    assert_eq!(done.settled, if store.is_file() { 0 } else { 10 }, "{done:?}");
 }
 
 async fn canaries_that_complete_let_the_others_follow(store: Store) {

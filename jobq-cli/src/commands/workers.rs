@@ -141,7 +141,8 @@ pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
         Cell::from(pool.pool),
         process(pool),
         Cell::from(&pool.version),
-        Cell::from(short(since(pool.started_at, now))),
+        // By its own clock.
+        Cell::from(short(since(pool.started_at, pool.reported_at.unwrap_or(now)))),
     ]);
     for queue in &pool.queues {
         let mut of_queue = Some([

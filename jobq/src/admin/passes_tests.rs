@@ -120,7 +120,7 @@ impl Shelf {
 }
 
 /// A job that an operation put back and that failed again.
-fn put_back_by(job: FailedJob, operation: &str) -> FailedJob {
+fn put_back_by(job: &FailedJob, operation: &str) -> FailedJob {
     let mut envelope = Envelope::new("mail", Vec::new());
     envelope.id = job.id();
     let by = By { operation, once: false };
@@ -169,7 +169,7 @@ impl Administer for Shelf {
                             self.canaries.lock().unwrap().push(job.id());
                         }
                         if self.fails_again {
-                            failed.push(put_back_by(job, &operation));
+                            failed.push(put_back_by(&job, &operation));
                         }
                     }
                 }

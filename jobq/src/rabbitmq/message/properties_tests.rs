@@ -286,6 +286,10 @@ fn headers_of_programs_and_of_later_versions_are_read() {
     let retried = again(&properties, &who(JobId::new()), Changes::next(0));
     let read = decode(&names(), "mail".into(), &retried, Vec::new());
     assert_eq!(first_due(&retried, &read), None, "it was snoozed, or put back");
+    for kept in [&retried, &fresh(&properties, &who(JobId::new()), None)] {
+        let later = kept.headers().as_ref().unwrap().inner().get("jobq-later");
+        assert_eq!(later, Some(&long("of no version so far")));
+    }
 }
 
 #[test]

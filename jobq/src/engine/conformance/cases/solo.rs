@@ -20,7 +20,8 @@ async fn declare(bench: &Bench) {
 
 /// Pushes a job, and isolates it.
 async fn isolate(bench: &Bench) -> JobId {
-    let pushed = job("mail");
+    let mut pushed = job("mail");
+    pushed.headers.put("jobq-operations", "first second");
     let id = pushed.id;
     bench.push(vec![pushed]).await;
     let mut consumer = consume(bench.engine(), "mail", 1).await;
@@ -51,6 +52,9 @@ pub async fn an_isolated_job_is_started_alone(bench: &Bench) {
     settle(delivery, Settlement::Start).await;
     let delivery = take(&mut consumer).await;
     assert_eq!((delivery.envelope().id, delivery.attempt, solo(&delivery)), (id, 1, (1, true)));
+    let operations =
+        |delivery: &Delivery| delivery.envelope().headers.get("jobq-operations").map(str::to_owned);
+    assert_eq!(operations(&delivery).as_deref(), Some("first second"));
     settle(delivery, Settlement::Complete).await;
     bench.counts("mail", 0, 0, 0).await;
 }

@@ -187,11 +187,10 @@ pub async fn operations_that_put_a_job_back_are_named(bench: &Bench) {
         assert_eq!(visited.settled, [pushed.id]);
         let mut delivery = take(&mut consumer).await;
         // Each way by which a job comes back.
-        let wait = Duration::from_millis(if number == 3 { 1 } else { 0 });
         let again = match number {
-            1 => Some(Settlement::Retry(wait)),
-            2 => Some(Settlement::Snooze(wait)),
-            3 => Some(Settlement::Retry(wait)),
+            1 => Some(Settlement::Retry(Duration::ZERO)),
+            2 => Some(Settlement::Snooze(Duration::ZERO)),
+            3 => Some(Settlement::Retry(Duration::from_millis(1))),
             4 => Some(Settlement::Release),
             _ => None,
         };
