@@ -9,8 +9,11 @@ use jobq::engine::{Consumer, Delivery, QueueSpec, Settlement, Verdict};
 use jobq_tests::broker;
 use jobq_tests::jobs::{self, event, push};
 use jobq_tests::raw::{self, Raw, headers, text};
+use jobq_tests::stage::until;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldArray, LongString};
+
+use crate::bad_input::rows::histories_of_no_broker;
 
 const WAIT: Duration = Duration::from_millis(200);
 
@@ -24,12 +27,6 @@ fn with(entries: Vec<(&'static str, AMQPValue)>) -> BasicProperties {
 }
 
 fn messages() -> Vec<BasicProperties> {
-    let death = headers([
-        ("queue", text("mail")),
-        ("reason", text("rejected")),
-        ("count", AMQPValue::LongLongInt(-7)),
-    ]);
-    let deaths = FieldArray::from(vec![AMQPValue::FieldTable(death), AMQPValue::Void]);
     let plain = BasicProperties::default;
     vec![
         plain(),
@@ -42,8 +39,7 @@ fn messages() -> Vec<BasicProperties> {
         with(vec![("jobq-attempts", AMQPValue::LongLongInt(i64::MIN))]),
         with(vec![("jobq-expires-at", AMQPValue::Timestamp(1))]),
         with(vec![("jobq-topic", AMQPValue::LongString(LongString::from(vec![0xff, 0xfe])))]),
-        with(vec![("x-death", AMQPValue::FieldArray(deaths))]),
-        with(vec![("x-death", text("often"))]),
+        with(vec![("x-death", histories_of_no_broker("mail").remove(0))]),
         with(vec![("CC", AMQPValue::FieldArray(FieldArray::from(vec![text("other")])))]),
         with(vec![("large", text(&"x".repeat(90_000)))]),
         with(vec![("ratio", AMQPValue::Double(0.5)), ("none", AMQPValue::Void)]),
@@ -99,6 +95,32 @@ async fn every_message_is_a_job_that_can_be_retried_and_failed() {
     }
     let counts = engine.admin().counts("other").await.expect("counts");
     assert_eq!(counts, jobq::engine::Counts::new(0, 0, 0));
+    engine.close().await;
+}
+
+/// The broker does not get to move a job with a history that no broker wrote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_job_whose_history_no_broker_wrote_is_published_again() {
+    let (url, namespace) = (broker::shared().await, broker::namespace());
+    let engine = jobq::engine::conformance::open(&url, &namespace).await.expect("opens");
+    let wait = Duration::from_secs(3_600);
+    engine.declare(&[QueueSpec::new("mail").waits([wait])]).await.expect("declares");
+    let mut consumer = engine.consume_from("mail", 1).await.expect("consumes");
+    let (raw, tier) = (Raw::connect(&url).await, format!("{namespace}:mail@wait.1h"));
+    let histories = histories_of_no_broker(&format!("{namespace}:mail"));
+    let histories = histories.into_iter().map(Some).chain([None]);
+    for history in histories {
+        let stated = history.iter().map(|history| ("x-death", history.clone())).collect();
+        let id = jobq::JobId::new().to_string().into();
+        raw.publish(&namespace, "mail@3600000", with(stated).with_message_id(id), b"1").await;
+        take(&mut consumer).await.settle(Settlement::Retry(wait)).await.expect("settles");
+        let waits = until("the job in its tier", async || raw.peek(&tier).await).await;
+        raw.take(&tier).await;
+        let headers = waits.headers().as_ref().expect("it has headers").inner();
+        let counted = headers.get("jobq-attempts") == Some(&AMQPValue::LongLongInt(1));
+        assert_eq!(counted, history.is_some(), "{history:?} {headers:?}");
+        assert_eq!(headers.contains_key("x-death"), history.is_none(), "{history:?} {headers:?}");
+    }
     engine.close().await;
 }
 

@@ -1,7 +1,7 @@
 //! Whatever a foreign client sends to a pool's queue runs, or ends among the failed jobs
 //! with its reason, and the jobs around it are untouched.
 
-mod rows;
+pub(crate) mod rows;
 
 use std::collections::{BTreeMap, BTreeSet};
 

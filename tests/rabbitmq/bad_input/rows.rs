@@ -1,5 +1,7 @@
 //! The messages, each with what is to become of it.
 
+use std::collections::BTreeMap;
+
 use jobq::{FailedReason, JobId};
 use jobq_tests::raw::{headers, text};
 use lapin::BasicProperties;
@@ -85,8 +87,8 @@ pub(crate) const OF_NO_QUEUE: [&str; 14] = [
     "mail@9\u{0}",
 ];
 
-/// Every header that jobq or the broker reads.
-const READ: [&str; 12] = [
+/// Every header that jobq reads, but for the one that the broker reads to move a message.
+const READ: [&str; 11] = [
     "jobq-attempts",
     "jobq-expires-at",
     "jobq-topic",
@@ -97,7 +99,6 @@ const READ: [&str; 12] = [
     "jobq-error",
     "jobq-queue",
     "jobq-stray",
-    "x-death",
     "x-delivery-count",
 ];
 
@@ -191,24 +192,41 @@ fn of_hostile_headers(rows: &mut Rows, work: &str) {
         let properties = with([("jobq-expires-at", text(expires))]);
         rows.add(format!("jobq-expires-at {expires}"), properties, end);
     }
-    // With an id and a wait that has a tier, the broker itself moves it, and reads these.
-    let death = |count: Option<AMQPValue>, queue: &str, reason: AMQPValue| {
-        let count = count.into_iter().map(|count| ("count", count));
-        table(count.chain([("queue", text(queue)), ("reason", reason)]))
-    };
-    let deaths = [
-        text("often"),
-        list(vec![text("often"), AMQPValue::Void]),
-        list(vec![table([])]),
-        list(vec![death(None, work, text("rejected"))]),
-        list(vec![death(Some(text("many")), work, text("rejected"))]),
-        list(vec![death(Some(AMQPValue::LongLongInt(-7)), "other", text("rejected"))]),
-        list(vec![death(Some(AMQPValue::LongLongInt(3)), work, AMQPValue::Void)]),
-        list(vec![death(Some(AMQPValue::LongLongInt(3)), work, text("expired"))]),
-    ];
-    for deaths in deaths {
+    // With an id and a wait that has a tier, the broker would move it. Each version takes these.
+    for deaths in histories_of_no_broker(work) {
         rows.by_key("mail@200".to_owned(), with_id(with([("x-death", deaths)])));
     }
+}
+
+/// Histories as no broker writes them. None counts a rejection by this work queue.
+pub(crate) fn histories_of_no_broker(work: &str) -> Vec<AMQPValue> {
+    let death = |key: &str, value: Option<AMQPValue>| {
+        let sound = [
+            ("count", AMQPValue::LongLongInt(3)),
+            ("exchange", text("elsewhere")),
+            ("queue", text("elsewhere")),
+            ("reason", text("rejected")),
+            ("routing-keys", list(vec![text("mail")])),
+            ("time", AMQPValue::Timestamp(1_700_000_000)),
+        ];
+        let mut entry: BTreeMap<_, _> = sound.into_iter().collect();
+        entry.remove(key);
+        entry.extend(value.map(|value| (key, value)));
+        list(vec![table(entry)])
+    };
+    let number = AMQPValue::LongLongInt;
+    let mut histories = vec![
+        death("count", Some(AMQPValue::LongInt(3))),
+        death("count", Some(number(-7))),
+        death("count", Some(number(1 << 40))),
+        death("time", Some(number(17))),
+        death("reason", Some(AMQPValue::Boolean(true))),
+        list(vec![table([("count", text("x")), ("queue", text(work))])]),
+        list(vec![table([])]),
+    ];
+    let keys = ["count", "exchange", "queue", "reason", "routing-keys", "time"];
+    histories.extend(keys.map(|key| death(key, None)));
+    histories
 }
 
 pub(crate) fn rows(work: &str) -> Vec<Row> {

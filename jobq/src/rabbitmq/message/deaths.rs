@@ -24,10 +24,8 @@ pub(crate) struct History {
     pub(crate) returns: u32,
     /// Whether the message was ever dead-lettered.
     pub(crate) died: bool,
-    /// Whether `x-death` is not as a broker writes it.
-    ///
-    /// A broker that has to dead-letter such a message fails to read it, and then moves nothing
-    /// more out of that queue.
+    /// Whether `x-death` is not as a broker writes it. What it does with such a message differs
+    /// between versions, so none is left to it.
     pub(crate) is_forged: bool,
 }
 

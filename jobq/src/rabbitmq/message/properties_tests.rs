@@ -167,7 +167,7 @@ fn invalid_jobs_are_refused_before_sending() {
 #[test]
 fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upon() {
     let original = headers([
-        ("x-death", long("anything")),
+        ("x-death", AMQPValue::Boolean(true)),
         ("x-delivery-count", AMQPValue::LongLongInt(3)),
         ("X-Request-Id", long("kept")),
         ("CC", long("elsewhere")),
