@@ -93,6 +93,8 @@ pub struct Finding {
 pub enum FindingKind {
     /// A version that jobq does not support or was not tested on.
     Version,
+    /// The broker lacks a type of queues, and jobq uses another one.
+    QueueTypes,
     /// The broker takes back a job that runs for too long.
     AckTimeout,
     /// A queue or exchange has other arguments than jobq's.

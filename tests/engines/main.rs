@@ -9,6 +9,7 @@ mod conformance;
 mod control;
 mod design;
 mod end_to_end;
+mod hardened;
 mod headers;
 mod kit;
 mod layers;

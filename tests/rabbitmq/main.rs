@@ -11,6 +11,7 @@ mod doctor;
 mod failed;
 mod foreign;
 mod full;
+mod hardened;
 mod lazy;
 mod limits;
 mod long_job;

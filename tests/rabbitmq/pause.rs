@@ -1,8 +1,8 @@
 //! Pauses and pools while brokers restart and connections end.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use jobq::admin::{Activity, Queues};
+use jobq::admin::{Activity, Queues, Read};
 use jobq::{Client, QueueState, RunningPool};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::proxy::{Cut, Proxy};
@@ -38,13 +38,18 @@ async fn a_pause_outlives_a_restart_of_the_broker() {
     let Some(node) = Broker::to_kill("a_pause_outlives_a_restart_of_the_broker").await else {
         return;
     };
-    let (mut stage, pool) = begin(Store::on_broker(node.url())).await;
+    outlives_restarts(&node, Store::on_broker(node.url()), &[false, true]).await;
+}
+
+/// A pause outlives restarts of the broker, of which these kill it.
+pub(crate) async fn outlives_restarts(node: &Broker, store: Store, kills: &[bool]) {
+    let (mut stage, pool) = begin(store).await;
     let operator = stage.store.client().await;
-    for kill in [false, true] {
+    for kill in kills {
         let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
         assert!(paused.still_taking == 0 && paused.stopped.len() == 1, "{paused:?}");
         let job = stage.enqueue([Step::Succeed]).await;
-        if kill {
+        if *kill {
             node.kill();
         } else {
             node.stop();
@@ -168,5 +173,39 @@ async fn a_pool_with_a_short_timeout_learns_of_the_end_of_a_pause_that_it_did_no
     let operator = stage.store.client().await;
     assert!(operator.admin().resume("scripted").await.unwrap().was_paused);
     assert_eq!(stage.run().await.id, job);
+    pool.shutdown().await.expect("it ends");
+}
+
+/// On a cluster, the control queue of a client may be led by a node that does not answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_question_waits_for_a_control_queue_that_does_not_answer() {
+    let test = "no_question_waits_for_a_control_queue_that_does_not_answer";
+    let Some(node) = broker::shared_with_ctl(test).await else {
+        return;
+    };
+    let (mut stage, pool) = begin(Store::on_broker(node.url())).await;
+    let name = format!("{}.stuck", stage.store.namespace);
+    let raw = Raw::connect(&stage.store.url).await;
+    raw.declare_quorum(&name, &[]).await;
+    raw.bind(&name, &format!("{}.control", stage.store.namespace), "all").await;
+    let patience = Duration::from_secs(30);
+    let operator = stage.store.client_within(patience).await;
+    let ask = async || {
+        let pools = operator.admin().pools(Queues::one("scripted"), patience).await.unwrap();
+        assert_eq!((pools.pools.len(), &pools.unaccounted), (1, &Read::Known(0)), "{pools:?}");
+    };
+    // A channel waits for the answer of a queue to which it sends first.
+    ask().await;
+    let process = format!("whereis('%2F_{name}')");
+    node.ctl(&["eval", &format!("sys:suspend({process}).")]).await;
+    let asked = Instant::now();
+    ask().await;
+    let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
+    assert_eq!((paused.stopped.len(), paused.still_taking), (1, Read::Known(0)));
+    operator.admin().resume("scripted").await.unwrap();
+    assert!(asked.elapsed() < patience, "{:?}", asked.elapsed());
+    node.ctl(&["eval", &format!("sys:resume({process}).")]).await;
+    let job = stage.enqueue([Step::Succeed]).await;
+    assert_eq!(stage.end().await, job);
     pool.shutdown().await.expect("it ends");
 }

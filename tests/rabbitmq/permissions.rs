@@ -21,8 +21,8 @@ async fn client(node: &Node, store: &Store, permissions: [&str; 3]) -> Client {
 }
 
 /// A stage whose topology an administrator has declared, levels and subscriptions included.
-async fn declared(node: &'static Node) -> Stage {
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
+pub(crate) async fn declared(store: Store) -> Stage {
+    let mut stage = Stage::on(store).await;
     let pool = stage.pool().register::<Welcome>().spawn().await.expect("it starts");
     let later = Scripted { steps: vec![Step::Succeed] };
     stage.client.enqueue(later).delay(Duration::from_millis(1)).await.expect("it is accepted");
@@ -37,7 +37,7 @@ async fn who_may_write_and_read_needs_not_configure() {
     else {
         return;
     };
-    let mut stage = declared(node).await;
+    let mut stage = declared(Store::on_broker(node.url())).await;
     let user = client(node, &stage.store, ["^$", ".*", ".*"]).await;
     let pool = stage.pool_of(&user).register::<Welcome>().spawn().await.expect("it starts");
     let job = |steps: Vec<Step>| Scripted { steps };
@@ -69,7 +69,7 @@ async fn who_only_enqueues_needs_only_write_to_the_exchanges() {
     let Some(node) = broker::shared_with_ctl(test).await else {
         return;
     };
-    let mut stage = declared(node).await;
+    let mut stage = declared(Store::on_broker(node.url())).await;
     let name = &stage.store.namespace;
     let write = format!("^{name}$|^{name}\\.(retry|events|level\\.[0-9])$");
     let user = client(node, &stage.store, ["^$", &write, "^$"]).await;
@@ -142,7 +142,7 @@ async fn a_job_is_kept_while_the_queues_of_its_wait_may_not_be_declared() {
 }
 
 /// The permissions of `docs/deploying.md`, for a namespace: to configure, to write, to read.
-fn sets(namespace: &str) -> [(&'static str, [String; 3]); 3] {
+pub(crate) fn sets(namespace: &str) -> [(&'static str, [String; 3]); 3] {
     let uuid = "[0-9a-f-]{36}";
     [
         (
@@ -181,19 +181,29 @@ fn end<T>(result: jobq::Result<T>) -> Option<ErrorKind> {
     })
 }
 
-/// Who only enqueues asks no pools; who runs jobs asks them, and pauses no queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_set_of_permissions_lets_through_what_it_is_for() {
     let test = "each_set_of_permissions_lets_through_what_it_is_for";
     let Some(node) = broker::shared_with_ctl(test).await else {
         return;
     };
-    let mut stage = declared(node).await;
+    let stage = declared(Store::on_broker(node.url())).await;
+    let sets = sets(&stage.store.namespace);
+    let mut users = Vec::new();
+    for (set, permissions) in sets {
+        let permissions = permissions.each_ref().map(String::as_str);
+        users.push((set, client(node, &stage.store, permissions).await));
+    }
+    each_set_lets_through(stage, users).await;
+}
+
+/// Who only enqueues asks no pools; who runs jobs asks them, and pauses no queue. The users have the
+/// permissions of these sets.
+pub(crate) async fn each_set_lets_through(mut stage: Stage, users: Vec<(&str, Client)>) {
     let refused = Some(ErrorKind::Refused);
-    for (set, permissions) in sets(&stage.store.namespace) {
+    for (set, user) in users {
         let (works, operates) = (set != "enqueue", set == "operate");
         let allowed = |is_allowed: bool| if is_allowed { None } else { refused };
-        let user = client(node, &stage.store, permissions.each_ref().map(String::as_str)).await;
         let job = || Scripted { steps: vec![Step::Succeed] };
         let enqueued = user.enqueue(job()).await.expect("each may enqueue");
         let later = user.enqueue(job()).delay(Duration::from_millis(100)).await;
@@ -235,7 +245,7 @@ async fn a_pool_without_control_runs_on() {
     let Some(node) = broker::shared_with_ctl("a_pool_without_control_runs_on").await else {
         return;
     };
-    let mut stage = declared(node).await;
+    let mut stage = declared(Store::on_broker(node.url())).await;
     let user = client(node, &stage.store, ["^$", ".*", ".*"]).await;
     let pool = stage.pool_of(&user).spawn().await.expect("it starts");
     let admin = stage.client.admin();

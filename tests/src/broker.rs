@@ -90,10 +90,16 @@ impl Broker {
         files: impl FnOnce(&Path) -> Vec<(&'static str, String)>,
     ) -> Self {
         let node = Node::new(&unique(), place, root);
-        let keeper = node.spawn_keeper(files(&node.dir));
+        let files = files(&node.dir);
+        Self::of_node(node, files)
+    }
+
+    /// Starts this node with further files.
+    pub(crate) fn of_node(node: Node, files: Vec<(&'static str, String)>) -> Self {
+        let keeper = node.spawn_keeper(files);
         let broker = Self { node, keeper: Mutex::new(keeper) };
         let pid = broker.tell("start");
-        broker.node.check_version(&broker.node.await_ready(&pid));
+        broker.node.await_ready(&pid);
         broker
     }
 

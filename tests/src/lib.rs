@@ -2,6 +2,7 @@
 //! a ledger of what was done.
 
 pub mod account;
+pub mod authority;
 pub mod backwards;
 pub mod broker;
 pub mod cluster;
@@ -14,6 +15,7 @@ pub mod files;
 pub mod flaky;
 pub mod fragile;
 mod greeting;
+pub mod hardened;
 #[cfg(feature = "metrics")]
 pub mod increments;
 pub mod jobs;

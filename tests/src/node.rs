@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,8 @@ pub struct Node {
     pub(crate) place: Place,
     pub(crate) port: u16,
     dist_port: u16,
+    /// Whether that port speaks TLS.
+    pub(crate) is_encrypted: bool,
 }
 
 #[derive(Debug)]
@@ -76,6 +79,7 @@ impl Node {
             place,
             port: free_port(),
             dist_port: free_port(),
+            is_encrypted: false,
         };
         assert!(
             node.outside(Path::new(SCRIPTS)).join("rabbitmq-server").exists(),
@@ -88,7 +92,7 @@ impl Node {
     /// Where clients connect to.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("amqp://{}", self.host())
+        format!("{}://{}", if self.is_encrypted { "amqps" } else { "amqp" }, self.host())
     }
 
     /// The host and the port that clients connect to.
@@ -200,12 +204,18 @@ impl Node {
         command
     }
 
-    /// Waits until the node greets a client, and gives that greeting.
-    pub(crate) fn await_ready(&self, pid: &str) -> Vec<u8> {
-        let deadline = Instant::now() + START_LIMIT;
+    /// Waits until the node greets a client, and checks its version. Of one that speaks TLS alone,
+    /// it waits for the port, and checks nothing.
+    pub(crate) fn await_ready(&self, pid: &str) {
+        let (deadline, address) = (Instant::now() + START_LIMIT, (self.place.clients, self.port));
         loop {
-            if let Some(greeting) = greeting((self.place.clients, self.port)) {
-                return greeting;
+            if self.is_encrypted && TcpStream::connect(address).is_ok() {
+                return;
+            }
+            if !self.is_encrypted
+                && let Some(greeting) = greeting(address)
+            {
+                return self.check_version(&greeting);
             }
             let ended = fs::read_to_string(format!("/proc/{pid}/stat"))
                 .map_or(true, |stat| stat.contains(") Z "));
@@ -221,7 +231,7 @@ impl Node {
     }
 
     /// The tests of a version pass on that version, not on one that was started by mistake.
-    pub(crate) fn check_version(&self, greeting: &[u8]) {
+    fn check_version(&self, greeting: &[u8]) {
         let stated = env::var("JOBQ_TEST_BROKER_VERSION").unwrap_or_default();
         let found = version(greeting).unwrap_or("unknown");
         assert!(

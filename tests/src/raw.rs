@@ -7,6 +7,7 @@ use lapin::options::{
     ConfirmSelectOptions, ExchangeDeleteOptions, QueueBindOptions, QueueDeclareOptions,
     QueueDeleteOptions,
 };
+use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{BasicProperties, Channel, Connection, ConnectionProperties, Consumer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -24,7 +25,15 @@ pub struct Raw {
 impl Raw {
     /// Connects.
     pub async fn connect(url: &str) -> Self {
-        let connection = Connection::connect(url, ConnectionProperties::default())
+        Self::connect_trusting(url, None).await
+    }
+
+    /// Connects to a broker with a certificate of this CA.
+    pub async fn connect_trusting(url: &str, authority: Option<String>) -> Self {
+        let properties = ConnectionProperties::default();
+        let trusted = OwnedTLSConfig { identity: None, cert_chain: authority };
+        let runtime = lapin::runtime::default_runtime().expect("a test has a runtime");
+        let connection = Connection::connect_with_config(url, properties, trusted, runtime)
             .await
             .expect("the broker takes connections");
         let channel = connection.create_channel().await.expect("and channels");
@@ -102,6 +111,24 @@ impl Raw {
         let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
         let consumer = self.channel.basic_consume(queue.into(), tag.into(), options, none).await;
         consumer.expect("there is such a queue")
+    }
+
+    /// Declares a durable quorum queue with these further arguments.
+    pub async fn declare_quorum(&self, queue: &str, arguments: &[(&str, i32)]) {
+        let kind = ("x-queue-type", text("quorum"));
+        let arguments = arguments.iter().map(|(key, number)| (*key, AMQPValue::LongInt(*number)));
+        let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+        let arguments = headers(arguments.chain([kind]));
+        let declared = self.channel.queue_declare(queue.into(), options, arguments).await;
+        declared.expect("it is declared");
+    }
+
+    /// Binds a queue to an exchange.
+    pub async fn bind(&self, queue: &str, exchange: &str, key: &str) {
+        let (options, none) = (QueueBindOptions::default(), FieldTable::default());
+        let bound =
+            self.channel.queue_bind(queue.into(), exchange.into(), key.into(), options, none);
+        bound.await.expect("it is bound");
     }
 
     /// Deletes an exchange.

@@ -40,6 +40,8 @@ pub struct Store {
     pub namespace: String,
     /// The folder of a file; it is removed with the store.
     folder: Option<Directory>,
+    /// The certificate of the CA that clients trust beside the system's.
+    authority: Option<String>,
 }
 
 impl Store {
@@ -51,7 +53,13 @@ impl Store {
     /// A namespace of its own on this broker.
     #[must_use]
     pub fn on_broker(url: String) -> Self {
-        Self { url, namespace: broker::namespace(), folder: None }
+        Self { url, namespace: broker::namespace(), folder: None, authority: None }
+    }
+
+    /// [`on_broker`](Self::on_broker), with the certificate of the broker's CA.
+    #[must_use]
+    pub fn on_encrypted_broker(url: String, authority: String) -> Self {
+        Self { authority: Some(authority), ..Self::on_broker(url) }
     }
 
     /// A client of this store as another user of the broker.
@@ -60,16 +68,34 @@ impl Store {
     ///
     /// If it cannot connect.
     pub async fn client_as(&self, user: &str, password: &str) -> Client {
-        let url = self.url.replace("amqp://", &format!("amqp://{user}:{password}@"));
-        let builder = Client::builder(url).namespace(&self.namespace);
-        builder.timeout(DEADLINE).connect().await.expect("the store of a test can be reached")
+        let (scheme, host) = self.url.split_once("://").expect("the URL of a broker");
+        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
+        self.client_at(&format!("{scheme}://{user}:{password}@{host}"), DEADLINE).await
+    }
+
+    /// A client of this store with another timeout.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot connect.
+    pub async fn client_within(&self, timeout: Duration) -> Client {
+        self.client_at(&self.url, timeout).await
+    }
+
+    async fn client_at(&self, url: &str, timeout: Duration) -> Client {
+        let mut builder = Client::builder(url).namespace(&self.namespace).timeout(timeout);
+        if let Some(authority) = &self.authority {
+            builder = builder.root_certificate(authority.as_str());
+        }
+        builder.connect().await.expect("the store of a test can be reached")
     }
 
     /// A file of its own.
     #[allow(clippy::unused_async)] // so that both engines are called alike
     pub async fn sqlite() -> Self {
         let folder = Directory::new();
-        Self { url: folder.url("jobs.db"), namespace: "test".to_owned(), folder: Some(folder) }
+        let (url, namespace) = (folder.url("jobs.db"), "test".to_owned());
+        Self { url, namespace, folder: Some(folder), authority: None }
     }
 
     /// Whether it is the embedded engine's.
@@ -84,8 +110,7 @@ impl Store {
     ///
     /// If it cannot connect.
     pub async fn client(&self) -> Client {
-        let builder = Client::builder(&self.url).namespace(&self.namespace);
-        builder.timeout(DEADLINE).connect().await.expect("the store of a test can be reached")
+        self.client_within(DEADLINE).await
     }
 }
 

@@ -63,6 +63,7 @@ use self::topology::declared::Declared;
 use self::topology::declarer::Declarer;
 use self::topology::names::Names;
 use self::topology::passive::Absent;
+use self::topology::queue_types::QueueTypes;
 use self::topology::requirements::Wanted;
 use crate::background;
 use crate::clock::Clock;
@@ -105,13 +106,25 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
     let publisher = Publisher::spawn(publishing, Arc::clone(&known), options.timeout);
     let declarer = Declarer::new(Arc::clone(&broker), Arc::clone(&known), Arc::clone(&absent));
     let declarer = Arc::new(declarer);
-    let control = Control::new(Arc::clone(&broker), Arc::clone(&known), Arc::clone(&absent));
+    let queue_types = Arc::new(QueueTypes::new(Arc::clone(&broker), names.clone()));
+    let control = Control::new(
+        Arc::clone(&broker),
+        Arc::clone(&known),
+        Arc::clone(&absent),
+        Arc::clone(&queue_types),
+    );
     let control = Arc::new(control);
-    let failed =
-        Failed::new(Arc::clone(&broker), names, Arc::clone(&absent), Arc::clone(&publisher));
+    let failed = Failed::new(
+        Arc::clone(&broker),
+        names,
+        Arc::clone(&absent),
+        Arc::clone(&publisher),
+        Arc::clone(&queue_types),
+    );
     let doctor = Doctor {
         broker: Arc::clone(&broker),
         known,
+        queue_types,
         #[cfg(feature = "management")]
         management,
         listing: Listing::default(),
@@ -162,10 +175,11 @@ impl Rabbit {
     }
 }
 
-/// Ends the consumers, then the connections.
-async fn close(broker: &Broker, consumers: &Consumers) {
+/// Ends the consumers and the control queue, then the connections.
+async fn close(broker: &Broker, consumers: &Consumers, control: &Control) {
     broker.closing().cancel();
     consumers.close().await;
+    control.close().await;
     broker.publishing().close().await;
 }
 
@@ -233,7 +247,7 @@ impl Engine for Rabbit {
     }
 
     async fn close(&self) {
-        close(&self.broker, &self.consumers).await;
+        close(&self.broker, &self.consumers, &self.control).await;
     }
 }
 
@@ -321,7 +335,7 @@ impl Administer for Rabbit {
 #[async_trait]
 impl Diagnose for Rabbit {
     async fn about(&self) -> About {
-        let version = server_properties::version(self.broker.target()).await;
+        let version = self.broker.publishing().version();
         let mut about = About::new(format!("RabbitMQ {}", version.as_deref().unwrap_or("?")));
         about.hold = server_properties::hold(version.as_deref());
         about
@@ -346,6 +360,7 @@ impl Drop for Rabbit {
     fn drop(&mut self) {
         self.broker.closing().cancel();
         let (broker, consumers) = (Arc::clone(&self.broker), Arc::clone(&self.consumers));
-        background::spawn(async move { close(&broker, &consumers).await });
+        let control = Arc::clone(&self.control);
+        background::spawn(async move { close(&broker, &consumers, &control).await });
     }
 }

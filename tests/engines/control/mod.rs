@@ -44,7 +44,7 @@ async fn queue_where(
     .await
 }
 
-async fn a_pool_reports_what_it_does(store: Store) {
+pub(crate) async fn a_pool_reports_what_it_does(store: Store) {
     let mut stage = Stage::on(store).await;
     let operator = stage.store.client().await;
     let running = stage.pool().concurrency(2).spawn().await.unwrap();
@@ -124,7 +124,7 @@ async fn a_clock_that_differs_is_told(store: Store) {
     assert!(line.contains(" WARN ") && line.contains(&report.pool.to_string()), "{line}");
 }
 
-async fn an_operator_sees_the_queues(store: Store) {
+pub(crate) async fn an_operator_sees_the_queues(store: Store) {
     let mut stage = Stage::on(store).await;
     let operator = stage.store.client().await;
     let overview = async || {
@@ -163,7 +163,7 @@ async fn an_operator_sees_the_queues(store: Store) {
     running.shutdown().await.unwrap();
 }
 
-async fn a_paused_queue_starts_no_job(store: Store) {
+pub(crate) async fn a_paused_queue_starts_no_job(store: Store) {
     let mut stage = Stage::on(store).await;
     let operator = stage.store.client().await;
     let running = stage.pool().concurrency(1).spawn().await.unwrap();
@@ -228,7 +228,7 @@ async fn a_pause_may_be_ended_while_pools_are_asked(store: Store) {
     running.shutdown().await.unwrap();
 }
 
-async fn a_pool_that_starts_at_a_paused_queue_waits(store: Store) {
+pub(crate) async fn a_pool_that_starts_at_a_paused_queue_waits(store: Store) {
     let mut stage = Stage::on(store).await;
     let operator = stage.store.client().await;
     stage.enqueue([Step::Succeed]).await;

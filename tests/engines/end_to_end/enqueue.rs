@@ -22,7 +22,7 @@ both_engines!(
     names_are_checked,
 );
 
-async fn delays_before_the_first_attempt(store: Store) {
+pub(crate) async fn delays_before_the_first_attempt(store: Store) {
     let mut stage = Stage::on(store).await;
     let job = || Scripted { steps: vec![Step::Succeed] };
     let running = stage.pool().spawn().await.unwrap();

@@ -18,7 +18,7 @@ both_engines!(
     a_message_without_a_name_is_the_only_job_of_its_queue,
 );
 
-async fn a_job_without_attempts_left_is_kept_and_can_be_put_back(store: Store) {
+pub(crate) async fn a_job_without_attempts_left_is_kept_and_can_be_put_back(store: Store) {
     let mut stage = Stage::on(store).await;
     let running = stage.pool().spawn().await.unwrap();
     let fail = || Step::Fail("the bank is busy".into());
@@ -44,7 +44,7 @@ async fn a_job_without_attempts_left_is_kept_and_can_be_put_back(store: Store) {
     nothing_is_left(&stage.client, "scripted").await;
 }
 
-async fn failed_jobs_are_shown_discarded_and_purged(store: Store) {
+pub(crate) async fn failed_jobs_are_shown_discarded_and_purged(store: Store) {
     let stage = Stage::on(store).await;
     let running = stage.pool().spawn().await.unwrap();
     let mut ids = Vec::new();

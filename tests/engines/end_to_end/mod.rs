@@ -3,10 +3,10 @@
 mod attempts;
 mod controls;
 mod durations;
-mod enqueue;
+pub(crate) mod enqueue;
 mod events;
 mod expiry;
-mod failed;
+pub(crate) mod failed;
 mod mixes;
 mod payloads;
 mod pools;

@@ -1,12 +1,10 @@
 //! Encrypted connections: brokers with certificates of a private CA.
 
-mod authority;
-
 use std::time::{Duration, Instant};
 
-use authority::{Authority, Issued};
 use jobq::engine::conformance::soon;
 use jobq::{BoxError, Client, ClientBuilder, Error, ErrorKind, WorkerPool, job};
+use jobq_tests::authority::{Authority, Issued};
 use jobq_tests::broker::Broker;
 use jobq_tests::port::free_port;
 use jobq_tests::stage::until;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::epoch::Up;
+use super::epoch::{Established, Up};
 use super::link::{Link, Target, takes_nothing};
 use crate::clock::Clock;
 use crate::engine::closed;
@@ -68,6 +68,12 @@ impl Broker {
     /// Opens another connection.
     pub(crate) async fn open(&self, purpose: &str) -> Result<Link> {
         Link::open(Arc::clone(&self.target), format!("{} ({purpose})", self.name)).await
+    }
+
+    /// Opens another connection that is not supervised, for a request that may end it.
+    pub(crate) async fn connect_once(&self, purpose: &str) -> Result<Established> {
+        let name = format!("{} ({purpose})", self.name);
+        Link::connect_once(Arc::clone(&self.target), name).await
     }
 
     /// Cancelled when the engine is closed: there are no new calls, and consumers end.

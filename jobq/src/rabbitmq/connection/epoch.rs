@@ -11,6 +11,8 @@ use crate::rabbitmq::lapin::log::Questions;
 pub(crate) struct Established {
     pub(crate) connection: Connection,
     pub(crate) questions: Questions,
+    /// The version of the broker, such as `3.10.8`.
+    pub(crate) version: Option<String>,
 }
 
 /// A connection epoch.
@@ -19,6 +21,8 @@ pub(crate) struct Up {
     pub(crate) connection: Connection,
     /// Unique among the epochs of a link.
     pub(crate) generation: u64,
+    /// The version of the broker, such as `3.10.8`.
+    pub(crate) version: Option<String>,
     /// Cancelled when the connection has ended.
     pub(crate) over: CancellationToken,
     /// Requests on its channels that the broker may refuse.
@@ -31,10 +35,10 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn new(established: Established, generation: u64) -> Self {
-        let Established { connection, questions } = established;
+        let Established { connection, questions, version } = established;
         let over = CancellationToken::new();
         let (asking, telling) = (Idle::default(), Idle::default());
-        Self { connection, generation, over, questions, asking, telling }
+        Self { connection, generation, version, over, questions, asking, telling }
     }
 
     /// Waits for an answer on this connection. `lapin` accepts requests on one that has just ended,

@@ -112,6 +112,22 @@ impl Link {
         link
     }
 
+    /// A connection that is not supervised, for a request that may end it.
+    pub(crate) async fn connect_once(target: Arc<Target>, name: String) -> Result<Established> {
+        // As in `open`.
+        let connecting =
+            background::spawn(async { Connector::new(target, name).connect(Duration::MAX).await });
+        AbortOnDropHandle::new(connecting).await.unwrap_or_else(|_| Err(closed()))
+    }
+
+    /// The version of the broker; `None` without a connection.
+    pub(crate) fn version(&self) -> Option<String> {
+        match &*self.state.borrow() {
+            State::Up(up) | State::Blocked(up, _) => up.version.clone(),
+            State::Down(_) | State::Closed => None,
+        }
+    }
+
     fn supervised(target: Arc<Target>, name: String) -> (Self, Supervisor) {
         let closing = CancellationToken::new();
         let (sender, state) = watch::channel(State::Closed);

@@ -1,84 +1,45 @@
 //! The broker's version, from the properties that it sends before the login. `lapin` does not
 //! expose them.
 
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
-use futures_io::{AsyncRead, AsyncWrite};
 use lapin::protocol::{AMQPClass, connection, parse_class};
-use lapin::tcp::AMQPUriTcpExt as _;
-use lapin::uri::AMQPUri;
-use tokio_util::task::AbortOnDropHandle;
 
-use super::link::Target;
-use crate::background;
 use crate::engine::Hold;
 use crate::rabbitmq::values::text;
 
-/// How long to wait for the broker's greeting.
-const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// A greeting has some 500 bytes.
 const LONGEST: usize = 64 * 1024;
-/// The protocol header of AMQP 0.9.1, which the client sends first.
-const HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
 
 /// The first version whose queues can have a consumer timeout of their own.
 pub(crate) const WITH_TIMEOUTS_OF_QUEUES: (u32, u32) = (3, 12);
 /// The default `consumer_timeout` of a broker.
 const DEFAULT_HOLD: Duration = Duration::from_secs(30 * 60);
 
-/// The version of the first node that answers.
-pub(crate) async fn version(target: &Arc<Target>) -> Option<String> {
-    let target = Arc::clone(target);
-    let asking = background::spawn(async move {
-        for (_, node) in target.address.nodes_from(0) {
-            let asking = ask(node, &target);
-            let answer = tokio::time::timeout(GREETING_TIMEOUT.min(target.timeout), asking).await;
-            if let Ok(Some(version)) = answer {
-                return Some(version);
-            }
-        }
-        None
-    });
-    AbortOnDropHandle::new(asking).await.ok().flatten()
+/// The first bytes of a connection, which the broker sends before the login.
+#[derive(Debug, Default)]
+pub(crate) struct Greeting(Vec<u8>);
+
+impl Greeting {
+    pub(crate) fn pass(&mut self, bytes: &[u8]) {
+        let room = LONGEST - self.0.len();
+        self.0.extend(&bytes[..bytes.len().min(room)]);
+    }
+
+    /// The version in it.
+    pub(crate) fn version(&self) -> Option<String> {
+        // A method frame: its type, channel 0, and its length.
+        let (&[1, 0, 0, length @ ..], content) = self.0.split_first_chunk::<7>()? else {
+            return None;
+        };
+        version_in(content.get(..usize::try_from(u32::from_be_bytes(length)).ok()?)?)
+    }
 }
 
 /// Parses `3.10.8` as 3 and 10.
 pub(crate) fn number(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split(['.', '-', '+']);
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
-}
-
-async fn ask(node: &AMQPUri, target: &Target) -> Option<String> {
-    let runtime = lapin::runtime::default_runtime().ok()?;
-    let opening = node.connect_with_config_async(target.tls.config.as_ref(), &runtime);
-    let mut stream = opening.await.ok()?;
-    let mut sent = 0;
-    while sent < HEADER.len() {
-        let rest = &HEADER[sent..];
-        let writing = poll_fn(|cx| Pin::new(&mut stream).poll_write(cx, rest)).await;
-        sent += writing.ok().filter(|sent| *sent > 0)?;
-    }
-    poll_fn(|cx| Pin::new(&mut stream).poll_flush(cx)).await.ok()?;
-    // A method frame: its type, channel 0, and its length.
-    let [1, 0, 0, length @ ..] = *read(&mut stream, 7).await?.first_chunk::<7>()? else {
-        return None;
-    };
-    let length = usize::try_from(u32::from_be_bytes(length)).ok().filter(|l| *l <= LONGEST)?;
-    version_in(&read(&mut stream, length).await?)
-}
-
-async fn read(stream: &mut (impl AsyncRead + Unpin), length: usize) -> Option<Vec<u8>> {
-    let mut content = vec![0; length];
-    let mut read = 0;
-    while read < length {
-        let rest = &mut content[read..];
-        let reading = poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, rest));
-        read += reading.await.ok().filter(|read| *read > 0)?;
-    }
-    Some(content)
 }
 
 fn version_in(content: &[u8]) -> Option<String> {
@@ -127,6 +88,18 @@ mod tests {
         for broken in [&greeting(b"version")[..9], b"", b"AMQP\x00\x00\x09\x01"] {
             assert_eq!(version_in(broken), None);
         }
+        let content = greeting(b"version");
+        let length = u32::try_from(content.len()).unwrap().to_be_bytes();
+        let frame = [&[1, 0, 0][..], &length, &content, &[0xce]].concat();
+        let mut arriving = Greeting::default();
+        for (count, byte) in frame.iter().enumerate() {
+            let is_whole = count >= 7 + content.len();
+            assert_eq!(arriving.version().is_some(), is_whole, "{count}");
+            arriving.pass(&[*byte]);
+        }
+        arriving.pass(&[0; 2 * LONGEST]);
+        assert_eq!(arriving.version().as_deref(), Some("4.3.6!"));
+        assert_eq!(arriving.0.len(), LONGEST);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,7 @@ use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream};
 use lapin::uri::AMQPUri;
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
+use super::server_properties::Greeting;
 use super::tls::Tls;
 use crate::rabbitmq::lapin::depth::Shallow;
 use crate::rabbitmq::lapin::log::{FilteredTasks, LogFilter};
@@ -53,9 +54,15 @@ pub(crate) async fn open(
 pub(crate) struct Handshake {
     given_up: CancellationToken,
     is_over: Arc<AtomicBool>,
+    greeting: Arc<Mutex<Greeting>>,
 }
 
 impl Handshake {
+    /// The version of the broker, once it has greeted.
+    pub(crate) fn version(&self) -> Option<String> {
+        self.greeting.lock().unwrap_or_else(PoisonError::into_inner).version()
+    }
+
     /// Ends the socket when the guard is dropped.
     pub(crate) fn guard(&self) -> DropGuard {
         self.given_up.clone().drop_guard()
@@ -69,7 +76,8 @@ impl Handshake {
 
     fn watch(&self) -> Watched {
         let given_up = Box::pin(self.given_up.clone().cancelled_owned());
-        Watched { given_up, is_over: Arc::clone(&self.is_over) }
+        let (is_over, greeting) = (Arc::clone(&self.is_over), Arc::clone(&self.greeting));
+        Watched { given_up, is_over, greeting }
     }
 }
 
@@ -77,6 +85,7 @@ impl Handshake {
 struct Watched {
     given_up: Pin<Box<WaitForCancellationFutureOwned>>,
     is_over: Arc<AtomicBool>,
+    greeting: Arc<Mutex<Greeting>>,
 }
 
 /// A socket that flattens deeply nested headers.
@@ -94,7 +103,7 @@ impl Socket {
 
     /// An error if the handshake was given up.
     fn check(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        if let Some(Watched { given_up, is_over }) = &mut self.handshake {
+        if let Some(Watched { given_up, is_over, .. }) = &mut self.handshake {
             if is_over.load(Ordering::Acquire) {
                 self.handshake = None;
             } else if given_up.as_mut().poll(cx).is_ready() {
@@ -114,6 +123,10 @@ impl AsyncRead for Socket {
         self.check(cx)?;
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if let Poll::Ready(Ok(length)) = read {
+            if let Some(Watched { greeting, .. }) = &self.handshake {
+                let mut greeting = greeting.lock().unwrap_or_else(PoisonError::into_inner);
+                greeting.pass(&buffer[..length]);
+            }
             self.shallow.pass(&mut buffer[..length]);
         }
         read

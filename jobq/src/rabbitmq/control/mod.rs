@@ -45,11 +45,15 @@ use crate::rabbitmq::connection::link::backoff;
 use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::Absent;
+use crate::rabbitmq::topology::queue_types::QueueTypes;
 
 /// How long an answer may take to be sent. Nobody waits longer for it.
 const ANSWER: Duration = Duration::from_secs(10);
 /// When a refused control queue is opened again: each refusal costs a channel number.
 const REFUSED: Duration = Duration::from_secs(60);
+
+/// How long the end of an engine waits for the end of its control queue.
+const CLOSE: Duration = Duration::from_secs(1);
 
 /// The control of an engine.
 #[derive(Debug)]
@@ -57,6 +61,7 @@ pub(crate) struct Control {
     broker: Arc<Broker>,
     known: Arc<Declared>,
     absent: Arc<Absent>,
+    queue_types: Arc<QueueTypes>,
     pools: Mutex<BTreeMap<PoolId, Arc<dyn Controlled>>>,
     calls: Calls,
     counted: CountedOfPools,
@@ -65,11 +70,17 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    pub(crate) fn new(broker: Arc<Broker>, known: Arc<Declared>, absent: Arc<Absent>) -> Self {
+    pub(crate) fn new(
+        broker: Arc<Broker>,
+        known: Arc<Declared>,
+        absent: Arc<Absent>,
+        queue_types: Arc<QueueTypes>,
+    ) -> Self {
         Self {
             broker,
             known,
             absent,
+            queue_types,
             pools: Mutex::default(),
             calls: Calls::default(),
             counted: CountedOfPools::default(),
@@ -112,12 +123,26 @@ impl Control {
             return Ok(Arc::clone(queue));
         }
         let up = self.broker.up().await?;
+        let kind = self.queue_types.temporary(up.version.as_deref()).await;
         let pools: Vec<_> = self.pools().keys().copied().collect();
-        let (queue, consumer) = ControlQueue::open(up, self.names(), &pools).await?;
+        let opened = ControlQueue::open(up, self.names(), kind, &pools).await;
+        if let Err(error) = &opened {
+            self.queue_types.learn(error).await;
+        }
+        let (queue, consumer) = opened?;
         let queue = Arc::new(queue);
         background::spawn(Arc::clone(self).listen(Arc::clone(&queue), consumer));
         *current = Some(Arc::clone(&queue));
         Ok(queue)
+    }
+
+    /// Deletes the control queue, if it would outlive its connection.
+    pub(crate) async fn close(&self) {
+        // One that is being opened ends by itself.
+        let queue = self.queue.try_lock().ok().and_then(|mut queue| queue.take());
+        if let Some(queue) = queue {
+            let _ = timeout(CLOSE, queue.delete()).await;
+        }
     }
 
     /// Receives the messages of a control queue. After its end it opens another one, if there are

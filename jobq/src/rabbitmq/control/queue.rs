@@ -1,10 +1,12 @@
 //! The control queue of one connection epoch.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use lapin::options::{BasicConsumeOptions, QueueBindOptions, QueueDeclareOptions};
-use lapin::types::{AMQPValue, FieldTable};
+use lapin::options::{BasicConsumeOptions, QueueBindOptions, QueueDeleteOptions};
+use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Consumer};
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -17,24 +19,24 @@ use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::message::properties;
 use crate::rabbitmq::publish::confirm::{open_confirming, send};
 use crate::rabbitmq::topology::declarations::Topology;
+use crate::rabbitmq::topology::declare::declare_temporary;
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::route::Route;
-use crate::rabbitmq::values::{long, short};
+use crate::rabbitmq::topology::temporary::{QueueType, TemporaryQueue};
+use crate::rabbitmq::values::short;
 
-/// The most messages in a control queue. The oldest are dropped.
-const MAX_LENGTH: i32 = 1_000;
-/// How long a message waits for its client, in milliseconds: nobody waits longer for an answer.
-const TTL: i32 = 10_000;
-/// After how many milliseconds without a consumer it is deleted.
-const UNUSED: i32 = 60_000;
+/// How long a message to all clients waits for its confirm. On a cluster, the queue of a client whose
+/// node does not answer confirms nothing for a minute; the others have the message by then.
+const UNCONFIRMED: Duration = Duration::from_secs(1);
 
-/// A control queue, exclusive to one connection. Its name is never used again: a broker may still
-/// be deleting the queue of an ended connection.
+/// A control queue, of one connection. Its name is never used again: a broker may still be deleting
+/// the queue of an ended connection.
 #[derive(Debug)]
 pub(super) struct ControlQueue {
     pub(super) up: Arc<Up>,
     pub(super) address: Uuid,
+    kind: QueueType,
     /// Cancelled when nothing arrives any more.
     pub(super) over: CancellationToken,
     channel: Channel,
@@ -50,12 +52,13 @@ impl ControlQueue {
     pub(super) async fn open(
         up: Arc<Up>,
         names: &Names,
+        kind: QueueType,
         pools: &[PoolId],
     ) -> Result<(Self, Consumer)> {
         apply(&up, &Topology::of_control(names)).await?;
         let channel = open(&up).await?;
         let (names, over) = (names.clone(), CancellationToken::new());
-        let opened = Self { up, address: Uuid::now_v7(), over, channel, names };
+        let opened = Self { up, address: Uuid::now_v7(), kind, over, channel, names };
         let consumer = opened.up.answer("opening the control queue", opened.consume(pools));
         let consumer = consumer.await?;
         Ok((opened, consumer))
@@ -63,21 +66,9 @@ impl ControlQueue {
 
     async fn consume(&self, pools: &[PoolId]) -> Result<Consumer> {
         let _question = self.up.questions.ask(self.channel.id());
-        let doing = |error| failure("opening the control queue", error);
-        let mut arguments = FieldTable::default();
-        arguments.insert(short("x-queue-type")?, long("classic"));
-        arguments.insert(short("x-max-length")?, AMQPValue::LongInt(MAX_LENGTH));
-        arguments.insert(short("x-message-ttl")?, AMQPValue::LongInt(TTL));
-        // Without it, a queue whose opening is given up stays as long as its connection.
-        arguments.insert(short("x-expires")?, AMQPValue::LongInt(UNUSED));
-        let options = QueueDeclareOptions {
-            exclusive: true,
-            auto_delete: true,
-            ..QueueDeclareOptions::default()
-        };
-        let queue = short(self.names.control_queue(self.address))?;
-        let declared = self.channel.queue_declare(queue.clone(), options, arguments).await;
-        declared.map_err(doing)?;
+        let queue = TemporaryQueue::control(&self.names, self.address, self.kind);
+        declare_temporary(&self.channel, &queue).await?;
+        let queue = short(queue.name)?;
         let control = self.names.control();
         self.bind(&control, ALL).await?;
         self.bind(&control, &address_key(self.address)).await?;
@@ -88,7 +79,8 @@ impl ControlQueue {
         // Without acknowledgements, since a stopped client with a prefetch got one of five orders.
         let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
         let none = FieldTable::default();
-        self.channel.basic_consume(queue, short("control")?, options, none).await.map_err(doing)
+        let consumer = self.channel.basic_consume(queue, short("control")?, options, none).await;
+        consumer.map_err(|error| failure("opening the control queue", error))
     }
 
     async fn bind(&self, exchange: &str, key: &str) -> Result<()> {
@@ -122,6 +114,21 @@ impl ControlQueue {
             tracing::debug!(%error, "the binding of an ended pool stays until its client ends");
         }
     }
+
+    /// Deletes a queue that would outlive its connection.
+    pub(super) async fn delete(&self) {
+        if self.kind == QueueType::Classic {
+            return;
+        }
+        let deleting = async {
+            let queue = short(self.names.control_queue(self.address))?;
+            let deleted = self.channel.queue_delete(queue, QueueDeleteOptions::default()).await;
+            deleted.map_err(|error| failure("deleting the control queue", error))
+        };
+        if let Err(error) = self.up.answer("deleting the control queue", deleting).await {
+            tracing::debug!(%error, "a control queue stays for a minute");
+        }
+    }
 }
 
 /// Publishes messages of control, each confirmed before the next is sent.
@@ -139,7 +146,10 @@ pub(super) async fn publish(up: &Up, messages: &[(String, String, &Message)]) ->
                 properties: BasicProperties::default().with_content_type("application/json".into()),
                 payload: message.write(),
             };
-            match send(&channel, &message, false).await.map_err(|error| failure(doing, error))? {
+            let sending = send(&channel, &message, false);
+            let limit = if key == ALL { UNCONFIRMED } else { Duration::MAX };
+            let Ok(sent) = timeout(limit, sending).await else { continue };
+            match sent.map_err(|error| failure(doing, error))? {
                 // Not taken for a client at a node that is dead or cut off (RabbitMQ 4): the others
                 // have it.
                 Confirmation::Nack(_) if key == ALL => {}
@@ -153,6 +163,7 @@ pub(super) async fn publish(up: &Up, messages: &[(String, String, &Message)]) ->
         Ok(())
     };
     up.answer(doing, publishing).await?;
+    // A new channel would wait for each queue that does not answer before it sends to the next.
     up.telling.keep(channel);
     Ok(())
 }

@@ -13,6 +13,7 @@ use crate::rabbitmq::connection::link::ALARM_ADVICE;
 use crate::rabbitmq::connection::server_properties::{WITH_TIMEOUTS_OF_QUEUES, number};
 use crate::rabbitmq::topology::declarations::{Argument, Arguments, Declaration, Topology};
 use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::temporary::QueueType;
 
 /// The oldest and the newest version that jobq is tested on.
 const OLDEST: (u32, u32) = (3, 10);
@@ -23,6 +24,7 @@ const REPLICAS: usize = 3;
 /// The findings. The topology has the expected queues.
 pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec<Finding> {
     let mut findings = version(facts.version.as_deref());
+    findings.extend(queue_types(facts.temporary));
     findings.extend(heartbeat(facts.heartbeat));
     findings.extend(publishing(&facts.publishing));
     findings.extend(presence::missing(facts, names));
@@ -108,6 +110,17 @@ fn version(version: Option<&str>) -> Vec<Finding> {
         );
     }
     findings
+}
+
+fn queue_types(temporary: QueueType) -> Option<Finding> {
+    (temporary == QueueType::Quorum).then(|| {
+        Finding::new(Kind::QueueTypes, Severity::Note, "the broker")
+            .found("it has no classic queues (`queue_types.classic.enabled = false`)")
+            .matters(
+                "jobq takes quorum queues instead: failed jobs that a dead client had locked are \
+                 free some eight seconds after its end, and its control queue stays for a minute",
+            )
+    })
 }
 
 fn heartbeat(seconds: u16) -> Option<Finding> {

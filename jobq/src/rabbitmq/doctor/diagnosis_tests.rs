@@ -102,6 +102,7 @@ fn each_fact_has_its_finding() {
         (|facts| facts.version = Some("3.12.0".into()), &[]),
         (|facts| facts.version = Some("4.0.5".into()), &[]),
         (|facts| facts.version = Some("4.4.0-rc.1".into()), &[(Kind::Version, Note)]),
+        (|facts| facts.temporary = QueueType::Quorum, &[(Kind::QueueTypes, Note)]),
         (|facts| facts.heartbeat = 0, &[(Kind::Heartbeat, Warning)]),
         (|facts| facts.publishing = Publishing::Unknown, &[]),
         (

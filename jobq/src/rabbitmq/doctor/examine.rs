@@ -20,7 +20,6 @@ use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::Link;
-use crate::rabbitmq::connection::server_properties;
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::publish::confirm::send_alone;
 use crate::rabbitmq::topology::declarations::{Declaration, Topology};
@@ -28,6 +27,7 @@ use crate::rabbitmq::topology::declare::declare;
 use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::ensure::is_forbidden;
 use crate::rabbitmq::topology::passive::{Seen, look};
+use crate::rabbitmq::topology::queue_types::QueueTypes;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::values::short;
@@ -46,6 +46,7 @@ const UNROUTABLE_KEY: &str = "jobq@doctor";
 pub(crate) struct Doctor {
     pub(crate) broker: Arc<Broker>,
     pub(crate) known: Arc<Declared>,
+    pub(crate) queue_types: Arc<QueueTypes>,
     /// The management API, if the user gave its URL.
     #[cfg(feature = "management")]
     pub(crate) management: Option<Api>,
@@ -117,11 +118,10 @@ impl Doctor {
     }
 
     async fn collect_facts(&self, link: &Link, topology: &Topology) -> Result<Facts> {
-        let mut facts = Facts {
-            version: server_properties::version(self.broker.target()).await,
-            ..Facts::default()
-        };
         let up = link.up().await?;
+        let version = up.version.clone();
+        let temporary = self.queue_types.temporary(version.as_deref()).await;
+        let mut facts = Facts { version, temporary, ..Facts::default() };
         facts.heartbeat = up.connection.configuration().heartbeat();
         look_at(&up, topology, &mut facts).await?;
         facts.publishing = publish_unroutable(link, &up).await;

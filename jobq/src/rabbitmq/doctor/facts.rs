@@ -4,6 +4,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::Error;
+use crate::rabbitmq::topology::temporary::QueueType;
 
 /// All facts.
 #[derive(Debug, Default)]
@@ -11,6 +12,8 @@ pub(crate) struct Facts {
     pub(crate) vhost: String,
     /// From the server properties, such as `3.10.8`.
     pub(crate) version: Option<String>,
+    /// The type of jobq's temporary queues.
+    pub(crate) temporary: QueueType,
     /// The negotiated seconds. 0 means none.
     pub(crate) heartbeat: u16,
     /// Whether the broker accepts messages.

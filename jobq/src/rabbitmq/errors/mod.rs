@@ -38,9 +38,21 @@ pub(crate) fn refused(error: &lapin::Error) -> Option<(u16, &str)> {
     }
 }
 
+/// The code and the text of the broker's refusal in the cause of this error.
+pub(crate) fn refused_in(error: &Error) -> Option<(u16, &str)> {
+    std::error::Error::source(error)?.downcast_ref().and_then(refused)
+}
+
 /// The code of the broker's refusal in the cause of this error.
 pub(crate) fn refusal(error: &Error) -> Option<u16> {
-    std::error::Error::source(error)?.downcast_ref().and_then(code)
+    refused_in(error).map(|(code, _)| code)
+}
+
+/// Whether the broker refused a queue since it has no classic queues.
+pub(crate) fn lacks_classic(error: &Error) -> bool {
+    refused_in(error).is_some_and(|(code, text)| {
+        code == INTERNAL_ERROR && text.contains("rabbit_classic_queue") && text.contains("disabled")
+    })
 }
 
 /// The error of an operation on an open connection.
@@ -110,6 +122,25 @@ mod tests {
     fn refused(code: u16, text: &str) -> Error {
         let error = AMQPError::from_id(code, text.into()).expect("a code of AMQP");
         failure("looking", Lapin::ProtocolError(error).into())
+    }
+
+    #[test]
+    fn a_broker_without_classic_queues_says_so() {
+        let table = [
+            // RabbitMQ 4.3.6.
+            (
+                541,
+                "INTERNAL_ERROR - Cannot declare a queue 'queue 'a' in vhost '/'' of type \
+                 'rabbit_classic_queue' on node 'a@c': the corresponding feature flag is disabled",
+                true,
+            ),
+            (541, "INTERNAL_ERROR - Cannot declare quorum queue 'q': cluster_not_formed", false),
+            (406, "PRECONDITION_FAILED - queue of type rabbit_classic_queue is disabled", false),
+        ];
+        for (code, text, expected) in table {
+            assert_eq!(lacks_classic(&refused(code, text)), expected, "{text}");
+        }
+        assert!(!lacks_classic(&Error::invalid("rabbit_classic_queue disabled")));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Visits of failed jobs, and the lock that they take.
 //!
-//! Only one process may look at them at a time, or each would see a part of the jobs. The lock is
-//! an exclusive queue, which ends with its connection. A call takes one [pass](pass::Pass), which
-//! bounds the wait of the others.
+//! Only one process may look at them at a time, or each would see a part of the jobs, so it takes a
+//! [lock]. A call takes one [pass](pass::Pass), which bounds the wait of the others.
 
+mod lock;
 pub(crate) mod pass;
 mod turns;
 mod visit;
@@ -12,24 +12,20 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::Channel;
-use lapin::options::{QueueDeclareOptions, QueueDeleteOptions};
-use lapin::types::{AMQPValue, FieldTable};
 use tokio::time::Instant;
 
+use self::lock::Lock;
 use self::turns::{Turn, Turns};
-use crate::background;
 use crate::engine::{Visit, Visited, Visiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::backoff;
-use crate::rabbitmq::errors::{RESOURCE_LOCKED, code, failure};
 use crate::rabbitmq::publish::Publisher;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::Absent;
-use crate::rabbitmq::values::short;
+use crate::rabbitmq::topology::queue_types::QueueTypes;
 
 /// The failed jobs of all queues.
 #[derive(Debug)]
@@ -38,6 +34,7 @@ pub(crate) struct Failed {
     names: Names,
     absent: Arc<Absent>,
     publisher: Arc<Publisher>,
+    queue_types: Arc<QueueTypes>,
     turns: Turns,
 }
 
@@ -47,10 +44,8 @@ struct Access<'c> {
     queue: Cow<'static, str>,
     /// The name of the queue of failed jobs.
     name: String,
-    lock: String,
+    lock: Lock,
     up: Arc<Up>,
-    /// The channel of the lock.
-    channel: Channel,
     _turn: Turn<'c>,
 }
 
@@ -60,8 +55,9 @@ impl Failed {
         names: Names,
         absent: Arc<Absent>,
         publisher: Arc<Publisher>,
+        queue_types: Arc<QueueTypes>,
     ) -> Self {
-        Self { broker, names, absent, publisher, turns: Turns::default() }
+        Self { broker, names, absent, publisher, queue_types, turns: Turns::default() }
     }
 
     /// Asks about the failed jobs of a queue, oldest first, and settles them.
@@ -70,7 +66,7 @@ impl Failed {
         match self.access(queue).await? {
             Some(access) => {
                 visit::run(&access, &mut visiting).await;
-                access.leave().await;
+                access.lock.release(self.broker.timeout(), queue).await;
             }
             None => visiting.visited.complete = true,
         }
@@ -79,7 +75,7 @@ impl Failed {
 
     /// Takes the lock; `None` if the queue of failed jobs does not exist.
     async fn access(&self, queue: &str) -> Result<Option<Access<'_>>> {
-        let (name, lock) = (self.names.failed(queue), self.names.failed_lock(queue));
+        let name = self.names.failed(queue);
         let (broker, limit) = (&self.broker, self.broker.timeout());
         let turn = tokio::time::timeout(limit, self.turns.take(queue)).await;
         let turn = turn.map_err(|_| in_use(queue, "another call of this client", limit))?;
@@ -87,31 +83,37 @@ impl Failed {
         let opening = async {
             let up = broker.up().await?;
             let mut channel = open(&up).await?;
-            let found = self.absent.messages_in(&up, &mut channel, &name).await?;
-            Ok(found.map(|_| (up, channel)))
+            let Some(_) = self.absent.messages_in(&up, &mut channel, &name).await? else {
+                return Ok(None);
+            };
+            let kind = self.queue_types.temporary(up.version.as_deref()).await;
+            let lock = Lock::new(&self.names, queue, kind, channel);
+            Ok(Some((up, lock)))
         };
-        let Some((up, mut channel)) = broker.within(&doing, opening).await? else {
+        let Some((up, mut lock)) = broker.within(&doing, opening).await? else {
             return Ok(None);
         };
         let (end, mut waits) = (Instant::now() + limit, backoff());
         loop {
-            match broker.within(&doing, locked(&channel, &lock)).await {
+            match broker.within(&doing, lock.take()).await {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(error) => {
-                    give_back(channel, &lock);
+                    self.queue_types.learn(&error).await;
+                    lock.give_back();
                     return Err(error);
                 }
             }
             if Instant::now() >= end {
-                return Err(in_use(queue, &format!("the lock `{lock}` of another client"), limit));
+                let of_another = format!("the lock `{}` of another client", lock.name());
+                return Err(in_use(queue, &of_another, limit));
             }
             let wait = waits.next().unwrap_or_default();
             tokio::time::sleep(wait.min(Duration::from_millis(500))).await;
-            channel = broker.within(&doing, open(&up)).await?;
+            lock.reopen(broker.within(&doing, open(&up)).await?);
         }
         let queue = Cow::Owned(queue.to_owned());
-        Ok(Some(Access { failed: self, queue, name, lock, up, channel, _turn: turn }))
+        Ok(Some(Access { failed: self, queue, name, lock, up, _turn: turn }))
     }
 }
 
@@ -123,50 +125,4 @@ fn in_use(queue: &str, awaited: &str, waited: Duration) -> Error {
          when it is done"
     );
     Error::new(ErrorKind::Conflict, text)
-}
-
-/// Tries to take the lock. If another connection has it, the channel has ended.
-async fn locked(channel: &Channel, lock: &str) -> Result<bool> {
-    let options = QueueDeclareOptions {
-        exclusive: true,
-        auto_delete: true,
-        ..QueueDeclareOptions::default()
-    };
-    let mut arguments = FieldTable::default();
-    arguments.insert(short("x-queue-type")?, AMQPValue::LongString("classic".into()));
-    match channel.queue_declare(short(lock)?, options, arguments).await {
-        Ok(_) => Ok(true),
-        Err(error) if code(&error) == Some(RESOURCE_LOCKED) => Ok(false),
-        Err(error) => Err(failure(&format!("declaring the lock `{lock}`"), error)),
-    }
-}
-
-/// Releases a lock that a broker may still give to this channel, after a wait that was too long. It
-/// would last as long as the connection.
-fn give_back(channel: Channel, lock: &str) {
-    let Ok(lock) = short(lock) else { return };
-    // The broker does what a channel asks for in its order.
-    background::spawn(async move {
-        let _ = channel.queue_delete(lock, QueueDeleteOptions::default()).await;
-        let _ = channel.close(200, "given up".into()).await;
-    });
-}
-
-impl Access<'_> {
-    /// Releases the lock. After an error the end of the connection releases it.
-    async fn leave(self) {
-        let unlocking = async {
-            let options = QueueDeleteOptions::default();
-            let unlocked = self.channel.queue_delete(short(&self.lock)?, options).await;
-            unlocked.map_err(|error| failure("giving up the lock", error))
-        };
-        let left = tokio::time::timeout(self.failed.broker.timeout(), unlocking).await;
-        if let Ok(Err(error)) = left
-            && error.kind() != ErrorKind::NotFound
-        {
-            tracing::warn!(%error, queue = &*self.queue, "the lock of the failed jobs was not given up");
-        }
-        let closing = self.channel.close(200, "done".into());
-        let _ = tokio::time::timeout(self.failed.broker.timeout(), closing).await;
-    }
 }

@@ -7,6 +7,7 @@ use lapin::types::{AMQPValue, FieldTable, LongInt, ShortString};
 use lapin::{Channel, ExchangeKind};
 
 use super::declarations::{Argument, Arguments, By, Declaration, ExchangeType};
+use super::temporary::{QueueType, TemporaryQueue};
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::values::short;
@@ -47,6 +48,23 @@ pub(crate) async fn declare(channel: &Channel, declaration: &Declaration) -> Res
         }
     };
     done.map_err(|error| failure(&format!("declaring {declaration}"), error))
+}
+
+/// Declares a queue that ends with its client.
+pub(crate) async fn declare_temporary(channel: &Channel, queue: &TemporaryQueue) -> Result<()> {
+    let TemporaryQueue { name, kind, arguments } = queue;
+    let options = match kind {
+        QueueType::Classic => QueueDeclareOptions {
+            exclusive: true,
+            auto_delete: true,
+            ..QueueDeclareOptions::default()
+        },
+        QueueType::Quorum => {
+            QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() }
+        }
+    };
+    let declared = channel.queue_declare(short(name)?, options, table(arguments)?).await;
+    declared.map(|_| ()).map_err(|error| failure(&format!("declaring queue `{name}`"), error))
 }
 
 fn table(arguments: &Arguments) -> Result<FieldTable> {

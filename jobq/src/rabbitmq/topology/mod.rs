@@ -2,8 +2,9 @@
 //!
 //! [`requirements`] are the needs of a queue, [`declarations`] lists them with every name and
 //! argument, [`declarer`] declares them and [`declared`] stores them. [`routing`] chooses a tier or
-//! the [`levels`] for a job, and its [`route`]. [`upkeep`] declares deleted parts again. All but
-//! `declare`, `declarer`, `ensure`, `passive` and `upkeep` is pure.
+//! the [`levels`] for a job, and its [`route`]. [`upkeep`] declares deleted parts again. Queues that
+//! end with their client are [`temporary`], of a type that [`queue_types`] finds out. All but
+//! `declare`, `declarer`, `ensure`, `passive`, `queue_types` and `upkeep` is pure.
 
 pub(crate) mod declarations;
 pub(crate) mod declare;
@@ -13,9 +14,11 @@ pub(crate) mod ensure;
 pub(crate) mod levels;
 pub(crate) mod names;
 pub(crate) mod passive;
+pub(crate) mod queue_types;
 pub(crate) mod requirements;
 pub(crate) mod rotation;
 pub(crate) mod route;
 pub(crate) mod routing;
 pub(crate) mod routing_key;
+pub(crate) mod temporary;
 pub(crate) mod upkeep;

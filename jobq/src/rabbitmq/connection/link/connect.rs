@@ -92,7 +92,8 @@ impl Connector {
             Ok(Ok(connection)) => match Unconnected::too_narrow(node, &connection) {
                 None => {
                     handshake.succeeded(giving_up);
-                    Ok(Established { connection, questions })
+                    let version = handshake.version();
+                    Ok(Established { connection, questions, version })
                 }
                 Some(narrow) => {
                     let _ =

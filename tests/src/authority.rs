@@ -6,17 +6,27 @@ use rcgen::{
 };
 
 /// A CA that nobody trusts but those who are given its certificate.
-pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
+#[allow(missing_debug_implementations)] // it has a key
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key as PEM texts.
 #[derive(Clone)]
-pub(crate) struct Issued {
-    pub(crate) certificate: String,
-    pub(crate) key: String,
+#[allow(missing_debug_implementations)] // it has a key
+pub struct Issued {
+    /// The certificate.
+    pub certificate: String,
+    /// Its key.
+    pub key: String,
 }
 
 impl Authority {
-    pub(crate) fn new(name: &str) -> Self {
+    /// A new one.
+    ///
+    /// # Panics
+    ///
+    /// Never: its parameters are sound.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
         let mut params = named(name, &[]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -25,19 +35,22 @@ impl Authority {
     }
 
     /// Its own certificate.
-    pub(crate) fn certificate(&self) -> String {
+    #[must_use]
+    pub fn certificate(&self) -> String {
         self.0.pem()
     }
 
     /// A certificate for a broker with these names and addresses.
-    pub(crate) fn broker(&self, names: &[&str]) -> Issued {
+    #[must_use]
+    pub fn broker(&self, names: &[&str]) -> Issued {
         let mut params = named("broker", names);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue(&params)
     }
 
     /// The same, expired since 2021.
-    pub(crate) fn expired_broker(&self, names: &[&str]) -> Issued {
+    #[must_use]
+    pub fn expired_broker(&self, names: &[&str]) -> Issued {
         let mut params = named("broker", names);
         params.not_before = date_time_ymd(2020, 1, 1);
         params.not_after = date_time_ymd(2021, 1, 1);
@@ -45,7 +58,8 @@ impl Authority {
     }
 
     /// A certificate for a client.
-    pub(crate) fn client(&self) -> Issued {
+    #[must_use]
+    pub fn client(&self) -> Issued {
         let mut params = named("worker", &[]);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.issue(&params)
