@@ -170,5 +170,8 @@ async fn a_user_who_may_only_read_looks_while_a_program_has_the_file_open() {
             assert!(told.error(5).contains(fragment), "{told:#?}");
         }
         assert_eq!(files(), before, "it left no file of its own");
+        set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        let told = ask(&["queues"]).await;
+        assert!(told.error(5).contains("the right to read and write the file"), "{told:#?}");
     }
 }

@@ -79,15 +79,16 @@ impl Control {
         if self.pauses.contains_key(feed.name) { 0 } else { feed.room() }
     }
 
-    /// Reads the pauses and passes questions on, if the file may have changed.
+    /// Reads the pauses and passes questions on, if the file, which has this `data_version`, may have
+    /// changed.
     pub(super) fn look(
         &mut self,
         connection: &Connection,
+        version: i64,
         namespace: &str,
         owner: Option<i64>,
         (inbox, now): (&Inbox, i64),
     ) -> rusqlite::Result<()> {
-        let version = data_version(connection)?;
         if self.version == Some(version) {
             return Ok(());
         }

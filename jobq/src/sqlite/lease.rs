@@ -34,6 +34,8 @@ pub(super) struct Lease {
 struct Held {
     owner: i64,
     renew_at: Instant,
+    /// The `data_version` at which its row was in the file. Only another connection removes it.
+    seen: i64,
 }
 
 impl Lease {
@@ -51,21 +53,23 @@ impl Lease {
         self.held.as_ref().map(|held| held.renew_at)
     }
 
-    /// Acquires, keeps or renews the lease, within a transaction, and returns the owner number,
-    /// whose row is in the file.
-    pub(super) fn hold(&mut self, connection: &Connection) -> rusqlite::Result<i64> {
-        if let Some(held) = &self.held {
+    /// Acquires, keeps or renews the lease, within a transaction that sees this `data_version`, and
+    /// returns the owner number, whose row is in the file.
+    pub(super) fn hold(&mut self, connection: &Connection, version: i64) -> rusqlite::Result<i64> {
+        let until = self.until();
+        if let Some(held) = &mut self.held {
             let owner = held.owner;
             if Instant::now() < held.renew_at {
                 let sql = "SELECT 1 FROM owners WHERE id = ?1";
-                if connection.prepare_cached(sql)?.exists([owner])? {
+                if held.seen == version || connection.prepare_cached(sql)?.exists([owner])? {
+                    held.seen = version;
                     return Ok(owner);
                 }
             } else {
                 // The value changes each time, whatever the clock says.
                 let sql = "UPDATE owners SET until = max(until + 1, ?2) WHERE id = ?1";
-                if connection.prepare_cached(sql)?.execute((owner, self.until()))? > 0 {
-                    self.set(owner);
+                if connection.prepare_cached(sql)?.execute((owner, until))? > 0 {
+                    self.set(owner, version);
                     return Ok(owner);
                 }
             }
@@ -77,9 +81,9 @@ impl Lease {
         }
         connection.prepare_cached(FREE_ORPHANS)?.execute([])?;
         let sql = "INSERT INTO owners (until, process, lists) VALUES (?1, ?2, 1)";
-        connection.prepare_cached(sql)?.execute((self.until(), process::own()))?;
+        connection.prepare_cached(sql)?.execute((until, process::own()))?;
         let owner = connection.last_insert_rowid();
-        self.set(owner);
+        self.set(owner, version);
         Ok(owner)
     }
 
@@ -88,9 +92,9 @@ impl Lease {
         columns::due_after(self.length)
     }
 
-    fn set(&mut self, owner: i64) {
+    fn set(&mut self, owner: i64, seen: i64) {
         let renew_at = Instant::now() + self.length / 3;
-        self.held = Some(Held { owner, renew_at });
+        self.held = Some(Held { owner, renew_at, seen });
     }
 
     /// Ends the lease without writing to the file.
@@ -162,11 +166,11 @@ mod tests {
     fn an_owner_that_renewed_since_it_was_found_dead_keeps_its_jobs() {
         let file = open(&Place::Memory, Duration::ZERO).unwrap();
         let mut lease = Lease::new(LENGTH);
-        let owner = lease.hold(&file).unwrap();
+        let owner = lease.hold(&file, 1).unwrap();
         hold_job(&file, owner);
         let found = dead(&file, owner);
         lease.held.as_mut().unwrap().renew_at = Instant::now();
-        lease.hold(&file).unwrap();
+        lease.hold(&file, 1).unwrap();
         take_over(&file, found).unwrap();
         assert_eq!((owners(&file), held(&file)), (vec![owner], vec![Some(owner)]));
         take_over(&file, dead(&file, owner)).unwrap();
@@ -177,17 +181,17 @@ mod tests {
     fn jobs_of_an_owner_that_is_not_in_the_file_are_released() {
         let file = open(&Place::Memory, Duration::ZERO).unwrap();
         let (mut removed, mut other) = (Lease::new(LENGTH), Lease::new(LENGTH));
-        let (gone, stays) = (removed.hold(&file).unwrap(), other.hold(&file).unwrap());
+        let (gone, stays) = (removed.hold(&file, 1).unwrap(), other.hold(&file, 1).unwrap());
         file.execute("DELETE FROM owners WHERE id = ?1", [gone]).unwrap();
         for owner in [gone, stays] {
             hold_job(&file, owner);
         }
-        // It is not due for renewal.
-        assert!(removed.hold(&file).unwrap() > stays);
+        // It is not due for renewal, and another connection has written.
+        assert!(removed.hold(&file, 2).unwrap() > stays);
         assert_eq!(held(&file), [None, Some(stays)]);
         file.execute("DELETE FROM owners WHERE id = ?1", [stays]).unwrap();
         other.held.as_mut().unwrap().renew_at = Instant::now();
-        assert!(other.hold(&file).unwrap() > stays);
+        assert!(other.hold(&file, 1).unwrap() > stays);
         assert_eq!(held(&file), [None, None]);
     }
 
@@ -195,11 +199,11 @@ mod tests {
     fn a_lost_lease_gets_a_new_number_that_is_never_reused() {
         let file = open(&Place::Memory, Duration::ZERO).unwrap();
         let (mut one, mut other) = (Lease::new(LENGTH), Lease::new(LENGTH));
-        let (first, second) = (one.hold(&file).unwrap(), other.hold(&file).unwrap());
-        assert_eq!(one.hold(&file).unwrap(), first, "held on to");
+        let (first, second) = (one.hold(&file, 1).unwrap(), other.hold(&file, 1).unwrap());
+        assert_eq!(one.hold(&file, 1).unwrap(), first, "held on to");
         take_over(&file, dead(&file, first)).unwrap();
         one.held.as_mut().unwrap().renew_at = Instant::now();
-        let third = one.hold(&file).unwrap();
+        let third = one.hold(&file, 1).unwrap();
         assert!(first != third && second != third);
         other.release(&file).unwrap();
         assert_eq!(owners(&file), [third]);
@@ -209,12 +213,12 @@ mod tests {
     fn each_renewal_changes_the_row_also_when_the_clock_goes_back() {
         let file = open(&Place::Memory, Duration::ZERO).unwrap();
         let mut lease = Lease::new(LENGTH);
-        let owner = lease.hold(&file).unwrap();
+        let owner = lease.hold(&file, 1).unwrap();
         let far = columns::due_after(LENGTH * 1_000);
         file.execute("UPDATE owners SET until = ?1", [far]).unwrap();
         for renewals in 1..4 {
             lease.held.as_mut().unwrap().renew_at = Instant::now();
-            assert_eq!(lease.hold(&file).unwrap(), owner);
+            assert_eq!(lease.hold(&file, 1).unwrap(), owner);
             let until: i64 =
                 file.query_row("SELECT until FROM owners", [], |row| row.get(0)).unwrap();
             assert_eq!(until, far + renewals);

@@ -57,7 +57,7 @@ fn check_path(path: &Path) -> Result<(), String> {
     }
     // SQLite would make the log and its index in the name of this user if the directory allows it,
     // and the programs that write the file could not write these.
-    if path.exists() && !may_write(path) && !index(path).exists() {
+    if may_only_read(path) && !index(path).exists() {
         return Err(
             "may only be read by this user, and no process has it open; SQLite reads it then \
                     for those alone who may write: start a program that uses it, or give this user \
@@ -75,18 +75,19 @@ fn index(path: &Path) -> PathBuf {
     index.into()
 }
 
-/// Whether this user may write a file. It is not opened for that: the end of any handle of a file
-/// ends the locks of SQLite's connections in this process.
+/// Whether this user may read a file that exists, and not write it. It is not opened for that: the end of
+/// any handle of a file ends the locks of SQLite's connections in this process.
 #[cfg(unix)]
-fn may_write(path: &Path) -> bool {
+fn may_only_read(path: &Path) -> bool {
     use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-    accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS).is_ok()
+    let may = |access| accessat(CWD, path, access, AtFlags::EACCESS).is_ok();
+    may(Access::READ_OK) && !may(Access::WRITE_OK)
 }
 
 #[cfg(not(unix))]
-fn may_write(_: &Path) -> bool {
-    true
+fn may_only_read(_: &Path) -> bool {
+    false
 }
 
 fn try_open(place: &Place, timeout: Duration) -> Result<(Connection, bool), OpenError> {

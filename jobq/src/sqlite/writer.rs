@@ -265,8 +265,10 @@ impl Writer {
             self.clock_stored = Some(Instant::now());
         }
         let before = self.lease.owner();
+        let mut version = None;
         if before.is_some() || self.needs_lease() {
-            let owner = self.lease.hold(&self.connection)?;
+            let version = *version.insert(control::data_version(&self.connection)?);
+            let owner = self.lease.hold(&self.connection, version)?;
             self.others.look(&self.connection, Some(owner), Instant::now())?;
             for dead in self.others.take_dead() {
                 lease::take_over(&self.connection, dead)?;
@@ -283,7 +285,7 @@ impl Writer {
             self.lease.release(&self.connection)?;
             return Ok(Vec::new());
         }
-        self.look()
+        self.look(version)
     }
 
     /// Runs the work, within a transaction.
@@ -315,12 +317,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Looks for pauses and questions, and claims jobs for each consumer with room.
-    fn look(&mut self) -> rusqlite::Result<Vec<Option<Look>>> {
+    /// Looks for pauses and questions, in a file of this `data_version`, and claims jobs for each
+    /// consumer with room.
+    fn look(&mut self, version: Option<i64>) -> rusqlite::Result<Vec<Option<Look>>> {
         let (now, owner) = (self.clock.now(), self.lease.owner());
         let (connection, namespace) = (&self.connection, &*self.namespace);
-        if self.needs_lease() {
-            self.control.look(connection, namespace, owner, (&self.inbox, now))?;
+        if let Some(version) = version.filter(|_| self.needs_lease()) {
+            self.control.look(connection, version, namespace, owner, (&self.inbox, now))?;
         }
         self.control.list(connection, namespace, owner, &self.feeds)?;
         if self.feeds.is_empty() {

@@ -73,7 +73,9 @@ impl Writer {
     fn look_around(&mut self) -> rusqlite::Result<()> {
         let now = self.clock.now();
         let owner = self.lease.owner();
-        self.control.look(&self.connection, &self.namespace, owner, (&self.inbox, now))?;
+        let (connection, namespace) = (&self.connection, &*self.namespace);
+        let version = control::data_version(connection)?;
+        self.control.look(connection, version, namespace, owner, (&self.inbox, now))?;
         self.control.tell(&mut self.feeds);
         Ok(())
     }
