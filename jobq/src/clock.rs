@@ -105,6 +105,15 @@ impl Clock {
     }
 }
 
+/// The time since boot, including that of a machine that sleeps. `None` if the system does not tell it.
+#[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
+pub(crate) fn since_boot() -> Option<Duration> {
+    #[cfg(target_os = "linux")]
+    return Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::Boottime)).ok();
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
 impl fmt::Debug for Clock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.stopped {

@@ -123,6 +123,8 @@ mod retry;
 pub mod setting;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
+mod suspension;
 mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;

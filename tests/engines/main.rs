@@ -26,5 +26,6 @@ mod panics;
 mod plain;
 mod poison;
 mod runtimes;
+mod suspended;
 mod traces;
 mod waits;

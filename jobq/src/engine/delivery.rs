@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
+use futures_util::future::BoxFuture;
 use tracing::Span;
 
 use crate::error::Result;
@@ -98,6 +99,11 @@ impl Delivery {
         self.receipt.is_stale()
     }
 
+    /// See [`Receipt::verification`].
+    pub(crate) fn verification(&self) -> Option<BoxFuture<'static, ()>> {
+        self.receipt.verification()
+    }
+
     /// The connection epoch, or the lease, of the delivery. Two unsettled deliveries of one epoch
     /// are never the same job, whatever their ids.
     #[must_use]
@@ -133,6 +139,14 @@ pub trait Receipt: fmt::Debug + Send + Sync {
     /// stale deliveries.
     fn is_stale(&self) -> bool {
         false
+    }
+
+    /// Asks whether the worker still holds the delivery, if that is uncertain: after a suspension of
+    /// the process, in which the engine may have delivered the job to another worker. When the
+    /// future is ready, the delivery is held or [stale](Self::is_stale). The worker starts no job
+    /// before that. `None` if it is certain, which is the default.
+    fn verification(&self) -> Option<BoxFuture<'static, ()>> {
+        None
     }
 
     /// Adds what only this engine knows to the span of the attempt, for traces. Does nothing by

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
@@ -151,6 +153,10 @@ impl Receipt for FeedReceipt {
 
     fn is_stale(&self) -> bool {
         self.claim.is_none_or(|claim| claim.owner != self.inbox.owner())
+    }
+
+    fn verification(&self) -> Option<BoxFuture<'static, ()>> {
+        self.inbox.is_uncertain().then(|| self.inbox.clone().verify().boxed())
     }
 
     fn epoch(&self) -> u64 {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -15,6 +16,10 @@ use super::settle::Settling;
 use super::store::Store;
 use crate::engine::closed;
 use crate::error::Result;
+use crate::suspension::SuspensionWatch;
+
+/// The pause between two tries to read the lease.
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
 /// A command for the writer.
 pub(super) enum Command {
@@ -88,6 +93,8 @@ struct Shared {
     commands: Sender<Command>,
     /// The number of the engine's lease; 0 without one.
     owner: AtomicI64,
+    /// Suspensions in which the lease may have run out; none before the first consumer.
+    suspensions: OnceLock<Arc<SuspensionWatch>>,
     numbers: AtomicU64,
     /// Whether enqueueing and taking jobs migrates the file.
     migrates: bool,
@@ -103,7 +110,9 @@ impl Inbox {
     pub(super) fn new(migrates: bool) -> (Self, Receiver<Command>) {
         let (commands, receiver) = channel();
         let (owner, numbers) = (AtomicI64::new(0), AtomicU64::new(0));
-        (Self(Arc::new(Shared { commands, owner, numbers, migrates })), receiver)
+        let suspensions = OnceLock::new();
+        let shared = Shared { commands, owner, suspensions, numbers, migrates };
+        (Self(Arc::new(shared)), receiver)
     }
 
     /// Sends a command; an error if the engine was closed.
@@ -194,6 +203,29 @@ impl Inbox {
     /// The current owner number of this engine; deliveries of another are stale.
     pub(super) fn owner(&self) -> i64 {
         self.0.owner.load(Ordering::Acquire)
+    }
+
+    /// Watches for suspensions in which a lease of this length may run out.
+    pub(super) fn watch_suspensions(&self, lease: Duration) {
+        self.0.suspensions.get_or_init(|| SuspensionWatch::start(lease / 2));
+    }
+
+    /// Whether the lease may have run out during a suspension, and was not read since.
+    pub(super) fn is_uncertain(&self) -> bool {
+        self.0.suspensions.get().is_some_and(|suspensions| suspensions.is_unanswered())
+    }
+
+    /// Has the lease read, until that was done after the last suspension, or the engine is closed.
+    pub(super) async fn verify(self) {
+        while self.is_uncertain() {
+            let Some(suspensions) = self.0.suspensions.get() else { return };
+            let asked = suspensions.count();
+            match self.try_call(|_| Ok(())).await {
+                Ok(()) => suspensions.answer(asked),
+                Err(failure) if failure.is_final() => return,
+                Err(_) => tokio::time::sleep(BETWEEN_ATTEMPTS).await,
+            }
+        }
     }
 
     pub(super) fn set_owner(&self, owner: Option<i64>) {

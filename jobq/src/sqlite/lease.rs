@@ -43,6 +43,10 @@ impl Lease {
         Self { length, held: None }
     }
 
+    pub(super) fn length(&self) -> Duration {
+        self.length
+    }
+
     /// The owner number of the lease, if there is one.
     pub(super) fn owner(&self) -> Option<i64> {
         self.held.as_ref().map(|held| held.owner)

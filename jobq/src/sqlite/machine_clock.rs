@@ -12,7 +12,7 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use super::clock_id::{self, AnotherClock, ClockId, Readings, Relation};
 use super::columns;
-use crate::clock::Clock;
+use crate::clock::{Clock, since_boot};
 use crate::period;
 
 /// The first schema whose clock has the time of day.
@@ -209,18 +209,6 @@ impl MachineClock {
 
 fn whole_millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// The time since boot, including suspended time.
-#[cfg(target_os = "linux")]
-fn since_boot() -> Option<Duration> {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::try_from(time).ok()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn since_boot() -> Option<Duration> {
-    None
 }
 
 #[cfg(all(test, target_os = "linux"))]

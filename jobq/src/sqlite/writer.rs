@@ -156,6 +156,7 @@ impl Writer {
             Command::Call(call) => work.push(Work::Call(call)),
             Command::Settle(settling) => work.push(Work::Settle(settling)),
             Command::Start(feed) => {
+                self.inbox.watch_suspensions(self.lease.length());
                 self.feeds.push(feed);
                 self.control.feeds_changed();
             }

@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -54,6 +54,15 @@ enum End {
     SlotsLost,
 }
 
+/// What a slot does next.
+enum Next {
+    /// Run this delivery, with its key in `in_flight`.
+    Run(usize, Delivery),
+    /// Wait until it is known whether the deliveries are still this pool's.
+    Verify(BoxFuture<'static, ()>),
+    Nothing,
+}
+
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) pool: Arc<Shared>,
@@ -61,6 +70,8 @@ pub(super) struct Queue {
     state: Mutex<State>,
     /// Wakes slots that are idle.
     wake: Notify,
+    /// Wakes slots that wait for a verification, when no delivery may start any more.
+    closed: Notify,
     /// The wanted prefetch of the consumer.
     prefetch: watch::Sender<u16>,
     /// The slots, and tasks that settle jobs.
@@ -97,6 +108,7 @@ impl Queue {
                 prefetch,
             }),
             wake: Notify::new(),
+            closed: Notify::new(),
             prefetch: most,
             tasks: TaskTracker::new(),
             abandoned: CancellationToken::new(),
@@ -185,6 +197,7 @@ impl Queue {
         let mut state = self.state();
         (state.is_open, state.idle) = (false, 0);
         self.wake.notify_waiters();
+        self.closed.notify_waiters();
     }
 
     /// Releases waiting deliveries, and lets no other start.
@@ -285,40 +298,57 @@ impl Queue {
     /// the queue rests.
     pub(super) async fn next(self: &Arc<Self>) -> Option<(usize, Delivery)> {
         loop {
-            let mut woken = pin!(self.wake.notified());
-            {
+            let (mut woken, mut closed) =
+                (pin!(self.wake.notified()), pin!(self.closed.notified()));
+            let verification = {
                 let mut state = self.state();
                 if !state.is_open {
                     return None;
                 }
-                let next = self.admit_next(&mut state);
-                if next.is_some() {
-                    return next;
-                }
-                state.idle += 1;
                 // Registered before the lock is dropped, so no wake-up is missed.
-                woken.as_mut().enable();
+                match self.admit_next(&mut state) {
+                    Next::Run(key, delivery) => return Some((key, delivery)),
+                    Next::Verify(verification) => {
+                        closed.as_mut().enable();
+                        Some(verification)
+                    }
+                    Next::Nothing => {
+                        state.idle += 1;
+                        woken.as_mut().enable();
+                        None
+                    }
+                }
+            };
+            match verification {
+                Some(verification) => tokio::select! {
+                    () = verification => {}
+                    () = closed => {}
+                },
+                None => woken.await,
             }
-            woken.await;
         }
     }
 
-    fn admit_next(self: &Arc<Self>, state: &mut State) -> Option<(usize, Delivery)> {
+    fn admit_next(self: &Arc<Self>, state: &mut State) -> Next {
         while let Some(delivery) = state.waiting.pop_front() {
             if delivery.is_stale() {
                 // Running it would run the job twice.
                 continue;
             }
+            if let Some(verification) = delivery.verification() {
+                state.waiting.push_front(delivery);
+                return Next::Verify(verification);
+            }
             let identity = Identity::of(&delivery);
             match state.in_flight.admit(identity, delivery, Instant::now()) {
-                Some(Admitted { key, delivery, outcome: None }) => return Some((key, delivery)),
+                Some(Admitted { key, delivery, outcome: None }) => return Next::Run(key, delivery),
                 Some(Admitted { key, delivery, outcome: Some(outcome) }) => {
                     self.settle_again(key, delivery, outcome);
                 }
                 None => {}
             }
         }
-        None
+        Next::Nothing
     }
 
     /// Settles the redelivery of a job whose outcome could not be recorded.

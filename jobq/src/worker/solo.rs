@@ -103,6 +103,7 @@ impl SoloRunner<'_> {
                     Err(_) => return Ok(()),
                 },
             };
+            self.verify(&next).await;
             if next.is_stale() {
                 continue;
             }
@@ -125,6 +126,10 @@ impl SoloRunner<'_> {
             let Some(delivery) = self.start(next, consumer, &mut waiting).await? else {
                 continue;
             };
+            self.verify(&delivery).await;
+            if delivery.is_stale() {
+                continue;
+            }
             if self.shared.enough.is_cancelled() || pauses.borrow().is_some() {
                 // Released explicitly, which undoes the start.
                 self.settle_unrun(delivery, Settlement::Release).await;
@@ -166,6 +171,16 @@ impl SoloRunner<'_> {
         let is_same = |(attempt, ..): &(Identity, _, _)| attempt.is_redelivered_as(&identity);
         let place = self.unrecorded.iter().position(is_same)?;
         Some(self.unrecorded.remove(place).1)
+    }
+
+    /// Waits until it is known whether the delivery is still this pool's, or the pool takes no more.
+    async fn verify(&self, delivery: &Delivery) {
+        if let Some(verification) = delivery.verification() {
+            tokio::select! {
+                () = verification => {}
+                () = self.shared.enough.cancelled() => {}
+            }
+        }
     }
 
     /// Settles a delivery without running it; `true` if it was stale.

@@ -2,7 +2,8 @@
 //!
 //! A message reaches the [`consumer`] over a channel ([`live`]), in the order of [`merge`] if the
 //! channel had several consumers. [`settle`] settles it, and the [`session`] of the channel sends
-//! the acknowledgements that [`acks`] determines.
+//! the acknowledgements that [`acks`] determines. After a suspension of the process, [`verification`]
+//! asks whether the messages are still this consumer's.
 
 pub(crate) mod acks;
 pub(crate) mod consumer;
@@ -15,6 +16,7 @@ mod received;
 pub(crate) mod session;
 pub(crate) mod settle;
 mod shared;
+mod verification;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::acks::Ledger;
+use super::verification::Verification;
 use crate::background;
 use crate::rabbitmq::connection::epoch::Up;
 
@@ -46,6 +47,9 @@ pub(crate) struct Session {
     /// Closed when nothing more is sent.
     at_once: mpsc::UnboundedSender<AtOnce>,
     ended: AtomicBool,
+    /// Cancelled when the connection has ended.
+    pub(super) over: CancellationToken,
+    pub(super) verification: Verification,
 }
 
 /// The deliveries to acknowledge soon. Finished ones are recorded directly, which costs less than a
@@ -108,7 +112,8 @@ impl Session {
         background::spawn(tasks.track_future(sender));
         let epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
         let ended = AtomicBool::new(false);
-        Arc::new(Self { channel, epoch, finished, at_once, ended })
+        let (over, verification) = (up.over.clone(), Verification::start(up));
+        Arc::new(Self { channel, epoch, finished, at_once, ended, over, verification })
     }
 
     /// Whether its deliveries can be settled.

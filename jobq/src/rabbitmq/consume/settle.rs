@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use lapin::BasicProperties;
 use lapin::types::ShortString;
 use tokio_util::task::TaskTracker;
@@ -191,6 +193,11 @@ impl Receipt for RabbitReceipt {
         !self.open || !self.origin.session.is_alive()
     }
 
+    fn verification(&self) -> Option<BoxFuture<'static, ()>> {
+        let session = &self.origin.session;
+        session.verification.is_needed().then(|| Arc::clone(session).verify().boxed())
+    }
+
     fn describe(&self, span: &Span) {
         traces::record_key(span, self.key.as_str());
     }
@@ -213,11 +220,13 @@ impl RabbitReceipt {
     }
 
     /// Whether the job is requeued as a new message, whose count of returns starts at 0. While
-    /// nothing can be published, it is requeued as it is.
+    /// nothing can be published, it is requeued as it is. So is one that the broker may have given to
+    /// another consumer: a new message would run it again.
     fn is_returned_as_new(&self) -> bool {
         self.returns >= RETURNS
             && self.solo.is_none()
             && !self.is_stale()
+            && !self.origin.session.verification.is_needed()
             && self.origin.publisher.is_up()
     }
 
