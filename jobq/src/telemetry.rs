@@ -113,9 +113,10 @@ impl Who {
     }
 
     /// Logs that the engine did not record the outcome.
-    pub(crate) fn not_recorded(&self, error: &Error) {
+    pub(crate) fn not_recorded(&self, settlement: &Settlement, error: &Error) {
         let Self { job, id, queue, attempt, .. } = self;
-        tracing::warn!(%job, %id, %queue, attempt, ?error, "outcome not recorded; the job is delivered again");
+        let outcome = settlement.outcome();
+        tracing::warn!(%job, %id, %queue, attempt, outcome, ?error, "outcome not recorded; the job is delivered again");
     }
 }
 
@@ -159,8 +160,16 @@ pub(crate) fn queue_paused(queue: &str, pause: &Pause) {
 }
 
 /// Logs that a pool has ended, with the numbers of attempts.
-pub(crate) fn pool_stopped([completed, retried, failed]: [u64; 3]) {
-    tracing::info!(completed, retried, failed, "pool ended");
+pub(crate) fn pool_stopped([completed, retried, failed, unrecorded]: [u64; 4]) {
+    tracing::info!(completed, retried, failed, unrecorded, "pool ended");
+}
+
+/// Warns that a pool ends before it knows that the last settlements of a queue are recorded.
+pub(crate) fn settlements_not_recorded(queue: &str) {
+    tracing::warn!(
+        queue,
+        "the last outcomes may not be recorded; their jobs are delivered again then"
+    );
 }
 
 /// Warns that the engine may take these jobs back while they still run.

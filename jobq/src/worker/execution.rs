@@ -25,6 +25,7 @@ use super::registry::{QueuePlan, Registered};
 use super::shared::Shared;
 use super::watched;
 use crate::engine::{Delivery, Settlement};
+use crate::error::{Error, ErrorKind};
 use crate::job::{Ending, FailedReason, Failure, Outcome};
 use crate::period;
 use crate::retry::{self, Next};
@@ -343,11 +344,10 @@ fn cancelled(
     }
 }
 
-/// Logs and counts a decision.
+/// Logs a decision, and counts it for metrics and reports.
 fn report(pool: &Shared, who: &Who, decision: &Decision, called: Option<(Running<'_>, Duration)>) {
     let took = called.as_ref().map(|(_, took)| *took);
     who.decided(&decision.settlement, &decision.failure, took.unwrap_or_default());
-    pool.tally.count(&decision.settlement);
     pool.metrics.queue(&who.queue).decided(&who.job, &decision.settlement, took);
     let now = || pool.clock().now();
     match called {
@@ -356,7 +356,7 @@ fn report(pool: &Shared, who: &Who, decision: &Decision, called: Option<(Running
     }
 }
 
-/// Settles the delivery.
+/// Settles the delivery, and counts it by whether the engine recorded that.
 async fn settle(
     pool: &Shared,
     who: &Who,
@@ -365,14 +365,26 @@ async fn settle(
     took: Option<Duration>,
 ) -> Settled {
     let watched = watched::outcome(delivery.envelope(), &settlement);
-    let recorded = delivery.settle(settlement.clone()).await;
+    let recorded = tokio::select! {
+        biased;
+        recorded = delivery.settle(settlement.clone()) => recorded,
+        // Dropping the settlement releases the job, unless the engine has begun to record it.
+        () = pool.outcome_is_overdue() => Err(overdue()),
+    };
+    pool.tally.count(&settlement, recorded.is_ok());
     if recorded.is_ok() {
         pool.watched.extend(watched);
     }
     let is_stale = recorded.is_err_and(|error| {
-        who.not_recorded(&error);
+        who.not_recorded(&settlement, &error);
         pool.metrics.unrecorded();
         error.is_stale()
     });
     Settled { settlement, is_stale, took }
+}
+
+/// The error of an outcome that was not recorded before the pool had to end.
+fn overdue() -> Error {
+    let text = "the engine did not record it within the shutdown timeout of the pool";
+    Error::new(ErrorKind::Timeout, text)
 }

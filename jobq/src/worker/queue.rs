@@ -215,7 +215,8 @@ impl Queue {
         self.release_waiting().await;
         self.tasks.close();
         let stopping = async {
-            consumer.stop().await;
+            // A pool whose time is over waits for no engine that does not answer.
+            self.pool.halt.run_until_cancelled(consumer.stop()).await;
             stopped();
         };
         // Attempts may end while the engine stops.

@@ -9,7 +9,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::control::PoolPart;
 use super::health::{self, PoolHealth, QueueHealth};
 use super::queue;
-use super::shared::Shared;
+use super::shared::{RECORD_LIMIT, Shared};
 use super::solo;
 use crate::engine::{Consumer, Diagnose, Membership};
 use crate::error::{Error, ErrorKind, Result};
@@ -68,6 +68,7 @@ impl RunningPool {
         }
         let (stopping, halting, told) =
             (shared.stop.clone(), shared.halt.clone(), Arc::clone(shared));
+        let last_outcomes = shared.last_outcomes.clone();
         // The job functions cannot run any more when their runtime has ended.
         let host = AbortOnDropHandle::new(shared.runtime.spawn(std::future::pending::<()>()));
         background.spawn(async move {
@@ -83,7 +84,10 @@ impl RunningPool {
             };
             let time_limit = async {
                 stopping.cancelled().await;
-                tokio::time::sleep(shutdown_timeout).await;
+                let to_record = RECORD_LIMIT.min(shutdown_timeout / 4);
+                tokio::time::sleep(shutdown_timeout.saturating_sub(to_record)).await;
+                last_outcomes.cancel();
+                tokio::time::sleep(to_record).await;
                 halting.cancel();
                 tokio::time::sleep(END_LIMIT).await;
             };

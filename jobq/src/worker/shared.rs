@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Span;
 
@@ -13,15 +14,18 @@ use super::tally::Tally;
 use super::watched::WatchedJobs;
 use crate::background;
 use crate::clock::Clock;
-use crate::engine::{Delivery, PoolId, Settlement, closed};
+use crate::engine::{Consumer, Delivery, PoolId, Settlement, closed};
 use crate::error::Result;
 use crate::job::Failure;
 use crate::metrics::PoolMetrics;
-use crate::telemetry::Who;
+use crate::telemetry::{self, Who};
 use crate::traces;
 
-/// How long a pool whose shutdown timeout is over still waits for the engine to record outcomes.
-pub(crate) const RECORD_LIMIT: Duration = Duration::from_secs(5);
+/// How long the engine has at least to record an outcome. The shutdown timeout of a pool includes
+/// it, if it is long enough.
+pub(crate) const RECORD_LIMIT: Duration = Duration::from_secs(1);
+/// How long the last settlements of a consumer may take to be recorded.
+const SETTLE_LIMIT: Duration = Duration::from_secs(5);
 
 /// The threads that run plain `fn`s.
 #[derive(Debug)]
@@ -71,6 +75,9 @@ pub(crate) struct Shared {
     pub(crate) enough: CancellationToken,
     /// Cancelled when the shutdown timeout is over.
     pub(crate) halt: CancellationToken,
+    /// Cancelled [`RECORD_LIMIT`] before `halt`, or with it: nobody waits for outcomes any more that
+    /// the engine has had its time to record.
+    pub(crate) last_outcomes: CancellationToken,
 }
 
 impl Shared {
@@ -80,7 +87,7 @@ impl Shared {
         threads: Threads,
         has_solo: bool,
     ) -> Self {
-        let stop = CancellationToken::new();
+        let (stop, halt) = (CancellationToken::new(), CancellationToken::new());
         let metrics = PoolMetrics::new(plan.jobs.values().map(|job| (job.queue, job.name)));
         Self {
             resources: Arc::new(resources),
@@ -95,7 +102,8 @@ impl Shared {
             watched: WatchedJobs::default(),
             enough: stop.child_token(),
             stop,
-            halt: CancellationToken::new(),
+            last_outcomes: halt.child_token(),
+            halt,
         }
     }
 
@@ -109,10 +117,30 @@ impl Shared {
         self.enough.cancel();
     }
 
-    /// Returns when the engine has had its time to record outcomes after the shutdown timeout.
+    /// Returns when nobody waits any more for the record of an outcome that was decided when this was
+    /// polled first.
+    pub(crate) async fn outcome_is_overdue(&self) {
+        let decided = Instant::now();
+        self.last_outcomes.cancelled().await;
+        tokio::time::sleep_until(decided + RECORD_LIMIT).await;
+    }
+
+    /// Returns when the outcomes of attempts that the end of the shutdown timeout ended are overdue.
     pub(crate) async fn too_late(&self) {
         self.halt.cancelled().await;
-        tokio::time::sleep(RECORD_LIMIT).await;
+        tokio::time::sleep(2 * RECORD_LIMIT).await;
+    }
+
+    /// Waits until the settlements of a consumer that has stopped are recorded: the program may end
+    /// when the pool does.
+    pub(crate) async fn settled(&self, consumer: &Consumer, queue: &str) {
+        tokio::select! {
+            biased;
+            () = consumer.settled() => return,
+            () = self.outcome_is_overdue() => {}
+            () = tokio::time::sleep(SETTLE_LIMIT) => {}
+        }
+        telemetry::settlements_not_recorded(queue);
     }
 
     /// Waits, without taking jobs, until the pool is shut down. The error is that its client was

@@ -11,7 +11,7 @@ use super::execution::{self, Settled};
 use super::health::Status;
 use super::in_flight::{Identity, REMEMBERED};
 use super::queue::Queue;
-use super::shared::{RECORD_LIMIT, Shared};
+use super::shared::Shared;
 use super::solo_lock::Locked;
 use crate::engine::{Consumer, Delivery, Settlement, closed};
 use crate::error::Result;
@@ -53,8 +53,7 @@ pub(crate) async fn consume(
             Ok(())
         }
     };
-    // The program may end when the pool does.
-    let _ = tokio::time::timeout(RECORD_LIMIT, consumer.settled()).await;
+    shared.settled(&consumer, name).await;
     ended
 }
 

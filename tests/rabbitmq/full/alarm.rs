@@ -1,17 +1,21 @@
 //! Alarms: the broker stops reading from whoever publishes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use jobq::engine::conformance::eventually;
 use jobq::{BoxError, Client, job};
 use jobq_tests::broker::Broker;
+use jobq_tests::seen::Seen;
 use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
 
 /// What a client of these tests waits for at the most.
 /// Long enough for what a busy machine does.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The shutdown timeout of a pool that ends during an alarm.
+const SHUTDOWN: Duration = Duration::from_secs(4);
 
 /// How an alarm is set off, and how it ends.
 pub(super) struct Alarm {
@@ -66,7 +70,8 @@ async fn goes_on_by_itself(alarm: &Alarm, test: &str) {
         // By the broker alone, through a tier.
         stage.enqueue([Step::Fail("again".into()), Step::Succeed]).await,
     ];
-    let republished = stage.enqueue([Step::RetryIn(100), Step::Succeed]).await;
+    let republished = stage.enqueue([Step::RetryIn(100), Step::RetryIn(100), Step::Succeed]).await;
+    let failing = stage.enqueue([Step::Abort("no use".into())]).await;
     sound(&node, alarm, &sender).await;
 
     let error = sender.enqueue(scripted([Step::Abort("never".into())])).await;
@@ -76,16 +81,35 @@ async fn goes_on_by_itself(alarm: &Alarm, test: &str) {
         assert!(error.to_string().contains(said), "{said}: {error}");
     }
 
+    // A pool that is shut down ends in time, and says which outcomes it could not record.
+    let log = Seen::log();
+    let leaving = stage.store.client().await;
+    let pool = stage.pool_of(&leaving).shutdown_timeout(SHUTDOWN).spawn().await.expect("it starts");
+    let mut runs = Vec::new();
+    while ![republished, failing].iter().all(|id| runs.contains(id)) {
+        runs.push(stage.run().await.id);
+    }
+    let since = Instant::now();
+    pool.shutdown().await.expect("it ends");
+    let took = since.elapsed();
+    // With time for a busy machine.
+    assert!(took < SHUTDOWN + Duration::from_secs(2), "{took:?}");
+    for (id, outcome) in [(republished, "retried"), (failing, "failed")] {
+        let lines = log.lines(&["outcome not recorded", &format!("id={id}"), "job=scripted"]);
+        let [line] = &lines[..] else { panic!("one line for {id}: {lines:#?}") };
+        assert!(
+            line.contains("attempt=1") && line.contains(&format!("outcome=\"{outcome}\"")),
+            "{line}"
+        );
+    }
+    assert_eq!(log.lines(&["pool ended", "unrecorded=2"]).len(), 1, "{}", log.text());
+
     // Workers take jobs, and complete and retry them, during the alarm.
     let workers = stage.store.client().await;
     let pool = stage.pool_of(&workers).spawn().await.expect("the pool starts");
     let mut ran = Vec::new();
     while !accepted.iter().all(|id| ran.contains(id)) {
         ran.push(stage.end().await);
-    }
-    let mut runs = Vec::new();
-    while !runs.contains(&republished) {
-        runs.push(stage.run().await.id);
     }
     assert!(!ran.contains(&republished), "it cannot be published now");
 
@@ -104,7 +128,7 @@ async fn goes_on_by_itself(alarm: &Alarm, test: &str) {
     let counts = stage.client.counts("scripted").await.expect("counts");
     assert_eq!(
         (counts.ready, counts.failed),
-        (0.into(), 0.into()),
+        (0.into(), 1.into()),
         "what was never sent is nowhere"
     );
 }

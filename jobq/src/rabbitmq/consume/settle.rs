@@ -9,6 +9,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use lapin::BasicProperties;
 use lapin::types::ShortString;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::Span;
 
@@ -307,8 +308,9 @@ impl RabbitReceipt {
         self.replace(route, Changes::next(attempts), Ack::WithOthers).await
     }
 
-    /// Publishes the message as a new one, then acknowledges the old one. Once begun this completes
-    /// even if the caller is dropped.
+    /// Publishes the message as a new one, then acknowledges the old one. If the caller is dropped,
+    /// this completes once the message was sent; otherwise the message is withdrawn, and the old one
+    /// requeued.
     async fn replace(mut self: Box<Self>, route: Route, changes: Changes, ack: Ack) -> Result<()> {
         let who = self.who();
         let properties = properties::again(&self.properties, &who, changes);
@@ -318,13 +320,21 @@ impl RabbitReceipt {
             None => self.envelope.payload.clone(),
         };
         let message = Arc::new(Message { route: Arc::new(route), properties, payload });
+        let given_up = CancellationToken::new();
+        let _guard = given_up.clone().drop_guard();
         let replacing = background::spawn(async move {
             let alive = || self.origin.session.is_alive();
-            let published = self.origin.publisher.publish_surely(message, &who, alive).await;
+            let publisher = &self.origin.publisher;
+            let published = publisher.publish_surely(message, &who, alive, &given_up).await;
             match published {
                 Ok(()) => self.acknowledge(ack).await,
                 Err(error) if error.is_closed() => Err(error),
-                Err(error) => Err(stale(self.origin.queue).because(error)),
+                Err(error) => {
+                    // As it is: its payload is with the message that was not sent.
+                    self.open = false;
+                    self.origin.session.requeue(self.tag);
+                    Err(stale(self.origin.queue).because(error))
+                }
             }
         });
         match replacing.await {

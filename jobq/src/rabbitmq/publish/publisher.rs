@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 use super::channel_end::Refusal;
 use super::confirm::{not_stored, send_alone, stored};
@@ -80,19 +81,21 @@ impl Publisher {
     }
 
     /// Publishes the message of a job, and retries refusals and lost connections for as long as `wanted`
-    /// returns true.
+    /// returns true. When it is `given_up`, a message that was not sent yet is withdrawn, which is an
+    /// error.
     pub(crate) async fn publish_surely(
         &self,
         message: Arc<Message>,
         who: &Who,
         wanted: impl Fn() -> bool,
+        given_up: &CancellationToken,
     ) -> Result<()> {
         let mut waits = backoff();
         let mut told = false;
         let Who { job, id, queue, attempt, .. } = who;
         loop {
-            let error = match self.try_publish(&message).await {
-                Err(error) if !error.is_closed() && wanted() => error,
+            let error = match self.try_publish(&message, given_up).await {
+                Err(error) if !error.is_closed() && wanted() && !given_up.is_cancelled() => error,
                 result => return result,
             };
             if self.size_limit.exceeded_by(message.payload.len()).is_some() {
@@ -102,25 +105,43 @@ impl Publisher {
                         "a job cannot be moved; it stays where it is until the broker takes it"
                     );
                 }
-                let _ = timeout(UNMOVABLE, self.size_limit.may_have_changed()).await;
+                let changed = timeout(UNMOVABLE, self.size_limit.may_have_changed());
+                let _ = given_up.run_until_cancelled(changed).await;
                 continue;
             }
             tracing::warn!(
                 %job, %id, %queue, attempt, %error,
                 "a job could not be moved; it stays where it is until it can"
             );
-            tokio::time::sleep(waits.next().unwrap_or_default()).await;
+            let wait = tokio::time::sleep(waits.next().unwrap_or_default());
+            given_up.run_until_cancelled(wait).await;
         }
     }
 
     /// Publishes a message without a timeout: while an alarm blocks the connection, a second try
     /// would only add another copy to those that wait for its end.
-    async fn try_publish(&self, message: &Arc<Message>) -> Result<()> {
-        if !self.fits(message).await? {
+    async fn try_publish(
+        &self,
+        message: &Arc<Message>,
+        given_up: &CancellationToken,
+    ) -> Result<()> {
+        let withdrawn = || self.no_answer(message, false);
+        let sending = async {
+            if !self.fits(message).await? {
+                return Ok(None);
+            }
+            let room = self.room(message).await?;
+            Ok(Some(self.send(Arc::clone(message), room)))
+        };
+        let sent = given_up.run_until_cancelled(sending).await;
+        let Some(mut pending) = sent.unwrap_or_else(|| Err(withdrawn()))? else {
             return Ok(());
+        };
+        if let Some(answer) = given_up.run_until_cancelled(pending.answer()).await {
+            return answer;
         }
-        let room = self.room(message).await?;
-        self.send(Arc::clone(message), room).answer().await
+        // What was sent may be stored.
+        if pending.take_back() { Err(withdrawn()) } else { pending.answer().await }
     }
 
     /// Whether the message is still to be sent with the others. False if it is stored already.

@@ -13,6 +13,7 @@ use lapin::message::Delivery as Stray;
 use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{FieldTable, ShortString};
 use lapin::{BasicProperties, Channel};
+use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
 use crate::job::{FailedReason, check_name};
@@ -108,7 +109,8 @@ impl Strays {
             self.limited.notice(names, &place, &stray.properties);
             let who = who(names, &stray);
             let message = Arc::new(failed(names, stray, &who, &place, self.broker.clock().now())?);
-            self.publisher.publish_surely(message, &who, || channel.status().connected()).await?;
+            let alive = || channel.status().connected();
+            self.publisher.publish_surely(message, &who, alive, &CancellationToken::new()).await?;
             if is_new {
                 self.broker.target().metrics.unroutable();
             }

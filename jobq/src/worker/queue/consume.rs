@@ -11,7 +11,7 @@ use crate::engine::{Consume, Consumer, QueueName};
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
 use crate::worker::health::Status;
-use crate::worker::shared::{RECORD_LIMIT, Shared};
+use crate::worker::shared::Shared;
 use crate::worker::solo_lock::Entered;
 
 /// The pause between two tries to consume again.
@@ -77,8 +77,7 @@ pub(in crate::worker) async fn consume(
         }
     }
     queue.drain(&mut consumer, || ()).await;
-    // The program may end when the pool does.
-    let _ = tokio::time::timeout(RECORD_LIMIT, consumer.settled()).await;
+    shared.settled(&consumer, name).await;
     ended
 }
 
