@@ -177,6 +177,7 @@ impl From<State> for Sign {
         let (mark, word, class) = match state {
             State::Consumed => ("●", "consumed", "good"),
             State::Stuck => ("▲", "stuck", "bad"),
+            State::Withheld => ("▲", "withheld", "bad"),
             State::Paused => ("‖", "paused", "warn"),
             State::Halted => ("■", "halted", "bad"),
             State::Unattended => ("○", "no pool", "quiet"),

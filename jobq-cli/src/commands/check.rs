@@ -124,6 +124,9 @@ impl Figures {
     fn waited(&self) -> Read<u64> {
         match (self.state, &self.ready) {
             (State::Stuck, _) => Read::unknown("jobs wait, and every slot is held"),
+            (State::Withheld, _) => {
+                Read::unknown("a pool whose slots are held has taken jobs ahead, and they wait")
+            }
             (State::Unattended | State::Halted, Read::Known(1..)) => {
                 Read::unknown("jobs wait, and no pool takes them")
             }
@@ -224,7 +227,7 @@ mod tests {
             change(&mut figures);
             figures
         };
-        let table: [(Figures, Limits, Option<&str>); 16] = [
+        let table: [(Figures, Limits, Option<&str>); 18] = [
             (figures(), pools(1), None),
             (figures(), pools(2), Some("mail: pools: expected at least 2, found 1")),
             (with(|f| f.unaccounted = Read::Known(3)), pools(1), None),
@@ -264,6 +267,15 @@ mod tests {
                      takes them)",
                 ),
             ),
+            (
+                with(|f| (f.state, f.ready) = (State::Withheld, Read::Known(0))),
+                waited(30),
+                Some(
+                    "mail: waited: expected at most 30s, found unknown (a pool whose slots are \
+                     held has taken jobs ahead, and they wait)",
+                ),
+            ),
+            (with(|f| f.state = State::Withheld), failed(2), None),
             (with(|f| (f.state, f.ready) = (State::Halted, Read::Known(0))), waited(30), None),
             (with(|f| f.state = State::Paused), waited(30), None),
         ];

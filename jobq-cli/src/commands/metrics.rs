@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::Args;
 use jobq::Client;
-use jobq::admin::{Overview, Queues, Read};
+use jobq::admin::{Overview, QueueOverview, Queues, Read};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 
@@ -103,6 +103,17 @@ fn text(overview: &Overview) -> String {
             let name = format!("jobq_queue_jobs{{queue=\"{}\",state=\"{state}\"}}", queue.queue);
             add(&mut text, &name, figure);
         }
+    }
+    text += "# HELP jobq_queue_ahead Jobs in flight that wait for a slot of their pool.\n\
+             # TYPE jobq_queue_ahead gauge\n";
+    for queue in &overview.queues {
+        add(&mut text, &format!("jobq_queue_ahead{{queue=\"{}\"}}", queue.queue), &queue.ahead);
+    }
+    text += "# HELP jobq_queue_state The state of a queue: 1 for the one it is in.\n\
+             # TYPE jobq_queue_state gauge\n";
+    for QueueOverview { queue, state, .. } in &overview.queues {
+        let name = format!("jobq_queue_state{{queue=\"{queue}\",state=\"{}\"}}", state.as_str());
+        add(&mut text, &name, &Read::Known(1));
     }
     text += "# HELP jobq_pools Worker pools of a queue.\n# TYPE jobq_pools gauge\n";
     for queue in &overview.queues {

@@ -15,7 +15,7 @@ use crate::output::time::{fine, short, since};
 /// Shows the queues: their jobs, who works on them, and how late they are
 ///
 /// READY jobs are due and no pool has taken them; WAITING ones are not due yet; those IN-FLIGHT are
-/// with a pool. On RabbitMQ WAITING has the jobs in the tiers of the queue, and not those in the
+/// with a pool, and `ahead` in the JSON has those of them that wait for its slots. On RabbitMQ WAITING has the jobs in the tiers of the queue, and not those in the
 /// delay levels, which all queues share. POOLS are those that answered. RATE is how many jobs
 /// completed in the last minute, and WAITED the longest wait from due to start of those that started
 /// in that minute, `-` if none did. How long the attempts of that minute took is in the JSON:
@@ -23,7 +23,8 @@ use crate::output::time::{fine, short, since};
 ///
 /// STATE is `consumed`, or else why nothing of the queue runs: `unattended` without a pool, `halted`
 /// with pools that take nothing, `stuck` if jobs wait behind attempts that have held every slot for
-/// more than a minute without a timeout or beyond it, `paused`, and `missing` if there is no such
+/// more than a minute without a timeout or beyond it, `withheld` if this holds for one of several
+/// pools, and the jobs are those that it has taken ahead, `paused`, and `missing` if there is no such
 /// queue. Exits with 4 if a queue that is named is missing.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -142,7 +143,9 @@ fn state(state: State, paused: &Read<Option<Pause>>, now: SystemTime) -> String 
 fn style(state: State) -> Style {
     match state {
         State::Consumed => Style::Good,
-        State::Stuck | State::Halted | State::Unattended | State::Missing => Style::Bad,
+        State::Stuck | State::Withheld | State::Halted | State::Unattended | State::Missing => {
+            Style::Bad
+        }
         _ => Style::Notable,
     }
 }
@@ -150,7 +153,8 @@ fn style(state: State) -> Style {
 /// The reasons of unknown figures, and whether there may be other queues.
 fn notes(overview: &Overview) -> Vec<String> {
     // These are in no column.
-    let mut notes = reasons(&overview.queues, |figure| !["p50_ms", "p95_ms"].contains(&figure));
+    let mut notes =
+        reasons(&overview.queues, |figure| !["ahead", "p50_ms", "p95_ms"].contains(&figure));
     if overview.queues.is_empty() {
         notes.push("no queue is known".into());
     }
@@ -194,6 +198,7 @@ fn column(figure: &str) -> &str {
         "pools" => "POOLS",
         "completed" => "RATE",
         "waited_ms" => "WAITED",
+        "ahead" => "taken ahead",
         "p50_ms" => "p50",
         "p95_ms" => "p95",
         "paused" => "STATE",

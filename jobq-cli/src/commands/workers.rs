@@ -22,9 +22,10 @@ const LARGE_OFFSET: u64 = 1_000;
 /// Shows the worker pools and the jobs that run in them, or gives a pool an order
 ///
 /// SLOTS are the attempts that run and those that may run at once; lost slots are functions that
-/// did not end at their timeout or cancellation. RUNNING is the job, its id, the attempt, and how
-/// long it has run of its timeout. `slot lost` marks the attempts that hold lost slots. `clock` is how
-/// far the clock of a pool is ahead of this machine's, where more than the round trip explains it.
+/// did not end at their timeout or cancellation, and jobs taken `ahead` wait for a slot of the pool.
+/// RUNNING is the job, its id, the attempt, and how long it has run of its timeout. `slot lost` marks
+/// the attempts that hold lost slots. `clock` is how far the clock of a pool is ahead of this
+/// machine's, where more than the round trip explains it.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
@@ -197,11 +198,14 @@ fn style(state: Activity) -> Style {
 }
 
 fn slots(queue: &PoolQueue) -> String {
-    let slots = format!("{}/{}", queue.running.len(), queue.slots);
-    match queue.lost_slots {
-        0 => slots,
-        lost => format!("{slots}, {lost} lost"),
+    let mut slots = format!("{}/{}", queue.running.len(), queue.slots);
+    if queue.lost_slots > 0 {
+        slots += &format!(", {} lost", queue.lost_slots);
     }
+    if let Some(ahead @ 1..) = queue.ahead {
+        slots += &format!(", {ahead} ahead");
+    }
+    slots
 }
 
 /// A job that runs. One that exceeds its timeout is overdue.
@@ -286,7 +290,7 @@ mod tests {
         let job = || RunningJob::new(JobId::new(), "pay", 1, Duration::ZERO);
         let mut busy = PoolQueue::new("pay", 4);
         busy.running = vec![job(), job()];
-        (busy.lost_slots, busy.lost) = (1, vec![job()]);
+        (busy.lost_slots, busy.lost, busy.ahead) = (1, vec![job()], Some(7));
         let mut table = Table::new(&COLUMNS);
         let report = report(vec![busy, PoolQueue::new("mail", 2)]);
         for row in rows(&report, SystemTime::UNIX_EPOCH) {
@@ -295,7 +299,10 @@ mod tests {
         let text = table.render(false);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");
-        assert!(lines[1].contains("2/4, 1 lost") && lines[1].contains(&report.pool.to_string()));
+        assert!(
+            lines[1].contains("2/4, 1 lost, 7 ahead")
+                && lines[1].contains(&report.pool.to_string())
+        );
         assert!(lines[2].trim_start().starts_with("pay "), "{text}");
         assert!(lines[3].ends_with("attempt 1, 0ms, slot lost"), "{text}");
         assert!(lines[4].contains("mail") && lines[4].ends_with("0/2"), "{text}");

@@ -20,13 +20,29 @@ both_engines!(
     a_queue_whose_slots_are_held_is_stuck,
 );
 
-/// A pool whose only slot has held one attempt for two hours.
+/// A pool with one slot, which is free, or has held one attempt for two hours. Then it has taken
+/// other jobs ahead.
 #[derive(Debug)]
-struct Held(PoolId);
+struct Held {
+    id: PoolId,
+    runs: bool,
+    ahead: u32,
+}
+
+impl Held {
+    /// A pool that runs one attempt and has taken so many jobs ahead.
+    fn with(ahead: u32) -> Arc<Self> {
+        Arc::new(Self { id: PoolId::new(), runs: true, ahead })
+    }
+
+    fn idle() -> Arc<Self> {
+        Arc::new(Self { id: PoolId::new(), runs: false, ahead: 0 })
+    }
+}
 
 impl Controlled for Held {
     fn id(&self) -> PoolId {
-        self.0
+        self.id
     }
 
     fn queues(&self) -> Vec<String> {
@@ -38,10 +54,13 @@ impl Controlled for Held {
             return Reply::Refused { why: "it hangs".to_owned() };
         };
         let mut queue = PoolQueue::new("scripted", 1);
-        queue.in_flight = 1;
-        queue.running = vec![RunningJob::new(JobId::new(), "scripted", 1, 120 * MINUTE)];
+        if self.runs {
+            queue.running = vec![RunningJob::new(JobId::new(), "scripted", 1, 120 * MINUTE)];
+        }
+        queue.ahead = Some(self.ahead);
+        queue.in_flight = u32::from(self.runs) + self.ahead;
         let started_at = SystemTime::now();
-        Reply::Report(PoolReport::new(self.0, "worker2".to_owned(), started_at, vec![queue]))
+        Reply::Report(PoolReport::new(self.id, "worker2".to_owned(), started_at, vec![queue]))
     }
 }
 
@@ -160,7 +179,7 @@ async fn all_queues_are_found(store: Store) {
 async fn a_queue_whose_slots_are_held_is_stuck(store: Store) {
     let stage = Stage::on(store).await;
     let engine = open(&stage.store.url, &stage.store.namespace).await.unwrap();
-    let pool = engine.admin().join(Arc::new(Held(PoolId::new()))).await.unwrap();
+    let pool = engine.admin().join(Held::with(0)).await.unwrap();
     let queues = ["queues", "scripted", "--json"];
     let is =
         |state: &'static str| move |ran: &Ran| ran.json(0, "queues")["queues"][0]["state"] == state;
@@ -174,5 +193,21 @@ async fn a_queue_whose_slots_are_held_is_stuck(store: Store) {
     );
     drop(pool);
     eventually(&stage.store, &queues, is("unattended")).await;
+
+    // The jobs that one pool has taken ahead wait, although another one is idle.
+    let pool = engine.admin().join(Held::with(3)).await.unwrap();
+    eventually(&stage.store, &queues, is("stuck")).await;
+    let idle = engine.admin().join(Held::idle()).await.unwrap();
+    let ran = eventually(&stage.store, &queues, is("withheld")).await;
+    let queue = &ran.json(0, "queues")["queues"][0];
+    assert_eq!((&queue["in_flight"], &queue["ahead"]), (&4.into(), &3.into()), "{queue:#}");
+    let says = |ran: &Ran| ran.out.contains("1/1, 3 ahead");
+    eventually(&stage.store, &["workers", "scripted"], says).await;
+    let ran =
+        eventually(&stage.store, &["workers", "--json"], |ran| ran.out.contains("\"ahead\":3"));
+    ran.await.json(0, "workers");
+    let is_breach = |ran: &Ran| ran.code == 1 && ran.out.contains("has taken jobs ahead");
+    eventually(&stage.store, &["check", "scripted", "--waited-max", "1h"], is_breach).await;
+    drop((pool, idle));
     soon("the engine to close", engine.close()).await;
 }

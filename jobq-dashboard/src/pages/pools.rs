@@ -31,6 +31,8 @@ struct QueueRow {
     running: usize,
     lost_slots: u32,
     in_flight: u32,
+    /// Those that wait for a slot, if the pool tells and there are any.
+    ahead: u32,
 }
 
 struct JobRow {
@@ -188,6 +190,7 @@ fn queue_row(queue: &PoolQueue, now: SystemTime) -> QueueRow {
         running: queue.running.len(),
         lost_slots: queue.lost_slots,
         in_flight: queue.in_flight,
+        ahead: queue.ahead.unwrap_or_default(),
     }
 }
 

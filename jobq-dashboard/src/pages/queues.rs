@@ -260,6 +260,17 @@ fn attention(queue: &QueueOverview) -> Vec<Attention> {
                 "is stuck: each slot of its pools has held one attempt for more than a minute";
             found.push(say(are_ready(text), false));
         }
+        State::Withheld => {
+            let ahead = match queue.ahead.known().copied() {
+                Some(ahead @ 1..) => count(ahead),
+                _ => "some".to_owned(),
+            };
+            let text = format!(
+                "has a pool that holds jobs back: {ahead} are taken ahead, and its slots have held \
+                 one attempt each for more than a minute"
+            );
+            found.push(say(text, false));
+        }
         State::Consumed if waited >= LONG => {
             let text = format!("is behind: a job waited {} in the last minute", duration(waited));
             found.push(say(are_ready(&text), false));

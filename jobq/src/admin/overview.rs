@@ -46,6 +46,8 @@ pub struct QueueOverview {
     pub waiting: Read<u64>,
     /// Jobs that pools have taken and not settled, as they report it.
     pub in_flight: Read<u64>,
+    /// Those of them that pools have taken ahead: they wait for a free slot of their pool.
+    pub ahead: Read<u64>,
     /// Failed jobs.
     pub failed: Read<u64>,
     /// Pools that work on the queue and answered. Unknown if none did and there are consumers that may
@@ -101,6 +103,7 @@ impl QueueOverview {
             ("ready", self.ready.why()),
             ("waiting", self.waiting.why()),
             ("in_flight", self.in_flight.why()),
+            ("ahead", self.ahead.why()),
             ("failed", self.failed.why()),
             ("pools", self.pools.why()),
             ("unaccounted", self.unaccounted.why()),
@@ -120,12 +123,13 @@ impl Serialize for QueueOverview {
             waited.map(|waited| u64::try_from(waited.as_millis()).unwrap_or(u64::MAX))
         };
         let durations = self.durations.known().copied().flatten();
-        let mut queue = serializer.serialize_struct("QueueOverview", 15)?;
+        let mut queue = serializer.serialize_struct("QueueOverview", 16)?;
         queue.serialize_field("queue", &self.queue)?;
         queue.serialize_field("state", &self.state)?;
         queue.serialize_field("ready", &self.ready)?;
         queue.serialize_field("waiting", &self.waiting)?;
         queue.serialize_field("in_flight", &self.in_flight)?;
+        queue.serialize_field("ahead", &self.ahead)?;
         queue.serialize_field("failed", &self.failed)?;
         queue.serialize_field("pools", &self.pools)?;
         queue.serialize_field("unaccounted", &self.unaccounted)?;
@@ -261,6 +265,11 @@ impl Asked {
             waiting: counts.waiting,
             failed: counts.failed,
             in_flight: figure(sum(|queue| queue.in_flight.into())),
+            ahead: if theirs.iter().any(|queue| queue.ahead.is_none()) {
+                Read::unknown("a pool of an earlier version does not report jobs taken ahead")
+            } else {
+                figure(sum(|queue| queue.ahead.unwrap_or_default().into()))
+            },
             completed: figure(sum(|queue| queue.minute.completed)),
             pools: heard.clone().map(|()| pools),
             waited: heard.clone().map(|()| waited),
@@ -305,7 +314,7 @@ mod tests {
             asked.overview("mail".into(), Counts::new(5, 0, 0).into_parts(), Read::Known(None));
         let json = serde_json::to_value(view).unwrap();
         assert_eq!((&json["ready"], &json["in_flight"]), (&5.into(), &serde_json::Value::Null));
-        for figure in ["in_flight", "completed", "pools", "waited_ms", "p50_ms"] {
+        for figure in ["in_flight", "ahead", "completed", "pools", "waited_ms", "p50_ms"] {
             assert_eq!(json[figure], serde_json::Value::Null, "{figure}");
             let why = &json["unknown"][figure];
             assert_eq!(why, "2 consumers belong to no pool that answered", "{figure}");

@@ -21,6 +21,10 @@ pub enum State {
     /// for more than a minute, without a timeout or beyond it. A queue of jobs that take long by
     /// their nature looks the same while all slots are taken, unless they have timeouts.
     Stuck,
+    /// Pools take jobs, and one of them holds jobs back: it has taken them ahead and nothing moves in
+    /// it, as in a queue that is stuck, while other pools may be idle. These jobs run when one of its
+    /// attempts or its process ends.
+    Withheld,
     /// The queue is paused.
     Paused,
     /// Pools work on the queue, and none of them takes jobs.
@@ -40,6 +44,7 @@ impl State {
         match self {
             Self::Consumed => "consumed",
             Self::Stuck => "stuck",
+            Self::Withheld => "withheld",
             Self::Paused => "paused",
             Self::Halted => "halted",
             Self::Unattended => "unattended",
@@ -63,7 +68,13 @@ pub(super) fn state(
                 || pools.iter().any(|pool| has_taken_ahead(pool));
             // A consumer that did not answer may make progress.
             let nothing_moves = *unaccounted == 0 && pools.iter().all(|pool| is_stuck(pool));
-            if some_wait && nothing_moves { State::Stuck } else { State::Consumed }
+            if some_wait && nothing_moves {
+                State::Stuck
+            } else if pools.iter().any(|pool| withholds(pool)) {
+                State::Withheld
+            } else {
+                State::Consumed
+            }
         }
         (_, Read::Unknown(_) | Read::Known(1..)) => State::Unknown,
         _ if pools.is_empty() && ready.is_none() => State::Missing,
@@ -77,7 +88,18 @@ fn takes(pool: &PoolQueue) -> bool {
 }
 
 fn has_taken_ahead(pool: &PoolQueue) -> bool {
-    usize::try_from(pool.in_flight).is_ok_and(|in_flight| in_flight > pool.running.len())
+    // What an earlier version has in flight may be about to be settled.
+    let not_running = || pool.in_flight.saturating_sub(as_u32(pool.running.len()));
+    pool.ahead.unwrap_or_else(not_running) > 0
+}
+
+/// Whether a pool would take jobs, and has others that wait for one of its slots.
+fn withholds(pool: &PoolQueue) -> bool {
+    takes(pool) && has_taken_ahead(pool) && is_stuck(pool)
+}
+
+fn as_u32(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Whether a pool takes no jobs, or would and has had no free slot for a minute.
@@ -89,7 +111,7 @@ fn is_stuck(pool: &PoolQueue) -> bool {
         return false;
     }
     let held = pool.running.iter().filter(|job| holds(job)).count();
-    let held = u32::try_from(held).unwrap_or(u32::MAX).saturating_add(pool.lost_slots);
+    let held = as_u32(held).saturating_add(pool.lost_slots);
     // A solo run, for which the others rest, has a timeout always.
     !takes(pool) || (pool.state == Activity::Consuming && held >= pool.slots)
 }
@@ -149,13 +171,45 @@ mod tests {
             change(&mut pool);
             pool
         };
-        let (yes, no) = (State::Stuck, State::Consumed);
+        let (yes, no, withheld) = (State::Stuck, State::Consumed, State::Withheld);
+        let ahead = || with(|p| p.ahead = Some(1));
+        let idle = || pool(0, &[]);
         let table = [
             (Read::Known(1), Read::Known(0), vec![stuck()], yes),
             (Read::Known(0), Read::Known(0), vec![stuck()], no),
             (Read::unknown("no leader"), Read::Known(0), vec![stuck()], no),
             (Read::Known(0), Read::Known(0), vec![with(|p| p.in_flight = 2)], no),
-            (Read::Known(0), Read::Known(0), vec![with(|p| p.in_flight = 3)], yes),
+            (Read::Known(0), Read::Known(0), vec![ahead()], yes),
+            // Of an earlier version.
+            (
+                Read::Known(0),
+                Read::Known(0),
+                vec![with(|p| (p.in_flight, p.ahead) = (2, None))],
+                no,
+            ),
+            (
+                Read::Known(0),
+                Read::Known(0),
+                vec![with(|p| (p.in_flight, p.ahead) = (3, None))],
+                yes,
+            ),
+            // Jobs wait in one pool, beside others that could run them.
+            (Read::Known(0), Read::Known(0), vec![ahead(), idle()], withheld),
+            (Read::Known(5), Read::Known(0), vec![idle(), ahead()], withheld),
+            (Read::Known(0), Read::Known(1), vec![ahead()], withheld),
+            (Read::Known(0), Read::Known(0), vec![stuck(), idle()], no),
+            (
+                Read::Known(0),
+                Read::Known(0),
+                vec![with(|p| (p.ahead, p.minute.completed) = (Some(1), 1)), idle()],
+                no,
+            ),
+            (
+                Read::Known(0),
+                Read::Known(0),
+                vec![with(|p| (p.ahead, p.state) = (Some(1), Activity::Interrupted)), idle()],
+                no,
+            ),
             // Others may make progress.
             (Read::Known(1), Read::Known(1), vec![stuck()], no),
             (Read::Known(1), Read::unknown("no leader"), vec![stuck()], no),

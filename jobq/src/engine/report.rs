@@ -90,6 +90,10 @@ pub struct PoolQueue {
     pub lost: Vec<RunningJob>,
     /// Jobs that were delivered to the pool and are not settled, those that run included.
     pub in_flight: u32,
+    /// Those of them that were taken ahead: they wait for a free slot. `None` if the pool is of an
+    /// earlier version.
+    #[serde(default)]
+    pub ahead: Option<u32>,
     /// The attempts that run, the longest first, at most 1,000.
     pub running: Vec<RunningJob>,
     /// The outcomes of the last minute.
@@ -111,6 +115,7 @@ impl PoolQueue {
             lost_slots: 0,
             lost: Vec::new(),
             in_flight: 0,
+            ahead: Some(0),
             running: Vec::new(),
             minute: Minute::default(),
             consumers: Vec::new(),

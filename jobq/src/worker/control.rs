@@ -55,8 +55,10 @@ impl PoolPart {
         (report.state, report.since, report.problem) = activity(self.state());
         report.lost_slots = u32::try_from(*plan.lost_slots.borrow()).unwrap_or(u32::MAX);
         (report.running, report.lost) = plan.live.report();
+        let (ahead, in_flight) = self.queue.taken();
+        report.ahead = Some(u32::try_from(ahead).unwrap_or(u32::MAX));
         // A job that runs alone is in none of the queue's slots.
-        let in_flight = self.queue.in_flight().max(report.running.len());
+        let in_flight = in_flight.max(report.running.len());
         report.in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
         report.minute = plan.live.last_minute(self.queue.now());
         report.consumers = self.together.consumers();

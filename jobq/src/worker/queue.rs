@@ -127,10 +127,10 @@ impl Queue {
         self.pool.clock().now()
     }
 
-    /// How many deliveries wait or run.
-    pub(super) fn in_flight(&self) -> usize {
+    /// How many deliveries wait for a slot, and how many wait or run.
+    pub(super) fn taken(&self) -> (usize, usize) {
         let state = self.state();
-        state.waiting.len() + state.in_flight.len()
+        (state.waiting.len(), state.waiting.len() + state.in_flight.len())
     }
 
     /// Takes jobs and passes them to slots.
