@@ -2,6 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+#[cfg(feature = "rabbitmq")]
+use std::sync::LazyLock;
+#[cfg(feature = "rabbitmq")]
+use std::time::Instant;
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::watch;
@@ -95,6 +99,29 @@ impl Clock {
                     tokio::time::sleep(rest).await;
                 }
             }
+        }
+    }
+
+    /// The time since any fixed moment, which no change of the system's clock moves.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn elapsed(&self) -> Duration {
+        static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+        match &self.stopped {
+            Some(time) => time.borrow().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default(),
+            None => BEGAN.elapsed(),
+        }
+    }
+
+    /// Waits until so much time has passed.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) async fn sleep(&self, time: Duration) {
+        match &self.stopped {
+            Some(stopped) => {
+                let end = self.now() + time;
+                // The sender is kept by this clock.
+                let _ = stopped.subscribe().wait_for(|now| *now >= end).await;
+            }
+            None => tokio::time::sleep(time).await,
         }
     }
 

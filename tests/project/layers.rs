@@ -51,7 +51,7 @@ fn module(path: &str) -> &str {
 }
 
 /// The rooms of `jobq/src/rabbitmq`, each above all that it may use. `mod.rs` is above them.
-const ROOMS: [&str; 16] = [
+const ROOMS: [&str; 17] = [
     "values",
     "errors",
     "lapin",
@@ -59,6 +59,7 @@ const ROOMS: [&str; 16] = [
     "topology",
     "message",
     "publish",
+    "waits",
     "control",
     "failed",
     "counts",

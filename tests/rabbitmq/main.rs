@@ -29,3 +29,4 @@ mod topology;
 mod traps;
 mod upstream;
 mod waiting;
+mod waits;

@@ -3,6 +3,7 @@
 mod clients;
 mod gap;
 mod leader;
+mod majority;
 mod partition;
 mod pause;
 mod proxy;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use jobq::admin::{QueueOverview, Read, State};
+use jobq::admin::{Passage, PoolReport, QueueOverview, Read, State};
 use serde::Serialize;
 
 use super::queues::selection;
@@ -10,9 +10,15 @@ use crate::options::{Options, period};
 use crate::output::Output;
 use crate::output::time::{millis, short};
 
+/// The figure of queues whose waiting jobs do not come through.
+const STUCK_WAITS: &str = "stuck_waits";
+/// The delay levels, among the queues.
+const LEVELS: &str = "@levels";
+
 /// Checks the queues against limits, for monitors and probes
 ///
-/// Exits with 1 if a queue exceeds a limit, and also if a figure that is needed is unknown, there is
+/// Exits with 1 if a queue exceeds a limit, if pools report that jobs which wait in the broker do not
+/// come through (`stuck_waits`; the queue `@levels` stands for the delay levels), and also if a figure that is needed is unknown, there is
 /// no queue, or one that is named does not exist.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -81,6 +87,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         .queues
         .iter()
         .flat_map(|queue| breaches(&queue.queue, &Figures::of(queue), &arguments.limits))
+        .chain(stuck(&queues, overview.reports.known().map_or(&[], Vec::as_slice)))
         .collect();
     let end = end(queues.len(), &breaches);
     if queues.is_empty() && !output.is_json() {
@@ -176,6 +183,22 @@ fn breaches(queue: &str, figures: &Figures, limits: &Limits) -> Vec<Breach> {
     breaches
 }
 
+/// The queues whose waiting jobs do not come through, as pools report it. The delay levels belong to
+/// all queues.
+fn stuck(queues: &[&str], reports: &[PoolReport]) -> Vec<Breach> {
+    let count = |of_report: &dyn Fn(&PoolReport) -> Option<Passage>| {
+        reports.iter().filter(|report| of_report(report) == Some(Passage::Stuck)).count()
+    };
+    let breach = |queue: &str, pools: usize| {
+        let found = Some(u64::try_from(pools).unwrap_or(u64::MAX));
+        let (queue, figure) = (queue.to_owned(), STUCK_WAITS);
+        (pools > 0).then_some(Breach { queue, figure, limit: 0, found, unknown: None })
+    };
+    let levels = breach(LEVELS, count(&|report| report.levels));
+    let of_queue = |queue: &&str| breach(queue, count(&|report| report.queue(queue)?.waits));
+    levels.into_iter().chain(queues.iter().filter_map(of_queue)).collect()
+}
+
 fn end(queues: usize, breaches: &[Breach]) -> End {
     if queues > 0 && breaches.is_empty() { End::Done } else { End::No }
 }
@@ -183,6 +206,13 @@ fn end(queues: usize, breaches: &[Breach]) -> End {
 /// A breach for people.
 fn sentence(breach: &Breach) -> String {
     let Breach { queue, figure, limit, found, unknown } = breach;
+    if *figure == STUCK_WAITS {
+        let pools = found.unwrap_or_default();
+        return format!(
+            "{queue}: jobs that wait do not come through, as {pools} of its pools report; restart the \
+             broker's node that leads its queues"
+        );
+    }
     let shown = |number: u64| match *figure {
         "waited_ms" => short(Duration::from_millis(number)),
         _ => number.to_string(),
@@ -201,6 +231,8 @@ fn sentence(breach: &Breach) -> String {
 
 #[cfg(test)]
 mod tests {
+    use jobq::admin::{PoolId, PoolQueue};
+
     use super::*;
 
     fn figures() -> Figures {
@@ -212,6 +244,35 @@ mod tests {
             waited: Read::Known(Some(Duration::from_secs(20))),
             state: State::Consumed,
         }
+    }
+
+    #[test]
+    fn waits_that_do_not_end_are_breaches_of_their_queues_alone() {
+        let report = |levels: Option<Passage>, waits: Option<Passage>| {
+            let mut mail = PoolQueue::new("mail", 1);
+            mail.waits = waits;
+            let queues = vec![mail, PoolQueue::new("video", 1)];
+            let started = std::time::SystemTime::UNIX_EPOCH;
+            let mut report = PoolReport::new(PoolId::new(), String::new(), started, queues);
+            report.levels = levels;
+            report
+        };
+        let (passing, stuck_now) = (Some(Passage::Passing), Some(Passage::Stuck));
+        let table = [
+            (vec![report(None, None), report(passing, passing)], vec![]),
+            (vec![report(Some(Passage::Unknown), Some(Passage::Late))], vec![]),
+            (vec![report(passing, stuck_now), report(None, stuck_now)], vec![("mail", 2)]),
+            (vec![report(stuck_now, passing), report(passing, passing)], vec![("@levels", 1)]),
+        ];
+        for (reports, expected) in table {
+            let found = stuck(&["mail", "video"], &reports);
+            let found: Vec<_> = found.iter().map(|b| (&*b.queue, b.found.unwrap())).collect();
+            assert_eq!(found, expected, "{reports:?}");
+        }
+        let said = sentence(&stuck(&["mail"], &[report(None, stuck_now)])[0]);
+        assert!(said.starts_with("mail: jobs that wait do not come through, as 1 of"), "{said}");
+        // Only what was asked for.
+        assert!(stuck(&["video"], &[report(None, stuck_now)]).is_empty());
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub use pools::{Cancelled, Order, Pools};
 pub use state::State;
 
 pub use crate::engine::{
-    Activity, Cancel, Counts, Durations, Extent, Minute, Part, Pause, Percentiles, Place, PoolId,
-    PoolQueue, PoolReport, Read, RunningJob,
+    Activity, Cancel, Counts, Durations, Extent, Minute, Part, Passage, Pause, Percentiles, Place,
+    PoolId, PoolQueue, PoolReport, Read, RunningJob,
 };
 
 use crate::background;

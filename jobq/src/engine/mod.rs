@@ -63,7 +63,7 @@ pub use queue::{QueueName, QueueSpec};
 pub use read::Read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
-pub use report::{Activity, Minute, PoolQueue, PoolReport, RunningJob};
+pub use report::{Activity, Minute, Passage, PoolQueue, PoolReport, RunningJob};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use visiting::Visiting;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]

@@ -37,6 +37,10 @@ pub struct PoolReport {
     /// system is not Linux, or if the pool is of an earlier version.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
+    /// Whether jobs come out of the delay levels, by what the pool heard of probes. `None` where it
+    /// knows of none, and on an engine without.
+    #[serde(default)]
+    pub levels: Option<Passage>,
     /// Its queues, sorted by name.
     pub queues: Vec<PoolQueue>,
 }
@@ -55,6 +59,7 @@ impl PoolReport {
             reported_at: None,
             clock_offset_ms: None,
             memory_bytes: None,
+            levels: None,
             queues,
         }
     }
@@ -100,6 +105,29 @@ pub struct PoolQueue {
     pub minute: Minute,
     /// The engine's names of the consumers of the pool.
     pub consumers: Vec<String>,
+    /// Whether jobs come out of the delay tiers of the queue of up to a minute, by what the pool
+    /// heard of probes. `None` if there is no such tier, on an engine without, and from a pool of an
+    /// earlier version.
+    #[serde(default)]
+    pub waits: Option<Passage>,
+}
+
+/// Whether jobs that wait in a broker come through when they are due, in ascending order of
+/// trouble.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Passage {
+    /// Probes come in time.
+    Passing = 1,
+    /// A probe is more than 30 seconds late.
+    Late = 2,
+    /// A probe is more than 210 seconds late: nothing is passed on.
+    Stuck = 3,
+    /// No probe came yet, on a connection that has just begun or in an alarm. It comes before the
+    /// others.
+    #[serde(other)]
+    Unknown = 0,
 }
 
 impl PoolQueue {
@@ -119,6 +147,7 @@ impl PoolQueue {
             running: Vec::new(),
             minute: Minute::default(),
             consumers: Vec::new(),
+            waits: None,
         }
     }
 }
@@ -234,6 +263,7 @@ mod tests {
         );
         report.memory_bytes = Some(1_048_576);
         report.reported_at = Some(from_millis(1_700_000_000_123));
+        (report.levels, report.queues[0].waits) = (Some(Passage::Passing), Some(Passage::Stuck));
         let json = serde_json::to_value(Reply::Report(report.clone())).unwrap();
         assert_eq!(json["reply"], "report");
         assert_eq!(json["started_at"], "2023-11-14T22:13:20.000Z");
@@ -243,15 +273,22 @@ mod tests {
         assert_eq!(json["queues"][0]["minute"]["durations"]["p50_ms"], 1.472);
         assert_eq!(json["memory_bytes"], 1_048_576);
         assert_eq!(
+            (&json["levels"], &json["queues"][0]["waits"]),
+            (&json!("passing"), &json!("stuck"))
+        );
+        assert!(serde_json::from_value::<Passage>(json!("slow")).unwrap() < Passage::Passing);
+        assert_eq!(
             serde_json::from_value::<Reply>(json.clone()).unwrap(),
             Reply::Report(report.clone())
         );
 
         let mut earlier = json;
-        for later in ["memory_bytes", "reported_at", "clock_offset_ms"] {
+        for later in ["memory_bytes", "reported_at", "clock_offset_ms", "levels"] {
             earlier.as_object_mut().unwrap().remove(later);
         }
+        earlier["queues"][0].as_object_mut().unwrap().remove("waits");
         (report.memory_bytes, report.reported_at) = (None, None);
+        (report.levels, report.queues[0].waits) = (None, None);
         assert_eq!(serde_json::from_value::<Reply>(earlier).unwrap(), Reply::Report(report));
     }
 

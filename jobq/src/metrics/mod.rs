@@ -22,11 +22,15 @@ mod client;
 #[cfg(feature = "rabbitmq")]
 mod connection;
 mod pool;
+#[cfg(feature = "rabbitmq")]
+mod waits;
 
 pub(crate) use client::{Call, ClientMetrics};
 #[cfg(feature = "rabbitmq")]
 pub(crate) use connection::ConnectionMetrics;
 pub(crate) use pool::{PoolMetrics, Switch};
+#[cfg(feature = "rabbitmq")]
+pub(crate) use waits::WaitMetrics;
 
 use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Unit};
 
@@ -137,6 +141,17 @@ pub const CONSUMING: Metric = gauge("jobq_consuming", "Pools that consume the qu
 /// Pools that take no jobs of the queue because it is paused.
 pub const PAUSED: Metric =
     gauge("jobq_paused", "Pools that take no jobs of the queue because it is paused.");
+/// Whether jobs that wait come late out of the queue's tiers, or out of the delay levels
+/// ([`LEVELS`]).
+pub const WAITS_LATE: Metric = gauge(
+    "jobq_waits_late",
+    "1 while jobs that wait in the broker come through late or not at all.",
+);
+/// Whether jobs that wait do not come out at all.
+pub const WAITS_STUCK: Metric =
+    gauge("jobq_waits_stuck", "1 while jobs that wait in the broker do not come through.");
+/// The value of [`QUEUE`] for the delay levels, which belong to all queues of a namespace.
+pub const LEVELS: &str = "@levels";
 /// Connections to a broker that were lost and made again.
 pub const RECONNECTS: Metric = counter(
     "jobq_reconnects_total",
@@ -148,7 +163,7 @@ pub const UNRECORDED: Metric =
     counter("jobq_unrecorded_total", &[], "Outcomes that the engine did not record.");
 
 /// All metrics.
-pub const ALL: [Metric; 15] = [
+pub const ALL: [Metric; 17] = [
     ENQUEUED,
     ENQUEUE_DURATION,
     PUBLISHED,
@@ -162,6 +177,8 @@ pub const ALL: [Metric; 15] = [
     LOST_SLOTS,
     CONSUMING,
     PAUSED,
+    WAITS_LATE,
+    WAITS_STUCK,
     RECONNECTS,
     UNRECORDED,
 ];

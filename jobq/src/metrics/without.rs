@@ -118,3 +118,12 @@ impl ConnectionMetrics {
 
     pub(crate) fn unroutable(&self) {}
 }
+
+#[cfg(feature = "rabbitmq")]
+#[derive(Debug, Default)]
+pub(crate) struct WaitMetrics;
+
+#[cfg(feature = "rabbitmq")]
+impl WaitMetrics {
+    pub(crate) fn set(&self, _: Option<&str>, _: crate::engine::Passage) {}
+}

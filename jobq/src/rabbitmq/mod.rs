@@ -37,6 +37,7 @@ mod stray;
 mod subscribers;
 pub(crate) mod topology;
 mod values;
+mod waits;
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -48,10 +49,11 @@ use futures_util::TryFutureExt;
 use self::connection::address::Address;
 use self::connection::broker::Broker;
 use self::connection::link::Target;
+use self::connection::probe::Carrier;
 use self::connection::tls::Tls;
 use self::connection::{probe, server_properties};
 use self::consume::Consumers;
-use self::control::Control;
+use self::control::{Control, examine_clocks};
 #[cfg(feature = "management")]
 use self::doctor::Management;
 use self::doctor::{Doctor, Listing};
@@ -63,6 +65,7 @@ use self::topology::declared::Declared;
 use self::topology::declarer::Declarer;
 use self::topology::names::Names;
 use self::topology::passive::Absent;
+use self::topology::probes::node_probe;
 use self::topology::queue_types::QueueTypes;
 use self::topology::requirements::Wanted;
 use crate::background;
@@ -100,7 +103,7 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
     let broker =
         Broker::connect(target, options.connection_name, options.clock, options.is_lazy).await?;
     let (broker, names) = (Arc::new(broker), Names::new(options.namespace));
-    probe::watch(broker.publishing(), broker.target(), names.orphan());
+    probe::watch(broker.publishing(), broker.target(), Carrier::Itself, node_probe(&names));
     let (known, absent) = (Arc::new(Declared::new(names.clone())), Arc::<Absent>::default());
     let publishing = broker.publishing().clone();
     let publisher = Publisher::spawn(publishing, Arc::clone(&known), options.timeout);
@@ -346,8 +349,9 @@ impl Diagnose for Rabbit {
     }
 
     async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
-        let report = self.doctor.examine(queues).await?;
-        Ok(report.with(self.control.examine_clocks().await))
+        let reports = self.control.reports().await;
+        let report = self.doctor.examine(queues, &reports).await?;
+        Ok(report.with(examine_clocks(&reports)))
     }
 
     async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {

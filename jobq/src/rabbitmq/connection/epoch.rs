@@ -13,6 +13,8 @@ pub(crate) struct Established {
     pub(crate) questions: Questions,
     /// The version of the broker, such as `3.10.8`.
     pub(crate) version: Option<String>,
+    /// The number of its node in the address.
+    pub(crate) node: usize,
 }
 
 /// A connection epoch.
@@ -23,6 +25,8 @@ pub(crate) struct Up {
     pub(crate) generation: u64,
     /// The version of the broker, such as `3.10.8`.
     pub(crate) version: Option<String>,
+    /// The number of its node in the address.
+    pub(crate) node: usize,
     /// Cancelled when the connection has ended.
     pub(crate) over: CancellationToken,
     /// Requests on its channels that the broker may refuse.
@@ -35,10 +39,10 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn new(established: Established, generation: u64) -> Self {
-        let Established { connection, questions, version } = established;
+        let Established { connection, questions, version, node } = established;
         let over = CancellationToken::new();
         let (asking, telling) = (Idle::default(), Idle::default());
-        Self { connection, generation, version, over, questions, asking, telling }
+        Self { connection, generation, version, node, over, questions, asking, telling }
     }
 
     /// Waits for an answer on this connection. `lapin` accepts requests on one that has just ended,

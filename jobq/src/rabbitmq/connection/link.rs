@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use self::connect::Connector;
+pub(super) use self::connect::Connector;
 use self::end::end;
 use super::address::Address;
 use super::epoch::{Established, Up};

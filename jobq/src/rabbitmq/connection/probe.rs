@@ -2,18 +2,20 @@
 //!
 //! Such a node accepts connections and keeps them, but operations that need a majority of a queue's
 //! replicas never complete while the partition lasts: confirms, deliveries, and errors of either.
-//! So the node is sent a request that needs a majority and changes nothing. If it does not answer
-//! and the URL has other nodes, the next one is used.
+//! So the node is sent a message that needs a majority, on a channel or a connection of its own. If
+//! it is not confirmed and the URL has other nodes, the next one is used.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lapin::options::BasicGetOptions;
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
 use lapin::types::ShortString;
+use lapin::{BasicProperties, Confirmation};
 use tokio::time::{sleep, timeout};
 
 use super::channel::open;
 use super::epoch::Up;
-use super::link::{Link, Target};
+use super::link::{Connector, Link, Target};
 use crate::background;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, code};
 
@@ -25,6 +27,8 @@ const REFUSED: Duration = Duration::from_secs(300);
 const SHORTEST: Duration = Duration::from_secs(10);
 /// The longest limit, after other nodes did not answer either.
 const LONGEST: Duration = Duration::from_secs(600);
+/// The pause after a message that was not taken.
+const AGAIN: Duration = Duration::from_secs(1);
 /// How long closing a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -56,43 +60,71 @@ impl SilenceLimit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProbeResult {
     Answered,
-    /// There is no such queue, or this user may not read it.
+    /// The queue of probes does not exist yet.
+    Absent,
+    /// This user may not publish probes.
     Refused,
     /// The connection or the channel ended.
     Lost,
 }
 
-/// Probes the nodes of a link through their orphan queue, if the URL has several.
-pub(crate) fn watch(link: &Link, target: &Target, strays: String) {
+/// The connection that carries the probes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Carrier {
+    /// The connection whose node is probed.
+    Itself,
+    /// Another one to the same node: the broker stops reading from connections that publish when it
+    /// is short of memory or disk.
+    Another,
+}
+
+/// The route of probes, to a queue that holds no jobs. Its exchange has no alternate one.
+#[derive(Debug, Clone)]
+pub(crate) struct ProbeRoute {
+    pub(crate) exchange: ShortString,
+    pub(crate) key: ShortString,
+}
+
+/// Probes the nodes of a link, if the URL has several.
+pub(crate) fn watch(link: &Link, target: &Arc<Target>, carrier: Carrier, route: ProbeRoute) {
     if target.address.count() > 1 {
-        let limit = target.timeout.max(SHORTEST);
-        background::spawn(keep(link.clone(), strays.into(), limit));
+        background::spawn(keep(link.clone(), Arc::clone(target), carrier, route));
     }
 }
 
-/// Probes with this queue until the link is closed, and leaves a node that does not answer within
-/// the limit. The queue must not hold jobs in use, since a message may be taken and requeued:
-/// strays belong to no queue.
-async fn keep(link: Link, queue: ShortString, limit: Duration) {
-    let mut silence_limit = SilenceLimit::new(limit);
+/// Probes until the link is closed, and leaves a node that does not answer within the limit.
+async fn keep(link: Link, target: Arc<Target>, carrier: Carrier, route: ProbeRoute) {
+    let mut silence_limit = SilenceLimit::new(target.timeout.max(SHORTEST));
     let mut pause = BETWEEN;
+    let mut another = None;
     loop {
         sleep(pause).await;
         pause = BETWEEN;
         let Ok(up) = link.up().await else {
-            return;
+            return close(another).await;
         };
+        let on = match carrier {
+            Carrier::Itself => Arc::clone(&up),
+            Carrier::Another => match beside(&up, &target, &mut another).await {
+                Some(on) => on,
+                None => continue,
+            },
+        };
+        // An alarm: no node of the broker reads for now.
+        let is_blocked = || on.connection.status().blocked();
+        if is_blocked() {
+            continue;
+        }
         let asked = Instant::now();
         let result = tokio::select! {
-            result = timeout(silence_limit.now, ask(&up, queue.clone())) => result,
+            result = timeout(silence_limit.now, ask(&on, &route)) => result,
             () = link.lost(up.generation) => continue,
         };
         match result {
             Ok(ProbeResult::Answered) => silence_limit.restore(),
             Ok(ProbeResult::Refused) => pause = REFUSED,
-            Ok(ProbeResult::Lost) => {}
-            // An alarm: no node of the broker reads for now.
-            Err(_) if up.connection.status().blocked() => {}
+            Ok(ProbeResult::Absent | ProbeResult::Lost) => {}
+            Err(_) if is_blocked() || !on.connection.status().connected() => {}
             Err(_) => {
                 let silent = crate::period::format(asked.elapsed());
                 tracing::warn!(
@@ -108,14 +140,55 @@ async fn keep(link: Link, queue: ShortString, limit: Duration) {
     }
 }
 
-/// Gets a message from the empty queue, which needs the majority of its replicas. If there is a
-/// message, it is requeued when the channel ends.
-async fn ask(up: &Up, queue: ShortString) -> ProbeResult {
+/// A connection to the node of this one, which is kept as long as it.
+async fn beside(
+    up: &Up,
+    target: &Arc<Target>,
+    another: &mut Option<(u64, Arc<Up>)>,
+) -> Option<Arc<Up>> {
+    let is_current = |(generation, on): &&(u64, Arc<Up>)| {
+        *generation == up.generation && on.connection.status().connected()
+    };
+    if let Some((_, on)) = another.as_ref().filter(is_current) {
+        return Some(Arc::clone(on));
+    }
+    close(another.take()).await;
+    let established = Connector::new(Arc::clone(target), "jobq (probing)".into());
+    let established = established.connect_to_number(up.node).await.ok()?;
+    let on = Arc::new(Up::new(established, 0));
+    *another = Some((up.generation, Arc::clone(&on)));
+    Some(on)
+}
+
+async fn close(another: Option<(u64, Arc<Up>)>) {
+    if let Some((_, on)) = another {
+        on.questions.end();
+        let _ = timeout(CLOSE_TIMEOUT, on.connection.close(200, "closed".into())).await;
+    }
+}
+
+/// Publishes a message that needs the majority of the replicas of its queue to be confirmed.
+async fn ask(up: &Up, route: &ProbeRoute) -> ProbeResult {
     let Ok(channel) = open(up).await else {
         return ProbeResult::Lost;
     };
     let _question = up.questions.ask(channel.id());
-    let result = match channel.basic_get(queue, BasicGetOptions::default()).await {
+    let publishing = async {
+        channel.confirm_select(ConfirmSelectOptions::default()).await?;
+        loop {
+            let ProbeRoute { exchange, key } = route.clone();
+            let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+            let properties = BasicProperties::default();
+            let publish = channel.basic_publish(exchange, key, options, b"", properties).await?;
+            match publish.await? {
+                // Without a leader.
+                Confirmation::Nack(None) => sleep(AGAIN).await,
+                confirmed => return Ok(confirmed),
+            }
+        }
+    };
+    let result = match publishing.await {
+        Ok(Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_))) => ProbeResult::Absent,
         Ok(_) => ProbeResult::Answered,
         Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => {
             ProbeResult::Refused

@@ -31,11 +31,12 @@ use crate::engine::{Consume, Consumer};
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::link::Link;
-use crate::rabbitmq::connection::probe;
+use crate::rabbitmq::connection::probe::{self, Carrier};
 use crate::rabbitmq::control::Control;
 use crate::rabbitmq::publish::Publisher;
 use crate::rabbitmq::stray::{self, Strays};
 use crate::rabbitmq::topology::declarer::Declarer;
+use crate::rabbitmq::topology::probes::node_probe;
 use crate::rabbitmq::topology::upkeep;
 
 /// The prefetch of the solo queue. It is high because a job whose start was recorded moves to the
@@ -83,7 +84,8 @@ impl Consumers {
         let opening = async {
             let Shared { broker, declarer, publisher, limited, tasks, .. } = &*self.shared;
             let link = broker.open("consuming").await?;
-            probe::watch(&link, broker.target(), self.shared.names().orphan());
+            let route = node_probe(self.shared.names());
+            probe::watch(&link, broker.target(), Carrier::Another, route);
             let strays = Strays {
                 broker: Arc::clone(broker),
                 declarer: Arc::clone(declarer),

@@ -53,19 +53,23 @@ impl Control {
         Some((report.pool, message))
     }
 
-    /// Findings about the clocks of the pools that answer. None if they cannot be asked.
-    pub(crate) async fn examine_clocks(self: &Arc<Self>) -> Vec<Finding> {
+    /// The reports of the pools that answer, for the doctor. None if they cannot be asked.
+    pub(crate) async fn reports(self: &Arc<Self>) -> Vec<PoolReport> {
         let asking = async {
             if !self.was_used().await? {
                 return Ok(Vec::new());
             }
             let ask = Ask::all(Question::Report, Vec::new(), PATIENCE);
             let answers = self.ask(ask, |_| None).await?;
-            Ok(answers.replies.iter().filter_map(|(_, reply)| finding(reply)).collect())
+            let report = |(_, reply)| match reply {
+                Reply::Report(report) => Some(report),
+                _ => None,
+            };
+            Ok(answers.replies.into_iter().filter_map(report).collect())
         };
-        let findings: Result<_> = asking.await;
-        findings.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the clocks of pools are not known");
+        let reports: Result<_> = asking.await;
+        reports.unwrap_or_else(|error| {
+            tracing::debug!(%error, "the pools are not known to the doctor");
             Vec::new()
         })
     }
@@ -83,9 +87,13 @@ impl Control {
     }
 }
 
+/// Findings about the clocks of pools.
+pub(crate) fn examine_clocks(reports: &[PoolReport]) -> Vec<Finding> {
+    reports.iter().filter_map(finding).collect()
+}
+
 /// The finding about the clock of a pool, if it certainly differs.
-fn finding(reply: &Reply) -> Option<Finding> {
-    let Reply::Report(report) = reply else { return None };
+fn finding(report: &PoolReport) -> Option<Finding> {
     let offset = report.clock_offset_ms?;
     let difference = period::format(Duration::from_millis(offset.unsigned_abs()));
     let is_large = offset.unsigned_abs() > LARGE;
@@ -118,13 +126,12 @@ mod tests {
             (Some(-2_000), Some((Severity::Warning, "2s behind", "too late"))),
         ] {
             report.clock_offset_ms = offset;
-            let found = finding(&Reply::Report(report.clone()));
+            let found = finding(&report);
             assert_eq!(found.is_some(), expected.is_some(), "{offset:?}");
             let Some((found, (severity, what, why))) = found.zip(expected) else { continue };
             assert_eq!((found.kind(), found.severity()), (FindingKind::Clock, severity));
             assert!(found.what().contains(what) && found.why().contains(why), "{found:?}");
             assert!(found.about().contains("web1"));
         }
-        assert_eq!(finding(&Reply::Accepted), None);
     }
 }

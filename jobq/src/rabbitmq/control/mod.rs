@@ -18,6 +18,7 @@ mod gate;
 mod pause;
 mod queue;
 mod record;
+mod waits;
 mod wire;
 
 use std::collections::{BTreeMap, HashMap};
@@ -31,13 +32,14 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use self::calls::{Calls, Response};
+pub(crate) use self::clocks::examine_clocks;
 pub(crate) use self::counted::Counted;
 use self::counted::{CountedOfPools, accounted};
 pub(crate) use self::gate::Gate;
 use self::queue::{ControlQueue, publish};
 use self::wire::{Message, address_key};
 use crate::background;
-use crate::engine::{Controlled, Membership, PoolId};
+use crate::engine::{Controlled, Membership, PoolId, Reply};
 use crate::error::Result;
 use crate::guard::{self, guarded};
 use crate::rabbitmq::connection::broker::Broker;
@@ -46,6 +48,7 @@ use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::Absent;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
+use crate::rabbitmq::waits::Waits;
 
 /// How long an answer may take to be sent. Nobody waits longer for it.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -66,6 +69,7 @@ pub(crate) struct Control {
     calls: Calls,
     counted: CountedOfPools,
     gates: Mutex<HashMap<String, Weak<Gate>>>,
+    waits: Waits,
     queue: tokio::sync::Mutex<Option<Arc<ControlQueue>>>,
 }
 
@@ -85,6 +89,7 @@ impl Control {
             calls: Calls::default(),
             counted: CountedOfPools::default(),
             gates: Mutex::default(),
+            waits: Waits::default(),
             queue: tokio::sync::Mutex::default(),
         }
     }
@@ -132,6 +137,7 @@ impl Control {
         let (queue, consumer) = opened?;
         let queue = Arc::new(queue);
         background::spawn(Arc::clone(self).listen(Arc::clone(&queue), consumer));
+        background::spawn(Arc::clone(self).probe_waits(Arc::clone(&queue)));
         *current = Some(Arc::clone(&queue));
         Ok(queue)
     }
@@ -169,6 +175,7 @@ impl Control {
                 () = queue.up.over.cancelled() => return,
                 () = queue.over.cancelled() => return,
                 message = consumer.next() => match message {
+                    Some(Ok(message)) if self.hears(&message) => {}
                     Some(Ok(message)) => self.receive(queue, &message.data),
                     Some(Err(_)) | None => return,
                 },
@@ -267,7 +274,14 @@ impl Control {
         let answering = tokio::task::spawn_blocking(move || {
             let answered = guarded(|| {
                 let id = pool.id();
-                let (reply, report) = wire::answer(&question, is_counted, |ask| pool.answer(ask));
+                let answer = |ask: &_| {
+                    let mut reply = pool.answer(ask);
+                    if let Reply::Report(report) = &mut reply {
+                        self.waits.add_to(report);
+                    }
+                    reply
+                };
+                let (reply, report) = wire::answer(&question, is_counted, answer);
                 let queues = report.map(|report| report.queues).unwrap_or_default();
                 let consumers = accounted(&queues, |queue| self.counted.count(id, queue));
                 Message::Answer { number, pool: id, consumers, reply }

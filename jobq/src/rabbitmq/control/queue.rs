@@ -84,10 +84,21 @@ impl ControlQueue {
     }
 
     async fn bind(&self, exchange: &str, key: &str) -> Result<()> {
+        self.bind_on(&self.channel, exchange, key).await
+    }
+
+    async fn bind_on(&self, channel: &Channel, exchange: &str, key: &str) -> Result<()> {
         let queue = short(self.names.control_queue(self.address))?;
         let (exchange, key, options) = (short(exchange)?, short(key)?, QueueBindOptions::default());
-        let bound = self.channel.queue_bind(queue, exchange, key, options, FieldTable::default());
+        let bound = channel.queue_bind(queue, exchange, key, options, FieldTable::default());
         bound.await.map_err(|error| failure("binding the control queue", error))
+    }
+
+    /// Binds the queue for probes, on a channel that a refusal may end.
+    pub(super) async fn hear(&self, channel: &Channel, exchange: &str, key: &str) -> Result<()> {
+        let _question = self.up.questions.ask(channel.id());
+        let binding = self.bind_on(channel, exchange, key);
+        self.up.answer("binding the control queue", binding).await
     }
 
     /// Makes the way back of questions for pauses, if it is not there.

@@ -12,7 +12,8 @@ use super::listing::Listing;
 #[cfg(feature = "management")]
 use super::management::Management as Api;
 use super::role::{Role, role, specs};
-use crate::engine::QueueSpec;
+use super::waits;
+use crate::engine::{PoolReport, QueueSpec};
 use crate::error::Result;
 use crate::finding::{Finding, Report};
 use crate::period;
@@ -55,8 +56,12 @@ pub(crate) struct Doctor {
 
 impl Doctor {
     /// All findings about these queues and those that this client knows. With the management API,
-    /// about all queues of the namespace.
-    pub(crate) async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
+    /// about all queues of the namespace. The reports are those of the pools that answered.
+    pub(crate) async fn examine(
+        &self,
+        queues: &[QueueSpec],
+        reports: &[PoolReport],
+    ) -> Result<Report> {
         let (target, names) = (self.broker.target(), self.known.names());
         let management = self.ask_management().await;
         let found = match &management {
@@ -76,7 +81,8 @@ impl Doctor {
         link.close().await;
         let facts = Facts { management, vhost: target.address.vhost().to_owned(), ..seen? };
         let about = format!("RabbitMQ at {}, namespace `{}`", target.address, names.namespace());
-        let findings = diagnose(&facts, names, &topology);
+        let mut findings = diagnose(&facts, names, &topology);
+        findings.extend(waits::findings(reports, names, &facts.management));
         Ok(Report::new(about, facts.version, findings))
     }
 

@@ -81,6 +81,10 @@ pub(crate) struct Queue {
     pub(crate) effective: Value,
     /// The nodes that have it.
     pub(crate) members: Option<Vec<String>>,
+    /// The node that leads it.
+    pub(crate) leader: Option<String>,
+    /// The messages that were passed on and are not confirmed.
+    pub(crate) messages_dlx: Option<u64>,
     /// All messages, those in flight included. `None` if the broker has not counted yet.
     pub(crate) messages: Option<u64>,
     pub(crate) consumers: Option<u64>,

@@ -34,8 +34,8 @@ const LARGEST_ANSWER: u64 = 64 * 1024 * 1024;
 const AGAIN: Duration = Duration::from_millis(200);
 const TIMES: usize = 5;
 /// The requested columns of queues.
-const COLUMNS: &str = "name,type,arguments,policy,operator_policy,effective_policy_definition,members,messages,\
-     consumers";
+const COLUMNS: &str = "name,type,arguments,policy,operator_policy,effective_policy_definition,members,leader,\
+     messages,messages_dlx,consumers";
 
 /// The address of a management API.
 #[derive(Clone)]

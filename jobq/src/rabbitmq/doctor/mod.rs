@@ -13,6 +13,7 @@ mod policy;
 mod presence;
 pub(crate) mod role;
 mod sign;
+mod waits;
 
 pub(crate) use examine::Doctor;
 pub(crate) use listing::Listing;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::levels::{self, End};
 use super::names::{Names, ORPHAN};
+use super::probes::wait_queues;
 use super::requirements::{Tiers, Wanted};
 use super::routing_key;
 use crate::engine::QueueSpec;
@@ -106,7 +107,10 @@ impl Topology {
     #[must_use]
     pub fn of(namespace: &str, queues: &[QueueSpec]) -> Self {
         let wanted = Wanted { levels: true, ..Wanted::queues(queues) };
-        Self::new(&Names::new(namespace), &wanted)
+        let names = Names::new(namespace);
+        let mut topology = Self::new(&names, &wanted);
+        topology.add(Self::of_probes(&names, &wait_queues(&names, &wanted, levels::LEVELS)));
+        topology
     }
 
     /// The declarations of one level.
@@ -259,7 +263,7 @@ impl Topology {
         self.declarations.push(Declaration::Exchange { name, kind, alternate });
     }
 
-    fn declare_queue(
+    pub(super) fn declare_queue(
         &mut self,
         name: String,
         arguments: impl IntoIterator<Item = (&'static str, Argument)>,
@@ -270,7 +274,7 @@ impl Topology {
         self.declarations.push(Declaration::Queue { name, arguments });
     }
 
-    fn bind(&mut self, exchange: String, queue: String, by: By) {
+    pub(super) fn bind(&mut self, exchange: String, queue: String, by: By) {
         self.declarations.push(Declaration::Binding { exchange, queue, by });
     }
 }

@@ -11,6 +11,7 @@ use super::declarations::Topology;
 use super::declared::Declared;
 use super::ensure::{NEW_QUEUE_WAIT, apply_telling};
 use super::passive::Absent;
+use super::probes::{self, wait_queues};
 use super::requirements::Wanted;
 use super::routing::Routing;
 use crate::error::{Error, ErrorKind, Result};
@@ -56,7 +57,8 @@ impl Declarer {
             self.absent.clear();
             self.check_channels(&wanted).await?;
             let topology = self.known.topology(&wanted);
-            Ok(Some((turn, self.apply_surely(&topology).await?)))
+            let created = self.apply_surely(&topology).await?;
+            Ok(Some((turn, self.add_probes(&wanted).await? || created)))
         });
         let Some((_turn, created)) = declared.await? else {
             return Ok(());
@@ -66,6 +68,21 @@ impl Declarer {
         }
         self.known.add(wanted);
         Ok(())
+    }
+
+    /// Declares what probes of these queues need. Jobs need none of it, so a refusal does no harm.
+    async fn add_probes(&self, wanted: &Wanted) -> Result<bool> {
+        let names = self.known.names();
+        let levels = if wanted.levels { probes::LEVELS } else { 0 };
+        let topology = Topology::of_probes(names, &wait_queues(names, wanted, levels));
+        match self.apply_surely(&topology).await {
+            Err(error) if error.is_connection() || error.is_timeout() => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "what probes need is not declared");
+                Ok(false)
+            }
+            created => created,
+        }
     }
 
     /// Declares a topology that somebody else has made. True if some of it was missing.

@@ -70,14 +70,28 @@ pub(crate) fn entry(millis: u64, end: End<'_>) -> Option<Entry> {
         return None;
     }
     let units = millis.div_ceil(UNIT);
-    let mut key = String::new();
-    for level in (0..LEVELS).rev() {
-        key.push_str(&(units / RADIX.pow(level) % RADIX).to_string());
-        key.push('.');
-    }
     let level = units.checked_ilog(RADIX).unwrap_or(0);
-    Some(Entry { level, key: key + &end.tail() })
+    Some(Entry { level, key: words(units) + &end.tail() })
 }
+
+/// The digits of a wait, as the start of a key.
+fn words(units: u64) -> String {
+    let digits = (0..LEVELS).rev().map(|level| units / RADIX.pow(level) % RADIX);
+    digits.map(|digit| format!("{digit}.")).collect()
+}
+
+/// The key of probes of a digit of a level. Its destination is none of a job or an event.
+pub(crate) fn probe(level: u32, digit: u64) -> String {
+    words(digit * RADIX.pow(level)) + PROBE
+}
+
+/// The binding pattern of probes, for any wait.
+pub(crate) fn probe_pattern() -> String {
+    any(LEVELS) + PROBE
+}
+
+/// The destination in the keys of probes.
+const PROBE: &str = "p";
 
 /// The digits of a level that have a queue. The highest level has only the digits of the
 /// [`HORIZON`].

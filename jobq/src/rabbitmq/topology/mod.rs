@@ -14,6 +14,7 @@ pub(crate) mod ensure;
 pub(crate) mod levels;
 pub(crate) mod names;
 pub(crate) mod passive;
+pub(crate) mod probes;
 pub(crate) mod queue_types;
 pub(crate) mod requirements;
 pub(crate) mod rotation;

@@ -142,6 +142,11 @@ impl Names {
         format!("{}.control.{address}", self.namespace)
     }
 
+    /// The queue of probes.
+    pub(crate) fn probe(&self) -> String {
+        format!("{}.probe", self.namespace)
+    }
+
     /// The exchange whose bindings are the paused queues.
     pub(crate) fn paused(&self) -> String {
         format!("{}.paused", self.namespace)

@@ -13,6 +13,14 @@ pub(crate) fn write(queue: &str, wait: Option<u64>) -> String {
     }
 }
 
+/// The key of probes of a tier. It belongs to no job.
+pub(crate) fn probe(queue: &str, millis: u64) -> String {
+    write(queue, Some(millis)) + PROBE
+}
+
+/// The end of the keys of probes of tiers.
+const PROBE: &str = "@probe";
+
 /// The queue and the tier of a key. Any other key is taken as a queue's name.
 pub(crate) fn read(key: &str) -> (&str, Option<u64>) {
     match key.rsplit_once('@').map(|(queue, wait)| (queue, decimal(wait))) {
@@ -51,6 +59,8 @@ mod tests {
             assert_eq!(wait_in(key, queue), wait);
             assert_eq!(wait_in(key, "mai"), None);
             assert_eq!(wait_in(key, "other"), None);
+            let probe = wait.map(|wait| probe(queue, wait));
+            assert!(probe.is_none_or(|probe| read(&probe) == (&probe, None)), "{key}");
         }
     }
 

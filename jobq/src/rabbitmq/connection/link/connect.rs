@@ -18,7 +18,7 @@ use crate::rabbitmq::lapin::log::{LogFilter, Questions};
 
 /// Connects to one node after the other.
 #[derive(Debug)]
-pub(super) struct Connector {
+pub(in crate::rabbitmq::connection) struct Connector {
     pub(super) target: Arc<Target>,
     /// The name of its connections.
     pub(super) name: String,
@@ -30,7 +30,7 @@ pub(super) struct Connector {
 
 impl Connector {
     /// Begins with any of the nodes.
-    pub(super) fn new(target: Arc<Target>, name: String) -> Self {
+    pub(in crate::rabbitmq::connection) fn new(target: Arc<Target>, name: String) -> Self {
         let next = fastrand::usize(..target.address.count());
         Self { target, name, next, node: String::new() }
     }
@@ -42,7 +42,7 @@ impl Connector {
         let mut failures = Vec::new();
         for (number, node) in target.address.nodes_from(self.next) {
             // The TLS future is large.
-            match Box::pin(self.connect_to(node, answer)).await {
+            match Box::pin(self.connect_to(number, node, answer)).await {
                 Ok(connection) => {
                     self.next = number + 1;
                     self.node = host_and_port(node);
@@ -60,8 +60,25 @@ impl Connector {
         Err(cannot_connect(&target.address, failures))
     }
 
+    /// Connects to the node of this number.
+    pub(in crate::rabbitmq::connection) async fn connect_to_number(
+        &self,
+        number: usize,
+    ) -> Result<Established> {
+        let address = &self.target.address;
+        let mut failures = Vec::new();
+        for (number, node) in address.nodes_from(number).take(1) {
+            match Box::pin(self.connect_to(number, node, Duration::MAX)).await {
+                Ok(connection) => return Ok(connection),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Err(cannot_connect(address, failures))
+    }
+
     async fn connect_to(
         &self,
+        number: usize,
         node: &AMQPUri,
         answer: Duration,
     ) -> Result<Established, Unconnected> {
@@ -93,7 +110,7 @@ impl Connector {
                 None => {
                     handshake.succeeded(giving_up);
                     let version = handshake.version();
-                    Ok(Established { connection, questions, version })
+                    Ok(Established { connection, questions, version, node: number })
                 }
                 Some(narrow) => {
                     let _ =

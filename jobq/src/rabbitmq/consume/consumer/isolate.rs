@@ -2,7 +2,8 @@
 
 use super::Feed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::rabbitmq::connection::probe;
+use crate::rabbitmq::connection::probe::{self, Carrier};
+use crate::rabbitmq::topology::probes::node_probe;
 
 impl Feed {
     /// Moves to a connection of its own after an unreadable message ended the shared one, which
@@ -25,7 +26,8 @@ impl Feed {
         let broker = &self.shared.broker;
         match broker.open(&format!("consuming {queue}")).await {
             Ok(link) => {
-                probe::watch(&link, broker.target(), self.shared.names().orphan());
+                let route = node_probe(self.shared.names());
+                probe::watch(&link, broker.target(), Carrier::Another, route);
                 (self.link, self.alone) = (link, true);
             }
             Err(error) => tracing::warn!(queue, %error, "no connection of its own yet"),

@@ -1,0 +1,176 @@
+//! Whether waiting jobs come out of their tiers and levels: pools send probes through them.
+//!
+//! A broker may stop passing on what waits, for all queues that a node leads, and tells nobody. So
+//! a message takes the way of a job, once a minute for each queue that holds jobs for up to a
+//! minute, whichever pool sends it. Pools hear of each probe when it is sent and when it comes back
+//! ([`probes`](super::topology::probes)), and the [`ledger`] judges. `control` binds and listens.
+
+mod ledger;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lapin::options::BasicPublishOptions;
+use lapin::{BasicProperties, Channel};
+use uuid::Uuid;
+
+use self::ledger::{Change, Ledger};
+use crate::engine::{Passage, PoolReport};
+use crate::error::Result;
+use crate::metrics::WaitMetrics;
+use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::errors::failure;
+use crate::rabbitmq::topology::declarations::{Declaration, Topology};
+use crate::rabbitmq::topology::declare::declare;
+use crate::rabbitmq::topology::ensure::NEW_QUEUE_WAIT;
+use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::passive::{Seen, look};
+use crate::rabbitmq::topology::probes::{LEVELS, WaitQueue, comes_back};
+use crate::rabbitmq::values::{fits, short};
+
+/// How often probes are looked after.
+pub(crate) const ROUND: Duration = Duration::from_secs(5);
+/// The most probes of a round: one a second. With more than sixty queues, each is probed less often.
+const MOST: usize = 5;
+
+/// The probes of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    ledger: Mutex<Ledger>,
+    metrics: WaitMetrics,
+    refused: AtomicBool,
+}
+
+impl Waits {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Probes these queues, and no others.
+    pub(crate) fn keep(&self, probed: Vec<WaitQueue>) {
+        self.ledger().keep(probed);
+    }
+
+    /// A probe passed an exchange.
+    pub(crate) fn hear(&self, names: &Names, exchange: &str, key: &str, id: Uuid, now: Duration) {
+        if !comes_back(names, exchange, key) {
+            return self.ledger().sent(key, id, now);
+        }
+        let change = self.ledger().came(key, id);
+        self.tell(change);
+    }
+
+    /// Probes on their way do not count, after the end of a connection and in an alarm.
+    pub(crate) fn interrupt(&self) {
+        self.ledger().interrupt();
+    }
+
+    /// Judges the probes on their way. Returns the keys of those that are late or stuck now.
+    pub(crate) fn judge(&self, now: Duration) -> Vec<String> {
+        let changes = self.ledger().judge(now);
+        let keys = changes.iter().map(|change| change.key.clone()).collect();
+        self.tell(changes);
+        keys
+    }
+
+    /// The queues whose probes are due.
+    pub(crate) fn due(&self, now: Duration) -> Vec<WaitQueue> {
+        self.ledger().due(now, MOST)
+    }
+
+    /// Sends probes of these queues.
+    pub(crate) async fn send(
+        &self,
+        channel: &Channel,
+        due: Vec<WaitQueue>,
+        now: Duration,
+    ) -> Result<()> {
+        for WaitQueue { exchange, key, .. } in due {
+            let id = Uuid::now_v7();
+            self.ledger().sent(&key, id, now);
+            let properties = BasicProperties::default().with_message_id(fits(id.to_string()));
+            let options = BasicPublishOptions::default();
+            let (exchange, key) = (short(exchange)?, short(key)?);
+            // Not confirmed: one that is not taken does not come back.
+            let sent = channel.basic_publish(exchange, key, options, b"", properties).await;
+            sent.map_err(|error| failure("sending a probe", error))?;
+        }
+        Ok(())
+    }
+
+    /// The broker refused what probes need. True if it did before.
+    pub(crate) fn refused(&self) -> bool {
+        self.refused.swap(true, Ordering::Relaxed)
+    }
+
+    /// Adds to the report of a pool what is known of its queues.
+    pub(crate) fn add_to(&self, report: &mut PoolReport) {
+        let ledger = self.ledger();
+        report.levels = ledger.passage(None);
+        for queue in &mut report.queues {
+            queue.waits = ledger.passage(Some(&queue.queue));
+        }
+    }
+
+    fn tell(&self, changes: impl IntoIterator<Item = Change>) {
+        for Change { name, queue, passage, .. } in changes {
+            match passage {
+                Passage::Stuck => tracing::error!(
+                    place = name,
+                    "nothing comes out of a queue in which jobs wait: restart the node that leads it"
+                ),
+                Passage::Late => tracing::warn!(place = name, "a probe of waiting jobs is late"),
+                _ => tracing::info!(place = name, "waiting jobs come through again"),
+            }
+            let worst = self.ledger().passage(queue.as_deref()).unwrap_or(Passage::Unknown);
+            self.metrics.set(queue.as_deref(), worst);
+        }
+    }
+}
+
+/// Declares what probes of these queues need, unlike other declarations without exception: a probe
+/// whose way back is missing would be unroutable.
+///
+/// # Errors
+///
+/// A missing permission; a lost connection.
+pub(crate) async fn prepare(up: &Up, names: &Names, probed: &[WaitQueue]) -> Result<()> {
+    let topology = Topology::of_probes(names, probed);
+    let mut channel = open(up).await?;
+    let created = is_missing(up, &channel, names).await?;
+    if created {
+        channel = open(up).await?;
+    }
+    let _question = up.questions.ask(channel.id());
+    for declaration in topology.declarations() {
+        if created || !declaration.is_place() {
+            declare(&channel, declaration).await?;
+        }
+    }
+    if created {
+        tokio::time::sleep(NEW_QUEUE_WAIT).await;
+    }
+    let _ = channel.close(200, "declared".into()).await;
+    Ok(())
+}
+
+/// Whether the queue of probes is missing. Then the broker has closed the channel.
+pub(crate) async fn is_missing(up: &Up, channel: &Channel, names: &Names) -> Result<bool> {
+    let topology = Topology::of_probes(names, &[]);
+    let seen = look(up, channel, &topology.places()).await?;
+    Ok(matches!(seen, Seen::Missing(_)))
+}
+
+/// How many of the levels that are probed exist. Looking for one that does not costs the channel.
+pub(crate) async fn levels(up: &Up, names: &Names) -> Result<u32> {
+    let exchange = |level| Topology::of_level(names, level).into_declarations().next();
+    let levels: Vec<Declaration> = (0..LEVELS).filter_map(exchange).collect();
+    let channel = open(up).await?;
+    let seen = look(up, &channel, &levels.iter().collect::<Vec<_>>()).await?;
+    Ok(match seen {
+        Seen::All => LEVELS,
+        Seen::Missing(level) | Seen::Forbidden(level) => u32::try_from(level).unwrap_or(0),
+    })
+}

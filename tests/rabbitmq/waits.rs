@@ -1,0 +1,93 @@
+//! Whether waiting jobs come through is noticed by probes.
+
+use std::time::{Duration, SystemTime};
+
+use jobq::admin::Queues;
+use jobq::engine::{Passage, QueueSpec};
+use jobq::{Client, Clock};
+use jobq_tests::broker::{self, Broker};
+use jobq_tests::raw::Raw;
+use jobq_tests::seen::Seen;
+use jobq_tests::stage::{Stage, Step, Store, until};
+use lapin::BasicProperties;
+
+/// What the broker runs to pass on what waits, on this node.
+fn workers(call: &str) -> String {
+    format!("[sys:{call}(P) || {{_, P, _, _}} <- supervisor:which_children(rabbit_fifo_dlx_sup)].")
+}
+
+/// What the one pool says of a queue.
+async fn passage(client: &Client, queue: &str) -> Option<Passage> {
+    let pools = client.admin().pools(Queues::one(queue), Duration::from_secs(1)).await.ok()?;
+    pools.pools.first()?.queue(queue)?.waits
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_passes_nothing_on_is_told() {
+    let seen = Seen::log();
+    let Some(node) = Broker::to_kill("a_broker_that_passes_nothing_on_is_told").await else {
+        return;
+    };
+    let mut stage = Stage::on(Store::on_broker(node.url())).await;
+    let clock = Clock::stopped_at(SystemTime::now());
+    let builder = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
+    let client = builder.clock(clock.clone()).connect().await.unwrap();
+    let pool = stage.pool_of(&client).spawn().await.unwrap();
+    let reaches = async |expected: Passage, step: u64| {
+        until("what the pool knows of waiting jobs", async || {
+            clock.advance(Duration::from_secs(step));
+            (passage(&client, "scripted").await == Some(expected)).then_some(())
+        })
+        .await;
+    };
+    // At the start nothing is known.
+    assert_eq!(passage(&client, "scripted").await.unwrap_or(Passage::Unknown), Passage::Unknown);
+    reaches(Passage::Passing, 1).await;
+    node.ctl(&["eval", &workers("suspend")]).await;
+    let job = stage.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
+    assert_eq!(stage.run().await.id, job);
+    reaches(Passage::Late, 5).await;
+    let tier = format!("{}:scripted@wait.200ms", stage.store.namespace);
+    assert_eq!(seen.lines(&["WARN", "is late", &tier]).len(), 1, "{}", seen.text());
+    reaches(Passage::Stuck, 10).await;
+    assert_eq!(seen.lines(&["ERROR", "nothing comes out", &tier]).len(), 1, "{}", seen.text());
+    assert!(!stage.has_run());
+    node.ctl(&["eval", &workers("resume")]).await;
+    assert_eq!(stage.end().await, job);
+    reaches(Passage::Passing, 1).await;
+    assert_eq!(seen.lines(&["INFO", "come through again", &tier]).len(), 1, "{}", seen.text());
+    pool.shutdown().await.unwrap();
+}
+
+/// They come to no queue of jobs, and to nobody who moves what has no queue, also of an earlier
+/// version.
+#[tokio::test(flavor = "multi_thread")]
+async fn probes_end_in_their_own_queue() {
+    let url = broker::shared().await;
+    let namespace = broker::namespace();
+    let engine = jobq::engine::conformance::open(&url, &namespace).await.expect("opens");
+    let spec = QueueSpec::new("mail").waits([Duration::from_millis(200)]);
+    engine.declare(&[spec]).await.expect("declares");
+    engine.declare_delays().await.expect("declares");
+    let raw = Raw::connect(&url).await;
+    let probes = format!("{namespace}.probe");
+    // Twice: as they are sent, and as they come back.
+    let table = [
+        ("control", "probe", 1),
+        ("retry", "mail@200@probe", 2),
+        ("level.0", "0.0.0.0.0.0.0.2.p", 2),
+        ("level.1", "0.0.0.0.0.0.1.0.p", 2),
+    ];
+    for (exchange, key, times) in table {
+        let exchange = format!("{namespace}.{exchange}");
+        raw.publish(&exchange, key, BasicProperties::default(), b"").await;
+        for _ in 0..times {
+            let came = until("the probe", async || raw.take(&probes).await).await;
+            assert_eq!(came, key);
+        }
+    }
+    for queue in [".orphan", ":mail", ":mail@due", ":mail@failed", ":orphan@failed"] {
+        let queue = format!("{namespace}{queue}");
+        assert_eq!(raw.take(&queue).await, None, "{queue}");
+    }
+}
