@@ -108,6 +108,21 @@ impl Options {
         client.admin().by(self.actor())
     }
 
+    /// The namespace. An empty variable counts as none.
+    pub(crate) fn namespace(&self) -> &str {
+        if self.namespace.is_empty() { DEFAULT_NAMESPACE } else { &self.namespace }
+    }
+
+    /// Whether somebody lists all queues: a file, or the management API.
+    pub(crate) fn lists_queues(&self) -> Result<bool, Problem> {
+        let url = self.url_or_default(Path::new(DEFAULT_FILE).exists())?;
+        Ok(!is_broker(&url) || self.management_url().is_some())
+    }
+
+    fn management_url(&self) -> Option<&String> {
+        self.management.as_ref().filter(|url| !url.is_empty())
+    }
+
     /// The name of who acts.
     pub(crate) fn actor(&self) -> String {
         self.by.clone().unwrap_or_else(user)
@@ -138,14 +153,11 @@ impl Options {
     }
 
     fn builder(&self, url: &str) -> Result<ClientBuilder, Problem> {
-        // An empty variable counts as none.
-        let namespace = Some(&*self.namespace).filter(|name| !name.is_empty());
-        let namespace = namespace.unwrap_or(DEFAULT_NAMESPACE);
-        let builder = Client::builder(url).namespace(namespace).timeout(self.timeout);
+        let builder = Client::builder(url).namespace(self.namespace()).timeout(self.timeout);
         // The programs that use a file may be older than this command.
         let mut builder = builder.keep_schema();
-        if let Some(management) = self.management.as_ref().filter(|url| !url.is_empty())
-            && url.starts_with("amqp")
+        if let Some(management) = self.management_url()
+            && is_broker(url)
         {
             builder = builder.management(management);
         }
@@ -154,6 +166,11 @@ impl Options {
         }
         Ok(builder)
     }
+}
+
+/// Whether a URL is one of a broker.
+fn is_broker(url: &str) -> bool {
+    url.starts_with("amqp")
 }
 
 /// The path of the file of a URL, if it is one of a file.

@@ -63,6 +63,7 @@ const ROOMS: [&str; 17] = [
     "control",
     "failed",
     "counts",
+    "roster",
     "subscribers",
     "doctor",
     "provision",

@@ -2,6 +2,7 @@
 // What fails to unwrap fails its test.
 #![allow(clippy::unwrap_used)]
 
+mod alerts;
 #[path = "../benches/speed/callgrind_tests.rs"]
 mod callgrind_tests;
 mod corpora;

@@ -92,6 +92,51 @@ async fn without_the_management_api_the_waiting_jobs_are_unknown() {
     }
 }
 
+/// The levels hold jobs of all queues.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jobs_in_the_levels_are_counted_for_all_queues_together() {
+    let test = "jobs_in_the_levels_are_counted_for_all_queues_together";
+    let Some((node, management)) = shared_with_management(test).await else { return };
+    let (url, namespace) = (node.url(), namespace());
+    let sender = client(&url, &namespace, None).await;
+    sender.enqueue(Letter {}).await.unwrap();
+    let operator = client(&url, &namespace, Some(management)).await;
+    let stranger = client(&url, &namespace, None).await;
+    assert_eq!(sender.counts("mail").await.unwrap().waiting, 0, "there are no levels");
+    let overview = async |client: &Client| {
+        let mut overview = client.admin().overview(Queues::one("mail")).await.unwrap();
+        (overview.queues.remove(0).waiting, overview.in_levels)
+    };
+    let all = sender.admin().overview(Queues::one("mail")).await.unwrap();
+    assert_eq!((all.in_levels, &all.queues[0].waiting), (0.into(), &0.into()));
+
+    for delay in [HOUR / 2, 20 * HOUR] {
+        sender.enqueue(Letter {}).delay(delay).await.unwrap();
+    }
+    // The list of the management API may be a moment old.
+    until("the levels to be listed", async || (overview(&operator).await.1 == 2).then_some(()))
+        .await;
+    for client in [&sender, &operator] {
+        let (waiting, in_levels) = overview(client).await;
+        assert_eq!(in_levels, 2);
+        let why = waiting.why().expect("it is not known whose they are");
+        assert_eq!(why, "jobs in the delay levels, which all queues share: 2");
+        assert!(client.counts("mail").await.unwrap().waiting.known().is_none());
+        assert_eq!(client.counts("nothing").await.unwrap().waiting, 0);
+    }
+    let (waiting, in_levels) = overview(&stranger).await;
+    assert!(waiting.known().is_none() && in_levels.known().is_none(), "{waiting:?} {in_levels:?}");
+    assert!(in_levels.why().unwrap().contains("`--management`"), "{in_levels:?}");
+
+    // Where they are empty, each queue has its own figure again.
+    let short = client(&url, &format!("{namespace}short"), None).await;
+    short.enqueue(Letter {}).delay(Duration::from_millis(300)).await.unwrap();
+    until("the levels to be empty", async || {
+        (overview(&short).await == (0.into(), 0.into())).then_some(())
+    })
+    .await;
+}
+
 /// Looking for a queue of the broker that does not exist costs a channel number, and the broker logs
 /// it as an error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -24,10 +24,14 @@ use crate::signals;
 /// The age up to which a sample is shared: many scrapers cost the broker no more than one.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// The head of the metric that says whether the broker or the file answered.
+const UP: &str = "# HELP jobq_up Whether the broker or the file answered.\n# TYPE jobq_up gauge\n";
+
 /// Serves the figures of the queues to Prometheus, at /metrics
 ///
-/// A figure that is unknown is left out. While the broker does not answer, the answer is the
-/// status 503.
+/// A figure that is unknown is left out. `jobq_up` is 1, and `jobq_overview_complete` is 0 if there
+/// may be queues that nobody named. While no figure is known, such as without a broker, the answer is
+/// the status 503, and `jobq_up` is 0.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The queues; all that are known without any
@@ -74,24 +78,46 @@ impl Sampler {
             return read.clone();
         }
         let read = self.client.admin().overview(self.queues.clone()).await;
-        let read = read.map(|overview| text(&overview)).map_err(|error| error.to_string());
+        let read = read.map_err(|error| error.to_string());
+        let read = read.and_then(|overview| match nothing_known(&overview) {
+            Some(why) => Err(why),
+            None => Ok(text(&overview)),
+        });
         *sample = Some((Instant::now(), read.clone()));
         read
     }
 }
 
 async fn metrics(State(sampler): State<Arc<Sampler>>) -> Response {
-    match sampler.text().await {
-        Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
-        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")).into_response(),
-    }
+    let (status, text) = match sampler.text().await {
+        Ok(text) => (StatusCode::OK, text),
+        Err(why) => (StatusCode::SERVICE_UNAVAILABLE, down(&why)),
+    };
+    (status, [(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+/// The answer while nothing is known.
+fn down(why: &str) -> String {
+    format!("# {}\n{UP}jobq_up 0\n", why.replace('\n', " "))
+}
+
+/// The reason for which no figure of any queue is known, if that is so.
+fn nothing_known(overview: &Overview) -> Option<String> {
+    let known = |queue: &QueueOverview| {
+        let jobs = [&queue.ready, &queue.waiting, &queue.failed, &queue.in_flight];
+        queue.pools.known().is_some() || jobs.iter().any(|jobs| jobs.known().is_some())
+    };
+    let first = overview.queues.first()?;
+    if overview.queues.iter().any(known) { None } else { first.ready.why().map(str::to_owned) }
 }
 
 /// The figures in the text format of Prometheus. Names of queues need no escapes.
 fn text(overview: &Overview) -> String {
-    let mut text = String::from(
-        "# HELP jobq_queue_jobs Jobs of a queue by state.\n# TYPE jobq_queue_jobs gauge\n",
-    );
+    let mut text = format!("{UP}jobq_up 1\n");
+    text += "# HELP jobq_overview_complete Whether there are certainly no queues beside these.\n\
+             # TYPE jobq_overview_complete gauge\n";
+    add(&mut text, "jobq_overview_complete", &Read::Known(u8::from(overview.complete)));
+    text += "# HELP jobq_queue_jobs Jobs of a queue by state.\n# TYPE jobq_queue_jobs gauge\n";
     for queue in &overview.queues {
         let states = [
             ("ready", &queue.ready),
@@ -115,6 +141,9 @@ fn text(overview: &Overview) -> String {
         let name = format!("jobq_queue_state{{queue=\"{queue}\",state=\"{}\"}}", state.as_str());
         add(&mut text, &name, &Read::Known(1));
     }
+    text += "# HELP jobq_level_jobs Jobs in the delay levels, of all queues.\n\
+             # TYPE jobq_level_jobs gauge\n";
+    add(&mut text, "jobq_level_jobs", &overview.in_levels);
     text += "# HELP jobq_pools Worker pools of a queue.\n# TYPE jobq_pools gauge\n";
     for queue in &overview.queues {
         add(&mut text, &format!("jobq_pools{{queue=\"{}\"}}", queue.queue), &queue.pools);

@@ -15,8 +15,9 @@ use crate::output::time::{fine, short, since};
 /// Shows the queues: their jobs, who works on them, and how late they are
 ///
 /// READY jobs are due and no pool has taken them; WAITING ones are not due yet; those IN-FLIGHT are
-/// with a pool, and `ahead` in the JSON has those of them that wait for its slots. On RabbitMQ WAITING has the jobs in the tiers of the queue, and not those in the
-/// delay levels, which all queues share. POOLS are those that answered. RATE is how many jobs
+/// with a pool, and `ahead` in the JSON has those of them that wait for its slots. On RabbitMQ WAITING
+/// has the jobs in the tiers of the queue, and is unknown while jobs are in the delay levels, which
+/// all queues share; a note has their number. POOLS are those that answered. RATE is how many jobs
 /// completed in the last minute, and WAITED the longest wait from due to start of those that started
 /// in that minute, `-` if none did. How long the attempts of that minute took is in the JSON:
 /// `p50_ms` and `p95_ms`. A figure that is unknown is `?`, and the reason is on standard error.
@@ -155,14 +156,21 @@ fn notes(overview: &Overview) -> Vec<String> {
     // These are in no column.
     let mut notes =
         reasons(&overview.queues, |figure| !["ahead", "p50_ms", "p95_ms"].contains(&figure));
+    if let Read::Known(jobs @ 1..) = overview.in_levels {
+        notes.push(format!("jobs in the delay levels, of all queues: {jobs}"));
+    }
     if overview.queues.is_empty() {
         notes.push("no queue is known".into());
     }
     if !overview.complete {
         notes.push(format!(
-            "these are the queues that are known from: {}. There may be others: name them, or give \
-             `--management`, since AMQP cannot list queues",
-            overview.sources.join(", ")
+            "these are the queues that are known from: {}. There may be others{}",
+            overview.sources.join(", "),
+            overview
+                .incomplete
+                .as_ref()
+                .map(|why| format!(": {}", visible(why)))
+                .unwrap_or_default()
         ));
     }
     notes

@@ -7,13 +7,17 @@ use crate::process::{eventually, jobq};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_alarm_is_named_and_nothing_is_done() {
-    let Some(node) = Broker::to_kill("an_alarm_is_named_and_nothing_is_done").await else {
+    let test = "an_alarm_is_named_and_nothing_is_done";
+    let Some((node, management)) = Broker::with_management(test).await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
+    let stage = Stage::on(Store::on_broker(node.url())).await;
     let pool = stage.pool().spawn().await.unwrap();
+    stage.enqueue([Step::Abort("no card".into())]).await;
+    stage.failed("scripted").await;
+    pool.shutdown().await.unwrap();
     stage.enqueue([Step::Succeed]).await;
-    stage.end().await;
+    stage.enqueue([Step::Succeed]).await;
     node.ctl(&["set_vm_memory_high_watermark", "0.00001"]).await;
 
     let alarm = "low on memory";
@@ -32,8 +36,26 @@ async fn an_alarm_is_named_and_nothing_is_done() {
     let said = "scripted: failed: expected at most 0, found unknown (";
     assert!(ran.lines(1)[0].starts_with(said) && ran.out.contains(alarm), "{ran:#?}");
 
+    let limits = ["--failed-max", "0", "--min-pools", "1", "--waited-max", "30s"];
+    let ran = jobq(&stage.store, &[&["check", "scripted"], &limits[..]].concat()).await;
+    let [line] = ran.lines(1)[..] else { panic!("one reason is one line: {ran:#?}") };
+    assert!(line.starts_with("scripted: failed, pools, waited: unknown ("), "{ran:#?}");
+
+    // The management API counts the jobs of all queues, in the levels too.
+    let api = ["--management", &management];
+    let counted = |ran: &crate::process::Ran| {
+        let row: Vec<_> = ran.out.lines().nth(1).unwrap_or_default().split_whitespace().collect();
+        row.get(..5) == Some(&["scripted", "2", "0", "?", "1"])
+    };
+    let ran =
+        eventually(&stage.store, &[&["queues", "scripted"], &api[..]].concat(), counted).await;
+    assert!(ran.err.contains(alarm), "{ran:#?}");
+    let ran = jobq(&stage.store, &[&["check"], &limits[..], &api].concat()).await;
+    let [unknown, failed] = ran.lines(1)[..] else { panic!("one reason is one line: {ran:#?}") };
+    assert!(unknown.starts_with("hasty, scripted: pools, waited: unknown ("), "{ran:#?}");
+    assert_eq!(failed, "scripted: failed: expected at most 0, found 1");
+
     node.ctl(&["set_vm_memory_high_watermark", "0.9"]).await;
     let ends = |state| move |ran: &crate::process::Ran| ran.out.trim_end().ends_with(state);
-    eventually(&stage.store, &["queues", "scripted"], ends("consumed")).await;
-    pool.shutdown().await.unwrap();
+    eventually(&stage.store, &["queues", "scripted"], ends("unattended")).await;
 }

@@ -209,5 +209,15 @@ async fn a_queue_whose_slots_are_held_is_stuck(store: Store) {
     let is_breach = |ran: &Ran| ran.code == 1 && ran.out.contains("has taken jobs ahead");
     eventually(&stage.store, &["check", "scripted", "--waited-max", "1h"], is_breach).await;
     drop((pool, idle));
+
+    // A pool that takes jobs and starts none, with a job that waits.
+    let idle = engine.admin().join(Held::idle()).await.unwrap();
+    eventually(&stage.store, &queues, is("consumed")).await;
+    let check = ["check", "scripted", "--waited-max", "500ms"];
+    let ran = eventually(&stage.store, &check, |ran| ran.out.contains("none started")).await;
+    let said = "scripted: waited: expected at most 500ms, found unknown (jobs wait, and none \
+                started in the last minute)";
+    assert_eq!(ran.lines(1), [said]);
+    drop(idle);
     soon("the engine to close", engine.close()).await;
 }

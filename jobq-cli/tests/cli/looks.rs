@@ -1,13 +1,10 @@
 //! The commands that look: `jobq queues`, `check`, `doctor` and `metrics`.
 
-use std::process::Stdio;
-
 use jobq_tests::both_engines;
 use jobq_tests::stage::{Stage, Step, Store};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 
-use crate::process::{command, jobq, on, run};
+use crate::nights::Metrics;
+use crate::process::{command, jobq, run};
 
 both_engines!(
     queues_are_a_table_and_a_document,
@@ -83,6 +80,21 @@ async fn a_check_says_which_limit_is_exceeded(store: Store) {
     let document = check(&["--failed-max", "0", "--json"]).await.json(1, "check");
     assert_eq!((&document["ok"], &document["breaches"][0]["found"]), (&false.into(), &1.into()));
     assert!(check(&[]).await.error(2).contains("--failed-max"));
+    // A long pause is no reason for which nobody is told that jobs wait.
+    stage.client.admin().pause("scripted", "upgrade").await.unwrap();
+    let document = check(&["--waited-max", "100ms", "--json"]).await.json(1, "check");
+    let why = document["breaches"][0]["unknown"].as_str().unwrap();
+    assert_eq!(why, "jobs wait, and none started in the last minute; the queue is paused");
+    stage.client.admin().resume("scripted").await.unwrap();
+
+    let file = jobq_tests::files::Directory::new();
+    for (text, code) in [("typo # and a comment\n", 1), ("\n# none\n", 2), ("{}", 2)] {
+        std::fs::write(file.file("queues"), text).unwrap();
+        let path = file.file("queues").display().to_string();
+        let ran = jobq(&stage.store, &["check", "--queues-from", &path, "--failed-max", "0"]).await;
+        assert_eq!(ran.code, code, "{ran:#?}");
+        assert!(code == 2 || ran.out.starts_with("typo: failed: "), "{ran:#?}");
+    }
     let ran = jobq(&stage.store, &["check", "typo", "--failed-max", "0"]).await;
     let expected = ["typo: failed: expected at most 0, found unknown (there is no such queue)"];
     assert_eq!(ran.lines(1), expected);
@@ -125,19 +137,12 @@ async fn the_doctor_gives_its_report(store: Store) {
 
 async fn prometheus_reads_the_figures(store: Store) {
     let stage = stage(store).await;
-    let mut command = on(&stage.store, &["metrics", "scripted", "--listen", "127.0.0.1:0"]);
-    let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
-    let line = lines.next_line().await.unwrap().unwrap();
-    let address =
-        line.strip_prefix("listening on http://").and_then(|l| l.strip_suffix("/metrics"));
-    let mut stream = TcpStream::connect(address.unwrap()).await.unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    let answer = Metrics::start(&stage.store, &["scripted"]).await.scrape().await;
     assert!(answer.contains(r#"jobq_queue_jobs{queue="scripted",state="ready"} 2"#), "{answer}");
     assert!(answer.contains(r#"jobq_queue_jobs{queue="scripted",state="failed"} 1"#), "{answer}");
     assert!(answer.contains("text/plain; version=0.0.4"), "{answer}");
+    assert!(answer.contains("\njobq_up 1\n") && answer.contains("\njobq_level_jobs 0\n"));
+    assert!(answer.contains("\njobq_overview_complete 1\n"), "{answer}");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod failed;
 mod files;
 mod looks;
 mod made;
+mod nights;
 mod operations;
 mod process;
 mod schema;

@@ -8,7 +8,7 @@ use askama::Template;
 use axum::extract::State as AppState;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use jobq::admin::{Pause, QueueOverview, Read, State};
+use jobq::admin::{Overview, Pause, QueueOverview, Read, State};
 
 use super::{Age, Page, render};
 use crate::access::{Action, Viewer};
@@ -167,7 +167,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, choice: &Choice) -> Result<Str
         choice,
         hidden: queues.len() - shown.len(),
         rows: shown.into_iter().map(|queue| row(app, queue)).collect(),
-        totals: totals(queues),
+        totals: totals(overview),
         attention,
         more_attention,
         errors: errors(app),
@@ -218,16 +218,25 @@ pub(crate) fn pause_text(pause: &Pause) -> String {
     text
 }
 
-fn totals(queues: &[QueueOverview]) -> Vec<(&'static str, Figure)> {
+/// The sums of all queues. They are unknown where no queue is known and there may be some.
+fn totals(overview: Option<&Overview>) -> Vec<(&'static str, Figure)> {
+    let none = || match overview {
+        None => Read::unknown("the queues have not been read"),
+        Some(Overview { queues, complete: false, incomplete, .. }) if queues.is_empty() => {
+            Read::unknown(incomplete.clone().unwrap_or_else(|| "no queue is known".to_owned()))
+        }
+        Some(_) => Read::Known(0),
+    };
+    let queues = overview.map(|overview| &overview.queues[..]).unwrap_or_default();
     let sum = |figure: fn(&QueueOverview) -> &Read<u64>| {
-        let mut sum = Read::Known(0);
+        let mut sum = none();
         for queue in queues {
             sum = sum.zip(figure(queue).clone(), |sum, more| sum + more);
         }
         Figure::number(&sum)
     };
     vec![
-        ("Queues", Figure::number(&Read::Known(queues.len() as u64))),
+        ("Queues", Figure::number(&none().map(|_: u64| queues.len() as u64))),
         ("Ready", sum(|queue| &queue.ready)),
         ("Waiting", sum(|queue| &queue.waiting)),
         ("In flight", sum(|queue| &queue.in_flight)),

@@ -2,19 +2,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use futures_util::stream;
+use futures_util::{join, stream};
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::state::{State, state};
 use crate::engine::{
-    Administer, Ask, Counts, Durations, Part, Pause, Percentiles, PoolQueue, PoolReport, Question,
-    QueueNames, Read, Reply, fractional_millis,
+    Administer, Answers, Ask, Counts, Durations, Part, Pause, Percentiles, PoolQueue, PoolReport,
+    Question, QueueNames, Read, Reply, fractional_millis,
 };
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// How many queues are looked at together.
 const AT_ONCE: usize = 8;
+
+/// How long an engine may take to answer, beside the time that pools have. An engine that does not
+/// answer leaves the figures unknown, and whoever looks is told so.
+const ANSWER: Duration = Duration::from_secs(2);
+/// How much longer for each queue, on average.
+const A_QUEUE: Duration = Duration::from_millis(20);
 
 /// The figures of queues, from [`Admin::overview`](super::Admin::overview).
 #[derive(Debug, Clone, Serialize)]
@@ -26,6 +33,12 @@ pub struct Overview {
     pub sources: Vec<&'static str>,
     /// Whether there are certainly no other queues.
     pub complete: bool,
+    /// Why there may be others; `None` if it is complete.
+    pub incomplete: Option<String>,
+    /// Messages in the delay levels of RabbitMQ: jobs and events of all queues, since AMQP does not
+    /// tell whose they are, and the probes of pools. While there are some,
+    /// [`waiting`](QueueOverview::waiting) of each queue is unknown. 0 on engines without levels.
+    pub in_levels: Read<u64>,
     /// The reports of the pools that answered, from which some of the figures are. Not in JSON.
     #[serde(skip)]
     pub reports: Read<Vec<PoolReport>>,
@@ -67,7 +80,8 @@ pub struct QueueOverview {
     pub paused: Read<Option<Pause>>,
     /// The state of the queue.
     pub state: State,
-    /// Where its jobs are. `ready`, `waiting` and `failed` are the sums.
+    /// Where its jobs are. `ready`, `waiting` and `failed` are the sums; `waiting` is unknown while
+    /// jobs are in the [delay levels](Overview::in_levels).
     ///
     /// On RabbitMQ these are ready jobs, solo jobs, each tier with its wait, those on their way out
     /// of the delay levels, and failed jobs. Each number is asked for by AMQP. Which tiers there
@@ -150,35 +164,81 @@ pub(super) async fn overview(
     names: QueueNames,
     patience: Duration,
 ) -> Result<Overview> {
-    let QueueNames { mut names, mut sources, complete } = names;
-    let ask = Ask::all(Question::Report, names.iter().cloned().collect(), patience);
-    let mut asked = Asked::from(engine.ask(ask).await);
+    let QueueNames { mut names, mut sources, complete, incomplete } = names;
+    let mut asked = match ask(engine, &names, patience).await {
+        // Neither the engine nor a pool has named a queue.
+        Err(error) if names.is_empty() && !complete => return Err(error),
+        answers => Asked::from(answers),
+    };
     if sources != ["named"] {
         let theirs: BTreeSet<_> = asked.queues().map(|queue| queue.queue.clone()).collect();
         let new: Vec<_> = theirs.difference(&names).cloned().collect();
         if !new.is_empty() {
             // Asked again, since the consumers of these queues are to be accounted for as well.
             names.extend(new);
-            let ask = Ask::all(Question::Report, names.iter().cloned().collect(), patience);
-            asked = Asked::from(engine.ask(ask).await);
+            asked = Asked::from(ask(engine, &names, patience).await);
         }
         if asked.reports.is_some() {
             sources.push("pools");
         }
     }
     let asked = &asked;
+    let end = deadline(names.len());
     let queues = stream::iter(names).map(|name| async move {
-        let parts = engine.parts(&name).await.unwrap_or_else(|error| unread(&error.to_string()));
-        let paused = engine.paused(&name).await;
-        let paused = paused.unwrap_or_else(|error| Read::unknown(error.to_string()));
+        let looking = async { join!(engine.parts(&name), engine.paused(&name)) };
+        let (parts, paused) = match timeout_at(end, looking).await {
+            Ok((parts, paused)) => (
+                parts.unwrap_or_else(|error| unread(&why(&error))),
+                paused.unwrap_or_else(|error| Read::unknown(why(&error))),
+            ),
+            Err(_) => (unread(&late(engine)), Read::unknown(late(engine))),
+        };
         asked.overview(name, parts, paused)
     });
-    let queues = queues.buffered(AT_ONCE).collect().await;
+    let in_levels = async {
+        match timeout_at(end, engine.in_levels()).await {
+            Ok(read) => read.unwrap_or_else(|error| Read::unknown(why(&error))),
+            Err(_) => Read::unknown(late(engine)),
+        }
+    };
+    let (mut queues, in_levels) = join!(queues.buffered(AT_ONCE).collect::<Vec<_>>(), in_levels);
+    for queue in queues.iter_mut().filter(|queue| !queue.parts.is_empty()) {
+        let counts = Counts { waiting: queue.waiting.clone(), ..Counts::new(0, 0, 0) };
+        queue.waiting = counts.beside(&in_levels).waiting;
+    }
     let reports = match &asked.reports {
         Some(reports) => Read::Known(reports.clone()),
         None => Read::unknown(asked.problem.clone()),
     };
-    Ok(Overview { queues, sources, complete, reports })
+    Ok(Overview { queues, sources, complete, incomplete, in_levels, reports })
+}
+
+/// Asks pools for their reports, for a bounded time.
+async fn ask(
+    engine: &dyn Administer,
+    names: &BTreeSet<String>,
+    patience: Duration,
+) -> Result<Answers> {
+    let ask = Ask::all(Question::Report, names.iter().cloned().collect(), patience);
+    let answers = timeout(patience + ANSWER, engine.ask(ask)).await;
+    answers.unwrap_or_else(|_| Err(Error::new(ErrorKind::Timeout, late(engine))))
+}
+
+/// Until when the figures of so many queues are waited for.
+fn deadline(queues: usize) -> Instant {
+    let queues = u32::try_from(queues).unwrap_or(u32::MAX);
+    Instant::now() + ANSWER.saturating_add(A_QUEUE.saturating_mul(queues))
+}
+
+fn late(engine: &dyn Administer) -> String {
+    format!("no answer in time: {}", engine.trouble())
+}
+
+/// The reason of a figure that an error leaves unknown. Where the cause is an error of jobq, the
+/// error repeats it after the name of the figure, which would differ from queue to queue.
+fn why(error: &Error) -> String {
+    let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Error>());
+    cause.unwrap_or(error).to_string()
 }
 
 /// The parts of a queue that could not be looked at.
@@ -198,8 +258,8 @@ struct Asked {
     problem: String,
 }
 
-impl From<Result<crate::engine::Answers>> for Asked {
-    fn from(answers: Result<crate::engine::Answers>) -> Self {
+impl From<Result<Answers>> for Asked {
+    fn from(answers: Result<Answers>) -> Self {
         match answers {
             Ok(answers) => {
                 let report = |(_, reply)| match reply {
@@ -212,11 +272,9 @@ impl From<Result<crate::engine::Answers>> for Asked {
                     problem: String::new(),
                 }
             }
-            Err(error) => Self {
-                reports: None,
-                unaccounted: BTreeMap::new(),
-                problem: format!("pools could not be asked: {error}"),
-            },
+            Err(error) => {
+                Self { reports: None, unaccounted: BTreeMap::new(), problem: why(&error) }
+            }
         }
     }
 }
@@ -300,66 +358,5 @@ fn durations(pools: &[&PoolQueue]) -> Read<Option<Percentiles>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_unknown_figure_is_null_and_has_its_reason_beside_it() {
-        let asked = Asked {
-            reports: Some(Vec::new()),
-            unaccounted: BTreeMap::from([("mail".to_owned(), Read::Known(2))]),
-            problem: String::new(),
-        };
-        let view =
-            asked.overview("mail".into(), Counts::new(5, 0, 0).into_parts(), Read::Known(None));
-        let json = serde_json::to_value(view).unwrap();
-        assert_eq!((&json["ready"], &json["in_flight"]), (&5.into(), &serde_json::Value::Null));
-        for figure in ["in_flight", "ahead", "completed", "pools", "waited_ms", "p50_ms"] {
-            assert_eq!(json[figure], serde_json::Value::Null, "{figure}");
-            let why = &json["unknown"][figure];
-            assert_eq!(why, "2 consumers belong to no pool that answered", "{figure}");
-        }
-        assert_eq!(json["state"], "unknown");
-    }
-
-    #[test]
-    fn durations_are_those_of_all_pools() {
-        let pool = |completed, millis: &[u64]| {
-            let mut pool = PoolQueue::new("mail", 1);
-            pool.minute.completed = completed;
-            let took = millis.iter().copied().map(Duration::from_millis);
-            took.for_each(|took| pool.minute.durations.record(took));
-            pool
-        };
-        let earlier = "a pool of an earlier version does not report durations";
-        for (pools, p50, p95, why) in [
-            (vec![], None, None, None),
-            (vec![pool(0, &[])], None, None, None),
-            (vec![pool(2, &[1, 1]), pool(0, &[])], Some(0.992), Some(0.992), None),
-            (vec![pool(2, &[1, 1]), pool(1, &[8, 8, 8])], Some(7.936), Some(7.936), None),
-            (vec![pool(2, &[1, 1]), pool(1, &[8])], Some(0.992), Some(7.936), None),
-            (vec![pool(2, &[1, 1]), pool(1, &[])], None, None, Some(earlier)),
-        ] {
-            let report = |queue| {
-                let started = std::time::SystemTime::UNIX_EPOCH;
-                PoolReport::new(crate::engine::PoolId::new(), String::new(), started, vec![queue])
-            };
-            let asked = Asked {
-                reports: Some(pools.into_iter().map(report).collect()),
-                unaccounted: BTreeMap::from([("mail".to_owned(), Read::Known(0))]),
-                problem: String::new(),
-            };
-            let view = asked.overview("mail".into(), Vec::new(), Read::Known(None));
-            let json = serde_json::to_value(view).unwrap();
-            let found = (json["p50_ms"].as_f64(), json["p95_ms"].as_f64());
-            assert_eq!(found, (p50, p95), "{json:#}");
-            for name in ["p50_ms", "p95_ms"] {
-                assert_eq!(json["unknown"][name].as_str(), why, "{json:#}");
-            }
-        }
-        let asked =
-            Asked { reports: None, unaccounted: BTreeMap::new(), problem: "no answer".into() };
-        let view = asked.overview("mail".into(), Vec::new(), Read::Known(None));
-        assert_eq!(view.durations.why(), Some("no answer"));
-    }
-}
+#[path = "overview_tests.rs"]
+mod tests;

@@ -32,6 +32,16 @@ pub trait Administer: fmt::Debug + Send + Sync {
         Ok(self.counts(queue).await?.into_parts())
     }
 
+    /// How many jobs wait in a place that all queues share, so that no queue's [`parts`](Self::parts)
+    /// have them. Unless this is 0, nobody knows how many jobs of one queue wait. Defaults to 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`counts`](Self::counts).
+    async fn in_levels(&self) -> Result<Read<u64>> {
+        Ok(Read::Known(0))
+    }
+
     /// Looks at the failed jobs of a queue, oldest first, each once, and settles them as `visit`
     /// says. Jobs that fail meanwhile may be seen as well. What stays keeps its order.
     ///
@@ -47,13 +57,19 @@ pub trait Administer: fmt::Debug + Send + Sync {
     /// both after a lost connection.
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited>;
 
-    /// The queues that the engine knows of.
+    /// The queues that the engine knows of. One that cannot list all of them goes on to name a queue
+    /// that it has seen once, until it has been missing for an hour.
     ///
     /// # Errors
     ///
     /// An engine that cannot be reached or refuses.
     async fn queues(&self) -> Result<QueueNames> {
         Err(unsupported("it cannot list queues; name them"))
+    }
+
+    /// The likely reason for a missing answer, for messages.
+    fn trouble(&self) -> String {
+        "it may be busy".to_owned()
     }
 
     /// Pauses a queue, durably: pools take no more of its jobs until it is resumed, whatever
@@ -203,13 +219,22 @@ pub struct QueueNames {
     pub sources: Vec<&'static str>,
     /// Whether there are certainly no others.
     pub complete: bool,
+    /// Why there may be others, if that is known.
+    pub incomplete: Option<String>,
 }
 
 impl QueueNames {
     /// Names from these sources.
     #[must_use]
     pub fn new(names: BTreeSet<String>, sources: Vec<&'static str>, complete: bool) -> Self {
-        Self { names, sources, complete }
+        Self { names, sources, complete, incomplete: None }
+    }
+
+    /// Sets the reason for which there may be others.
+    #[must_use]
+    pub fn incomplete(mut self, why: impl Into<String>) -> Self {
+        (self.complete, self.incomplete) = (false, Some(why.into()));
+        self
     }
 }
 
@@ -221,7 +246,8 @@ pub struct Counts {
     pub ready: Read<u64>,
     /// Jobs that are not due yet. On RabbitMQ these are the jobs in the tiers of the queue, for
     /// waits that a job's `delay` names. Jobs with any other wait are in the delay levels, which
-    /// the queues of a namespace share, and are not counted.
+    /// the queues of a namespace share: while there are some, or may be, this is unknown.
+    /// [`Overview::in_levels`](crate::admin::Overview::in_levels) is their number.
     ///
     /// AMQP does not list the tiers of a queue. With the URL of the management API
     /// (`ClientBuilder::management`) they are those that it lists, at most two seconds ago, and
@@ -254,6 +280,21 @@ impl Counts {
     #[must_use]
     pub fn open(&self) -> Read<u64> {
         self.ready.clone().zip(self.waiting.clone(), |ready, waiting| ready + waiting)
+    }
+
+    /// These counts where so many jobs of all queues wait in a place that they share.
+    #[must_use]
+    pub(crate) fn beside(mut self, in_levels: &Read<u64>) -> Self {
+        match in_levels {
+            Read::Known(0) => {}
+            Read::Known(jobs) => {
+                self.waiting = Read::unknown(format!(
+                    "jobs in the delay levels, which all queues share: {jobs}"
+                ));
+            }
+            Read::Unknown(why) => self.waiting = Read::Unknown(why.clone()),
+        }
+        self
     }
 
     /// Whether there are certainly no jobs.

@@ -1,5 +1,6 @@
 //! Where the jobs of a queue are, as far as the broker reports it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lapin::Channel;
@@ -10,8 +11,9 @@ use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::to_ask;
 use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::passive::{Absent, Figures};
+use crate::rabbitmq::topology::passive::{Absent, Figures, ready_in_all};
 use crate::rabbitmq::topology::requirements::Wanted;
 
 /// How long a look at failed jobs by another client is waited for.
@@ -73,6 +75,40 @@ pub(crate) async fn parts(
         parts.clear();
     }
     Ok(parts)
+}
+
+/// The level queues: those that exist, as far as they are listed, and those that this client has
+/// declared.
+pub(crate) async fn levels(
+    broker: &Broker,
+    known: &Declared,
+    absent: &Absent,
+    listed: Read<Vec<String>>,
+) -> Result<Read<BTreeSet<String>>> {
+    let mut levels = known.levels();
+    match listed {
+        Read::Known(listed) => levels.extend(listed),
+        Read::Unknown(_) if known.covers(&Wanted::levels()) => {}
+        Read::Unknown(why) => {
+            if !levels.is_empty() || absent.has_exchange(broker, &known.names().level(0)).await? {
+                return Ok(Read::Unknown(why));
+            }
+        }
+    }
+    Ok(Read::Known(levels))
+}
+
+/// Counts the jobs in level queues. The highest level comes first: a job that moves on meanwhile is
+/// counted again.
+pub(crate) async fn in_levels(broker: &Broker, levels: BTreeSet<String>) -> Result<Read<u64>> {
+    if levels.is_empty() {
+        return Ok(Read::Known(0));
+    }
+    let up = broker.up().await?;
+    let mut channel = to_ask(&up).await?;
+    let counted = ready_in_all(&up, &mut channel, levels.into_iter().rev().collect()).await?;
+    up.asking.keep(channel);
+    Ok(counted)
 }
 
 /// The number of ready messages of a queue. One that does not exist has none.

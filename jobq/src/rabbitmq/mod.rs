@@ -33,13 +33,13 @@ mod provision;
 mod publish;
 #[cfg(all(feature = "testing", feature = "sqlite"))]
 pub(crate) mod pure;
+mod roster;
 mod stray;
 mod subscribers;
 pub(crate) mod topology;
 mod values;
 mod waits;
 
-use std::collections::BTreeSet;
 use std::future::ready;
 use std::sync::Arc;
 
@@ -60,6 +60,7 @@ use self::doctor::{Doctor, Listing};
 use self::failed::Failed;
 use self::provision::Provision;
 use self::publish::{Enqueuer, Events, Publisher};
+use self::roster::Roster;
 use self::subscribers::Subscribers;
 use self::topology::declared::Declared;
 use self::topology::declarer::Declarer;
@@ -73,7 +74,7 @@ use crate::clock::Clock;
 use crate::engine::{
     About, Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Diagnose,
     Engine, EngineOptions, Membership, NotPushed, Part, Pause, Pushed, Pushing, QueueNames,
-    QueueSpec, Read, Visit, Visited, run_to_end,
+    QueueSpec, Read, Reply, Visit, Visited, run_to_end,
 };
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
@@ -83,6 +84,10 @@ use crate::metrics::ConnectionMetrics;
 pub use self::provision::diff::{Difference, TopologyDiff};
 pub use self::provision::{Applied, Pruned};
 pub use self::topology::declarations::Topology;
+
+/// Why there may be other queues without a management API.
+const NOT_LISTED: &str = "AMQP cannot list queues: give the URL of the management API \
+     (`--management`, `ClientBuilder::management` or JOBQ_MANAGEMENT_URL), or name the queues";
 
 /// Connects to a broker.
 ///
@@ -152,6 +157,7 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         broker,
         declarer,
         absent,
+        roster: Roster::default(),
     }))
 }
 
@@ -161,6 +167,7 @@ pub(crate) struct Rabbit {
     broker: Arc<Broker>,
     declarer: Arc<Declarer>,
     absent: Arc<Absent>,
+    roster: Roster,
     enqueuer: Arc<Enqueuer>,
     events: Events,
     subscribers: Arc<Subscribers>,
@@ -257,7 +264,9 @@ impl Engine for Rabbit {
 #[async_trait]
 impl Administer for Rabbit {
     async fn counts(&self, queue: &str) -> Result<Counts> {
-        Ok(Counts::of(&self.parts(queue).await?))
+        let parts = self.parts(queue).await?;
+        let counts = Counts::of(&parts);
+        Ok(if parts.is_empty() { counts } else { counts.beside(&self.in_levels().await?) })
     }
 
     async fn parts(&self, queue: &str) -> Result<Vec<Part>> {
@@ -266,7 +275,32 @@ impl Administer for Rabbit {
         let (known, listed) = (self.declarer.known(), self.doctor.listed(queue).await);
         let places = counts::places(known.part(queue), listed);
         let counting = counts::parts(&self.broker, known.names(), &self.absent, queue, places);
-        self.broker.unless_blocked(&format!("counting the jobs of queue `{queue}`"), counting).await
+        let doing = format!("counting the jobs of queue `{queue}`");
+        let parts = match self.broker.unless_blocked(&doing, counting).await {
+            Err(error) if self.broker.publishing().is_blocked() => {
+                return self.doctor.counted(queue).await.ok_or(error);
+            }
+            counted => counted?,
+        };
+        self.roster.looked(queue, !parts.is_empty());
+        Ok(parts)
+    }
+
+    async fn in_levels(&self) -> Result<Read<u64>> {
+        self.broker.check_open()?;
+        let (known, listed) = (self.declarer.known(), self.doctor.listed_levels().await);
+        let counting = async {
+            match counts::levels(&self.broker, known, &self.absent, listed).await? {
+                Read::Known(levels) => counts::in_levels(&self.broker, levels).await,
+                Read::Unknown(why) => Ok(Read::Unknown(why)),
+            }
+        };
+        match self.broker.unless_blocked("counting the jobs in the delay levels", counting).await {
+            Err(error) if self.broker.publishing().is_blocked() => {
+                self.doctor.counted_in_levels().await.map(Read::Known).ok_or(error)
+            }
+            counted => counted,
+        }
     }
 
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {
@@ -277,18 +311,24 @@ impl Administer for Rabbit {
 
     async fn queues(&self) -> Result<QueueNames> {
         self.broker.check_open()?;
-        let mut names: BTreeSet<_> = self.declarer.known().all().queues.into_keys().collect();
-        match self.doctor.queue_names().await {
-            Some(Ok(found)) => {
-                names.extend(found);
-                Ok(QueueNames::new(names, vec!["client", "management"], true))
-            }
+        self.roster.add(self.declarer.known().all().queues.keys());
+        let listed = self.doctor.queue_names().await;
+        if let Some(Ok(found)) = &listed {
+            self.roster.add(found);
+        }
+        let names = self.roster.names();
+        Ok(match listed {
+            Some(Ok(_)) => QueueNames::new(names, vec!["client", "management"], true),
             Some(Err(reason)) => {
                 tracing::warn!(reason, "the queues could not be listed by the management API");
-                Ok(QueueNames::new(names, vec!["client"], false))
+                QueueNames::new(names, vec!["client"], false).incomplete(reason)
             }
-            None => Ok(QueueNames::new(names, vec!["client"], false)),
-        }
+            None => QueueNames::new(names, vec!["client"], false).incomplete(NOT_LISTED),
+        })
+    }
+
+    fn trouble(&self) -> String {
+        self.broker.publishing().trouble()
     }
 
     async fn pause(&self, queue: &str, pause: &Pause) -> Result<()> {
@@ -316,7 +356,13 @@ impl Administer for Rabbit {
     }
 
     async fn ask(&self, ask: Ask) -> Result<Answers> {
-        self.control.ask(ask, |queue| self.doctor.lists_solo(queue)).await
+        let answers = self.control.ask(ask, |queue| self.doctor.lists_solo(queue)).await?;
+        for (_, reply) in &answers.replies {
+            if let Reply::Report(report) = reply {
+                self.roster.add(report.queues.iter().map(|queue| &queue.queue));
+            }
+        }
+        Ok(answers)
     }
 
     async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
@@ -329,9 +375,12 @@ impl Administer for Rabbit {
         check_name("queue", &queue.name)?;
         let doing = format!("deleting queue `{}`", queue.name);
         let (subscribers, queue) = (Arc::clone(&self.subscribers), queue.clone());
+        let name = queue.name.clone();
         // In between its subscriptions have ended, and are made again if it stays.
         let deleting = run_to_end(async move { subscribers.delete(&queue, force).await });
-        self.broker.within(&doing, deleting).await
+        let deleted = self.broker.within(&doing, deleting).await?;
+        self.roster.forget(&name);
+        Ok(deleted)
     }
 }
 

@@ -123,8 +123,8 @@ impl Broker {
             biased;
             done = self.within(doing, work) => done,
             cause = self.publishing.blocked() => {
-                let text = format!("{doing}: {}", takes_nothing(&cause));
-                Err(Error::new(ErrorKind::Timeout, text))
+                let alarm = Error::new(ErrorKind::Timeout, takes_nothing(&cause));
+                Err(Error::new(ErrorKind::Timeout, format!("{doing}: {alarm}")).because(alarm))
             }
         }
     }

@@ -87,6 +87,9 @@ pub(crate) struct Queue {
     pub(crate) messages_dlx: Option<u64>,
     /// All messages, those in flight included. `None` if the broker has not counted yet.
     pub(crate) messages: Option<u64>,
+    /// Those that no consumer holds.
+    #[serde(rename = "messages_ready")]
+    pub(crate) ready: Option<u64>,
     pub(crate) consumers: Option<u64>,
 }
 

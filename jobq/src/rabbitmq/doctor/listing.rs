@@ -1,14 +1,14 @@
 //! The parts of the users' queues, as the management API listed them last.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
 use super::examine::Doctor;
-use super::role::specs;
-use crate::engine::Read;
+use super::role::{Role, role, specs};
+use crate::engine::{Part, Place, Read};
 use crate::period;
 use crate::rabbitmq::topology::requirements::Wanted;
 
@@ -18,12 +18,17 @@ const FRESH: Duration = Duration::from_secs(2);
 const RECENT: Duration = Duration::from_secs(60);
 /// How long the reason is kept for which there is no list.
 const FAILED: Duration = Duration::from_secs(10);
-/// How long counting waits for the list.
+/// How long the list is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const NOT_GIVEN: &str = "this client has declared no job of the queue, and AMQP does not list its \
      tiers: give the URL of the management API (`--management`, `ClientBuilder::management` or \
      JOBQ_MANAGEMENT_URL)";
+
+const LEVELS_NOT_GIVEN: &str = "jobs may be in the delay levels, which all queues share, and AMQP \
+     does not list these: give the URL of the management API (`--management`, \
+     `ClientBuilder::management` or JOBQ_MANAGEMENT_URL)";
+const NOT_COUNTED: &str = "the management API has not counted the messages yet";
 
 /// The last list.
 #[derive(Debug, Default)]
@@ -32,13 +37,25 @@ pub(crate) struct Listing(Mutex<Option<Listed>>);
 #[derive(Debug)]
 struct Listed {
     at: Instant,
-    /// The existing parts of the users' queues, or why the management API does not show them.
-    parts: Result<Wanted, String>,
+    /// What was found, or why the management API does not show it.
+    found: Result<Found, String>,
+}
+
+/// The queues of a namespace.
+#[derive(Debug, Clone, Default)]
+struct Found {
+    /// The existing parts of the users' queues.
+    parts: Wanted,
+    /// The names of the level queues.
+    levels: Vec<String>,
+    /// How many messages each queue of the broker has, up to five seconds ago: those that no
+    /// consumer holds, and all.
+    messages: HashMap<String, (Option<u64>, Option<u64>)>,
 }
 
 impl Listed {
     fn is_fresh(&self) -> bool {
-        self.at.elapsed() < if self.parts.is_ok() { FRESH } else { FAILED }
+        self.at.elapsed() < if self.found.is_ok() { FRESH } else { FAILED }
     }
 }
 
@@ -47,47 +64,105 @@ impl Doctor {
     /// them. `None` without a management API.
     pub(crate) async fn queue_names(&self) -> Option<Result<BTreeSet<String>, String>> {
         let at = Instant::now();
-        let parts = self.list().await?;
-        let names = parts.clone().map(|parts| parts.queues.into_keys().collect());
-        *self.listing.0.lock().await = Some(Listed { at, parts });
+        let found = self.list_in_time().await?;
+        let names = found.clone().map(|found| found.parts.queues.into_keys().collect());
+        *self.listing.0.lock().await = Some(Listed { at, found });
         Some(names)
     }
 
     /// The existing tiers of a queue and whether it has a solo queue. `None` if the management API
     /// does not list the queue: it may be new.
-    ///
-    /// Only names are taken from the list. Its figures may be five seconds old.
     pub(crate) async fn listed(&self, queue: &str) -> Read<Option<Wanted>> {
+        let last = self.last().await;
+        found(last.as_ref(), NOT_GIVEN).map(|found| found.parts.part(queue))
+    }
+
+    /// The names of the existing level queues.
+    pub(crate) async fn listed_levels(&self) -> Read<Vec<String>> {
+        let last = self.last().await;
+        found(last.as_ref(), LEVELS_NOT_GIVEN).map(|found| found.levels.clone())
+    }
+
+    /// Where the jobs of a queue are by the figures of the management API, which are up to five
+    /// seconds old; `None` if it does not list the queue. AMQP has none while an alarm lasts.
+    pub(crate) async fn counted(&self, queue: &str) -> Option<Vec<Part>> {
+        let last = self.last().await;
+        let found = last.as_ref()?.found.as_ref().ok()?;
+        let (names, wanted) = (self.known.names(), found.parts.part(queue)?);
+        let part = |place, name: String| {
+            let counted = found.messages.get(&name).map_or((None, None), |counted| *counted);
+            // Failed jobs are failed also while somebody looks at them.
+            let jobs = if place == Place::Failed { counted.1 } else { counted.0 };
+            Part::new(place, jobs.map_or_else(|| Read::unknown(NOT_COUNTED), Read::Known))
+        };
+        let mut parts = vec![part(Place::Ready, names.work(queue))];
+        parts.extend(wanted.solo.get(queue).map(|queue| part(Place::Solo, names.solo(queue))));
+        for millis in wanted.queues.get(queue).iter().flat_map(|tiers| tiers.iter()) {
+            let place = Place::Tier(Duration::from_millis(*millis));
+            parts.push(part(place, names.tier(queue, *millis)));
+        }
+        parts.push(part(Place::Due, names.due(queue)));
+        parts.push(part(Place::Failed, names.failed(queue)));
+        Some(parts)
+    }
+
+    /// How many jobs are in the levels, by the same figures.
+    pub(crate) async fn counted_in_levels(&self) -> Option<u64> {
+        let last = self.last().await;
+        let found = last.as_ref()?.found.as_ref().ok()?;
+        found.levels.iter().map(|level| found.messages.get(level).and_then(|(_, all)| *all)).sum()
+    }
+
+    /// The last list, or a new one if that is old; `None` without a management API.
+    async fn last(&self) -> MutexGuard<'_, Option<Listed>> {
         let mut last = self.listing.0.lock().await;
         if !last.as_ref().is_some_and(Listed::is_fresh) {
             let at = Instant::now();
-            let listed = timeout(PATIENCE, self.list()).await.unwrap_or_else(|_| {
-                let limit = period::format(PATIENCE);
-                Some(Err(format!("the management API does not list the queues within {limit}")))
-            });
-            let Some(parts) = listed else { return Read::unknown(NOT_GIVEN) };
-            *last = Some(Listed { at, parts });
+            if let Some(found) = self.list_in_time().await {
+                *last = Some(Listed { at, found });
+            }
         }
-        match last.as_ref().map(|listed| &listed.parts) {
-            Some(Ok(parts)) => Read::Known(parts.part(queue)),
-            Some(Err(reason)) => Read::unknown(reason.clone()),
-            None => Read::unknown(NOT_GIVEN),
-        }
+        last
     }
 
     /// Whether the last list has a queue for solo runs of this one; `None` if there is no recent list.
     pub(crate) fn lists_solo(&self, queue: &str) -> Option<bool> {
         let last = self.listing.0.try_lock().ok()?;
         let recent = last.as_ref().filter(|listed| listed.at.elapsed() < RECENT)?;
-        recent.parts.as_ref().ok().map(|parts| parts.solo.contains(queue))
+        recent.found.as_ref().ok().map(|found| found.parts.solo.contains(queue))
     }
 
-    async fn list(&self) -> Option<Result<Wanted, String>> {
+    async fn list_in_time(&self) -> Option<Result<Found, String>> {
+        timeout(PATIENCE, self.list()).await.unwrap_or_else(|_| {
+            let limit = period::format(PATIENCE);
+            Some(Err(format!("the management API does not list the queues within {limit}")))
+        })
+    }
+
+    async fn list(&self) -> Option<Result<Found, String>> {
         let found = self.queues_by_management().await?;
         let names = self.known.names();
-        let parts = |found: Vec<super::facts::Queue>| {
-            Wanted::queues(&specs(names, found.iter().map(|queue| queue.name.as_str())))
+        let read = |found: Vec<super::facts::Queue>| Found {
+            parts: Wanted::queues(&specs(names, found.iter().map(|queue| queue.name.as_str()))),
+            levels: found
+                .iter()
+                .filter(|queue| role(names, &queue.name) == Some(Role::Level))
+                .map(|queue| queue.name.clone())
+                .collect(),
+            messages: found
+                .into_iter()
+                .map(|queue| (queue.name, (queue.ready, queue.messages)))
+                .collect(),
         };
-        Some(found.map(parts))
+        Some(found.map(read))
+    }
+}
+
+/// What the last list has, or why there is none.
+fn found<'l>(last: Option<&'l Listed>, not_given: &'static str) -> Read<&'l Found> {
+    match last.map(|listed| &listed.found) {
+        Some(Ok(found)) => Read::Known(found),
+        Some(Err(reason)) => Read::unknown(reason.clone()),
+        None => Read::unknown(not_given),
     }
 }

@@ -16,6 +16,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use url::Url;
@@ -35,7 +36,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 const TIMES: usize = 5;
 /// The requested columns of queues.
 const COLUMNS: &str = "name,type,arguments,policy,operator_policy,effective_policy_definition,members,leader,\
-     messages,messages_dlx,consumers";
+     messages,messages_ready,messages_dlx,consumers";
 
 /// The address of a management API.
 #[derive(Clone)]
@@ -167,7 +168,7 @@ impl Management {
         };
         let url = &self.url;
         match answer {
-            Ok((200, body)) => serde_json::from_slice(&body).map_err(|error| {
+            Ok((200, body)) => read(&body).map_err(|error| {
                 format!("{url} answers otherwise than the management API of RabbitMQ: {error}")
             }),
             Ok((401 | 403, _)) => Err(format!(
@@ -203,6 +204,12 @@ impl Management {
         });
         asking.await.map_err(|_| "this program is about to end".to_owned())
     }
+}
+
+/// Reads an answer by way of a [`Value`], which takes the last one of equal keys in an object. After
+/// a partition RabbitMQ 4.0.5 sends such objects.
+fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
+    serde_json::from_value(serde_json::from_slice::<Value>(body)?)
 }
 
 /// The same certificates as for AMQP.
@@ -242,7 +249,7 @@ fn tls(certificates: &Certificates) -> Result<TlsConfig> {
 mod tests {
     use super::*;
 
-    fn read(url: &str) -> Result<Management> {
+    fn management(url: &str) -> Result<Management> {
         let timeout = Duration::from_secs(1);
         let address = Address::parse("amqp://ann:sec%2Fret@localhost/a%2Fb", timeout).unwrap();
         let options = EngineOptions {
@@ -267,11 +274,26 @@ mod tests {
             ("http://eve:p%40ss@mq:1", "http://mq:1/", "eve:p@ss"),
         ];
         for (url, shown, user) in table {
-            let read = read(url).unwrap();
+            let read = management(url).unwrap();
             assert_eq!((read.url.as_str(), &read.authorization), (shown, &basic(user)), "{url}");
             assert_eq!(read.vhost, "a/b");
             assert!(!format!("{read:?}").contains("ret"), "{read:?}");
         }
+    }
+
+    /// As RabbitMQ 4.0.5 answers after a partition.
+    #[test]
+    fn the_last_of_equal_keys_counts() {
+        let body = br#"{"items": [{"name": "jobq:mail", "messages": 7, "consumers": 1,
+            "messages": 9}], "page_count": 2, "page_count": 1}"#;
+        let Page { items, page_count } = read(body).unwrap();
+        assert_eq!(page_count, 1);
+        let [queue] = &items[..] else { panic!("{items:?}") };
+        assert_eq!(
+            (&*queue.name, queue.messages, queue.consumers),
+            ("jobq:mail", Some(9), Some(1))
+        );
+        assert!(read::<Page>(b"<html>").is_err());
     }
 
     #[test]
@@ -284,7 +306,7 @@ mod tests {
             ("geheim", "cannot be read"),
         ];
         for (url, expected) in table {
-            let error = read(url).unwrap_err();
+            let error = management(url).unwrap_err();
             assert!(error.is_invalid() && error.to_string().contains(expected), "{error}");
             assert!(!error.to_string().contains("geheim"), "{error}");
         }

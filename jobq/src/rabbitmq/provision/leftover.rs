@@ -1,4 +1,4 @@
-//! Queues of a namespace that no declaration has. Pure.
+//! The queues of a namespace that declarations have, and those that none has. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,6 +10,26 @@ use crate::rabbitmq::doctor::role::{Role, role};
 use crate::rabbitmq::topology::declarations::{Declaration, Topology};
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::Figures;
+
+impl Topology {
+    /// The queues of a namespace that these declarations make, by the names that programs use.
+    ///
+    /// ```
+    /// use jobq::engine::QueueSpec;
+    /// use jobq::rabbitmq::Topology;
+    ///
+    /// let topology = Topology::of("shop", &[QueueSpec::new("mail"), QueueSpec::new("stock")]);
+    /// assert_eq!(topology.queues("shop"), ["mail".to_owned(), "stock".to_owned()].into());
+    /// assert!(topology.queues("other").is_empty());
+    /// ```
+    #[must_use]
+    pub fn queues(&self, namespace: &str) -> BTreeSet<String> {
+        let names = Names::new(namespace);
+        let places = self.places().into_iter().map(Declaration::name);
+        let work = places.filter(|name| role(&names, name) == Some(Role::Work));
+        work.filter_map(|name| names.queue_of(name)).map(str::to_owned).collect()
+    }
+}
 
 /// The queues that are not declared: those to delete, and those that stay.
 ///

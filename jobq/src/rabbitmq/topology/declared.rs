@@ -1,10 +1,10 @@
 //! The declared topology, to declare it again where parts are deleted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use super::declarations::Topology;
+use super::declarations::{Declaration, Topology};
 use super::ensure::{NEW_QUEUE_WAIT, apply};
 use super::levels::End;
 use super::names::Names;
@@ -80,6 +80,20 @@ impl Declared {
     /// Everything that was declared.
     pub(crate) fn all(&self) -> Wanted {
         self.known().clone()
+    }
+
+    /// The names of the level queues that were declared.
+    pub(crate) fn levels(&self) -> BTreeSet<String> {
+        let Wanted { levels, .. } = *self.known();
+        let of = |wanted: &Wanted| {
+            let places = self.topology(wanted).into_declarations();
+            let queue = |place| match place {
+                Declaration::Queue { name, .. } => Some(name),
+                _ => None,
+            };
+            places.filter_map(queue).collect::<BTreeSet<_>>()
+        };
+        &of(&Wanted { levels, ..Wanted::shared() }) - &of(&Wanted::shared())
     }
 
     /// Whether all of this was declared.

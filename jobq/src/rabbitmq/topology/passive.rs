@@ -4,22 +4,26 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::stream::{FuturesOrdered, StreamExt as _};
+use futures_util::stream::{self, FuturesOrdered, StreamExt as _};
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, ExchangeKind, Queue};
 use tokio::time::Instant;
 
-use super::declarations::Declaration;
+use super::declarations::{Declaration, ExchangeType};
 use crate::engine::Read;
 use crate::error::Result;
-use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::broker::Broker;
+use crate::rabbitmq::connection::channel::{open, to_ask};
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, failure, refusal};
 use crate::rabbitmq::values::short;
 
 /// How long a missing queue is not looked for again.
 const MISSING: Duration = Duration::from_secs(5);
+/// The longest such time of a queue that has been missing for longer: it is looked for again after
+/// as long as it has been missing.
+const STILL_MISSING: Duration = Duration::from_secs(60);
 /// The same for a queue that is not expected to be there soon.
 const LONG_MISSING: Duration = Duration::from_secs(600);
 /// The most passive declarations in flight.
@@ -136,27 +140,80 @@ pub(crate) async fn inspect(
     }
 }
 
-/// The queues that were missing, and when.
+/// The number of ready messages in all these queues, which exist.
+pub(crate) async fn ready_in_all(
+    up: &Up,
+    channel: &mut Channel,
+    queues: Vec<String>,
+) -> Result<Read<u64>> {
+    let question = up.questions.ask(channel.id());
+    let look = |queue: String| {
+        let channel = channel.clone();
+        async move { look_for_queue(&channel, &queue).await }
+    };
+    let mut answers = stream::iter(queues.into_iter().map(look)).buffered(IN_FLIGHT);
+    // The broker answers one after the other.
+    let (mut sum, mut last) = (0, Instant::now());
+    let counted = loop {
+        let (answer, took) = (answers.next().await, last.elapsed());
+        last = Instant::now();
+        match answer {
+            None => break Ok(Read::Known(sum)),
+            Some(Ok(queue)) if queue.message_count() == 0 && took >= BUSY => {
+                break Ok(Read::unknown(UNSURE));
+            }
+            Some(Ok(queue)) => sum += u64::from(queue.message_count()),
+            Some(Err(error)) if error.is_connection() => return Err(error),
+            Some(Err(error)) => break Err(error),
+        }
+    };
+    drop(answers);
+    drop(question);
+    match counted {
+        Ok(counted @ Read::Known(_)) => Ok(counted),
+        // Answers may be under way, or the broker has closed the channel.
+        Ok(unknown) => {
+            *channel = open(up).await?;
+            Ok(unknown)
+        }
+        Err(error) => {
+            *channel = open(up).await?;
+            Ok(Read::unknown(error.to_string()))
+        }
+    }
+}
+
+/// The queues and exchanges that were missing, and when.
 ///
 /// Looking for a queue that does not exist costs a channel number for the life of the connection,
 /// so one that was missing a moment ago is assumed to be missing still.
 #[derive(Debug, Default)]
-pub(crate) struct Absent(Mutex<HashMap<String, Instant>>);
+pub(crate) struct Absent(Mutex<HashMap<String, Missing>>);
+
+/// When a missing queue was looked for.
+#[derive(Debug, Clone, Copy)]
+struct Missing {
+    first: Instant,
+    last: Instant,
+}
 
 impl Absent {
-    fn queues(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
+    fn queues(&self) -> MutexGuard<'_, HashMap<String, Missing>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_missing(&self, queue: &str, lasts: Duration) -> bool {
-        self.queues().get(queue).is_some_and(|asked| asked.elapsed() < lasts)
+    fn is_missing(&self, queue: &str) -> bool {
+        self.queues().get(queue).is_some_and(|Missing { first, last }| {
+            last.elapsed() < (*last - *first).clamp(MISSING, STILL_MISSING)
+        })
     }
 
     /// Records that a queue was missing.
     pub(crate) fn add(&self, queue: &str, asked: Instant) {
         let mut queues = self.queues();
-        queues.retain(|_, asked| asked.elapsed() < LONG_MISSING);
-        queues.insert(queue.to_owned(), asked);
+        queues.retain(|_, missing| missing.last.elapsed() < LONG_MISSING);
+        let first = queues.get(queue).map_or(asked, |missing| missing.first);
+        queues.insert(queue.to_owned(), Missing { first, last: asked });
     }
 
     /// Forgets that a queue was missing.
@@ -171,7 +228,7 @@ impl Absent {
 
     /// Whether a queue that is not expected was missing at the last look, ten minutes ago at most.
     pub(crate) fn was_missing(&self, queue: &str) -> bool {
-        self.is_missing(queue, LONG_MISSING)
+        self.queues().get(queue).is_some_and(|missing| missing.last.elapsed() < LONG_MISSING)
     }
 
     /// The numbers of ready messages and of consumers of a queue, if it exists.
@@ -184,7 +241,7 @@ impl Absent {
         channel: &mut Channel,
         queue: &str,
     ) -> Result<Option<Read<Figures>>> {
-        if self.is_missing(queue, MISSING) {
+        if self.is_missing(queue) {
             return Ok(None);
         }
         for _ in 0..LOOKS {
@@ -196,6 +253,7 @@ impl Absent {
                 }
                 Ok(Some((0, _))) if asked.elapsed() >= BUSY => {}
                 Ok(Some((ready, consumers))) => {
+                    self.forget(queue);
                     return Ok(Some(Read::Known(Figures { ready, consumers })));
                 }
                 Err(error) if error.is_connection() => return Err(error),
@@ -208,6 +266,26 @@ impl Absent {
         Ok(Some(Read::unknown(UNSURE)))
     }
 
+    /// Whether there is this exchange; also if this user may not look for it.
+    pub(crate) async fn has_exchange(&self, broker: &Broker, name: &str) -> Result<bool> {
+        if self.is_missing(name) {
+            return Ok(false);
+        }
+        let (up, asked) = (broker.up().await?, Instant::now());
+        let channel = to_ask(&up).await?;
+        let (name, kind, alternate) = (name.to_owned(), ExchangeType::Topic, None);
+        let exchange = Declaration::Exchange { name, kind, alternate };
+        match look(&up, &channel, &[&exchange]).await? {
+            Seen::All => up.asking.keep(channel),
+            Seen::Forbidden(_) => {}
+            Seen::Missing(_) => {
+                self.add(exchange.name(), asked);
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The number of ready messages in a queue, if it exists.
     ///
     /// A broker that is too busy to know within 250 ms returns 0 (`rabbit_quorum_queue:stat/1`), so
@@ -218,7 +296,7 @@ impl Absent {
         channel: &mut Channel,
         queue: &str,
     ) -> Result<Option<u64>> {
-        if self.is_missing(queue, MISSING) {
+        if self.is_missing(queue) {
             return Ok(None);
         }
         loop {
@@ -246,12 +324,30 @@ mod tests {
             [(4, true, true), (2, false, true), (590, false, true), (5, false, false)]
         {
             tokio::time::advance(Duration::from_secs(seconds)).await;
-            let found = (absent.is_missing("mail@solo", MISSING), absent.was_missing("mail@solo"));
+            let found = (absent.is_missing("mail@solo"), absent.was_missing("mail@solo"));
             assert_eq!(found, (is_missing, was_missing), "{seconds}");
         }
         absent.add("other", Instant::now());
         assert_eq!(absent.queues().len(), 1, "what is too old is forgotten");
         absent.clear();
         assert!(!absent.was_missing("other"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_that_stays_missing_is_looked_for_less_often() {
+        let (absent, start) = (Absent::default(), Instant::now());
+        let mut looks = Vec::new();
+        for seconds in 0..300 {
+            if !absent.is_missing("mail") {
+                looks.push(seconds);
+                absent.add("mail", Instant::now());
+            }
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+        assert_eq!(looks, [0, 5, 10, 20, 40, 80, 140, 200, 260], "{:?}", start.elapsed());
+        absent.forget("mail");
+        absent.add("mail", Instant::now());
+        tokio::time::advance(MISSING).await;
+        assert!(!absent.is_missing("mail"), "one that was there meanwhile begins anew");
     }
 }

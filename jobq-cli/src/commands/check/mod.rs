@@ -1,11 +1,16 @@
+mod queues;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use jobq::admin::{Passage, PoolReport, QueueOverview, Read, State};
+use jobq::admin::{Admin, Overview, Passage, PoolReport, QueueOverview, Queues, Read, State};
 use serde::Serialize;
+use tokio::time::sleep;
 
 use super::queues::selection;
-use crate::end::{End, Ended, checked};
+use crate::end::{End, Ended, Problem, checked};
 use crate::options::{Options, period};
 use crate::output::Output;
 use crate::output::time::{millis, short};
@@ -14,17 +19,25 @@ use crate::output::time::{millis, short};
 const STUCK_WAITS: &str = "stuck_waits";
 /// The delay levels, among the queues.
 const LEVELS: &str = "@levels";
+/// The longest time between two looks at jobs that stand still.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
 /// Checks the queues against limits, for monitors and probes
 ///
 /// Exits with 1 if a queue exceeds a limit, if pools report that jobs which wait in the broker do not
-/// come through (`stuck_waits`; the queue `@levels` stands for the delay levels), and also if a figure that is needed is unknown, there is
-/// no queue, or one that is named does not exist.
+/// come through (`stuck_waits`; the queue `@levels` stands for the delay levels), and also if a
+/// figure that is needed is unknown, there is no queue, one that is named does not exist, or the
+/// management API does not list the queues. Without names and files, RabbitMQ needs
+/// `--management`, or it exits with 2: AMQP cannot list queues.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The queues; all that are known without any
+    /// The queues; without any, all that the management API or the file of jobs lists
     #[arg(value_name = "QUEUE")]
     queues: Vec<String>,
+    /// A file that names further queues: one name a line, or the declarations of a program as JSON,
+    /// as `jobq topology` takes them. May be given several times
+    #[arg(long, value_name = "FILE")]
+    queues_from: Vec<PathBuf>,
     #[command(flatten)]
     limits: Limits,
 }
@@ -43,7 +56,8 @@ struct Limits {
     #[arg(long, value_name = "NUMBER")]
     ready_max: Option<u64>,
     /// No job that started in the last minute waited longer from due to start. If jobs wait and none
-    /// can start, this is unknown
+    /// started in that minute, it looks again after this time, or five seconds if that is less. If
+    /// that is still so, or none can start, the wait is unknown
     #[arg(long, value_name = "DURATION", value_parser = period)]
     waited_max: Option<Duration>,
 }
@@ -58,6 +72,8 @@ struct Figures {
     failed: Read<u64>,
     waited: Read<Option<Duration>>,
     state: State,
+    /// Whether jobs waited and none started at an earlier look, too.
+    stood: bool,
 }
 
 /// A limit that a queue exceeds, or that cannot be checked.
@@ -77,30 +93,55 @@ struct Document<'a> {
     ok: bool,
     queues: Vec<&'a str>,
     breaches: &'a [Breach],
+    /// Why there may be other queues, which were not checked.
+    incomplete: Option<&'a str>,
 }
 
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
+    let Arguments { queues, queues_from, limits } = arguments;
+    let named = queues::named(queues, &queues_from, options)?;
     let client = options.client().await?;
-    let overview = client.admin().overview(selection(arguments.queues)).await?;
+    let (overview, stood) = look(&client.admin(), selection(named), limits.waited_max).await?;
     let queues: Vec<_> = overview.queues.iter().map(|queue| queue.queue.as_str()).collect();
-    let breaches: Vec<_> = overview
-        .queues
-        .iter()
-        .flat_map(|queue| breaches(&queue.queue, &Figures::of(queue), &arguments.limits))
-        .chain(stuck(&queues, overview.reports.known().map_or(&[], Vec::as_slice)))
-        .collect();
-    let end = end(queues.len(), &breaches);
+    let breaches_of = |queue: &QueueOverview| {
+        let figures = Figures { stood: stood.contains(&queue.queue), ..Figures::of(queue) };
+        breaches(&queue.queue, &figures, &limits)
+    };
+    let stuck = stuck(&queues, overview.reports.known().map_or(&[], Vec::as_slice));
+    let breaches: Vec<_> = overview.queues.iter().flat_map(breaches_of).chain(stuck).collect();
+    let incomplete = overview.incomplete.as_deref();
+    let end = end(queues.len(), &breaches, incomplete);
     if queues.is_empty() && !output.is_json() {
         output.error("no queue is known, so nothing was checked: name the queues");
     }
     let printed = if output.is_json() {
-        output.document(Document { ok: end == End::Done, queues, breaches: &breaches })
+        output.document(Document { ok: end == End::Done, queues, breaches: &breaches, incomplete })
     } else if end == End::Done {
         output.line(&format!("ok: {}", queues.join(", ")))
     } else {
-        breaches.iter().try_for_each(|breach| output.line(&sentence(breach)))
+        let unlisted = incomplete.map(|why| format!("there may be other queues: {why}"));
+        let mut lines = sentences(&breaches).into_iter().chain(unlisted);
+        lines.try_for_each(|line| output.line(&line))
     };
     checked(end, printed)
+}
+
+/// The figures, and the queues whose jobs stood still at a look before. It looks twice if there are
+/// such queues: a job may just have become due.
+async fn look(
+    admin: &Admin,
+    which: Queues,
+    waited_max: Option<Duration>,
+) -> Result<(Overview, BTreeSet<String>), Problem> {
+    let first = admin.overview(which.clone()).await?;
+    let Some(limit) = waited_max else { return Ok((first, BTreeSet::new())) };
+    let stand = first.queues.iter().filter(|queue| Figures::of(queue).stands());
+    let stood: BTreeSet<_> = stand.map(|queue| queue.queue.clone()).collect();
+    if stood.is_empty() {
+        return Ok((first, stood));
+    }
+    sleep(limit.min(BETWEEN_LOOKS)).await;
+    Ok((admin.overview(which).await?, stood))
 }
 
 impl Figures {
@@ -114,6 +155,7 @@ impl Figures {
                 failed: missing(),
                 waited: missing(),
                 state: queue.state,
+                stood: false,
             };
         }
         Self {
@@ -123,7 +165,13 @@ impl Figures {
             failed: queue.failed.clone(),
             waited: queue.waited.clone(),
             state: queue.state,
+            stood: false,
         }
+    }
+
+    /// Whether jobs wait and none started in the last minute.
+    fn stands(&self) -> bool {
+        self.ready > 0 && self.waited == None
     }
 
     /// The longest wait, in milliseconds; unknown while jobs wait and none can start, since those that
@@ -137,6 +185,11 @@ impl Figures {
             (State::Unattended | State::Halted, Read::Known(1..)) => {
                 Read::unknown("jobs wait, and no pool takes them")
             }
+            _ if self.stands() && self.stood => {
+                let paused = if self.state == State::Paused { "; the queue is paused" } else { "" };
+                Read::unknown(format!("jobs wait, and none started in the last minute{paused}"))
+            }
+            (_, Read::Unknown(why)) if self.waited == None => Read::Unknown(why.clone()),
             _ => self.waited.clone().map(|waited| waited.map_or(0, millis)),
         }
     }
@@ -199,8 +252,40 @@ fn stuck(queues: &[&str], reports: &[PoolReport]) -> Vec<Breach> {
     levels.into_iter().chain(queues.iter().filter_map(of_queue)).collect()
 }
 
-fn end(queues: usize, breaches: &[Breach]) -> End {
-    if queues > 0 && breaches.is_empty() { End::Done } else { End::No }
+fn end(queues: usize, breaches: &[Breach], incomplete: Option<&str>) -> End {
+    let is_sound = queues > 0 && breaches.is_empty() && incomplete.is_none();
+    if is_sound { End::Done } else { End::No }
+}
+
+/// The breaches for people: one line for all figures that are unknown for one reason.
+fn sentences(breaches: &[Breach]) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (index, breach) in breaches.iter().enumerate() {
+        let alike = |other: &&Breach| other.unknown.is_some() && other.unknown == breach.unknown;
+        let others: Vec<_> = breaches.iter().filter(alike).collect();
+        if others.len() < 2 {
+            lines.push(sentence(breach));
+        } else if !breaches[..index].iter().any(|earlier| alike(&earlier)) {
+            lines.push(common(&others));
+        }
+    }
+    lines
+}
+
+/// Breaches of one reason.
+fn common(breaches: &[&Breach]) -> String {
+    let list = |name: fn(&Breach) -> &str| {
+        let names: BTreeSet<_> = breaches.iter().copied().map(name).collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let why = breaches.first().and_then(|breach| breach.unknown.as_deref()).unwrap_or_default();
+    let (queues, figures) = (list(|breach| &breach.queue), list(|breach| name_of(breach.figure)));
+    format!("{queues}: {figures}: unknown ({why})")
+}
+
+/// The name of a figure for people.
+fn name_of(figure: &str) -> &str {
+    if figure == "waited_ms" { "waited" } else { figure }
 }
 
 /// A breach for people.
@@ -217,11 +302,8 @@ fn sentence(breach: &Breach) -> String {
         "waited_ms" => short(Duration::from_millis(number)),
         _ => number.to_string(),
     };
-    let (name, bound) = match *figure {
-        "pools" => ("pools", "at least"),
-        "waited_ms" => ("waited", "at most"),
-        other => (other, "at most"),
-    };
+    let bound = if *figure == "pools" { "at least" } else { "at most" };
+    let name = name_of(figure);
     let found = match found {
         Some(found) => shown(*found),
         None => format!("unknown ({})", unknown.as_deref().unwrap_or_default()),
@@ -230,123 +312,4 @@ fn sentence(breach: &Breach) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use jobq::admin::{PoolId, PoolQueue};
-
-    use super::*;
-
-    fn figures() -> Figures {
-        Figures {
-            pools: Read::Known(1),
-            unaccounted: Read::Known(0),
-            ready: Read::Known(5),
-            failed: Read::Known(2),
-            waited: Read::Known(Some(Duration::from_secs(20))),
-            state: State::Consumed,
-        }
-    }
-
-    #[test]
-    fn waits_that_do_not_end_are_breaches_of_their_queues_alone() {
-        let report = |levels: Option<Passage>, waits: Option<Passage>| {
-            let mut mail = PoolQueue::new("mail", 1);
-            mail.waits = waits;
-            let queues = vec![mail, PoolQueue::new("video", 1)];
-            let started = std::time::SystemTime::UNIX_EPOCH;
-            let mut report = PoolReport::new(PoolId::new(), String::new(), started, queues);
-            report.levels = levels;
-            report
-        };
-        let (passing, stuck_now) = (Some(Passage::Passing), Some(Passage::Stuck));
-        let table = [
-            (vec![report(None, None), report(passing, passing)], vec![]),
-            (vec![report(Some(Passage::Unknown), Some(Passage::Late))], vec![]),
-            (vec![report(passing, stuck_now), report(None, stuck_now)], vec![("mail", 2)]),
-            (vec![report(stuck_now, passing), report(passing, passing)], vec![("@levels", 1)]),
-        ];
-        for (reports, expected) in table {
-            let found = stuck(&["mail", "video"], &reports);
-            let found: Vec<_> = found.iter().map(|b| (&*b.queue, b.found.unwrap())).collect();
-            assert_eq!(found, expected, "{reports:?}");
-        }
-        let said = sentence(&stuck(&["mail"], &[report(None, stuck_now)])[0]);
-        assert!(said.starts_with("mail: jobs that wait do not come through, as 1 of"), "{said}");
-        // Only what was asked for.
-        assert!(stuck(&["video"], &[report(None, stuck_now)]).is_empty());
-    }
-
-    #[test]
-    fn a_limit_that_cannot_be_checked_is_a_breach() {
-        let none = Limits::default();
-        let pools = |number| Limits { min_pools: Some(number), ..none.clone() };
-        let failed = |number| Limits { failed_max: Some(number), ..none.clone() };
-        let waited =
-            |seconds| Limits { waited_max: Some(Duration::from_secs(seconds)), ..none.clone() };
-        let unread = || Read::unknown("no leader");
-        let with = |change: fn(&mut Figures)| {
-            let mut figures = figures();
-            change(&mut figures);
-            figures
-        };
-        let table: [(Figures, Limits, Option<&str>); 18] = [
-            (figures(), pools(1), None),
-            (figures(), pools(2), Some("mail: pools: expected at least 2, found 1")),
-            (with(|f| f.unaccounted = Read::Known(3)), pools(1), None),
-            (
-                with(|f| f.unaccounted = Read::Known(3)),
-                pools(2),
-                Some(
-                    "mail: pools: expected at least 2, found unknown (there are consumers that \
-                     belong to no pool that answered)",
-                ),
-            ),
-            (figures(), failed(2), None),
-            (figures(), failed(1), Some("mail: failed: expected at most 1, found 2")),
-            (
-                Figures { failed: unread(), ..figures() },
-                failed(9),
-                Some("mail: failed: expected at most 9, found unknown (no leader)"),
-            ),
-            (Figures { ready: unread(), ..figures() }, failed(9), None),
-            (figures(), Limits { ready_max: Some(5), ..none.clone() }, None),
-            (figures(), waited(20), None),
-            (figures(), waited(19), Some("mail: waited: expected at most 19s, found 20s")),
-            (with(|f| f.waited = Read::Known(None)), waited(1), None),
-            (
-                with(|f| f.state = State::Stuck),
-                waited(30),
-                Some(
-                    "mail: waited: expected at most 30s, found unknown (jobs wait, and every slot \
-                     is held)",
-                ),
-            ),
-            (
-                with(|f| f.state = State::Unattended),
-                waited(30),
-                Some(
-                    "mail: waited: expected at most 30s, found unknown (jobs wait, and no pool \
-                     takes them)",
-                ),
-            ),
-            (
-                with(|f| (f.state, f.ready) = (State::Withheld, Read::Known(0))),
-                waited(30),
-                Some(
-                    "mail: waited: expected at most 30s, found unknown (a pool whose slots are \
-                     held has taken jobs ahead, and they wait)",
-                ),
-            ),
-            (with(|f| f.state = State::Withheld), failed(2), None),
-            (with(|f| (f.state, f.ready) = (State::Halted, Read::Known(0))), waited(30), None),
-            (with(|f| f.state = State::Paused), waited(30), None),
-        ];
-        for (figures, limits, expected) in table {
-            let found = breaches("mail", &figures, &limits);
-            let sentences: Vec<_> = found.iter().map(sentence).collect();
-            assert_eq!(sentences, expected.into_iter().collect::<Vec<_>>(), "{limits:?}");
-            let expected = if expected.is_none() { End::Done } else { End::No };
-            assert_eq!(end(1, &found), expected);
-        }
-        assert_eq!(end(0, &[]), End::No);
-    }
-}
+mod tests;
