@@ -60,7 +60,8 @@ impl Admin {
             tracing::info!(target: "jobq::audit", actor = %self.actor, action = "prune_topology", "queues that are not declared are deleted");
         }
         let provision = self.rabbit()?.provision();
-        background::call(provision.prune(wanted, dry_run)).await
+        // Its future is large.
+        background::call(Box::pin(provision.prune(wanted, dry_run))).await
     }
 
     /// The engine, if it is RabbitMQ.

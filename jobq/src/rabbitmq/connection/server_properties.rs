@@ -97,7 +97,7 @@ mod tests {
             assert_eq!(arriving.version().is_some(), is_whole, "{count}");
             arriving.pass(&[*byte]);
         }
-        arriving.pass(&[0; 2 * LONGEST]);
+        arriving.pass(&vec![0; 2 * LONGEST]);
         assert_eq!(arriving.version().as_deref(), Some("4.3.6!"));
         assert_eq!(arriving.0.len(), LONGEST);
     }
