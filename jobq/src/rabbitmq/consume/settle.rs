@@ -325,8 +325,7 @@ impl RabbitReceipt {
         let replacing = background::spawn(async move {
             let alive = || self.origin.session.is_alive();
             let publisher = &self.origin.publisher;
-            let published = publisher.publish_surely(message, &who, alive, &given_up).await;
-            match published {
+            match publisher.publish_surely(message, &who, alive, &given_up).await {
                 Ok(()) => self.acknowledge(ack).await,
                 Err(error) if error.is_closed() => Err(error),
                 Err(error) => {
