@@ -96,12 +96,15 @@ mod tests {
         report
     }
 
+    /// What a finding is about, and how severe it is.
+    type Expected<'t> = &'t [(&'t str, Severity)];
+
     #[test]
     fn the_worst_that_pools_report_is_found() {
         use Passage::{Late, Passing, Stuck, Unknown};
         let names = Names::new("jobq");
         let mail = "the tiers of queue `mail`";
-        let table: [(&[PoolReport], &[(&str, Severity)]); 5] = [
+        let table: [(&[PoolReport], Expected<'_>); 5] = [
             (&[], &[]),
             (&[report(Passing, None), report(Unknown, Some(Passing))], &[]),
             (&[report(Passing, Some(Late)), report(Passing, None)], &[(mail, Severity::Warning)]),

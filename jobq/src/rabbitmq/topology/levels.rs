@@ -76,8 +76,12 @@ pub(crate) fn entry(millis: u64, end: End<'_>) -> Option<Entry> {
 
 /// The digits of a wait, as the start of a key.
 fn words(units: u64) -> String {
-    let digits = (0..LEVELS).rev().map(|level| units / RADIX.pow(level) % RADIX);
-    digits.map(|digit| format!("{digit}.")).collect()
+    let mut words = String::new();
+    for level in (0..LEVELS).rev() {
+        words.push_str(&(units / RADIX.pow(level) % RADIX).to_string());
+        words.push('.');
+    }
+    words
 }
 
 /// The key of probes of a digit of a level. Its destination is none of a job or an event.

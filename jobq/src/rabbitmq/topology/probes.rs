@@ -62,12 +62,13 @@ pub(crate) fn wait_queues(names: &Names, wanted: &Wanted, levels: u32) -> Vec<Wa
 /// The exchanges and keys by which whoever is bound hears of probes of these queues: as they are
 /// sent, and as they come back.
 pub(crate) fn heard(names: &Names, probed: &[WaitQueue]) -> BTreeSet<(String, String)> {
-    let both = |WaitQueue { queue, exchange, key, .. }: &WaitQueue| match queue {
-        Some(_) => [(exchange.clone(), key.clone()), (names.deliver(), key.clone())],
-        None => {
-            let pattern = levels::probe_pattern();
-            [(exchange.clone(), pattern.clone()), (names.level_deliver(), pattern)]
-        }
+    let both = |WaitQueue { queue, exchange, key, .. }: &WaitQueue| {
+        let (by, back) = if queue.is_some() {
+            (key.clone(), names.deliver())
+        } else {
+            (levels::probe_pattern(), names.level_deliver())
+        };
+        [(exchange.clone(), by.clone()), (back, by)]
     };
     probed.iter().flat_map(both).collect()
 }
