@@ -29,6 +29,7 @@ pub(crate) struct Options {
     pub(crate) expires: Option<Period>,
     pub(crate) payload: Option<Ident>,
     pub(crate) on: Option<Patterns>,
+    pub(crate) unchecked: bool,
     pub(crate) path: Option<Path>,
 }
 
@@ -48,10 +49,11 @@ const CONCURRENCY: &str = "concurrency";
 const EXPIRES: &str = "expires";
 const PAYLOAD: &str = "payload";
 const ON: &str = "on";
+const UNCHECKED: &str = "unchecked";
 const CRATE: &str = "crate";
 
-/// Every key, each as one might write it.
-const KEYS: [(&str, &str); 10] = [
+/// Every key, each as one might write it. One that is written alone takes no value.
+const KEYS: [(&str, &str); 11] = [
     (RETRIES, "retries = 3"),
     (DELAY, "delay = \"30s\""),
     (NAME, "name = \"mail.welcome\""),
@@ -61,6 +63,7 @@ const KEYS: [(&str, &str); 10] = [
     (EXPIRES, "expires = \"1h\""),
     (PAYLOAD, "payload = \"WelcomeMail\""),
     (ON, "on = \"user.*\""),
+    (UNCHECKED, UNCHECKED),
     (CRATE, "crate = \"my_jobq\""),
 ];
 
@@ -122,6 +125,7 @@ impl Options {
             EXPIRES => self.expires = mistakes.take(value::period(entry)),
             PAYLOAD => self.payload = mistakes.take(value::type_name(entry)),
             ON => self.on = value::patterns(entry, mistakes),
+            UNCHECKED => self.unchecked = true,
             CRATE => self.path = mistakes.take(value::path(entry)),
             _ => {}
         }

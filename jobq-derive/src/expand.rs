@@ -306,7 +306,7 @@ fn own(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-fn options(Policy { options, jobq, .. }: &Policy) -> TokenStream {
+fn options(Policy { options, plain, jobq, .. }: &Policy) -> TokenStream {
     let private = &private(jobq);
     let queue = options.queue.as_ref().map(|queue| quote!(.queue(#queue)));
     let retries = options.retries.as_ref().map(|retries| {
@@ -333,8 +333,13 @@ fn options(Policy { options, jobq, .. }: &Policy) -> TokenStream {
         let patterns = &patterns.all;
         quote!(.on(&[#(#patterns),*]))
     });
+    let read_back = match (options.unchecked, plain) {
+        (true, _) => Some(quote!(.unchecked())),
+        (false, true) => Some(quote!(.plain())),
+        (false, false) => None,
+    };
     quote! {
-        #private::JobOptions::new() #queue #retries #delay #timeout #concurrency #expires #on
+        #private::JobOptions::new() #queue #retries #delay #timeout #concurrency #expires #on #read_back
     }
 }
 

@@ -7,6 +7,7 @@ mod expectation;
 mod fallback;
 mod mistakes;
 mod model;
+mod plain;
 mod signature;
 mod valid;
 mod words;
@@ -110,7 +111,18 @@ use signature::Function;
 /// | `payload = "WelcomeMail"` | the name of the payload type | the function's name in `UpperCamelCase` |
 /// | `on = "user.*"` | subscribes to the events of this topic pattern (see below) | no events |
 /// | `on = ["user.created", "user.renamed"]` | subscribes to the events of all these | |
+/// | `unchecked` | an enqueue does not check that a worker can read the payload (see below) | checked |
 /// | `crate = "my_jobq"` | the path to jobq where Cargo.toml gives it another name | `"::jobq"` |
+///
+/// # Payloads that cannot be read
+///
+/// Serde accepts types that it does not read back, such as a map with integers as keys inside an enum
+/// with a `tag`. So an enqueue decodes the payload that it has encoded, and an error is an `Invalid`
+/// error of the enqueue. In a release build it leaves this out where all arguments are `bool`, `char`,
+/// `f64`, `String`, integers of up to 64 bits, and `Option` and `Vec` of these, by these names and
+/// without attributes of serde: such payloads are always readable. A payload of [`macro@Job`] is
+/// checked in every build. `unchecked` turns the check off, where a payload is large and known to be
+/// readable.
 ///
 /// # Subscribers
 ///

@@ -8,6 +8,7 @@ use syn::{Attribute, DeriveInput, Ident, LitStr, Path};
 use crate::attr::{EventOptions, Options};
 use crate::copies;
 use crate::mistakes::Mistakes;
+use crate::plain;
 use crate::signature::{Argument, Arguments, Function, Role};
 use crate::words;
 
@@ -16,15 +17,17 @@ pub(crate) struct Policy {
     /// The job's name on the wire.
     pub(crate) name: LitStr,
     pub(crate) options: Options,
+    /// Whether the payload has plain fields alone.
+    pub(crate) plain: bool,
     /// The path to `jobq`.
     pub(crate) jobq: Path,
 }
 
 impl Policy {
-    fn new(options: Options, name: &str, span: Span) -> Self {
+    fn new(options: Options, plain: bool, name: &str, span: Span) -> Self {
         let name = options.name.clone().unwrap_or_else(|| LitStr::new(name, span));
         let jobq = jobq(options.path.clone());
-        Self { name, options, jobq }
+        Self { name, options, plain, jobq }
     }
 
     /// Whether the job's payload is an event.
@@ -61,7 +64,7 @@ impl FunctionJob {
             payload,
             type_attributes: copies::for_type(&function.attributes),
             impl_attributes: copies::for_impl(&function.attributes),
-            policy: Policy::new(options, &name, ident.span()),
+            policy: Policy::new(options, plain::are(&arguments), &name, ident.span()),
             arguments,
             function,
         }
@@ -89,7 +92,8 @@ impl StructJob {
     pub(crate) fn new(options: Options, input: DeriveInput) -> Self {
         let name = words::snake(&input.ident.unraw().to_string());
         Self {
-            policy: Policy::new(options, &name, input.ident.span()),
+            // Attributes of serde, on the struct or its fields, decide what is written and read.
+            policy: Policy::new(options, false, &name, input.ident.span()),
             impl_attributes: copies::for_impl(&input.attrs),
             input,
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod alerts;
+mod arbitrary_precision;
 #[path = "../benches/speed/callgrind_tests.rs"]
 mod callgrind_tests;
 mod corpora;

@@ -4,7 +4,7 @@ use syn::Ident;
 use super::unknown;
 use crate::mistakes::Mistakes;
 
-/// `key = value`.
+/// `key = value`, or a key that takes no value.
 pub(super) struct Entry {
     pub(super) key: Ident,
     pub(super) word: String,
@@ -35,7 +35,7 @@ pub(super) fn split(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Vec<Tok
     parts
 }
 
-/// Reads `key = value` with one of the keys, each at most once.
+/// Reads `key = value` or `key` with one of the keys, each at most once.
 pub(super) fn read(
     tokens: Vec<TokenTree>,
     keys: &[(&str, &str)],
@@ -62,6 +62,13 @@ pub(super) fn read(
     seen.push(word.clone());
     let equals = rest.next();
     let value: TokenStream = rest.collect();
+    if *example == word {
+        if equals.is_some() {
+            mistakes.at(&key, format!("`{word}` takes no value: write `{word}` alone"));
+            return None;
+        }
+        return Some(Entry { key, word, example: (*example).to_owned(), value });
+    }
     match equals {
         Some(TokenTree::Punct(equals)) if equals.as_char() == '=' && !value.is_empty() => {
             Some(Entry { key, word, example: (*example).to_owned(), value })

@@ -186,7 +186,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// A payload that cannot be written as JSON or is larger than
+    /// A payload that cannot be written as JSON, that its type could not read from there
+    /// ([checked](crate::JobOptions::unchecked) unless the job is `unchecked`), or that is larger than
     /// [`MAX_PAYLOAD`](crate::MAX_PAYLOAD); an engine that cannot be reached, refuses or does not
     /// support the options. [`Error::maybe_enqueued`](crate::Error::maybe_enqueued) tells whether
     /// the job may be in the queue nevertheless.
@@ -281,7 +282,9 @@ impl Client {
     /// When it returns `Ok`, the event is stored durably for each subscriber at that time. A
     /// subscription exists from the first [`declare`](Self::declare) of its job or the first start
     /// of its pool: make that a step of the deployment. An event without subscribers is an error
-    /// only if it is [`mandatory`](Publish::mandatory).
+    /// only if it is [`mandatory`](Publish::mandatory). Nothing checks that a subscriber can read the
+    /// event: if it cannot, its job fails as
+    /// [`UnreadablePayload`](crate::FailedReason::UnreadablePayload).
     ///
     /// # Errors
     ///

@@ -1,3 +1,4 @@
+use std::any::type_name;
 use std::fmt;
 
 use serde::Serialize;
@@ -14,31 +15,42 @@ pub(crate) struct Payload(pub(crate) Result<Vec<u8>>);
 impl Payload {
     pub(crate) fn of_job<J: Job>(job: &J) -> Self {
         let what = format_args!("the payload of job `{}`", J::NAME);
-        Self(write(job, &what).and_then(|(payload, is_wide)| {
-            if is_wide {
-                codec::decode::<J>(&payload).map_err(|source| {
-                    let problem = "has an integer of more than 64 bits that its type cannot read";
-                    Error::invalid(format!("{what} {problem}; make it a string")).because(source)
-                })?;
-            }
-            Ok(payload)
-        }))
+        let payload = write(job, &what);
+        if const { J::OPTIONS.is_read_back(cfg!(debug_assertions)) } {
+            return Self(payload.and_then(read_back::<J>));
+        }
+        Self(payload)
     }
 
     /// The payload of a job without a type.
     pub(super) fn of_named<P: Serialize + ?Sized>(payload: &P, name: &str) -> Self {
         let what = format_args!("the payload of job `{}`", name.escape_debug());
-        Self(write(payload, &what).map(|(payload, _)| payload))
+        Self(write(payload, &what))
     }
 
     pub(super) fn of_event<E: Serialize + ?Sized>(event: &E, topic: &str) -> Self {
-        Self(write(event, &format_args!("the event `{topic}`")).map(|(payload, _)| payload))
+        Self(write(event, &format_args!("the event `{topic}`")))
     }
 }
 
-/// Encodes a value, and returns whether it has an integer of more than 64 bits.
-fn write<T: Serialize + ?Sized>(value: &T, what: &fmt::Arguments<'_>) -> Result<(Vec<u8>, bool)> {
-    let (payload, is_wide) = codec::encode(value)
+/// Returns the payload if a worker can decode it.
+fn read_back<J: Job>(payload: Vec<u8>) -> Result<Vec<u8>> {
+    match codec::decode::<J>(&payload) {
+        Ok(_) => Ok(payload),
+        Err(error) => Err(Error::invalid(format!(
+            "job `{}` was not enqueued: no worker could read its payload, since `{}` cannot be read \
+             from the JSON that it is written as: {error}; give the field a type that serde reads back \
+             (a text for an integer of more than 64 bits or a map's key, no `flatten`, `tag` or \
+             `untagged` around it)",
+            J::NAME,
+            type_name::<J>()
+        ))
+        .because(error)),
+    }
+}
+
+fn write<T: Serialize + ?Sized>(value: &T, what: &fmt::Arguments<'_>) -> Result<Vec<u8>> {
+    let payload = codec::encode(value)
         .map_err(|source| Error::invalid(format!("{what} cannot be written as JSON: {source}")))?;
     if payload.len() > MAX_PAYLOAD {
         return Err(Error::invalid(format!(
@@ -47,7 +59,7 @@ fn write<T: Serialize + ?Sized>(value: &T, what: &fmt::Arguments<'_>) -> Result<
             payload.len()
         )));
     }
-    Ok((payload, is_wide))
+    Ok(payload)
 }
 
 impl fmt::Debug for Payload {

@@ -16,8 +16,8 @@ pub(crate) fn is_known(content_encoding: Option<&str>) -> bool {
     })
 }
 
-/// Encodes a value as JSON, and returns whether it has an integer of more than 64 bits.
-pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<(Vec<u8>, bool)> {
+/// Encodes a value as JSON.
+pub(crate) fn encode<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<Vec<u8>> {
     faithful::to_vec(value)
 }
 

@@ -1,9 +1,7 @@
 //! Serialization of payloads that refuses every value that JSON would change.
 //!
 //! `serde_json` writes a NaN, an infinity, `Some(None)` and `Some(())` all as `null`, and writes
-//! nesting that it does not read. A value accepted here is read back unchanged.
-
-use std::cell::Cell;
+//! nesting that it does not read. Decoding finds the last one alone: `null` is a valid `None`.
 
 use serde::ser::{
     Error as _, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant,
@@ -13,47 +11,43 @@ use serde::ser::{
 /// The nesting limit of arrays and objects when `serde_json` reads.
 const DEPTH: u8 = 127;
 
-/// Writes a value as JSON, and returns whether it has an integer of more than 64 bits, which not
-/// every type that writes it can read.
-pub(super) fn to_vec<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<(Vec<u8>, bool)> {
+/// Writes a value as JSON.
+pub(super) fn to_vec<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<Vec<u8>> {
     let mut json = Vec::with_capacity(128);
-    let is_wide = Cell::new(false);
     let inner = &mut serde_json::Serializer::new(&mut json);
-    value.serialize(Faithful { inner, depth: 0, in_some: false, is_wide: &is_wide })?;
-    Ok((json, is_wide.get()))
+    value.serialize(Faithful { inner, depth: 0, in_some: false })?;
+    Ok(json)
 }
 
 /// A serializer, or a part of one, with its position in the value.
-struct Faithful<'w, S> {
+struct Faithful<S> {
     inner: S,
     depth: u8,
     /// Whether the next value is the content of a `Some`.
     in_some: bool,
-    is_wide: &'w Cell<bool>,
 }
 
 /// A value inside another one.
-struct Inside<'w, 'v, T: ?Sized> {
+struct Inside<'v, T: ?Sized> {
     value: &'v T,
     depth: u8,
     in_some: bool,
-    is_wide: &'w Cell<bool>,
 }
 
-impl<T: Serialize + ?Sized> Serialize for Inside<'_, '_, T> {
+impl<T: Serialize + ?Sized> Serialize for Inside<'_, T> {
     fn serialize<S: Serializer>(&self, inner: S) -> Result<S::Ok, S::Error> {
-        let Self { value, depth, in_some, is_wide } = *self;
-        value.serialize(Faithful { inner, depth, in_some, is_wide })
+        let Self { value, depth, in_some } = *self;
+        value.serialize(Faithful { inner, depth, in_some })
     }
 }
 
-impl<'w, S> Faithful<'w, S> {
-    fn inside<'v, T: ?Sized>(&self, value: &'v T, in_some: bool) -> Inside<'w, 'v, T> {
-        Inside { value, depth: self.depth, in_some, is_wide: self.is_wide }
+impl<S> Faithful<S> {
+    fn inside<'v, T: ?Sized>(&self, value: &'v T, in_some: bool) -> Inside<'v, T> {
+        Inside { value, depth: self.depth, in_some }
     }
 }
 
-impl<'w, S: Serializer> Faithful<'w, S> {
+impl<S: Serializer> Faithful<S> {
     fn number(self, is_finite: bool) -> Result<S, S::Error> {
         if is_finite {
             return Ok(self.inner);
@@ -70,11 +64,6 @@ impl<'w, S: Serializer> Faithful<'w, S> {
         ))
     }
 
-    fn integer(self, fits: bool) -> S {
-        self.is_wide.set(self.is_wide.get() || !fits);
-        self.inner
-    }
-
     /// The same serializer, deeper by this many arrays and objects.
     fn deeper(self, levels: u8) -> Result<Self, S::Error> {
         let depth = self.depth + levels;
@@ -87,12 +76,9 @@ impl<'w, S: Serializer> Faithful<'w, S> {
     }
 
     /// A serializer of the values of an array or an object.
-    fn part<P>(
-        self,
-        open: impl FnOnce(S) -> Result<P, S::Error>,
-    ) -> Result<Faithful<'w, P>, S::Error> {
-        let Self { inner, depth, in_some, is_wide } = self;
-        Ok(Faithful { inner: open(inner)?, depth, in_some, is_wide })
+    fn part<P>(self, open: impl FnOnce(S) -> Result<P, S::Error>) -> Result<Faithful<P>, S::Error> {
+        let Self { inner, depth, in_some } = self;
+        Ok(Faithful { inner: open(inner)?, depth, in_some })
     }
 }
 
@@ -104,16 +90,16 @@ macro_rules! as_it_is {
     };
 }
 
-impl<'w, S: Serializer> Serializer for Faithful<'w, S> {
+impl<S: Serializer> Serializer for Faithful<S> {
     type Ok = S::Ok;
     type Error = S::Error;
-    type SerializeSeq = Faithful<'w, S::SerializeSeq>;
-    type SerializeTuple = Faithful<'w, S::SerializeTuple>;
-    type SerializeTupleStruct = Faithful<'w, S::SerializeTupleStruct>;
-    type SerializeTupleVariant = Faithful<'w, S::SerializeTupleVariant>;
-    type SerializeMap = Faithful<'w, S::SerializeMap>;
-    type SerializeStruct = Faithful<'w, S::SerializeStruct>;
-    type SerializeStructVariant = Faithful<'w, S::SerializeStructVariant>;
+    type SerializeSeq = Faithful<S::SerializeSeq>;
+    type SerializeTuple = Faithful<S::SerializeTuple>;
+    type SerializeTupleStruct = Faithful<S::SerializeTupleStruct>;
+    type SerializeTupleVariant = Faithful<S::SerializeTupleVariant>;
+    type SerializeMap = Faithful<S::SerializeMap>;
+    type SerializeStruct = Faithful<S::SerializeStruct>;
+    type SerializeStructVariant = Faithful<S::SerializeStructVariant>;
 
     as_it_is!(
         serialize_bool(bool),
@@ -121,23 +107,16 @@ impl<'w, S: Serializer> Serializer for Faithful<'w, S> {
         serialize_i16(i16),
         serialize_i32(i32),
         serialize_i64(i64),
+        serialize_i128(i128),
         serialize_u8(u8),
         serialize_u16(u16),
         serialize_u32(u32),
         serialize_u64(u64),
+        serialize_u128(u128),
         serialize_char(char),
         serialize_str(&str),
         serialize_bytes(&[u8]),
     );
-
-    fn serialize_i128(self, value: i128) -> Result<S::Ok, S::Error> {
-        let fits = i64::try_from(value).is_ok() || u64::try_from(value).is_ok();
-        self.integer(fits).serialize_i128(value)
-    }
-
-    fn serialize_u128(self, value: u128) -> Result<S::Ok, S::Error> {
-        self.integer(u64::try_from(value).is_ok()).serialize_u128(value)
-    }
 
     fn serialize_f32(self, value: f32) -> Result<S::Ok, S::Error> {
         self.number(value.is_finite())?.serialize_f32(value)
@@ -256,7 +235,7 @@ impl<'w, S: Serializer> Serializer for Faithful<'w, S> {
 
 macro_rules! part {
     ($part:ident, $method:ident($($key:ident: $type:ty)?)) => {
-        impl<P: $part> $part for Faithful<'_, P> {
+        impl<P: $part> $part for Faithful<P> {
             type Ok = P::Ok;
             type Error = P::Error;
 
@@ -283,7 +262,7 @@ part!(SerializeTupleVariant, serialize_field());
 part!(SerializeStruct, serialize_field(key: &'static str));
 part!(SerializeStructVariant, serialize_field(key: &'static str));
 
-impl<P: SerializeMap> SerializeMap for Faithful<'_, P> {
+impl<P: SerializeMap> SerializeMap for Faithful<P> {
     type Ok = P::Ok;
     type Error = P::Error;
 

@@ -8,7 +8,7 @@ use super::*;
 
 /// The value as a worker reads it.
 fn through<T: Serialize + DeserializeOwned>(value: &T) -> T {
-    serde_json::from_slice(&to_vec(value).unwrap().0).unwrap()
+    serde_json::from_slice(&to_vec(value).unwrap()).unwrap()
 }
 
 fn refused(value: &impl Serialize) -> String {
@@ -32,10 +32,10 @@ struct Wrapped<T>(T);
 #[test]
 fn accepted_values_are_written_as_by_serde_json_and_read_unchanged() {
     let value = json!({"a": [1, -2.5, "x", null, true], "b": {"c": u64::MAX, "d": i64::MIN}});
-    assert_eq!(to_vec(&value).unwrap().0, serde_json::to_vec(&value).unwrap());
+    assert_eq!(to_vec(&value).unwrap(), serde_json::to_vec(&value).unwrap());
     assert_eq!(through(&value), value);
     let shapes = [Shape::Nothing, Shape::One(0.1), Shape::Two(1, None), Shape::Named { side: -1 }];
-    assert_eq!(to_vec(&shapes).unwrap().0, serde_json::to_vec(&shapes).unwrap());
+    assert_eq!(to_vec(&shapes).unwrap(), serde_json::to_vec(&shapes).unwrap());
     assert_eq!(through(&Vec::from(shapes)).len(), 4);
     let map = HashMap::from([(7_u32, Wrapped(Some('x')))]);
     assert_eq!(through(&map), map);
@@ -107,13 +107,4 @@ fn nesting_deeper_than_can_be_read_is_refused() {
             assert_eq!(written.is_ok(), read.is_ok());
         }
     }
-}
-
-#[test]
-fn integers_of_more_than_64_bits_are_reported() {
-    let wide = |value: i128| to_vec(&[value]).unwrap().1;
-    let table = [i128::from(i64::MIN), -1, i128::from(u64::MAX)];
-    assert!(table.iter().all(|value| !wide(*value)));
-    assert!(wide(i128::from(i64::MIN) - 1) && wide(i128::from(u64::MAX) + 1));
-    assert!(to_vec(&u128::MAX).unwrap().1);
 }

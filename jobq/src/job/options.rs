@@ -23,6 +23,15 @@ pub struct JobOptions {
     pub(crate) concurrency: Option<u16>,
     pub(crate) expires: Option<Duration>,
     pub(crate) on: &'static [&'static str],
+    read_back: ReadBack,
+}
+
+/// The builds in which a client decodes each payload that it has encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ReadBack {
+    All,
+    Debug,
+    None,
 }
 
 /// The default number of retries.
@@ -34,7 +43,7 @@ const DEFAULT_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl JobOptions {
     /// The defaults: the job's own queue, 3 retries 30 seconds apart, no timeout, the
-    /// pool's concurrency, no expiry, no events.
+    /// pool's concurrency, no expiry, no events, and a check of each payload.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -45,6 +54,7 @@ impl JobOptions {
             concurrency: None,
             expires: None,
             on: &[],
+            read_back: ReadBack::All,
         }
     }
 
@@ -103,6 +113,35 @@ impl JobOptions {
     pub const fn on(mut self, patterns: &'static [&'static str]) -> Self {
         self.on = patterns;
         self
+    }
+
+    /// Leaves out the check of each enqueue that a worker can read the payload.
+    ///
+    /// By default a client decodes what it has encoded as the payload's type, and an error is the
+    /// [`Invalid`](crate::ErrorKind::Invalid) error of the enqueue. Without the check, a payload that
+    /// its type cannot read becomes a failed job when a worker takes it.
+    #[must_use]
+    pub const fn unchecked(mut self) -> Self {
+        self.read_back = ReadBack::None;
+        self
+    }
+
+    /// As the macros say it of a payload whose fields are of types that read whatever they write:
+    /// it is checked in debug builds alone.
+    #[doc(hidden)]
+    #[must_use]
+    pub const fn plain(mut self) -> Self {
+        self.read_back = ReadBack::Debug;
+        self
+    }
+
+    /// Whether a client decodes each payload that it has encoded.
+    pub(crate) const fn is_read_back(&self, is_debug_build: bool) -> bool {
+        match self.read_back {
+            ReadBack::All => true,
+            ReadBack::Debug => is_debug_build,
+            ReadBack::None => false,
+        }
     }
 
     /// The number of attempts: the first one and all retries.
@@ -209,5 +248,23 @@ impl Exponential {
     pub const fn jitter(mut self, jitter: f64) -> Self {
         self.jitter = jitter;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn payloads_are_read_back_unless_they_are_plain_or_unchecked() {
+        let table = [
+            // In debug builds, in release builds.
+            (JobOptions::new(), [true, true]),
+            (JobOptions::new().plain(), [true, false]),
+            (JobOptions::new().unchecked(), [false, false]),
+        ];
+        for (options, expected) in table {
+            assert_eq!([true, false].map(|debug| options.is_read_back(debug)), expected);
+        }
     }
 }

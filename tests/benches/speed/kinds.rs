@@ -38,7 +38,7 @@ async fn run<const HUNDREDS: u16, const TENS: u16, const ONES: u16>(
     job: Kind<HUNDREDS, TENS, ONES>,
     done: State<Arc<Done>>,
 ) -> Result<(), BoxError> {
-    done.ran(&job.0);
+    done.ran(job.0.at);
     Ok(())
 }
 

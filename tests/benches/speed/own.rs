@@ -69,22 +69,17 @@ async fn pool(client: &Client, done: &Arc<Done>, case: &Case) -> anyhow::Result<
     let pool = pool.concurrency(case.shape.concurrency);
     let pool = match (case.scenario, case.shape.types) {
         (Scenario::Retry, _) => pool.handle(fail_once),
-        (_, 1) => pool.handle(work),
+        (_, 1) => pool.register::<Work>(),
         (_, types) => kinds::register(pool, types),
     };
     Ok(pool.spawn().await?)
-}
-
-async fn work(job: Work, done: State<Arc<Done>>) -> Result<(), BoxError> {
-    done.ran(&job);
-    Ok(())
 }
 
 async fn fail_once(job: Work, ctx: JobContext, done: State<Arc<Done>>) -> Result<(), BoxError> {
     if ctx.attempt() == 1 {
         return Err("the first attempt".into());
     }
-    done.ran(&job);
+    done.ran(job.at);
     Ok(())
 }
 

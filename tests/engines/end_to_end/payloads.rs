@@ -1,14 +1,19 @@
 //! A payload arrives as it was enqueued, or is refused.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use jobq::{BoxError, Client, ErrorKind, State, WorkerPool, job};
+use jobq::{BoxError, Client, ErrorKind, FailedReason, Job, State, WorkerPool, job};
 use jobq_tests::both_engines;
 use jobq_tests::stage::{Store, soon, until};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-both_engines!(numbers_arrive_bit_for_bit, what_json_would_change_is_refused);
+both_engines!(
+    numbers_arrive_bit_for_bit,
+    what_json_would_change_is_refused,
+    what_no_worker_could_read_is_refused,
+);
 
 const FAILS: f64 = 90.333_333_333_333_33;
 
@@ -102,4 +107,118 @@ async fn what_json_would_change_is_refused(store: Store) {
     }
     assert_eq!(client.counts("note").await.unwrap().ready, 2);
     assert_eq!(client.counts("measure").await.unwrap().ready, 0);
+}
+
+/// Types that serde writes and does not read: JSON turns keys into texts, and what has to be looked
+/// at before it is read keeps them so.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "kind")]
+enum Tagged {
+    ById { names: BTreeMap<u32, String> },
+    ByMark { names: BTreeMap<bool, String> },
+    Wide { count: i128 },
+    Text { name: String },
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(untagged)]
+enum Untagged {
+    ById { names: BTreeMap<i64, String> },
+    Text { name: String },
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Flattened {
+    id: u64,
+    #[serde(flatten)]
+    names: BTreeMap<u64, String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Twice {
+    id: u64,
+    #[serde(flatten)]
+    others: BTreeMap<String, Value>,
+}
+
+#[derive(Debug, Clone, Default, Serialize, Deserialize, Job)]
+#[job(name = "sort", retries = 0)]
+struct Sort {
+    tagged: Option<Tagged>,
+    untagged: Option<Untagged>,
+    flattened: Option<Flattened>,
+    twice: Option<Twice>,
+    plain: BTreeMap<u32, i128>,
+}
+
+#[job]
+async fn rename(
+    #[serde(rename(serialize = "from_name", deserialize = "from"))] from: String,
+) -> Result<(), BoxError> {
+    drop(from);
+    Ok(())
+}
+
+#[derive(Debug, Serialize, Deserialize, Job)]
+#[job(name = "hurry", retries = 0, unchecked)]
+struct Hurry {
+    tagged: Tagged,
+}
+
+async fn hurry(job: Hurry) -> Result<(), BoxError> {
+    drop(job);
+    Ok(())
+}
+
+async fn what_no_worker_could_read_is_refused(store: Store) {
+    let client = store.client().await;
+    let ann = || "ann".to_owned();
+    let tagged = |tagged| Sort { tagged: Some(tagged), ..Sort::default() };
+    let untagged = |untagged| Sort { untagged: Some(untagged), ..Sort::default() };
+    let flattened = |names| Sort { flattened: Some(Flattened { id: 1, names }), ..Sort::default() };
+    let twice = |key: &str| {
+        let others = BTreeMap::from([(key.to_owned(), json!(2))]);
+        Sort { twice: Some(Twice { id: 1, others }), ..Sort::default() }
+    };
+    let unreadable = [
+        tagged(Tagged::ById { names: BTreeMap::from([(7, ann())]) }),
+        tagged(Tagged::ByMark { names: BTreeMap::from([(true, ann())]) }),
+        tagged(Tagged::Wide { count: 5 }),
+        untagged(Untagged::ById { names: BTreeMap::from([(-7, ann())]) }),
+        flattened(BTreeMap::from([(7, ann())])),
+        twice("id"),
+    ];
+    let said = "`engines::end_to_end::payloads::Sort` cannot be read from the JSON";
+    for job in &unreadable {
+        let error = client.enqueue(job.clone()).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{job:?}: {error:?}");
+        assert!(!error.maybe_enqueued());
+        let cause = std::error::Error::source(&error).unwrap().to_string();
+        for part in ["job `sort`", said, &cause] {
+            assert!(error.to_string().contains(part), "`{part}` in {error}");
+        }
+    }
+    let error = client.enqueue_all(unreadable.clone()).await.unwrap_err();
+    assert_eq!(error.refused().len(), unreadable.len());
+    let error = client.enqueue(Rename { from: ann() }).await.unwrap_err();
+    assert!(error.to_string().contains("missing field `from`"), "{error}");
+
+    let readable = [
+        Sort { plain: BTreeMap::from([(7, i128::MIN)]), ..Sort::default() },
+        tagged(Tagged::ById { names: BTreeMap::new() }),
+        tagged(Tagged::Text { name: ann() }),
+        untagged(Untagged::Text { name: ann() }),
+        flattened(BTreeMap::new()),
+        twice("other"),
+    ];
+    client.enqueue_all(readable.clone()).await.unwrap();
+    assert_eq!(client.counts("sort").await.unwrap().ready, readable.len() as u64);
+
+    // Whoever turns the check off finds the job among the failed ones.
+    client.enqueue(Hurry { tagged: Tagged::Wide { count: 5 } }).await.unwrap();
+    let running = WorkerPool::new(&client).handle(hurry).spawn().await.unwrap();
+    let failed =
+        until("the failed job", async || client.failed("hurry").list(1).await.ok()?.pop()).await;
+    assert_eq!(failed.reason(), FailedReason::UnreadablePayload);
+    running.shutdown().await.unwrap();
 }

@@ -176,7 +176,7 @@ async fn work(raw: &Raw, done: &Arc<Done>, case: &Case) -> anyhow::Result<JoinHa
                 let end = if scenario == Scenario::Retry && first {
                     Ended::Badly(message.delivery_tag)
                 } else {
-                    done.ran(&job);
+                    done.ran(job.at);
                     Ended::Well(message.delivery_tag)
                 };
                 let _ = ended.send(end);

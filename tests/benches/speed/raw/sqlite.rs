@@ -164,7 +164,7 @@ impl Writer {
                 for (done, payload) in jobs {
                     runtime.spawn(async move {
                         let job: Work = serde_json::from_slice(&payload).expect("it is a job");
-                        done.ran(&job);
+                        done.ran(job.at);
                     });
                 }
             }
