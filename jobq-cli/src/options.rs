@@ -1,7 +1,7 @@
 //! The options of every command, and the client that they describe.
 
 use std::env;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -181,10 +181,10 @@ fn file(url: &str) -> Option<&str> {
 /// Adds the certificates that the environment names, as `ClientBuilder::from_env` does.
 fn with_certificates(mut builder: ClientBuilder) -> Result<ClientBuilder, Problem> {
     if let Some(root) = pem("JOBQ_ROOT_CERTIFICATE")? {
-        builder = builder.root_certificate(root);
+        builder = builder.root_certificate_file(root);
     }
     match (pem("JOBQ_CLIENT_CERTIFICATE")?, pem("JOBQ_CLIENT_KEY")?) {
-        (Some(chain), Some(key)) => Ok(builder.client_certificate(chain, key)),
+        (Some(chain), Some(key)) => Ok(builder.client_certificate_files(chain, key)),
         (None, None) => Ok(builder),
         _ => Err(Problem::Usage(
             "one of JOBQ_CLIENT_CERTIFICATE and JOBQ_CLIENT_KEY is set: set both or neither".into(),
@@ -192,18 +192,20 @@ fn with_certificates(mut builder: ClientBuilder) -> Result<ClientBuilder, Proble
     }
 }
 
-/// The content of the file that a variable names.
-fn pem(variable: &str) -> Result<Option<Vec<u8>>, Problem> {
+/// The file that a variable names, which can be read now.
+fn pem(variable: &str) -> Result<Option<PathBuf>, Problem> {
     let Some(path) = env::var_os(variable).filter(|path| !path.is_empty()) else {
         return Ok(None);
     };
     setting::check(variable, &path.to_string_lossy())?;
-    std::fs::read(&path).map(Some).map_err(|error| {
-        let path = Path::new(&path).display();
-        Problem::Usage(format!(
-            "the file {path} that {variable} names cannot be read: {error}; name a file in PEM form"
-        ))
-    })
+    let path = PathBuf::from(path);
+    match std::fs::read(&path) {
+        Ok(_) => Ok(Some(path)),
+        Err(error) => Err(Problem::Usage(format!(
+            "the file {} that {variable} names cannot be read: {error}; name a file in PEM form",
+            path.display()
+        ))),
+    }
 }
 
 /// The user of this machine who runs the command.

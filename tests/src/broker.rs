@@ -146,6 +146,12 @@ impl Broker {
         fs::write(file, setting(key, number)).expect("the broker's files can be written");
     }
 
+    /// Replaces a file in the broker's folder, for its next start.
+    pub fn replace(&self, name: &str, content: &str) {
+        let file = self.node.outside(&self.node.dir.join(name));
+        fs::write(file, content).expect("the broker's files can be written");
+    }
+
     /// What the broker wrote to its log and its output.
     pub fn log(&self) -> String {
         self.node.log()

@@ -1,10 +1,10 @@
 //! Configuration by environment variables.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 
 use super::ClientBuilder;
-use crate::engine::{Certificates, ClientCertificate, ManagementUrl};
+use crate::engine::{Certificates, ClientCertificate, ManagementUrl, Pem};
 use crate::error::{Error, ErrorKind, Result};
 use crate::setting;
 
@@ -22,8 +22,9 @@ impl ClientBuilder {
     /// it is not set or empty.
     ///
     /// For an `amqps://` URL, `JOBQ_ROOT_CERTIFICATE` may name a PEM file for
-    /// [`root_certificate`](Self::root_certificate), and `JOBQ_CLIENT_CERTIFICATE` and
-    /// `JOBQ_CLIENT_KEY` together the files for [`client_certificate`](Self::client_certificate).
+    /// [`root_certificate_file`](Self::root_certificate_file), and `JOBQ_CLIENT_CERTIFICATE` and
+    /// `JOBQ_CLIENT_KEY` together the files for
+    /// [`client_certificate_files`](Self::client_certificate_files).
     ///
     /// `JOBQ_MANAGEMENT_URL` may be the URL for [`management`](Self::management).
     ///
@@ -79,7 +80,7 @@ fn text(
 /// The certificates in the files named by the environment.
 pub(super) fn certificates(variable: impl Fn(&str) -> Option<OsString>) -> Result<Certificates> {
     let variable = |name: &str| variable(name).filter(|path| !path.is_empty());
-    let file = |name: &str| variable(name).map(|path| read(name, Path::new(&path))).transpose();
+    let file = |name: &str| variable(name).map(|path| readable(name, path.into())).transpose();
     let roots = file(ROOT_CERTIFICATE)?.into_iter().collect();
     let client = match (file(CLIENT_CERTIFICATE)?, file(CLIENT_KEY)?) {
         (Some(chain), Some(key)) => Some(ClientCertificate { chain, key }),
@@ -109,15 +110,17 @@ pub(super) fn management(
     Ok(Some(ManagementUrl(url)))
 }
 
-fn read(variable: &str, path: &Path) -> Result<Vec<u8>> {
+/// A file that can be read now.
+fn readable(variable: &str, path: PathBuf) -> Result<Pem> {
     setting::check(variable, &path.to_string_lossy())?;
-    std::fs::read(path).map_err(|source| {
-        Error::invalid(format!(
+    match std::fs::read(&path) {
+        Ok(_) => Ok(Pem::file(path)),
+        Err(source) => Err(Error::invalid(format!(
             "the file {} that {variable} names cannot be read: {source}; name a file in PEM form",
             path.display()
         ))
-        .because(source)
-    })
+        .because(source)),
+    }
 }
 
 fn alone(set: &str, missing: &str) -> Error {
@@ -126,6 +129,8 @@ fn alone(set: &str, missing: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// The certificates in an environment whose variables name an existing or a
@@ -177,8 +182,8 @@ mod tests {
         assert!(among(&[]).unwrap().is_empty());
         assert!(certificates(|_| Some(OsString::new())).unwrap().is_empty());
         let found = among(&[(root, true), (chain, true), (key, true)]).unwrap();
-        assert!(found.roots[0].starts_with(b"//!"));
-        assert!(found.client.unwrap().key.starts_with(b"//!"));
+        assert!(found.roots[0].read().unwrap().starts_with(b"//!"));
+        assert!(found.client.unwrap().key.read().unwrap().starts_with(b"//!"));
         let table: [(&[_], _); 4] = [
             (&[(chain, true)], "JOBQ_CLIENT_KEY is not"),
             (&[(key, true)], "JOBQ_CLIENT_CERTIFICATE is not"),

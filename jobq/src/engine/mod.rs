@@ -42,7 +42,7 @@ use async_trait::async_trait;
 pub use administer::{Administer, Counts, QueueNames, Verdict, Visit, Visited};
 #[cfg(any(feature = "sqlite", feature = "testing"))]
 pub(crate) use asked::{Taker, ask_each, unaccounted};
-pub use certificates::{Certificates, ClientCertificate, ManagementUrl};
+pub use certificates::{Certificates, ClientCertificate, ManagementUrl, Pem};
 #[cfg(feature = "rabbitmq")]
 pub(crate) use clock_offset::clock_offset_ms;
 pub use consumer::{Consume, Consumer, Intake, Interruption};

@@ -3,9 +3,12 @@
 use std::time::{Duration, Instant};
 
 use jobq::engine::conformance::soon;
-use jobq::{BoxError, Client, ClientBuilder, Error, ErrorKind, WorkerPool, job};
+use jobq::{
+    BoxError, Client, ClientBuilder, Error, ErrorKind, Finding, FindingKind, WorkerPool, job,
+};
 use jobq_tests::authority::{Authority, Issued};
 use jobq_tests::broker::Broker;
+use jobq_tests::files::Directory;
 use jobq_tests::port::free_port;
 use jobq_tests::stage::until;
 use tokio::net::TcpStream;
@@ -27,18 +30,46 @@ struct Secured {
 impl Secured {
     /// A broker that shows this certificate, and trusts the CA for those of clients.
     async fn start(test: &str, ca: &Authority, own: Issued, options: &str) -> Option<Self> {
+        Self::start_with(test, ca, own, options, "[].", "").await
+    }
+
+    /// The same with the management API at this port, which asks for the client's certificate too.
+    async fn managed(test: &str, ca: &Authority, own: Issued, api: u16) -> Option<Self> {
+        let listens = format!(
+            "management.ssl.ip = 127.0.0.1\n\
+             management.ssl.port = {api}\n\
+             management.ssl.verify = verify_peer\n\
+             management.ssl.fail_if_no_peer_cert = true\n"
+        );
+        let plugins = "[rabbitmq_management].";
+        Self::start_with(test, ca, own, &(listens + DEMANDS_ONE), plugins, "management.ssl").await
+    }
+
+    /// `also` is a further part of the broker that has the same certificates.
+    async fn start_with(
+        test: &str,
+        ca: &Authority,
+        own: Issued,
+        options: &str,
+        plugins: &'static str,
+        also: &'static str,
+    ) -> Option<Self> {
         let (ca, options, port) = (ca.certificate(), options.to_owned(), free_port());
         let broker = Broker::with_files(test, move |dir| {
             let dir = dir.display();
-            let conf = format!(
-                "listeners.ssl.1 = 127.0.0.1:{port}\n\
-                 ssl_options.cacertfile = {dir}/ca.pem\n\
-                 ssl_options.certfile = {dir}/broker.pem\n\
-                 ssl_options.keyfile = {dir}/broker.key\n\
-                 {options}"
-            );
+            let files = |part: &str| {
+                format!(
+                    "{part}.cacertfile = {dir}/ca.pem\n\
+                     {part}.certfile = {dir}/broker.pem\n\
+                     {part}.keyfile = {dir}/broker.key\n"
+                )
+            };
+            let parts = ["ssl_options", also].into_iter().filter(|part| !part.is_empty());
+            let files: String = parts.map(files).collect();
+            let conf = format!("listeners.ssl.1 = 127.0.0.1:{port}\n{files}{options}");
             vec![
                 ("rabbitmq.conf", conf),
+                ("plugins", plugins.to_owned()),
                 ("ca.pem", ca),
                 ("broker.pem", own.certificate),
                 ("broker.key", own.key),
@@ -163,7 +194,7 @@ async fn a_client_shows_its_certificate() {
 
         let mixed = Issued { key: ours.client().key, ..ours.client() };
         let error = refused(with(mixed)).await;
-        assert_says(&error, ErrorKind::Invalid, &["not that of the certificate"]);
+        assert_says(&error, ErrorKind::Invalid, &["not that of its certificate"]);
     }
 }
 
@@ -180,12 +211,113 @@ async fn an_expired_certificate_is_told_from_others() {
     assert_says(&error, ErrorKind::Connection, &["`127.0.0.1` expired", "d", "ago", "renew it"]);
 }
 
+/// The files of a client: the CA of the broker, and the client's certificate with its key.
+struct Files(Directory);
+
+impl Files {
+    fn write(&self, ca: &Authority, Issued { certificate, key }: Issued) {
+        let files = [("ca.pem", ca.certificate()), ("own.pem", certificate), ("own.key", key)];
+        for (name, content) in files {
+            std::fs::write(self.0.file(name), content).expect("the folder can be written");
+        }
+    }
+
+    fn of(&self, client: ClientBuilder) -> ClientBuilder {
+        let [ca, own, key] = ["ca.pem", "own.pem", "own.key"].map(|name| self.0.file(name));
+        client.root_certificate_file(ca).client_certificate_files(own, key)
+    }
+}
+
+/// What an enqueue says while there is no connection.
+async fn no_connection(client: &Client, said: &[&str]) {
+    let told = async || {
+        let error = client.enqueue(Greet { name: "eve".to_owned() }).await.err()?;
+        println!("{error}");
+        said.iter().all(|part| error.to_string().contains(part)).then_some(())
+    };
+    until("the reason why there is no connection", told).await;
+}
+
+/// Waits until the management API answers: the doctor reads it.
+async fn answers(client: &Client) {
+    until("the management API", async || {
+        let report = client.doctor().await.ok()?;
+        println!("{report}");
+        let is_unchecked = |found: &Finding| found.kind() == FindingKind::Unchecked;
+        (!report.findings().iter().any(is_unchecked)).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn renewed_certificates_are_read_at_the_next_connection() {
+    let test = "renewed_certificates_are_read_at_the_next_connection";
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let (api, own) = (free_port(), old.broker(&["127.0.0.1"]));
+    let Some(Secured { broker, port }) = Secured::managed(test, &old, own, api).await else {
+        return;
+    };
+    let files = Files(Directory::new());
+    files.write(&old, old.client());
+    let builder = files.of(Client::builder(format!("amqps://127.0.0.1:{port}")));
+    let builder = builder.management(format!("https://127.0.0.1:{api}"));
+    let client = builder.timeout(Duration::from_secs(2)).connect().await.expect("it connects");
+    works(&client, &broker).await;
+    answers(&client).await;
+
+    // The broker comes back with certificates of a new CA, and trusts that alone.
+    broker.stop();
+    let Issued { certificate, key } = new.broker(&["127.0.0.1"]);
+    for (name, content) in
+        [("ca.pem", new.certificate()), ("broker.pem", certificate), ("broker.key", key)]
+    {
+        broker.replace(name, &content);
+    }
+    broker.restart().await;
+    no_connection(&client, &["127.0.0.1", "UnknownIssuer", ".root_certificate(pem)"]).await;
+
+    let ca = files.0.file("ca.pem");
+    std::fs::remove_file(&ca).expect("the file is there");
+    no_connection(&client, &["cannot be read", &ca.display().to_string()]).await;
+
+    files.write(&new, new.client());
+    let enqueue = || client.enqueue(Greet { name: "eve".to_owned() });
+    until("a connection", async || enqueue().await.ok()).await;
+    works(&client, &broker).await;
+    answers(&client).await;
+}
+
 #[tokio::test]
 async fn certificates_that_cannot_be_used_are_refused() {
     let ca = Authority::new("ours");
     let (root, Issued { certificate, key }) = (ca.certificate(), ca.client());
     let tls = || Client::builder("amqps://127.0.0.1:1");
+    let folder = Directory::new();
+    let file = |name: &str, content: &str| {
+        let path = folder.file(name);
+        std::fs::write(&path, content).expect("the folder can be written");
+        path
+    };
+    let (empty, own, secret_file) =
+        (file("empty.pem", ""), file("own.pem", &certificate), file("own.key", &key));
     let table = [
+        (
+            tls().root_certificate_file("no/such.pem"),
+            ErrorKind::Refused,
+            "no/such.pem cannot be read",
+        ),
+        (tls().root_certificate_file(&empty), ErrorKind::Refused, "empty.pem has 0 bytes without"),
+        (tls().root_certificate_file(&secret_file), ErrorKind::Refused, "own.key has"),
+        (
+            tls().client_certificate_files(&own, &empty),
+            ErrorKind::Refused,
+            "empty.pem has no private key",
+        ),
+        (
+            tls().client_certificate_files(&own, "gone.key"),
+            ErrorKind::Refused,
+            "gone.key cannot be read",
+        ),
         (tls().root_certificate("/etc/ca.pem"), ErrorKind::Invalid, ".root_certificate"),
         (tls().root_certificate(key.as_str()), ErrorKind::Invalid, ".root_certificate"),
         (tls().client_certificate("", key.as_str()), ErrorKind::Invalid, ".client_certificate"),

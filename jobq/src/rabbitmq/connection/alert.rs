@@ -4,11 +4,11 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_io::AsyncRead;
-use lapin::tcp::AMQPUriTcpExt;
+use lapin::tcp::{AMQPUriTcpExt, OwnedTLSConfig};
 use lapin::uri::AMQPUri;
 
 use super::connect_error::has_ended;
-use super::tls::{Tls, cause};
+use super::tls::cause;
 
 /// How long to wait for the alert of a broker that refuses a client.
 const ALERT: Duration = Duration::from_secs(2);
@@ -20,7 +20,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// sending (in TLS 1.3 the client already considers itself connected), and the alert is lost. So
 /// this connects once more, and only reads. The end of the handshake may still cross the refusal,
 /// so it reads until the alert has arrived.
-pub(crate) async fn after_a_reset(error: lapin::Error, node: &AMQPUri, tls: &Tls) -> lapin::Error {
+pub(crate) async fn after_a_reset(
+    error: lapin::Error,
+    node: &AMQPUri,
+    tls: &OwnedTLSConfig,
+) -> lapin::Error {
     if !is_reset(&error) {
         return error;
     }
@@ -40,9 +44,9 @@ fn is_reset(error: &lapin::Error) -> bool {
     matches!(error.kind(), lapin::ErrorKind::IOError(error) if has_ended(error.kind()))
 }
 
-async fn listen(node: &AMQPUri, tls: &Tls) -> lapin::Result<()> {
+async fn listen(node: &AMQPUri, tls: &OwnedTLSConfig) -> lapin::Result<()> {
     let runtime = lapin::runtime::default_runtime()?;
-    let mut stream = node.connect_with_config_async(tls.config.as_ref(), &runtime).await?;
+    let mut stream = node.connect_with_config_async(tls.as_ref(), &runtime).await?;
     let mut first = [0];
     std::future::poll_fn(|cx| Pin::new(&mut stream).poll_read(cx, &mut first)).await?;
     Ok(())

@@ -41,6 +41,12 @@ impl Unconnected {
         Self { node: host_and_port(node), kind, reason, source: Some(error), everywhere }
     }
 
+    /// Certificates that cannot be used.
+    pub(crate) fn unprepared(node: &AMQPUri, error: &Error) -> Self {
+        let (node, kind, reason) = (host_and_port(node), error.kind(), error.to_string());
+        Self { node, kind, reason, source: None, everywhere: true }
+    }
+
     /// Limits of the connection that are too low for jobq.
     pub(crate) fn too_narrow(node: &AMQPUri, connection: &lapin::Connection) -> Option<Self> {
         let agreed = connection.configuration();

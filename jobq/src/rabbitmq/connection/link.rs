@@ -185,8 +185,8 @@ impl Link {
     pub(crate) fn trouble(&self) -> String {
         match &*self.state.borrow() {
             State::Blocked(_, cause) => takes_nothing(cause),
-            State::Down(_) => {
-                "there is no connection to it for now, and jobq goes on trying".into()
+            State::Down(error) => {
+                format!("there is no connection to it for now, and jobq goes on trying: {error}")
             }
             State::Up(_) | State::Closed => "it may be overloaded or without a quorum".into(),
         }

@@ -15,12 +15,11 @@ use async_rs::util::RuntimeParts;
 use async_rs::{Runtime, Tokio};
 use futures_io::{AsyncRead, AsyncWrite};
 use futures_util::Stream;
-use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream};
+use lapin::tcp::{AMQPUriTcpExt, AsyncTcpStream, OwnedTLSConfig};
 use lapin::uri::AMQPUri;
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 use super::server_properties::Greeting;
-use super::tls::Tls;
 use crate::rabbitmq::lapin::depth::Shallow;
 use crate::rabbitmq::lapin::log::{FilteredTasks, LogFilter};
 
@@ -40,11 +39,11 @@ pub(crate) fn runtime(filter: LogFilter) -> Runtime<Kit> {
 /// Opens a socket to a node, for a connection that is established by this handshake.
 pub(crate) async fn open(
     node: &AMQPUri,
-    tls: &Tls,
+    tls: &OwnedTLSConfig,
     handshake: &Handshake,
 ) -> io::Result<AsyncTcpStream<Socket>> {
     let runtime = Runtime::new(Tokio::current());
-    let stream = node.connect_with_config_async(tls.config.as_ref(), &runtime).await?;
+    let stream = node.connect_with_config_async(tls.as_ref(), &runtime).await?;
     Ok(AsyncTcpStream::Plain(Socket::new(stream, Some(handshake.watch()))))
 }
 

@@ -1,6 +1,5 @@
 //! TLS: certificates, and advice for handshake errors.
 
-use std::fmt;
 use std::time::Duration;
 
 use lapin::tcp::{OwnedIdentity, OwnedTLSConfig};
@@ -9,23 +8,15 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, RootCertStore};
 
 use super::address::Address;
-use crate::engine::{Certificates, ClientCertificate};
+use crate::engine::{Certificates, ClientCertificate, Pem};
 use crate::error::{Error, ErrorKind, Result};
 
-/// The certificates in `lapin`'s form. They are displayed without the key.
-#[derive(Default)]
-pub(crate) struct Tls {
-    pub(crate) config: OwnedTLSConfig,
-}
-
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").finish_non_exhaustive()
-    }
-}
+/// The certificates for encrypted connections.
+#[derive(Debug, Default)]
+pub(crate) struct Tls(Certificates);
 
 impl Tls {
-    /// Parses the certificates, so that errors are found before anything is sent. Root certificates
+    /// Reads the certificates, so that errors are found before anything is sent. Root certificates
     /// add to the system's.
     pub(crate) fn new(certificates: &Certificates, address: &Address) -> Result<Self> {
         if !address.is_tls() && !certificates.is_empty() {
@@ -35,52 +26,82 @@ impl Tls {
                  remove them",
             ));
         }
+        let tls = Self(certificates.clone());
+        tls.config()?;
+        Ok(tls)
+    }
+
+    /// The certificates in `lapin`'s form. Files are read anew, since they may have been renewed.
+    pub(crate) fn config(&self) -> Result<OwnedTLSConfig> {
+        let Certificates { roots, client } = &self.0;
         let mut trusted = RootCertStore::empty();
-        for pem in &certificates.roots {
-            for certificate in read_chain(".root_certificate", pem)? {
+        // PEM may have comments in any encoding outside of its certificates.
+        let mut text = Vec::new();
+        for pem in roots {
+            let read = pem.read()?;
+            for certificate in chain(ROOT, pem, &read)? {
                 trusted.add(certificate).map_err(|error| {
-                    Error::invalid(".root_certificate was given one that cannot be read")
-                        .because(error)
+                    unusable(ROOT, pem, "a certificate that cannot be used").because(error)
                 })?;
             }
+            text.push(String::from_utf8_lossy(&read).into_owned());
         }
-        // PEM may have comments in any encoding outside of its certificates.
-        let text: Vec<_> =
-            certificates.roots.iter().map(|pem| String::from_utf8_lossy(pem)).collect();
         let cert_chain = (!text.is_empty()).then(|| text.join("\n"));
-        let identity = certificates.client.as_ref().map(identity).transpose()?;
-        Ok(Self { config: OwnedTLSConfig { identity, cert_chain } })
+        let identity = client.as_ref().map(identity).transpose()?;
+        Ok(OwnedTLSConfig { identity, cert_chain })
     }
 
     pub(crate) fn has_client_certificate(&self) -> bool {
-        self.config.identity.is_some()
+        self.0.client.is_some()
     }
 }
 
-fn read_chain(option: &str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
-    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
+const ROOT: &str = ".root_certificate";
+const CLIENT: &str = ".client_certificate";
+
+fn chain(option: &str, pem: &Pem, read: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(read).collect();
     match found {
         Ok(chain) if !chain.is_empty() => Ok(chain),
-        _ => Err(Error::invalid(format!(
-            "{option} was given {} bytes without a certificate in PEM form \
-             (-----BEGIN CERTIFICATE-----); give the file's content and not its path, and \
-             convert DER by `openssl x509 -inform der`",
-            pem.len()
-        ))),
+        _ => {
+            let problem = format!(
+                "{} bytes without a certificate in PEM form (-----BEGIN CERTIFICATE-----); convert \
+                 DER by `openssl x509 -inform der`",
+                read.len()
+            );
+            Err(unusable(option, pem, &problem))
+        }
     }
 }
 
-fn identity(ClientCertificate { chain, key }: &ClientCertificate) -> Result<OwnedIdentity> {
-    read_chain(".client_certificate", chain)?;
+fn identity(
+    ClientCertificate { chain: certificates, key }: &ClientCertificate,
+) -> Result<OwnedIdentity> {
+    let read = certificates.read()?;
+    chain(CLIENT, certificates, &read)?;
+    let secret = key.read()?;
     // The error has no cause: it may contain a part of the key.
-    PrivateKeyDer::from_pem_slice(key).map_err(|_| {
-        Error::invalid(
-            ".client_certificate was given no private key in PEM form (-----BEGIN PRIVATE \
-             KEY-----); decrypt an encrypted one by `openssl pkey`, and take it out of PKCS#12 by \
-             `openssl pkcs12 -nocerts -nodes`",
+    PrivateKeyDer::from_pem_slice(&secret).map_err(|_| {
+        unusable(
+            CLIENT,
+            key,
+            "no private key in PEM form (-----BEGIN PRIVATE KEY-----); decrypt an encrypted one by \
+             `openssl pkey`, and take it out of PKCS#12 by `openssl pkcs12 -nocerts -nodes`",
         )
     })?;
-    Ok(OwnedIdentity::PKCS8 { pem: chain.clone(), key: key.clone() })
+    Ok(OwnedIdentity::PKCS8 { pem: read.into_owned(), key: secret.into_owned() })
+}
+
+/// The error for what the option was given or the file has. A file may be replaced.
+fn unusable(option: &str, pem: &Pem, problem: &str) -> Error {
+    match pem {
+        Pem::Text(_) => Error::invalid(format!(
+            "{option} was given {problem}; give the text of a file and not its path"
+        )),
+        Pem::File(path) => {
+            Error::new(ErrorKind::Refused, format!("the file {} has {problem}", path.display()))
+        }
+    }
 }
 
 /// The TLS error, if there is one.
@@ -121,8 +142,8 @@ pub(crate) fn explain(
                 .to_owned()
         }
         Tls::InconsistentKeys(_) => {
-            "the key given to `.client_certificate` is not that of the certificate; the first \
-             certificate of the chain must be the client's own"
+            "the client's key is not that of its certificate; the first certificate of the chain must \
+             be the client's own"
                 .to_owned()
         }
         _ => "check the TLS versions and ciphers that the broker takes (`ssl_options`)".to_owned(),
@@ -236,7 +257,7 @@ mod tests {
                 InconsistentKeys::KeyMismatch.into(),
                 true,
                 ErrorKind::Invalid,
-                "not that of the certificate",
+                "not that of its certificate",
             ),
         ];
         for (error, has_certificate, kind, said) in table {

@@ -8,9 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// No certificates.
 #[derive(Debug, Default)]
-pub(crate) struct Tls {
-    pub(crate) config: OwnedTLSConfig,
-}
+pub(crate) struct Tls;
 
 impl Tls {
     /// Refuses options that need encryption.
@@ -22,7 +20,12 @@ impl Tls {
                  certificates need",
             ));
         }
-        Ok(Self::default())
+        Ok(Self)
+    }
+
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps)] // the variant with TLS needs both
+    pub(crate) fn config(&self) -> Result<OwnedTLSConfig> {
+        Ok(OwnedTLSConfig::default())
     }
 
     #[allow(clippy::unused_self)] // the variant with TLS uses it
@@ -54,12 +57,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::engine::Pem;
 
     #[test]
     fn encryption_needs_the_feature() {
         let address = |url| Address::parse(url, Duration::from_secs(1)).unwrap();
         let (plain, encrypted) = (address("amqp://localhost"), address("amqps://localhost"));
-        let roots = Certificates { roots: vec![b"pem".to_vec()], ..Certificates::default() };
+        let roots = vec![Pem::Text(b"pem".to_vec())];
+        let roots = Certificates { roots, ..Certificates::default() };
         assert!(Tls::new(&Certificates::default(), &plain).is_ok());
         for (certificates, address) in [(&Certificates::default(), &encrypted), (&roots, &plain)] {
             let error = Tls::new(certificates, address).unwrap_err();

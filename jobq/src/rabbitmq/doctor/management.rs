@@ -4,7 +4,7 @@
 //! receive the password.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
@@ -46,6 +46,13 @@ pub(crate) struct Management {
     authorization: String,
     vhost: String,
     timeout: Duration,
+    certificates: Certificates,
+    agent: Arc<Mutex<Option<Prepared>>>,
+}
+
+/// An agent, and the texts of the certificates that it has.
+struct Prepared {
+    texts: Vec<Vec<u8>>,
     agent: Agent,
 }
 
@@ -95,20 +102,42 @@ impl Management {
         let unchangeable = |()| invalid("cannot be read");
         url.set_username("").map_err(unchangeable)?;
         url.set_password(None).map_err(unchangeable)?;
-        let agent = Agent::config_builder()
-            .timeout_global(Some(options.timeout))
+        let authorization =
+            format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
+        let certificates = match url.scheme() {
+            "https" => options.certificates.clone(),
+            _ => Certificates::default(),
+        };
+        let (vhost, timeout, agent) = (address.vhost().to_owned(), options.timeout, Arc::default());
+        let management = Self { url, user, authorization, vhost, timeout, certificates, agent };
+        management.agent()?;
+        Ok(management)
+    }
+
+    fn prepared(&self) -> MutexGuard<'_, Option<Prepared>> {
+        self.agent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An agent with the certificates that the files have now.
+    fn agent(&self) -> Result<Agent> {
+        let Certificates { roots, client } = &self.certificates;
+        let all = roots.iter().chain(client.iter().flat_map(|client| [&client.chain, &client.key]));
+        let texts = all.map(|pem| Ok(pem.read()?.into_owned())).collect::<Result<Vec<_>>>()?;
+        let mut kept = self.prepared();
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.texts == texts) {
+            return Ok(kept.agent.clone());
+        }
+        let config = Agent::config_builder()
+            .timeout_global(Some(self.timeout))
             .http_status_as_error(false)
             // The password is sent only to the URL that was given.
             .max_redirects(0)
             .max_redirects_will_error(false)
             .proxy(None)
             .user_agent("jobq")
-            .tls_config(tls(&options.certificates)?)
+            .tls_config(tls(&self.certificates)?)
             .build();
-        let authorization =
-            format!("Basic {}", BASE64_STANDARD.encode(format!("{user}:{password}")));
-        let (vhost, agent) = (address.vhost().to_owned(), agent.new_agent());
-        Ok(Self { url, user, authorization, vhost, timeout: options.timeout, agent })
+        Ok(kept.insert(Prepared { texts, agent: config.new_agent() }).agent.clone())
     }
 
     /// The queues of a namespace, or the reason for which they are not shown.
@@ -194,15 +223,17 @@ impl Management {
     }
 
     async fn ask(&self, url: Url) -> Result<Result<(u16, Vec<u8>), ureq::Error>, String> {
-        let (agent, authorization) = (self.agent.clone(), self.authorization.clone());
+        let (this, authorization) = (self.clone(), self.authorization.clone());
         let asking = tokio::task::spawn_blocking(move || {
-            let request = agent.get(url.as_str()).header("authorization", authorization);
-            let mut response = request.call()?;
-            let status = response.status().as_u16();
-            let body = response.body_mut().with_config().limit(LARGEST_ANSWER);
-            Ok((status, body.read_to_vec()?))
+            let agent = this.agent().map_err(|error| error.to_string())?;
+            let answer = call(&agent, &url, &authorization);
+            if answer.is_err() {
+                // The next one reads the certificates of the system anew as well.
+                this.prepared().take();
+            }
+            Ok(answer)
         });
-        asking.await.map_err(|_| "this program is about to end".to_owned())
+        asking.await.map_err(|_| "this program is about to end".to_owned())?
     }
 }
 
@@ -210,6 +241,14 @@ impl Management {
 /// a partition RabbitMQ 4.0.5 sends such objects.
 fn read<T: DeserializeOwned>(body: &[u8]) -> serde_json::Result<T> {
     serde_json::from_value(serde_json::from_slice::<Value>(body)?)
+}
+
+/// The status and the body of the answer.
+fn call(agent: &Agent, url: &Url, authorization: &str) -> Result<(u16, Vec<u8>), ureq::Error> {
+    let mut response = agent.get(url.as_str()).header("authorization", authorization).call()?;
+    let status = response.status().as_u16();
+    let body = response.body_mut().with_config().limit(LARGEST_ANSWER);
+    Ok((status, body.read_to_vec()?))
 }
 
 /// The same certificates as for AMQP.
@@ -224,15 +263,15 @@ fn tls(certificates: &Certificates) -> Result<TlsConfig> {
     let mut roots: Vec<_> =
         rustls_native_certs::load_native_certs().certs.iter().map(der).collect();
     for pem in &certificates.roots {
-        roots.extend(chain(pem)?);
+        roots.extend(chain(&pem.read()?)?);
     }
     let client = match &certificates.client {
         None => None,
         Some(client) => {
             // The error has no cause: it may contain a part of the key.
-            let key = PrivateKey::from_pem(&client.key)
+            let key = PrivateKey::from_pem(&client.key.read()?)
                 .map_err(|_| Error::invalid("the client's key cannot be read"))?;
-            Some(ClientCert::new_with_certs(&chain(&client.chain)?, key))
+            Some(ClientCert::new_with_certs(&chain(&client.chain.read()?)?, key))
         }
     };
     // As for AMQP connections: the program's provider, if it chose one.

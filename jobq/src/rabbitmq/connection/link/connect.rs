@@ -86,17 +86,19 @@ impl Connector {
         let stated = node.query.connection_timeout.map(Duration::from_millis);
         let limit = stated.unwrap_or(*timeout).min(*timeout).min(answer);
         let because = |error| Unconnected::because(address, tls, node, error);
+        let config = tls.config().map_err(|error| Unconnected::unprepared(node, &error))?;
+        let config = Arc::new(config);
         let properties = properties(&self.name);
         // `lapin` opens the socket on a thread of its own. If nothing answers, that would go on for
         // minutes, even after the caller is dropped.
-        let (target, questions) = (Arc::clone(&self.target), Questions::default());
+        let (of_socket, questions) = (Arc::clone(&config), Questions::default());
         let handshake = Handshake::default();
         let (giving_up, begun) = (handshake.guard(), handshake.clone());
         let filter = LogFilter::new(questions.clone());
         let of_thread = filter.clone();
         let open = async move |node: AMQPUri, _| {
             of_thread.filter_this_thread();
-            let opening = socket::open(&node, &target.tls, &begun);
+            let opening = socket::open(&node, &of_socket, &begun);
             let opened = tokio::time::timeout(limit, opening).await;
             Ok(opened.unwrap_or_else(|_| Err(std::io::ErrorKind::TimedOut.into()))?)
         };
@@ -104,7 +106,7 @@ impl Connector {
             Connection::connector(node.clone(), socket::runtime(filter), open, properties);
         match tokio::time::timeout(limit, connecting).await {
             Ok(Err(error)) if address.is_tls() => {
-                Err(because(alert::after_a_reset(error, node, tls).await))
+                Err(because(alert::after_a_reset(error, node, &config).await))
             }
             Ok(Ok(connection)) => match Unconnected::too_narrow(node, &connection) {
                 None => {
