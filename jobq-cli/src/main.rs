@@ -3,6 +3,7 @@
 mod commands;
 mod end;
 mod filter;
+mod log;
 mod options;
 mod output;
 mod signals;
@@ -18,6 +19,7 @@ use self::output::Output;
 fn main() -> ExitCode {
     // Usage errors end the process here, with the exit code 2.
     let cli = Cli::parse();
+    log::start(cli.options.log.clone());
     let output = Output::new(cli.options.color, cli.options.json);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = match runtime {

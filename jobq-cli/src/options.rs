@@ -7,8 +7,10 @@ use std::time::Duration;
 use clap::Args;
 use jobq::admin::Admin;
 use jobq::{Client, ClientBuilder, setting};
+use tracing_subscriber::filter::Targets;
 
 use crate::end::Problem;
+use crate::log;
 use crate::output::colour::When;
 
 /// The file of jobs that is used without a URL, if it exists.
@@ -65,6 +67,18 @@ pub(crate) struct Options {
     /// The name of who acts, for the record of a pause and the log. Defaults to the user of this machine
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) by: Option<String>,
+
+    /// The log on standard error: a level, or targets with levels. By default it has what is changed, by
+    /// whom, and warnings; `off` is none
+    #[arg(
+        long,
+        global = true,
+        env = "JOBQ_LOG",
+        default_value = log::DEFAULT_FILTER,
+        value_name = "FILTER",
+        value_parser = log::filter
+    )]
+    pub(crate) log: Targets,
 }
 
 /// A duration such as `30s` or `1h 30m`.
@@ -229,6 +243,7 @@ mod tests {
             color: When::Auto,
             yes: false,
             by: None,
+            log: Targets::new(),
         }
     }
 

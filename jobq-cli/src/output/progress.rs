@@ -7,13 +7,17 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use jobq::admin::{Phase, Progress};
 
 use super::Output;
+use crate::log::{self, Keeping};
 
 /// The time between two steps of the bar while nothing else changes.
 const STEADY: Duration = Duration::from_millis(200);
 
-/// A line on standard error that tells how far an operation is.
+/// A line on standard error that tells how far an operation is. The log waits until it is gone.
 #[derive(Debug)]
-pub(crate) struct Bar(ProgressBar);
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    _keeping: Option<Keeping>,
+}
 
 impl Bar {
     pub(crate) fn new(output: Output) -> Self {
@@ -22,7 +26,7 @@ impl Bar {
             if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
         bar.enable_steady_tick(STEADY);
-        Self(bar)
+        Self { bar, _keeping: is_shown.then(log::keep) }
     }
 
     pub(crate) fn show(&self, progress: &Progress) {
@@ -30,11 +34,11 @@ impl Bar {
     }
 
     pub(crate) fn say(&self, text: &str) {
-        self.0.set_message(text.to_owned());
+        self.bar.set_message(text.to_owned());
     }
 
     pub(crate) fn clear(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 

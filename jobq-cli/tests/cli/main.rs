@@ -8,6 +8,7 @@ mod dashboard;
 mod enqueue;
 mod failed;
 mod files;
+mod log;
 mod looks;
 mod made;
 mod nights;

@@ -53,7 +53,7 @@ impl Ran {
 /// The command with these arguments, off a terminal and in an environment without settings.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_jobq"));
-    for variable in ["JOBQ_URL", "JOBQ_MANAGEMENT_URL", "JOBQ_NAMESPACE", "NO_COLOR"] {
+    for variable in ["JOBQ_URL", "JOBQ_MANAGEMENT_URL", "JOBQ_NAMESPACE", "JOBQ_LOG", "NO_COLOR"] {
         command.env_remove(variable);
     }
     command.args(arguments).stdin(Stdio::null()).kill_on_drop(true);

@@ -15,7 +15,7 @@ pub(crate) struct Server {
     process: Child,
     address: String,
     /// Kept, since it writes there when it ends.
-    _said: BufReader<ChildStderr>,
+    said: BufReader<ChildStderr>,
 }
 
 impl Server {
@@ -28,7 +28,7 @@ impl Server {
         soon("its address", said.read_line(&mut line)).await.unwrap();
         let address = line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}"));
         let address = address.trim().trim_end_matches('/').to_owned();
-        Self { process, address, _said: said }
+        Self { process, address, said }
     }
 
     /// The answer to this request, with its headers.
@@ -55,11 +55,30 @@ impl Server {
         .await
     }
 
-    /// Sends it SIGTERM, and waits until it has ended.
-    pub(crate) async fn terminate(mut self) -> ExitStatus {
+    /// The next line on its standard error.
+    pub(crate) async fn next_line(&mut self) -> String {
+        let mut line = String::new();
+        soon("a line of the log", self.said.read_line(&mut line)).await.unwrap();
+        line
+    }
+
+    /// Ends it, and gives what it has written to standard error since its address.
+    pub(crate) async fn rest(mut self) -> String {
+        self.ask_to_end();
+        let mut rest = String::new();
+        soon("the end of its log", self.said.read_to_string(&mut rest)).await.unwrap();
+        rest
+    }
+
+    fn ask_to_end(&self) {
         let pid = self.process.id().unwrap().to_string();
         let sent = std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap();
         assert!(sent.success());
+    }
+
+    /// Sends it SIGTERM, and waits until it has ended.
+    pub(crate) async fn terminate(mut self) -> ExitStatus {
+        self.ask_to_end();
         soon("the end of the dashboard", self.process.wait()).await.unwrap()
     }
 }

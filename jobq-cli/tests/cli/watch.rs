@@ -82,7 +82,10 @@ async fn keys_turn_pages_and_do_things() {
     terminal.press(&["4"]);
     terminal.shows_text("SEVERITY").await;
     terminal.press(&["q"]);
-    terminal.shows_text("ended with 0").await;
+    let left = terminal.shows_text("ended with 0").await;
+    // What was changed is logged when the page is gone.
+    let logged = left.replace('\n', "");
+    assert!(logged.contains("jobq::audit: a queue is paused actor=\"ann\""), "{left}");
     pool.shutdown().await.unwrap();
 }
 

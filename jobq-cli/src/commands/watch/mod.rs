@@ -25,6 +25,7 @@ use self::sample::{Document, Sample, sample};
 use self::state::{Action, Grouped, Page, Row, State};
 use super::queues::selection;
 use crate::end::{End, Ended, Problem};
+use crate::log;
 use crate::options::{Options, pause};
 use crate::output::Output;
 
@@ -79,6 +80,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     tokio::spawn(look(client.clone(), arguments, events.clone()));
     hear_signals(&events)?;
     let state = State::new(output.has_colours());
+    let _keeping = log::keep();
     let mut terminal = ratatui::try_init()?;
     let ended = show(&mut terminal, state, Runner { client, options, events }, heard).await;
     // After a hangup there may be no terminal any more.
