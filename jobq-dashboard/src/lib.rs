@@ -39,6 +39,7 @@ mod payload;
 mod problem;
 mod sampler;
 mod secret;
+mod serve;
 mod show;
 mod spark;
 mod standalone;
@@ -48,6 +49,7 @@ mod topology;
 pub use access::{Access, Action};
 pub use dashboard::{Dashboard, Unguarded};
 pub use secret::Secret;
+pub use serve::serve;
 pub use standalone::{Serving, Standalone};
 
 /// The programs in a page of the book.

@@ -23,6 +23,7 @@ use crate::frame;
 use crate::guard::{self, host_name};
 use crate::links::Links;
 use crate::secret::{Secret, user};
+use crate::serve::serve;
 use crate::topology::Declared;
 
 /// How long the end waits for what is under way. A pass of an operation takes up to 20 s.
@@ -300,13 +301,9 @@ impl Serving {
     ///
     /// A listener that fails.
     pub async fn run_until(self, end: impl Future<Output = ()>) -> Result<()> {
-        let serving = axum::serve(self.listener, self.router);
-        let served = tokio::select! {
-            () = end => Ok(()),
-            served = serving => served.map_err(|error| {
-                Error::new(ErrorKind::Refused, format!("the dashboard no longer listens: {error}"))
-            }),
-        };
+        let served = serve(self.listener, self.router, end).await.map_err(|error| {
+            Error::new(ErrorKind::Refused, format!("the dashboard no longer listens: {error}"))
+        });
         if timeout(LONGEST_END, self.app.end()).await.is_err() {
             tracing::warn!("changes were still under way when the dashboard ended");
         }

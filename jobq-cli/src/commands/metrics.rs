@@ -56,10 +56,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         Arc::new(Sampler { client, queues: selection(arguments.queues), sample: Mutex::default() });
     let router = Router::new().route("/metrics", get(metrics)).with_state(sampler);
     output.note(&format!("listening on http://{address}/metrics"));
-    axum::serve(listener, router)
-        .with_graceful_shutdown(signals::stop())
-        .await
-        .map_err(unusable)?;
+    jobq_dashboard::serve(listener, router, signals::stop()).await.map_err(unusable)?;
     Ok(End::Done)
 }
 

@@ -16,6 +16,7 @@ mod operations;
 mod process;
 mod schema;
 mod server;
+mod slow;
 mod terminal;
 mod topology;
 mod watch;
