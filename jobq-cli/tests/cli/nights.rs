@@ -69,11 +69,11 @@ async fn a_queue_whose_last_pool_died_and_a_dead_broker_are_told() {
     let metrics = Metrics::start(&stage.store, &["--timeout", "1s"]).await;
     // It enqueues nothing, and so knows of no queue by itself.
     let operator = stage.store.client().await;
-    let state = async || {
+    let found = async || {
         let overview = operator.admin().overview(Queues::All).await.ok()?;
         overview.queues.iter().find(|queue| queue.queue == "scripted").map(|queue| queue.state)
     };
-    until("the pool", async || (state().await == Some(State::Consumed)).then_some(())).await;
+    until("the pool", async || (found().await == Some(State::Consumed)).then_some(())).await;
     metrics
         .says(&["jobq_pools{queue=\"scripted\"} 1", "jobq_up 1", "jobq_overview_complete 0"])
         .await;
@@ -87,7 +87,7 @@ async fn a_queue_whose_last_pool_died_and_a_dead_broker_are_told() {
             "jobq_queue_jobs{queue=\"scripted\",state=\"ready\"} 1",
         ])
         .await;
-    assert_eq!(state().await, Some(State::Unattended));
+    assert_eq!(found().await, Some(State::Unattended));
     let check = ["check", "--min-pools", "1"];
     let ran = jobq(&stage.store, &check).await;
     let error = ran.error(2);
@@ -119,7 +119,7 @@ async fn a_queue_whose_last_pool_died_and_a_dead_broker_are_told() {
         broker.ctl(&["delete_queue", &format!("{space}:{queue}@failed")]).await;
     }
     until("the queue to be missing", async || {
-        (state().await == Some(State::Missing)).then_some(())
+        (found().await == Some(State::Missing)).then_some(())
     })
     .await;
 
