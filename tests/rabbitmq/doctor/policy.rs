@@ -1,5 +1,5 @@
 use jobq::{Client, ErrorKind, FindingKind, Report, Severity};
-use jobq_tests::stage::{Stage, Store, until};
+use jobq_tests::stage::{Scripted, Stage, Step, Store, until};
 
 use super::Place;
 
@@ -20,7 +20,8 @@ async fn report(client: &Client) -> Report {
     .await
 }
 
-async fn refuses_to_start(of_operator: bool, key: &str, value: &str, test: &str) {
+/// `keys` are those of the policy, each with its value as JSON and as text.
+async fn refuses_to_start(of_operator: bool, keys: &[(&str, &str, &str)], test: &str) {
     let Some(place) = Place::shared(test).await else {
         return;
     };
@@ -30,27 +31,36 @@ async fn refuses_to_start(of_operator: bool, key: &str, value: &str, test: &str)
     pool.shutdown().await.expect("it ends");
 
     let name = format!("limit-{space}");
-    let (pattern, definition) = (format!("^{space}:scripted$"), format!(r#"{{"{key}":{value}}}"#));
+    let set: Vec<_> = keys.iter().map(|(key, json, _)| format!(r#""{key}":{json}"#)).collect();
+    let (pattern, definition) = (format!("^{space}:scripted$"), format!("{{{}}}", set.join(",")));
     let what = if of_operator { "set_operator_policy" } else { "set_policy" };
     place.node.ctl(&[what, &name, &pattern, &definition, "--apply-to", "queues"]).await;
     let report = report(&stage.client).await;
     let errors: Vec<_> = report.errors().collect();
-    assert_eq!(errors.len(), 1, "{report}");
-    assert_eq!(errors[0].kind(), FindingKind::Policy);
+    assert_eq!(errors.len(), keys.len(), "{report}");
     let clear = what.replace("set", "clear");
-    let said = [
-        &format!("queue `{space}:scripted`"),
-        &format!("policy `{name}` sets `{key}` to {value}"),
-        &format!("`rabbitmqctl {clear} -p / {name}`"),
-    ];
-    for said in said {
-        assert!(errors[0].to_string().contains(said), "{said}: {report}");
-    }
-
     let error = stage.pool().spawn().await.expect_err("its jobs would be lost or stuck");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
-    for said in said {
-        assert!(error.to_string().contains(said), "{said}: {error}");
+    for (found, (key, _, value)) in errors.iter().zip(keys) {
+        assert_eq!(found.kind(), FindingKind::Policy);
+        let said = [
+            &format!("queue `{space}:scripted`"),
+            &format!("policy `{name}` sets `{key}` to {value}"),
+            &format!("`rabbitmqctl {clear} -p / {name}`"),
+        ];
+        for said in said {
+            assert!(found.to_string().contains(said), "{said}: {report}");
+            assert!(error.to_string().contains(said), "{said}: {error}");
+        }
+    }
+    // What is said of a full queue holds on this version.
+    if keys.iter().any(|(key, ..)| *key == "overflow") {
+        for _ in 0..20 {
+            let job = Scripted { steps: vec![Step::Succeed] };
+            stage.client.enqueue(job).await.expect("the broker accepts it");
+        }
+        let ready = stage.client.counts("scripted").await.expect("they are counted").ready;
+        assert!(ready < 5, "{ready} of 20 accepted jobs are left");
     }
     // Who cannot know of it starts, and the doctor says what it could not see.
     let plain = place.plain_client_in(space).await;
@@ -65,15 +75,16 @@ async fn refuses_to_start(of_operator: bool, key: &str, value: &str, test: &str)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pool_does_not_start_on_a_queue_with_a_length_limit() {
-    let test = "a_pool_does_not_start_on_a_queue_with_a_length_limit";
-    refuses_to_start(false, "max-length", "5", test).await;
+async fn a_pool_does_not_start_on_a_queue_that_loses_its_oldest_jobs() {
+    let test = "a_pool_does_not_start_on_a_queue_that_loses_its_oldest_jobs";
+    let keys = [("max-length", "1", "1"), ("overflow", r#""drop-head""#, "drop-head")];
+    refuses_to_start(false, &keys, test).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_does_not_start_on_a_queue_with_a_ttl_of_an_operator() {
     let test = "a_pool_does_not_start_on_a_queue_with_a_ttl_of_an_operator";
-    refuses_to_start(true, "message-ttl", "60000", test).await;
+    refuses_to_start(true, &[("message-ttl", "60000", "60000")], test).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
