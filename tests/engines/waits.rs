@@ -26,10 +26,7 @@ async fn no_kind_of_wait_ends_early(store: Store) {
     let (times, mut runs) = mpsc::unbounded_channel::<Instant>();
     let pool = stage.pool().state(times).register::<Growing>();
     let running = pool.spawn().await.unwrap();
-    // The levels are made now.
-    let wait = stage.client.enqueue(Scripted { steps: vec![] }).delay(millis(1));
-    wait.await.unwrap();
-    stage.run().await;
+    stage.client.declare_delays().await.unwrap();
 
     // A wait of the job's own, one of the policy, a snooze, and the policy again.
     let steps = [Step::RetryIn(450), Step::Fail("no".into()), Step::Snooze(650)];

@@ -21,7 +21,7 @@ async fn welcome(_user: u64) -> Result<(), BoxError> {
 async fn stage(node: &'static Node) -> (Stage, jobq::RunningPool, BTreeSet<String>) {
     let stage = Stage::on(Store::on_broker(node.url())).await;
     let pool = stage.pool().register::<Welcome>().spawn().await.expect("it starts");
-    // With a delay, so that the levels are declared, too.
+    stage.client.declare_delays_up_to(Duration::from_secs(1)).await.expect("declares");
     let later = Scripted { steps: vec![Step::Succeed] };
     stage.client.enqueue(later).delay(Duration::from_millis(1)).await.expect("it is accepted");
     let all = declared_in(node, &stage.store.namespace).await.into_iter().collect();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jobq::engine::conformance::{eventually, soon};
 use jobq::engine::{Consumer, Delivery, QueueSpec, Settlement, Verdict};
 use jobq_tests::broker;
-use jobq_tests::jobs::{self, event, push};
+use jobq_tests::jobs::push;
 use jobq_tests::raw::{self, Raw, headers, text};
 use jobq_tests::stage::until;
 use lapin::BasicProperties;
@@ -238,9 +238,7 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
         // As if the broker could retry it: it would forget the topic.
         ("welcome@200", plain().with_message_id(jobq::JobId::new().to_string().into())),
     ];
-    // The levels are made now.
-    let nothing = jobs::with(event("nothing"), |event| event.delay = WAIT);
-    engine.publish(nothing, false).await.expect("publishes");
+    engine.declare_delays(WAIT).await.expect("declares");
     let level = format!("{namespace}.level.0");
     let ways = messages.iter().flat_map(|(topic, properties)| {
         let waits = format!("0.0.0.0.0.0.0.1.e.{topic}");

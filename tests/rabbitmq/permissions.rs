@@ -25,6 +25,7 @@ pub(crate) async fn declared(store: Store) -> Stage {
     let mut stage = Stage::on(store).await;
     let pool = stage.pool().register::<Welcome>().spawn().await.expect("it starts");
     let later = Scripted { steps: vec![Step::Succeed] };
+    stage.client.declare_delays().await.expect("declares");
     stage.client.enqueue(later).delay(Duration::from_millis(1)).await.expect("it is accepted");
     stage.end().await;
     pool.shutdown().await.expect("it ends");

@@ -54,8 +54,18 @@ async fn the_broker_has_what_was_printed() {
     let queues = [spec("mail"), spec("images.resize")];
     let engine = open(&namespace).await;
     engine.declare(&queues).await.expect("declares");
-    // The levels are declared when the first job waits there.
-    push(&*engine, with(job("mail", None), |job| job.delay = Duration::from_secs(1))).await;
+    // So many levels as the first job that waits there needs: 2 of them, with 30 queues.
+    push(&*engine, with(job("mail", None), |job| job.delay = Duration::from_secs(20))).await;
+    let levels = |found: &[String]| {
+        let queue = format!("queue {namespace}.level.");
+        found.iter().filter(|line| line.starts_with(&queue)).count()
+    };
+    assert_eq!(levels(&declared_in(node, &namespace).await), 30);
+    // A longer one adds those above, and a shorter one none.
+    engine.declare_delays(Duration::from_secs(3_600)).await.expect("declares");
+    engine.declare_delays(Duration::from_secs(1)).await.expect("declares");
+    assert_eq!(levels(&declared_in(node, &namespace).await), 60);
+    engine.declare_delays(Duration::MAX).await.expect("declares");
 
     let found = declared_in(node, &namespace).await;
     let printed = Topology::of(&namespace, &queues).to_string();
@@ -290,6 +300,7 @@ async fn an_event_that_nobody_waits_for_is_no_orphan() {
     let raw = Raw::connect(&url).await;
     let orphan = format!("{namespace}.orphan");
     let unheard = with(event("user.created"), |event| event.delay = WAIT);
+    engine.declare_delays(WAIT).await.expect("declares");
     engine.publish(unheard, false).await.expect("publishes");
     eventually("the event to come out", true, async || raw.peek(&orphan).await.is_some()).await;
     raw.publish(&namespace, "nowhere", BasicProperties::default(), b"{}").await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobq::admin::{Part, Place, QueueOverview, Queues};
-use jobq::{BoxError, Client, job};
+use jobq::{BoxError, Client, ErrorKind, job};
 use jobq_tests::broker::{namespace, shared, shared_with_management};
 use jobq_tests::stage::{DEADLINE, until};
 
@@ -135,6 +135,39 @@ async fn jobs_in_the_levels_are_counted_for_all_queues_together() {
         (overview(&short).await == (0.into(), 0.into())).then_some(())
     })
     .await;
+}
+
+#[job(retries = 1, delay = "1h")]
+async fn gone() -> Result<(), BoxError> {
+    Ok(())
+}
+
+/// AMQP shows 0 messages in a tier whose jobs the broker has not passed on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_subscriber_goes_when_it_certainly_has_no_jobs() {
+    let test = "a_subscriber_goes_when_it_certainly_has_no_jobs";
+    let Some((node, management)) = shared_with_management(test).await else { return };
+    let (url, namespace) = (node.url(), namespace());
+    let plain = client(&url, &namespace, None).await;
+    plain.declare::<Gone>().await.unwrap();
+    let unreachable = client(&url, &namespace, Some("http://127.0.0.1:1")).await;
+    for (client, said) in [(&plain, "JOBQ_MANAGEMENT_URL"), (&unreachable, "cannot be reached")] {
+        let error = client.delete_subscriber::<Gone>().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+        assert!(error.to_string().contains(said), "{error}");
+    }
+    plain.enqueue(Gone {}).delay(HOUR).await.unwrap();
+    let operator = client(&url, &namespace, Some(management)).await;
+    until("the refusal for the job in the tier", async || {
+        let error = operator.delete_subscriber::<Gone>().await.err()?;
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+        error.to_string().contains("1 waiting").then_some(())
+    })
+    .await;
+    assert_eq!(plain.delete_subscriber::<Gone>().force().await.unwrap(), 1);
+    // Its queues are counted some seconds after they were declared.
+    plain.declare::<Gone>().await.unwrap();
+    until("the deletion", async || operator.delete_subscriber::<Gone>().await.ok()).await;
 }
 
 /// Looking for a queue of the broker that does not exist costs a channel number, and the broker logs

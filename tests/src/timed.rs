@@ -109,6 +109,7 @@ pub async fn next(runs: &mut Runs) -> Run {
 
 /// The first wait of a client may have to be prepared for.
 pub async fn warm_up(client: &Client, runs: &mut Runs) {
+    client.declare_delays().await.expect("the delays are declared");
     enqueue(client, ONCE, millis(1)).await;
     next(runs).await;
 }

@@ -84,15 +84,16 @@ impl Client {
     /// it returns the number of deleted jobs. Call it when no worker and no client uses the job any
     /// more: a pool that starts or a client that declares creates the subscriber again.
     ///
-    /// On RabbitMQ three kinds of jobs are not seen: jobs in flight in a pool that is shutting
-    /// down, jobs in the delay levels, and overdue retries that the broker has not passed on yet.
-    /// Jobs in the levels become failed jobs of `orphan` when their wait is over. The retries are
-    /// deleted: after a crash of the broker, or after the queue was full, wait three minutes. A
-    /// tier for a wait of an earlier version of the job's `delay` remains, empty.
+    /// On RabbitMQ the management API ([`ClientBuilder::management`](crate::ClientBuilder::management))
+    /// alone shows jobs whose wait is over and that the broker has not passed on yet. It refuses
+    /// while there are any, or while that is unknown, as without the API. Two kinds of jobs are not
+    /// seen: jobs in flight in a pool that is shutting down, and jobs in the delay levels, which
+    /// become failed jobs of `orphan` when their wait is over. A tier for a wait of an earlier
+    /// version of the job's `delay` remains, empty.
     ///
     /// # Errors
     ///
-    /// [`Refused`](crate::ErrorKind::Refused) if it has jobs or is consumed: nothing has changed
+    /// [`Refused`](crate::ErrorKind::Refused) if it has or may have jobs, or is consumed: nothing has changed
     /// then; an engine that cannot be reached or refuses.
     pub fn delete_subscriber<J: Job>(&self) -> DeleteSubscriber {
         DeleteSubscriber::new(self.clone(), JobKind::of::<J>())

@@ -1,7 +1,7 @@
 use super::{Client, JobKind};
 use crate::awaitable::awaitable;
 use crate::background;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 
 /// A subscriber to be deleted, made by [`Client::delete_subscriber`]. Awaiting it returns the
 /// number of jobs deleted with it.
@@ -26,12 +26,36 @@ impl DeleteSubscriber {
 
     async fn delete(self) -> Result<u64> {
         self.kind.check()?;
-        let deleted =
-            background::call(self.client.administration()?.delete(&self.kind.spec(), self.force))
-                .await?;
+        let (administration, spec) = (self.client.administration()?, self.kind.spec());
+        let deleted = background::call(async {
+            if !self.force
+                && let Some(why) = administration.unseen(&spec.name).await?
+            {
+                let counts = administration.counts(&spec.name).await?;
+                // The refusal of a queue with jobs tells how many.
+                let [ready, waiting, failed] = [&counts.ready, &counts.waiting, &counts.failed];
+                if ![ready, waiting, failed].iter().any(|count| **count > 0) {
+                    return Err(may_have_jobs(&spec.name, &why));
+                }
+            }
+            administration.delete(&spec, self.force).await
+        })
+        .await?;
         self.client.forget(&self.kind);
         Ok(deleted)
     }
+}
+
+/// The refusal to delete a queue that may have jobs which are not counted.
+fn may_have_jobs(queue: &str, why: &str) -> Error {
+    Error::new(
+        ErrorKind::Refused,
+        format!(
+            "queue `{queue}` is not deleted: it may have jobs that the broker has not passed on yet, \
+             whose waits are over; {why}; see to them first (docs/operations.md, When waits stand \
+             still), or delete them with it by `.force()`"
+        ),
+    )
 }
 
 awaitable!(

@@ -138,6 +138,16 @@ pub trait Administer: fmt::Debug + Send + Sync {
     /// An engine that cannot be reached or refuses.
     async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()>;
 
+    /// Why there may be jobs of a queue that [`counts`](Self::counts) does not show, such as jobs
+    /// between two of its parts. `None` if there are certainly none, and by default.
+    ///
+    /// # Errors
+    ///
+    /// An engine that cannot be reached or refuses.
+    async fn unseen(&self, _queue: &str) -> Result<Option<String>> {
+        Ok(None)
+    }
+
     /// Deletes a queue, its subscriptions and its failed jobs, and returns how many jobs were
     /// deleted with it. For a queue that does not exist it returns 0.
     ///

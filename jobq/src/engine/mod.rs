@@ -36,6 +36,7 @@ mod visiting;
 use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -89,12 +90,13 @@ pub trait Engine: Any + fmt::Debug + Send + Sync {
     async fn declare(&self, queues: &[QueueSpec]) -> Result<()>;
 
     /// Declares storage for jobs with other waits than the [`waits`](QueueSpec::waits) of their
-    /// queue, if the engine needs it. Does nothing by default.
+    /// queue, up to this wait, if the engine needs it. A wait beyond the engine's limit means that
+    /// limit. Does nothing by default.
     ///
     /// # Errors
     ///
     /// As [`declare`](Self::declare).
-    async fn declare_delays(&self) -> Result<()> {
+    async fn declare_delays(&self, _longest: Duration) -> Result<()> {
         Ok(())
     }
 

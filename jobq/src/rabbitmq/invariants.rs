@@ -149,7 +149,7 @@ fn check_stray(names: &Names, properties: &BasicProperties, body: &[u8]) {
         let who = stray::who(names, &stray);
         let sent = stray::failed(names, stray, &who, &place, Clock::system().now())
             .expect("there is always a route");
-        assert_eq!((sent.route.key.as_str(), &*sent.payload), (&*place, body));
+        assert_eq!((sent.route().key.as_str(), &*sent.payload), (&*place, body));
         check_sendable(&sent.properties);
         assert!(properties::is_failed(&sent.properties));
     }

@@ -42,6 +42,7 @@ mod waits;
 
 use std::future::ready;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::TryFutureExt;
@@ -64,6 +65,7 @@ use self::roster::Roster;
 use self::subscribers::Subscribers;
 use self::topology::declared::Declared;
 use self::topology::declarer::Declarer;
+use self::topology::levels;
 use self::topology::names::Names;
 use self::topology::passive::Absent;
 use self::topology::probes::node_probe;
@@ -80,6 +82,7 @@ use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
 use crate::job::{Envelope, EventEnvelope, check_name, check_pattern};
 use crate::metrics::ConnectionMetrics;
+use crate::period;
 
 pub use self::provision::diff::{Difference, TopologyDiff};
 pub use self::provision::{Applied, Pruned};
@@ -138,7 +141,11 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         listing: Listing::default(),
     };
     Ok(Arc::new(Rabbit {
-        enqueuer: Arc::new(Enqueuer::new(Arc::clone(&declarer), Arc::clone(&publisher))),
+        enqueuer: Arc::new(Enqueuer::new(
+            Arc::clone(&declarer),
+            Arc::clone(&publisher),
+            broker.clock().clone(),
+        )),
         events: Events::new(Arc::clone(&broker), Arc::clone(&declarer), Arc::clone(&publisher)),
         subscribers: Arc::new(Subscribers::new(
             Arc::clone(&broker),
@@ -160,6 +167,10 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         roster: Roster::default(),
     }))
 }
+
+/// Why it is unknown whether jobs are between the parts of a queue.
+const NOT_SHOWN: &str = "AMQP does not show jobs that the broker has not passed on yet: give the URL of \
+     the management API (`ClientBuilder::management` or JOBQ_MANAGEMENT_URL)";
 
 /// The parts of the engine.
 #[derive(Debug)]
@@ -203,8 +214,9 @@ impl Engine for Rabbit {
         self.declarer.declare(Wanted::queues(queues)).await
     }
 
-    async fn declare_delays(&self) -> Result<()> {
-        self.declarer.declare(Wanted::levels()).await
+    async fn declare_delays(&self, longest: Duration) -> Result<()> {
+        let levels = levels::needed(period::millis(longest));
+        self.declarer.declare(Wanted::levels(levels)).await
     }
 
     fn push(&self, job: Envelope) -> Pushing {
@@ -213,9 +225,9 @@ impl Engine for Rabbit {
         }
         match self.enqueuer.push_at_once(job) {
             Ok(publishing) => Box::pin(publishing.map_ok(|()| Pushed::new())),
-            Err(job) => {
+            Err(later) => {
                 let enqueuer = Arc::clone(&self.enqueuer);
-                Box::pin(async move { enqueuer.push_later(job).await.map(|()| Pushed::new()) })
+                Box::pin(async move { enqueuer.push_later(later).await.map(|()| Pushed::new()) })
             }
         }
     }
@@ -369,6 +381,20 @@ impl Administer for Rabbit {
         check_name("queue", queue)?;
         let doing = format!("ending the subscription of queue `{queue}` to `{pattern}`");
         self.broker.within(&doing, self.subscribers.unsubscribe(queue, pattern)).await
+    }
+
+    async fn unseen(&self, queue: &str) -> Result<Option<String>> {
+        check_name("queue", queue)?;
+        match self.doctor.unseen(queue).await {
+            Some(Ok(unseen)) => Ok(unseen),
+            Some(Err(reason)) => Ok(Some(reason)),
+            None => {
+                let looking = self.subscribers.exists(queue);
+                let doing = format!("looking for queue `{queue}`");
+                let exists = self.broker.within(&doing, looking).await?;
+                Ok(exists.then(|| NOT_SHOWN.to_owned()))
+            }
+        }
     }
 
     async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {

@@ -112,6 +112,15 @@ impl Subscribers {
         Ok(deleted)
     }
 
+    /// Whether a queue exists.
+    pub(crate) async fn exists(&self, queue: &str) -> Result<bool> {
+        let up = self.broker.up().await?;
+        let mut channel = open(&up).await?;
+        let found = inspect(&up, &mut channel, &self.names().due(queue)).await?;
+        let _ = channel.close(200, "looked".into()).await;
+        Ok(found.is_some())
+    }
+
     /// The broker queues of a user's queue, the work queue last but one.
     fn queues_of(&self, wanted: &Wanted, queue: &str) -> Vec<String> {
         let tiers = wanted.queues.get(queue).cloned().unwrap_or_default();

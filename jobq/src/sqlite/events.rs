@@ -1,5 +1,7 @@
 //! Events: a job for each subscriber, at once or when the event is due.
 
+use std::time::Instant;
+
 use rusqlite::{Connection, OptionalExtension};
 
 use super::columns;
@@ -55,16 +57,18 @@ pub(super) fn unsubscribe(
     store.connection.prepare_cached(sql)?.execute((queue, pattern)).map(drop)
 }
 
-/// Stores an event: as jobs, or as an event if it has a delay.
+/// Stores an event: as jobs, or as an event if a part of its delay, which began at `since`, is left.
 pub(super) fn publish(
     store: &mut Store<'_>,
     event: &EventEnvelope,
+    since: Instant,
     mandatory: bool,
 ) -> rusqlite::Result<Result<()>> {
+    let delay = event.delay.saturating_sub(since.elapsed());
     let headers = columns::of_headers(&event.headers);
     let row = Row {
         id: event.id.as_bytes(),
-        due: store.clock.due_after(event.delay),
+        due: store.clock.due_after(delay),
         published_at: columns::of_time(event.published_at),
         expires_at: event.expires_at.map(columns::of_time),
         topic: &event.topic,
@@ -73,7 +77,7 @@ pub(super) fn publish(
         headers: headers.as_deref(),
         content_encoding: event.content_encoding.as_deref(),
     };
-    if event.delay.is_zero() {
+    if delay.is_zero() {
         let subscribers = insert_jobs(store.connection, store.namespace, &row)?;
         let unheard = mandatory && subscribers == 0;
         return Ok(if unheard { Err(nobody_subscribes(row.topic)) } else { Ok(()) });

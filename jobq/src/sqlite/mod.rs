@@ -41,7 +41,7 @@ mod store;
 mod writer;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
@@ -164,11 +164,14 @@ impl Engine for Sqlite {
     }
 
     async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
-        self.inbox.run(move |store| events::publish(store, &event, mandatory)).await?
+        // The time until it is stored is a part of its delay.
+        let since = Instant::now();
+        self.inbox.run(move |store| events::publish(store, &event, since, mandatory)).await?
     }
 
     fn push(&self, job: Envelope) -> Pushing {
-        let pushing = self.inbox.run(move |store| push::insert(store, &job));
+        let new = push::New::from(job);
+        let pushing = self.inbox.run(move |store| push::insert(store, &new));
         Box::pin(async move { pushing.await?.map(|()| Pushed::new()) })
     }
 

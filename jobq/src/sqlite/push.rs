@@ -1,5 +1,7 @@
 //! Inserts of new jobs.
 
+use std::time::{Duration, Instant};
+
 use super::Failure;
 use super::columns;
 use super::inbox::Inbox;
@@ -19,14 +21,30 @@ const MAX_JOBS: usize = 1_024;
 /// The size of payloads at which a command is full.
 const FULL_BYTES: usize = 4 * 1024 * 1024;
 
+/// A job to insert. The time until it is inserted is a part of its delay.
+pub(super) struct New {
+    job: Envelope,
+    /// When its delay began, for a job with one.
+    since: Option<Instant>,
+}
+
+impl From<Envelope> for New {
+    fn from(job: Envelope) -> Self {
+        let since = (!job.delay.is_zero()).then(Instant::now);
+        Self { job, since }
+    }
+}
+
 /// Inserts a job; an error if its queue is not declared.
-pub(super) fn insert(store: &mut Store<'_>, job: &Envelope) -> rusqlite::Result<Result<()>> {
+pub(super) fn insert(store: &mut Store<'_>, new: &New) -> rusqlite::Result<Result<()>> {
+    let New { job, since } = new;
     let Some(queue) = store.queue(&job.queue)? else {
         return Ok(Err(unknown(&job.queue)));
     };
+    let gone = since.map_or(Duration::ZERO, |since| since.elapsed());
     store.insert.of(store.connection)?.execute((
         queue,
-        store.clock.due_after(job.delay),
+        store.clock.due_after(job.delay.saturating_sub(gone)),
         job.id.as_bytes(),
         columns::of_time(job.enqueued_at),
         job.retry_wait.map(columns::of_wait),
@@ -64,20 +82,20 @@ pub(super) async fn insert_all(
     }
 }
 
-fn next_batch(jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<Envelope> {
+fn next_batch(jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<New> {
     let (mut batch, mut bytes) = (Vec::new(), 0);
     while batch.len() < MAX_JOBS
         && bytes < FULL_BYTES
         && let Some(job) = jobs.next()
     {
         bytes += job.payload.len();
-        batch.push(job);
+        batch.push(New::from(job));
     }
     batch
 }
 
 /// Inserts a batch, and returns the jobs that were refused.
-fn insert_batch(store: &mut Store<'_>, jobs: &[Envelope]) -> rusqlite::Result<Vec<NotPushed>> {
+fn insert_batch(store: &mut Store<'_>, jobs: &[New]) -> rusqlite::Result<Vec<NotPushed>> {
     let mut refused = Vec::new();
     for (place, job) in jobs.iter().enumerate() {
         if let Err(error) = insert(store, job)? {

@@ -32,7 +32,8 @@ fn job(bytes: usize) -> Envelope {
 
 async fn push(inbox: &Inbox, bytes: usize) -> crate::Result<()> {
     let job = job(bytes);
-    let push = inbox.call(move |store| push::insert(store, &job));
+    let new = push::New::from(job);
+    let push = inbox.call(move |store| push::insert(store, &new));
     push.await?
 }
 
@@ -110,8 +111,9 @@ async fn a_completed_job_that_another_owner_has_is_told_with_its_identity() {
         job.name = name.map(Into::into);
         job.attempts = 2;
         let id = job.id;
+        let new = push::New::from(job);
         let pushed = inbox.call(move |store| {
-            let pushed = push::insert(store, &job)?;
+            let pushed = push::insert(store, &new)?;
             let seq = store.connection.last_insert_rowid();
             let claim = Claim { seq, id, owner: 99, feed: 0 };
             let mut settling = Settling::new(claim, Act::Complete);

@@ -10,7 +10,7 @@ use jobq::engine::conformance::cases::solo;
 use jobq::engine::conformance::{Bench, Store as Place};
 use jobq_tests::broker::namespace;
 use jobq_tests::cluster::Cluster;
-use jobq_tests::errand::{Errand, Failure, Plan};
+use jobq_tests::errand::Errand;
 use jobq_tests::stage::{Stage, Step, Store};
 
 use crate::place;
@@ -58,9 +58,8 @@ async fn each_queue_has_three_copies_and_a_young_one_outlives_a_node() {
     let since = Instant::now();
     client.declare::<Errand>().await.unwrap();
     let queues = since.elapsed();
-    let plan = Plan { failures: 0, failure: Failure::Error, takes: 0 };
     let since = Instant::now();
-    client.enqueue(Errand { plan }).delay(Duration::from_secs(3600)).await.unwrap();
+    client.declare_delays().await.unwrap();
     let levels = since.elapsed();
     let after = memory(&cluster).await;
     println!(
@@ -75,10 +74,24 @@ async fn each_queue_has_three_copies_and_a_young_one_outlives_a_node() {
     let own = copies.iter().filter(|(name, ..)| name.starts_with(&store.namespace));
     assert!(own.count() > LEVELS, "{copies:?}");
     assert!(copies.iter().all(|(_, members, _)| *members == 3), "{copies:?}");
+    let led = levels_led(&cluster, &store.namespace).await;
+    println!("{what}: the nodes lead {led:?} of the {LEVELS} levels");
+    assert!(led.iter().all(|led| *led > LEVELS / 5), "the leaders are spread: {led:?}");
 
     let bench = || async { Bench::new(Fresh { url: cluster.url(), namespace: namespace() }).await };
     solo::an_isolated_job_is_started_alone(&bench().await).await;
     solo::several_isolated_jobs_are_started_one_by_one(&bench().await).await;
+}
+
+/// How many queues of the levels each node leads.
+async fn levels_led(cluster: &Cluster, namespace: &str) -> Vec<usize> {
+    let list = cluster.nodes()[0].ctl(&["list_queues", "name", "leader", "--silent"]).await;
+    let level = format!("{namespace}.level.");
+    let led = |node: &str| {
+        let own = |line: &&str| line.starts_with(&level) && line.ends_with(node);
+        list.lines().filter(own).count()
+    };
+    cluster.nodes().iter().map(|node| led(node.name())).collect()
 }
 
 /// The memory of each node, in megabytes.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -74,6 +75,15 @@ impl Broker {
     pub(crate) async fn connect_once(&self, purpose: &str) -> Result<Established> {
         let name = format!("{} ({purpose})", self.name);
         Link::connect_once(Arc::clone(&self.target), name).await
+    }
+
+    /// Opens a connection to each node of the URL that answers in time.
+    pub(crate) async fn open_on_each_node(&self, purpose: &str, patience: Duration) -> Vec<Link> {
+        let name = format!("{} ({purpose})", self.name);
+        let open =
+            |node| timeout(patience, Link::open_on(Arc::clone(&self.target), name.clone(), node));
+        let opened = join_all((0..self.target.address.count()).map(open)).await;
+        opened.into_iter().filter_map(|opened| opened.ok()?.ok()).collect()
     }
 
     /// Cancelled when the engine is closed: there are no new calls, and consumers end.

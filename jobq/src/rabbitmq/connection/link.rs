@@ -79,7 +79,16 @@ impl Link {
     /// Connects to the nodes in an order with a random start, so that clients spread over them.
     /// Only the first connection's error is returned. Later ones are retried.
     pub(crate) async fn open(target: Arc<Target>, name: String) -> Result<Self> {
-        let (link, mut supervisor) = Self::supervised(target, name);
+        Self::open_by(Connector::new(target, name)).await
+    }
+
+    /// [`open`](Self::open) to the node of this number.
+    pub(crate) async fn open_on(target: Arc<Target>, name: String, node: usize) -> Result<Self> {
+        Self::open_by(Connector::to_node(target, name, node)).await
+    }
+
+    async fn open_by(connector: Connector) -> Result<Self> {
+        let (link, mut supervisor) = Self::supervised(connector);
         // The socket and the heartbeats run on the runtime that opens the connection.
         let opening = background::spawn(async move {
             let connection = supervisor.connector.connect(Duration::MAX).await?;
@@ -95,7 +104,7 @@ impl Link {
 
     /// [`open`](Self::open) without waiting: the first connection is established like a lost one.
     pub(crate) fn open_lazily(target: Arc<Target>, name: String) -> Self {
-        let (link, mut supervisor) = Self::supervised(target, name);
+        let (link, mut supervisor) = Self::supervised(Connector::new(target, name));
         let text = format!("there is no connection to {} yet", supervisor.connector.target.address);
         supervisor.state.send_replace(State::Down(Error::new(ErrorKind::Connection, text)));
         background::spawn(async move {
@@ -128,12 +137,12 @@ impl Link {
         }
     }
 
-    fn supervised(target: Arc<Target>, name: String) -> (Self, Supervisor) {
+    fn supervised(connector: Connector) -> (Self, Supervisor) {
         let closing = CancellationToken::new();
         let (sender, state) = watch::channel(State::Closed);
         let unreadable = Arc::new(AtomicBool::new(false));
         let supervisor = Supervisor {
-            connector: Connector::new(target, name),
+            connector,
             state: sender,
             unreadable: Arc::clone(&unreadable),
             closing: closing.clone(),

@@ -28,9 +28,9 @@ use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::levels::{End, HORIZON};
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::requirements::Wanted;
-use crate::rabbitmq::topology::route::Route;
-use crate::rabbitmq::topology::routing::Routing;
+use crate::rabbitmq::topology::route::{Destination, Route};
 use crate::rabbitmq::topology::routing_key;
+use crate::rabbitmq::topology::wait::Wait;
 use crate::telemetry::Who;
 use crate::traces;
 
@@ -290,12 +290,12 @@ impl RabbitReceipt {
 
     /// Publishes the job again, to be delivered after the wait.
     async fn wait(self: Box<Self>, attempts: u32, millis: u64) -> Result<()> {
-        let tiers = self.origin.declarer.known().tiers(self.origin.queue).unwrap_or_default();
         // A wait beyond the limit is cut to the longest one.
-        let end = End::Queue(self.origin.queue);
-        let routing = Routing::new(millis.min(HORIZON), end, &tiers)?;
+        let millis = Duration::from_millis(millis.min(HORIZON));
+        let (known, end) = (self.origin.declarer.known(), End::Queue(self.origin.queue));
+        let wait = Wait::new(known, (millis, millis), end, None)?;
         let mut waits = backoff();
-        while let Err(error) = self.origin.declarer.prepare(&routing).await {
+        while let Err(error) = self.origin.declarer.prepare(&wait).await {
             // The job has run, so it is kept while this worker owns it, whatever the broker refuses.
             if error.is_closed() || self.is_stale() {
                 return Err(error);
@@ -304,14 +304,18 @@ impl RabbitReceipt {
             tracing::warn!(%job, %id, %queue, attempt, %error, "a job cannot be made to wait yet");
             tokio::time::sleep(waits.next().unwrap_or_default()).await;
         }
-        let route = routing.route(self.origin.names(), end)?;
-        self.replace(route, Changes::next(attempts), Ack::WithOthers).await
+        self.replace(wait, Changes::next(attempts), Ack::WithOthers).await
     }
 
     /// Publishes the message as a new one, then acknowledges the old one. If the caller is dropped,
     /// this completes once the message was sent; otherwise the message is withdrawn, and the old one
     /// requeued.
-    async fn replace(mut self: Box<Self>, route: Route, changes: Changes, ack: Ack) -> Result<()> {
+    async fn replace(
+        mut self: Box<Self>,
+        to: impl Into<Destination>,
+        changes: Changes,
+        ack: Ack,
+    ) -> Result<()> {
         let who = self.who();
         let properties = properties::again(&self.properties, &who, changes);
         // The attempt may still share it.
@@ -319,7 +323,7 @@ impl RabbitReceipt {
             Some(envelope) => std::mem::take(&mut envelope.payload),
             None => self.envelope.payload.clone(),
         };
-        let message = Arc::new(Message { route: Arc::new(route), properties, payload });
+        let message = Arc::new(Message { to: to.into(), properties, payload });
         let given_up = CancellationToken::new();
         let _guard = given_up.clone().drop_guard();
         let replacing = background::spawn(async move {

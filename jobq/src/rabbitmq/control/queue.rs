@@ -153,11 +153,12 @@ pub(super) async fn publish(up: &Up, messages: &[(String, String, &Message)]) ->
     let publishing = async {
         for (exchange, key, message) in messages {
             let message = properties::Message {
-                route: Arc::new(Route::new(exchange.clone(), key.clone())?),
+                to: Route::new(exchange.clone(), key.clone())?.into(),
                 properties: BasicProperties::default().with_content_type("application/json".into()),
                 payload: message.write(),
             };
-            let sending = send(&channel, &message, false);
+            let route = message.route();
+            let sending = send(&channel, &route, &message, false);
             let limit = if key == ALL { UNCONFIRMED } else { Duration::MAX };
             let Ok(sent) = timeout(limit, sending).await else { continue };
             match sent.map_err(|error| failure(doing, error))? {

@@ -36,11 +36,11 @@ impl Control {
         apply(up, &Topology::of_pause_record(self.names(), queue)).await?;
         self.absent.forget(&self.names().pause_record(queue));
         self.purge_record(up, queue).await?;
-        let route = Route::new(self.names().control(), Names::record_key(queue))?.into();
+        let to = Route::new(self.names().control(), Names::record_key(queue))?.into();
         let properties = BasicProperties::default()
             .with_content_type("application/json".into())
             .with_delivery_mode(2);
-        let message = Message { route, properties, payload };
+        let message = Message { to, properties, payload };
         let confirmation = send_alone(up, &message, false).await?;
         stored(&message, &confirmation.map_err(|error| not_stored(&message, error))?)
     }

@@ -137,9 +137,7 @@ impl Control {
 
     /// Looks for levels that other clients declared.
     async fn look_for_levels(&self, prepared: &mut Prepared, now: Duration) {
-        if self.known.all().levels {
-            prepared.levels = LEVELS;
-        }
+        prepared.levels = prepared.levels.max(self.known.level_count().min(LEVELS));
         let is_soon = |looked: Duration| now.saturating_sub(looked) < LOOK;
         if prepared.levels == LEVELS || prepared.looked.is_some_and(is_soon) {
             return;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::facts::{Facts, Management, Node, Publishing, Queue};
+use super::leaders::leaders;
 use super::policy::{Effect, effects, longest_run};
 use super::presence;
 use super::role::role;
@@ -31,7 +32,7 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
     findings.extend(presence::not_compared(facts));
     match &facts.management {
         Management::NotGiven => findings.push(not_given()),
-        Management::Asked { queues, nodes, bindings } => {
+        Management::Asked { queues, nodes, bindings, dead_lettering } => {
             match bindings {
                 Ok(bindings) => {
                     findings.extend(presence::missing_bindings(bindings, facts, names, topology));
@@ -48,6 +49,10 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
             }
             if let (Ok(queues), Ok(nodes)) = (queues, nodes) {
                 findings.extend(replicas(queues, nodes));
+            }
+            // What does not show these does not show the queues either.
+            if let (Ok(dead_lettering), Ok(nodes)) = (dead_lettering, nodes) {
+                findings.extend(leaders(dead_lettering, nodes));
             }
             match queues {
                 Ok(queues) => {

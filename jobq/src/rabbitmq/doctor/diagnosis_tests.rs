@@ -58,6 +58,7 @@ fn healthy() -> Facts {
             queues: Ok(sound(&nodes)),
             nodes: Ok(nodes.map(node).into()),
             bindings: Ok(bindings(&topology())),
+            dead_lettering: Ok(Vec::new()),
         },
         ..Facts::default()
     }
@@ -128,7 +129,12 @@ fn each_fact_has_its_finding() {
         (
             |facts| {
                 let (queues, nodes) = (Err("no".into()), Err("no".into()));
-                facts.management = Management::Asked { queues, nodes, bindings: Err("no".into()) };
+                facts.management = Management::Asked {
+                    queues,
+                    nodes,
+                    bindings: Err("no".into()),
+                    dead_lettering: Ok(Vec::new()),
+                };
             },
             &[(Kind::Unchecked, Warning); 2],
         ),
@@ -160,7 +166,12 @@ fn each_fact_has_its_finding() {
             |facts| {
                 let queues = Ok(of_cluster(facts).0.clone());
                 let bindings = Ok(bindings(&topology()));
-                facts.management = Management::Asked { queues, nodes: Err("no".into()), bindings };
+                facts.management = Management::Asked {
+                    queues,
+                    nodes: Err("no".into()),
+                    bindings,
+                    dead_lettering: Ok(Vec::new()),
+                };
             },
             &[(Kind::Unchecked, Warning)],
         ),

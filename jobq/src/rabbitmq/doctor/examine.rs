@@ -11,7 +11,8 @@ use super::facts::{Facts, Management, Publishing, Queue};
 use super::listing::Listing;
 #[cfg(feature = "management")]
 use super::management::Management as Api;
-use super::role::{Role, role, specs};
+use super::role::specs;
+use super::unseen::unseen;
 use super::waits;
 use crate::engine::{PoolReport, QueueSpec};
 use crate::error::Result;
@@ -71,7 +72,8 @@ impl Doctor {
         let mut wanted = self.known.all();
         wanted.add(Wanted::queues(queues));
         wanted.add(Wanted::queues(&specs(names, found.iter().map(|q| q.name.as_str()))));
-        wanted.levels |= found.iter().any(|q| role(names, &q.name) == Some(Role::Level));
+        let levels = found.iter().filter_map(|q| names.level_of(&q.name)).max();
+        wanted.levels = wanted.levels.max(levels.map_or(0, |highest| highest + 1));
         let topology = self.known.topology(&wanted);
         // The publishing connection may be blocked, and looking for missing parts uses up its
         // channel numbers.
@@ -123,6 +125,13 @@ impl Doctor {
         Ok(policies(&found, names, target.address.vhost()))
     }
 
+    /// Why there may be jobs between the parts of a queue, by the management API, or why that does
+    /// not tell. `None` without a management API.
+    pub(crate) async fn unseen(&self, queue: &str) -> Option<Result<Option<String>, String>> {
+        let found = self.queues_by_management().await?;
+        Some(found.map(|found| unseen(self.known.names(), queue, &found)))
+    }
+
     async fn collect_facts(&self, link: &Link, topology: &Topology) -> Result<Facts> {
         let up = link.up().await?;
         let version = up.version.clone();
@@ -142,6 +151,7 @@ impl Doctor {
                 queues: api.queues(self.known.names().namespace()).await,
                 nodes: api.nodes().await,
                 bindings: api.bindings().await,
+                dead_lettering: api.dead_lettering().await,
             },
         }
     }
@@ -231,7 +241,7 @@ async fn publish_unroutable(link: &Link, up: &Up) -> Publishing {
     let confirming = async {
         let route = Arc::new(Route { exchange: short("").ok()?, key: short(UNROUTABLE_KEY).ok()? });
         let properties = BasicProperties::default();
-        let message = Message { route, properties, payload: Vec::new() };
+        let message = Message { to: route.into(), properties, payload: Vec::new() };
         send_alone(up, &message, false).await.ok()?.ok()
     };
     let answered = tokio::select! {

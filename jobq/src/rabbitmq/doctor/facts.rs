@@ -63,6 +63,8 @@ pub(crate) enum Management {
         nodes: Result<Vec<Node>, String>,
         /// The bindings of the vhost, or why they were not shown.
         bindings: Result<Vec<Binding>, String>,
+        /// The queues of the whole broker that dead-letter at least once, or why they were not shown.
+        dead_lettering: Result<Vec<DeadLettering>, String>,
     },
 }
 
@@ -91,6 +93,13 @@ pub(crate) struct Queue {
     #[serde(rename = "messages_ready")]
     pub(crate) ready: Option<u64>,
     pub(crate) consumers: Option<u64>,
+}
+
+/// A queue of any vhost that dead-letters at least once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct DeadLettering {
+    /// The node that leads it, if any does.
+    pub(crate) leader: Option<String>,
 }
 
 /// A binding as the management API shows it.

@@ -21,7 +21,7 @@ use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 use url::Url;
 
-use super::facts::{Binding, Node, Queue};
+use super::facts::{Binding, DeadLettering, Node, Queue};
 use crate::engine::{Certificates, EngineOptions, ManagementUrl};
 use crate::error::{Error, Result};
 use crate::period;
@@ -64,9 +64,17 @@ impl fmt::Debug for Management {
 }
 
 #[derive(Deserialize)]
-struct Page {
-    items: Vec<Queue>,
+struct Page<T> {
+    items: Vec<T>,
     page_count: u32,
+}
+
+/// A queue with its leader.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Led {
+    leader: Option<String>,
+    arguments: Value,
 }
 
 impl Management {
@@ -144,24 +152,39 @@ impl Management {
     pub(crate) async fn queues(&self, namespace: &str) -> Result<Vec<Queue>, String> {
         // A namespace has no special characters of patterns.
         let pattern = format!("^{namespace}[:.]");
+        let query = [("name", pattern.as_str()), ("use_regex", "true"), ("columns", COLUMNS)];
+        self.pages(&["queues", &self.vhost], &query).await
+    }
+
+    /// The items of all pages.
+    async fn pages<T: DeserializeOwned + Send + 'static>(
+        &self,
+        path: &[&str],
+        query: &[(&str, &str)],
+    ) -> Result<Vec<T>, String> {
         let size = PAGE.to_string();
-        let (mut queues, mut page) = (Vec::new(), 1);
+        let (mut items, mut page) = (Vec::new(), 1);
         loop {
             let number = page.to_string();
-            let query = [
-                ("page", number.as_str()),
-                ("page_size", &size),
-                ("name", &pattern),
-                ("use_regex", "true"),
-                ("columns", COLUMNS),
-            ];
-            let found: Page = self.get(&["queues", &self.vhost], &query).await?;
-            queues.extend(found.items);
+            let of_page = [("page", number.as_str()), ("page_size", &size)];
+            let found: Page<T> = self.get(path, &[&of_page, query].concat()).await?;
+            items.extend(found.items);
             if page >= found.page_count {
-                return Ok(queues);
+                return Ok(items);
             }
             page += 1;
         }
+    }
+
+    /// The queues of all vhosts that dead-letter at least once, or the reason for which they are not
+    /// shown.
+    pub(crate) async fn dead_lettering(&self) -> Result<Vec<DeadLettering>, String> {
+        let of = |queue: Led| {
+            let strategy = queue.arguments.get("x-dead-letter-strategy").and_then(Value::as_str);
+            (strategy == Some("at-least-once")).then_some(DeadLettering { leader: queue.leader })
+        };
+        let found = self.pages(&["queues"], &[("columns", "leader,arguments")]).await?;
+        Ok(found.into_iter().filter_map(of).collect())
     }
 
     /// The nodes of the cluster, or the reason for which they are not shown.

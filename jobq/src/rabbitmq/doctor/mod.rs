@@ -1,11 +1,12 @@
 //! Examining a broker for settings that weaken jobq's guarantees: facts and findings.
 //!
-//! `diagnosis`, `policy`, `presence` and `role` are pure; `examine`, `listing` and `management`
+//! `diagnosis`, `leaders`, `policy`, `presence`, `role` and `unseen` are pure; `examine`, `listing` and `management`
 //! collect facts.
 
 pub(crate) mod diagnosis;
 mod examine;
 pub(crate) mod facts;
+mod leaders;
 mod listing;
 #[cfg(feature = "management")]
 mod management;
@@ -13,6 +14,7 @@ mod policy;
 mod presence;
 pub(crate) mod role;
 mod sign;
+mod unseen;
 mod waits;
 
 pub(crate) use examine::Doctor;

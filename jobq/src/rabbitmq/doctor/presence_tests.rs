@@ -143,7 +143,8 @@ fn uncompared_parts_are_one_finding() {
         }
         // The management API shows the arguments.
         let (queues, nodes, bindings) = (Ok(Vec::new()), Ok(Vec::new()), Ok(Vec::new()));
-        facts.management = Management::Asked { queues, nodes, bindings };
+        facts.management =
+            Management::Asked { queues, nodes, bindings, dead_lettering: Ok(Vec::new()) };
         assert_eq!(not_compared(&facts), []);
     }
     let facts = Facts { unanswered: Some("queue `q`".into()), ..Facts::default() };

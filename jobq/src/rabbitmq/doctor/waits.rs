@@ -138,7 +138,12 @@ mod tests {
             queue("jobq:mail", "rabbit@a", None),
         ];
         let (nodes, bindings) = (Ok(Vec::new()), Ok(Vec::new()));
-        let management = Management::Asked { queues: Ok(queues), nodes, bindings };
+        let management = Management::Asked {
+            queues: Ok(queues),
+            nodes,
+            bindings,
+            dead_lettering: Ok(Vec::new()),
+        };
         let found =
             findings(&[report(Passage::Passing, Some(Passage::Stuck))], &names, &management);
         let expected = "node `rabbit@a` leads 3 of the queues that pass jobs on, which hold back 7";

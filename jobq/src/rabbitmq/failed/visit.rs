@@ -5,7 +5,6 @@
 //! connection is not known.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use lapin::message::Delivery;
 use tokio::time::Instant;
@@ -123,10 +122,11 @@ impl Walk<'_> {
         // A message without an id gets the one that was shown.
         read.envelope.id = id;
         Ok(Message {
-            route: Arc::new(Route {
+            to: Route {
                 exchange: short(names.jobs())?,
                 key: return_queue(&message.properties, queue),
-            }),
+            }
+            .into(),
             properties: fresh(&message.properties, &Who::of_job(&read.envelope, queue), by),
             payload: message.data,
         })

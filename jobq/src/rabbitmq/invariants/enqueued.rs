@@ -1,6 +1,5 @@
 //! Jobs and events of a client become messages that are read as they were sent.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::{QUEUE, SHORT, check_sent, names};
@@ -77,7 +76,7 @@ fn check_enqueued(names: &Names, job: &Envelope, tiers: &Tiers) {
         && job.content_encoding.as_ref().is_none_or(|encoding| encoding.len() <= SHORT)
         && job.enqueued_by.as_ref().is_none_or(|origin| origin.len() <= SHORT);
     let route = routing.route(names, End::Queue(&job.queue));
-    let message = match route.and_then(|route| properties::encode(job.clone(), Arc::new(route))) {
+    let message = match route.and_then(|route| properties::encode(job.clone(), route)) {
         Ok(message) => message,
         Err(error) => return assert!(error.is_invalid() && !sound, "{error}"),
     };
@@ -111,15 +110,15 @@ fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
         && event.content_encoding.as_ref().is_none_or(|encoding| encoding.len() <= SHORT)
         && event.enqueued_by.as_ref().is_none_or(|program| program.len() <= SHORT);
     let route = routing.route(names, End::Topic(&event.topic));
-    let message =
-        match route.and_then(|route| properties::encode_event(event.clone(), Arc::new(route))) {
-            Ok(message) => message,
-            Err(error) => return assert!(error.is_invalid() && !sound, "{error}"),
-        };
+    let message = match route.and_then(|route| properties::encode_event(event.clone(), route)) {
+        Ok(message) => message,
+        Err(error) => return assert!(error.is_invalid() && !sound, "{error}"),
+    };
     assert!(sound, "{event:?}");
     check_sent(&message.properties, event.id);
     check_routing(names, &message, &routing, wait, End::Topic(&event.topic));
-    let topic = names.topic_of(message.route.exchange.as_str(), message.route.key.as_str());
+    let route = message.route();
+    let topic = names.topic_of(route.exchange.as_str(), route.key.as_str());
     assert_eq!(topic, Some(&*event.topic));
     let job = decode(names, QUEUE.into(), &message.properties, message.payload).envelope;
     assert_eq!((job.id, job.topic.as_deref()), (event.id, topic));
@@ -129,7 +128,8 @@ fn check_published(names: &Names, event: &EventEnvelope, wait: u64) {
 
 /// Checks the wait and the destination.
 fn check_routing(names: &Names, message: &Message, routing: &Routing, wait: u64, end: End<'_>) {
-    let (exchange, key) = (message.route.exchange.as_str(), message.route.key.as_str());
+    let route = message.route();
+    let (exchange, key) = (route.exchange.as_str(), route.key.as_str());
     assert!(exchange.len() <= SHORT && key.len() <= SHORT);
     let tier = match routing {
         Routing::Levels(_) => None,

@@ -22,7 +22,7 @@ use crate::job::{
 };
 use crate::rabbitmq::topology::levels::{self, End};
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
-use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::route::{Destination, Route};
 use crate::rabbitmq::topology::routing_key::decimal;
 use crate::rabbitmq::values::{fits, integer, long, short, text};
 
@@ -42,15 +42,22 @@ pub(crate) const QUEUE: &str = "jobq-queue";
 const PERSISTENT: u8 = 2;
 
 /// A message to publish.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) struct Message {
-    pub(crate) route: Arc<Route>,
+    pub(crate) to: Destination,
     pub(crate) properties: BasicProperties,
     pub(crate) payload: Vec<u8>,
 }
 
-/// Encodes a job as a message for this route.
-pub(crate) fn encode(job: Envelope, route: Arc<Route>) -> Result<Message> {
+impl Message {
+    /// The route if it is sent now.
+    pub(crate) fn route(&self) -> Arc<Route> {
+        self.to.route()
+    }
+}
+
+/// Encodes a job as a message.
+pub(crate) fn encode(job: Envelope, to: impl Into<Destination>) -> Result<Message> {
     let mut headers = Table::default();
     headers.add_expiry(job.expires_at);
     headers.add_all(&job.headers);
@@ -70,11 +77,11 @@ pub(crate) fn encode(job: Envelope, route: Arc<Route>) -> Result<Message> {
     if let Some(origin) = &job.enqueued_by {
         properties = properties.with_app_id(short(&**origin)?);
     }
-    message(route, job.id, properties, job.payload)
+    message(to.into(), job.id, properties, job.payload)
 }
 
-/// Encodes an event as a message for this route. It names no job: each subscriber has its own.
-pub(crate) fn encode_event(event: EventEnvelope, route: Arc<Route>) -> Result<Message> {
+/// Encodes an event as a message. It names no job: each subscriber has its own.
+pub(crate) fn encode_event(event: EventEnvelope, to: impl Into<Destination>) -> Result<Message> {
     let mut headers = Table::default();
     headers.add_expiry(event.expires_at);
     headers.add_all(&event.headers);
@@ -86,7 +93,7 @@ pub(crate) fn encode_event(event: EventEnvelope, route: Arc<Route>) -> Result<Me
     if let Some(program) = &event.enqueued_by {
         properties = properties.with_app_id(short(&**program)?);
     }
-    message(route, event.id, properties, event.payload)
+    message(to.into(), event.id, properties, event.payload)
 }
 
 /// The headers of a new message.
@@ -125,7 +132,7 @@ impl Table {
 }
 
 fn message(
-    route: Arc<Route>,
+    to: Destination,
     id: JobId,
     properties: BasicProperties,
     payload: Vec<u8>,
@@ -137,7 +144,7 @@ fn message(
             payload.len()
         )));
     }
-    Ok(Message { route, properties, payload })
+    Ok(Message { to, properties, payload })
 }
 
 /// The topic of an event, from the exchange and key by which it reached this queue. A message of

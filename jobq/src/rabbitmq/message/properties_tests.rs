@@ -12,7 +12,7 @@ fn names() -> Names {
 
 fn encode(names: &Names, job: Envelope, routing: &Routing) -> Result<Message> {
     let route = routing.route(names, End::Queue(&job.queue))?;
-    super::encode(job, Arc::new(route))
+    super::encode(job, route)
 }
 
 fn job() -> Envelope {
@@ -56,7 +56,7 @@ fn value<'p>(properties: &'p BasicProperties, key: &str) -> Option<&'p AMQPValue
 fn a_job_travels_as_documented() {
     let message = encode(&names(), job(), &Routing::Now(Some(30_000))).unwrap();
     assert_eq!(
-        (message.route.exchange.as_str(), message.route.key.as_str()),
+        (message.route().exchange.as_str(), message.route().key.as_str()),
         ("jobq", "mail@30000")
     );
     let properties = &message.properties;
@@ -73,7 +73,7 @@ fn a_job_travels_as_documented() {
     assert_eq!(message.payload, job().payload);
     let plain = Envelope { expires_at: None, topic: None, ..job() };
     let message = encode(&names(), plain, &Routing::Now(None)).unwrap();
-    assert_eq!(message.route.key.as_str(), "mail");
+    assert_eq!(message.route().key.as_str(), "mail");
     assert_eq!(*message.properties.headers(), None, "most jobs need none");
 }
 
@@ -89,7 +89,10 @@ fn a_delay_is_in_the_route_and_not_a_header() {
     ];
     for (routing, exchange, key) in table {
         let message = encode(&names(), job(), &routing).unwrap();
-        assert_eq!((message.route.exchange.as_str(), message.route.key.as_str()), (exchange, key));
+        assert_eq!(
+            (message.route().exchange.as_str(), message.route().key.as_str()),
+            (exchange, key)
+        );
         assert_eq!(message.properties.headers().as_ref().unwrap().inner().len(), 2);
     }
 }

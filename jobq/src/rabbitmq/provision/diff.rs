@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::rabbitmq::doctor::diagnosis::differences;
 use crate::rabbitmq::doctor::facts::{Binding, Facts, Management};
 use crate::rabbitmq::topology::declarations::{By, Declaration, Topology};
+use crate::rabbitmq::topology::levels::LEVELS;
 use crate::rabbitmq::topology::names::Names;
 
 /// How a broker differs from declarations, from [`Admin::topology`](crate::admin::Admin::topology).
@@ -64,8 +65,10 @@ pub(super) fn check(topology: &Topology, names: &Names) -> Result<()> {
     }
 }
 
-/// The differences between the facts about a broker and declarations.
-pub(super) fn diff(facts: &Facts, topology: &Topology) -> TopologyDiff {
+/// The differences between the facts about a broker and declarations. Delay levels above those that
+/// are on the broker are no difference: the first job that needs one has it declared.
+pub(super) fn diff(facts: &Facts, topology: &Topology, names: &Names) -> TopologyDiff {
+    let topology = &topology.without(&unused_levels(facts, topology, names));
     let mut diff = TopologyDiff::default();
     for place in topology.places() {
         let title = place.title();
@@ -94,6 +97,24 @@ pub(super) fn diff(facts: &Facts, topology: &Topology) -> TopologyDiff {
     }
     diff.bindings(facts, topology);
     diff
+}
+
+/// The exchanges and queues of levels of which nothing is on the broker, and nothing of those above.
+fn unused_levels(facts: &Facts, topology: &Topology, names: &Names) -> BTreeSet<String> {
+    let is_missing =
+        |name: &String| facts.missing.contains(name) || facts.missing_exchanges.contains(name);
+    let mut unused = BTreeSet::new();
+    for level in (0..LEVELS).rev() {
+        let exchange = names.level(level);
+        let of_level = |name: &&str| **name == exchange || names.level_of(name) == Some(level);
+        let places = topology.places().into_iter().map(Declaration::name).filter(of_level);
+        let places: Vec<_> = places.map(str::to_owned).collect();
+        if !places.iter().all(is_missing) {
+            break;
+        }
+        unused.extend(places);
+    }
+    unused
 }
 
 impl TopologyDiff {
@@ -181,6 +202,7 @@ mod tests {
             queues: Ok(Vec::new()),
             nodes: Ok(Vec::new()),
             bindings: Ok(bindings),
+            dead_lettering: Ok(Vec::new()),
         };
         Facts { management, ..Facts::default() }
     }
@@ -226,7 +248,7 @@ mod tests {
         for (change, expected) in table {
             let mut facts = facts();
             change(&mut facts);
-            let found = diff(&facts, &topology());
+            let found = diff(&facts, &topology(), &Names::new("shop"));
             let missing = found.missing.iter().map(|about| ("missing", about.as_str()));
             let different = found.different.iter().map(|d| ("different", d.about.as_str()));
             let unknown = found.unknown.iter().map(|d| ("unknown", d.about.as_str()));
@@ -234,6 +256,41 @@ mod tests {
             assert_eq!(all, Vec::from_iter(expected));
             assert_eq!(found.is_same(), expected.is_none());
         }
+    }
+
+    /// The broker has levels below this one alone.
+    fn facts_with_levels(levels: u32) -> Facts {
+        let mut facts = facts();
+        let names = Names::new("shop");
+        let above = |name: &str| {
+            let exchange = (levels..LEVELS).any(|level| names.level(level) == name);
+            exchange || names.level_of(name).is_some_and(|level| level >= levels)
+        };
+        for place in topology().places().into_iter().filter(|place| above(place.name())) {
+            match place {
+                Declaration::Exchange { name, .. } => facts.missing_exchanges.push(name.clone()),
+                _ => facts.missing.push(place.name().to_owned()),
+            }
+        }
+        if let Management::Asked { bindings: Ok(found), .. } = &mut facts.management {
+            found.retain(|binding| !above(&binding.source));
+        }
+        facts
+    }
+
+    #[test]
+    fn levels_that_no_job_needed_yet_are_no_difference() {
+        let diff = |facts: &Facts| diff(facts, &topology(), &Names::new("shop"));
+        for levels in 0..=LEVELS {
+            let facts = facts_with_levels(levels);
+            assert_eq!(facts.missing.is_empty(), levels == LEVELS);
+            assert!(diff(&facts).is_same(), "{levels}: {:?}", diff(&facts));
+        }
+        // A gap, however, stops what waits above it.
+        let mut facts = facts_with_levels(4);
+        facts.missing.push("shop.level.2.7".into());
+        facts.missing_exchanges.push("shop.level.1".into());
+        assert_eq!(diff(&facts).missing, ["exchange `shop.level.1`", "queue `shop.level.2.7`"]);
     }
 
     #[test]
@@ -248,7 +305,7 @@ mod tests {
         if let Management::Asked { queues, .. } = &mut facts.management {
             *queues = Ok(vec![declaration("shop:mail")]);
         }
-        let found = diff(&facts, &topology());
+        let found = diff(&facts, &topology(), &Names::new("shop"));
         assert!(found.different[0].why.contains("x-message-ttl"), "{found:?}");
         assert!(found.unknown.is_empty(), "{found:?}");
     }

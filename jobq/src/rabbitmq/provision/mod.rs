@@ -57,9 +57,10 @@ pub(crate) struct Provision<'e> {
 impl Provision<'_> {
     /// Compares the broker with declarations.
     pub(crate) async fn diff(&self, wanted: &Topology) -> Result<TopologyDiff> {
-        diff::check(wanted, self.declarer.known().names())?;
+        let names = self.declarer.known().names();
+        diff::check(wanted, names)?;
         let facts = self.doctor.compare(wanted).await?;
-        Ok(diff::diff(&facts, wanted))
+        Ok(diff::diff(&facts, wanted, names))
     }
 
     /// Declares what is missing.

@@ -5,7 +5,7 @@
 //! enough to find it.
 
 use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, refused};
-use crate::rabbitmq::message::properties::Message;
+use crate::rabbitmq::topology::route::Route;
 
 /// Why the broker refused a message and closed the channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,11 +38,11 @@ impl Refusal {
         }
     }
 
-    /// Whether this message may be the refused one.
-    pub(super) fn may_be_of(&self, message: &Message) -> bool {
+    /// Whether a message with this route and payload may be the refused one.
+    pub(super) fn may_be_of(&self, route: &Route, payload: &[u8]) -> bool {
         match self {
-            Self::Size { limit } => message.payload.len() > *limit,
-            Self::Exchange { name } => message.route.exchange.as_str() == name,
+            Self::Size { limit } => payload.len() > *limit,
+            Self::Exchange { name } => route.exchange.as_str() == name,
         }
     }
 }
@@ -82,7 +82,6 @@ pub(super) fn ends(messages: &[Unconfirmed]) -> Vec<End> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rabbitmq::topology::route::Route;
 
     #[test]
     fn each_refusal_of_a_message_tells_which() {
@@ -124,15 +123,11 @@ mod tests {
 
     #[test]
     fn only_a_matching_message_may_be_refused() {
-        let message = |exchange: &str, size| Message {
-            route: Route::new(exchange.into(), "k".into()).unwrap().into(),
-            properties: lapin::BasicProperties::default(),
-            payload: vec![0; size],
-        };
+        let route = |exchange: &str| Route::new(exchange.into(), "k".into()).unwrap();
         let size = Refusal::Size { limit: 10 };
-        assert!(size.may_be_of(&message("a", 11)) && !size.may_be_of(&message("a", 10)));
+        assert!(size.may_be_of(&route("a"), &[0; 11]) && !size.may_be_of(&route("a"), &[0; 10]));
         let exchange = Refusal::Exchange { name: "a".to_owned() };
-        assert!(exchange.may_be_of(&message("a", 0)) && !exchange.may_be_of(&message("a.b", 0)));
+        assert!(exchange.may_be_of(&route("a"), &[]) && !exchange.may_be_of(&route("a.b"), &[]));
     }
 
     #[test]

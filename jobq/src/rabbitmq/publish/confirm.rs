@@ -24,14 +24,15 @@ pub(crate) async fn open_confirming(up: &Up) -> Result<Channel> {
     Ok(channel)
 }
 
-/// Sends a message and awaits the confirm. `lapin` queues its frames at the first poll.
+/// Sends a message by this route and awaits the confirm. `lapin` queues its frames at the first poll.
 pub(crate) async fn send(
     channel: &Channel,
+    route: &Route,
     message: &Message,
     mandatory: bool,
 ) -> lapin::Result<Confirmation> {
-    let Message { route, properties, payload } = message;
-    let (Route { exchange, key }, properties) = ((**route).clone(), properties.clone());
+    let Message { properties, payload, .. } = message;
+    let (Route { exchange, key }, properties) = (route.clone(), properties.clone());
     let options = BasicPublishOptions { mandatory, ..BasicPublishOptions::default() };
     channel.basic_publish(exchange, key, options, payload, properties).await?.await
 }
@@ -48,7 +49,7 @@ pub(crate) async fn send_alone(
     mandatory: bool,
 ) -> Result<lapin::Result<Confirmation>> {
     let channel = open_confirming(up).await?;
-    let answer = send(&channel, message, mandatory).await;
+    let answer = send(&channel, &message.route(), message, mandatory).await;
     // The answer does not wait for the end of the channel: the caller's time may be up by then.
     background::spawn(async move { channel.close(200, "published".into()).await });
     Ok(answer)

@@ -1,55 +1,80 @@
 //! Enqueueing: the route of each job into its queue, and its message.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::batch::Batch;
 use super::publisher::Publisher;
+use crate::clock::Clock;
 use crate::engine::NotPushed;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::job::Envelope;
 use crate::rabbitmq::message::properties;
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::requirements::Wanted;
-use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::route::Destination;
 use crate::rabbitmq::topology::routing::Routing;
+use crate::rabbitmq::topology::wait::Wait;
 use crate::traces;
+
+/// How long a client may have declared the queue of a job that it has just enqueued.
+const LONGEST_DECLARATION: Duration = Duration::from_secs(600);
 
 /// Publishes jobs, each by the route into its queue.
 #[derive(Debug)]
 pub(crate) struct Enqueuer {
     declarer: Arc<Declarer>,
     publisher: Arc<Publisher>,
+    clock: Clock,
+}
+
+/// A job that needs so many levels, which are not looked for yet.
+pub(crate) struct Later {
+    job: Envelope,
+    to: Destination,
+    levels: u32,
 }
 
 impl Enqueuer {
-    pub(crate) fn new(declarer: Arc<Declarer>, publisher: Arc<Publisher>) -> Self {
-        Self { declarer, publisher }
+    pub(crate) fn new(declarer: Arc<Declarer>, publisher: Arc<Publisher>, clock: Clock) -> Self {
+        Self { declarer, publisher, clock }
     }
 
-    /// The route of a job into its queue, and whether it leads through the levels.
-    fn route(&self, job: &Envelope) -> Result<(Arc<Route>, bool)> {
-        let known = self.declarer.known();
-        if job.delay.is_zero()
-            && let Some(route) = known.route(&job.queue, job.retry_wait)
-        {
-            return Ok((route, false));
+    /// The way of a job into its queue, and how many levels it needs.
+    fn destination(&self, job: &Envelope) -> Result<(Destination, u32)> {
+        let (known, end) = (self.declarer.known(), End::Queue(&job.queue));
+        if !job.delay.is_zero() {
+            let wait = Wait::new(known, (job.delay, self.left(job)), end, job.retry_wait)?;
+            let levels = wait.levels();
+            return Ok((wait.into(), levels));
+        }
+        if let Some(route) = known.route(&job.queue, job.retry_wait) {
+            return Ok((route.into(), 0));
         }
         let routing = Routing::of(job, &known.tiers(&job.queue).unwrap_or_default())?;
-        let route = routing.route(known.names(), End::Queue(&job.queue))?;
-        Ok((Arc::new(route), matches!(routing, Routing::Levels(_))))
+        Ok((routing.route(known.names(), end)?.into(), 0))
+    }
+
+    /// The part of a job's delay that is left. Declaring its queue takes time.
+    fn left(&self, job: &Envelope) -> Duration {
+        match self.clock.now().duration_since(job.enqueued_at) {
+            Ok(gone) if gone < LONGEST_DECLARATION => job.delay.saturating_sub(gone),
+            // It was not enqueued just now.
+            _ => job.delay,
+        }
     }
 
     /// Publishes a job, unless something must be declared first.
     pub(crate) fn push_at_once(
         &self,
         job: Envelope,
-    ) -> std::result::Result<impl Future<Output = Result<()>> + Send + use<>, Box<Envelope>> {
-        let message = match self.route(&job) {
-            Ok((_, true)) => return Err(Box::new(job)),
-            Ok((route, false)) => {
-                traces::sent_with_key(route.key.as_str());
-                properties::encode(job, route)
+    ) -> std::result::Result<impl Future<Output = Result<()>> + Send + use<>, Box<Later>> {
+        let message = match self.destination(&job) {
+            Ok((to, levels @ 1..)) => return Err(Box::new(Later { job, to, levels })),
+            Ok((to, 0)) => {
+                traces::sent_with_key(to.route().key.as_str());
+                properties::encode(job, to)
             }
             Err(error) => Err(error),
         };
@@ -57,11 +82,11 @@ impl Enqueuer {
     }
 
     /// Publishes a job through the levels.
-    pub(crate) async fn push_later(&self, job: Box<Envelope>) -> Result<()> {
-        let (route, _) = self.route(&job)?;
-        traces::sent_with_key(route.key.as_str());
-        self.declarer.declare(Wanted::levels()).await?;
-        self.publisher.publish(properties::encode(*job, route)).await
+    pub(crate) async fn push_later(&self, later: Box<Later>) -> Result<()> {
+        let Later { job, to, levels } = *later;
+        self.declarer.declare(Wanted::levels(levels)).await?;
+        traces::sent_with_key(to.route().key.as_str());
+        self.publisher.publish(properties::encode(job, to)).await
     }
 
     /// Publishes jobs. Each is encoded when it can be sent.
@@ -70,25 +95,31 @@ impl Enqueuer {
         jobs: &mut (dyn Iterator<Item = Envelope> + Send),
     ) -> Vec<NotPushed> {
         let mut batch = Batch::new(&self.publisher);
-        let mut levels = None;
+        let mut refused = None;
         for (index, job) in jobs.enumerate() {
-            let route = self.route(&job);
-            if let (0, Ok((route, _))) = (index, &route) {
-                traces::sent_with_key(route.key.as_str());
-            }
-            let message = match route {
-                Ok((route, true)) => {
-                    if levels.is_none() {
-                        levels = Some(self.declarer.declare(Wanted::levels()).await);
-                    }
-                    let prepared = levels.clone().unwrap_or(Ok(()));
-                    prepared.and_then(|()| properties::encode(job, route))
-                }
-                Ok((route, false)) => properties::encode(job, route),
+            let to = match self.destination(&job) {
+                Ok((to, levels)) => self.levels(levels, &mut refused).await.map(|()| to),
                 Err(error) => Err(error),
             };
-            batch.send(message).await;
+            if let (0, Ok(to)) = (index, &to) {
+                traces::sent_with_key(to.route().key.as_str());
+            }
+            batch.send(to.and_then(|to| properties::encode(job, to))).await;
         }
         batch.finish().await
+    }
+
+    /// Declares so many levels, unless declaring as many or fewer was refused before.
+    async fn levels(&self, levels: u32, refused: &mut Option<(u32, Error)>) -> Result<()> {
+        if levels == 0 {
+            return Ok(());
+        }
+        if let Some((fewer, error)) = &*refused
+            && levels >= *fewer
+        {
+            return Err(error.clone());
+        }
+        let declared = self.declarer.declare(Wanted::levels(levels)).await;
+        declared.inspect_err(|error| *refused = Some((levels, error.clone())))
     }
 }

@@ -8,7 +8,7 @@ use crate::rabbitmq::errors::{self, timed_out};
 use crate::rabbitmq::message::properties::Message;
 
 fn publishing(message: &Message) -> String {
-    format!("publishing to {}", message.route)
+    format!("publishing to {}", message.route())
 }
 
 /// The broker did not answer in time. The message may be stored if it was sent.

@@ -11,13 +11,14 @@ use super::publisher::Publisher;
 use crate::engine::nobody_subscribes;
 use crate::error::Result;
 use crate::job::EventEnvelope;
-use crate::period;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::message::properties::{self, Message};
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::levels::End;
-use crate::rabbitmq::topology::requirements::{Tiers, Wanted};
+use crate::rabbitmq::topology::requirements::Wanted;
+use crate::rabbitmq::topology::route::Destination;
 use crate::rabbitmq::topology::routing::Routing;
+use crate::rabbitmq::topology::wait::Wait;
 use crate::traces;
 
 /// Publishes events.
@@ -38,17 +39,25 @@ impl Events {
     }
 
     pub(crate) async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
-        self.declarer.declare(Wanted::shared()).await?;
-        let millis = period::millis(event.delay);
-        let routing = Routing::new(millis, End::Topic(&event.topic), &Tiers::new())?;
-        self.declarer.prepare(&routing).await?;
-        let route = routing.route(self.declarer.known().names(), End::Topic(&event.topic))?;
-        traces::sent_with_key(route.key.as_str());
-        let message = properties::encode_event(event, Arc::new(route))?;
+        let to = self.destination(&event).await?;
+        traces::sent_with_key(to.route().key.as_str());
+        let message = properties::encode_event(event, to)?;
         if mandatory {
             return self.publish_mandatory(message).await;
         }
         self.publisher.publish(Ok(message)).await
+    }
+
+    /// The way of an event to its subscribers, of which all is declared.
+    async fn destination(&self, event: &EventEnvelope) -> Result<Destination> {
+        let (known, end) = (self.declarer.known(), End::Topic(&event.topic));
+        if event.delay.is_zero() {
+            self.declarer.declare(Wanted::shared()).await?;
+            return Ok(Routing::Now(None).route(known.names(), end)?.into());
+        }
+        let wait = Wait::new(known, (event.delay, event.delay), end, None)?;
+        self.declarer.declare(Wanted::levels(wait.levels())).await?;
+        Ok(wait.into())
     }
 
     /// Publishes a message that must reach a queue, on a channel of its own: `lapin` assigns
@@ -61,7 +70,7 @@ impl Events {
             return Err(unanswered(&message, limit, &trouble, true));
         };
         match answer? {
-            Ok(Confirmation::Ack(Some(_))) => Err(nobody_subscribes(message.route.key.as_str())),
+            Ok(Confirmation::Ack(Some(_))) => Err(nobody_subscribes(message.route().key.as_str())),
             Ok(confirmation) => stored(&message, &confirmation),
             Err(error) => Err(not_stored(&message, error)),
         }

@@ -24,6 +24,7 @@ use crate::rabbitmq::connection::link::{Link, backoff};
 use crate::rabbitmq::errors::{NOT_FOUND, code};
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::topology::declared::Declared;
+use crate::rabbitmq::topology::route::Route;
 
 /// The most unconfirmed messages of a channel. `lapin` walks all that one confirm covers. More are
 /// hardly faster (measured: docs/performance.md).
@@ -54,6 +55,7 @@ enum Ended {
 /// A message that was sent, and its answer from `lapin`.
 struct Sent {
     request: Request,
+    route: Arc<Route>,
     /// Its place in the order of sending.
     number: u64,
     confirm: lapin::Result<Confirmation>,
@@ -169,9 +171,11 @@ impl Sender {
         if let Some(Refusal::Size { limit }) = refusal {
             self.size_limit.learn(limit);
         }
-        let unconfirmed = |Unanswered { request, error, .. }: &Unanswered| Unconfirmed {
+        let unconfirmed = |Unanswered { request, route, error, .. }: &Unanswered| Unconfirmed {
             was_sent: !matches!(error.kind(), Lapin::InvalidChannelState(..)),
-            may_be_refused: refusal.as_ref().is_some_and(|it| it.may_be_of(&request.message)),
+            may_be_refused: refusal
+                .as_ref()
+                .is_some_and(|it| it.may_be_of(route, &request.message.payload)),
         };
         let ends = ends(&failed.iter().map(unconfirmed).collect::<Vec<_>>());
         let is_missing = |error: &lapin::Error| code(error) == Some(NOT_FOUND);
@@ -210,27 +214,29 @@ impl Sender {
 }
 
 async fn send(channel: Arc<Channel>, request: Request, number: u64) -> Sent {
-    let confirm = confirm::send(&channel, &request.message, false).await;
-    Sent { request, number, confirm }
+    let route = request.message.route();
+    let confirm = confirm::send(&channel, &route, &request.message, false).await;
+    Sent { request, route, number, confirm }
 }
 
 /// An unanswered message of a channel that has ended.
 struct Unanswered {
     request: Request,
+    route: Arc<Route>,
     number: u64,
     error: lapin::Error,
 }
 
 /// Answers a message, unless its channel has ended.
 fn answer(sent: Sent) -> Option<Unanswered> {
-    let Sent { request, number, confirm } = sent;
+    let Sent { request, route, number, confirm } = sent;
     match confirm {
         Ok(confirmation) => {
             let answer = confirm::stored(&request.message, &confirmation);
             request.answer(answer);
             None
         }
-        Err(error) => Some(Unanswered { request, number, error }),
+        Err(error) => Some(Unanswered { request, route, number, error }),
     }
 }
 

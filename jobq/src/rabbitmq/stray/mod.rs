@@ -137,7 +137,8 @@ impl Strays {
         let who = who(names, stray);
         let message = again(names, stray, &who);
         let Who { job, id, queue, attempt, .. } = who;
-        let (exchange, key) = (message.route.exchange.as_str(), message.route.key.as_str());
+        let route = message.route();
+        let (exchange, key) = (route.exchange.as_str(), route.key.as_str());
         tracing::warn!(
             %job, %id, %queue, attempt, exchange, key,
             "nothing took a message; it is sent on its way once more"
@@ -202,7 +203,7 @@ fn again(names: &Names, stray: &Stray, who: &Who) -> Message {
     let plain = to_queue.then(|| ShortString::try_new(queue).ok()).flatten();
     let key = plain.unwrap_or_else(|| stray.routing_key.clone());
     Message {
-        route: Arc::new(Route { exchange: stray.exchange.clone(), key }),
+        to: Route { exchange: stray.exchange.clone(), key }.into(),
         properties: properties::again(&stray.properties, who, Changes::stray(who.attempt - 1)),
         payload: stray.data.clone(),
     }
@@ -265,7 +266,7 @@ pub(crate) fn failed(
         changes = changes.sent_to(key);
     }
     Ok(Message {
-        route: Arc::new(Route::new(names.failed_jobs(), place.to_owned())?),
+        to: Route::new(names.failed_jobs(), place.to_owned())?.into(),
         properties: properties::again(&stray.properties, who, changes),
         payload: stray.data,
     })
@@ -348,10 +349,8 @@ mod tests {
         for (exchange, key, expected) in table {
             let stray = stray(exchange, key, BasicProperties::default());
             let message = again(&names, &stray, &who(&names, &stray));
-            assert_eq!(
-                (message.route.exchange.as_str(), message.route.key.as_str()),
-                (exchange, expected)
-            );
+            let route = message.route();
+            assert_eq!((route.exchange.as_str(), route.key.as_str()), (exchange, expected));
         }
     }
 

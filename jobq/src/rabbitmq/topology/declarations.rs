@@ -2,7 +2,7 @@
 //! client or a pool can be printed without a broker.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,7 @@ const DELIVERY_LIMIT: i64 = 2_147_483_647;
 /// How long a job may run before the broker takes it back, in milliseconds: a day. 3.10 ignores it
 /// and has its own limit, of half an hour by default.
 pub(crate) const CONSUMER_TIMEOUT: i64 = 86_400_000;
+pub(crate) const DEAD_LETTER_EXCHANGE: &str = "x-dead-letter-exchange";
 /// How long a job stays in the queue through which it leaves the levels, in milliseconds. Without a
 /// wait the broker had more work (measured: docs/delays.md), probably since it then passes on each
 /// job by itself.
@@ -87,9 +88,8 @@ impl Topology {
     pub(crate) fn new(names: &Names, wanted: &Wanted) -> Self {
         let mut topology = Self { declarations: Vec::new() };
         topology.namespace(names);
-        if wanted.levels {
-            topology.levels(names);
-        }
+        // The lowest level comes first, so that no level passes messages on to one that is missing.
+        (0..wanted.levels).for_each(|level| topology.level(names, level));
         for (queue, tiers) in &wanted.queues {
             topology.queue(names, queue, tiers);
         }
@@ -102,11 +102,11 @@ impl Topology {
         topology
     }
 
-    /// The declarations for these queues. The levels, which the engine declares when the first job
-    /// needs them, are always included.
+    /// The declarations for these queues. All levels, which the engine declares when a job needs
+    /// them, are always included.
     #[must_use]
     pub fn of(namespace: &str, queues: &[QueueSpec]) -> Self {
-        let wanted = Wanted { levels: true, ..Wanted::queues(queues) };
+        let wanted = Wanted { levels: levels::LEVELS, ..Wanted::queues(queues) };
         let names = Names::new(namespace);
         let mut topology = Self::new(&names, &wanted);
         topology.add(Self::of_probes(&names, &wait_queues(&names, &wanted, levels::LEVELS)));
@@ -156,6 +156,19 @@ impl Topology {
         }
     }
 
+    /// The declarations without these exchanges and queues, and the bindings of them.
+    pub(crate) fn without(&self, names: &BTreeSet<String>) -> Self {
+        let source = |declaration: &Declaration| match declaration {
+            Declaration::Binding { exchange: from, .. }
+            | Declaration::ExchangeBinding { from, .. } => names.contains(from),
+            _ => false,
+        };
+        let stays = |declaration: &&Declaration| {
+            !names.contains(declaration.name()) && !source(declaration)
+        };
+        Self { declarations: self.declarations.iter().filter(stays).cloned().collect() }
+    }
+
     /// The exchanges and queues.
     pub(crate) fn places(&self) -> Vec<&Declaration> {
         self.declarations.iter().filter(|declaration| declaration.is_place()).collect()
@@ -185,11 +198,6 @@ impl Topology {
         self.exchange(names.control(), ExchangeType::Direct, None);
         self.exchange(names.control_echo(), ExchangeType::Topic, None);
         self.exchange(names.paused(), ExchangeType::Topic, None);
-    }
-
-    /// The lowest level comes first, so that no level passes messages on to one that is missing.
-    fn levels(&mut self, names: &Names) {
-        (0..levels::LEVELS).for_each(|level| self.level(names, level));
     }
 
     fn level(&mut self, names: &Names, level: u32) {
@@ -299,7 +307,7 @@ fn dead_key(key: &str) -> (&'static str, Argument) {
 fn dead_letters(exchange: String) -> [(&'static str, Argument); 3] {
     let text = |text: &str| Argument::Text(text.to_owned());
     [
-        ("x-dead-letter-exchange", Argument::Text(exchange)),
+        (DEAD_LETTER_EXCHANGE, Argument::Text(exchange)),
         ("x-dead-letter-strategy", text("at-least-once")),
         ("x-overflow", text("reject-publish")),
     ]

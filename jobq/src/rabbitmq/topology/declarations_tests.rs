@@ -51,7 +51,7 @@ binding jobq.level.deliver -> jobq:mail@due key=*.*.*.*.*.*.*.*.e.user.*
 #[test]
 fn the_levels_are_a_chain_that_is_built_from_its_end() {
     let names = Names::new("jobq");
-    let printed = Topology::new(&names, &Wanted::levels()).to_string();
+    let printed = Topology::new(&names, &Wanted::levels(levels::LEVELS)).to_string();
     let shared = Topology::new(&names, &Wanted::shared()).to_string();
     let levels = printed.strip_prefix(&shared).unwrap();
     let lines: Vec<_> = levels.lines().collect();

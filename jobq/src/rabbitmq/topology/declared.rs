@@ -96,6 +96,11 @@ impl Declared {
         &of(&Wanted { levels, ..Wanted::shared() }) - &of(&Wanted::shared())
     }
 
+    /// How many levels were declared, from the lowest.
+    pub(crate) fn level_count(&self) -> u32 {
+        self.known().levels
+    }
+
     /// Whether all of this was declared.
     pub(crate) fn covers(&self, wanted: &Wanted) -> bool {
         self.known().covers(wanted)

@@ -11,9 +11,10 @@ use super::declarations::Topology;
 use super::declared::Declared;
 use super::ensure::{NEW_QUEUE_WAIT, apply_telling};
 use super::passive::Absent;
-use super::probes::{self, wait_queues};
+use super::probes::wait_queues;
 use super::requirements::Wanted;
-use super::routing::Routing;
+use super::spread::spread;
+use super::wait::Wait;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::address::{CHANNELS, FEWEST_CHANNELS};
 use crate::rabbitmq::connection::broker::Broker;
@@ -38,7 +39,7 @@ impl Declarer {
         Self { broker, known, absent, turn: Mutex::default(), answered: AtomicUsize::new(0) }
     }
 
-    pub(crate) fn known(&self) -> &Declared {
+    pub(crate) fn known(&self) -> &Arc<Declared> {
         &self.known
     }
 
@@ -73,8 +74,8 @@ impl Declarer {
     /// Declares what probes of these queues need. Jobs need none of it, so a refusal does no harm.
     async fn add_probes(&self, wanted: &Wanted) -> Result<bool> {
         let names = self.known.names();
-        let levels = if wanted.levels { probes::LEVELS } else { 0 };
-        let topology = Topology::of_probes(names, &wait_queues(names, wanted, levels));
+        let probed = wait_queues(names, wanted, wanted.levels);
+        let topology = Topology::of_probes(names, &probed);
         match self.apply_surely(&topology).await {
             Err(error) if error.is_connection() || error.is_timeout() => Err(error),
             Err(error) => {
@@ -100,11 +101,11 @@ impl Declarer {
         Ok(created)
     }
 
-    /// Declares the parts that this routing needs.
-    pub(crate) async fn prepare(&self, routing: &Routing) -> Result<()> {
-        match routing {
-            Routing::Levels(_) => self.declare(Wanted::levels()).await,
-            Routing::Now(_) | Routing::Tier(_) => Ok(()),
+    /// Declares the levels that this wait needs.
+    pub(crate) async fn prepare(&self, wait: &Wait) -> Result<()> {
+        match wait.levels() {
+            0 => Ok(()),
+            levels => self.declare(Wanted::levels(levels)).await,
         }
     }
 
@@ -138,10 +139,14 @@ impl Declarer {
         // Shorter than the time limit, so that this error is told and not the time.
         let (began, patience) = (Instant::now(), self.broker.timeout() / 2);
         // Declarations that are answered once more do not count.
-        let mut most = 0;
+        let (mut most, mut spread_any) = (0, false);
         loop {
             let up = self.broker.up().await?;
             let mut now = 0;
+            let answered = || {
+                self.answered.fetch_add(1, Ordering::Relaxed);
+            };
+            spread_any |= spread(&self.broker, &up, topology, &answered).await;
             let tell = || {
                 now += 1;
                 if now > most {
@@ -157,7 +162,7 @@ impl Declarer {
                     // If only the channel ended, the connection is still up.
                     let _ = timeout(PAUSE, self.broker.publishing().lost(up.generation)).await;
                 }
-                done => return done,
+                done => return done.map(|created| created || spread_any),
             }
         }
     }

@@ -70,8 +70,13 @@ pub(crate) fn entry(millis: u64, end: End<'_>) -> Option<Entry> {
         return None;
     }
     let units = millis.div_ceil(UNIT);
-    let level = units.checked_ilog(RADIX).unwrap_or(0);
-    Some(Entry { level, key: words(units) + &end.tail() })
+    Some(Entry { level: needed(millis) - 1, key: words(units) + &end.tail() })
+}
+
+/// The number of levels that a wait passes through, from the lowest: those above would not delay it.
+/// A wait beyond the [`HORIZON`] needs all of them.
+pub(crate) fn needed(millis: u64) -> u32 {
+    millis.min(HORIZON).div_ceil(UNIT).checked_ilog(RADIX).unwrap_or(0) + 1
 }
 
 /// The digits of a wait, as the start of a key.

@@ -74,6 +74,29 @@ fn every_wait_of_an_attribute_fits() {
 }
 
 #[test]
+fn the_reach_of_each_number_of_levels() {
+    let (second, hour) = (1_000, 3_600_000);
+    let table = [
+        (0, 1, 15),
+        (1_500, 1, 15),
+        (1_501, 2, 30),
+        (25 * second, 2, 30),
+        (60 * second, 3, 45),
+        (hour, 4, 60),
+        (109 * 60 * second, 4, 60),
+        (2 * hour, 5, 75),
+        (29 * hour, 5, 75),
+        (30 * hour, 6, 90),
+        (HORIZON, 8, 116),
+        (u64::MAX, 8, 116),
+    ];
+    for (millis, levels, queues) in table {
+        assert_eq!(needed(millis), levels, "{millis}");
+        assert_eq!((0..levels).flat_map(digits).count(), queues, "{millis}");
+    }
+}
+
+#[test]
 fn a_level_looks_at_its_own_digit_alone() {
     assert_eq!(pattern(7, 5), "5.#");
     assert_eq!(pattern(5, 0), "*.*.0.#");

@@ -1,10 +1,12 @@
 //! Exchanges, queues and bindings: their names and arguments, and declaring them.
 //!
 //! [`requirements`] are the needs of a queue, [`declarations`] lists them with every name and
-//! argument, [`declarer`] declares them and [`declared`] stores them. [`routing`] chooses a tier or
-//! the [`levels`] for a job, and its [`route`]. [`upkeep`] declares deleted parts again. Queues that
+//! argument, [`declarer`] declares them, [`spread`] over the nodes of a cluster, and [`declared`]
+//! stores them. [`routing`] chooses a tier or the [`levels`] for a job, and its [`route`]; that of a
+//! [`wait`] is made when the message is sent. [`upkeep`] declares deleted parts again. Queues that
 //! end with their client are [`temporary`], of a type that [`queue_types`] finds out. All but
-//! `declare`, `declarer`, `ensure`, `passive`, `queue_types` and `upkeep` is pure.
+//! `declare`, `declarer`, `ensure`, `passive`, `queue_types`, `spread`, `upkeep` and the clock of
+//! `wait` is pure.
 
 pub(crate) mod declarations;
 pub(crate) mod declare;
@@ -21,5 +23,7 @@ pub(crate) mod rotation;
 pub(crate) mod route;
 pub(crate) mod routing;
 pub(crate) mod routing_key;
+pub(crate) mod spread;
 pub(crate) mod temporary;
 pub(crate) mod upkeep;
+pub(crate) mod wait;

@@ -51,6 +51,13 @@ impl Names {
         format!("{}.level.{level}.{digit}", self.namespace)
     }
 
+    /// The level that a queue is of.
+    pub(crate) fn level_of(&self, queue: &str) -> Option<u32> {
+        let of_level = queue.strip_prefix(&self.namespace)?.strip_prefix(".level.")?;
+        let level = of_level.split_once('.')?.0.parse().ok()?;
+        (level < levels::LEVELS).then_some(level)
+    }
+
     /// The exchange through which jobs and events leave the levels. It is not that of the tiers,
     /// since the routing key is still the levels'.
     pub(crate) fn level_deliver(&self) -> String {

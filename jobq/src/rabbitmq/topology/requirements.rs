@@ -25,8 +25,8 @@ pub(crate) struct Wanted {
     pub(crate) subscriptions: BTreeSet<(String, String)>,
     /// The queues whose jobs may have to run alone.
     pub(crate) solo: BTreeSet<String>,
-    /// Whether the levels are required.
-    pub(crate) levels: bool,
+    /// How many levels are required, from the lowest.
+    pub(crate) levels: u32,
     /// Whether anything is required, at least the shared part.
     pub(crate) shared: bool,
 }
@@ -37,9 +37,9 @@ impl Wanted {
         Self { shared: true, ..Self::default() }
     }
 
-    /// The levels.
-    pub(crate) fn levels() -> Self {
-        Self { levels: true, ..Self::shared() }
+    /// So many levels, from the lowest.
+    pub(crate) fn levels(levels: u32) -> Self {
+        Self { levels, ..Self::shared() }
     }
 
     /// These queues. The requirements of a queue that occurs twice are merged.
@@ -60,7 +60,7 @@ impl Wanted {
             self.queues.get(queue).is_some_and(|known| tiers.is_subset(known))
         };
         (self.shared || !other.shared)
-            && (self.levels || !other.levels)
+            && self.levels >= other.levels
             && other.subscriptions.is_subset(&self.subscriptions)
             && other.solo.is_subset(&self.solo)
             && other.queues.iter().all(has)
@@ -69,7 +69,7 @@ impl Wanted {
     /// Adds all of the other.
     pub(crate) fn add(&mut self, other: Self) {
         self.shared |= other.shared;
-        self.levels |= other.levels;
+        self.levels = self.levels.max(other.levels);
         self.subscriptions.extend(other.subscriptions);
         self.solo.extend(other.solo);
         for (queue, tiers) in other.queues {
@@ -121,11 +121,14 @@ mod tests {
     fn requirements_cover_their_parts() {
         let mut known = Wanted::default();
         let both = [spec("a", &[1], &["x"]), spec("a", &[2], &["y"]), spec("b", &[], &[])];
-        for wanted in [Wanted::shared(), Wanted::levels(), Wanted::queues(&both)] {
+        for wanted in
+            [Wanted::shared(), Wanted::levels(4), Wanted::levels(5), Wanted::queues(&both)]
+        {
             assert!(!known.covers(&wanted), "{wanted:?}");
             known.add(wanted.clone());
             assert!(known.covers(&wanted), "{wanted:?}");
         }
+        assert!(known.covers(&Wanted::levels(3)) && !known.covers(&Wanted::levels(6)));
         let more = [
             spec("a", &[3], &[]),
             spec("a", &[], &["z"]),

@@ -1,7 +1,6 @@
 //! Which part of the topology an upkeep check covers: large topologies take turns. Pure.
 
 use super::declarations::{Declaration, Topology};
-use super::levels;
 use super::names::Names;
 use super::requirements::Wanted;
 
@@ -31,7 +30,7 @@ impl Rotation {
     /// The next part: all exchanges, and as many queues and bindings as a check may cover. Of the
     /// levels it is one at a time.
     pub(crate) fn next(&mut self, names: &Names, known: &Wanted) -> Part {
-        let topology = Topology::new(names, &Wanted { levels: false, ..known.clone() });
+        let topology = Topology::new(names, &Wanted { levels: 0, ..known.clone() });
         let (exchanges, others): (Vec<_>, Vec<_>) =
             topology.into_declarations().partition(|d| matches!(d, Declaration::Exchange { .. }));
         let (queues, bindings): (Vec<_>, Vec<_>) =
@@ -39,9 +38,9 @@ impl Rotation {
         let mut part = Part { places: exchanges, bindings: Vec::new() };
         part.places.extend(window(queues, &mut self.queue, QUEUES));
         part.bindings.extend(window(bindings, &mut self.binding, BINDINGS));
-        if known.levels {
-            let level = Topology::of_level(names, self.level);
-            self.level = (self.level + 1) % levels::LEVELS;
+        if known.levels > 0 {
+            let level = Topology::of_level(names, self.level % known.levels);
+            self.level = (self.level + 1) % known.levels;
             let (places, bindings): (Vec<_>, Vec<_>) =
                 level.into_declarations().partition(Declaration::is_place);
             part.places.extend(places);
@@ -69,7 +68,7 @@ mod tests {
     use super::*;
     use crate::engine::QueueSpec;
 
-    fn known(queues: usize, levels: bool) -> Wanted {
+    fn known(queues: usize, levels: u32) -> Wanted {
         let specs: Vec<_> = (0..queues)
             .map(|number| QueueSpec::new(format!("queue{number}")).patterns([format!("t{number}")]))
             .collect();
@@ -92,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_small_topology_is_looked_at_as_a_whole() {
-        let small = known(3, false);
+        let small = known(3, 0);
         let mut rotation = Rotation::default();
         for _ in 0..3 {
             assert_eq!(seen(&mut rotation, &small, 1), all(&small));
@@ -102,7 +101,7 @@ mod tests {
     #[test]
     fn all_have_their_turn() {
         // 6 bindings a queue.
-        for (queues, levels, looks) in [(3, true, 8), (40, false, 8), (300, false, 57)] {
+        for (queues, levels, looks) in [(3, 8, 8), (3, 5, 5), (40, 0, 8), (300, 0, 57)] {
             let known = known(queues, levels);
             let unseen = |looks| {
                 let seen = seen(&mut Rotation::default(), &known, looks);
@@ -115,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_look_is_bounded_and_has_all_exchanges() {
-        let known = known(300, true);
+        let known = known(300, 8);
         let mut rotation = Rotation::default();
         for _ in 0..100 {
             let part = rotation.next(&Names::new("jobq"), &known);
@@ -130,8 +129,8 @@ mod tests {
     #[test]
     fn a_smaller_topology_starts_over() {
         let mut rotation = Rotation::default();
-        seen(&mut rotation, &known(300, true), 20);
-        let small = known(2, false);
+        seen(&mut rotation, &known(300, 8), 20);
+        let small = known(2, 0);
         assert_eq!(seen(&mut rotation, &small, 1), all(&small));
         assert!(
             seen(&mut rotation, &Wanted::shared(), 1)

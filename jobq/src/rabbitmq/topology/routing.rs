@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::levels::{self, End, Entry, HORIZON};
+use super::levels::{self, End, Entry, HORIZON, UNIT};
 use super::names::Names;
 use super::requirements::Tiers;
 use super::route::Route;
@@ -11,6 +11,7 @@ use super::routing_key;
 use crate::error::{Error, Result};
 use crate::job::{Envelope, check_name, check_topic};
 use crate::period;
+use crate::rabbitmq::values::fits;
 
 /// How a job reaches its queue, or an event its subscribers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,6 +47,32 @@ impl Routing {
         })
     }
 
+    /// The routing of a message of whose wait a part has gone by: `asked` and `left`, where so many
+    /// levels are declared. A message that is due already goes to its queue, with the tier of its
+    /// first retry. It is never early: where no level is declared, it takes the tier of the wait
+    /// that was asked for.
+    pub(crate) fn of_rest(
+        (asked, left): (u64, u64),
+        end: End<'_>,
+        tiers: &Tiers,
+        levels: u32,
+        retry: Option<u64>,
+    ) -> Self {
+        let has_tier = tiers.contains(&asked);
+        if left == 0 {
+            return Self::Now(retry);
+        }
+        // As exact as the levels, or late by a hundredth of a long wait: a retry through the tier is
+        // one nack.
+        if has_tier && left + UNIT.max(asked / 100) > asked {
+            return Self::Tier(asked);
+        }
+        match levels::entry(left.min(HORIZON), end) {
+            Some(entry) if entry.level < levels || !has_tier => Self::Levels(entry),
+            _ => Self::Tier(asked),
+        }
+    }
+
     /// The routing of a job into its queue, which has these tiers.
     ///
     /// # Errors
@@ -71,6 +98,12 @@ impl Routing {
         }
         let (exchange, key) = self.address(names, end);
         Route::new(exchange, key)
+    }
+
+    /// [`route`](Self::route), for a destination and a wait that were checked.
+    pub(crate) fn short_route(&self, names: &Names, end: End<'_>) -> Route {
+        let (exchange, key) = self.address(names, end);
+        Route { exchange: fits(exchange), key: fits(key) }
     }
 
     fn address(&self, names: &Names, end: End<'_>) -> (String, String) {
@@ -113,6 +146,39 @@ mod tests {
             let routing = Routing::new(millis, MAIL, &tiers).unwrap();
             assert_eq!(routing.address(&names, MAIL), (exchange.to_owned(), key));
         }
+    }
+
+    #[test]
+    fn what_is_left_of_a_wait_decides() {
+        let names = Names::new("jobq");
+        let tiers: Tiers = [6_000, 30_000].into();
+        let zeros = "0.0.0.0.0.0";
+        // Asked, left, declared levels.
+        let table = [
+            (6_000, 6_000, 0, "mail@6000".to_owned()),
+            (6_000, 5_901, 8, "mail@6000".to_owned()),
+            (6_000, 5_900, 8, format!("{zeros}.3.11.q.mail")),
+            (6_000, 5_900, 2, format!("{zeros}.3.11.q.mail")),
+            // Rather late than early, and than never.
+            (6_000, 5_900, 1, "mail@6000".to_owned()),
+            (6_000, 1_500, 1, format!("{zeros}.0.15.q.mail")),
+            (6_000, 1, 0, "mail@6000".to_owned()),
+            (6_000, 0, 8, "mail@30000".to_owned()),
+            (30_000, 29_701, 8, "mail@30000".to_owned()),
+            (30_000, 29_700, 8, "0.0.0.0.0.1.2.9.q.mail".to_owned()),
+            (7_000, 6_000, 8, format!("{zeros}.3.12.q.mail")),
+            // What publishes it learns that there is none.
+            (7_000, 6_000, 0, format!("{zeros}.3.12.q.mail")),
+            (7_000, 0, 0, "mail@30000".to_owned()),
+        ];
+        for (asked, left, levels, key) in table {
+            let routing = Routing::of_rest((asked, left), MAIL, &tiers, levels, Some(30_000));
+            let route = routing.short_route(&names, MAIL);
+            assert_eq!(route.key.as_str(), key, "{asked} {left} {levels}");
+        }
+        let event = Routing::of_rest((7_000, 0), End::Topic("a.b"), &Tiers::new(), 8, None);
+        let route = event.short_route(&names, End::Topic("a.b"));
+        assert_eq!((route.exchange.as_str(), route.key.as_str()), ("jobq.events", "a.b"));
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Restored {
         let Some(mut wanted) = known.part(queue) else {
             return;
         };
-        wanted.levels = of_levels && known.all().levels;
+        wanted.levels = if of_levels { known.level_count() } else { 0 };
         match apply_again(up, &known.topology(&wanted)).await {
             Ok(true) => {
                 tracing::warn!(

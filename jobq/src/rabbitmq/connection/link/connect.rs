@@ -24,6 +24,8 @@ pub(in crate::rabbitmq::connection) struct Connector {
     pub(super) name: String,
     /// The number of the node to try first.
     next: usize,
+    /// How many nodes to try.
+    tries: usize,
     /// The node of the last connection, for the log.
     pub(super) node: String,
 }
@@ -31,8 +33,13 @@ pub(in crate::rabbitmq::connection) struct Connector {
 impl Connector {
     /// Begins with any of the nodes.
     pub(in crate::rabbitmq::connection) fn new(target: Arc<Target>, name: String) -> Self {
-        let next = fastrand::usize(..target.address.count());
-        Self { target, name, next, node: String::new() }
+        let tries = target.address.count();
+        Self { next: fastrand::usize(..tries), tries, target, name, node: String::new() }
+    }
+
+    /// Tries this node alone.
+    pub(super) fn to_node(target: Arc<Target>, name: String, node: usize) -> Self {
+        Self { next: node, tries: 1, target, name, node: String::new() }
     }
 
     /// Tries each node once, starting after the node of the last connection: so the clients of a
@@ -40,7 +47,7 @@ impl Connector {
     pub(super) async fn connect(&mut self, answer: Duration) -> Result<Established> {
         let target = Arc::clone(&self.target);
         let mut failures = Vec::new();
-        for (number, node) in target.address.nodes_from(self.next) {
+        for (number, node) in target.address.nodes_from(self.next).take(self.tries) {
             // The TLS future is large.
             match Box::pin(self.connect_to(number, node, answer)).await {
                 Ok(connection) => {

@@ -1,0 +1,91 @@
+//! The wait of a message before it reaches its queue or its subscribers.
+//!
+//! Its route is made when the message is sent, so that the wait is shorter by the time that went by
+//! before: declaring levels, reconnecting, an alarm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::declared::Declared;
+use super::levels::End;
+use super::requirements::Tiers;
+use super::route::Route;
+use super::routing::Routing;
+use crate::error::Result;
+use crate::period;
+
+/// The wait of a message.
+#[derive(Debug, Clone)]
+pub(crate) struct Wait {
+    known: Arc<Declared>,
+    /// The wait in whole milliseconds, as it was asked for.
+    asked: u64,
+    due: Instant,
+    end: OwnedEnd,
+    tiers: Arc<Tiers>,
+    /// The tier of the first retry, for a message that is due already.
+    retry: Option<u64>,
+}
+
+#[derive(Debug, Clone)]
+enum OwnedEnd {
+    Queue(String),
+    Topic(String),
+}
+
+impl OwnedEnd {
+    fn get(&self) -> End<'_> {
+        match self {
+            Self::Queue(queue) => End::Queue(queue),
+            Self::Topic(topic) => End::Topic(topic),
+        }
+    }
+}
+
+impl Wait {
+    /// A wait of which so much is left now.
+    ///
+    /// # Errors
+    ///
+    /// A wait beyond the limit of the levels; an invalid name of a queue or a topic.
+    pub(crate) fn new(
+        known: &Arc<Declared>,
+        (asked, left): (Duration, Duration),
+        end: End<'_>,
+        retry: Option<Duration>,
+    ) -> Result<Self> {
+        let (tiers, owned) = match end {
+            End::Queue(queue) => {
+                (known.tiers(queue).unwrap_or_default(), OwnedEnd::Queue(queue.to_owned()))
+            }
+            End::Topic(topic) => (Arc::default(), OwnedEnd::Topic(topic.to_owned())),
+        };
+        let asked = period::millis(asked);
+        // Later routes are shorter.
+        Routing::new(asked, end, &tiers)?.route(known.names(), end)?;
+        let retry = retry.map(period::millis).filter(|millis| tiers.contains(millis));
+        let (known, due) = (Arc::clone(known), Instant::now() + left);
+        Ok(Self { known, asked, due, end: owned, tiers, retry })
+    }
+
+    /// The number of levels that the route needs now.
+    pub(crate) fn levels(&self) -> u32 {
+        match self.routing(u32::MAX) {
+            Routing::Levels(entry) => entry.level + 1,
+            Routing::Now(_) | Routing::Tier(_) => 0,
+        }
+    }
+
+    /// The route for a message that is sent now.
+    pub(crate) fn route(&self) -> Route {
+        self.routing(self.known.level_count()).short_route(self.known.names(), self.end.get())
+    }
+
+    fn routing(&self, levels: u32) -> Routing {
+        let left = self.due.saturating_duration_since(Instant::now());
+        let rest = (self.asked, period::millis(left));
+        Routing::of_rest(rest, self.end.get(), &self.tiers, levels, self.retry)
+    }
+}
