@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
@@ -200,10 +201,10 @@ fn style(state: Activity) -> Style {
 fn slots(queue: &PoolQueue) -> String {
     let mut slots = format!("{}/{}", queue.running.len(), queue.slots);
     if queue.lost_slots > 0 {
-        slots += &format!(", {} lost", queue.lost_slots);
+        let _ = write!(slots, ", {} lost", queue.lost_slots);
     }
     if let Some(ahead @ 1..) = queue.ahead {
-        slots += &format!(", {ahead} ahead");
+        let _ = write!(slots, ", {ahead} ahead");
     }
     slots
 }
