@@ -348,14 +348,14 @@ mod tests {
     fn the_last_of_equal_keys_counts() {
         let body = br#"{"items": [{"name": "jobq:mail", "messages": 7, "consumers": 1,
             "messages": 9}], "page_count": 2, "page_count": 1}"#;
-        let Page { items, page_count } = read(body).unwrap();
+        let Page::<Queue> { items, page_count } = read(body).unwrap();
         assert_eq!(page_count, 1);
         let [queue] = &items[..] else { panic!("{items:?}") };
         assert_eq!(
             (&*queue.name, queue.messages, queue.consumers),
             ("jobq:mail", Some(9), Some(1))
         );
-        assert!(read::<Page>(b"<html>").is_err());
+        assert!(read::<Page<Queue>>(b"<html>").is_err());
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub(crate) async fn spread(
     topology: &Topology,
     tell: &(dyn Fn() + Sync),
 ) -> bool {
-    let queues: Vec<_> = topology.declarations().iter().filter(passes_on).collect();
+    let queues: Vec<_> =
+        topology.declarations().iter().filter(|declaration| passes_on(declaration)).collect();
     if broker.target().address.count() < 2 || queues.is_empty() {
         return false;
     }
@@ -65,7 +66,7 @@ async fn look_for(up: &Up, queues: &[&Declaration]) -> Result<Seen> {
 }
 
 /// Whether it is a queue that dead-letters.
-fn passes_on(declaration: &&Declaration) -> bool {
+fn passes_on(declaration: &Declaration) -> bool {
     match declaration {
         Declaration::Queue { arguments, .. } => arguments.contains_key(DEAD_LETTER_EXCHANGE),
         _ => false,
