@@ -51,7 +51,7 @@ fn module(path: &str) -> &str {
 }
 
 /// The rooms of `jobq/src/rabbitmq`, each above all that it may use. `mod.rs` is above them.
-const ROOMS: [&str; 17] = [
+const ROOMS: [&str; 18] = [
     "values",
     "errors",
     "lapin",

@@ -88,6 +88,16 @@ fn where_all_is_well_nothing_is_found() {
     assert_eq!(findings(&healthy()), []);
 }
 
+/// A management API that answers questions about dead-lettering alone.
+fn refusing() -> Management {
+    Management::Asked {
+        queues: Err("no".into()),
+        nodes: Err("no".into()),
+        bindings: Err("no".into()),
+        dead_lettering: Ok(Vec::new()),
+    }
+}
+
 #[test]
 fn each_fact_has_its_finding() {
     use Severity::{Error, Note, Warning};
@@ -126,18 +136,7 @@ fn each_fact_has_its_finding() {
             &[(Kind::Arguments, Error)],
         ),
         (|facts| facts.management = Management::NotGiven, &[(Kind::Unchecked, Warning)]),
-        (
-            |facts| {
-                let (queues, nodes) = (Err("no".into()), Err("no".into()));
-                facts.management = Management::Asked {
-                    queues,
-                    nodes,
-                    bindings: Err("no".into()),
-                    dead_lettering: Ok(Vec::new()),
-                };
-            },
-            &[(Kind::Unchecked, Warning); 2],
-        ),
+        (|facts| facts.management = refusing(), &[(Kind::Unchecked, Warning); 2]),
         (
             |facts| of_cluster(facts).1[0].running = false,
             &[(Kind::Node, Warning), (Kind::Replicas, Warning)],
