@@ -24,7 +24,9 @@ fn prometheus_loads_the_alert_rules() {
     assert!(page.contains("(alerts.yml)"), "the page links to them");
 }
 
-/// The minutes of a series are its values; `_` is none.
+/// The series that are scraped, with their values of each minute; an alert; its labels if it fires.
+type Night<'n> = (&'n [(&'n str, &'n str)], &'n str, Option<&'n str>);
+
 #[test]
 fn each_alert_fires_in_the_night_that_it_is_for() {
     let ready = r#"jobq_queue_jobs{queue="mail", state="ready"}"#;
@@ -33,7 +35,7 @@ fn each_alert_fires_in_the_night_that_it_is_for() {
     let pools = r#"jobq_pools{queue="mail"}"#;
     let attempts = r#"jobq_attempts_total{queue="mail", job="send", outcome="completed"}"#;
     // What is scraped for half an hour, the alert, and the labels of one that fires at its end.
-    let nights: [(&[(&str, &str)], &str, Option<&str>); 9] = [
+    let nights: [Night<'_>; 9] = [
         (&[("jobq_up", "1x30")], "JobqDown", None),
         (&[("jobq_up", "1x10")], "JobqDown", Some("severity: page")),
         (&[("jobq_overview_complete", "0x30")], "QueuesUnlisted", Some("severity: warn")),
