@@ -35,7 +35,9 @@ fn each_alert_fires_in_the_night_that_it_is_for() {
     let pools = r#"jobq_pools{queue="mail"}"#;
     let attempts = r#"jobq_attempts_total{queue="mail", job="send", outcome="completed"}"#;
     // What is scraped for half an hour, the alert, and the labels of one that fires at its end.
-    let nights: [Night<'_>; 9] = [
+    let withheld = r#"jobq_queue_state{queue="mail", state="withheld"}"#;
+    let stuck = r#"jobq_waits_stuck{queue="mail", instance="one"}"#;
+    let nights: [Night<'_>; 12] = [
         (&[("jobq_up", "1x30")], "JobqDown", None),
         (&[("jobq_up", "1x10")], "JobqDown", Some("severity: page")),
         (&[("jobq_overview_complete", "0x30")], "QueuesUnlisted", Some("severity: warn")),
@@ -48,6 +50,13 @@ fn each_alert_fires_in_the_night_that_it_is_for() {
             "QueueHangs",
             Some("queue: mail, state: ready, severity: page"),
         ),
+        (
+            &[(withheld, "_x20 1x10")],
+            "JobsWithheld",
+            Some("queue: mail, state: withheld, severity: page"),
+        ),
+        (&[(stuck, "0x20 1x10")], "WaitsStuck", Some("queue: mail, severity: page")),
+        (&[(stuck, "1x20 0x10")], "WaitsStuck", None),
         (&[(failed, "2x30")], "JobsFailed", Some("queue: mail, state: failed, severity: warn")),
     ];
     let mut tests = "rule_files: [alerts.yml]\nevaluation_interval: 1m\ntests:\n".to_owned();

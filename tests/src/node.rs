@@ -194,6 +194,7 @@ impl Node {
             .env("RABBITMQ_CONF_ENV_FILE", "/dev/null")
             .env("RABBITMQ_ENABLED_PLUGINS_FILE", file("plugins"))
             .env("RABBITMQ_PID_FILE", file("pid"))
+            .env("ERL_CRASH_DUMP", file("crash.dump"))
             .env("RABBITMQ_USE_LONGNAME", self.place.has_long_name().to_string())
             .env("ERL_EPMD_PORT", epmd_port.to_string())
             .env("ERL_EPMD_ADDRESS", nodes.to_string())

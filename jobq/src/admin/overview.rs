@@ -35,9 +35,9 @@ pub struct Overview {
     pub complete: bool,
     /// Why there may be others; `None` if it is complete.
     pub incomplete: Option<String>,
-    /// Messages in the delay levels of RabbitMQ: jobs and events of all queues, since AMQP does not
-    /// tell whose they are, and the probes of pools. While there are some,
-    /// [`waiting`](QueueOverview::waiting) of each queue is unknown. 0 on engines without levels.
+    /// Jobs and events in the delay levels of RabbitMQ, of all queues, since AMQP does not tell whose
+    /// they are. They are in no queue's [`waiting`](QueueOverview::waiting). Probes are left out that
+    /// a pool that answered knows of. 0 on engines without levels.
     pub in_levels: Read<u64>,
     /// The reports of the pools that answered, from which some of the figures are. Not in JSON.
     #[serde(skip)]
@@ -80,8 +80,8 @@ pub struct QueueOverview {
     pub paused: Read<Option<Pause>>,
     /// The state of the queue.
     pub state: State,
-    /// Where its jobs are. `ready`, `waiting` and `failed` are the sums; `waiting` is unknown while
-    /// jobs are in the [delay levels](Overview::in_levels).
+    /// Where its jobs are, but for those in the [delay levels](Overview::in_levels). `ready`, `waiting`
+    /// and `failed` are the sums; `waiting` leaves out the probes that pools report, which tiers have.
     ///
     /// On RabbitMQ these are ready jobs, solo jobs, each tier with its wait, those on their way out
     /// of the delay levels, and failed jobs. Each number is asked for by AMQP. Which tiers there
@@ -201,11 +201,8 @@ pub(super) async fn overview(
             Err(_) => Read::unknown(late(engine)),
         }
     };
-    let (mut queues, in_levels) = join!(queues.buffered(AT_ONCE).collect::<Vec<_>>(), in_levels);
-    for queue in queues.iter_mut().filter(|queue| !queue.parts.is_empty()) {
-        let counts = Counts { waiting: queue.waiting.clone(), ..Counts::new(0, 0, 0) };
-        queue.waiting = counts.beside(&in_levels).waiting;
-    }
+    let (queues, in_levels) = join!(queues.buffered(AT_ONCE).collect::<Vec<_>>(), in_levels);
+    let in_levels = without(in_levels, asked.reports.iter().flatten().map(|it| it.level_probes));
     let reports = match &asked.reports {
         Some(reports) => Read::Known(reports.clone()),
         None => Read::unknown(asked.problem.clone()),
@@ -279,6 +276,13 @@ impl From<Result<Answers>> for Asked {
     }
 }
 
+/// The number of jobs where the broker counts those that these pools know to be probes as well.
+/// Each pool knows of the probes of all.
+fn without(jobs: Read<u64>, probes: impl Iterator<Item = u32>) -> Read<u64> {
+    let probes = probes.max().unwrap_or(0);
+    jobs.map(|jobs| jobs.saturating_sub(probes.into()))
+}
+
 impl Asked {
     fn queues(&self) -> impl Iterator<Item = &PoolQueue> {
         self.reports.iter().flatten().flat_map(|report| &report.queues)
@@ -320,7 +324,7 @@ impl Asked {
         let state = state(&paused, &unaccounted, ready, &theirs);
         QueueOverview {
             ready: counts.ready,
-            waiting: counts.waiting,
+            waiting: without(counts.waiting, theirs.iter().map(|queue| queue.probes)),
             failed: counts.failed,
             in_flight: figure(sum(|queue| queue.in_flight.into())),
             ahead: if theirs.iter().any(|queue| queue.ahead.is_none()) {

@@ -33,7 +33,7 @@ pub trait Administer: fmt::Debug + Send + Sync {
     }
 
     /// How many jobs wait in a place that all queues share, so that no queue's [`parts`](Self::parts)
-    /// have them. Unless this is 0, nobody knows how many jobs of one queue wait. Defaults to 0.
+    /// have them. Defaults to 0.
     ///
     /// # Errors
     ///
@@ -255,9 +255,10 @@ pub struct Counts {
     /// Jobs that are due and not in flight.
     pub ready: Read<u64>,
     /// Jobs that are not due yet. On RabbitMQ these are the jobs in the tiers of the queue, for
-    /// waits that a job's `delay` names. Jobs with any other wait are in the delay levels, which
-    /// the queues of a namespace share: while there are some, or may be, this is unknown.
-    /// [`Overview::in_levels`](crate::admin::Overview::in_levels) is their number.
+    /// waits that a job's `delay` names, and the probe of a pool in a tier of up to a minute. Jobs
+    /// with any other wait are in the delay levels, which the queues of a namespace share: they are
+    /// not counted here, and [`Overview::in_levels`](crate::admin::Overview::in_levels) is their
+    /// number.
     ///
     /// AMQP does not list the tiers of a queue. With the URL of the management API
     /// (`ClientBuilder::management`) they are those that it lists, at most two seconds ago, and
@@ -290,21 +291,6 @@ impl Counts {
     #[must_use]
     pub fn open(&self) -> Read<u64> {
         self.ready.clone().zip(self.waiting.clone(), |ready, waiting| ready + waiting)
-    }
-
-    /// These counts where so many jobs of all queues wait in a place that they share.
-    #[must_use]
-    pub(crate) fn beside(mut self, in_levels: &Read<u64>) -> Self {
-        match in_levels {
-            Read::Known(0) => {}
-            Read::Known(jobs) => {
-                self.waiting = Read::unknown(format!(
-                    "jobs in the delay levels, which all queues share: {jobs}"
-                ));
-            }
-            Read::Unknown(why) => self.waiting = Read::Unknown(why.clone()),
-        }
-        self
     }
 
     /// Whether there are certainly no jobs.

@@ -41,6 +41,9 @@ pub struct PoolReport {
     /// knows of none, and on an engine without.
     #[serde(default)]
     pub levels: Option<Passage>,
+    /// Probes of pools that wait in the delay levels, where the broker counts them as jobs.
+    #[serde(default)]
+    pub level_probes: u32,
     /// Its queues, sorted by name.
     pub queues: Vec<PoolQueue>,
 }
@@ -60,6 +63,7 @@ impl PoolReport {
             clock_offset_ms: None,
             memory_bytes: None,
             levels: None,
+            level_probes: 0,
             queues,
         }
     }
@@ -110,6 +114,9 @@ pub struct PoolQueue {
     /// earlier version.
     #[serde(default)]
     pub waits: Option<Passage>,
+    /// Probes of pools that wait in those tiers, where the broker counts them as jobs.
+    #[serde(default)]
+    pub probes: u32,
 }
 
 /// Whether jobs that wait in a broker come through when they are due, in ascending order of
@@ -148,6 +155,7 @@ impl PoolQueue {
             minute: Minute::default(),
             consumers: Vec::new(),
             waits: None,
+            probes: 0,
         }
     }
 }
@@ -283,10 +291,12 @@ mod tests {
         );
 
         let mut earlier = json;
-        for later in ["memory_bytes", "reported_at", "clock_offset_ms", "levels"] {
+        for later in ["memory_bytes", "reported_at", "clock_offset_ms", "levels", "level_probes"] {
             earlier.as_object_mut().unwrap().remove(later);
         }
-        earlier["queues"][0].as_object_mut().unwrap().remove("waits");
+        for later in ["waits", "probes"] {
+            earlier["queues"][0].as_object_mut().unwrap().remove(later);
+        }
         (report.memory_bytes, report.reported_at) = (None, None);
         (report.levels, report.queues[0].waits) = (None, None);
         assert_eq!(serde_json::from_value::<Reply>(earlier).unwrap(), Reply::Report(report));

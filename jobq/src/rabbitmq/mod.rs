@@ -276,9 +276,7 @@ impl Engine for Rabbit {
 #[async_trait]
 impl Administer for Rabbit {
     async fn counts(&self, queue: &str) -> Result<Counts> {
-        let parts = self.parts(queue).await?;
-        let counts = Counts::of(&parts);
-        Ok(if parts.is_empty() { counts } else { counts.beside(&self.in_levels().await?) })
+        Ok(Counts::of(&self.parts(queue).await?))
     }
 
     async fn parts(&self, queue: &str) -> Result<Vec<Part>> {

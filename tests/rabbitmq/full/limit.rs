@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 /// The broker passes on 32 at a time, and a quorum queue takes some beyond its limit.
 const JOBS: usize = 200;
 
-/// A wait that no tier has.
-const DELAY: Duration = Duration::from_millis(300);
+/// A wait that no tier has, and that is not over before a job is sent.
+const DELAY: Duration = Duration::from_secs(1);
 
 /// What the jobs of the full queue know of their test.
 #[derive(Clone)]
@@ -56,6 +56,7 @@ async fn a_full_queue_stalls_itself_alone_and_loses_nothing() {
         WorkerPool::new(&client).state(gate.clone()).register::<Full>().shutdown_timeout(DEADLINE)
     };
     let running = pool().spawn().await.expect("the pool starts");
+    stage.client.declare_delays_up_to(DELAY).await.expect("the levels are made");
     let mut expected = HashSet::new();
     for _ in 0..JOBS {
         let job = Full { fails: true };

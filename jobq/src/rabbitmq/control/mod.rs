@@ -277,7 +277,7 @@ impl Control {
                 let answer = |ask: &_| {
                     let mut reply = pool.answer(ask);
                     if let Reply::Report(report) = &mut reply {
-                        self.waits.add_to(report);
+                        self.waits.add_to(report, self.broker.clock().elapsed());
                     }
                     reply
                 };

@@ -140,6 +140,17 @@ impl Ledger {
         self.0.values_mut().filter_map(judge).collect()
     }
 
+    /// How many probes the broker counts among the jobs that wait in the tiers of a queue, or with
+    /// `None` in the levels: those that are not due yet.
+    pub(super) fn waiting(&self, queue: Option<&str>, now: Duration) -> u32 {
+        let of_queue = self.0.values().filter(|entry| entry.probed.queue.as_deref() == queue);
+        let waiting = |entry: &Entry| {
+            let waits = |(_, sent): &&(Uuid, Duration)| now < *sent + entry.probed.wait;
+            entry.on_their_way.iter().filter(waits).count()
+        };
+        u32::try_from(of_queue.map(waiting).sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
     /// The worst passage of the tiers of a queue, or with `None` of the levels; `None` without any.
     pub(super) fn passage(&self, queue: Option<&str>) -> Option<Passage> {
         let of_queue = self.0.values().filter(|entry| entry.probed.queue.as_deref() == queue);

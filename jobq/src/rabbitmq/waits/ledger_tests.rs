@@ -35,6 +35,16 @@ fn a_queue_is_probed_once_a_minute_whoever_sends() {
 }
 
 #[test]
+fn a_probe_is_counted_among_jobs_until_it_is_due() {
+    let (mut ledger, key) = ledger();
+    ledger.sent(&key, Uuid::now_v7(), s(100));
+    for (now, waiting) in [(100, 1), (109, 1), (110, 0), (500, 0)] {
+        assert_eq!(ledger.waiting(Some("mail"), s(now)), waiting, "{now}");
+    }
+    assert_eq!((ledger.waiting(Some("other"), s(100)), ledger.waiting(None, s(100))), (0, 0));
+}
+
+#[test]
 fn a_probe_that_does_not_come_is_late_and_then_stuck() {
     let (mut ledger, key) = ledger();
     let id = Uuid::now_v7();

@@ -106,11 +106,12 @@ impl Waits {
     }
 
     /// Adds to the report of a pool what is known of its queues.
-    pub(crate) fn add_to(&self, report: &mut PoolReport) {
+    pub(crate) fn add_to(&self, report: &mut PoolReport, now: Duration) {
         let ledger = self.ledger();
-        report.levels = ledger.passage(None);
+        (report.levels, report.level_probes) = (ledger.passage(None), ledger.waiting(None, now));
         for queue in &mut report.queues {
             queue.waits = ledger.passage(Some(&queue.queue));
+            queue.probes = ledger.waiting(Some(&queue.queue), now);
         }
     }
 
