@@ -21,7 +21,8 @@ fn packages(package: &str, arguments: &[&str]) -> usize {
 fn a_program_compiles_few_packages() {
     let table: [(&[&str], usize); 5] = [
         (&["--no-default-features", "--features", "sqlite"], 64),
-        (&["--no-default-features", "--features", "rabbitmq"], 98),
+        // With rustix, since std has no clock that counts the sleep of a machine.
+        (&["--no-default-features", "--features", "rabbitmq"], 99),
         (&[], 110),
         (&["--features", "metrics"], 113),
         (&["--all-features"], 195),

@@ -26,8 +26,9 @@ pub(crate) async fn delays_before_the_first_attempt(store: Store) {
     let mut stage = Stage::on(store).await;
     let job = || Scripted { steps: vec![Step::Succeed] };
     let running = stage.pool().spawn().await.unwrap();
-    let begin = std::time::Instant::now();
     let long = Duration::from_secs(3);
+    stage.client.declare_delays_up_to(long).await.unwrap();
+    let begin = std::time::Instant::now();
     let long = stage.client.enqueue(job()).delay(long).await.unwrap();
     let soon = SystemTime::now() + Duration::from_millis(1_500);
     let middle = stage.client.enqueue(job()).at(soon).await.unwrap();

@@ -162,7 +162,7 @@ fn a_macro_can_write_subscribers() {
     }
 
     subscribe!(first, "First", "user.*", u8; second, "Second", "order.*", Vec<u8>);
-    assert_eq!(First::OPTIONS, JobOptions::new().on(&["user.*", "all"]));
+    assert_eq!(First::OPTIONS, JobOptions::new().on(&["user.*", "all"]).plain());
     same(&[1, 2], &Second { event: vec![1, 2] }, &json!([1, 2]));
 }
 

@@ -61,7 +61,7 @@ fn a_function_names_its_job_and_its_payload() {
     let payload = SendWelcome { user_id: 7, email: "ann@example.com".into() };
     assert_eq!(SendWelcome::NAME, "send_welcome");
     assert_eq!(queue_of::<SendWelcome>(), "send_welcome");
-    assert_eq!(SendWelcome::OPTIONS, JobOptions::new());
+    assert_eq!(SendWelcome::OPTIONS, JobOptions::new().plain());
     let json = json!({ "user_id": 7, "email": "ann@example.com" });
     assert_eq!(serde_json::to_value(&payload).unwrap(), json);
     let read: SendWelcome = serde_json::from_value(json).unwrap();
@@ -110,7 +110,8 @@ fn keys_set_the_policy() {
         .delay(Delay::constant(Duration::from_secs(90)))
         .timeout(Duration::from_secs(120))
         .concurrency(8)
-        .expires(Duration::from_secs(3_600));
+        .expires(Duration::from_secs(3_600))
+        .plain();
     assert_eq!(WelcomeMail::NAME, "mail.welcome");
     assert_eq!(WelcomeMail::OPTIONS, expected);
     assert_eq!(queue_of::<WelcomeMail>(), "mail");
@@ -130,7 +131,7 @@ fn a_delay_may_be_a_list() {
 
     const WAITS: &[Duration] =
         &[Duration::from_secs(10), Duration::from_secs(60), Duration::from_millis(250)];
-    assert_eq!(Listed::OPTIONS, JobOptions::new().delay(Delay::list(WAITS)));
+    assert_eq!(Listed::OPTIONS, JobOptions::new().delay(Delay::list(WAITS)).plain());
     assert_eq!(Listed::OPTIONS.max_attempts(), 4);
     assert_eq!(WithRetries::OPTIONS.max_attempts(), 10);
 }
@@ -148,9 +149,9 @@ fn a_delay_may_grow() {
     }
 
     let first = Duration::from_secs(10);
-    assert_eq!(Plain::OPTIONS, JobOptions::new().delay(Delay::exponential(first)));
+    assert_eq!(Plain::OPTIONS, JobOptions::new().delay(Delay::exponential(first)).plain());
     let growth = Exponential::new(first).max(Duration::from_secs(3_600)).factor(3.0).jitter(0.1);
-    assert_eq!(Full::OPTIONS, JobOptions::new().delay(Delay::Exponential(growth)));
+    assert_eq!(Full::OPTIONS, JobOptions::new().delay(Delay::Exponential(growth)).plain());
 }
 
 #[test]

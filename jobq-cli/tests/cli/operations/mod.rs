@@ -88,6 +88,8 @@ impl Terminal<'_> {
         let mut shell = Command::new("sh");
         shell.args(["-c", &format!("exec 2>&1; {jobq}; {command}")]).env("PATH", path());
         shell.env("JOBQ_URL", &self.store.url).env("USER", "ann").env_remove("NO_COLOR");
+        // The page leaves out the lines of the log.
+        shell.env("JOBQ_LOG", "off");
         shell.env("JOBQ_MANAGEMENT_URL", self.management.unwrap_or_default());
         shell.stdin(Stdio::null()).kill_on_drop(true);
         let output = soon("the end of the command", shell.output()).await.unwrap();

@@ -99,6 +99,12 @@ impl Bench {
         soon("a queue to be declared", self.engine().declare(&[spec])).await.expect("declares");
     }
 
+    /// Makes ready what delays up to this one need.
+    pub(super) async fn declare_delays(&self, longest: Duration) {
+        let declaring = self.engine().declare_delays(longest);
+        soon("delays to be declared", declaring).await.expect("declares");
+    }
+
     /// Pushes jobs, which must all be accepted.
     pub(super) async fn push(&self, jobs: Vec<Envelope>) {
         push(self.engine(), jobs).await;

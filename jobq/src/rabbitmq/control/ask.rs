@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lapin::Channel;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::Control;
 use super::calls::Response;
@@ -21,6 +21,9 @@ use crate::rabbitmq::topology::passive::Figures;
 /// How long further answers are waited for after the question came back to its sender, and after
 /// each answer: a pool whose queues are paused has no consumers that are to be accounted for.
 const QUIET: Duration = Duration::from_millis(100);
+
+/// How long after a count the consumers are counted again, if some belong to nobody who answered.
+const RECOUNT: Duration = Duration::from_millis(200);
 
 /// How long a question may take to come back to its sender. One that was waited for less tells
 /// nothing.
@@ -61,8 +64,15 @@ impl Control {
         let own: Vec<_> = self.pools().keys().copied().collect();
         let deadline = Instant::now() + patience;
         let mut quiet = None;
-        let mut counting =
-            std::pin::pin!(timeout_at(deadline, self.consumers_of(&queues, has_solo)));
+        let (this, queues, has_solo) = (&**self, &queues, &has_solo);
+        let count = move |pause| {
+            let counting = async move {
+                sleep(pause).await;
+                this.consumers_of(queues, has_solo).await
+            };
+            timeout_at(deadline, counting)
+        };
+        let mut counting = std::pin::pin!(count(Duration::ZERO));
         let (mut consumers, mut answered) = (None, Answered::new());
         loop {
             let are_all_known = own.iter().all(|pool| answered.contains_key(pool))
@@ -84,8 +94,12 @@ impl Control {
                     Response::Asked => quiet = Some(Instant::now()),
                     Response::Echo | Response::Fence => {}
                 },
-                counted = &mut counting, if consumers.is_none() => {
-                    consumers = Some(counted.unwrap_or_else(|_| late(&queues)));
+                counted = &mut counting => {
+                    // A consumer that was cancelled meanwhile may have been counted.
+                    counting.set(count(RECOUNT));
+                    if let Ok(counted) = counted {
+                        consumers = Some(counted);
+                    }
                 }
                 () = sleep_until(end) => break,
             }
@@ -95,7 +109,7 @@ impl Control {
             self.replace(&queue);
         }
         self.tell_clocks(&queue, answered.values().filter_map(|(_, reply)| report(reply))).await;
-        let unaccounted = unaccounted(&consumers.unwrap_or_else(|| late(&queues)), &answered);
+        let unaccounted = unaccounted(&consumers.unwrap_or_else(|| late(queues)), &answered);
         let replies = answered.into_iter().map(|(pool, (_, reply))| (pool, reply)).collect();
         Ok(Answers::new(replies, unaccounted))
     }

@@ -55,6 +55,7 @@ pub async fn a_delayed_job_comes_as_it_was_pushed(bench: &Bench) {
 /// Jobs that are due earlier pass a job with a long delay.
 pub async fn a_delayed_job_holds_up_no_other(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
+    bench.declare_delays(LONG).await;
     let late = Envelope { delay: LONG, ..job("mail") };
     let soon = Envelope { delay: SHORT, ..job("mail") };
     let now = job("mail");
@@ -70,6 +71,8 @@ pub async fn a_delayed_job_holds_up_no_other(bench: &Bench) {
 /// Delays of any length end in order of their due times.
 pub async fn delayed_jobs_come_in_the_order_of_their_times(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 10).await;
+    // Else the first ones are due before they are sent.
+    bench.declare_delays(LONG).await;
     let delays = [900, 300, 700, 500, 1_100];
     let jobs: Vec<_> = delays
         .iter()
