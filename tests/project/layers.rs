@@ -51,7 +51,7 @@ fn module(path: &str) -> &str {
 }
 
 /// The rooms of `jobq/src/rabbitmq`, each above all that it may use. `mod.rs` is above them.
-const ROOMS: [&str; 18] = [
+const ROOMS: [&str; 19] = [
     "values",
     "errors",
     "lapin",
@@ -66,6 +66,7 @@ const ROOMS: [&str; 18] = [
     "roster",
     "subscribers",
     "doctor",
+    "figures",
     "provision",
     "stray",
     "consume",

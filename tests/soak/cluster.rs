@@ -1,6 +1,7 @@
 //! Clusters of three nodes.
 
 mod clients;
+mod figures;
 mod gap;
 mod leader;
 mod majority;

@@ -188,10 +188,10 @@ pub(super) async fn overview(
         let looking = async { join!(engine.parts(&name), engine.paused(&name)) };
         let (parts, paused) = match timeout_at(end, looking).await {
             Ok((parts, paused)) => (
-                parts.unwrap_or_else(|error| unread(&why(&error))),
+                parts.unwrap_or_else(|error| Counts::unknown(why(&error)).into_parts()),
                 paused.unwrap_or_else(|error| Read::unknown(why(&error))),
             ),
-            Err(_) => (unread(&late(engine)), Read::unknown(late(engine))),
+            Err(_) => (Counts::unknown(late(engine)).into_parts(), Read::unknown(late(engine))),
         };
         asked.overview(name, parts, paused)
     });
@@ -236,15 +236,6 @@ fn late(engine: &dyn Administer) -> String {
 fn why(error: &Error) -> String {
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Error>());
     cause.unwrap_or(error).to_string()
-}
-
-/// The parts of a queue that could not be looked at.
-fn unread(why: &str) -> Vec<Part> {
-    let mut parts = Counts::new(0, 0, 0).into_parts();
-    for part in &mut parts {
-        part.jobs = Read::unknown(why.to_owned());
-    }
-    parts
 }
 
 /// What pools answered.

@@ -1,3 +1,4 @@
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -265,6 +266,9 @@ pub struct Counts {
     /// those that this client or its pools declared. Without it they are the latter alone: unknown
     /// if this client has declared no job of the queue, and too few if other programs have jobs
     /// with other delays in it. The figures themselves are asked for by AMQP.
+    ///
+    /// The broker counts a probe of a pool as a job: for up to a minute, this is one too many for
+    /// each tier that has one.
     pub waiting: Read<u64>,
     /// Failed jobs. On RabbitMQ the broker does not count jobs while a client looks at them.
     pub failed: Read<u64>,
@@ -279,6 +283,12 @@ impl Counts {
             waiting: Read::Known(waiting),
             failed: Read::Known(failed),
         }
+    }
+
+    /// Counts that are unknown for this reason.
+    pub(crate) fn unknown(why: impl Into<Cow<'static, str>>) -> Self {
+        let unknown = Read::Unknown(why.into());
+        Self { ready: unknown.clone(), waiting: unknown.clone(), failed: unknown }
     }
 
     /// The number of jobs of all three kinds.

@@ -25,6 +25,7 @@ mod counts;
 mod doctor;
 mod errors;
 mod failed;
+mod figures;
 #[cfg(all(feature = "testing", feature = "sqlite"))]
 pub(crate) mod invariants;
 mod lapin;
@@ -48,6 +49,7 @@ use async_trait::async_trait;
 use futures_util::TryFutureExt;
 
 use self::connection::address::Address;
+use self::connection::agreement::Agreement;
 use self::connection::broker::Broker;
 use self::connection::link::Target;
 use self::connection::probe::Carrier;
@@ -59,6 +61,7 @@ use self::control::{Control, examine_clocks};
 use self::doctor::Management;
 use self::doctor::{Doctor, Listing};
 use self::failed::Failed;
+use self::figures::Figures;
 use self::provision::Provision;
 use self::publish::{Enqueuer, Events, Publisher};
 use self::roster::Roster;
@@ -76,7 +79,7 @@ use crate::clock::Clock;
 use crate::engine::{
     About, Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Diagnose,
     Engine, EngineOptions, Membership, NotPushed, Part, Pause, Pushed, Pushing, QueueNames,
-    QueueSpec, Read, Reply, Visit, Visited, run_to_end,
+    QueueSpec, Read, Visit, Visited, run_to_end,
 };
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
@@ -87,10 +90,6 @@ use crate::period;
 pub use self::provision::diff::{Difference, TopologyDiff};
 pub use self::provision::{Applied, Pruned};
 pub use self::topology::declarations::Topology;
-
-/// Why there may be other queues without a management API.
-const NOT_LISTED: &str = "AMQP cannot list queues: give the URL of the management API \
-     (`--management`, `ClientBuilder::management` or JOBQ_MANAGEMENT_URL), or name the queues";
 
 /// Connects to a broker.
 ///
@@ -112,6 +111,7 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         Broker::connect(target, options.connection_name, options.clock, options.is_lazy).await?;
     let (broker, names) = (Arc::new(broker), Names::new(options.namespace));
     probe::watch(broker.publishing(), broker.target(), Carrier::Itself, node_probe(&names));
+    let agreement = Agreement::new(node_probe(&names));
     let (known, absent) = (Arc::new(Declared::new(names.clone())), Arc::<Absent>::default());
     let publishing = broker.publishing().clone();
     let publisher = Publisher::spawn(publishing, Arc::clone(&known), options.timeout);
@@ -165,6 +165,7 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         declarer,
         absent,
         roster: Roster::default(),
+        agreement,
     }))
 }
 
@@ -179,6 +180,7 @@ pub(crate) struct Rabbit {
     declarer: Arc<Declarer>,
     absent: Arc<Absent>,
     roster: Roster,
+    agreement: Agreement,
     enqueuer: Arc<Enqueuer>,
     events: Events,
     subscribers: Arc<Subscribers>,
@@ -193,6 +195,12 @@ impl Rabbit {
     pub(crate) fn provision(&self) -> Provision<'_> {
         let Self { broker, declarer, doctor, control, .. } = self;
         Provision { broker, declarer, doctor, control }
+    }
+
+    /// The figures of queues.
+    fn figures(&self) -> Figures<'_> {
+        let Self { broker, declarer, absent, doctor, control, roster, agreement, .. } = self;
+        Figures { broker, known: declarer.known(), absent, doctor, control, roster, agreement }
     }
 }
 
@@ -276,41 +284,17 @@ impl Engine for Rabbit {
 #[async_trait]
 impl Administer for Rabbit {
     async fn counts(&self, queue: &str) -> Result<Counts> {
-        Ok(Counts::of(&self.parts(queue).await?))
+        check_name("queue", queue)?;
+        self.figures().counts(queue).await
     }
 
     async fn parts(&self, queue: &str) -> Result<Vec<Part>> {
         check_name("queue", queue)?;
-        self.broker.check_open()?;
-        let (known, listed) = (self.declarer.known(), self.doctor.listed(queue).await);
-        let places = counts::places(known.part(queue), listed);
-        let counting = counts::parts(&self.broker, known.names(), &self.absent, queue, places);
-        let doing = format!("counting the jobs of queue `{queue}`");
-        let parts = match self.broker.unless_blocked(&doing, counting).await {
-            Err(error) if self.broker.publishing().is_blocked() => {
-                return self.doctor.counted(queue).await.ok_or(error);
-            }
-            counted => counted?,
-        };
-        self.roster.looked(queue, !parts.is_empty());
-        Ok(parts)
+        self.figures().parts(queue).await
     }
 
     async fn in_levels(&self) -> Result<Read<u64>> {
-        self.broker.check_open()?;
-        let (known, listed) = (self.declarer.known(), self.doctor.listed_levels().await);
-        let counting = async {
-            match counts::levels(&self.broker, known, &self.absent, listed).await? {
-                Read::Known(levels) => counts::in_levels(&self.broker, levels).await,
-                Read::Unknown(why) => Ok(Read::Unknown(why)),
-            }
-        };
-        match self.broker.unless_blocked("counting the jobs in the delay levels", counting).await {
-            Err(error) if self.broker.publishing().is_blocked() => {
-                self.doctor.counted_in_levels().await.map(Read::Known).ok_or(error)
-            }
-            counted => counted,
-        }
+        self.figures().in_levels().await
     }
 
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {
@@ -320,21 +304,7 @@ impl Administer for Rabbit {
     }
 
     async fn queues(&self) -> Result<QueueNames> {
-        self.broker.check_open()?;
-        self.roster.add(self.declarer.known().all().queues.keys());
-        let listed = self.doctor.queue_names().await;
-        if let Some(Ok(found)) = &listed {
-            self.roster.add(found);
-        }
-        let names = self.roster.names();
-        Ok(match listed {
-            Some(Ok(_)) => QueueNames::new(names, vec!["client", "management"], true),
-            Some(Err(reason)) => {
-                tracing::warn!(reason, "the queues could not be listed by the management API");
-                QueueNames::new(names, vec!["client"], false).incomplete(reason)
-            }
-            None => QueueNames::new(names, vec!["client"], false).incomplete(NOT_LISTED),
-        })
+        self.figures().queues().await
     }
 
     fn trouble(&self) -> String {
@@ -366,13 +336,7 @@ impl Administer for Rabbit {
     }
 
     async fn ask(&self, ask: Ask) -> Result<Answers> {
-        let answers = self.control.ask(ask, |queue| self.doctor.lists_solo(queue)).await?;
-        for (_, reply) in &answers.replies {
-            if let Reply::Report(report) = reply {
-                self.roster.add(report.queues.iter().map(|queue| &queue.queue));
-            }
-        }
-        Ok(answers)
+        self.figures().ask(ask).await
     }
 
     async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {

@@ -1,9 +1,10 @@
-//! Connections: addresses, certificates, supervision, and the probe of a silent node.
+//! Connections: addresses, certificates, supervision, and the probes of their nodes.
 //!
 //! A [`link`] is a connection that reconnects by itself. Each established connection is an
 //! [`epoch`]. The [`broker`] has the one for everything but consuming, and opens others.
 
 pub(crate) mod address;
+pub(crate) mod agreement;
 pub(crate) mod alert;
 pub(crate) mod broker;
 pub(crate) mod channel;

@@ -58,7 +58,7 @@ impl SilenceLimit {
 
 /// The result of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ProbeResult {
+pub(super) enum ProbeResult {
     Answered,
     /// The queue of probes does not exist yet.
     Absent,
@@ -168,7 +168,7 @@ async fn close(another: Option<(u64, Arc<Up>)>) {
 }
 
 /// Publishes a message that needs the majority of the replicas of its queue to be confirmed.
-async fn ask(up: &Up, route: &ProbeRoute) -> ProbeResult {
+pub(super) async fn ask(up: &Up, route: &ProbeRoute) -> ProbeResult {
     let Ok(channel) = open(up).await else {
         return ProbeResult::Lost;
     };
