@@ -88,7 +88,7 @@ impl Control {
                 response = call.next() => match response {
                     Response::Answer(pool, consumers, mut reply) => {
                         compare_clock(&mut reply, asked);
-                        answered.insert(pool, (consumers, reply));
+                        answered.insert(pool, (consumers, *reply));
                         quiet = quiet.map(|_| Instant::now());
                     }
                     Response::Asked => quiet = Some(Instant::now()),

@@ -12,7 +12,7 @@ use crate::engine::{PoolId, Reply};
 #[derive(Debug)]
 pub(super) enum Response {
     /// The answer of a pool, with the numbers of its consumers by queue.
-    Answer(PoolId, BTreeMap<String, u32>, Reply),
+    Answer(PoolId, BTreeMap<String, u32>, Box<Reply>),
     /// The question itself, which goes to its sender as well.
     Asked,
     Echo,

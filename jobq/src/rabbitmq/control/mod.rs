@@ -227,7 +227,7 @@ impl Control {
                 }
             }
             Ok(Message::Answer { number, pool, consumers, reply }) => {
-                self.calls.pass_on(number, Response::Answer(pool, consumers, reply));
+                self.calls.pass_on(number, Response::Answer(pool, consumers, Box::new(reply)));
             }
             Ok(Message::Echo { number }) => self.calls.pass_on(number, Response::Echo),
             Ok(Message::Fence { number }) => self.calls.pass_on(number, Response::Fence),
