@@ -6,8 +6,8 @@
 # closes it. SQLite makes the write-ahead log (-wal) and its index (-shm) for that, which belong to the
 # reader and have the mode of the database. The reader cannot remove them at the end, as the last connection
 # usually does, since it may not write the database. From then on the owner of the database cannot write
-# it: "attempt to write a readonly database", until the two files are removed. The documentation says that
-# a reader may make the files (https://sqlite.org/wal.html#read_only_databases), not what that does to the
+# it: "attempt to write a readonly database", until the two files are removed. The page of SQLite on its
+# write-ahead log says that a reader may make the files (section "Read-Only Databases"), not what that does to the
 # writer.
 #
 # Output seen:
