@@ -58,9 +58,9 @@ impl Control {
             let key = pool.map_or_else(|| ALL.to_owned(), pool_key);
             let asked = (self.broker.clock().now(), Instant::now());
             publish(&queue.up, &[(self.names().control(), key, &message)]).await?;
-            Ok((queue, asked))
+            Ok((queue, asked, message))
         };
-        let (queue, asked) = self.broker.unless_blocked("asking pools", asking).await?;
+        let (queue, asked, message) = self.broker.unless_blocked("asking pools", asking).await?;
         let own: Vec<_> = self.pools().keys().copied().collect();
         let deadline = Instant::now() + patience;
         let mut quiet = None;
@@ -95,11 +95,17 @@ impl Control {
                     Response::Echo | Response::Fence => {}
                 },
                 counted = &mut counting => {
-                    // A consumer that was cancelled meanwhile may have been counted.
                     counting.set(count(RECOUNT));
-                    if let Ok(counted) = counted {
-                        consumers = Some(counted);
+                    let Ok(counted) = counted else { continue };
+                    // A consumer may have been cancelled since the count, or may have begun since the
+                    // answer of its pool.
+                    if pool.is_none() && !is_order && unaccounted(&counted, &answered).values().any(|count| *count != 0) {
+                        let again = [(self.names().control(), ALL.to_owned(), &message)];
+                        if let Ok(Err(error)) = timeout_at(deadline, publish(&queue.up, &again)).await {
+                            tracing::debug!(%error, "pools were not asked again");
+                        }
                     }
+                    consumers = Some(counted);
                 }
                 () = sleep_until(end) => break,
             }
