@@ -5,6 +5,7 @@ mod figures;
 mod gap;
 mod leader;
 mod majority;
+mod namespaces;
 mod partition;
 mod pause;
 mod proxy;
@@ -26,6 +27,13 @@ const LONG: Duration = Duration::from_secs(240);
 /// nodes may be too few, and has been for a while: one whose nodes are killed in the first
 /// moments of its life may not come back, and nothing tells when they are over.
 async fn ready(cluster: &Cluster, books: &mut Books, client: &Client, ledger: &Ledger) {
+    first_job(books, client, ledger).await;
+    cluster.whole(0).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+}
+
+/// Waits until the first job has ended, which needs every queue.
+async fn first_job(books: &mut Books, client: &Client, ledger: &Ledger) {
     let plan = Plan { failures: 1, failure: Failure::RetryIn(100), takes: 0 };
     // To make a hundred queues on three nodes may take longer than the client waits, on a
     // small machine. Each try goes on from where the last one ended.
@@ -35,8 +43,6 @@ async fn ready(cluster: &Cluster, books: &mut Books, client: &Client, ledger: &L
     };
     assert!(tokio::time::timeout(LONG, first).await.is_ok(), "the queues cannot be made");
     books.until("the first job does not end", |account| account.progress() >= (1, 1)).await;
-    cluster.whole(0).await;
-    tokio::time::sleep(Duration::from_secs(3)).await;
 }
 
 /// Waits until some more jobs were accepted and have ended. Errors are no progress, and

@@ -4,7 +4,7 @@ use std::thread;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use crate::broker::{Broker, blocking, given_url, setting, skipped_for};
+use crate::broker::{Broker, blocking, given_url, setting, skipped_for, unique};
 use crate::network::Network;
 use crate::place::Place;
 use crate::stage::until;
@@ -118,6 +118,28 @@ impl Cluster {
         list.lines().filter_map(line).collect()
     }
 
+    /// Replaces a node that is down by one without data, which has its address for clients: the
+    /// others forget the old one, and give the new one a copy of each queue.
+    ///
+    /// # Panics
+    ///
+    /// If it is the first one, whose epmd the others use; if the new one does not join.
+    pub async fn replace(&mut self, index: usize) {
+        let old = self.nodes[index].node().clone();
+        assert!(!old.place.has_epmd, "the others use its epmd");
+        self.nodes[0].ctl(&["forget_cluster_node", &old.name]).await;
+        let files = files("", Some(self.nodes[0].name()));
+        let node = old.successor(&unique());
+        let name = node.name.clone();
+        self.nodes[index] = blocking(move || Broker::of_node(node, files)).await;
+        until("a copy of each queue on the new node", async || {
+            self.nodes[0].node().run("rabbitmq-queues", &["grow", &name, "all"]).await;
+            let copies = self.copies(0).await;
+            copies.iter().all(|(_, members, _)| *members == NODES).then_some(())
+        })
+        .await;
+    }
+
     /// Waits until each queue has all its copies, as this node sees it.
     pub async fn whole(&self, seen_by: usize) {
         until("all copies of all queues", async || {
@@ -136,20 +158,24 @@ async fn turn() -> SemaphorePermit<'static> {
 
 /// The first node, and then the others, which join it.
 fn start(place: &(dyn Fn(usize) -> Place + Sync), lines: &str) -> Vec<Broker> {
-    let files = |others: &str| {
-        let joining = "cluster_formation.peer_discovery_backend = classic_config\n";
-        let conf =
-            if others.is_empty() { lines.to_owned() } else { format!("{joining}{others}{lines}") };
-        // Else what was passed on too soon, when a node dies, comes three minutes later.
-        let advanced = setting("dead_letter_worker_publisher_confirm_timeout", 500);
-        vec![("rabbitmq.conf", conf), ("advanced.config", advanced)]
-    };
-    let first = Broker::start_at(place(0), |_| files(""));
-    let others = format!("cluster_formation.classic_config.nodes.1 = {}\n", first.name());
-    let join = |index| Broker::start_at(place(index), |_| files(&others));
+    let first = Broker::start_at(place(0), |_| files(lines, None));
+    let join = |index| Broker::start_at(place(index), |_| files(lines, Some(first.name())));
     let others: Vec<_> = thread::scope(|scope| {
         let starting: Vec<_> = (1..NODES).map(|index| scope.spawn(move || join(index))).collect();
         starting.into_iter().map(|node| node.join().expect("the node starts")).collect()
     });
     std::iter::once(first).chain(others).collect()
+}
+
+/// The files of a node with these lines in its `rabbitmq.conf`, which joins another one.
+fn files(lines: &str, joins: Option<&str>) -> Vec<(&'static str, String)> {
+    let discovery = joins.map_or_else(String::new, |other| {
+        format!(
+            "cluster_formation.peer_discovery_backend = classic_config\n\
+             cluster_formation.classic_config.nodes.1 = {other}\n"
+        )
+    });
+    // Else what was passed on too soon, when a node dies, comes three minutes later.
+    let advanced = setting("dead_letter_worker_publisher_confirm_timeout", 500);
+    vec![("rabbitmq.conf", format!("{discovery}{lines}")), ("advanced.config", advanced)]
 }

@@ -89,6 +89,11 @@ impl Node {
         node
     }
 
+    /// Another one, without data, where clients find this one.
+    pub(crate) fn successor(&self, tag: &str) -> Self {
+        Self { port: self.port, ..Self::new(tag, self.place.clone(), None) }
+    }
+
     /// Where clients connect to.
     #[must_use]
     pub fn url(&self) -> String {
@@ -107,12 +112,21 @@ impl Node {
     ///
     /// If the command fails.
     pub async fn ctl(&self, arguments: &[&str]) -> String {
-        let mut command = self.command(&format!("{SCRIPTS}/rabbitmqctl"));
+        self.run("rabbitmqctl", arguments).await
+    }
+
+    /// Runs one of the broker's commands on this node and gives what it printed.
+    ///
+    /// # Panics
+    ///
+    /// If the command fails.
+    pub async fn run(&self, program: &str, arguments: &[&str]) -> String {
+        let mut command = self.command(&format!("{SCRIPTS}/{program}"));
         command.args(["-q", "-n", &self.name]).args(arguments);
-        let output = blocking(move || command.output()).await.expect("rabbitmqctl can be run");
+        let output = blocking(move || command.output()).await.expect("the command can be run");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let complaint = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "rabbitmqctl {arguments:?} failed: {text}{complaint}");
+        assert!(output.status.success(), "{program} {arguments:?} failed: {text}{complaint}");
         text
     }
 

@@ -121,13 +121,13 @@ async fn part(test: &str, handling: &str) {
 /// The time from a cut until the nodes are one cluster again. Connections and deliveries end
 /// in it when nodes give up others, come back and are started again, which nobody here sees:
 /// so the ledger has a line for it all the time.
-struct Fault {
+pub(super) struct Fault {
     stop: CancellationToken,
     writing: JoinHandle<()>,
 }
 
 impl Fault {
-    fn begin(ledger: &Ledger) -> Self {
+    pub(super) fn begin(ledger: &Ledger) -> Self {
         let (stop, ledger) = (CancellationToken::new(), ledger.clone());
         ledger.kills_the_broker();
         let stopped = stop.clone();
@@ -140,7 +140,7 @@ impl Fault {
         Self { stop, writing }
     }
 
-    async fn end(self) {
+    pub(super) async fn end(self) {
         self.stop.cancel();
         self.writing.await.unwrap();
     }
