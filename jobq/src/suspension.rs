@@ -21,22 +21,17 @@ const READINGS: u32 = 4;
 struct Reading {
     /// Includes the sleep of the machine. Zero if the system does not tell it.
     since_boot: Duration,
-    time_of_day: Duration,
+    time_of_day: SystemTime,
 }
 
 impl Reading {
     fn now() -> Self {
-        let time_of_day = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Self {
-            since_boot: since_boot().unwrap_or_default(),
-            time_of_day: time_of_day.unwrap_or_default(),
-        }
+        Self { since_boot: since_boot().unwrap_or_default(), time_of_day: SystemTime::now() }
     }
 
-    /// By how much the clock that advanced further did so since another reading.
-    fn since(self, last: Self) -> Duration {
-        let since_boot = self.since_boot.saturating_sub(last.since_boot);
-        since_boot.max(self.time_of_day.saturating_sub(last.time_of_day))
+    /// Whether either clock advanced by more than this since another reading.
+    fn is_later(self, last: Self, limit: Duration) -> bool {
+        self.since_boot > last.since_boot + limit || self.time_of_day > last.time_of_day + limit
     }
 }
 
@@ -58,7 +53,7 @@ impl Suspensions {
 
     /// Counts a suspension if the clocks show one, and returns the count.
     fn read(&mut self, now: Reading) -> u64 {
-        if now.since(self.last) > self.limit {
+        if now.is_later(self.last, self.limit) {
             self.count += 1;
         }
         self.last = now;
@@ -126,7 +121,10 @@ mod tests {
 
     fn at(since_boot: f64, time_of_day: f64) -> Reading {
         let seconds = |seconds| Duration::try_from_secs_f64(seconds).unwrap();
-        Reading { since_boot: seconds(since_boot), time_of_day: seconds(time_of_day) }
+        Reading {
+            since_boot: seconds(since_boot),
+            time_of_day: SystemTime::UNIX_EPOCH + seconds(time_of_day),
+        }
     }
 
     #[test]

@@ -42,6 +42,7 @@ mod solo;
 mod solo_lock;
 mod state;
 mod tally;
+mod tasks;
 mod watched;
 
 pub use attempt::Attempt;

@@ -15,8 +15,6 @@ use std::time::SystemTime;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 pub(super) use self::consume::consume;
 use super::execution::{self, Lingering, Settled};
@@ -26,6 +24,7 @@ use super::prefetch::Prefetch;
 use super::registry::QueuePlan;
 use super::shared::Shared;
 use super::slot::Slot;
+use super::tasks::Tasks;
 use crate::engine::{Consumer, Delivery, Pause, Settlement, closed};
 use crate::error::Result;
 use crate::telemetry;
@@ -74,10 +73,7 @@ pub(super) struct Queue {
     closed: Notify,
     /// The wanted prefetch of the consumer.
     prefetch: watch::Sender<u16>,
-    /// The slots, and tasks that settle jobs.
-    tasks: TaskTracker,
-    /// Cancelled when the tasks are given up.
-    abandoned: CancellationToken,
+    tasks: Tasks,
 }
 
 #[derive(Debug)]
@@ -110,8 +106,7 @@ impl Queue {
             wake: Notify::new(),
             closed: Notify::new(),
             prefetch: most,
-            tasks: TaskTracker::new(),
-            abandoned: CancellationToken::new(),
+            tasks: Tasks::new(),
         })
     }
 
@@ -213,15 +208,13 @@ impl Queue {
     async fn rest(&self, consumer: &mut Consumer, stopped: impl FnOnce()) {
         self.close();
         self.release_waiting().await;
-        self.tasks.close();
         let stopping = async {
             // A pool whose time is over waits for no engine that does not answer.
             self.pool.halt.run_until_cancelled(consumer.stop()).await;
             stopped();
         };
         // Attempts may end while the engine stops.
-        tokio::join!(stopping, self.tasks.wait());
-        self.tasks.reopen();
+        tokio::join!(stopping, self.tasks.ended());
         // Redeliveries that were held until the end of an attempt.
         self.release_waiting().await;
     }
@@ -235,7 +228,7 @@ impl Queue {
     /// Rests, and gives up what the engine has not recorded when it is [too
     /// late](Shared::too_late).
     async fn drain(&self, consumer: &mut Consumer, stopped: impl FnOnce()) {
-        if self.abandoned.is_cancelled() {
+        if self.tasks.are_aborted() {
             return;
         }
         tokio::select! {
@@ -246,10 +239,7 @@ impl Queue {
 
     /// Ends all tasks at once. Deliveries dropped unsettled are released.
     async fn abandon(&self) {
-        self.abandoned.cancel();
-        // `rest` may have been dropped before it closed them.
-        self.tasks.close();
-        self.tasks.wait().await;
+        self.tasks.abort().await;
         drop(std::mem::take(&mut self.state().in_flight));
     }
 
@@ -289,43 +279,46 @@ impl Queue {
     }
 
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let abandoned = self.abandoned.clone();
-        self.tasks.spawn(async move {
-            abandoned.run_until_cancelled(task).await;
-        });
+        self.tasks.spawn(task);
     }
 
     /// Waits for the next delivery to run, and returns it with its key in `in_flight`. `None` if
     /// the queue rests.
     pub(super) async fn next(self: &Arc<Self>) -> Option<(usize, Delivery)> {
         loop {
-            let (mut woken, mut closed) =
-                (pin!(self.wake.notified()), pin!(self.closed.notified()));
+            let mut woken = pin!(self.wake.notified());
             let verification = {
                 let mut state = self.state();
                 if !state.is_open {
                     return None;
                 }
-                // Registered before the lock is dropped, so no wake-up is missed.
                 match self.admit_next(&mut state) {
                     Next::Run(key, delivery) => return Some((key, delivery)),
-                    Next::Verify(verification) => {
-                        closed.as_mut().enable();
-                        Some(verification)
-                    }
+                    Next::Verify(verification) => Some(verification),
                     Next::Nothing => {
                         state.idle += 1;
+                        // Registered before the lock is dropped, so no wake-up is missed.
                         woken.as_mut().enable();
                         None
                     }
                 }
             };
             match verification {
-                Some(verification) => tokio::select! {
-                    () = verification => {}
-                    () = closed => {}
-                },
+                Some(verification) => self.verify(verification).await,
                 None => woken.await,
+            }
+        }
+    }
+
+    /// Waits until it is known whether deliveries are still this pool's, or until none may start any
+    /// more.
+    async fn verify(&self, verification: BoxFuture<'static, ()>) {
+        let closed = pin!(self.closed.notified());
+        // The queue may have closed before this waits for it.
+        if self.state().is_open {
+            tokio::select! {
+                () = verification => {}
+                () = closed => {}
             }
         }
     }
