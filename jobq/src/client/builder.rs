@@ -10,7 +10,7 @@ use crate::clock::Clock;
 use crate::engine::ManagementUrl;
 use crate::engine::{Certificates, ClientCertificate, EngineOptions, Migrated, Pem};
 use crate::error::{Error, Result};
-use crate::job::{BoxError, is_program, to_program};
+use crate::job::{BoxError, check_program, program};
 use crate::setting;
 use crate::traces::{Propagation, Trace, Traces};
 
@@ -351,24 +351,6 @@ impl std::fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ClientBuilder").field("options", &self.options).finish_non_exhaustive()
     }
-}
-
-/// The name of the executable.
-pub(super) fn program() -> String {
-    let path = std::env::current_exe().ok();
-    let name = path.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
-    to_program(name.unwrap_or_default())
-}
-
-fn check_program(name: &str) -> Result<()> {
-    if is_program(name) {
-        return Ok(());
-    }
-    let shown: String = name.escape_debug().take(64).collect();
-    Err(Error::invalid(format!(
-        "`{shown}` is no name of a program; use 1 to 60 characters without control characters and \
-         parentheses"
-    )))
 }
 
 pub(crate) fn check_namespace(namespace: &str) -> Result<()> {

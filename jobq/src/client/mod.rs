@@ -41,7 +41,7 @@ use crate::background;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::job::{Event, Headers, Job};
+use crate::job::{Event, Headers, Job, program};
 use crate::metrics::ClientMetrics;
 use crate::traces::{Sending, Sent, Traces};
 
@@ -134,13 +134,13 @@ impl Client {
     /// A client on an engine of your own. Unstable, as [`Engine`] is.
     #[must_use]
     pub fn on_engine(engine: Arc<dyn Engine>, namespace: impl Into<String>) -> Self {
-        Self::new(engine, namespace.into(), &builder::program(), Hooks::default(), None)
+        Self::new(engine, namespace.into(), &program(), Hooks::default(), None)
     }
 
     /// [`on_engine`](Self::on_engine), with hooks.
     #[cfg(feature = "testing")]
     pub(crate) fn with_hooks(engine: Arc<dyn Engine>, namespace: &str, hooks: Hooks) -> Self {
-        Self::new(engine, namespace.to_owned(), &builder::program(), hooks, None)
+        Self::new(engine, namespace.to_owned(), &program(), hooks, None)
     }
 
     fn new(

@@ -32,7 +32,7 @@ pub use headers::Headers;
 pub use id::JobId;
 pub(crate) use millis::{from_millis, to_millis};
 pub use options::{Delay, Exponential, JobOptions};
-pub(crate) use origin::{crate_of, is_program, origin, to_program};
+pub(crate) use origin::{check_program, crate_of, origin, program};
 pub use outcome::{JobResult, Outcome};
 
 /// A type whose values can be enqueued: the payload of a job.

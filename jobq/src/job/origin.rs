@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use crate::error::{Error, Result};
+
 /// The length limit of a program's name, in characters, so that it fits into [`MAX_BYTES`] in any
 /// script.
 const MAX_PROGRAM: usize = 60;
@@ -22,13 +24,33 @@ pub(crate) fn crate_of(origin: &str) -> Option<&str> {
     Some(crate_name)
 }
 
-/// Whether a program may have this name.
-pub(crate) fn is_program(name: &str) -> bool {
+/// The name of the executable.
+pub(crate) fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(|path| path.file_stem()).and_then(|name| name.to_str());
+    to_program(name.unwrap_or_default())
+}
+
+/// # Errors
+///
+/// A name that no program may have.
+pub(crate) fn check_program(name: &str) -> Result<()> {
+    if is_program(name) {
+        return Ok(());
+    }
+    let shown: String = name.escape_debug().take(64).collect();
+    Err(Error::invalid(format!(
+        "`{shown}` is no name of a program; use 1 to 60 characters without control characters and \
+         parentheses"
+    )))
+}
+
+fn is_program(name: &str) -> bool {
     (1..=MAX_PROGRAM).contains(&name.chars().count()) && name.chars().all(may_be_in_program)
 }
 
 /// This name without characters that a program's name may not have.
-pub(crate) fn to_program(name: &str) -> String {
+fn to_program(name: &str) -> String {
     let allowed = name.chars().filter(|c| may_be_in_program(*c));
     let program: String = allowed.take(MAX_PROGRAM).collect();
     if program.is_empty() { "jobq".to_owned() } else { program }

@@ -88,12 +88,12 @@ pub(crate) async fn levels(
     let mut levels = known.levels();
     match listed {
         Read::Known(listed) => levels.extend(listed),
-        Read::Unknown(_) if known.level_count() > 0 => {}
-        Read::Unknown(why) => {
-            if !levels.is_empty() || absent.has_exchange(broker, &known.names().level(0)).await? {
+        Read::Unknown(why) if levels.is_empty() => {
+            if absent.has_exchange(broker, &known.names().level(0)).await? {
                 return Ok(Read::Unknown(why));
             }
         }
+        Read::Unknown(_) => {}
     }
     Ok(Read::Known(levels))
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use futures_util::TryFutureExt as _;
 use tokio::sync::oneshot;
 
 use super::Failure;
@@ -127,8 +128,7 @@ impl Inbox {
         F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        let answer = self.try_call(work);
-        async move { answer.await.map_err(|failure| failure.error()) }
+        self.try_call(work).map_err(|failure| failure.error())
     }
 
     /// [`call`](Self::call) for an operation that changes nothing in the file: it waits for no other
@@ -138,8 +138,7 @@ impl Inbox {
         F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        let answer = self.request(work, Need::Look);
-        async move { answer.await.map_err(|failure| failure.error()) }
+        self.request(work, Need::Look).map_err(|failure| failure.error())
     }
 
     /// [`call`](Self::call) for an operation of a program that enqueues or takes jobs: the file gets
@@ -149,8 +148,7 @@ impl Inbox {
         F: FnMut(&mut Store<'_>) -> rusqlite::Result<T> + Send + 'static,
         T: Send + 'static,
     {
-        let answer = self.try_run(work);
-        async move { answer.await.map_err(|failure| failure.error()) }
+        self.try_run(work).map_err(|failure| failure.error())
     }
 
     /// [`run`](Self::run), for callers that need the failure more than once.
