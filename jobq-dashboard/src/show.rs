@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::time::{Duration, SystemTime};
 
 use askama::Template;
-use jobq::admin::{Activity, Read, State};
+use jobq::admin::{Activity, Passage, Read, State};
 
 use crate::topology::PartState;
 
@@ -34,6 +34,11 @@ impl Figure {
     /// How long attempts took, where some ended.
     pub(crate) fn took(read: &Read<Option<Duration>>) -> Self {
         Self::of(read, |took| took.map_or_else(|| "–".to_owned(), fine))
+    }
+
+    /// Whether waiting jobs come through, where there are any places for them.
+    pub(crate) fn waits(read: &Read<Option<Passage>>) -> Self {
+        Self::of(read, |passage| passage.map_or_else(|| "–".to_owned(), |it| it.to_string()))
     }
 
     /// The memory of a process, in bytes.
@@ -185,6 +190,17 @@ impl From<State> for Sign {
             _ => ("?", "unknown", "warn"),
         };
         Self { mark, word, class }
+    }
+}
+
+impl Sign {
+    /// Of jobs that wait, where they certainly do not come through in time.
+    pub(crate) fn of_waits(waits: &Read<Option<Passage>>) -> Option<Self> {
+        match waits.known().copied().flatten()? {
+            Passage::Late => Some(Self { mark: "!", word: "waits late", class: "warn" }),
+            Passage::Stuck => Some(Self { mark: "▲", word: "waits stuck", class: "bad" }),
+            _ => None,
+        }
     }
 }
 

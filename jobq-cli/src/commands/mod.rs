@@ -24,6 +24,9 @@ use crate::end::Ended;
 use crate::options::Options;
 use crate::output::Output;
 
+/// The delay levels of RabbitMQ, among the queues.
+const LEVELS: &str = "@levels";
+
 /// The exit codes, below the help.
 const EXIT_CODES: &str = "\
 Exit codes:

@@ -3,7 +3,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use jobq::Client;
-use jobq::admin::{Overview, Pause, Percentiles, QueueOverview, Queues, Read, State};
+use jobq::admin::{Overview, Passage, Pause, Percentiles, QueueOverview, Queues, Read, State};
 
 use crate::end::{End, Ended, Problem, checked};
 use crate::options::Options;
@@ -16,8 +16,8 @@ use crate::output::time::{fine, short, since};
 ///
 /// READY jobs are due and no pool has taken them; WAITING ones are not due yet; those IN-FLIGHT are
 /// with a pool, and `ahead` in the JSON has those of them that wait for its slots. On RabbitMQ WAITING
-/// has the jobs in the tiers of the queue, and is unknown while jobs are in the delay levels, which
-/// all queues share; a note has their number. POOLS are those that answered. RATE is how many jobs
+/// has the jobs in the tiers of the queue; those in the delay levels, which all queues share, are one
+/// number in a note. POOLS are those that answered. RATE is how many jobs
 /// completed in the last minute, and WAITED the longest wait from due to start of those that started
 /// in that minute, `-` if none did. How long the attempts of that minute took is in the JSON:
 /// `p50_ms` and `p95_ms`. A figure that is unknown is `?`, and the reason is on standard error.
@@ -26,7 +26,8 @@ use crate::output::time::{fine, short, since};
 /// with pools that take nothing, `stuck` if jobs wait behind attempts that have held every slot for
 /// more than a minute without a timeout or beyond it, `withheld` if this holds for one of several
 /// pools, and the jobs are those that it has taken ahead, `paused`, and `missing` if there is no such
-/// queue. Exits with 4 if a queue that is named is missing.
+/// queue. `waits late` and `waits stuck` are added while jobs of RabbitMQ do not come out of the tiers
+/// of the queue when they are due. Exits with 4 if a queue that is named is missing.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The queues; all that are known without any
@@ -56,6 +57,23 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
 /// These queues, or all.
 pub(crate) fn selection(queues: Vec<String>) -> Queues {
     if queues.is_empty() { Queues::All } else { Queues::Named(queues) }
+}
+
+/// Why no job of a queue can start although some are due, if that is so.
+pub(crate) fn hindrance(state: State, ready: &Read<u64>) -> Read<Option<&'static str>> {
+    let why = match (state, ready) {
+        (State::Stuck, _) => "jobs wait, and every slot is held",
+        (State::Withheld, _) => "a pool whose slots are held has taken jobs ahead, and they wait",
+        (State::Unattended | State::Halted, Read::Known(1..)) => {
+            "jobs wait, and no pool takes them"
+        }
+        (State::Unattended | State::Halted, Read::Unknown(why)) => {
+            return Read::Unknown(why.clone());
+        }
+        (State::Unknown, _) => return Read::unknown("the pools of the queue are unknown"),
+        _ => return Read::Known(None),
+    };
+    Read::Known(Some(why))
 }
 
 /// Whether there is such a queue.
@@ -113,8 +131,22 @@ pub(crate) fn row(queue: &QueueOverview, now: SystemTime) -> [Cell; 9] {
         Cell::from(&queue.pools),
         Cell::from(rate),
         Cell::from(waited),
-        Cell::new(state(queue.state, &queue.paused, now), style(queue.state)),
+        state_cell(queue, now),
     ]
+}
+
+/// The state of a queue, and whether its waiting jobs come through, if they do not.
+fn state_cell(queue: &QueueOverview, now: SystemTime) -> Cell {
+    let state = state(queue.state, &queue.paused, now);
+    match trouble(&queue.waits) {
+        Some(waits) => Cell::new(format!("{state}, waits {waits}"), Style::Bad),
+        None => Cell::new(state, style(queue.state)),
+    }
+}
+
+/// How jobs that wait come through, if they certainly do not do so in time.
+fn trouble(waits: &Read<Option<Passage>>) -> Option<Passage> {
+    waits.known().copied().flatten().filter(|passage| *passage > Passage::Passing)
 }
 
 /// Notes below the table: pauses, how long attempts took, and the reasons of unknown figures.
@@ -158,6 +190,12 @@ fn notes(overview: &Overview) -> Vec<String> {
         reasons(&overview.queues, |figure| !["ahead", "p50_ms", "p95_ms"].contains(&figure));
     if let Read::Known(jobs @ 1..) = overview.in_levels {
         notes.push(format!("jobs in the delay levels, of all queues: {jobs}"));
+    }
+    if let Some(waits) = trouble(&overview.levels) {
+        notes.push(format!("jobs do not come out of the delay levels in time: waits {waits}"));
+    }
+    if let Read::Unknown(why) = &overview.levels {
+        notes.push(format!("? waits of the delay levels: {}", visible(why)));
     }
     if overview.queues.is_empty() {
         notes.push("no queue is known".into());

@@ -23,7 +23,7 @@ both_engines!(
 /// A pool with one slot, which is free, or has held one attempt for two hours. Then it has taken
 /// other jobs ahead.
 #[derive(Debug)]
-struct Held {
+pub(crate) struct Held {
     id: PoolId,
     runs: bool,
     ahead: u32,
@@ -31,7 +31,7 @@ struct Held {
 
 impl Held {
     /// A pool that runs one attempt and has taken so many jobs ahead.
-    fn with(ahead: u32) -> Arc<Self> {
+    pub(crate) fn with(ahead: u32) -> Arc<Self> {
         Arc::new(Self { id: PoolId::new(), runs: true, ahead })
     }
 

@@ -1,24 +1,28 @@
-//! What an operator is told at night, when the last pool of a queue dies, and then the broker.
+//! What an operator is told at night.
 
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-use jobq::admin::{Queues, State};
+use jobq::admin::{Passage, Queues, State};
+use jobq::engine::conformance::{EngineExt as _, open};
+use jobq::{Client, Clock};
 use jobq_tests::broker::Broker;
 use jobq_tests::files::Directory;
+use jobq_tests::seen::Seen;
 use jobq_tests::stage::{Stage, Step, Store, soon, until};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::process::{Child, ChildStderr};
+use tokio::process::Child;
 
+use crate::control::Held;
 use crate::process::{eventually, jobq, on};
 
 /// `jobq metrics` as a process. Dropping it kills it.
 pub(crate) struct Metrics {
     address: String,
     _process: Child,
-    /// Kept, since it writes there.
-    _said: BufReader<ChildStderr>,
+    /// Its log.
+    said: Seen,
 }
 
 impl Metrics {
@@ -26,12 +30,21 @@ impl Metrics {
     pub(crate) async fn start(store: &Store, arguments: &[&str]) -> Self {
         let all = [&["metrics", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut process = on(store, &all).stderr(Stdio::piped()).spawn().unwrap();
-        let mut said = BufReader::new(process.stderr.take().unwrap());
-        let mut line = String::new();
-        soon("the address", said.read_line(&mut line)).await.unwrap();
-        let address = line.trim().strip_prefix("listening on http://");
-        let address = address.and_then(|line| line.strip_suffix("/metrics")).unwrap().to_owned();
-        Self { address, _process: process, _said: said }
+        let said = Seen::default();
+        let (mut log, mut writer) = (process.stderr.take().unwrap(), said.clone());
+        tokio::spawn(async move {
+            let mut part = [0; 4096];
+            while let Ok(read @ 1..) = log.read(&mut part).await {
+                std::io::Write::write_all(&mut writer, &part[..read]).unwrap();
+            }
+        });
+        let address = until("the address", async || {
+            let text = said.text();
+            let (_, address) = text.split_once("listening on http://")?;
+            Some(address.split_once("/metrics\n")?.0.to_owned())
+        })
+        .await;
+        Self { address, _process: process, said }
     }
 
     /// The answer to a scrape, with its head.
@@ -134,4 +147,145 @@ async fn a_queue_whose_last_pool_died_and_a_dead_broker_are_told() {
     let queue = &named.queues[0];
     assert!(queue.ready.known().is_none() && queue.state == State::Unknown, "{queue:?}");
     eventually(&stage.store, &["check", "scripted", "--min-pools", "1"], |ran| ran.code == 5).await;
+}
+
+/// What a night ends in.
+struct Night<'n> {
+    /// The limits of a check that fails, its exit code, and what it says.
+    check: &'n [&'n str],
+    code: i32,
+    says: &'n str,
+    /// What is scraped: alerts stand on it.
+    metrics: &'n [&'n str],
+    /// The words of a line in the log of the process that is scraped.
+    log: &'n [&'n str],
+}
+
+/// Those who watch a broker: with the management API, and without.
+struct Watch<'w> {
+    store: &'w Store,
+    by: Vec<(Metrics, Vec<&'w str>)>,
+}
+
+impl<'w> Watch<'w> {
+    async fn start(store: &'w Store, management: &'w str) -> Self {
+        let api = vec!["--management", management];
+        let mut by = Vec::new();
+        // Who has no API names the queue.
+        for (metrics, check) in [(&api[..], api.clone()), (&[], vec!["scripted"])] {
+            let all = [&["--timeout", "1s"], metrics].concat();
+            by.push((Metrics::start(store, &all).await, check));
+        }
+        Self { store, by }
+    }
+
+    async fn tells(&self, night: &Night<'_>) {
+        for (metrics, arguments) in &self.by {
+            metrics.says(night.metrics).await;
+            let check = [&["check"], &arguments[..], night.check].concat();
+            let says = |text: &str| text.contains(night.says);
+            eventually(self.store, &check, |ran| {
+                ran.code == night.code && (says(&ran.out) || says(&ran.err))
+            })
+            .await;
+            until("the line in the log", async || {
+                let lines = metrics.said.lines(night.log);
+                assert!(lines.len() < 2, "it is told once: {lines:#?}");
+                lines.first().cloned()
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
+    let test = "each_night_is_told_by_a_check_a_metric_and_a_log";
+    let Some((broker, management)) = Broker::with_management(test).await else {
+        return;
+    };
+    let stage = Stage::on(Store::on_broker(broker.url())).await;
+    let clock = Clock::stopped_at(SystemTime::now());
+    let builder = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
+    let client = builder.clock(clock.clone()).connect().await.unwrap();
+    let pool = stage.pool_of(&client).spawn().await.unwrap();
+    let watch = Watch::start(&stage.store, &management).await;
+
+    // Jobs are taken ahead and stand, beside a pool that is idle.
+    let engine = open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let held = engine.admin().join(Held::with(3)).await.unwrap();
+    watch
+        .tells(&Night {
+            check: &["--waited-max", "1h"],
+            code: 1,
+            says: "scripted: waited: expected at most 1h, found unknown (a pool whose slots are held",
+            metrics: &["jobq_queue_state{queue=\"scripted\",state=\"withheld\"} 1"],
+            log: &["WARN", "a queue is in trouble", "\"scripted\"", "has taken jobs ahead"],
+        })
+        .await;
+    drop(held);
+    soon("the engine to close", engine.close()).await;
+
+    // Waits stop.
+    let reaches = async |expected: Passage, step: u64| {
+        until("what is known of waiting jobs", async || {
+            clock.advance(Duration::from_secs(step));
+            let overview = stage.client.admin().overview(Queues::one("scripted")).await.ok()?;
+            (overview.queues[0].waits == Some(expected)).then_some(())
+        })
+        .await;
+    };
+    reaches(Passage::Passing, 1).await;
+    let workers = |call: &str| {
+        let all = "supervisor:which_children(rabbit_fifo_dlx_sup)";
+        format!("[sys:{call}(P) || {{_, P, _, _}} <- {all}].")
+    };
+    broker.ctl(&["eval", &workers("suspend")]).await;
+    reaches(Passage::Stuck, 10).await;
+    watch
+        .tells(&Night {
+            check: &["--failed-max", "100"],
+            code: 1,
+            says: "scripted: jobs that wait do not come through, as 1 of its pools report",
+            metrics: &[
+                "jobq_waits_stuck{queue=\"scripted\"} 1",
+                "jobq_waits_late{queue=\"scripted\"} 1",
+            ],
+            log: &["WARN", "a queue is in trouble", "\"scripted\"", "do not come through"],
+        })
+        .await;
+    let ran = jobq(&stage.store, &["queues", "scripted"]).await;
+    assert!(ran.lines(0)[1].ends_with("  consumed, waits stuck"), "{ran:#?}");
+    broker.ctl(&["eval", &workers("resume")]).await;
+
+    // The last pool dies.
+    pool.shutdown().await.unwrap();
+    stage.enqueue([Step::Succeed]).await;
+    watch
+        .tells(&Night {
+            check: &["--min-pools", "1"],
+            code: 1,
+            says: "scripted: pools: expected at least 1, found 0",
+            metrics: &[
+                "jobq_pools{queue=\"scripted\"} 0",
+                "jobq_queue_jobs{queue=\"scripted\",state=\"ready\"} 1",
+            ],
+            log: &["WARN", "a queue is in trouble", "\"scripted\"", "no pool takes them"],
+        })
+        .await;
+    // Nobody knows whether what waits comes through.
+    let ran = jobq(&stage.store, &["queues", "scripted"]).await;
+    assert!(ran.err.contains("? waits of scripted: no pool reports it"), "{ran:#?}");
+
+    // The broker dies.
+    broker.kill();
+    watch
+        .tells(&Night {
+            check: &["--failed-max", "0"],
+            code: 5,
+            says: "",
+            metrics: &["HTTP/1.0 503", "jobq_up 0"],
+            log: &["ERROR", "the figures cannot be read"],
+        })
+        .await;
 }

@@ -21,6 +21,8 @@ use crate::show::{Figure, Sign, Time, duration};
 
 /// The most running jobs of a pool that are shown.
 const RUNNING: usize = 50;
+/// The offset of a clock that disturbs jobs with `expires`, in milliseconds.
+const LARGE_OFFSET: u64 = 1_000;
 
 struct QueueRow {
     queue: String,
@@ -53,6 +55,8 @@ struct PoolView {
     version: String,
     is_other_version: bool,
     up: String,
+    /// How far its clock differs, if it certainly does, with the class of its colour.
+    clock: Option<(String, &'static str)>,
     memory: Figure,
     queues: Vec<QueueRow>,
     jobs: Vec<JobRow>,
@@ -165,12 +169,15 @@ fn view(report: &PoolReport, is_other_version: bool, now: SystemTime) -> PoolVie
     };
     let lost = attempts(|queue| &queue.lost, true);
     let running = attempts(|queue| &queue.running, false);
+    // Its times are by its own clock.
+    let now = report.reported_at.unwrap_or(now);
     PoolView {
         id: report.pool,
         name: name(report),
         version: report.version.clone(),
         is_other_version,
         up: Time(report.started_at).age(now),
+        clock: report.clock_offset_ms.map(clock),
         memory: Figure::memory(report.memory_bytes),
         queues: report.queues.iter().map(|queue| queue_row(queue, now)).collect(),
         running: running.len(),
@@ -192,6 +199,13 @@ fn queue_row(queue: &PoolQueue, now: SystemTime) -> QueueRow {
         in_flight: queue.in_flight,
         ahead: queue.ahead.unwrap_or_default(),
     }
+}
+
+/// How far a clock is ahead of this machine's, in milliseconds.
+fn clock(ahead: i64) -> (String, &'static str) {
+    let (sign, size) = (if ahead > 0 { '+' } else { '-' }, ahead.unsigned_abs());
+    let class = if size > LARGE_OFFSET { "state bad" } else { "quiet" };
+    (format!("clock {sign}{}", duration(Duration::from_millis(size))), class)
 }
 
 /// An attempt, with how long it has run.

@@ -110,7 +110,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, queue: &str) -> Result<String,
 }
 
 fn totals(queue: &QueueOverview) -> Vec<(&'static str, Figure)> {
-    vec![
+    let mut totals = vec![
         ("Ready", Figure::number(&queue.ready)),
         ("Waiting", Figure::number(&queue.waiting)),
         ("In flight", Figure::number(&queue.in_flight)),
@@ -118,7 +118,11 @@ fn totals(queue: &QueueOverview) -> Vec<(&'static str, Figure)> {
         ("Failed", Figure::number(&queue.failed)),
         ("Pools", Figure::number(&queue.pools)),
         ("Longest wait, last minute", Figure::wait(&queue.waited)),
-    ]
+    ];
+    if queue.waits != None {
+        totals.push(("Waits", Figure::waits(&queue.waits)));
+    }
+    totals
 }
 
 /// The figures that are unknown, with the reasons.

@@ -8,7 +8,7 @@ use askama::Template;
 use axum::extract::State as AppState;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use jobq::admin::{Overview, Pause, QueueOverview, Read, State};
+use jobq::admin::{Overview, Passage, Pause, QueueOverview, Read, State};
 
 use super::{Age, Page, render};
 use crate::access::{Action, Viewer};
@@ -100,6 +100,7 @@ struct Row {
     link: String,
     failed_link: String,
     state: Sign,
+    waits: Option<Sign>,
     pause: String,
     /// Whether it may be paused and resumed. Both if it is unknown whether it is paused.
     pauses: bool,
@@ -132,6 +133,8 @@ struct View<'p> {
     rows: Vec<Row>,
     hidden: usize,
     totals: Vec<(&'static str, Figure)>,
+    /// Whether jobs come out of the delay levels, if they certainly do not do so in time.
+    levels: Option<Sign>,
     attention: Vec<Attention>,
     more_attention: usize,
     errors: Vec<String>,
@@ -168,6 +171,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, choice: &Choice) -> Result<Str
         hidden: queues.len() - shown.len(),
         rows: shown.into_iter().map(|queue| row(app, queue)).collect(),
         totals: totals(overview),
+        levels: overview.and_then(|overview| Sign::of_waits(&overview.levels)),
         attention,
         more_attention,
         errors: errors(app),
@@ -187,6 +191,7 @@ fn row(app: &App, queue: &QueueOverview) -> Row {
         link: links.queue(&name),
         failed_link: links.failed(&name),
         state: queue.state.into(),
+        waits: Sign::of_waits(&queue.waits),
         pause: queue.paused.known().and_then(Option::as_ref).map(pause_text).unwrap_or_default(),
         pauses: queue.paused.known().is_none_or(Option::is_none),
         resumes: queue.paused.known().is_none_or(Option::is_some),
@@ -235,14 +240,19 @@ fn totals(overview: Option<&Overview>) -> Vec<(&'static str, Figure)> {
         }
         Figure::number(&sum)
     };
-    vec![
+    let mut totals = vec![
         ("Queues", Figure::number(&none().map(|_: u64| queues.len() as u64))),
         ("Ready", sum(|queue| &queue.ready)),
         ("Waiting", sum(|queue| &queue.waiting)),
         ("In flight", sum(|queue| &queue.in_flight)),
         ("Failed", sum(|queue| &queue.failed)),
         ("Done in the last minute", sum(|queue| &queue.completed)),
-    ]
+    ];
+    // Of no single queue, and so in none of the sums.
+    if let Some(levels) = overview.map(|overview| &overview.in_levels).filter(|jobs| **jobs != 0) {
+        totals.insert(3, ("In the delay levels", Figure::number(levels)));
+    }
+    totals
 }
 
 /// What of a queue somebody should look at.
@@ -296,6 +306,9 @@ fn attention(queue: &QueueOverview) -> Vec<Attention> {
             }
         }
         _ => {}
+    }
+    if queue.waits == Some(Passage::Stuck) {
+        found.push(say("has jobs that wait and do not come through".to_owned(), false));
     }
     if let Some(failed) = queue.failed.known().copied().filter(|failed| *failed > 0) {
         let jobs = if failed == 1 { "job" } else { "jobs" };

@@ -1,5 +1,12 @@
+use std::sync::Arc;
+use std::time::SystemTime;
+
 use axum::http::StatusCode;
+use jobq::admin::Passage;
+use jobq::engine::conformance::{EngineExt as _, open};
+use jobq::engine::{Controlled, PoolId, PoolQueue, PoolReport, Question, Reply};
 use jobq_dashboard::Access;
+use jobq_tests::stage::Store;
 
 use crate::kit::{Greet, Kit, until};
 
@@ -180,6 +187,51 @@ async fn each_link_has_the_prefix() {
                 let inside = link.starts_with("/admin/jobs") || link.starts_with(['?', '#']);
                 assert!(inside, "{path}: {attribute}{link}");
             }
+        }
+    }
+}
+
+/// A pool on another machine, whose broker passes on nothing that waits.
+#[derive(Debug)]
+struct Elsewhere(PoolId);
+
+impl Controlled for Elsewhere {
+    fn id(&self) -> PoolId {
+        self.0
+    }
+
+    fn queues(&self) -> Vec<String> {
+        vec!["mail".to_owned()]
+    }
+
+    fn answer(&self, _: &Question) -> Reply {
+        let mut queue = PoolQueue::new("mail", 1);
+        queue.waits = Some(Passage::Stuck);
+        let started = SystemTime::now();
+        let mut report = PoolReport::new(self.0, "worker2".to_owned(), started, vec![queue]);
+        (report.levels, report.clock_offset_ms) = (Some(Passage::Late), Some(-65_000));
+        Reply::Report(report)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waits_that_do_not_end_and_clocks_that_differ_are_shown() {
+    let store = Store::sqlite().await;
+    let engine = open(&store.url, &store.namespace).await.unwrap();
+    let kit = Kit::on(store.client().await, |dashboard| dashboard, Access::All);
+    let _pool = engine.admin().join(Arc::new(Elsewhere(PoolId::new()))).await.unwrap();
+    for (path, shown) in [
+        ("/", &["waits stuck", "has jobs that wait and do not come through", "waits late"][..]),
+        ("/queues/mail", &["<dt>Waits</dt><dd><span>stuck<"]),
+        ("/pools", &["<span class=\"state bad\">clock -1 min 5 s<"]),
+    ] {
+        let page = until(path, async || {
+            let page = kit.get(path).await.text;
+            page.contains(shown[0]).then_some(page)
+        })
+        .await;
+        for text in shown {
+            assert!(page.contains(text), "{path} lacks {text}: {page}");
         }
     }
 }

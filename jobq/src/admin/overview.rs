@@ -9,8 +9,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::state::{State, state};
 use crate::engine::{
-    Administer, Answers, Ask, Counts, Durations, Part, Pause, Percentiles, PoolQueue, PoolReport,
-    Question, QueueNames, Read, Reply, fractional_millis,
+    Administer, Answers, Ask, Counts, Durations, Part, Passage, Pause, Percentiles, Place,
+    PoolQueue, PoolReport, Question, QueueNames, Read, Reply, fractional_millis,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -39,6 +39,9 @@ pub struct Overview {
     /// they are. They are in no queue's [`waiting`](QueueOverview::waiting). Probes are left out that
     /// a pool that answered knows of. 0 on engines without levels.
     pub in_levels: Read<u64>,
+    /// Whether jobs come out of the delay levels when they are due, as pools report it. Known as
+    /// `None` if there are none.
+    pub levels: Read<Option<Passage>>,
     /// The reports of the pools that answered, from which some of the figures are. Not in JSON.
     #[serde(skip)]
     pub reports: Read<Vec<PoolReport>>,
@@ -76,6 +79,9 @@ pub struct QueueOverview {
     /// How long the attempts took that ended in the last minute, over all pools that answered.
     /// Known as `None` if none ended.
     pub durations: Read<Option<Percentiles>>,
+    /// Whether jobs come out of the tiers of the queue when they are due, as pools report it. Known as
+    /// `None` without a tier of up to a minute: longer ones are not probed.
+    pub waits: Read<Option<Passage>>,
     /// The pause of the queue; known as `None` if it is not paused.
     pub paused: Read<Option<Pause>>,
     /// The state of the queue.
@@ -125,6 +131,7 @@ impl QueueOverview {
             ("waited_ms", self.waited.why()),
             ("p50_ms", self.durations.why()),
             ("p95_ms", self.durations.why()),
+            ("waits", self.waits.why()),
             ("paused", self.paused.why()),
         ];
         figures.into_iter().filter_map(|(name, why)| Some((name, why?))).collect()
@@ -137,7 +144,7 @@ impl Serialize for QueueOverview {
             waited.map(|waited| u64::try_from(waited.as_millis()).unwrap_or(u64::MAX))
         };
         let durations = self.durations.known().copied().flatten();
-        let mut queue = serializer.serialize_struct("QueueOverview", 16)?;
+        let mut queue = serializer.serialize_struct("QueueOverview", 17)?;
         queue.serialize_field("queue", &self.queue)?;
         queue.serialize_field("state", &self.state)?;
         queue.serialize_field("ready", &self.ready)?;
@@ -151,6 +158,7 @@ impl Serialize for QueueOverview {
         queue.serialize_field("waited_ms", &self.waited.known().and_then(millis))?;
         queue.serialize_field("p50_ms", &durations.map(|took| fractional_millis(took.p50)))?;
         queue.serialize_field("p95_ms", &durations.map(|took| fractional_millis(took.p95)))?;
+        queue.serialize_field("waits", &self.waits)?;
         queue.serialize_field("paused", &self.paused)?;
         queue.serialize_field("parts", &self.parts)?;
         queue.serialize_field("unknown", &self.unknown())?;
@@ -203,11 +211,14 @@ pub(super) async fn overview(
     };
     let (queues, in_levels) = join!(queues.buffered(AT_ONCE).collect::<Vec<_>>(), in_levels);
     let in_levels = without(in_levels, asked.reports.iter().flatten().map(|it| it.level_probes));
+    let theirs = asked.reports.iter().flatten().map(|report| report.levels);
+    // Without jobs there may be no levels.
+    let levels = asked.passage(theirs, in_levels != 0);
     let reports = match &asked.reports {
         Some(reports) => Read::Known(reports.clone()),
         None => Read::unknown(asked.problem.clone()),
     };
-    Ok(Overview { queues, sources, complete, incomplete, in_levels, reports })
+    Ok(Overview { queues, sources, complete, incomplete, in_levels, levels, reports })
 }
 
 /// Asks pools for their reports, for a bounded time.
@@ -279,6 +290,20 @@ impl Asked {
         self.reports.iter().flatten().flat_map(|report| &report.queues)
     }
 
+    /// Whether jobs come out of a place that may be there: the worst that pools say of it.
+    fn passage(
+        &self,
+        theirs: impl Iterator<Item = Option<Passage>>,
+        is_there: bool,
+    ) -> Read<Option<Passage>> {
+        match theirs.flatten().max() {
+            Some(Passage::Unknown) => Read::unknown("no probe has come through yet"),
+            None if is_there && self.reports.is_none() => Read::unknown(self.problem.clone()),
+            None if is_there => Read::unknown("no pool reports it"),
+            worst => Read::Known(worst),
+        }
+    }
+
     /// The figures of a queue.
     fn overview(
         &self,
@@ -330,12 +355,22 @@ impl Asked {
                 Read::Known(()) => durations(&theirs),
                 Read::Unknown(why) => Read::Unknown(why),
             },
+            waits: self.passage(theirs.iter().map(|pool| pool.waits), parts.iter().any(is_probed)),
             unaccounted,
             paused,
             state,
             parts,
             queue,
         }
+    }
+}
+
+/// Whether pools probe a place, or may do so where the tiers are unknown.
+fn is_probed(part: &Part) -> bool {
+    match part.place {
+        Place::Tier(wait) => wait.as_millis() <= Passage::LONGEST_MS.into(),
+        Place::Waiting => part.jobs.known().is_none(),
+        _ => false,
     }
 }
 

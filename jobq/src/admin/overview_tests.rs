@@ -57,3 +57,44 @@ fn durations_are_those_of_all_pools() {
     let view = asked.overview("mail".into(), Vec::new(), Read::Known(None));
     assert_eq!(view.durations.why(), Some("no answer"));
 }
+
+#[test]
+fn whether_jobs_come_out_of_the_tiers_is_the_worst_that_pools_say() {
+    use Passage::{Late, Passing, Stuck, Unknown};
+    let tier = |seconds| Part::new(Place::Tier(Duration::from_secs(seconds)), 0);
+    let waiting = |jobs: Read<u64>| Part::new(Place::Waiting, jobs);
+    let (silent, unreported, early) = (
+        Read::unknown("no answer"),
+        Read::unknown("no pool reports it"),
+        Read::unknown("no probe has come through yet"),
+    );
+    let table = [
+        (Some(vec![Some(Passing)]), tier(1), Read::Known(Some(Passing))),
+        (Some(vec![Some(Passing), Some(Stuck), Some(Late)]), tier(1), Read::Known(Some(Stuck))),
+        (Some(vec![Some(Unknown), Some(Passing), None]), tier(1), Read::Known(Some(Passing))),
+        (Some(vec![Some(Unknown), None]), tier(1), early),
+        // Without a pool, and with one of an earlier version.
+        (Some(vec![]), tier(60), unreported.clone()),
+        (Some(vec![None]), tier(60), unreported.clone()),
+        (Some(vec![]), waiting(Read::unknown("no URL")), unreported),
+        (None, tier(60), silent),
+        // Nothing is probed.
+        (Some(vec![None]), tier(61), Read::Known(None)),
+        (Some(vec![]), waiting(Read::Known(3)), Read::Known(None)),
+    ];
+    for (reports, part, expected) in table {
+        let report = |waits: &Option<Passage>| {
+            let mut queue = PoolQueue::new("mail", 1);
+            queue.waits = *waits;
+            let started = std::time::SystemTime::UNIX_EPOCH;
+            PoolReport::new(crate::engine::PoolId::new(), String::new(), started, vec![queue])
+        };
+        let asked = Asked {
+            reports: reports.as_ref().map(|reports| reports.iter().map(report).collect()),
+            unaccounted: BTreeMap::new(),
+            problem: "no answer".into(),
+        };
+        let view = asked.overview("mail".into(), vec![part.clone()], Read::Known(None));
+        assert_eq!(view.waits, expected, "{reports:?} {part:?}");
+    }
+}

@@ -137,6 +137,28 @@ pub enum Passage {
     Unknown = 0,
 }
 
+impl Passage {
+    /// The longest wait that is probed, in milliseconds.
+    pub(crate) const LONGEST_MS: u64 = 60_000;
+
+    /// Its name, as in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Passing => "passing",
+            Self::Late => "late",
+            Self::Stuck => "stuck",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Passage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 impl PoolQueue {
     /// A queue with this many slots that does nothing yet.
     #[must_use]

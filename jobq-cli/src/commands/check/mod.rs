@@ -9,7 +9,8 @@ use jobq::admin::{Admin, Overview, Passage, PoolReport, QueueOverview, Queues, R
 use serde::Serialize;
 use tokio::time::sleep;
 
-use super::queues::selection;
+use super::LEVELS;
+use super::queues::{hindrance, selection};
 use crate::end::{End, Ended, Problem, checked};
 use crate::options::{Options, period};
 use crate::output::Output;
@@ -17,8 +18,6 @@ use crate::output::time::{millis, short};
 
 /// The figure of queues whose waiting jobs do not come through.
 const STUCK_WAITS: &str = "stuck_waits";
-/// The delay levels, among the queues.
-const LEVELS: &str = "@levels";
 /// The longest time between two looks at jobs that stand still.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
@@ -177,14 +176,8 @@ impl Figures {
     /// The longest wait, in milliseconds; unknown while jobs wait and none can start, since those that
     /// started say nothing about them.
     fn waited(&self) -> Read<u64> {
-        match (self.state, &self.ready) {
-            (State::Stuck, _) => Read::unknown("jobs wait, and every slot is held"),
-            (State::Withheld, _) => {
-                Read::unknown("a pool whose slots are held has taken jobs ahead, and they wait")
-            }
-            (State::Unattended | State::Halted, Read::Known(1..)) => {
-                Read::unknown("jobs wait, and no pool takes them")
-            }
+        match (hindrance(self.state, &self.ready), &self.ready) {
+            (Read::Known(Some(why)), _) => Read::unknown(why),
             _ if self.stands() && self.stood => {
                 let paused = if self.state == State::Paused { "; the queue is paused" } else { "" };
                 Read::unknown(format!("jobs wait, and none started in the last minute{paused}"))

@@ -12,11 +12,12 @@ use super::levels;
 use super::names::Names;
 use super::requirements::Wanted;
 use super::routing_key;
+use crate::engine::Passage;
 use crate::rabbitmq::connection::probe::ProbeRoute;
 use crate::rabbitmq::values::fits;
 
 /// The longest wait that is probed, in milliseconds.
-const LONGEST: u64 = 60_000;
+const LONGEST: u64 = Passage::LONGEST_MS;
 /// The levels that have such a wait.
 pub(crate) const LEVELS: u32 = (LONGEST / levels::UNIT).ilog(levels::RADIX) + 1;
 /// The most probes in their queue, and how long one is kept, in milliseconds. Nobody reads them.

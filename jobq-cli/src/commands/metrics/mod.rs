@@ -1,3 +1,5 @@
+mod troubles;
+
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,10 +13,13 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::Args;
 use jobq::Client;
-use jobq::admin::{Overview, QueueOverview, Queues, Read};
+use jobq::admin::{Overview, Passage, QueueOverview, Queues, Read};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
+use tokio::time::sleep;
 
+use self::troubles::{Change, Troubles, signs};
+use super::LEVELS;
 use super::queues::selection;
 use crate::end::{End, Ended, Problem};
 use crate::options::Options;
@@ -24,14 +29,30 @@ use crate::signals;
 /// The age up to which a sample is shared: many scrapers cost the broker no more than one.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// The pause between two looks while nobody scrapes, for the log.
+const UNWATCHED: Duration = Duration::from_secs(10);
+
 /// The head of the metric that says whether the broker or the file answered.
 const UP: &str = "# HELP jobq_up Whether the broker or the file answered.\n# TYPE jobq_up gauge\n";
+
+/// The metrics of jobs that wait in the broker, as the programs have them: 1 from this trouble on.
+const WAITS: [(&str, Passage, &str); 2] = [
+    ("jobq_waits_late", Passage::Late, "1 while probes of jobs that wait in the broker are late."),
+    (
+        "jobq_waits_stuck",
+        Passage::Stuck,
+        "1 while jobs that wait in the broker do not come through.",
+    ),
+];
 
 /// Serves the figures of the queues to Prometheus, at /metrics
 ///
 /// A figure that is unknown is left out. `jobq_up` is 1, and `jobq_overview_complete` is 0 if there
 /// may be queues that nobody named. While no figure is known, such as without a broker, the answer is
 /// the status 503, and `jobq_up` is 0.
+///
+/// The log on standard error says when a queue gets into trouble: its jobs wait and none can start, or
+/// those that wait in RabbitMQ do not come through. It says so too while nobody scrapes.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// The queues; all that are known without any
@@ -52,36 +73,74 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     };
     let listener = TcpListener::bind(address).await.map_err(unusable)?;
     let address = listener.local_addr().map_err(unusable)?;
-    let sampler =
-        Arc::new(Sampler { client, queues: selection(arguments.queues), sample: Mutex::default() });
+    let queues = selection(arguments.queues);
+    let sampler = Arc::new(Sampler { client, queues, seen: Mutex::default() });
+    tokio::spawn(look(Arc::clone(&sampler)));
     let router = Router::new().route("/metrics", get(metrics)).with_state(sampler);
     output.note(&format!("listening on http://{address}/metrics"));
     jobq_dashboard::serve(listener, router, signals::stop()).await.map_err(unusable)?;
     Ok(End::Done)
 }
 
+/// Looks again and again, for the log.
+async fn look(sampler: Arc<Sampler>) {
+    loop {
+        let _ = sampler.text().await;
+        sleep(UNWATCHED).await;
+    }
+}
+
 /// Takes one sample at a time, which all that ask meanwhile share.
 struct Sampler {
     client: Client,
     queues: Queues,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen and told.
+#[derive(Default)]
+struct Seen {
     /// The last sample, or why there is none.
-    sample: Mutex<Option<(Instant, Result<String, String>)>>,
+    sample: Option<(Instant, Result<String, String>)>,
+    troubles: Troubles,
 }
 
 impl Sampler {
     async fn text(&self) -> Result<String, String> {
-        let mut sample = self.sample.lock().await;
-        if let Some((_, read)) = sample.as_ref().filter(|(taken, _)| taken.elapsed() < FRESH) {
+        let mut seen = self.seen.lock().await;
+        if let Some((_, read)) = seen.sample.as_ref().filter(|(taken, _)| taken.elapsed() < FRESH) {
             return read.clone();
         }
         let read = self.client.admin().overview(self.queues.clone()).await;
         let read = read.map_err(|error| error.to_string());
         let read = read.and_then(|overview| match nothing_known(&overview) {
             Some(why) => Err(why),
-            None => Ok(text(&overview)),
+            None => Ok(overview),
         });
-        *sample = Some((Instant::now(), read.clone()));
+        seen.tell(&read);
+        let read = read.map(|overview| text(&overview));
+        seen.sample = Some((Instant::now(), read.clone()));
         read
+    }
+}
+
+impl Seen {
+    /// Logs what has changed since the last look.
+    fn tell(&mut self, read: &Result<Overview, String>) {
+        let was_down = matches!(self.sample, Some((_, Err(_))));
+        match read {
+            Err(error) if !was_down => tracing::error!(error, "the figures cannot be read"),
+            Ok(_) if was_down => tracing::info!("the figures can be read again"),
+            _ => {}
+        }
+        let changes = read.iter().flat_map(|overview| self.troubles.look(signs(overview)));
+        for Change { queue, trouble, is_over } in changes {
+            if is_over {
+                tracing::info!(queue, trouble, "the trouble of a queue is over");
+            } else {
+                tracing::warn!(queue, trouble, "a queue is in trouble");
+            }
+        }
     }
 }
 
@@ -137,6 +196,18 @@ fn text(overview: &Overview) -> String {
     for QueueOverview { queue, state, .. } in &overview.queues {
         let name = format!("jobq_queue_state{{queue=\"{queue}\",state=\"{}\"}}", state.as_str());
         add(&mut text, &name, &Read::Known(1));
+    }
+    let waits = overview.queues.iter().map(|queue| (&*queue.queue, &queue.waits));
+    let waits: Vec<_> = waits.chain([(LEVELS, &overview.levels)]).collect();
+    for (metric, least, help) in WAITS {
+        // As below.
+        let _ = writeln!(text, "# HELP {metric} {help}\n# TYPE {metric} gauge");
+        for (queue, waits) in &waits {
+            if let Read::Known(Some(waits)) = waits {
+                let figure = Read::Known(u8::from(*waits >= least));
+                add(&mut text, &format!("{metric}{{queue=\"{queue}\"}}"), &figure);
+            }
+        }
     }
     text += "# HELP jobq_level_jobs Jobs in the delay levels, of all queues.\n\
              # TYPE jobq_level_jobs gauge\n";
