@@ -47,7 +47,10 @@ async fn part(test: &str, handling: &str) {
     for node in others {
         network.cut_clients(node);
     }
-    let (client, workers) = (store.client().await, store.client().await);
+    // How long until clients give up a node that is silent; the default is 30 s.
+    let patience = Duration::from_secs(if is_full() { 30 } else { 10 });
+    let client = || store.client_within(patience);
+    let (client, workers) = (client().await, client().await);
     let mut books = Books::open();
     let ledger = Ledger::open(&books.path, "pool").unwrap();
     let running = errand::pool(&workers, &ledger).spawn().await.unwrap();
@@ -69,7 +72,7 @@ async fn part(test: &str, handling: &str) {
         let majority = (minority + 1) % nodes.len();
         let mut there = Store::on_broker(nodes[minority].url());
         there.namespace.clone_from(&store.namespace);
-        let bound = there.client().await;
+        let bound = there.client_within(patience).await;
         let captive = Load::start(&bound, &ledger, 2);
         books.progress(40).await;
         let leader = cluster.leader(&queue, majority).await;
