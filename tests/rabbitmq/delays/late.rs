@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use jobq::Client;
 use jobq_tests::broker;
-use jobq_tests::proxy::{Cut, Proxy};
+use jobq_tests::proxy::{Cut, Proxy, Toward};
 use jobq_tests::raw::Raw;
 use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
 use jobq_tests::timed::millis;
@@ -19,6 +19,11 @@ const REST: Duration = millis(2_000);
 fn stated(key: &str) -> Duration {
     let digits = key.split('.').take(8).map(|digit| digit.parse::<u64>().unwrap());
     millis(digits.fold(0, |wait, digit| wait * 16 + digit) * 100)
+}
+
+/// A queue that hears what comes out of the levels for queues (`q`) or topics (`e`), without probes.
+async fn out_of_levels(raw: &Raw, namespace: &str, end: &str) -> String {
+    raw.tap(&format!("{namespace}.level.deliver"), &format!("*.*.*.*.*.*.*.*.{end}.#")).await
 }
 
 /// What has a wait.
@@ -38,7 +43,8 @@ async fn comes_in_time(url: &str, kind: Kind) {
     stage.client.declare::<Scripted>().await.unwrap();
     let raw = Raw::connect(url).await;
     let space = stage.store.namespace.clone();
-    let out_of_levels = raw.tap(&format!("{space}.level.deliver"), "#").await;
+    let out_of_levels =
+        out_of_levels(&raw, &space, if kind == Kind::Event { "e" } else { "q" }).await;
     let events = raw.tap(&format!("{space}.events"), "#").await;
     let running = stage.pool().spawn().await.unwrap();
     let job = |steps: &[Step]| Scripted { steps: steps.to_vec() };
@@ -98,20 +104,24 @@ async fn a_job_that_waits_for_a_connection_is_not_late() {
     let running = stage.pool().spawn().await.unwrap();
     stage.client.declare_delays_up_to(WAIT).await.unwrap();
     let space = stage.store.namespace.clone();
-    let out_of_levels = raw.tap(&format!("{space}.level.deliver"), "#").await;
+    let out_of_levels = out_of_levels(&raw, &space, "q").await;
     let sender = Client::builder(proxy.url()).namespace(&space).timeout(DEADLINE).connect().await;
     let sender = sender.unwrap();
     sender.declare::<Scripted>().await.unwrap();
     sender.declare_delays_up_to(WAIT).await.unwrap();
-    proxy.refuse(true);
+    let connected = proxy.accepted();
+    proxy.freeze(Toward::Broker);
     proxy.cut(Cut::Reset).await;
+    // It knows of the loss then.
+    until("the sender to connect anew", async || (proxy.accepted() > connected).then_some(()))
+        .await;
     let job = || Scripted { steps: vec![Step::Succeed] };
     let since = Instant::now();
     let enqueue = |wait: Duration| tokio::spawn(sender.enqueue(job()).delay(wait).into_future());
     let jobs = [millis(1), WAIT].map(enqueue);
     // The time itself is what the test is about.
     tokio::time::sleep(WAIT.saturating_sub(REST)).await;
-    proxy.refuse(false);
+    proxy.thaw();
     for job in jobs {
         job.await.unwrap().unwrap();
     }
