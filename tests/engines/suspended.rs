@@ -24,10 +24,11 @@ const SLOTS: usize = 20;
 /// Fewer than a pool takes ahead of short jobs, also on a busy machine.
 const AHEAD: usize = 15;
 
-/// In seconds. After half of it a suspension is noticed, and after all of it a question is given up.
-const HEARTBEAT: u16 = 8;
+/// In seconds. After 7.5 s a suspension is noticed, and after the heartbeat a question is given up. So
+/// long that `lapin`, which gives a connection up after twice that, is not what ends it.
+const HEARTBEAT: u16 = 16;
 /// Longer than that, and than half a lease.
-const SUSPENSION: Duration = Duration::from_secs(5);
+const SUSPENSION: Duration = Duration::from_secs(9);
 
 /// A worker process.
 struct Worker {
@@ -131,6 +132,7 @@ async fn a_resumed_pool_starts_no_job_that_others_were_given(store: Store) {
     worker.signal("STOP").await;
     let resumable = Instant::now() + SUSPENSION.max(TAKES);
     if let Some(proxy) = &proxy {
+        proxy.freeze(Toward::Client);
         proxy.half_close(Toward::Broker);
     }
     let _other = Worker::start(&store.url, &store, &ledger, "other");
@@ -149,6 +151,9 @@ async fn a_resumed_pool_starts_no_job_that_others_were_given(store: Store) {
     worker.signal("CONT").await;
     worker.written("ends", ended + SLOTS).await;
     drop(lock);
+    if let Some(proxy) = &proxy {
+        proxy.thaw();
+    }
     let state = if store.is_file() { Activity::Consuming } else { Activity::Paused };
     reported(&client, 2, |pool| {
         let queue = pool.queue("errand").unwrap();
