@@ -1,6 +1,6 @@
 //! Operations on failed jobs, from a client of an operator.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +21,7 @@ both_engines!(
     an_operation_stops_when_a_job_fails_again,
     operations_go_by_no_clock_of_another_machine,
     two_operations_on_jobs_that_fail_at_once_both_end,
+    an_operation_takes_no_job_twice_in_the_place_of_others,
     an_operation_leaves_what_fails_after_it_began,
     canaries_that_complete_let_the_others_follow,
     a_canary_that_fails_keeps_the_others,
@@ -271,6 +272,27 @@ async fn two_operations_on_jobs_that_fail_at_once_both_end(store: Store) {
         assert!((1..=COUNT).contains(&done.settled), "{done:?}");
     }
     all_fail(&failed, 20).await;
+    running.shutdown().await.unwrap();
+}
+
+/// Another operator discards half of the jobs that the operation found when it began.
+async fn an_operation_takes_no_job_twice_in_the_place_of_others(store: Store) {
+    let mut stage = Stage::on(store).await;
+    let running = stage.pool().spawn().await.unwrap();
+    let failed = scripted(&stage, vec![vec![abort()]; 20]).await;
+    let last = ids(&failed).await.split_off(10);
+    let retrying = failed.retry_where(Filter::new()).rate(4.0).start().unwrap();
+    let mut progress = retrying.progress();
+    soon("a first pass", progress.wait_for(|now| now.settled > 0)).await.unwrap();
+    let discarded = failed.discard_where(Filter::new().ids(last)).await.unwrap();
+    let retried = soon("the end", retrying.finish()).await.unwrap();
+    assert!(matches!(retried.end, End::Finished), "{retried:?}");
+    all_fail(&failed, 20 - usize::try_from(discarded.settled).unwrap()).await;
+    let mut runs = BTreeMap::new();
+    for _ in 0..20 + retried.settled {
+        *runs.entry(stage.run().await.id).or_insert(0) += 1;
+    }
+    assert!(runs.values().all(|runs| *runs <= 2), "{retried:?} {runs:?}");
     running.shutdown().await.unwrap();
 }
 
