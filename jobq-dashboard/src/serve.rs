@@ -5,24 +5,25 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::Request;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::AbortHandle;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Sleep, sleep, timeout};
 
 /// The most connections at once. Many systems allow a process 256 files.
@@ -39,8 +40,8 @@ const MOST_ERRORS: u32 = 60;
 
 /// Serves a router over HTTP/1.1 until `end` completes. Answers that are under way then go on.
 ///
-/// At most 128 connections are open. For a further one, the oldest that has not sent a whole request is
-/// closed. A client has 10 seconds for the head of a request, for its body, and to take more of an answer,
+/// At most 128 connections are open. For a further one, the one is closed that has sent no whole request
+/// for the longest time since it was opened or answered. A client has 10 seconds for the head of a request, for its body, and to take more of an answer,
 /// and an idle connection is closed after 10 seconds.
 ///
 /// # Errors
@@ -62,20 +63,26 @@ pub async fn serve(
 struct Server {
     router: Router,
     room: Arc<Semaphore>,
-    /// The connections that have not sent a whole request, the oldest first.
-    silent: Mutex<BTreeMap<u64, AbortHandle>>,
+    silent: Mutex<Silent>,
+}
+
+/// The connections from which a whole request is awaited, the longest silent first.
+#[derive(Default)]
+struct Silent {
+    last: u64,
+    connections: BTreeMap<u64, Arc<Connection>>,
 }
 
 impl Server {
     /// Accepts connections until the listener fails.
     async fn accept(self: Arc<Self>, listener: &TcpListener) -> io::Error {
-        let (mut number, mut errors) = (0, 0);
+        let mut errors = 0;
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
                     let place = self.place().await;
-                    self.start(number, stream, place);
-                    (number, errors) = (number + 1, 0);
+                    tokio::spawn(Arc::clone(&self).serve(stream, place));
+                    errors = 0;
                 }
                 Err(error) if errors == MOST_ERRORS => return error,
                 Err(_) => {
@@ -86,41 +93,35 @@ impl Server {
         }
     }
 
-    /// Waits for a place, for which the oldest silent connection makes room.
+    /// Waits for a place, for which the connection that is silent for the longest makes room.
     async fn place(&self) -> OwnedSemaphorePermit {
         if self.room.available_permits() == 0
-            && let Some((_, oldest)) = self.silent().pop_first()
+            && let Some((_, oldest)) = self.silent().connections.pop_first()
         {
-            oldest.abort();
+            oldest.close.notify_one();
         }
         Arc::clone(&self.room).acquire_owned().await.expect("it is never closed")
     }
 
-    fn start(self: &Arc<Self>, number: u64, stream: TcpStream, place: OwnedSemaphorePermit) {
-        let this = Arc::clone(self);
-        // Locked, so that the connection is there before it is taken out.
-        let mut silent = self.silent();
-        let serving = tokio::spawn(async move {
-            let _place = place;
-            this.connection(number, stream).await;
-            this.silent().remove(&number);
-        });
-        silent.insert(number, serving.abort_handle());
-    }
-
-    async fn connection(&self, number: u64, stream: TcpStream) {
-        let service = service_fn(|request| self.answer(number, request));
+    async fn serve(self: Arc<Self>, stream: TcpStream, _place: OwnedSemaphorePermit) {
+        let connection = Arc::new(Connection::default());
+        self.is_silent(&connection);
+        let service = service_fn(|request| self.answer(&connection, request));
         let io = TokioIo::new(Limited { stream, stuck: None });
         let mut http = http1::Builder::new();
         // Between two requests as well.
         http.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-        // The client that broke off hears no error.
-        let _ = http.serve_connection(io, service).await;
+        tokio::select! {
+            // The client that broke off hears no error.
+            _ = http.serve_connection(io, service) => {}
+            () = connection.close.notified() => {}
+        }
+        self.is_heard(&connection);
     }
 
     async fn answer(
-        &self,
-        number: u64,
+        self: &Arc<Self>,
+        connection: &Arc<Connection>,
         request: Request<Incoming>,
     ) -> Result<Response, Infallible> {
         let (parts, body) = request.into_parts();
@@ -129,13 +130,70 @@ impl Server {
             Ok(Err(_)) => return Ok(StatusCode::PAYLOAD_TOO_LARGE.into_response()),
             Err(_) => return Ok(StatusCode::REQUEST_TIMEOUT.into_response()),
         };
-        self.silent().remove(&number);
+        self.is_heard(connection);
         let router = TowerToHyperService::new(self.router.clone());
-        router.call(Request::from_parts(parts, Body::from(body))).await
+        let answer = router.call(Request::from_parts(parts, Body::from(body))).await?;
+        let (server, connection) = (Arc::clone(self), Arc::clone(connection));
+        Ok(answer.map(|body| Body::new(Answer { body, server, connection })))
     }
 
-    fn silent(&self) -> MutexGuard<'_, BTreeMap<u64, AbortHandle>> {
+    /// The next request of the connection is awaited from now on.
+    fn is_silent(&self, connection: &Arc<Connection>) {
+        let mut silent = self.silent();
+        silent.last += 1;
+        let number = silent.last;
+        connection.number.store(number, Relaxed);
+        silent.connections.insert(number, Arc::clone(connection));
+    }
+
+    /// The connection has sent a whole request, or has ended.
+    fn is_heard(&self, connection: &Connection) {
+        self.silent().connections.remove(&connection.number.load(Relaxed));
+    }
+
+    fn silent(&self) -> MutexGuard<'_, Silent> {
         self.silent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Default)]
+struct Connection {
+    /// Notified to close it.
+    close: Notify,
+    /// Its last number among the silent ones.
+    number: AtomicU64,
+}
+
+/// The body of an answer. When it is sent, the next request is awaited.
+struct Answer {
+    body: Body,
+    server: Arc<Server>,
+    connection: Arc<Connection>,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.server.is_silent(&self.connection);
     }
 }
 

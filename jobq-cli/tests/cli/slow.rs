@@ -56,6 +56,18 @@ async fn bears_slow_clients(store: &Store, command: &str, path: &str) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{command}: {answer}");
     assert!(began.elapsed() < AT_ONCE, "{command}: {:?}", began.elapsed());
 
+    // So it is when as many have had an answer, and keep their connections.
+    let mut answered = Vec::new();
+    for _ in 0..300 {
+        let (began, mut client) = (Instant::now(), client(&address, &format!("{ask}\r\n")).await);
+        let mut first = [0; 12];
+        soon("an answer", client.read_exact(&mut first)).await.unwrap();
+        assert_eq!(&first, b"HTTP/1.1 200", "{command}");
+        assert!(began.elapsed() < AT_ONCE, "{command}: {:?}", began.elapsed());
+        answered.push(client);
+    }
+    drop(answered);
+
     // One that is idle is closed, as all of the silent ones are.
     let idle = client(&address, &format!("{ask}\r\n")).await;
     // So is one that takes no answers.
