@@ -126,6 +126,8 @@ async fn a_queue_whose_last_pool_died_and_a_dead_broker_are_told() {
     let ran = jobq(&store, &["queues"]).await;
     assert!(ran.error(5).contains("set_permissions"), "{ran:#?}");
 
+    // It would declare them again.
+    soon("the client to close", stage.client.close()).await;
     let space = &stage.store.namespace;
     for queue in ["hasty", "scripted"] {
         broker.ctl(&["delete_queue", &format!("{space}:{queue}")]).await;
