@@ -4,11 +4,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use jobq::{BoxError, ErrorKind, JobContext, JobId, State, WorkerPool, job};
-use jobq_tests::broker::Broker;
+use jobq_tests::broker::{Broker, shared_with_ctl};
 use jobq_tests::raw::Raw;
 use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, soon, until};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
+use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -81,7 +82,7 @@ async fn a_full_queue_stalls_itself_alone_and_loses_nothing() {
     };
     let error = soon("a job to be refused", refused).await;
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
-    assert!(!error.maybe_enqueued(), "{error:?}");
+    assert!(error.maybe_enqueued(), "nobody can tell: {error:?}");
     assert!(error.to_string().contains("a policy limits its length"), "{error}");
 
     // Nobody takes jobs from the full queue any more, and then those in hand fail.
@@ -143,4 +144,51 @@ async fn a_full_queue_stalls_itself_alone_and_loses_nothing() {
     assert_eq!(soon("it to end", ends.recv()).await, Some(id));
     running.shutdown().await.expect("the pool ends");
     others.shutdown().await.expect("the pool ends");
+}
+
+#[derive(Serialize, Deserialize)]
+struct Order {
+    number: u32,
+}
+
+#[job(on = "order.paid")]
+async fn bill(order: Order) -> Result<(), BoxError> {
+    Err(format!("order {} is never billed", order.number).into())
+}
+
+#[job(on = "order.paid")]
+async fn ship(order: Order) -> Result<(), BoxError> {
+    Err(format!("order {} is never shipped", order.number).into())
+}
+
+#[tokio::test]
+async fn an_event_that_one_subscriber_refuses_may_be_with_the_others() {
+    let test = "an_event_that_one_subscriber_refuses_may_be_with_the_others";
+    let Some(node) = shared_with_ctl(test).await else {
+        return;
+    };
+    let stage = Stage::on(Store::on_broker(node.url())).await;
+    stage.client.declare::<Bill>().await.expect("a subscriber");
+    stage.client.declare::<Ship>().await.expect("another one");
+    let space = &stage.store.namespace;
+    let (name, pattern) = (format!("full-{space}"), format!("^{space}:bill$"));
+    let limit = r#"{"max-length":1}"#;
+    node.ctl(&["set_policy", &name, &pattern, limit, "--apply-to", "queues"]).await;
+    let refused = async {
+        let mut number = 0;
+        loop {
+            number += 1;
+            if let Err(error) = stage.client.publish("order.paid", &Order { number }).await {
+                return (error, u64::from(number));
+            }
+        }
+    };
+    let (error, published) = soon("an event to be refused", refused).await;
+    assert_eq!((error.kind(), error.maybe_enqueued()), (ErrorKind::Refused, true), "{error:?}");
+    until("the other subscriber to have it", async || {
+        let counts = stage.client.counts("ship").await.expect("it is there");
+        (counts.ready.known() == Some(&published)).then_some(())
+    })
+    .await;
+    node.ctl(&["clear_policy", &name]).await;
 }

@@ -52,12 +52,13 @@ pub(crate) fn unconfirmed(message: &Message) -> Error {
     Error::new(ErrorKind::Connection, text).but_maybe_enqueued()
 }
 
-/// The broker answered with `basic.nack`.
+/// The broker answered with `basic.nack`. Another queue of an event may have taken it, and a queue
+/// that found no majority in time may find one later.
 pub(crate) fn nacked(message: &Message) -> Error {
     let text = format!(
-        "{}: the broker refused the message (basic.nack); its queue has no quorum, or a policy \
-         limits its length",
+        "{}: the broker refused the message (basic.nack), and may have stored it all the same; its \
+         queue has no quorum, or a policy limits its length",
         publishing(message)
     );
-    Error::new(ErrorKind::Refused, text)
+    Error::new(ErrorKind::Refused, text).but_maybe_enqueued()
 }
