@@ -146,6 +146,7 @@ impl Options {
     fn check(&self) -> Result<(), Problem> {
         for (name, text) in [
             ("`--url` (JOBQ_URL)", self.url.as_deref()),
+            ("the file of `--url` (JOBQ_URL)", self.url.as_deref().and_then(file)),
             ("`--management` (JOBQ_MANAGEMENT_URL)", self.management.as_deref()),
             ("`--namespace` (JOBQ_NAMESPACE)", Some(&*self.namespace)),
             ("`--by`", self.by.as_deref()),

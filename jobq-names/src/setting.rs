@@ -49,11 +49,19 @@ pub fn stray(text: &str) -> Option<Stray> {
     text.chars().find(|c| c.is_control()).and_then(|control| at(control, Position::Within))
 }
 
-/// Whether a character at an end is not seen.
-fn is_unseen(c: char) -> bool {
-    // Soft hyphen, zero-width characters and marks of direction, word joiner, byte order mark.
-    let is_invisible = matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}' | '\u{feff}');
-    c.is_control() || c.is_whitespace() || is_invisible
+/// Whether a character is not seen: it is white space, or leaves nothing where it is printed.
+#[must_use]
+pub fn is_unseen(c: char) -> bool {
+    // Letters that are blank.
+    let is_blank = matches!(c, '\u{115f}' | '\u{1160}' | '\u{2800}' | '\u{3164}' | '\u{ffa0}');
+    c.is_whitespace() || is_blank || !is_printable(c)
+}
+
+/// Whether `Debug` prints the character as it is. After another one, since an accent alone is escaped.
+fn is_printable(c: char) -> bool {
+    let mut text = String::from("a");
+    text.push(c);
+    matches!(c, '"' | '\'' | '\\') || text.escape_debug().eq(text.chars())
 }
 
 impl fmt::Display for Stray {
@@ -90,6 +98,9 @@ mod tests {
             ("sqlite://my jobs.db", None),
             ("a secret with  spaces, ü and \u{1f600}", None),
             ("a\u{200d}b", None),
+            ("an accent alone: cafe\u{301}", None),
+            ("an emoji of two characters: \u{2764}\u{fe0f}", None),
+            ("\"\\'", None),
             ("sqlite://jobs.db\n", Some("ends with a newline (U+000A)")),
             ("sqlite://jobs.db\r\n", Some("ends with a newline (U+000A)")),
             ("sqlite://jobs.db\r", Some("ends with a carriage return (U+000D)")),
@@ -97,6 +108,11 @@ mod tests {
             ("sqlite://jobs.db\t", Some("ends with a tab (U+0009)")),
             ("secret\u{a0}", Some("ends with a no-break space (U+00A0)")),
             ("secret\u{200b}", Some("ends with an invisible character (U+200B)")),
+            ("secret\u{180e}", Some("ends with an invisible character (U+180E)")),
+            ("secret\u{2063}", Some("ends with an invisible character (U+2063)")),
+            ("secret\u{2069}", Some("ends with an invisible character (U+2069)")),
+            ("secret\u{3164}", Some("ends with an invisible character (U+3164)")),
+            ("secret\u{2028}", Some("ends with an invisible character (U+2028)")),
             ("secret\u{7f}", Some("ends with a control character (U+007F)")),
             ("secret\u{85}", Some("ends with a control character (U+0085)")),
             (" secret", Some("begins with a space (U+0020)")),

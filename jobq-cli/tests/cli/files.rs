@@ -97,9 +97,11 @@ async fn a_variable_with_a_newline_is_named_and_makes_no_file() {
     let secret = "topsecret of the test\r";
     let enqueue = ["enqueue", "mail", "--payload", "{}"];
     let dashboard = ["dashboard", "--demo", "--listen", "127.0.0.1:0"];
-    let table: [(&str, &str, &[&str], &str); 5] = [
+    let table: [(&str, &str, &[&str], &str); 7] = [
         ("JOBQ_URL", &url, &["queues"], "ends with a newline (U+000A)"),
         ("JOBQ_URL", &url, &enqueue, "ends with a newline (U+000A)"),
+        ("JOBQ_URL", "sqlite:// topsecret.db", &["queues"], "begins with a space (U+0020)"),
+        ("JOBQ_URL", "sqlite://\u{feff}topsecret.db", &enqueue, "begins with a byte order mark"),
         ("JOBQ_NAMESPACE", "shop ", &enqueue, "ends with a space (U+0020)"),
         ("JOBQ_MANAGEMENT_URL", "\ttopsecret", &enqueue, "begins with a tab (U+0009)"),
         ("JOBQ_DASHBOARD_SECRET", secret, &dashboard, "ends with a carriage return (U+000D)"),
@@ -160,6 +162,7 @@ async fn a_user_who_may_only_read_looks_while_a_program_has_the_file_open() {
         assert!(ran.err.contains("may only read the job file"), "{ran:#?}");
         let told = ask(&["pause", "scripted"]).await;
         assert!(told.error(5).contains("is read-only; give this user the right"), "{told:#?}");
+        assert!(told.err.contains("a queue is paused") && told.err.contains("is_finished=false"));
 
         pool.shutdown().await.unwrap();
         stage.client.close().await;

@@ -25,7 +25,13 @@ async fn what_a_command_changes_is_logged(store: Store) {
     let ran = eventually(&stage.store, &pause, paused).await;
     ran.json(0, "pause");
     let [line] = audit(&ran.err)[..] else { panic!("{ran:#?}") };
-    for part in ["a queue is paused", r#"actor="ann""#, r#"queue="scripted""#, "moving\\nout "] {
+    for part in [
+        "a queue is paused",
+        r#"actor="ann""#,
+        r#"queue="scripted""#,
+        "moving\\nout ",
+        "is_finished=true",
+    ] {
         assert!(line.contains(part), "{part} in {line}");
     }
     assert!(!ran.err.contains('\u{1b}'), "{ran:#?}");

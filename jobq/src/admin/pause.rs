@@ -42,8 +42,14 @@ pub struct Resumed {
 /// Pauses a queue and waits until its pools take no more jobs.
 pub(super) async fn pause(engine: &dyn Administer, queue: &str, record: &Pause) -> Result<Paused> {
     let Pause { by: actor, why, .. } = record;
-    tracing::info!(target: "jobq::audit", actor, action = "pause", queue, why, "a queue is paused");
-    engine.pause(queue, record).await?;
+    let paused = engine.pause(queue, record).await;
+    let is_finished = paused.is_ok();
+    tracing::info!(
+        target: "jobq::audit",
+        actor, action = "pause", queue, why, is_finished,
+        "a queue is paused"
+    );
+    paused?;
     let start = Instant::now();
     let (mut told, mut is_told_again) = (start, false);
     loop {
@@ -81,9 +87,14 @@ fn resumed_meanwhile(queue: &str) -> Error {
 
 /// Resumes a queue.
 pub(super) async fn resume(engine: &dyn Administer, queue: &str, actor: &str) -> Result<Resumed> {
-    tracing::info!(target: "jobq::audit", actor, action = "resume", queue, "a queue is resumed");
-    let was_paused = engine.resume(queue).await?;
-    Ok(Resumed { queue: queue.to_owned(), was_paused })
+    let was_paused = engine.resume(queue).await;
+    let is_finished = was_paused.is_ok();
+    tracing::info!(
+        target: "jobq::audit",
+        actor, action = "resume", queue, is_finished,
+        "a queue is resumed"
+    );
+    Ok(Resumed { queue: queue.to_owned(), was_paused: was_paused? })
 }
 
 /// The pools that take no jobs of a queue, and the number of pools and consumers that may.

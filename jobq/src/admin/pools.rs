@@ -77,7 +77,17 @@ pub(super) async fn tell(
         Order::Quiet => (Question::Quiet, "quiet"),
         Order::Stop => (Question::Stop, "stop"),
     };
-    tracing::info!(target: "jobq::audit", actor, action, %pool, "a pool is given an order");
+    let told = order_pool(engine, pool, question).await;
+    let is_finished = told.is_ok();
+    tracing::info!(
+        target: "jobq::audit",
+        actor, action, %pool, is_finished,
+        "a pool is given an order"
+    );
+    told
+}
+
+async fn order_pool(engine: &dyn Administer, pool: PoolId, question: Question) -> Result<()> {
     let answers = engine.ask(Ask::pool(pool, question, PATIENCE)).await?;
     match answers.replies.into_iter().next() {
         Some((_, Reply::Refused { why })) => {
@@ -101,7 +111,21 @@ pub(super) async fn cancel(
     id: JobId,
     actor: &str,
 ) -> Result<Vec<Cancelled>> {
-    tracing::info!(target: "jobq::audit", actor, action = "cancel", %id, "a running job is cancelled");
+    let cancelled = cancel_attempts(engine, names, id).await;
+    let is_finished = cancelled.is_ok();
+    tracing::info!(
+        target: "jobq::audit",
+        actor, action = "cancel", %id, is_finished,
+        "a running job is cancelled"
+    );
+    cancelled
+}
+
+async fn cancel_attempts(
+    engine: &dyn Administer,
+    names: BTreeSet<String>,
+    id: JobId,
+) -> Result<Vec<Cancelled>> {
     let queues = names.into_iter().collect();
     let answers = engine.ask(Ask::all(Question::Cancel { id }, queues, PATIENCE)).await?;
     let mut refused = None;

@@ -38,9 +38,17 @@ impl Admin {
     /// As [`topology`](Self::topology); [`Conflict`](ErrorKind::Conflict) if a part exists with
     /// other properties; a missing permission. What was declared before the error stays.
     pub async fn apply_topology(&self, wanted: &Topology) -> Result<Applied> {
-        tracing::info!(target: "jobq::audit", actor = %self.actor, action = "apply_topology", "a topology is declared");
         let provision = self.rabbit()?.provision();
-        background::call(provision.apply(wanted)).await
+        background::call(async {
+            let applied = provision.apply(wanted).await;
+            tracing::info!(
+                target: "jobq::audit",
+                actor = %self.actor, action = "apply_topology", is_finished = applied.is_ok(),
+                "a topology is declared"
+            );
+            applied
+        })
+        .await
     }
 
     /// Deletes the queues of the namespace that these declarations do not have, if they are empty
@@ -56,12 +64,20 @@ impl Admin {
     /// management API. The error of a single queue is in [`failed`](Pruned::failed), and the others
     /// are deleted nevertheless.
     pub async fn prune_topology(&self, wanted: &Topology, dry_run: bool) -> Result<Pruned> {
-        if !dry_run {
-            tracing::info!(target: "jobq::audit", actor = %self.actor, action = "prune_topology", "queues that are not declared are deleted");
-        }
         let provision = self.rabbit()?.provision();
         // Its future is large.
-        background::call(Box::pin(provision.prune(wanted, dry_run))).await
+        background::call(Box::pin(async {
+            let pruned = provision.prune(wanted, dry_run).await;
+            if !dry_run {
+                tracing::info!(
+                    target: "jobq::audit",
+                    actor = %self.actor, action = "prune_topology", is_finished = pruned.is_ok(),
+                    "queues that are not declared are deleted"
+                );
+            }
+            pruned
+        }))
+        .await
     }
 
     /// The engine, if it is RabbitMQ.

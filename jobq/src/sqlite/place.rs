@@ -1,6 +1,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use jobq_names::setting::stray;
+
 use crate::error::{Error, Result};
 
 /// The storage of the jobs.
@@ -36,8 +38,8 @@ impl Place {
         if path.contains('?') {
             return wrong("it has parameters after a `?`, and jobq knows none");
         }
-        if path.contains('\0') {
-            return wrong("a file's name cannot contain NUL");
+        if let Some(stray) = stray(path) {
+            return wrong(&format!("the name of its file {stray}"));
         }
         match std::path::absolute(path) {
             Ok(path) => Ok(Self::File(path)),
@@ -127,7 +129,8 @@ mod tests {
             ("sqlite://:memory:", "in memory is written with no slashes"),
             ("sqlite://jobs.db?mode=ro", "it has parameters after a `?`"),
             ("sqlite::memory:?cache=shared", "is not followed by `//`"),
-            ("sqlite://a\0b", "cannot contain NUL"),
+            ("sqlite://a\0b", "the name of its file has a NUL (U+0000) in it"),
+            ("sqlite:// a", "the name of its file begins with a space (U+0020)"),
         ];
         for (url, expected) in table {
             let error = Place::parse(url).unwrap_err();

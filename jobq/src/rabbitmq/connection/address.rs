@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use jobq_names::setting::is_unseen;
 use lapin::uri::{AMQPScheme, AMQPUri};
 
 use crate::error::{Error, Result};
@@ -45,8 +46,12 @@ impl Address {
             ))
         };
         // URL parsers drop tabs and line breaks, so these could hide a part of the URL.
-        if url.chars().any(char::is_control) {
-            return Err(invalid("has a line break or another control character"));
+        if let Some(unseen) = url.chars().find(|c| is_unseen(*c)) {
+            return Err(invalid(&format!(
+                "has a character that nobody sees, {}: remove it, or write it as % and the digits of \
+                 its bytes",
+                unseen.escape_unicode()
+            )));
         }
         let Some((scheme @ ("amqp" | "amqps"), rest)) = url.split_once("://") else {
             return Err(invalid("does not begin with amqp:// or amqps://"));
@@ -81,6 +86,16 @@ impl Address {
             let url = format!("{scheme}://{user}{host}{rest}");
             // The cause may contain the URL, and with it the password.
             let mut uri: AMQPUri = url.parse().map_err(|_| invalid("cannot be read"))?;
+            let user = &uri.authority.userinfo;
+            let texts = [&user.username, &user.password, &uri.vhost];
+            if let Some(control) =
+                texts.iter().flat_map(|text| text.chars()).find(|c| c.is_control())
+            {
+                return Err(invalid(&format!(
+                    "has a control character, {}, in its user, password or vhost: remove it",
+                    control.escape_unicode()
+                )));
+            }
             if uri.vhost.len() > 255 {
                 return Err(invalid("has a vhost of more than 255 bytes"));
             }
