@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use jobq::admin::Queues;
 use jobq::engine::{Passage, QueueSpec};
-use jobq::{Client, Clock};
+use jobq::{Client, Clock, ErrorKind, Job};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
-use jobq_tests::stage::{Stage, Step, Store, until};
+use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
 use lapin::BasicProperties;
 
 /// What the broker runs to pass on what waits, on this node.
@@ -80,13 +80,80 @@ async fn standstill_is_told(node: &Broker, stop: &str, mend: impl AsyncFnOnce())
     let job = stage.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
     assert_eq!(stage.run().await.id, job);
     tells(late, before[0]).await;
+    stays::<Scripted>(&client, "a pool reports that ").await;
     tells(stuck, before[1]).await;
     reaches(Passage::Stuck).await;
+    stays::<Scripted>(&client, "a pool reports that nothing comes out").await;
     assert!(!stage.has_run());
     mend().await;
     assert_eq!(stage.end().await, job);
     tells(passing, before[2]).await;
     pool.shutdown().await.unwrap();
+}
+
+/// A subscriber is not deleted, and at last for this reason: probes that wait are counted as jobs.
+async fn stays<J: Job>(client: &Client, why: &str) {
+    until(why, async || {
+        let error = client.delete_subscriber::<J>().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
+        error.to_string().contains(why).then_some(())
+    })
+    .await;
+}
+
+/// What the doctor says of jobs that stay where they are.
+async fn held_back(client: &Client) -> Vec<String> {
+    let report = client.doctor().await.unwrap();
+    let found = report.findings().iter().map(ToString::to_string);
+    found.filter(|found| found.contains("whose wait is over stay there")).collect()
+}
+
+/// Without a pool there are no probes. The API's figures are of a moment before: the first one of
+/// those that are asked for has none of the jobs that have just gone into nowhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_passes_nothing_on_is_found_without_pools() {
+    let test = "a_broker_that_passes_nothing_on_is_found_without_pools";
+    let Some((node, management)) = Broker::with_management(test).await else { return };
+    let mut stage = Stage::on(Store::on_broker(node.url())).await;
+    let space = stage.store.namespace.clone();
+    let builder = Client::builder(node.url()).namespace(&space).timeout(DEADLINE);
+    let operator = builder.management(management).connect().await.unwrap();
+    let pool = stage.pool().spawn().await.unwrap();
+    let job = stage.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
+    assert_eq!(stage.end().await, job);
+    assert!(held_back(&operator).await.is_empty());
+    node.ctl(&["eval", &workers("suspend")]).await;
+
+    // It was nacked: the broker has it in no queue that AMQP shows.
+    stage.enqueue([Step::Fail("no".to_owned())]).await;
+    while stage.run().await.id == job {}
+    pool.shutdown().await.unwrap();
+    until("the job to be out of sight", async || {
+        stage.client.counts("scripted").await.unwrap().is_empty().then_some(())
+    })
+    .await;
+    stays::<Scripted>(&operator, &format!("1 messages in `{space}:scripted`")).await;
+    // It waits in the tier no longer.
+    let later = Scripted { steps: vec![Step::Succeed] };
+    stage.client.enqueue(later).delay(Duration::from_millis(200)).await.unwrap();
+    let found = until("both queues", async || {
+        let found = held_back(&operator).await;
+        let has =
+            |name: &str| found.iter().any(|found| found.contains(&format!("{space}:{name}`")));
+        (has("scripted") && has("scripted@wait.200ms")).then_some(found)
+    })
+    .await;
+    let [found] = &found[..] else { panic!("one node: {found:?}") };
+    assert!(found.contains(&format!("node `{}`", node.name())), "{found}");
+    node.ctl(&["eval", &workers("resume")]).await;
+    until("nothing to be held back", async || held_back(&operator).await.is_empty().then_some(()))
+        .await;
+    until("both jobs", async || {
+        (stage.client.counts("scripted").await.unwrap().ready == 2).then_some(())
+    })
+    .await;
+    stays::<Scripted>(&operator, "2 jobs ready").await;
+    assert_eq!(operator.delete_subscriber::<Scripted>().force().await.unwrap(), 2);
 }
 
 /// They come to no queue of jobs, and to nobody who moves what has no queue, also of an earlier

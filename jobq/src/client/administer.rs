@@ -86,8 +86,9 @@ impl Client {
     ///
     /// On RabbitMQ the management API ([`ClientBuilder::management`](crate::ClientBuilder::management))
     /// alone shows jobs whose wait is over and that the broker has not passed on yet. It refuses
-    /// while there are any, or while that is unknown, as without the API. Two kinds of jobs are not
-    /// seen: jobs in flight in a pool that is shutting down, and jobs in the delay levels, which
+    /// while there are any, while a pool reports that nothing comes out of the tiers in time, or while
+    /// that is unknown, as without the API. It takes six seconds, since the figures of that API are
+    /// five seconds old. Two kinds of jobs are not seen: jobs in flight in a pool that is shutting down, and jobs in the delay levels, which
     /// become failed jobs of `orphan` when their wait is over. A tier for a wait of an earlier
     /// version of the job's `delay` remains, empty.
     ///

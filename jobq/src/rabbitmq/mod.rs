@@ -59,7 +59,7 @@ use self::consume::Consumers;
 use self::control::{Control, examine_clocks};
 #[cfg(feature = "management")]
 use self::doctor::Management;
-use self::doctor::{Doctor, Listing};
+use self::doctor::{Doctor, Listing, Unseen};
 use self::failed::Failed;
 use self::figures::Figures;
 use self::provision::Provision;
@@ -347,10 +347,10 @@ impl Administer for Rabbit {
 
     async fn unseen(&self, queue: &str) -> Result<Option<String>> {
         check_name("queue", queue)?;
-        match self.doctor.unseen(queue).await {
-            Some(Ok(unseen)) => Ok(unseen),
-            Some(Err(reason)) => Ok(Some(reason)),
-            None => {
+        match self.doctor.unseen(queue, &self.control.reports().await).await {
+            Unseen::Nothing => Ok(None),
+            Unseen::Maybe(why) => Ok(Some(why)),
+            Unseen::Unknown => {
                 let looking = self.subscribers.exists(queue);
                 let doing = format!("looking for queue `{queue}`");
                 let exists = self.broker.within(&doing, looking).await?;

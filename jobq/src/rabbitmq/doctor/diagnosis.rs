@@ -272,7 +272,7 @@ fn blame(policy: &str, operator: &str, vhost: &str) -> (String, String) {
 }
 
 /// The first few names.
-fn enumeration(what: &str, names: &[&str]) -> String {
+pub(super) fn enumeration(what: &str, names: &[&str]) -> String {
     let quoted = |names: &[&str]| {
         let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
         quoted.join(", ")

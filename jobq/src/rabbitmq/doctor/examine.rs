@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lapin::BasicProperties;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::diagnosis::{diagnose, policies};
-use super::facts::{Facts, Management, Publishing, Queue};
+use super::facts::{Facts, Management, NEWER, Publishing, Queue};
 use super::listing::Listing;
 #[cfg(feature = "management")]
 use super::management::Management as Api;
 use super::role::specs;
-use super::unseen::unseen;
+use super::unseen::{held_up, unseen};
 use super::waits;
 use crate::engine::{PoolReport, QueueSpec};
 use crate::error::Result;
@@ -42,6 +42,16 @@ const ANSWER: Duration = Duration::from_secs(5);
 /// The routing key of an unroutable message on the default exchange, which routes to the queue
 /// of that name. No queue of jobq has this name.
 const UNROUTABLE_KEY: &str = "jobq@doctor";
+
+/// Whether there are jobs between the parts of a queue.
+#[derive(Debug)]
+pub(crate) enum Unseen {
+    Nothing,
+    /// There may be, for this reason.
+    Maybe(String),
+    /// There is no management API.
+    Unknown,
+}
 
 /// Examines the broker of an engine.
 #[derive(Debug)]
@@ -85,6 +95,7 @@ impl Doctor {
         let about = format!("RabbitMQ at {}, namespace `{}`", target.address, names.namespace());
         let mut findings = diagnose(&facts, names, &topology);
         findings.extend(waits::findings(reports, names, &facts.management));
+        findings.extend(self.held_back(&facts.management).await);
         Ok(Report::new(about, facts.version, findings))
     }
 
@@ -125,11 +136,39 @@ impl Doctor {
         Ok(policies(&found, names, target.address.vhost()))
     }
 
-    /// Why there may be jobs between the parts of a queue, by the management API, or why that does
-    /// not tell. `None` without a management API.
-    pub(crate) async fn unseen(&self, queue: &str) -> Option<Result<Option<String>, String>> {
-        let found = self.queues_by_management().await?;
-        Some(found.map(|found| unseen(self.known.names(), queue, &found)))
+    /// The queues that hold back jobs, by a second look if any may.
+    async fn held_back(&self, management: &Management) -> Vec<Finding> {
+        let Management::Asked { queues: Ok(first), .. } = management else { return Vec::new() };
+        if !first.iter().any(|queue| waits::holds(queue) > 0) {
+            return Vec::new();
+        }
+        sleep(NEWER).await;
+        match self.queues_by_management().await {
+            Some(Ok(later)) => waits::held_back(first, &later),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Why there may be jobs between the parts of a queue, by these reports and by the management
+    /// API, or why that does not tell. `Unknown` without a management API.
+    pub(crate) async fn unseen(&self, queue: &str, reports: &[PoolReport]) -> Unseen {
+        if let Some(why) = held_up(queue, reports) {
+            return Unseen::Maybe(why);
+        }
+        // The figures of a second look are of a time after the call.
+        for pause in [Duration::ZERO, NEWER] {
+            sleep(pause).await;
+            match self.queues_by_management().await {
+                None => return Unseen::Unknown,
+                Some(Err(why)) => return Unseen::Maybe(why),
+                Some(Ok(found)) => {
+                    if let Some(why) = unseen(self.known.names(), queue, &found) {
+                        return Unseen::Maybe(why);
+                    }
+                }
+            }
+        }
+        Unseen::Nothing
     }
 
     async fn collect_facts(&self, link: &Link, topology: &Topology) -> Result<Facts> {

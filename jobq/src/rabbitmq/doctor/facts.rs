@@ -1,10 +1,15 @@
 //! The facts about a broker.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::Error;
 use crate::rabbitmq::topology::temporary::QueueType;
+
+/// After how long the management API has newer figures: they are up to five seconds old.
+pub(super) const NEWER: Duration = Duration::from_secs(6);
 
 /// All facts.
 #[derive(Debug, Default)]

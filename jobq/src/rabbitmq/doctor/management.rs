@@ -343,7 +343,7 @@ mod tests {
         }
     }
 
-    /// As RabbitMQ 4.0.5 answers after a partition.
+    /// RabbitMQ 4.0.5 answers so after a partition; which keys it repeats is not recorded.
     #[test]
     fn the_last_of_equal_keys_counts() {
         let body = br#"{"items": [{"name": "jobq:mail", "messages": 7, "consumers": 1,

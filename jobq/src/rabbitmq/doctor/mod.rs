@@ -17,7 +17,7 @@ mod sign;
 mod unseen;
 mod waits;
 
-pub(crate) use examine::Doctor;
+pub(crate) use examine::{Doctor, Unseen};
 pub(crate) use listing::Listing;
 #[cfg(feature = "management")]
 pub(crate) use management::Management;

@@ -1,7 +1,9 @@
-//! Findings about jobs that wait and do not come through, from the reports of pools. Pure.
+//! Findings about jobs that wait and do not come through: from the reports of pools, and from the
+//! figures of the management API. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::diagnosis::enumeration;
 use super::facts::{Management, Queue};
 use super::role::{Role, role};
 use crate::engine::{Passage, PoolReport};
@@ -72,12 +74,47 @@ fn held(node: &str, queues: &[Queue]) -> String {
         queue.leader.as_deref() == Some(node)
             && queue.arguments["x-dead-letter-strategy"] == "at-least-once"
     };
-    let (count, messages) = queues.iter().filter(passes_on).fold((0, 0_u64), |sum, queue| {
-        (sum.0 + 1, sum.1.saturating_add(queue.messages_dlx.unwrap_or(0)))
-    });
+    let (count, messages) = queues
+        .iter()
+        .filter(passes_on)
+        .fold((0, 0_u64), |sum, queue| (sum.0 + 1, sum.1.saturating_add(holds(queue))));
     format!(
         "node `{node}` leads {count} of the queues that pass jobs on, which hold back {messages}"
     )
+}
+
+/// The queues that hold back jobs whose wait is over: those that did at one look, and no fewer at a
+/// later one. One finding covers those that a node leads. It needs no pool, and no tier that is
+/// probed; how long the jobs have been there is not known, so it is no error.
+pub(super) fn held_back(first: &[Queue], later: &[Queue]) -> Vec<Finding> {
+    let before: BTreeMap<_, _> = first.iter().map(|queue| (&queue.name, holds(queue))).collect();
+    let stays = |queue: &&Queue| {
+        before.get(&queue.name).is_some_and(|before| *before > 0 && holds(queue) >= *before)
+    };
+    let mut by_node = BTreeMap::<_, Vec<&Queue>>::new();
+    for queue in later.iter().filter(stays) {
+        by_node.entry(queue.leader.as_deref().unwrap_or("?")).or_default().push(queue);
+    }
+    let finding = |(node, queues): (&str, Vec<&Queue>)| {
+        let names: Vec<_> = queues.iter().map(|queue| &*queue.name).collect();
+        let jobs = queues.iter().map(|queue| holds(queue)).fold(0, u64::saturating_add);
+        Finding::new(FindingKind::Queue, Severity::Warning, enumeration("queue", &names))
+            .found(format!("{jobs} jobs whose wait is over stay there; the leader is node `{node}`"))
+            .matters(
+                "they come late or not at all, and so may those of the other queues that the node \
+                 leads; none is lost",
+            )
+            .remedy(
+                "where it does not end by itself, see whether the queues that they go to are full or \
+                 without a majority, then restart the node (docs/operations.md, When waits stand still)",
+            )
+    };
+    by_node.into_iter().map(finding).collect()
+}
+
+/// How many messages a queue has passed on that are not confirmed.
+pub(super) fn holds(queue: &Queue) -> u64 {
+    queue.messages_dlx.unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -148,5 +185,50 @@ mod tests {
             findings(&[report(Passage::Passing, Some(Passage::Stuck))], &names, &management);
         let expected = "node `rabbit@a` leads 3 of the queues that pass jobs on, which hold back 7";
         assert!(found[0].what().ends_with(expected), "{}", found[0]);
+    }
+
+    /// Queues with their leaders, and how many messages each holds back.
+    type Look<'t> = &'t [(&'t str, Option<&'t str>, Option<u64>)];
+
+    #[test]
+    fn what_stays_between_two_looks_is_found_by_its_node() {
+        let queue = |(name, leader, held): &(&str, Option<&str>, Option<u64>)| Queue {
+            name: (*name).into(),
+            leader: leader.map(Into::into),
+            messages_dlx: *held,
+            ..Queue::default()
+        };
+        let (tier, due, work) = ("jobq:mail@wait.1h", "jobq:mail@due", "jobq:mail");
+        let (a, b) = (Some("rabbit@a"), Some("rabbit@b"));
+        let table: [(Look<'_>, Look<'_>, &[(&str, &str)]); 6] = [
+            (&[(tier, a, Some(0)), (due, a, None)], &[(tier, a, Some(9)), (due, a, Some(1))], &[]),
+            // They pass.
+            (&[(tier, a, Some(9))], &[(tier, a, Some(8))], &[]),
+            (&[(tier, a, Some(9))], &[(tier, a, None)], &[]),
+            (&[(tier, a, Some(9))], &[], &[]),
+            (
+                &[(tier, a, Some(3)), (due, b, Some(1)), (work, a, Some(1))],
+                &[(tier, a, Some(3)), (due, b, Some(2)), (work, a, Some(4))],
+                &[
+                    ("queues `jobq:mail@wait.1h`, `jobq:mail`", "7 jobs"),
+                    ("queue `jobq:mail@due`", "2 jobs"),
+                ],
+            ),
+            (
+                &[(tier, a, Some(3))],
+                &[(tier, None, Some(3))],
+                &[("queue `jobq:mail@wait.1h`", "`?`")],
+            ),
+        ];
+        for (first, later, expected) in table {
+            let [first, later] =
+                [first, later].map(|look| look.iter().map(queue).collect::<Vec<_>>());
+            let found = held_back(&first, &later);
+            assert_eq!(found.len(), expected.len(), "{found:?}");
+            for (found, (about, what)) in found.iter().zip(expected) {
+                assert_eq!((found.about(), found.severity()), (*about, Severity::Warning));
+                assert!(found.what().contains(what), "{found}");
+            }
+        }
     }
 }
