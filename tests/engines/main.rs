@@ -8,6 +8,7 @@ mod clock;
 mod conformance;
 mod control;
 mod design;
+mod earlier;
 mod end_to_end;
 mod hardened;
 mod headers;

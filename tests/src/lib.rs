@@ -8,6 +8,7 @@ pub mod broker;
 pub mod cluster;
 pub mod decisions;
 pub mod declared;
+pub mod earlier;
 pub mod errand;
 pub mod example_engine;
 pub mod failures;
