@@ -189,6 +189,8 @@ mod tests {
 
     /// Queues with their leaders, and how many messages each holds back.
     type Look<'t> = &'t [(&'t str, Option<&'t str>, Option<u64>)];
+    /// What the findings are about, and a part of what was found.
+    type Found<'t> = &'t [(&'t str, &'t str)];
 
     #[test]
     fn what_stays_between_two_looks_is_found_by_its_node() {
@@ -200,7 +202,7 @@ mod tests {
         };
         let (tier, due, work) = ("jobq:mail@wait.1h", "jobq:mail@due", "jobq:mail");
         let (a, b) = (Some("rabbit@a"), Some("rabbit@b"));
-        let table: [(Look<'_>, Look<'_>, &[(&str, &str)]); 6] = [
+        let table: [(Look<'_>, Look<'_>, Found<'_>); 6] = [
             (&[(tier, a, Some(0)), (due, a, None)], &[(tier, a, Some(9)), (due, a, Some(1))], &[]),
             // They pass.
             (&[(tier, a, Some(9))], &[(tier, a, Some(8))], &[]),
