@@ -114,7 +114,7 @@ impl Mixed {
         Self { child, input, output, folder }
     }
 
-    /// What it logged.
+    /// Its log.
     ///
     /// # Panics
     ///

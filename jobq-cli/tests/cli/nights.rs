@@ -1,4 +1,4 @@
-//! What an operator is told at night.
+//! The nights of an operator: each trouble is told.
 
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
@@ -151,13 +151,13 @@ async fn a_queue_whose_last_pool_died_and_a_dead_broker_are_told() {
     eventually(&stage.store, &["check", "scripted", "--min-pools", "1"], |ran| ran.code == 5).await;
 }
 
-/// What a night ends in.
+/// The end of a night.
 struct Night<'n> {
     /// The limits of a check that fails, its exit code, and what it says.
     check: &'n [&'n str],
     code: i32,
     says: &'n str,
-    /// What is scraped: alerts stand on it.
+    /// The scraped lines: alerts stand on them.
     metrics: &'n [&'n str],
     /// The words of a line in the log of the process that is scraped.
     log: &'n [&'n str],

@@ -23,7 +23,7 @@ const NOT_LISTED: &str = "AMQP cannot list queues: give the URL of the managemen
 const WITHOUT: &str = "the node of the broker confirms no message: most nodes of its cluster may be \
      down (start them), or it is overloaded";
 
-/// What reads the figures.
+/// The reader of the figures.
 #[derive(Debug)]
 pub(crate) struct Figures<'e> {
     pub(crate) broker: &'e Broker,

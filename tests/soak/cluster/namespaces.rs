@@ -34,7 +34,7 @@ const START_MEMBERS: &str = "[{N, ra:restart_server(quorum_queues, {N, node()})}
     Q <- rabbit_amqqueue:list_by_type(rabbit_quorum_queue), {N, _} <- [amqqueue:get_pid(Q)], \
     whereis(N) =:= undefined].";
 
-/// What happens to a node, while the others go on.
+/// A disturbance of a node, while the others go on.
 #[derive(Debug, Clone, Copy)]
 enum Disturbance {
     Replaced,
@@ -86,7 +86,7 @@ impl Namespace {
         self.is_over() && passages == [Passage::Passing; 2]
     }
 
-    /// What the pool says of the tiers of its queue, and of the levels.
+    /// The pool's report of the tiers of its queue, and of the levels.
     async fn passages(&self) -> Option<[Passage; 2]> {
         let admin = self.client.admin();
         let pools = admin.pools(Queues::one("errand"), Duration::from_secs(5)).await.ok()?.pools;

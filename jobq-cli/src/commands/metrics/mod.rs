@@ -97,7 +97,7 @@ struct Sampler {
     seen: Mutex<Seen>,
 }
 
-/// What was seen and told.
+/// The figures of the last look, and the troubles that were logged.
 #[derive(Default)]
 struct Seen {
     /// The last sample, or why there is none.

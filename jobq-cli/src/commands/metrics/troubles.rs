@@ -9,7 +9,7 @@ use jobq::admin::{Overview, Passage, QueueOverview, Read};
 use crate::commands::LEVELS;
 use crate::commands::queues::hindrance;
 
-/// What the trouble of a queue is about.
+/// The kinds of trouble of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum About {
     /// Jobs that are due.
@@ -21,7 +21,7 @@ pub(super) enum About {
 /// A trouble, or that there is none.
 type Trouble = Read<Option<&'static str>>;
 
-/// What is known of a queue.
+/// The known state of a queue.
 pub(super) type Sign<'q> = (&'q str, About, Trouble);
 
 /// The begin or the end of a trouble.
@@ -37,7 +37,7 @@ pub(super) struct Change {
 pub(super) struct Troubles(BTreeMap<(String, About), &'static str>);
 
 impl Troubles {
-    /// What has changed since the last look. What is unknown changes nothing.
+    /// The changes since the last look. An unknown state changes nothing.
     pub(super) fn look<'q>(&mut self, signs: impl IntoIterator<Item = Sign<'q>>) -> Vec<Change> {
         let change = |(queue, about, trouble): Sign<'q>| {
             let queue = queue.to_owned();
@@ -60,7 +60,7 @@ impl Troubles {
     }
 }
 
-/// What is known of these queues and of the delay levels.
+/// The known states of these queues and of the delay levels.
 pub(super) fn signs(overview: &Overview) -> impl Iterator<Item = Sign<'_>> {
     let levels = (LEVELS, About::Waits, waits(&overview.levels));
     overview.queues.iter().flat_map(of_queue).chain([levels])
@@ -71,7 +71,7 @@ fn of_queue(queue: &QueueOverview) -> [Sign<'_>; 2] {
     [(&queue.queue, About::Due, due), (&queue.queue, About::Waits, waits(&queue.waits))]
 }
 
-/// What the passage of waiting jobs says.
+/// The trouble that a passage of waiting jobs means.
 fn waits(passage: &Read<Option<Passage>>) -> Trouble {
     passage.clone().map(|passage| match passage? {
         Passage::Late => Some("a probe of waiting jobs is late"),
