@@ -101,7 +101,7 @@ async fn stays<J: Job>(client: &Client, why: &str) {
     .await;
 }
 
-/// What the doctor says of jobs that stay where they are.
+/// The doctor's findings about jobs that stay where they are.
 async fn held_back(client: &Client) -> Vec<String> {
     let report = client.doctor().await.unwrap();
     let found = report.findings().iter().map(ToString::to_string);

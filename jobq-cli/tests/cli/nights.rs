@@ -173,7 +173,7 @@ impl<'w> Watch<'w> {
     async fn start(store: &'w Store, management: &'w str) -> Self {
         let api = vec!["--management", management];
         let mut by = Vec::new();
-        // Who has no API names the queue.
+        // Without the API, the queue is named.
         for (metrics, check) in [(&api[..], api.clone()), (&[], vec!["scripted"])] {
             let all = [&["--timeout", "1s"], metrics].concat();
             by.push((Metrics::start(store, &all).await, check));

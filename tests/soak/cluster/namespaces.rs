@@ -40,7 +40,7 @@ enum Disturbance {
     Replaced,
     Stopped,
     Killed,
-    /// What passes on jobs that wait ends, as after too many crashes, and stays away.
+    /// The end of dead-lettering, as after too many crashes; it stays away.
     Unsupervised,
 }
 
@@ -226,7 +226,7 @@ async fn come_through(namespaces: &mut [Namespace], what: &str) -> bool {
     }
 }
 
-/// What docs/operations.md says: the nodes restart that lead what stands still, and members start
+/// The runbook of docs/operations.md: the nodes restart that lead what stands still, and members start
 /// that do not run.
 async fn repair(cluster: &Cluster) {
     let list = ["list_queues", "name", "messages", "messages_ready", "leader", "--silent"];

@@ -189,7 +189,7 @@ mod tests {
 
     /// Queues with their leaders, and how many messages each holds back.
     type Look<'t> = &'t [(&'t str, Option<&'t str>, Option<u64>)];
-    /// What the findings are about, and a part of what was found.
+    /// The subjects of the findings, each with a part of its text.
     type Found<'t> = &'t [(&'t str, &'t str)];
 
     #[test]

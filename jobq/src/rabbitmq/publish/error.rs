@@ -52,8 +52,8 @@ pub(crate) fn unconfirmed(message: &Message) -> Error {
     Error::new(ErrorKind::Connection, text).but_maybe_enqueued()
 }
 
-/// The broker answered with `basic.nack`. Another queue of an event may have taken it, and a queue
-/// that found no majority in time may find one later.
+/// The broker answered with `basic.nack`. Another queue of an event may have taken it, and of a
+/// job RabbitMQ does not promise that it is nowhere.
 pub(crate) fn nacked(message: &Message) -> Error {
     let text = format!(
         "{}: the broker refused the message (basic.nack), and may have stored it all the same; its \
