@@ -11,7 +11,10 @@ async fn a_broker_that_dies_is_shown_with_the_last_figures() {
     let test = "a_broker_that_dies_is_shown_with_the_last_figures";
     let Some(browser) = Browser::open(test, Look::default()) else { return };
     let Some(broker) = Broker::to_kill(test).await else { return };
-    let shop = Shop::on(Store::on_broker(broker.url()), "").await;
+    broker.ctl(&["add_user", "ann", "geheim"]).await;
+    broker.ctl(&["set_permissions", "ann", ".*", ".*", ".*"]).await;
+    let url = broker.url().replace("amqp://", "amqp://ann:geheim@");
+    let shop = Shop::on(Store::on_broker(url), "").await;
     shop.charge(0..23, "").await;
     browser.go(&shop.at("/"));
     browser.sees("23");
@@ -20,7 +23,8 @@ async fn a_broker_that_dies_is_shown_with_the_last_figures() {
     browser.sees("Those below are of");
     browser.sees("23");
     assert!(browser.find(".figures.stale").is_some(), "they are grey");
-    assert!(!browser.text().contains("guest"), "a password is nowhere");
+    let text = browser.text();
+    assert!(text.contains("ann:***@") && !text.contains("geheim"), "no password: {text}");
     broker.restart().await;
     let back = within(|| browser.find(".figures:not(.stale)"));
     assert!(back.is_some(), "{}", browser.text());
