@@ -37,11 +37,11 @@ pub(super) async fn find(bench: &Bench, id: JobId) -> Option<FailedJob> {
     answer.expect("looks")
 }
 
-async fn retry(bench: &Bench, id: Option<JobId>) -> u64 {
+pub(super) async fn retry(bench: &Bench, id: Option<JobId>) -> u64 {
     settle_failed(bench, id, Verdict::PutBack).await
 }
 
-async fn discard(bench: &Bench, id: Option<JobId>) -> u64 {
+pub(super) async fn discard(bench: &Bench, id: Option<JobId>) -> u64 {
     settle_failed(bench, id, Verdict::Discard).await
 }
 
@@ -87,6 +87,10 @@ pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     assert_eq!(failed.enqueued_by(), Some("shop-web (shop_jobs)"));
     let after = SystemTime::now() + Duration::from_secs(1);
     assert!((before..=after).contains(&failed.failed_at()), "{:?}", failed.failed_at());
+    // It does not run again by itself.
+    let later = bench.push_jobs("mail", 1).await;
+    assert_eq!(take(&mut consumer).await.envelope().id, later[0]);
+    bench.counts("mail", 0, 0, 1).await;
 }
 
 /// Every reason survives a round trip.
@@ -110,15 +114,6 @@ pub async fn every_reason_is_kept(bench: &Bench) {
     }
 }
 
-/// A failed job does not run again by itself.
-pub async fn a_failed_job_is_not_delivered_again(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 1).await;
-    fail_job(bench, &mut consumer, job("mail"), "no").await;
-    let later = bench.push_jobs("mail", 1).await;
-    assert_eq!(take(&mut consumer).await.envelope().id, later[0]);
-    bench.counts("mail", 0, 0, 1).await;
-}
-
 /// An error of 8 KiB is kept as it is.
 pub async fn an_error_of_8_kib_is_kept(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
@@ -126,17 +121,6 @@ pub async fn an_error_of_8_kib_is_kept(bench: &Bench) {
         fail_job(bench, &mut consumer, job("mail"), error).await;
         assert_eq!(list(bench, 10).await[index].error(), error);
     }
-}
-
-/// An id finds its job, and no other.
-pub async fn a_failed_job_is_found_by_its_id(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 1).await;
-    let (first, second) = (job("mail"), job("mail"));
-    fail_job(bench, &mut consumer, first.clone(), "one").await;
-    fail_job(bench, &mut consumer, second.clone(), "two").await;
-    assert_eq!(find(bench, second.id).await.expect("found").error(), "two");
-    assert_eq!(find(bench, first.id).await.expect("found").error(), "one");
-    assert!(find(bench, JobId::new()).await.is_none());
 }
 
 /// A job that is put back starts over: first attempt, all attempts, no expiry; same id, payload and
@@ -175,7 +159,12 @@ pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
     assert_eq!(found.headers.get("jobq-needs"), Some("zip"));
     assert_eq!(errors(&list(bench, 10).await), ["another"]);
     settle(delivery, Settlement::Retry(Duration::ZERO)).await;
-    assert_eq!(take(&mut consumer).await.attempt, 2);
+    let delivery = take(&mut consumer).await;
+    assert_eq!(delivery.attempt, 2);
+    // It may fail again.
+    settle(delivery, fail("second", 2)).await;
+    bench.counts("mail", 0, 0, 2).await;
+    assert_eq!(errors(&list(bench, 10).await), ["another", "second"]);
 }
 
 /// All jobs are put back, and their number is returned.
@@ -193,39 +182,19 @@ pub async fn all_failed_jobs_are_put_back(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-/// A job that was put back can fail again.
-pub async fn a_job_that_was_put_back_may_fail_again(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 1).await;
-    let envelope = job("mail");
-    let id = envelope.id;
-    fail_job(bench, &mut consumer, envelope, "first").await;
-    for error in ["second", "third"] {
-        assert_eq!(retry(bench, Some(id)).await, 1);
-        settle(take(&mut consumer).await, fail(error, 1)).await;
-        bench.counts("mail", 0, 0, 1).await;
-        assert_eq!(errors(&list(bench, 10).await), [error]);
-    }
-}
-
-/// A discarded job is deleted; other jobs are not.
-pub async fn one_failed_job_is_discarded(bench: &Bench) {
+/// Discarded jobs are deleted, one by its id or all; no other job is.
+pub async fn failed_jobs_are_discarded(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let discarded = job("mail");
     let id = discarded.id;
     fail_job(bench, &mut consumer, discarded, "one").await;
-    fail_job(bench, &mut consumer, job("mail"), "two").await;
-    assert_eq!(discard(bench, Some(id)).await, 1);
-    assert_eq!(errors(&list(bench, 10).await), ["two"]);
-    assert_eq!(discard(bench, Some(id)).await, 0);
-    bench.counts("mail", 0, 0, 1).await;
-}
-
-/// All failed jobs are deleted, and no other job is.
-pub async fn all_failed_jobs_are_discarded(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 1).await;
-    for _ in 0..3 {
-        fail_job(bench, &mut consumer, job("mail"), "no").await;
+    for error in ["two", "three", "four"] {
+        fail_job(bench, &mut consumer, job("mail"), error).await;
     }
+    assert_eq!(discard(bench, Some(id)).await, 1);
+    assert_eq!(errors(&list(bench, 10).await), ["two", "three", "four"]);
+    assert_eq!(discard(bench, Some(id)).await, 0);
+    bench.counts("mail", 0, 0, 3).await;
     soon("a stop", consumer.stop()).await;
     bench.push_jobs("mail", 1).await;
     assert_eq!(discard(bench, None).await, 3);
@@ -245,49 +214,34 @@ pub async fn what_is_not_there_is_no_error(bench: &Bench) {
             assert_eq!(retry(bench, which).await, 0);
             assert_eq!(discard(bench, which).await, 0);
         }
+        let visit = bench.engine().admin().failed_visit("mail", Box::new(|_| Verdict::Discard));
+        let visited = soon("a visit", visit).await.expect("visits");
+        assert!(visited.complete && visited.seen == 0 && visited.settled.is_empty());
     }
 }
 
-/// The oldest jobs come first, at most `limit`.
-pub async fn the_list_is_cut_at_its_limit_oldest_first(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 1).await;
+/// Listing and finding failed jobs, oldest first and at most `limit`, changes neither their order nor
+/// their state.
+pub async fn looking_disturbs_nothing(bench: &Bench) {
+    let mut consumer = bench.consume("mail", &[], 4).await;
     for error in ["one", "two", "three", "four"] {
-        fail_job(bench, &mut consumer, job("mail"), error).await;
-    }
-    assert_eq!(errors(&list(bench, 3).await), ["one", "two", "three"]);
-    assert_eq!(errors(&list(bench, 4).await), ["one", "two", "three", "four"]);
-    assert_eq!(list(bench, usize::MAX).await.len(), 4);
-    assert!(list(bench, 0).await.is_empty());
-}
-
-/// Of two failed jobs with one id, each call affects the oldest.
-pub async fn of_two_failed_jobs_with_one_id_the_oldest_is_meant(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 1).await;
-    let twin = job("mail");
-    fail_job(bench, &mut consumer, twin.clone(), "older").await;
-    fail_job(bench, &mut consumer, twin.clone(), "younger").await;
-    assert_eq!(find(bench, twin.id).await.expect("found").error(), "older");
-    assert_eq!(discard(bench, Some(twin.id)).await, 1);
-    assert_eq!(find(bench, twin.id).await.expect("found").error(), "younger");
-    assert_eq!(retry(bench, Some(twin.id)).await, 1);
-    assert_eq!(take(&mut consumer).await.envelope().id, twin.id);
-    assert!(list(bench, 10).await.is_empty());
-}
-
-/// Listing failed jobs changes neither their order nor their state.
-pub async fn listing_disturbs_nothing(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 3).await;
-    for error in ["one", "two", "three"] {
         fail_job(bench, &mut consumer, job("mail"), error).await;
     }
     soon("a stop", consumer.stop()).await;
     for _ in 0..3 {
-        let jobs = list(bench, 10).await;
-        assert_eq!(errors(&jobs), ["one", "two", "three"]);
-        assert_eq!(find(bench, jobs[1].id()).await.expect("found").error(), "two");
-        bench.counts("mail", 0, 0, 3).await;
+        let jobs = list(bench, 4).await;
+        assert_eq!(errors(&jobs), ["one", "two", "three", "four"]);
+        assert_eq!(errors(&list(bench, 3).await), ["one", "two", "three"]);
+        assert_eq!(list(bench, usize::MAX).await.len(), 4);
+        assert!(list(bench, 0).await.is_empty());
+        for place in [1, 0] {
+            let found = find(bench, jobs[place].id()).await.expect("found");
+            assert_eq!(found.error(), jobs[place].error());
+        }
+        assert!(find(bench, JobId::new()).await.is_none());
+        bench.counts("mail", 0, 0, 4).await;
     }
-    assert_eq!(retry(bench, None).await, 3);
-    let mut consumer = consume(bench.engine(), "mail", 3).await;
-    take_many(&mut consumer, 3).await;
+    assert_eq!(retry(bench, None).await, 4);
+    let mut consumer = consume(bench.engine(), "mail", 4).await;
+    take_many(&mut consumer, 4).await;
 }

@@ -58,25 +58,33 @@ async fn gets_nothing(consumer: &mut Consumer) {
     assert!(early.is_err(), "{early:?}");
 }
 
-/// The consumer of a pool gets no job of a queue that was paused before, until it is resumed.
+/// The consumer of a pool gets no job of a queue that was paused before, even before it existed, until
+/// it is resumed. What expires meanwhile is kept for the layer above, which checks the expiry.
 pub async fn a_paused_queue_gives_no_jobs(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    let (pool, _member) = pool(bench, &["mail"]).await;
-    let record = record("upgrade");
-    pause(bench.engine(), "mail", &record).await;
-    let mut pushed = bench.push_jobs("mail", 3).await;
-    let mut consumer = pool.consume(bench.engine(), "mail", 10).await;
+    let record = record("before the first deploy");
+    pause(bench.engine(), "shop.eu.mail", &record).await;
+    assert_eq!(paused(bench.engine(), "shop.eu.mail").await, Some(record.clone()));
+    bench.declare("shop.eu.mail", &[]).await;
+    let (pool, _member) = pool(bench, &["shop.eu.mail"]).await;
+    let mut pushed = bench.push_jobs("shop.eu.mail", 3).await;
+    let soon_over = bench.now() + Duration::from_millis(1);
+    let expiring = Envelope { expires_at: Some(soon_over), ..job("shop.eu.mail") };
+    pushed.push(expiring.id);
+    bench.push(vec![expiring]).await;
+    let mut consumer = pool.consume(bench.engine(), "shop.eu.mail", 10).await;
     told(&consumer, Some(&record)).await;
     gets_nothing(&mut consumer).await;
-    pushed.extend(bench.push_jobs("mail", 1).await);
+    pushed.extend(bench.push_jobs("shop.eu.mail", 1).await);
     gets_nothing(&mut consumer).await;
-    bench.counts("mail", 4, 0, 0).await;
+    bench.counts("shop.eu.mail", 5, 0, 0).await;
 
-    assert!(resume(bench.engine(), "mail").await);
+    assert!(resume(bench.engine(), "shop.eu.mail").await);
     told(&consumer, None).await;
-    let taken = take_many(&mut consumer, 4).await;
+    let taken = take_many(&mut consumer, 5).await;
     assert_eq!(ids(&taken), pushed);
     assert!(taken.iter().all(|delivery| delivery.attempt == 1 && delivery.crashes == 0));
+    let expiry = taken[3].envelope().expires_at.expect("it expires");
+    assert!(expiry <= soon_over && expiry <= bench.now());
 }
 
 /// A pause reaches a consumer that waits for jobs, again and again.
@@ -163,20 +171,6 @@ pub async fn jobs_in_flight_are_settled_during_a_pause(bench: &Bench) {
     assert_eq!((ids(&taken), attempts), (pushed[2..].to_vec(), vec![2, 2, 1]));
 }
 
-/// Jobs that expire meanwhile are kept for the layer above, which checks the expiry.
-pub async fn jobs_expire_during_a_pause(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    let (pool, _member) = pool(bench, &["mail"]).await;
-    pause(bench.engine(), "mail", &record("upgrade")).await;
-    let soon_over = bench.now() + Duration::from_millis(1);
-    bench.push(vec![Envelope { expires_at: Some(soon_over), ..job("mail") }]).await;
-    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
-    gets_nothing(&mut consumer).await;
-    resume(bench.engine(), "mail").await;
-    let expiry = take(&mut consumer).await.envelope().expires_at.expect("it expires");
-    assert!(expiry <= soon_over && expiry <= bench.now());
-}
-
 /// Delayed jobs become due during a pause, and wait for its end.
 pub async fn delayed_jobs_fall_due_during_a_pause(bench: &Bench) {
     let wait = Duration::from_millis(200);
@@ -195,10 +189,12 @@ pub async fn delayed_jobs_fall_due_during_a_pause(bench: &Bench) {
     assert_eq!(take(&mut consumer).await.envelope().id, id);
 }
 
-/// The record of a pause tells who, why and since when, until the queue is resumed.
+/// The record of a pause tells who, why and since when, until the queue is resumed: once, and only
+/// where it is paused.
 pub async fn the_record_of_a_pause_is_told(bench: &Bench) {
     bench.declare("mail", &[]).await;
     assert_eq!(paused(bench.engine(), "mail").await, None);
+    assert!(!resume(bench.engine(), "mail").await);
     let records = [
         record("mail server, \"blue\"\nand green"),
         Pause { by: None, ..record("nobody says who") },
@@ -211,6 +207,8 @@ pub async fn the_record_of_a_pause_is_told(bench: &Bench) {
     }
     assert!(resume(bench.engine(), "mail").await);
     assert_eq!(paused(bench.engine(), "mail").await, None);
+    assert!(!resume(bench.engine(), "mail").await);
+    assert!(!resume(bench.engine(), "nowhere").await);
 }
 
 /// A second pause replaces the record, and consumers are told of it.
@@ -229,16 +227,6 @@ pub async fn a_second_pause_replaces_the_record(bench: &Bench) {
     // One end is enough.
     assert!(resume(bench.engine(), "mail").await);
     take(&mut consumer).await;
-}
-
-/// Only a queue that is paused can be resumed.
-pub async fn a_queue_is_resumed_once(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    assert!(!resume(bench.engine(), "mail").await);
-    pause(bench.engine(), "mail", &record("upgrade")).await;
-    assert!(resume(bench.engine(), "mail").await);
-    assert!(!resume(bench.engine(), "mail").await);
-    assert!(!resume(bench.engine(), "nowhere").await);
 }
 
 /// Queues with like names are paused one by one.
@@ -262,21 +250,6 @@ pub async fn a_pause_is_of_one_queue(bench: &Bench) {
         resume(bench.engine(), queues[place]).await;
         told(&consumers[place], None).await;
     }
-}
-
-/// A queue may be paused before it exists.
-pub async fn a_queue_may_be_paused_before_it_exists(bench: &Bench) {
-    let record = record("before the first deploy");
-    pause(bench.engine(), "shop.eu.mail", &record).await;
-    assert_eq!(paused(bench.engine(), "shop.eu.mail").await, Some(record.clone()));
-    bench.declare("shop.eu.mail", &[]).await;
-    let (pool, _member) = pool(bench, &["shop.eu.mail"]).await;
-    let pushed = bench.push_jobs("shop.eu.mail", 1).await;
-    let mut consumer = pool.consume(bench.engine(), "shop.eu.mail", 1).await;
-    told(&consumer, Some(&record)).await;
-    gets_nothing(&mut consumer).await;
-    assert!(resume(bench.engine(), "shop.eu.mail").await);
-    assert_eq!(take(&mut consumer).await.envelope().id, pushed[0]);
 }
 
 /// Consumers of solo jobs pause too.
@@ -360,7 +333,8 @@ pub async fn a_paused_queue_can_be_deleted(bench: &Bench) {
     take(&mut consumer).await;
 }
 
-/// A pause by one engine stops the consumers of another, and any engine can end it.
+/// A pause by one engine stops the consumers of another, any engine can end it, and it outlives the
+/// engine that made it.
 pub async fn a_pause_holds_for_every_engine(bench: &Bench) {
     bench.declare("mail", &[]).await;
     let (second, third) = (bench.another().await, bench.another().await);
@@ -381,19 +355,14 @@ pub async fn a_pause_holds_for_every_engine(bench: &Bench) {
         settle(delivery, Settlement::Complete).await;
         told(&consumer, None).await;
     }
-}
-
-/// A pause survives the engine that made it.
-pub async fn a_pause_outlives_its_engine(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    let other = bench.another().await;
-    let record = record("upgrade");
-    pause(&*other, "mail", &record).await;
-    soon("the engine to close", other.close()).await;
+    let record = record("by an engine that is closed");
+    pause(&*second, "mail", &record).await;
+    soon("the engine to close", second.close()).await;
     assert_eq!(paused(bench.engine(), "mail").await, Some(record.clone()));
-    let (pool, _member) = pool(bench, &["mail"]).await;
-    bench.push_jobs("mail", 1).await;
-    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
     told(&consumer, Some(&record)).await;
+    bench.push_jobs("mail", 1).await;
     gets_nothing(&mut consumer).await;
+    let mut later = pool.consume(bench.engine(), "mail", 1).await;
+    told(&later, Some(&record)).await;
+    gets_nothing(&mut later).await;
 }

@@ -42,33 +42,6 @@ async fn rounds(consumer: &mut Consumer, rounds: &[(Settlement, u32)]) {
     settle(delivery, Settlement::Complete).await;
 }
 
-/// A declared wait passes before the next attempt.
-pub async fn a_retry_is_the_next_attempt_after_a_declared_wait(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[SHORT], 1).await;
-    bench.push(vec![Envelope { retry_wait: Some(SHORT), ..job("mail") }]).await;
-    let delivery = take(&mut consumer).await;
-    let delivery = around(&mut consumer, delivery, Settlement::Retry(SHORT)).await;
-    assert_eq!(delivery.attempt, 2);
-}
-
-/// Any other wait passes as well.
-pub async fn a_retry_may_wait_for_a_period_that_was_not_declared(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[SHORT], 1).await;
-    bench.push(vec![Envelope { retry_wait: Some(SHORT), ..job("mail") }]).await;
-    let delivery = take(&mut consumer).await;
-    let delivery = around(&mut consumer, delivery, Settlement::Retry(OTHER)).await;
-    assert_eq!(delivery.attempt, 2);
-}
-
-/// A wait of zero is valid.
-pub async fn a_retry_may_come_at_once(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 1).await;
-    bench.push_jobs("mail", 1).await;
-    let delivery = take(&mut consumer).await;
-    let delivery = around(&mut consumer, delivery, Settlement::Retry(Duration::ZERO)).await;
-    assert_eq!(delivery.attempt, 2);
-}
-
 /// A snooze waits and uses no attempt.
 pub async fn a_snooze_keeps_the_attempt(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT], 1).await;
@@ -127,7 +100,8 @@ pub async fn attempts_are_counted_through_rounds_of_one_wait(bench: &Bench) {
     rounds(&mut consumer, &table).await;
 }
 
-/// Attempts are counted over different waits, declared or not.
+/// Each wait passes before the next delivery, declared or not, and a wait of zero is none; attempts are
+/// counted over all of them.
 pub async fn attempts_are_counted_through_rounds_of_changing_waits(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT, OTHER], 1).await;
     bench.push(vec![Envelope { retry_wait: Some(SHORT), ..job("mail") }]).await;
@@ -144,6 +118,9 @@ pub async fn attempts_are_counted_through_rounds_of_changing_waits(bench: &Bench
         (Settlement::Retry(SHORT), 7),
     ];
     rounds(&mut consumer, &table).await;
+    // Without a hint.
+    bench.push_jobs("mail", 1).await;
+    rounds(&mut consumer, &[(Settlement::Retry(Duration::ZERO), 2)]).await;
 }
 
 /// Jobs count their attempts independently.

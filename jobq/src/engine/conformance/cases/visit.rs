@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use super::failed::{errors, fail, fail_job, find, list};
+use super::failed::{discard, errors, fail, fail_job, find, list, retry};
 use crate::engine::conformance::EngineExt as _;
 use crate::engine::conformance::bench::{
     Bench, consume, ids as taken_ids, job, settle, soon, sorted, take, take_many,
@@ -44,15 +44,24 @@ async fn fail_jobs(bench: &Bench, count: usize) -> Vec<JobId> {
     ids
 }
 
-/// A visit sees each failed job once, the oldest first, and a kept one stays.
+/// A visit sees each failed job once, the oldest first, says how many there were when it began, and
+/// a kept one stays.
 pub async fn a_visit_sees_all_jobs_oldest_first(bench: &Bench) {
     let ids = fail_jobs(bench, 5).await;
-    for _ in 0..3 {
-        let (visited, seen) = visit(bench, &[Verdict::Keep]).await;
-        assert!(visited.complete && visited.settled.is_empty());
-        assert_eq!(failed_ids(&seen), ids);
+    for (verdict, seen_jobs) in [(Verdict::Keep, 5), (Verdict::Enough, 1), (Verdict::Keep, 5)] {
+        let (visited, seen) = visit(bench, &[verdict]).await;
+        assert!(visited.complete == (seen_jobs == 5) && visited.settled.is_empty());
+        assert_eq!(failed_ids(&seen), ids[..seen_jobs]);
+        let extent = visited.extent.expect("an extent");
+        assert!((0..5).all(|place| extent.has(place, &seen[0])) && !extent.has(5, &seen[0]));
     }
     bench.counts("mail", 0, 0, 5).await;
+    let (visited, seen) = visit(bench, &[Verdict::Discard]).await;
+    assert_eq!((failed_ids(&seen), sorted(visited.settled)), (ids.clone(), sorted(ids)));
+    let extent = visited.extent.expect("an extent");
+    assert!((0..5).all(|place| extent.has(place, &seen[0])) && !extent.has(5, &seen[0]));
+    let (visited, _) = visit(bench, &[Verdict::Keep]).await;
+    assert!(visited.complete && visited.seen == 0);
 }
 
 /// Each verdict is carried out, and the jobs that stay keep their order.
@@ -104,17 +113,6 @@ pub async fn visits_follow_one_another(bench: &Bench) {
         assert_eq!(visited.settled, [left.remove(1)]);
     }
     assert_eq!(failed_ids(&list(bench, 10).await), left);
-}
-
-/// Queues without failed jobs, and those that do not exist, have nothing to look at.
-pub async fn a_visit_of_nothing_is_complete(bench: &Bench) {
-    for declared in [false, true] {
-        if declared {
-            bench.declare("mail", &[]).await;
-        }
-        let (visited, seen) = visit(bench, &[Verdict::Discard]).await;
-        assert!(visited.complete && seen.is_empty() && visited.settled.is_empty());
-    }
 }
 
 /// A job with any bytes as its payload, and without a name, is seen and put back as it is.
@@ -211,30 +209,23 @@ pub async fn operations_that_put_a_job_back_are_named(bench: &Bench) {
     settle(delivery, Settlement::Complete).await;
 }
 
-/// A visit says how many failed jobs there were when it began.
-pub async fn a_visit_tells_the_extent_of_what_it_sees(bench: &Bench) {
-    let ids = fail_jobs(bench, 5).await;
-    for (verdict, jobs) in [(Verdict::Enough, 5), (Verdict::Keep, 5), (Verdict::Discard, 5)] {
-        let (visited, seen) = visit(bench, &[verdict]).await;
-        let extent = visited.extent.expect("an extent");
-        assert!((0..jobs).all(|place| extent.has(place, &seen[0])) && !extent.has(jobs, &seen[0]));
-        assert_eq!(seen[0].id(), ids[0]);
-    }
-    let (visited, _) = visit(bench, &[Verdict::Keep]).await;
-    assert!(visited.complete && visited.seen == 0);
-}
-
-/// Failed jobs of one id are asked about one by one.
-pub async fn a_visit_tells_jobs_of_one_id_apart(bench: &Bench) {
+/// Of failed jobs with one id, each call is about the oldest, and a visit asks about each.
+pub async fn failed_jobs_of_one_id_are_told_apart(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let twin = job("mail");
-    for error in ["one", "two", "three"] {
+    for error in ["one", "two", "three", "four"] {
         fail_job(bench, &mut consumer, twin.clone(), error).await;
     }
     let (visited, seen) = visit(bench, &[Verdict::Keep, Verdict::Discard, Verdict::Keep]).await;
-    assert_eq!(errors(&seen), ["one", "two", "three"]);
+    assert_eq!(errors(&seen), ["one", "two", "three", "four"]);
     assert_eq!(visited.settled, [twin.id]);
-    assert_eq!(errors(&list(bench, 10).await), ["one", "three"]);
+    assert_eq!(errors(&list(bench, 10).await), ["one", "three", "four"]);
+    assert_eq!(find(bench, twin.id).await.expect("found").error(), "one");
+    assert_eq!(discard(bench, Some(twin.id)).await, 1);
+    assert_eq!(find(bench, twin.id).await.expect("found").error(), "three");
+    assert_eq!(retry(bench, Some(twin.id)).await, 1);
+    assert_eq!(take(&mut consumer).await.envelope().id, twin.id);
+    assert_eq!(errors(&list(bench, 10).await), ["four"]);
 }
 
 /// A panic ends a visit. What was decided before is done, and the next visit sees the rest.
