@@ -17,8 +17,6 @@ both_engines!(
     jobs_that_match_are_discarded,
     two_operators_settle_each_job_once,
     an_operation_is_cancelled,
-    what_fails_again_is_not_taken_again,
-    an_operation_stops_when_a_job_fails_again,
     operations_go_by_no_clock_of_another_machine,
     two_operations_on_jobs_that_fail_at_once_both_end,
     an_operation_takes_no_job_twice_in_the_place_of_others,
@@ -192,30 +190,6 @@ async fn all_fail(failed: &FailedJobs, count: usize) {
 
 fn abort() -> Step {
     Step::Abort("the bank is closed".into())
-}
-
-async fn what_fails_again_is_not_taken_again(store: Store) {
-    let stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    let failed = scripted(&stage, vec![vec![abort()]; 20]).await;
-    let done = soon("the end", failed.retry_where(Filter::new()).rate(10.0).into_future()).await;
-    let done = done.unwrap();
-    assert!(matches!(done.end, End::Finished), "{done:?}");
-    assert_eq!((done.matched, done.settled), (20, 20));
-    all_fail(&failed, 20).await;
-    running.shutdown().await.unwrap();
-}
-
-async fn an_operation_stops_when_a_job_fails_again(store: Store) {
-    let stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    let failed = scripted(&stage, vec![vec![abort()]; 30]).await;
-    let operation = failed.retry_where(Filter::new()).rate(2.0).stop_on_failure();
-    let done = soon("the end", operation.into_future()).await.unwrap();
-    assert!(matches!(done.end, End::Stopped(Stop::FailedAgain(_))), "{done:?}");
-    assert!(done.settled < 30, "{done:?}");
-    all_fail(&failed, 30).await;
-    running.shutdown().await.unwrap();
 }
 
 /// A client of an operator whose clock is a minute ahead of the workers', or behind.

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use jobq::engine::conformance::soon;
-use jobq::{BoxError, JobContext, State, job};
+use jobq::{BoxError, JobContext, JobId, State, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Scripted, Stage, Step, Store};
+use jobq_tests::stage::{Scripted, Stage, Step, Store, until};
 use jobq_tests::timed::{ONCE, enqueue, millis, next, timed_pool};
 use tokio::sync::mpsc;
 
@@ -28,17 +28,18 @@ async fn no_kind_of_wait_ends_early(store: Store) {
     let running = pool.spawn().await.unwrap();
     stage.client.declare_delays().await.unwrap();
 
-    // A wait of the job's own, one of the policy, a snooze, and the policy again.
-    let steps = [Step::RetryIn(450), Step::Fail("no".into()), Step::Snooze(650)];
-    let id = stage.enqueue([&steps[..], &[Step::Fail("no".into()), Step::Succeed]].concat()).await;
-    let mut before = stage.run().await;
-    for (attempt, wait) in [(2, 450), (3, 200), (3, 650), (4, 200)] {
-        let run = stage.run().await;
-        assert_eq!((run.id, run.attempt), (id, attempt));
-        let waited = run.at - before.at;
-        assert!(waited >= millis(wait), "{waited:?} for {wait}");
-        before = run;
-    }
+    // Snoozes before a failure and behind one, waits of the job's own, and those of the policy.
+    let (fail, snooze) = (Step::Fail("no".into()), Step::Snooze(250));
+    let steps = [snooze.clone(), Step::RetryIn(450), fail.clone(), Step::Snooze(650), snooze, fail];
+    let id = stage.enqueue([&steps[..], &[Step::Succeed]].concat()).await;
+    let waits = [(1, 250), (2, 450), (3, 200), (3, 650), (3, 250), (4, 200)];
+    runs_after(&mut stage, id, &waits).await;
+    assert_eq!(stage.end().await, id);
+    // Shorter than the wait of the policy, equal to it, and longer; the last failure is the end.
+    let id = stage.enqueue([50, 200, 700].map(Step::RetryIn)).await;
+    runs_after(&mut stage, id, &[(2, 50), (3, 200), (4, 700)]).await;
+    let failed = stage.failed("scripted").await;
+    assert_eq!((failed.id(), failed.error()), (id, "not now"));
 
     stage.client.enqueue(Growing {}).await.unwrap();
     let mut before = soon("a run", runs.recv()).await.unwrap();
@@ -49,6 +50,24 @@ async fn no_kind_of_wait_ends_early(store: Store) {
         before = run;
     }
     running.shutdown().await.unwrap();
+    until("no job to be left", async || {
+        (stage.client.counts("scripted").await.ok()?.open() == 0).then_some(())
+    })
+    .await;
+}
+
+/// Waits for the next runs of a job: the first one, and those with these numbers of their attempt,
+/// each not before its wait is over.
+async fn runs_after(stage: &mut Stage, id: JobId, waits: &[(u32, u64)]) {
+    let mut before = stage.run().await;
+    assert_eq!((before.id, before.attempt), (id, 1));
+    for (attempt, wait) in waits {
+        let run = stage.run().await;
+        assert_eq!((run.id, run.attempt), (id, *attempt));
+        let waited = run.at - before.at;
+        assert!(waited >= millis(*wait), "{waited:?} for {wait}");
+        before = run;
+    }
 }
 
 async fn a_wait_may_be_a_text(store: Store) {

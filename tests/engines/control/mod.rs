@@ -17,7 +17,6 @@ both_engines!(
     an_operator_sees_the_queues,
     a_paused_queue_starts_no_job,
     a_pause_may_be_ended_while_pools_are_asked,
-    a_pool_that_starts_at_a_paused_queue_waits,
     ten_pauses_make_no_job_a_suspect,
 );
 
@@ -200,6 +199,23 @@ pub(crate) async fn a_paused_queue_starts_no_job(store: Store) {
     }
     assert!(ran.is_superset(&ids) && ran.contains(&later));
     assert!(!operator.admin().resume("scripted").await.unwrap().was_paused);
+    for _ in 0..6 {
+        stage.end().await;
+    }
+    running.shutdown().await.unwrap();
+
+    // A pool that starts meanwhile waits.
+    let id = stage.enqueue([Step::Succeed]).await;
+    let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
+    assert!(paused.still_taking == 0 && paused.stopped.is_empty(), "{paused:?}");
+    let running = stage.pool().spawn().await.unwrap();
+    let (report, queue) =
+        queue_where(&operator, "scripted", |queue| queue.state == Activity::Paused).await;
+    assert_eq!(report.queue("hasty").unwrap().state, Activity::Consuming);
+    assert!(queue.since.is_some() && !stage.has_run());
+    operator.admin().resume("scripted").await.unwrap();
+    assert_eq!(stage.run().await.id, id);
+    assert_eq!(stage.end().await, id);
     running.shutdown().await.unwrap();
 }
 
@@ -225,23 +241,6 @@ async fn a_pause_may_be_ended_while_pools_are_asked(store: Store) {
     assert!(!admin.resume("scripted").await.unwrap().was_paused, "it was resumed");
     let id = stage.enqueue([Step::Succeed]).await;
     assert_eq!(stage.end().await, id);
-    running.shutdown().await.unwrap();
-}
-
-pub(crate) async fn a_pool_that_starts_at_a_paused_queue_waits(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let operator = stage.store.client().await;
-    stage.enqueue([Step::Succeed]).await;
-    let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
-    assert!(paused.still_taking == 0 && paused.stopped.is_empty(), "{paused:?}");
-    let running = stage.pool().spawn().await.unwrap();
-    let (report, queue) =
-        queue_where(&operator, "scripted", |queue| queue.state == Activity::Paused).await;
-    assert_eq!(report.queue("hasty").unwrap().state, Activity::Consuming);
-    assert!(queue.since.is_some() && !stage.has_run());
-    operator.admin().resume("scripted").await.unwrap();
-    stage.run().await;
-    stage.end().await;
     running.shutdown().await.unwrap();
 }
 

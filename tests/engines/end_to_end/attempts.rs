@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use jobq::{BoxError, FailedReason, JobContext, QueueState, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Hasty, Run, Scripted, Stage, Step, Store, soon, until};
+use jobq_tests::stage::{Hasty, Scripted, Stage, Step, Store, soon, until};
 use tokio::sync::{Notify, mpsc};
 
 use super::nothing_is_left;
@@ -15,7 +15,6 @@ use super::nothing_is_left;
 both_engines!(
     a_job_runs_with_its_payload_its_state_and_its_context,
     a_blocking_function_runs_where_it_may_block,
-    a_failure_is_retried_after_its_delay,
     a_panic_is_a_failed_attempt,
     a_timeout_is_a_failed_attempt,
     a_blocking_function_that_outlives_its_timeout_keeps_its_slot,
@@ -70,25 +69,6 @@ async fn a_blocking_function_runs_where_it_may_block(store: Store) {
     let running = WorkerPool::new(&client).state(tell).register::<Block>().spawn().await.unwrap();
     assert_eq!(soon("the blocking job", told.recv()).await.unwrap(), "blocked");
     running.shutdown().await.unwrap();
-}
-
-async fn a_failure_is_retried_after_its_delay(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    let fail = || Step::Fail("busy".into());
-    let id = stage.enqueue([fail(), fail(), Step::Succeed]).await;
-    let mut before: Option<Run> = None;
-    for attempt in 1..=3 {
-        let run = stage.run().await;
-        assert_eq!((run.id, run.attempt), (id, attempt));
-        if let Some(before) = before {
-            assert!(run.at - before.at >= Duration::from_millis(200), "it was not early");
-        }
-        before = Some(run);
-    }
-    assert_eq!(stage.end().await, id);
-    running.shutdown().await.unwrap();
-    nothing_is_left(&stage.client, "scripted").await;
 }
 
 async fn a_panic_is_a_failed_attempt(store: Store) {

@@ -5,14 +5,10 @@ use std::time::Duration;
 
 use jobq::{BoxError, FailedReason, JobContext, JobId, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Run, Stage, Step, Store, soon, until};
+use jobq_tests::stage::{Store, soon, until};
 use tokio::sync::mpsc;
 
-both_engines!(
-    controls_keep_their_meaning_however_they_are_wrapped,
-    a_snooze_uses_no_attempt,
-    retry_in_sets_the_wait,
-);
+both_engines!(controls_keep_their_meaning_however_they_are_wrapped);
 
 #[derive(Debug, thiserror::Error)]
 enum MailError {
@@ -105,42 +101,5 @@ async fn controls_keep_their_meaning_however_they_are_wrapped(store: Store) {
         }
         failed.purge().await.unwrap();
     }
-    running.shutdown().await.unwrap();
-}
-
-async fn a_snooze_uses_no_attempt(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    let fail = || Step::Fail("busy".into());
-    let snooze = || Step::Snooze(200);
-    let steps = [snooze(), fail(), snooze(), snooze(), fail(), snooze(), Step::Succeed];
-    let id = stage.enqueue(steps).await;
-    let mut last: Option<Run> = None;
-    for attempt in [1, 1, 2, 2, 2, 3, 3] {
-        let run = stage.run().await;
-        assert_eq!((run.id, run.attempt), (id, attempt));
-        let early = last.is_some_and(|last| run.at - last.at < Duration::from_millis(200));
-        assert!(!early);
-        last = Some(run);
-    }
-    assert_eq!(stage.end().await, id);
-    running.shutdown().await.unwrap();
-}
-
-async fn retry_in_sets_the_wait(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    // Shorter than the delay of the job, equal to it, longer, and none at all.
-    let waits = [50, 200, 700];
-    let steps: Vec<_> = waits.iter().map(|wait| Step::RetryIn(*wait)).collect();
-    let id = stage.enqueue(steps).await;
-    let mut last = stage.run().await;
-    for (wait, attempt) in waits.into_iter().zip(2..) {
-        let run = stage.run().await;
-        assert_eq!((run.id, run.attempt), (id, attempt));
-        assert!(run.at - last.at >= Duration::from_millis(wait), "{wait} ms");
-        last = run;
-    }
-    assert_eq!(stage.failed("scripted").await.error(), "not now");
     running.shutdown().await.unwrap();
 }

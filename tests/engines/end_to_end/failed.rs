@@ -11,14 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::nothing_is_left;
 
 both_engines!(
-    a_job_without_attempts_left_is_kept_and_can_be_put_back,
-    failed_jobs_are_shown_discarded_and_purged,
+    failed_jobs_are_kept_shown_put_back_and_discarded,
     unreadable_payloads_fail_and_the_pool_goes_on,
     unknown_jobs_fail_after_their_retries,
     a_message_without_a_name_is_the_only_job_of_its_queue,
 );
 
-pub(crate) async fn a_job_without_attempts_left_is_kept_and_can_be_put_back(store: Store) {
+pub(crate) async fn failed_jobs_are_kept_shown_put_back_and_discarded(store: Store) {
     let mut stage = Stage::on(store).await;
     let running = stage.pool().spawn().await.unwrap();
     let fail = || Step::Fail("the bank is busy".into());
@@ -40,13 +39,7 @@ pub(crate) async fn a_job_without_attempts_left_is_kept_and_can_be_put_back(stor
         assert_eq!((run.id, run.attempt), (id, attempt), "it has fresh attempts");
     }
     assert_eq!(stage.end().await, id);
-    running.shutdown().await.unwrap();
-    nothing_is_left(&stage.client, "scripted").await;
-}
 
-pub(crate) async fn failed_jobs_are_shown_discarded_and_purged(store: Store) {
-    let stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
     let mut ids = Vec::new();
     for number in 0..4 {
         ids.push(stage.enqueue([Step::Abort(format!("number {number}"))]).await);
@@ -63,6 +56,7 @@ pub(crate) async fn failed_jobs_are_shown_discarded_and_purged(store: Store) {
     assert_eq!(failed.list(9).await.unwrap().len(), 0);
     assert_eq!(failed.retry_all().await.unwrap(), 0);
     running.shutdown().await.unwrap();
+    nothing_is_left(&stage.client, "scripted").await;
 }
 
 /// What an older version of a program sent.

@@ -16,7 +16,6 @@ use jobq_tests::timed::{
 use self::pace::{Pace, Watch, summary};
 
 both_engines!(
-    shorter_waits_end_first,
     a_thousand_waits_end_in_order_as_far_as_the_store_is_quick,
     // Of `./tests/run --all`, which runs nothing beside it.
     a_thousand_waits_end_in_order_on_a_quiet_machine,
@@ -31,22 +30,6 @@ struct Waited {
     since: Instant,
     due: Instant,
     at: Instant,
-}
-
-async fn shorter_waits_end_first(store: Store) {
-    let client = store.client().await;
-    let (running, mut runs) = timed_pool(&client).await;
-    warm_up(&client, &mut runs).await;
-    let mut due = Vec::new();
-    for wait in [3_000, 2_000, 1_000] {
-        due.push(enqueue(&client, ONCE, millis(wait)).await);
-    }
-    for (id, due) in due.into_iter().rev() {
-        let run = next(&mut runs).await;
-        assert_eq!(run.id, id);
-        assert!(run.at >= due, "{:?} early", due - run.at);
-    }
-    running.shutdown().await.unwrap();
 }
 
 /// Nothing but a slow store excuses what is out of order.

@@ -116,17 +116,6 @@ pub async fn what_one_engine_hands_back_another_gets(bench: &Bench) {
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
 }
 
-/// Another engine can push to and consume a queue that one engine declared.
-pub async fn a_queue_is_known_to_every_engine(bench: &Bench) {
-    let other = bench.another().await;
-    bench.declare("mail", &[]).await;
-    let pushed = job("mail");
-    let id = pushed.id;
-    push(&*other, vec![pushed]).await;
-    let mut consumer = consume(&*other, "mail", 1).await;
-    assert_eq!(take(&mut consumer).await.envelope().id, id);
-}
-
 /// Attempts are counted per job, not per engine.
 pub async fn a_retry_is_counted_from_engine_to_engine(bench: &Bench) {
     let wait = Duration::from_millis(200);

@@ -116,7 +116,6 @@ macro_rules! conformance {
                 competing::each_job_goes_to_one_of_two_engines
                 competing::a_waiting_engine_gets_what_another_pushes
                 competing::what_one_engine_hands_back_another_gets
-                competing::a_queue_is_known_to_every_engine
                 competing::a_retry_is_counted_from_engine_to_engine
                 competing::failed_jobs_are_seen_by_every_engine
                 shutdown::closing_hands_back_what_is_in_hand
