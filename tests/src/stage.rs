@@ -322,3 +322,17 @@ macro_rules! both_engines {
         }
     };
 }
+
+/// Makes a test of each function on a file, for what no engine changes: `on_a_file!(one, two)` gives
+/// `on_a_file::one` and `on_a_file::two`.
+#[macro_export]
+macro_rules! on_a_file {
+    ($($test:ident),* $(,)?) => {
+        mod on_a_file {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $test() {
+                super::$test($crate::stage::Store::sqlite().await).await;
+            })*
+        }
+    };
+}

@@ -3,19 +3,19 @@
 use std::process::Stdio;
 
 use jobq::{BoxError, State, WorkerPool, job};
-use jobq_tests::both_engines;
 use jobq_tests::stage::{Stage, Step, Store, soon};
+use jobq_tests::{both_engines, on_a_file};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use crate::process::{Ran, jobq, on};
 
-both_engines!(
-    an_enqueued_job_runs,
+both_engines!(an_enqueued_job_runs, a_published_event_reaches_its_subscriber);
+
+on_a_file!(
     a_payload_is_read_from_standard_input,
     a_job_has_the_options_that_are_given,
-    a_published_event_reaches_its_subscriber,
     what_is_wrong_is_said,
 );
 

@@ -1,12 +1,12 @@
 //! The log of the command, on standard error.
 
-use jobq_tests::both_engines;
+use jobq_tests::on_a_file;
 use jobq_tests::stage::{Stage, Step, Store, until};
 
 use crate::process::{Ran, command, eventually, jobq, on, run};
 use crate::server::Server;
 
-both_engines!(what_a_command_changes_is_logged, what_the_dashboard_changes_is_logged);
+on_a_file!(what_a_command_changes_is_logged, what_the_dashboard_changes_is_logged);
 
 /// The lines of the audit.
 fn audit(text: &str) -> Vec<&str> {

@@ -1,18 +1,19 @@
 //! The commands that look: `jobq queues`, `check`, `doctor` and `metrics`.
 
-use jobq_tests::both_engines;
 use jobq_tests::stage::{Stage, Step, Store};
+use jobq_tests::{both_engines, on_a_file};
 
 use crate::nights::Metrics;
 use crate::process::{command, jobq, run};
 
 both_engines!(
     queues_are_a_table_and_a_document,
-    a_check_says_which_limit_is_exceeded,
     a_queue_that_does_not_exist_is_said_to_be_missing,
     the_doctor_gives_its_report,
-    prometheus_reads_the_figures,
 );
+
+// The nights are told by a check and by figures on a broker.
+on_a_file!(a_check_says_which_limit_is_exceeded, prometheus_reads_the_figures);
 
 /// A stage with two jobs that are ready and one that failed.
 async fn stage(store: Store) -> Stage {

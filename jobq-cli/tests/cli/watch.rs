@@ -2,9 +2,9 @@
 
 use std::process::Stdio;
 
-use jobq_tests::both_engines;
 use jobq_tests::broker::Broker;
 use jobq_tests::stage::{Stage, Step, Store, soon, until};
+use jobq_tests::{both_engines, on_a_file};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
@@ -12,7 +12,9 @@ use crate::process::{jobq, on};
 use crate::schema;
 use crate::terminal::Terminal;
 
-both_engines!(looks_are_documents, off_a_terminal_it_is_an_error);
+both_engines!(looks_are_documents);
+
+on_a_file!(off_a_terminal_it_is_an_error);
 
 async fn looks_are_documents(store: Store) {
     let stage = Stage::on(store).await;
