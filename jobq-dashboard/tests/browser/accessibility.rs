@@ -1,5 +1,6 @@
 //! axe-core finds nothing on any page.
 
+use jobq_tests::stage::Store;
 use serde_json::Value;
 
 use crate::driver::{Browser, Look};
@@ -33,7 +34,7 @@ async fn every_page_is_accessible() {
     let test = "every_page_is_accessible";
     let Some(browser) = Browser::open(test, Look::default()) else { return };
     let Some(axe) = axe(test) else { return };
-    let shop = Shop::open().await;
+    let shop = Shop::on(Store::rabbitmq().await, "").await;
     let pool = shop.pool().await;
     shop.charge(0..3, "the gateway is down").await;
     shop.resize(1).await;

@@ -1,4 +1,4 @@
-//! Queues, pools and failed jobs on a real broker, with a dashboard.
+//! Queues, pools and failed jobs, with a dashboard.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,8 +41,9 @@ pub(crate) struct Shop {
 }
 
 impl Shop {
+    /// On a file, for what no engine changes.
     pub(crate) async fn open() -> Self {
-        Self::on(Store::rabbitmq().await, "").await
+        Self::on(Store::sqlite().await, "").await
     }
 
     /// On this store, below a path.

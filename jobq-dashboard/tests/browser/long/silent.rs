@@ -1,6 +1,7 @@
 //! A connection that falls silent without an error.
 
 use jobq_tests::proxy::{Proxy, Toward};
+use jobq_tests::stage::Store;
 
 use crate::driver::{Browser, Look, within};
 use crate::shop::Shop;
@@ -8,7 +9,7 @@ use crate::shop::Shop;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_page_says_that_its_stream_is_silent_and_comes_back() {
     let Some(browser) = Browser::open("silent streams", Look::default()) else { return };
-    let shop = Shop::open().await;
+    let shop = Shop::on(Store::rabbitmq().await, "").await;
     let proxy = Proxy::to(&shop.url).await;
     browser.go(&format!("{}/queues/payments", proxy.url()));
     browser.sees("The last minute");

@@ -6,6 +6,7 @@ use std::time::Instant;
 use jobq::Envelope;
 use jobq::engine::conformance::open;
 use jobq_tests::failures::fail;
+use jobq_tests::stage::Store;
 
 use crate::driver::{Browser, Look};
 use crate::shop::Shop;
@@ -28,7 +29,7 @@ fn payment(order: u64) -> Envelope {
 async fn some_of_ten_thousand_are_put_back_when_a_canary_completes() {
     let test = "some_of_ten_thousand_are_put_back_when_a_canary_completes";
     let Some(browser) = Browser::open(test, Look::default()) else { return };
-    let shop = Shop::open().await;
+    let shop = Shop::on(Store::rabbitmq().await, "").await;
     let engine = open(&shop.store.url, &shop.store.namespace).await.expect("opens");
     fail(&*engine, "payments", (0..COUNT).map(payment)).await;
     engine.close().await;
