@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use jobq::{BoxError, Client, ErrorKind, RunningPool, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::broker::{self, Node};
 use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::vhost::Vhost;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
 
@@ -108,12 +108,12 @@ async fn jobs_on_other_threads_go_on(store: Store) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heartbeats_and_acks_go_on_while_all_threads_are_blocked() {
     let test = "heartbeats_and_acks_go_on_while_all_threads_are_blocked";
-    let Some(node) = broker::shared_with_ctl(test).await else {
+    let Some(vhost) = Vhost::of(test).await else {
         return;
     };
-    let store = Store::on_broker(node.url());
+    let store = Store::on_broker(vhost.url());
     let mut program = Program::start(&store, "?heartbeat=1", 1).await;
-    let before = connections(node, &store.namespace).await;
+    let before = connections(&vhost, &store.namespace).await;
     assert_eq!(before.lines().count(), 2, "one for publishing and one for consuming: {before}");
     let since = Instant::now();
     // The span itself is the test: a broker that hears nothing for so long ends a connection.
@@ -123,8 +123,7 @@ async fn heartbeats_and_acks_go_on_while_all_threads_are_blocked() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     until("all but the one that runs to be acknowledged", async || {
-        let columns = ["list_queues", "name", "messages", "--silent"];
-        let queues = node.ctl(&columns).await;
+        let queues = vhost.list("list_queues", &["name", "messages", "--silent"]).await;
         let line = |queue: &str, count: u32| {
             let line = format!("{}:{queue}\t{count}", store.namespace);
             queues.lines().any(|found| found == line)
@@ -133,7 +132,7 @@ async fn heartbeats_and_acks_go_on_while_all_threads_are_blocked() {
     })
     .await;
     assert_eq!(
-        connections(node, &store.namespace).await,
+        connections(&vhost, &store.namespace).await,
         before,
         "the connections have lived all the time"
     );
@@ -158,9 +157,9 @@ async fn a_pool_ends_with_the_runtime_of_its_jobs() {
 }
 
 /// The connections of the program whose job blocks.
-async fn connections(node: &Node, name: &str) -> String {
+async fn connections(vhost: &Vhost, name: &str) -> String {
     let columns = ["list_connections", "pid", "client_properties", "--silent"];
-    let all = node.ctl(&columns).await;
+    let all = vhost.node().ctl(&columns).await;
     let mut lines: Vec<_> = all.lines().filter(|line| line.contains(name)).collect();
     lines.sort_unstable();
     lines.join("\n")

@@ -4,27 +4,29 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jobq::{BoxError, FailedReason, job};
-use jobq_tests::broker::{self, Node};
 use jobq_tests::declared::declared_in;
 use jobq_tests::raw::Raw;
 use jobq_tests::stage::{Scripted, Stage, Step, Store, until};
+use jobq_tests::vhost::Vhost;
 use lapin::ExchangeKind;
 use lapin::options::ExchangeDeclareOptions;
 use lapin::types::FieldTable;
+
+const BETWEEN_QUESTIONS: Duration = Duration::from_secs(3);
 
 #[job(on = "user.*")]
 async fn welcome(_user: u64) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A pool's stage on the node that the tests share, with all that can be declared.
-async fn stage(node: &'static Node) -> (Stage, jobq::RunningPool, BTreeSet<String>) {
-    let stage = Stage::on(Store::on_broker(node.url())).await;
+/// A pool's stage in a vhost of its own, with all that can be declared.
+async fn stage(vhost: &Vhost) -> (Stage, jobq::RunningPool, BTreeSet<String>) {
+    let stage = Stage::on(Store::on_broker(vhost.url())).await;
     let pool = stage.pool().register::<Welcome>().spawn().await.expect("it starts");
     stage.client.declare_delays_up_to(Duration::from_secs(1)).await.expect("declares");
     let later = Scripted { steps: vec![Step::Succeed] };
     stage.client.enqueue(later).delay(Duration::from_millis(1)).await.expect("it is accepted");
-    let all = declared_in(node, &stage.store.namespace).await.into_iter().collect();
+    let all = declared_in(vhost, &stage.store.namespace).await.into_iter().collect();
     (stage, pool, all)
 }
 
@@ -34,11 +36,16 @@ fn names<'l>(lines: &'l BTreeSet<String>, what: &str) -> Vec<&'l str> {
     lines.iter().filter_map(name).collect()
 }
 
-/// Waits until all is declared again.
-async fn restored(node: &Node, namespace: &str, all: &BTreeSet<String>) {
+/// Waits until all is declared again. A pool looks every 30 to 50 seconds, and each question here
+/// costs more than such a look.
+async fn restored(vhost: &Vhost, namespace: &str, all: &BTreeSet<String>) {
     until("what was deleted", async || {
-        let found = declared_in(node, namespace).await.into_iter().collect();
-        all.is_subset(&found).then_some(())
+        let found = declared_in(vhost, namespace).await.into_iter().collect();
+        if all.is_subset(&found) {
+            return Some(());
+        }
+        tokio::time::sleep(BETWEEN_QUESTIONS).await;
+        None
     })
     .await;
 }
@@ -60,12 +67,12 @@ async fn all_ways_lead_somewhere(stage: &mut Stage) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_but_the_work_queues_is_declared_again() {
     let test = "everything_but_the_work_queues_is_declared_again";
-    let Some(node) = broker::shared_with_ctl(test).await else {
+    let Some(vhost) = Vhost::of(test).await else {
         return;
     };
-    let (mut stage, pool, all) = stage(node).await;
+    let (mut stage, pool, all) = stage(&vhost).await;
     stage.end().await;
-    let raw = Raw::connect(&node.url()).await;
+    let raw = Raw::connect(&vhost.url()).await;
     for exchange in names(&all, "exchange") {
         raw.delete_exchange(exchange).await;
     }
@@ -74,7 +81,7 @@ async fn everything_but_the_work_queues_is_declared_again() {
             raw.delete(queue).await;
         }
     }
-    restored(node, &stage.store.namespace, &all).await;
+    restored(&vhost, &stage.store.namespace, &all).await;
     all_ways_lead_somewhere(&mut stage).await;
     assert!(pool.health().missing.is_none());
     pool.shutdown().await.expect("it ends");
@@ -82,12 +89,12 @@ async fn everything_but_the_work_queues_is_declared_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bindings_are_made_again() {
-    let Some(node) = broker::shared_with_ctl("bindings_are_made_again").await else {
+    let Some(vhost) = Vhost::of("bindings_are_made_again").await else {
         return;
     };
-    let (mut stage, pool, all) = stage(node).await;
+    let (mut stage, pool, all) = stage(&vhost).await;
     stage.end().await;
-    let raw = Raw::connect(&node.url()).await;
+    let raw = Raw::connect(&vhost.url()).await;
     for line in &all {
         let words: Vec<_> = line.split([' ', '=']).collect();
         // Those of the levels take turns, one level a look.
@@ -104,7 +111,7 @@ async fn bindings_are_made_again() {
             .await
             .expect("it is unbound");
     }
-    restored(node, &stage.store.namespace, &all).await;
+    restored(&vhost, &stage.store.namespace, &all).await;
     all_ways_lead_somewhere(&mut stage).await;
     pool.shutdown().await.expect("it ends");
 }
@@ -112,13 +119,12 @@ async fn bindings_are_made_again() {
 /// Without waiting for the next look: the retry itself tells that its way is gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_retry_that_finds_no_way_makes_it_anew() {
-    let Some(node) = broker::shared_with_ctl("a_retry_that_finds_no_way_makes_it_anew").await
-    else {
+    let Some(vhost) = Vhost::of("a_retry_that_finds_no_way_makes_it_anew").await else {
         return;
     };
-    let (mut stage, pool, all) = stage(node).await;
+    let (mut stage, pool, all) = stage(&vhost).await;
     stage.end().await;
-    let raw = Raw::connect(&node.url()).await;
+    let raw = Raw::connect(&vhost.url()).await;
     for queue in names(&all, "queue") {
         if queue.contains("@wait.") || queue.contains("@due") {
             raw.delete(queue).await;
@@ -133,22 +139,22 @@ async fn a_retry_that_finds_no_way_makes_it_anew() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_that_may_not_declare_says_what_is_missing() {
     let test = "a_pool_that_may_not_declare_says_what_is_missing";
-    let Some(node) = broker::shared_with_ctl(test).await else {
+    let Some(vhost) = Vhost::of(test).await else {
         return;
     };
-    let (mut stage, admin, _) = stage(node).await;
+    let (mut stage, admin, _) = stage(&vhost).await;
     stage.end().await;
     admin.shutdown().await.expect("it ends");
     // It would declare again what is missing.
     stage.client.close().await;
     let name = &stage.store.namespace;
-    node.ctl(&["add_user", name, "secret"]).await;
-    node.ctl(&["set_permissions", name, "^$", ".*", ".*"]).await;
+    vhost.node().ctl(&["add_user", name, "secret"]).await;
+    vhost.permit(name, ["^$", ".*", ".*"]).await;
     let user = stage.store.client_as(name, "secret").await;
     let pool = stage.pool_of(&user).spawn().await.expect("all that it needs is there");
     assert!(pool.health().missing.is_none());
 
-    let raw = Raw::connect(&node.url()).await;
+    let raw = Raw::connect(&vhost.url()).await;
     let retry = format!("{name}.retry");
     raw.delete_exchange(&retry).await;
     let missing = until("what is missing", async || pool.health().missing).await;

@@ -1,21 +1,10 @@
 //! Limits that an administrator or a URL sets: each is named with what jobq needs.
 
 use jobq::{Client, Error, ErrorKind, Job, WorkerPool};
-use jobq_tests::broker::{self, Broker, Node, namespace};
+use jobq_tests::broker::{self, Broker, namespace};
 use jobq_tests::stage::{Scripted, Stage, Store};
+use jobq_tests::vhost::Vhost;
 use serde::{Deserialize, Serialize};
-
-/// A vhost of its own.
-async fn vhost(node: &Node) -> String {
-    let name = namespace();
-    node.ctl(&["add_vhost", &name]).await;
-    node.ctl(&["set_permissions", "-p", &name, "guest", ".*", ".*", ".*"]).await;
-    name
-}
-
-fn url(node: &Node, vhost: &str) -> String {
-    format!("{}/{vhost}", node.url())
-}
 
 fn says(error: &Error, words: &[&str]) {
     let said = error.to_string();
@@ -27,28 +16,28 @@ fn says(error: &Error, words: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_limits_of_a_vhost_are_named() {
-    let Some(node) = broker::shared_with_ctl("the_limits_of_a_vhost_are_named").await else {
+    let Some(vhost) = Vhost::of("the_limits_of_a_vhost_are_named").await else {
         return;
     };
-    let name = vhost(node).await;
     let limit = async |limits: &str| {
-        node.ctl(&["set_vhost_limits", "-p", &name, limits]).await;
+        vhost.node().ctl(&["set_vhost_limits", "-p", vhost.name(), limits]).await;
     };
     limit(r#"{"max-connections": 0}"#).await;
-    let error = Client::connect(&url(node, &name)).await.unwrap_err();
+    let error = Client::connect(&vhost.url()).await.unwrap_err();
     says(&error, &["limit (0) is reached", "one with a pool two", "set_vhost_limits"]);
 
     limit(r#"{"max-connections": 1}"#).await;
-    let client = Client::connect(&url(node, &name)).await.expect("one fits");
-    let error = Stage::on(Store::on_broker(node.url())).await.pool_of(&client).spawn().await;
+    let client = Client::connect(&vhost.url()).await.expect("one fits");
+    let error =
+        Stage::on(Store::on_broker(vhost.node().url())).await.pool_of(&client).spawn().await;
     says(&error.unwrap_err(), &["limit (1) is reached", "one with a pool two"]);
 
     limit(r#"{"max-connections": -1, "max-queues": 3}"#).await;
     let job = Scripted { steps: Vec::new() };
-    let other = Client::builder(url(node, &name)).namespace("other").connect().await;
+    let other = Client::builder(vhost.url()).namespace("other").connect().await;
     let error = other.expect("it connects").enqueue(job).await.unwrap_err();
     says(&error, &["(3) is reached", "three for each queue", "set_vhost_limits"]);
-    node.ctl(&["delete_vhost", &name]).await;
+    vhost.delete().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

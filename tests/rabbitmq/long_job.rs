@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use jobq_tests::broker;
 use jobq_tests::files::Directory;
 use jobq_tests::patient::Patient;
 use jobq_tests::stage::Store;
+use jobq_tests::vhost::Vhost;
 use tokio::process::{Child, Command};
 
 const SHORT: u32 = 10_000;
@@ -43,10 +43,10 @@ async fn written(ledger: &Path, line: String) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_job_among_ten_thousand_holds_none_up_and_has_none_run_again() {
     let test = "a_long_job_among_ten_thousand_holds_none_up_and_has_none_run_again";
-    let Some(node) = broker::shared_with_ctl(test).await else {
+    let Some(vhost) = Vhost::of(test).await else {
         return;
     };
-    let store = Store::on_broker(node.url());
+    let store = Store::on_broker(vhost.url());
     let client = store.client().await;
     let folder = Directory::new();
     let ledger = folder.path().join("ledger");
@@ -63,9 +63,9 @@ async fn a_long_job_among_ten_thousand_holds_none_up_and_has_none_run_again() {
     client.enqueue(job(SECOND_LONG, u32::MAX)).await.unwrap();
     written(&ledger, format!("begins {SECOND_LONG}")).await;
     let queue = format!("{}:patient", store.namespace);
-    let columns = ["list_queues", "name", "messages_ready", "messages_unacknowledged"];
+    let columns = ["name", "messages_ready", "messages_unacknowledged"];
     until("the end of all short jobs is known to the broker", async || {
-        let listed = node.ctl(&columns).await;
+        let listed = vhost.list("list_queues", &columns).await;
         listed.lines().any(|line| line.split_whitespace().eq([queue.as_str(), "0", "2"]))
     })
     .await;

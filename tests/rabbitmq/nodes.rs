@@ -1,13 +1,13 @@
 //! One URL with several nodes: when one dies, its clients go on at another.
 //!
-//! The nodes of these tests are brokers of their own, so that what is found on the second
-//! one was declared again by the client.
+//! Where one dies, both are brokers of their own, so that what is found on the second one was declared
+//! again by the client.
 
 use std::time::Duration;
 
 use jobq::engine::conformance::eventually;
 use jobq::{Client, ErrorKind};
-use jobq_tests::broker::Broker;
+use jobq_tests::broker::{Broker, namespace, shared_with_ctl};
 use jobq_tests::stage::{Stage, Step, Store, until};
 
 /// How long a queue must have lived to outlive its broker.
@@ -75,7 +75,7 @@ async fn where_none_answers_each_node_has_its_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_silent_is_left_for_the_next() {
-    let Some(node) = Broker::to_kill("a_node_that_is_silent_is_left_for_the_next").await else {
+    let Some(node) = shared_with_ctl("a_node_that_is_silent_is_left_for_the_next").await else {
         return;
     };
     // It takes connections and says nothing.
@@ -94,14 +94,15 @@ async fn a_node_that_is_silent_is_left_for_the_next() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_password_ends_the_tries() {
-    let Some(node) = Broker::to_kill("a_refused_password_ends_the_tries").await else {
+    let Some(node) = shared_with_ctl("a_refused_password_ends_the_tries").await else {
         return;
     };
-    let host = node.url().trim_start_matches("amqp://").to_owned();
-    let url = format!("amqp://ann:geheim@{host},{host}");
+    let (host, user) = (node.host(), namespace());
+    let url = format!("amqp://{user}:geheim@{host},{host}");
     let error = Client::connect(&url).await.expect_err("no such user");
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
-    assert_eq!(error.to_string().matches("`ann`").count(), 1, "{error}");
-    let denied = || async { node.log().matches("PLAIN login refused: user 'ann'").count() };
+    assert_eq!(error.to_string().matches(&format!("`{user}`")).count(), 1, "{error}");
+    let refusal = format!("PLAIN login refused: user '{user}'");
+    let denied = || async { node.log().matches(&refusal).count() };
     eventually("the broker's log of one try", 1, denied).await;
 }

@@ -11,6 +11,7 @@ use jobq_tests::broker::{self, Broker};
 use jobq_tests::jobs::{event, job, with};
 use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
+use jobq_tests::vhost::Vhost;
 use tokio::net::{TcpListener, TcpStream};
 
 const WAIT: Duration = Duration::from_millis(200);
@@ -89,15 +90,15 @@ async fn a_consumer_outlives_the_crash_of_its_broker() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_closed_come_back() {
     let test = "connections_that_are_closed_come_back";
-    let Some(node) = Broker::to_kill(test).await else {
+    let Some(vhost) = Vhost::of(test).await else {
         return;
     };
-    let engine = jobq::engine::conformance::open(&node.url(), "jobq").await.expect("opens");
+    let engine = jobq::engine::conformance::open(&vhost.url(), "jobq").await.expect("opens");
     engine.declare(&[spec("mail")]).await.expect("declares");
     let mut consumer = engine.consume_from("mail", 3).await.expect("consumes");
     let log = Seen::log();
     for _ in 0..3 {
-        node.ctl(&["close_all_connections", "an operator's reasons"]).await;
+        vhost.close_connections().await;
         let pushed = soon("the jobs to be accepted", push_surely(&*engine)).await;
         complete_all(&mut consumer, pushed).await;
     }
@@ -195,16 +196,16 @@ async fn a_broker_that_cannot_be_reached_is_an_error_at_once() {
 #[tokio::test(flavor = "multi_thread")]
 async fn subscriptions_come_back_and_ended_ones_do_not() {
     let test = "subscriptions_come_back_and_ended_ones_do_not";
-    let Some(node) = Broker::to_kill(test).await else {
+    let Some(vhost) = Vhost::of(test).await else {
         return;
     };
-    let engine = jobq::engine::conformance::open(&node.url(), "jobq").await.expect("opens");
+    let engine = jobq::engine::conformance::open(&vhost.url(), "jobq").await.expect("opens");
     let queue = spec("mail").patterns(["user.*", "order.*"]);
     engine.declare(&[queue]).await.expect("declares");
     engine.admin().unsubscribe("mail", "order.*").await.expect("unsubscribes");
-    let raw = Raw::connect(&node.url()).await;
+    let raw = Raw::connect(&vhost.url()).await;
     raw.delete("jobq:mail").await;
-    node.ctl(&["close_all_connections", "an operator's reasons"]).await;
+    vhost.close_connections().await;
     let publish = async |topic: &str| engine.publish(event(topic), true).await;
     // The queue is declared again by the next connection.
     eventually("the subscription", true, async || publish("user.created").await.is_ok()).await;

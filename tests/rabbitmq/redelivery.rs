@@ -1,19 +1,20 @@
 //! A job that comes again while it still runs is not run beside itself.
 
-use jobq_tests::broker::Broker;
 use jobq_tests::stage::{Stage, Step, Store, until};
+use jobq_tests::vhost::Vhost;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_outcome_of_a_run_settles_the_redelivery_of_its_job() {
-    let Some(broker) = Broker::to_kill("the_outcome_of_a_run_settles_the_redelivery").await else {
+    let test = "the_outcome_of_a_run_settles_the_redelivery_of_its_job";
+    let Some(vhost) = Vhost::of(test).await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(broker.url())).await;
+    let mut stage = Stage::on(Store::on_broker(vhost.url())).await;
     let running = stage.pool().spawn().await.unwrap();
     let first = stage.enqueue([Step::Wait]).await;
     assert_eq!(stage.run().await.id, first);
 
-    broker.ctl(&["close_all_connections", "a test"]).await;
+    vhost.close_connections().await;
     // The broker gives the first job again, ahead of one that is enqueued after the cut.
     let second = stage.enqueue([Step::Succeed]).await;
     assert_eq!(stage.run().await.id, second, "the first is not run beside itself");
@@ -37,15 +38,15 @@ async fn the_outcome_of_a_run_settles_the_redelivery_of_its_job() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_outcome_of_a_run_settles_what_comes_while_no_slot_is_free() {
     let test = "the_outcome_of_a_run_settles_what_comes_while_no_slot_is_free";
-    let Some(broker) = Broker::to_kill(test).await else {
+    let Some(vhost) = Vhost::of(test).await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(broker.url())).await;
+    let mut stage = Stage::on(Store::on_broker(vhost.url())).await;
     let running = stage.pool().concurrency(1).spawn().await.unwrap();
     let first = stage.enqueue([Step::Wait]).await;
     assert_eq!(stage.run().await.id, first);
 
-    broker.ctl(&["close_all_connections", "a test"]).await;
+    vhost.close_connections().await;
     let second = stage.enqueue([Step::Succeed]).await;
     // The first is the pool's again, which has no slot to look at it.
     until("the pool to be given the first again", async || {

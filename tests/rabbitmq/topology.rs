@@ -13,6 +13,7 @@ use jobq_tests::declared::declared_in;
 use jobq_tests::jobs::{self, event, with};
 use jobq_tests::raw::{self, Raw, header, headers, text};
 use jobq_tests::stage::until;
+use jobq_tests::vhost::Vhost;
 use lapin::BasicProperties;
 use lapin::options::{BasicGetOptions, BasicNackOptions, QueueBindOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
@@ -47,12 +48,12 @@ async fn push(engine: &dyn Engine, job: Envelope) {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_broker_has_what_was_printed() {
     let test = "the_broker_has_what_was_printed";
-    let Some(node) = broker::shared_with_ctl(test).await else {
+    let Some(vhost) = Vhost::of(test).await else {
         return;
     };
     let namespace = broker::namespace();
     let queues = [spec("mail"), spec("images.resize")];
-    let engine = open(&namespace).await;
+    let engine = jobq::engine::conformance::open(&vhost.url(), &namespace).await.expect("opens");
     engine.declare(&queues).await.expect("declares");
     // So many levels as the first job that waits there needs: 2 of them, with 30 queues.
     push(&*engine, with(job("mail", None), |job| job.delay = Duration::from_secs(20))).await;
@@ -60,14 +61,14 @@ async fn the_broker_has_what_was_printed() {
         let queue = format!("queue {namespace}.level.");
         found.iter().filter(|line| line.starts_with(&queue)).count()
     };
-    assert_eq!(levels(&declared_in(node, &namespace).await), 30);
+    assert_eq!(levels(&declared_in(&vhost, &namespace).await), 30);
     // A longer one adds those above, and a shorter one none.
     engine.declare_delays(Duration::from_secs(3_600)).await.expect("declares");
     engine.declare_delays(Duration::from_secs(1)).await.expect("declares");
-    assert_eq!(levels(&declared_in(node, &namespace).await), 60);
+    assert_eq!(levels(&declared_in(&vhost, &namespace).await), 60);
     engine.declare_delays(Duration::MAX).await.expect("declares");
 
-    let found = declared_in(node, &namespace).await;
+    let found = declared_in(&vhost, &namespace).await;
     let printed = Topology::of(&namespace, &queues).to_string();
     let mut printed: Vec<_> = printed.lines().map(str::to_owned).collect();
     printed.sort();

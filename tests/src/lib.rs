@@ -34,3 +34,4 @@ pub mod seen;
 pub mod spans;
 pub mod stage;
 pub mod timed;
+pub mod vhost;

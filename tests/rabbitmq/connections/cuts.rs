@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use jobq_tests::broker::{self, Broker};
+use jobq_tests::broker;
 use jobq_tests::proxy::{Cut, Toward};
 use jobq_tests::stage::{soon, until};
+use jobq_tests::vhost::Vhost;
 
 use super::scene::{CONCURRENCY, Ending, Scene};
 
@@ -86,15 +87,15 @@ async fn nothing_runs_twice_when_everything_takes_longer() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_lost_when_the_broker_closes_connections() {
     let test = "nothing_is_lost_when_the_broker_closes_connections";
-    let Some(node) = Broker::to_kill(test).await else {
+    let Some(vhost) = Vhost::of(test).await else {
         return;
     };
-    through_all(Fault::Closed, Scene::open(&node.url(), "").await, Some(&node)).await;
+    through_all(Fault::Closed, Scene::open(&vhost.url(), "").await, Some(&vhost)).await;
 }
 
-async fn through_all(fault: Fault, mut scene: Scene, node: Option<&Broker>) {
+async fn through_all(fault: Fault, mut scene: Scene, vhost: Option<&Vhost>) {
     for phase in PHASES {
-        play(fault, phase, &mut scene, node).await;
+        play(fault, phase, &mut scene, vhost).await;
         scene.proxy.thaw();
         scene.proxy.delay(Duration::ZERO);
         scene.gate(true);
@@ -108,20 +109,20 @@ async fn through_all(fault: Fault, mut scene: Scene, node: Option<&Broker>) {
     }
 }
 
-async fn play(fault: Fault, phase: Phase, scene: &mut Scene, node: Option<&Broker>) {
+async fn play(fault: Fault, phase: Phase, scene: &mut Scene, vhost: Option<&Vhost>) {
     println!("{fault:?} in {phase:?}");
     match phase {
         Phase::Enqueue(toward) => {
             scene.proxy.freeze(toward);
             let answers = scene.enqueue([Ending::Complete; 10]);
             on_its_way(scene, toward).await;
-            strike(fault, scene, node).await;
+            strike(fault, scene, vhost).await;
             // Each was answered; the ledger has what it was told.
             soon("the answers", answers.join_all()).await;
         }
         Phase::Consume => {
             held(scene, &[Ending::Complete; 3 * CONCURRENCY]).await;
-            strike(fault, scene, node).await;
+            strike(fault, scene, vhost).await;
         }
         Phase::Settle => {
             use Ending::{Complete, Fail};
@@ -129,7 +130,7 @@ async fn play(fault: Fault, phase: Phase, scene: &mut Scene, node: Option<&Broke
             scene.proxy.freeze(Toward::Broker);
             scene.gate(true);
             on_its_way(scene, Toward::Broker).await;
-            strike(fault, scene, node).await;
+            strike(fault, scene, vhost).await;
         }
         Phase::Republish(toward) => {
             use Ending::{Abort, Move};
@@ -137,13 +138,13 @@ async fn play(fault: Fault, phase: Phase, scene: &mut Scene, node: Option<&Broke
             scene.proxy.freeze(toward);
             scene.gate(true);
             on_its_way(scene, toward).await;
-            strike(fault, scene, node).await;
+            strike(fault, scene, vhost).await;
         }
         Phase::Shutdown => {
             held(scene, &[Ending::Complete; 3 * CONCURRENCY]).await;
             let pool = scene.take_pool();
             let shutdown = tokio::spawn(async move { pool.shutdown().await });
-            strike(fault, scene, node).await;
+            strike(fault, scene, vhost).await;
             scene.gate(true);
             soon("the end of the pool", shutdown).await.unwrap().unwrap();
             scene.start_pool().await;
@@ -164,14 +165,12 @@ async fn on_its_way(scene: &Scene, toward: Toward) {
     until("something under way", async || (scene.proxy.kept(toward) > 0).then_some(())).await;
 }
 
-async fn strike(fault: Fault, scene: &Scene, node: Option<&Broker>) {
+async fn strike(fault: Fault, scene: &Scene, vhost: Option<&Vhost>) {
     if fault != Fault::Delayed {
         scene.ledger.kills_the_broker();
     }
     match fault {
-        Fault::Closed => {
-            node.unwrap().ctl(&["close_all_connections", "a test"]).await;
-        }
+        Fault::Closed => vhost.unwrap().close_connections().await,
         Fault::Reset => scene.proxy.cut(Cut::Reset).await,
         Fault::Ended => scene.proxy.cut(Cut::End).await,
         Fault::HalfClosed(toward) => scene.proxy.half_close(toward),

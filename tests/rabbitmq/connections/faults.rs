@@ -4,34 +4,38 @@
 use std::time::Duration;
 
 use jobq::{Client, ErrorKind, QueueState, RunningPool};
-use jobq_tests::broker::Broker;
+use jobq_tests::broker::{self, Broker};
 use jobq_tests::proxy::{Cut, Proxy, Toward};
 use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
 use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
+use jobq_tests::vhost::Vhost;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
 
-const USER: &str = "ann";
-
-/// A node with a user of its own.
-async fn node(test: &str) -> Option<Broker> {
-    let node = Broker::to_kill(test).await?;
-    node.ctl(&["add_user", USER, "first"]).await;
-    permit(&node, "/").await;
-    Some(node)
+/// A vhost with a user of its own.
+struct Place {
+    vhost: Vhost,
+    user: String,
 }
 
-async fn permit(node: &Broker, vhost: &str) {
-    node.ctl(&["set_permissions", "-p", vhost, USER, ".*", ".*", ".*"]).await;
-}
+impl Place {
+    async fn of(test: &str) -> Option<Self> {
+        let place = Self { vhost: Vhost::of(test).await?, user: broker::namespace() };
+        place.vhost.node().ctl(&["add_user", &place.user, "first"]).await;
+        place.permit(".*").await;
+        Some(place)
+    }
 
-fn url(node: &Broker, vhost: &str) -> String {
-    format!("{}{vhost}", node.url().replace("amqp://", &format!("amqp://{USER}:first@")))
-}
+    /// The user may configure, write and read what this matches.
+    async fn permit(&self, names: &str) {
+        self.vhost.permit(&self.user, [names; 3]).await;
+    }
 
-async fn close_connections(node: &Broker) {
-    node.ctl(&["close_all_connections", "an operator's reasons"]).await;
+    fn store(&self) -> Store {
+        let user = format!("amqp://{}:first@", self.user);
+        Store::on_broker(self.vhost.url().replace("amqp://", &user))
+    }
 }
 
 /// Waits until the pool says that it takes no jobs, for a reason with all of these words.
@@ -65,17 +69,20 @@ async fn accepted(client: &Client) -> jobq::JobId {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_that_changes_is_told_until_it_is_right_again() {
-    let Some(node) = node("a_password_that_changes_is_told_until_it_is_right_again").await else {
+    let test = "a_password_that_changes_is_told_until_it_is_right_again";
+    let Some(place) = Place::of(test).await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(url(&node, ""))).await;
+    let (user, node) = (&*place.user, place.vhost.node());
+    let mut stage = Stage::on(place.store()).await;
     let pool = stage.pool().spawn().await.unwrap();
     goes_on(&mut stage, &pool).await;
-    node.ctl(&["change_password", USER, "second"]).await;
-    close_connections(&node).await;
-    interrupted(&pool, ErrorKind::Refused, &["refuses the user `ann`", "the password"]).await;
+    node.ctl(&["change_password", user, "second"]).await;
+    place.vhost.close_connections().await;
+    let said = format!("refuses the user `{user}`");
+    interrupted(&pool, ErrorKind::Refused, &[&said, "the password"]).await;
     assert!(!format!("{:?}", pool.health()).contains("first"), "no password is shown");
-    node.ctl(&["change_password", USER, "first"]).await;
+    node.ctl(&["change_password", user, "first"]).await;
     goes_on(&mut stage, &pool).await;
     pool.shutdown().await.unwrap();
 }
@@ -83,43 +90,45 @@ async fn a_password_that_changes_is_told_until_it_is_right_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permissions_that_are_taken_away_are_told_until_they_are_back() {
     let test = "permissions_that_are_taken_away_are_told_until_they_are_back";
-    let Some(node) = node(test).await else {
+    let Some(place) = Place::of(test).await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(url(&node, ""))).await;
+    let (user, vhost) = (&*place.user, place.vhost.name());
+    let mut stage = Stage::on(place.store()).await;
     let pool = stage.pool().spawn().await.unwrap();
     goes_on(&mut stage, &pool).await;
     // The vhost is closed to the user.
-    node.ctl(&["clear_permissions", "-p", "/", USER]).await;
-    close_connections(&node).await;
-    interrupted(&pool, ErrorKind::Refused, &["the vhost `/`", "the user `ann`"]).await;
+    place.vhost.node().ctl(&["clear_permissions", "-p", vhost, user]).await;
+    place.vhost.close_connections().await;
+    let said = [format!("the vhost `{vhost}`"), format!("the user `{user}`")];
+    interrupted(&pool, ErrorKind::Refused, &[&said[0], &said[1]]).await;
     // It is open, and its queues are not.
-    node.ctl(&["set_permissions", "-p", "/", USER, "^$", "^$", "^$"]).await;
+    place.permit("^$").await;
     let words = ["consuming queue", "ACCESS_REFUSED", "set_permissions"];
     interrupted(&pool, ErrorKind::Refused, &words).await;
     let job = Scripted { steps: vec![Step::Succeed] };
     let error = stage.client.enqueue(job).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     assert!(error.to_string().contains("set_permissions"), "{error}");
-    permit(&node, "/").await;
+    place.permit(".*").await;
     goes_on(&mut stage, &pool).await;
     pool.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vhost_that_is_deleted_and_made_again_is_used_again() {
-    let Some(node) = node("a_vhost_that_is_deleted_and_made_again_is_used_again").await else {
+    let test = "a_vhost_that_is_deleted_and_made_again_is_used_again";
+    let Some(place) = Place::of(test).await else {
         return;
     };
-    node.ctl(&["add_vhost", "shop"]).await;
-    permit(&node, "shop").await;
-    let mut stage = Stage::on(Store::on_broker(url(&node, "/shop"))).await;
+    let mut stage = Stage::on(place.store()).await;
     let pool = stage.pool().spawn().await.unwrap();
     goes_on(&mut stage, &pool).await;
-    node.ctl(&["delete_vhost", "shop"]).await;
-    interrupted(&pool, ErrorKind::Refused, &["the vhost `shop` does not exist"]).await;
-    node.ctl(&["add_vhost", "shop"]).await;
-    permit(&node, "shop").await;
+    place.vhost.delete().await;
+    let said = format!("the vhost `{}` does not exist", place.vhost.name());
+    interrupted(&pool, ErrorKind::Refused, &[&said]).await;
+    place.vhost.add().await;
+    place.permit(".*").await;
     // Its queues are declared again, too.
     goes_on(&mut stage, &pool).await;
     pool.shutdown().await.unwrap();
