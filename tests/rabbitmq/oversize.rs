@@ -26,12 +26,6 @@ async fn letter(
 
 struct Ran(mpsc::UnboundedSender<JobId>);
 
-/// A node that takes no larger message.
-async fn strict(test: &str) -> Option<Broker> {
-    let lines = format!("max_message_size = {LIMIT}\n");
-    Broker::with_files(test, move |_| vec![("rabbitmq.conf", lines)]).await
-}
-
 async fn client(broker: &Broker) -> Client {
     let builder = Client::builder(broker.url()).namespace(namespace());
     builder.timeout(DEADLINE).connect().await.expect("it connects")
@@ -61,7 +55,9 @@ async fn only_these_run(client: &Client, expected: HashSet<JobId>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_is_too_large_is_refused_and_disturbs_no_other() {
     let name = "a_message_that_is_too_large_is_refused_and_disturbs_no_other";
-    let Some(broker) = strict(name).await else {
+    let lines = format!("max_message_size = {LIMIT}\n");
+    let broker = Broker::with_files(name, move |_| vec![("rabbitmq.conf", lines)]).await;
+    let Some(broker) = broker else {
         return;
     };
     let client = client(&broker).await;
@@ -93,14 +89,11 @@ async fn a_message_that_is_too_large_is_refused_and_disturbs_no_other() {
     let error = client.enqueue(Letter { text: "x".repeat(whole + 1) }).await.unwrap_err();
     assert!(is_offender(&error), "{error}");
     only_these_run(&client, stored).await;
+    of_many_only_those_that_are_too_large_are_refused(&broker).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_only_those_that_are_too_large_are_refused() {
-    let Some(broker) = strict("of_many_only_those_that_are_too_large_are_refused").await else {
-        return;
-    };
-    let client = client(&broker).await;
+async fn of_many_only_those_that_are_too_large_are_refused(broker: &Broker) {
+    let client = client(broker).await;
     let is_large = |number: usize| number % 500 == 250;
     let letters = (0..2_000).map(|number| {
         let text = "x".repeat(if is_large(number) { 2 * LIMIT } else { 400 });
