@@ -8,8 +8,10 @@ use jobq::engine::conformance::{EngineExt as _, open};
 use jobq::{Client, Clock};
 use jobq_tests::broker::Broker;
 use jobq_tests::files::Directory;
+use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
 use jobq_tests::stage::{Stage, Step, Store, soon, until};
+use jobq_tests::vhost::Vhost;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::process::Child;
@@ -72,12 +74,11 @@ impl Metrics {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_queue_whose_last_pool_died_and_a_dead_broker_are_told() {
-    let test = "a_queue_whose_last_pool_died_and_a_dead_broker_are_told";
-    let Some(broker) = Broker::to_kill(test).await else {
+async fn a_queue_whose_last_pool_died_is_told() {
+    let Some(vhost) = Vhost::of("a_queue_whose_last_pool_died_is_told").await else {
         return;
     };
-    let stage = Stage::on(Store::on_broker(broker.url())).await;
+    let stage = Stage::on(Store::on_broker(vhost.url())).await;
     let pool = stage.pool().spawn().await.unwrap();
     let metrics = Metrics::start(&stage.store, &["--timeout", "1s"]).await;
     // It enqueues nothing, and so knows of no queue by itself.
@@ -119,36 +120,25 @@ async fn a_queue_whose_last_pool_died_and_a_dead_broker_are_told() {
     assert!(lines.last().unwrap().contains("http://127.0.0.1:1/ cannot be reached"), "{ran:#?}");
 
     // Somebody who may not ask pools learns that, and not that there is no queue.
-    broker.ctl(&["add_user", "eve", "geheim"]).await;
-    broker.ctl(&["set_permissions", "eve", "^$", "^$", "^$"]).await;
-    let mut store = Store::on_broker(stage.store.url.replace("amqp://", "amqp://eve:geheim@"));
+    let eve = &*stage.store.namespace;
+    vhost.node().ctl(&["add_user", eve, "geheim"]).await;
+    vhost.permit(eve, ["^$"; 3]).await;
+    let url = stage.store.url.replace("amqp://", &format!("amqp://{eve}:geheim@"));
+    let mut store = Store::on_broker(url);
     store.namespace.clone_from(&stage.store.namespace);
     let ran = jobq(&store, &["queues"]).await;
     assert!(ran.error(5).contains("set_permissions"), "{ran:#?}");
 
     // It would declare them again.
     soon("the client to close", stage.client.close()).await;
-    let space = &stage.store.namespace;
-    for queue in ["hasty", "scripted"] {
-        broker.ctl(&["delete_queue", &format!("{space}:{queue}")]).await;
-        broker.ctl(&["delete_queue", &format!("{space}:{queue}@failed")]).await;
+    let (space, raw) = (&stage.store.namespace, Raw::connect(&vhost.url()).await);
+    for queue in ["hasty", "hasty@failed", "scripted", "scripted@failed"] {
+        raw.delete(&format!("{space}:{queue}")).await;
     }
     until("the queue to be missing", async || {
         (found().await == Some(State::Missing)).then_some(())
     })
     .await;
-
-    let stranger = stage.store.client().await;
-    broker.kill();
-    metrics.says(&["HTTP/1.0 503", "jobq_up 0"]).await;
-    let admin = stranger.admin();
-    let looked = tokio::time::timeout(Duration::from_secs(30), admin.overview(Queues::All));
-    let error = looked.await.expect("nobody waits for long").unwrap_err();
-    assert!(error.is_timeout() || error.is_connection(), "{error:?}");
-    let named = stranger.admin().overview(Queues::one("scripted")).await.unwrap();
-    let queue = &named.queues[0];
-    assert!(queue.ready.known().is_none() && queue.state == State::Unknown, "{queue:?}");
-    eventually(&stage.store, &["check", "scripted", "--min-pools", "1"], |ran| ran.code == 5).await;
 }
 
 /// The end of a night.
@@ -280,6 +270,7 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
     assert!(ran.err.contains("? waits of scripted: no pool reports it"), "{ran:#?}");
 
     // The broker dies.
+    let stranger = stage.store.client().await;
     broker.kill();
     watch
         .tells(&Night {
@@ -290,4 +281,12 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
             log: &["ERROR", "the figures cannot be read"],
         })
         .await;
+    eventually(&stage.store, &["check", "scripted", "--min-pools", "1"], |ran| ran.code == 5).await;
+    let admin = stranger.admin();
+    let looked = tokio::time::timeout(Duration::from_secs(30), admin.overview(Queues::All));
+    let error = looked.await.expect("nobody waits for long").unwrap_err();
+    assert!(error.is_timeout() || error.is_connection(), "{error:?}");
+    let named = admin.overview(Queues::one("scripted")).await.unwrap();
+    let queue = &named.queues[0];
+    assert!(queue.ready.known().is_none() && queue.state == State::Unknown, "{queue:?}");
 }
