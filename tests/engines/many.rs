@@ -23,8 +23,8 @@ struct Worker(Child);
 
 impl Worker {
     fn start(store: &Store, ledger: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_flaky"))
-            .args([&store.url, &store.namespace])
+        let mut child = Command::new(env!("CARGO_BIN_EXE_worker"))
+            .args(["flaky", &store.url, &store.namespace])
             .arg(ledger)
             .stdout(Stdio::piped())
             .spawn()

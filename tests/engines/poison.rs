@@ -30,8 +30,8 @@ const GOOD: u32 = 500;
 /// Starts a worker process again and again, and says how often it died.
 async fn supervise(store: &Store, ledger: &Path, deaths: &AtomicU32) {
     loop {
-        let mut worker = Command::new(env!("CARGO_BIN_EXE_fragile"))
-            .args([&store.url, &store.namespace])
+        let mut worker = Command::new(env!("CARGO_BIN_EXE_worker"))
+            .args(["fragile", &store.url, &store.namespace])
             .arg(ledger)
             .stderr(Stdio::null())
             .kill_on_drop(true)

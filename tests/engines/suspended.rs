@@ -39,8 +39,8 @@ struct Worker {
 impl Worker {
     /// One on this URL of a store. The lease of a file's jobs is two seconds.
     fn start(url: &str, store: &Store, ledger: &Path, name: &str) -> Self {
-        let process = Command::new(env!("CARGO_BIN_EXE_errands"))
-            .args([url, &store.namespace])
+        let process = Command::new(env!("CARGO_BIN_EXE_worker"))
+            .args(["errands", url, &store.namespace])
             .arg(ledger)
             .args([name, "2000", "0"])
             .stdout(Stdio::null())

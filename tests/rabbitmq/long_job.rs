@@ -16,8 +16,8 @@ const SECOND_LONG: u32 = 20_000;
 const LAST: u32 = 30_000;
 
 fn worker(store: &Store, ledger: &Path, waits: &str) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_patient"));
-    command.args([&store.url, &store.namespace]).arg(ledger).arg(waits);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
+    command.args(["patient", &store.url, &store.namespace]).arg(ledger).arg(waits);
     command.stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap()
 }
 

@@ -22,6 +22,7 @@ mod pause;
 mod permissions;
 mod reconnect;
 mod redelivery;
+mod secrets;
 mod timeouts;
 mod tls;
 mod topics;

@@ -168,8 +168,8 @@ struct Process {
 
 impl Process {
     fn start(store: &Store, ledger: &Path, name: &str, lease: Duration, load: usize) -> Self {
-        let child = Command::new(env!("CARGO_BIN_EXE_errands"))
-            .args([&store.url, &store.namespace])
+        let child = Command::new(env!("CARGO_BIN_EXE_worker"))
+            .args(["errands", &store.url, &store.namespace])
             .arg(ledger)
             .args([name, &lease.as_millis().to_string(), &load.to_string()])
             .stdout(Stdio::piped())

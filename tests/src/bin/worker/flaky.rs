@@ -18,15 +18,14 @@ async fn flaky(job: Flaky, ctx: JobContext, ledger: State<Ledger>) -> Result<(),
     Ok(())
 }
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), BoxError> {
-    let mut arguments = std::env::args().skip(1);
-    let mut argument = |what: &str| arguments.next().ok_or(format!("the {what} is missing"));
-    let client = Client::builder(argument("URL")?).namespace(argument("namespace")?);
-    let ledger = argument("path of the ledger")?;
+pub(crate) async fn work(arguments: &[String]) -> Result<(), BoxError> {
+    let [url, namespace, ledger] = arguments else {
+        return Err("expected URL NAMESPACE LEDGER".into());
+    };
+    let client = Client::builder(url).namespace(namespace).connect().await?;
     // Nobody kills these workers, and there are many lines.
-    let ledger = Ledger::open(Path::new(&ledger), "flaky")?.without_disk();
-    let pool = WorkerPool::new(&client.connect().await?).state(ledger).handle(flaky);
+    let ledger = Ledger::open(Path::new(ledger), "flaky")?.without_disk();
+    let pool = WorkerPool::new(&client).state(ledger).handle(flaky);
     println!("ready");
     Ok(pool.concurrency(20).run().await?)
 }

@@ -18,10 +18,8 @@ use tokio::signal::unix::{SignalKind, signal};
 /// That of a file whose client is made of its URL.
 const DEFAULT_LEASE: Duration = Duration::from_secs(30);
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), BoxError> {
-    let arguments: Vec<_> = std::env::args().collect();
-    let [_, url, namespace, ledger, name, lease, load] = &arguments[..] else {
+pub(crate) async fn work(arguments: &[String]) -> Result<(), BoxError> {
+    let [url, namespace, ledger, name, lease, load] = arguments else {
         return Err("expected URL NAMESPACE LEDGER NAME LEASE_MS LOAD".into());
     };
     #[cfg(feature = "metrics")]
@@ -44,6 +42,6 @@ async fn main() -> Result<(), BoxError> {
         ended = running.wait() => return Ok(ended?),
         _ = terminate.recv() => load.stop().await,
     }
-    // The end of `main`, as in any program: nothing is closed before.
+    // The end of the program: nothing is closed before.
     Ok(running.shutdown().await?)
 }

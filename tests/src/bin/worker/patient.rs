@@ -36,10 +36,8 @@ async fn patient(job: Patient, worker: State<Worker>) -> Result<(), BoxError> {
     Ok(())
 }
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), BoxError> {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [url, namespace, ledger, waits] = &arguments[..] else {
+pub(crate) async fn work(arguments: &[String]) -> Result<(), BoxError> {
+    let [url, namespace, ledger, waits] = arguments else {
         return Err("expected URL NAMESPACE LEDGER 0|1".into());
     };
     let client = Client::builder(url).namespace(namespace).connect().await?;

@@ -36,10 +36,8 @@ fn overflow(depth: u64) -> u64 {
     overflow(room[0] + 1) + room[1]
 }
 
-#[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-async fn main() -> Result<(), BoxError> {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [url, namespace, ledger] = &arguments[..] else {
+pub(crate) async fn work(arguments: &[String]) -> Result<(), BoxError> {
+    let [url, namespace, ledger] = arguments else {
         return Err("expected URL NAMESPACE LEDGER".into());
     };
     let client = if url.starts_with("sqlite:") {

@@ -36,6 +36,7 @@ async fn refused(seen: &mut Seen, url: &str, kind: ErrorKind) {
     seen.error(&error);
 }
 
+/// Its subscriber hears all that its process logs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_is_shown_nowhere() {
     let mut seen = Seen::default();
