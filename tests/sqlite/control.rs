@@ -64,7 +64,7 @@ async fn a_pause_stops_other_processes() {
 async fn a_killed_process_pauses_nothing_and_is_not_counted() {
     let directory = Directory::new();
     let url = directory.url("jobs.db");
-    let engine = open(&url, "jobq").await.unwrap();
+    let engine = open_with_lease(&url, "jobq", LEASE).await.unwrap();
     ready(&*engine, "mail").await;
     push(&*engine, "mail", 3).await;
     let file = rusqlite::Connection::open(directory.file("jobs.db")).unwrap();
