@@ -4,12 +4,14 @@ use std::time::{Duration, SystemTime};
 
 use jobq::admin::Queues;
 use jobq::engine::{Passage, QueueSpec};
-use jobq::{Client, Clock, ErrorKind, Job};
+use jobq::{Client, Clock, ErrorKind, Finding, Job, RunningPool, Severity};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::raw::Raw;
 use jobq_tests::seen::Seen;
 use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
 use lapin::BasicProperties;
+
+use crate::permissions;
 
 /// What the broker runs to pass on what waits, on this node.
 fn workers(call: &str) -> String {
@@ -45,49 +47,176 @@ async fn the_end_of_dead_lettering_is_told_until_the_node_restarts() {
     standstill_is_told(&node, "sys:terminate(rabbit_fifo_dlx_sup, shutdown).", restart).await;
 }
 
+/// A pool whose client has a clock of the test's. Its tier of 200 ms is looked at: others have waits
+/// of their own by the clock of the broker, which does not advance so fast.
+struct Probing {
+    stage: Stage,
+    clock: Clock,
+    client: Client,
+    pool: RunningPool,
+    tier: String,
+    seen: &'static Seen,
+}
+
+const LATE: [&str; 2] = ["WARN", "a probe of waiting jobs is late"];
+const STUCK: [&str; 2] = ["ERROR", "nothing comes out"];
+const PASSING: [&str; 2] = ["INFO", "come through again"];
+
+impl Probing {
+    async fn on(node: &Broker) -> Self {
+        let seen = Seen::log();
+        let stage = Stage::on(Store::on_broker(node.url())).await;
+        let clock = Clock::stopped_at(SystemTime::now());
+        let builder = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
+        let client = builder.clock(clock.clone()).connect().await.unwrap();
+        let pool = stage.pool_of(&client).spawn().await.unwrap();
+        let tier = format!("{}:scripted@wait.200ms", stage.store.namespace);
+        Self { stage, clock, client, pool, tier, seen }
+    }
+
+    /// How often this was logged of the tier.
+    fn says(&self, line: [&str; 2]) -> usize {
+        self.seen.lines(&[line[0], line[1], &self.tier]).len()
+    }
+
+    /// Waits until the pool knows this.
+    async fn reaches(&self, expected: Passage) {
+        until("what the pool knows of waiting jobs", async || {
+            self.clock.advance(Duration::from_secs(1));
+            (passage(&self.client, "scripted").await == Some(expected)).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until this is logged once more.
+    async fn tells(&self, line: [&str; 2], before: usize) {
+        until("the line of the tier", async || {
+            self.clock.advance(Duration::from_secs(5));
+            (self.says(line) > before).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits until a further probe of the tier is sent. The time goes on slowly, so that this one is
+    /// seen before it is late.
+    async fn sends(&self, raw: &Raw) {
+        let probes = format!("{}.probe", self.stage.store.namespace);
+        while raw.take(&probes).await.is_some() {}
+        until("a probe", async || {
+            self.clock.advance(Duration::from_secs(1));
+            (raw.take(&probes).await? == "scripted@200@probe").then_some(())
+        })
+        .await;
+    }
+}
+
 /// Stops what passes on jobs that wait, by an expression for the broker, and mends it.
 async fn standstill_is_told(node: &Broker, stop: &str, mend: impl AsyncFnOnce()) {
-    let seen = Seen::log();
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
-    let clock = Clock::stopped_at(SystemTime::now());
-    let builder = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
-    let client = builder.clock(clock.clone()).connect().await.unwrap();
-    let pool = stage.pool_of(&client).spawn().await.unwrap();
-    let tier = format!("{}:scripted@wait.200ms", stage.store.namespace);
-    let says = |line: [&str; 2]| seen.lines(&[line[0], line[1], &tier]).len();
-    let reaches = async |expected: Passage| {
-        until("what the pool knows of waiting jobs", async || {
-            clock.advance(Duration::from_secs(1));
-            (passage(&client, "scripted").await == Some(expected)).then_some(())
-        })
-        .await;
-    };
-    // Other tiers have waits of their own by the clock of the broker, which does not advance so fast.
-    let tells = async |line: [&str; 2], before: usize| {
-        until("the line of the tier", async || {
-            clock.advance(Duration::from_secs(5));
-            (says(line) > before).then_some(())
-        })
-        .await;
-    };
-    let late = ["WARN", "a probe of waiting jobs is late"];
-    let (stuck, passing) = (["ERROR", "nothing comes out"], ["INFO", "come through again"]);
-    // At the start nothing is known.
-    assert_eq!(passage(&client, "scripted").await.unwrap_or(Passage::Unknown), Passage::Unknown);
-    reaches(Passage::Passing).await;
+    let mut probing = Probing::on(node).await;
+    probing.reaches(Passage::Passing).await;
     node.ctl(&["eval", stop]).await;
-    let before = [late, stuck, passing].map(says);
+    let before = [LATE, STUCK, PASSING].map(|line| probing.says(line));
+    let stage = &mut probing.stage;
     let job = stage.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
     assert_eq!(stage.run().await.id, job);
-    tells(late, before[0]).await;
-    stays::<Scripted>(&client, "a pool reports that ").await;
-    tells(stuck, before[1]).await;
-    reaches(Passage::Stuck).await;
-    stays::<Scripted>(&client, "a pool reports that nothing comes out").await;
-    assert!(!stage.has_run());
+    probing.tells(LATE, before[0]).await;
+    stays::<Scripted>(&probing.client, "a pool reports that ").await;
+    probing.tells(STUCK, before[1]).await;
+    probing.reaches(Passage::Stuck).await;
+    stays::<Scripted>(&probing.client, "a pool reports that nothing comes out").await;
+    let report = probing.client.doctor().await.unwrap();
+    let is_told = |found: &&Finding| {
+        found.about() == "the tiers of queue `scripted`" && found.severity() == Severity::Error
+    };
+    assert_eq!(report.findings().iter().filter(is_told).count(), 1, "{report}");
+    assert!(!probing.stage.has_run());
     mend().await;
+    assert_eq!(probing.stage.end().await, job);
+    probing.tells(PASSING, before[2]).await;
+    probing.pool.shutdown().await.unwrap();
+}
+
+/// None counts on a connection of less than ten seconds, in an alarm, and after the end of the
+/// connection on which it would have come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_that_something_else_holds_up_do_not_count() {
+    let test = "probes_that_something_else_holds_up_do_not_count";
+    let Some(node) = Broker::to_kill(test).await else {
+        return;
+    };
+    let mut probing = Probing::on(&node).await;
+    // While jobs wait in the tier and come through, none is sent.
+    let raw = Raw::connect(&node.url()).await;
+    probing.clock.advance(Duration::from_secs(9));
+    for _ in 0..5 {
+        probing.stage.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
+        probing.stage.end().await;
+    }
+    assert_eq!(raw.take(&format!("{}.probe", probing.stage.store.namespace)).await, None);
+    probing.reaches(Passage::Passing).await;
+
+    node.ctl(&["eval", &workers("suspend")]).await;
+    probing.sends(&raw).await;
+    let told = || [LATE, STUCK].map(|line| probing.says(line));
+    let before = told();
+    node.ctl(&["set_vm_memory_high_watermark", "0.00001"]).await;
+    until("the alarm to be told", async || {
+        let asked = probing.client.admin().pools(Queues::All, Duration::from_secs(1)).await;
+        asked.err()?.to_string().contains("low on memory").then_some(())
+    })
+    .await;
+    probing.clock.advance(Duration::from_secs(300));
+    node.ctl(&["set_vm_memory_high_watermark", "0.9"]).await;
+    // Those on their way are judged before another one is sent.
+    probing.sends(&raw).await;
+    assert_eq!(told(), before, "in an alarm");
+
+    node.ctl(&["close_all_connections", "a test"]).await;
+    let raw = Raw::connect(&node.url()).await;
+    for _ in 0..10 {
+        until("the pool", async || passage(&probing.client, "scripted").await).await;
+        probing.clock.advance(Duration::from_secs(5));
+    }
+    probing.sends(&raw).await;
+    assert_eq!(told(), before, "after the end of the connection");
+
+    node.ctl(&["eval", &workers("resume")]).await;
+    probing.reaches(Passage::Passing).await;
+    probing.pool.shutdown().await.unwrap();
+}
+
+/// Its jobs wait and come through all the same. The next connection tries it again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_that_may_not_declare_the_queue_of_probes_says_so_once() {
+    let test = "a_pool_that_may_not_declare_the_queue_of_probes_says_so_once";
+    let Some(node) = broker::shared_with_ctl(test).await else { return };
+    let seen = Seen::log();
+    let mut stage = permissions::declared(Store::on_broker(node.url())).await;
+    let (space, user) = (stage.store.namespace.clone(), broker::namespace());
+    node.ctl(&["add_user", &user, "secret"]).await;
+    let own = format!("^{space}\\.control\\.");
+    node.ctl(&["set_permissions", &user, &own, ".*", ".*"]).await;
+    let clock = Clock::stopped_at(SystemTime::now());
+    let url = node.url().replace("amqp://", &format!("amqp://{user}:secret@"));
+    let builder = Client::builder(url).namespace(&space).clock(clock.clone());
+    let pool = stage.pool_of(&builder.connect().await.unwrap()).spawn().await.unwrap();
+
+    let probes = format!("{space}.probe");
+    let refused = format!("access to queue '{probes}' in vhost '/' refused");
+    Raw::connect(&node.url()).await.delete(&probes).await;
+    for _ in 0..3 {
+        let before = node.log().matches(&refused).count();
+        until("a refusal", async || {
+            clock.advance(Duration::from_secs(1));
+            (node.log().matches(&refused).count() > before).then_some(())
+        })
+        .await;
+        node.ctl(&["close_all_user_connections", &user, "a test"]).await;
+    }
+    let said = ["WARN", "cannot tell whether waiting jobs come through", &probes];
+    assert_eq!(seen.lines(&said).len(), 1, "{}", seen.text());
+    let job = stage.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
     assert_eq!(stage.end().await, job);
-    tells(passing, before[2]).await;
     pool.shutdown().await.unwrap();
 }
 

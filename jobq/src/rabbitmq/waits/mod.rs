@@ -175,3 +175,82 @@ pub(crate) async fn levels(up: &Up, names: &Names) -> Result<u32> {
         Seen::Missing(level) | Seen::Forbidden(level) => u32::try_from(level).unwrap_or(0),
     })
 }
+
+#[cfg(test)]
+#[cfg(feature = "metrics")]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use ::metrics::{
+        Counter, Gauge, GaugeFn, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    };
+
+    use super::*;
+    use crate::engine::QueueSpec;
+    use crate::rabbitmq::topology::probes::wait_queues;
+    use crate::rabbitmq::topology::requirements::Wanted;
+
+    /// The gauges that were set, by name and queue.
+    #[derive(Default)]
+    struct Gauges(Arc<Mutex<BTreeMap<String, f64>>>);
+
+    struct One(Arc<Mutex<BTreeMap<String, f64>>>, String);
+
+    impl GaugeFn for One {
+        fn increment(&self, _: f64) {}
+        fn decrement(&self, _: f64) {}
+        fn set(&self, value: f64) {
+            self.0.lock().unwrap().insert(self.1.clone(), value);
+        }
+    }
+
+    impl Recorder for Gauges {
+        fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+        fn register_counter(&self, _: &Key, _: &Metadata<'_>) -> Counter {
+            Counter::noop()
+        }
+        fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+            let labels = key.labels().map(|label| format!(" {}={}", label.key(), label.value()));
+            let name = key.name().to_owned() + &labels.collect::<String>();
+            Gauge::from_arc(Arc::new(One(Arc::clone(&self.0), name)))
+        }
+        fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
+            Histogram::noop()
+        }
+    }
+
+    #[test]
+    fn metrics_tell_of_late_and_stuck_probes() {
+        let gauges = Gauges::default();
+        let found = Arc::clone(&gauges.0);
+        let second = Duration::from_secs(1);
+        let names = Names::new("jobq");
+        let wanted = Wanted::queues(&[QueueSpec::new("mail").waits([second])]);
+        let probed = wait_queues(&names, &wanted, 1);
+        let waits = Waits::default();
+        waits.keep(probed.clone());
+        ::metrics::with_local_recorder(&gauges, || {
+            let (tier, level) = (&probed[0], &probed[1]);
+            let id = Uuid::now_v7();
+            waits.hear(&names, &tier.exchange, &tier.key, id, Duration::ZERO);
+            waits.hear(&names, &level.exchange, &level.key, id, Duration::ZERO);
+            let values = |late: f64, stuck: f64| {
+                let of = |queue| {
+                    let names =
+                        ["late", "stuck"].map(|of| format!("jobq_waits_{of} queue={queue}"));
+                    names.into_iter().zip([late, stuck])
+                };
+                of("@levels").chain(of("mail")).collect::<BTreeMap<_, _>>()
+            };
+            waits.judge(20 * second);
+            assert_eq!(*found.lock().unwrap(), BTreeMap::new());
+            waits.judge(60 * second);
+            assert_eq!(*found.lock().unwrap(), values(1.0, 0.0));
+            waits.judge(300 * second);
+            assert_eq!(*found.lock().unwrap(), values(1.0, 1.0));
+        });
+    }
+}
