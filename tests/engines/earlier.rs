@@ -105,7 +105,7 @@ async fn pools_share_a_queue(make: impl AsyncFn() -> Store) {
         pair.other.must(&json!("consume"));
         for number in 0..JOBS {
             let sender = if number % 2 == 0 { &mut pair.one } else { &mut pair.other };
-            let retry_in = (number % 3 == 0).then_some(200);
+            let retry_in = (number % 3 == 0).then_some(300);
             sender.must(&enqueue(number, 1, retry_in, 0));
         }
         let expected: Vec<_> = (0..u64::from(JOBS)).flat_map(|job| [(job, 1), (job, 2)]).collect();
@@ -130,6 +130,8 @@ async fn operations_end(make: impl AsyncFn() -> Store) {
         for number in 0..5 {
             pair.one.must(&enqueue(number, 100, None, 0));
         }
+        // The operations that jobs name: those of this version.
+        let mut operations = 0;
         for times in 1_u64.. {
             pair.one.until(&json!("counts"), is_failed(JOBS)).await;
             // Two attempts each time; all have begun anew.
@@ -137,13 +139,24 @@ async fn operations_end(make: impl AsyncFn() -> Store) {
             runs.sort_unstable();
             let expected: Vec<_> = (0..JOBS).flat_map(|job| [(job, 1), (job, 2)]).collect();
             assert_eq!(runs, expected, "{times}");
-            let at_rate = json!({"retry_at_rate": {"rate": 10.0}});
-            let done = match times {
-                1 | 2 => pair.one.must(&at_rate),
-                3 => pair.other.must(&at_rate),
-                4 => json!({"settled": pair.one.must(&json!("retry_all"))}),
-                5 => json!({"settled": pair.other.must(&json!("retry_all"))}),
+            // The earlier version shows none.
+            let failed = pair.by_age().0.must(&json!("failed"));
+            let named = failed.as_array().unwrap().iter().map(|job| match &job["operations"] {
+                Value::String(ids) => ids.split(' ').count(),
+                _ => 0,
+            });
+            assert_eq!(named.collect::<Vec<_>>(), [operations; 5], "{times}");
+            let (operator, is_earlier) = match times {
+                1 | 2 | 4 => (&mut pair.one, pair.is_one_earlier),
+                3 | 5 => (&mut pair.other, !pair.is_one_earlier),
                 _ => break,
+            };
+            operations += usize::from(!is_earlier);
+            let done = match times {
+                4 | 5 => json!({"settled": operator.must(&json!("retry_all"))}),
+                // With several passes; the earlier version would settle jobs again.
+                _ if !is_earlier => operator.must(&json!({"retry_at_rate": {"rate": 2.0}})),
+                _ => operator.must(&json!({"retry_at_rate": {"rate": 10.0}})),
             };
             assert_eq!(done["settled"], JOBS, "{times}: {done}");
         }
@@ -170,6 +183,8 @@ async fn a_canary_is_told(make: impl AsyncFn() -> Store) {
             (&json!(1), &json!("stopped")),
             "{done}"
         );
+        let failed = done["end"]["why"]["canary_failed"].as_array();
+        assert!(failed.is_some_and(|failed| failed.len() == 1), "{done}");
         pair.one.until(&json!("counts"), is_failed(2)).await;
     }
 }
@@ -288,22 +303,28 @@ async fn levels_fit_each_other(make: impl AsyncFn() -> Store) {
     }
 }
 
-/// Both have the same schema. A file of a later one is refused in words.
+/// Both have the same schema, whichever makes the file. A file of a later one is refused in words.
 async fn a_file_is_shared_and_a_newer_one_refused(make: impl AsyncFn() -> Store) {
-    for mut pair in Pair::both_ways(&make).await {
-        pair.one.must(&enqueue(1, 0, None, 0));
-        pair.other.must(&enqueue(2, 0, None, 0));
-        assert_eq!(pair.one.must(&json!("counts")), json!([2, 0, 0]));
+    let (today, earlier) = (Path::new(TODAY), EARLIER.as_path());
+    for [first, second] in [[today, earlier], [earlier, today]] {
         let store = make().await;
-        let later = store.url.strip_prefix("sqlite://").unwrap();
-        make_job_file(Path::new(later), NEWEST_SCHEMA);
-        let file = rusqlite::Connection::open(later).unwrap();
-        file.execute_batch(&format!("PRAGMA user_version = {}", NEWEST_SCHEMA + 1)).unwrap();
-        drop(file);
-        let refusal = Mixed::start(&EARLIER, &store).ask(&json!("counts")).unwrap_err();
-        let expected = format!("written by a newer jobq (schema {}", NEWEST_SCHEMA + 1);
-        assert!(refusal.contains(&expected), "{refusal}");
+        let mut one = Mixed::start(first, &store);
+        one.must(&enqueue(1, 0, None, 0));
+        let mut other = Mixed::start(second, &store);
+        other.must(&enqueue(2, 0, None, 0));
+        for program in [&mut one, &mut other] {
+            assert_eq!(program.must(&json!("counts")), json!([2, 0, 0]));
+        }
     }
+    let store = make().await;
+    let later = store.url.strip_prefix("sqlite://").unwrap();
+    make_job_file(Path::new(later), NEWEST_SCHEMA);
+    let file = rusqlite::Connection::open(later).unwrap();
+    file.execute_batch(&format!("PRAGMA user_version = {}", NEWEST_SCHEMA + 1)).unwrap();
+    drop(file);
+    let refusal = Mixed::start(earlier, &store).ask(&json!("counts")).unwrap_err();
+    let expected = format!("written by a newer jobq (schema {}", NEWEST_SCHEMA + 1);
+    assert!(refusal.contains(&expected), "{refusal}");
 }
 
 macro_rules! rows {

@@ -138,7 +138,10 @@ impl Program {
             }
             Command::Failed => {
                 let jobs = failed.list(1_000).await?;
-                let of = |job: &jobq::FailedJob| json!({"id": job.id(), "payload": job.payload(), "reason": job.reason()});
+                let of = |job: &jobq::FailedJob| {
+                    let operations = job.headers().get("jobq-operations");
+                    json!({"id": job.id(), "operations": operations})
+                };
                 jobs.iter().map(of).collect()
             }
             Command::RetryAll => json!(failed.retry_all().await?),
