@@ -37,7 +37,7 @@ fn each_alert_fires_in_the_night_that_it_is_for() {
     // What is scraped for half an hour, the alert, and the labels of one that fires at its end.
     let withheld = r#"jobq_queue_state{queue="mail", state="withheld"}"#;
     let stuck = r#"jobq_waits_stuck{queue="mail", instance="one"}"#;
-    let nights: [Night<'_>; 12] = [
+    let nights: [Night<'_>; 13] = [
         (&[("jobq_up", "1x30")], "JobqDown", None),
         (&[("jobq_up", "1x10")], "JobqDown", Some("severity: page")),
         (&[("jobq_overview_complete", "0x30")], "QueuesUnlisted", Some("severity: warn")),
@@ -50,6 +50,7 @@ fn each_alert_fires_in_the_night_that_it_is_for() {
             "QueueHangs",
             Some("queue: mail, state: ready, severity: page"),
         ),
+        (&[(ready, "3x30"), (in_flight, "2x30"), (attempts, "0+9x30")], "QueueHangs", None),
         (
             &[(withheld, "_x20 1x10")],
             "JobsWithheld",

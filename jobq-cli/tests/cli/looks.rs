@@ -145,6 +145,16 @@ async fn prometheus_reads_the_figures(store: Store) {
     assert!(answer.contains("text/plain; version=0.0.4"), "{answer}");
     assert!(answer.contains("\njobq_up 1\n") && answer.contains("\njobq_level_jobs 0\n"));
     assert!(answer.contains("\njobq_overview_complete 1\n"), "{answer}");
+
+    // Alerts stand on figures that are there. This one is of the programs.
+    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/alerts.yml");
+    let rules = std::fs::read_to_string(rules).unwrap();
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names = rules.split(|c| !is_of_name(c)).filter(|word| word.starts_with("jobq_"));
+    let mut others: Vec<_> =
+        names.filter(|name| !answer.contains(&format!("\n# TYPE {name} gauge\n"))).collect();
+    others.dedup();
+    assert_eq!(others, ["jobq_attempts_total"], "{answer}");
 }
 
 #[tokio::test]
