@@ -1,7 +1,9 @@
 //! The command while the broker is low on memory.
 
+use std::time::Duration;
+
 use jobq_tests::broker::Broker;
-use jobq_tests::stage::{Stage, Step, Store};
+use jobq_tests::stage::{Scripted, Stage, Step, Store};
 
 use crate::process::{eventually, jobq};
 
@@ -18,6 +20,8 @@ async fn an_alarm_is_named_and_nothing_is_done() {
     pool.shutdown().await.unwrap();
     stage.enqueue([Step::Succeed]).await;
     stage.enqueue([Step::Succeed]).await;
+    let later = Scripted { steps: vec![Step::Succeed] };
+    stage.client.enqueue(later).delay(Duration::from_secs(60_000)).await.unwrap();
     node.ctl(&["set_vm_memory_high_watermark", "0.00001"]).await;
 
     let alarm = "low on memory";
@@ -46,6 +50,7 @@ async fn an_alarm_is_named_and_nothing_is_done() {
     let counted = |ran: &crate::process::Ran| {
         let row: Vec<_> = ran.out.lines().nth(1).unwrap_or_default().split_whitespace().collect();
         row.get(..5) == Some(&["scripted", "2", "0", "?", "1"])
+            && ran.err.contains("jobs in the delay levels, of all queues: 1\n")
     };
     let ran =
         eventually(&stage.store, &[&["queues", "scripted"], &api[..]].concat(), counted).await;

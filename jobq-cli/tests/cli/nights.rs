@@ -118,6 +118,10 @@ async fn a_queue_whose_last_pool_died_is_told() {
     let ran = jobq(&stage.store, &[&check[..], &api].concat()).await;
     let lines = ran.lines(1);
     assert!(lines.last().unwrap().contains("http://127.0.0.1:1/ cannot be reached"), "{ran:#?}");
+    let ran = jobq(&stage.store, &[&check[..], &api, &["--json"]].concat()).await;
+    let document = ran.json(1, "check");
+    let incomplete = document["incomplete"].as_str().unwrap_or_default();
+    assert!(incomplete.contains("http://127.0.0.1:1/ cannot be reached"), "{document}");
 
     // Somebody who may not ask pools learns that, and not that there is no queue.
     let eve = &*stage.store.namespace;

@@ -1,4 +1,9 @@
+use std::time::SystemTime;
+
+use async_trait::async_trait;
+
 use super::*;
+use crate::engine::{PoolId, QueueSpec, Visit, Visited};
 
 #[test]
 fn an_unknown_figure_is_null_and_has_its_reason_beside_it() {
@@ -97,4 +102,57 @@ fn whether_jobs_come_out_of_the_tiers_is_the_worst_that_pools_say() {
         let view = asked.overview("mail".into(), vec![part.clone()], Read::Known(None));
         assert_eq!(view.waits, expected, "{reports:?} {part:?}");
     }
+}
+
+/// An engine that counts the probes of two pools among its jobs.
+#[derive(Debug)]
+struct Probed;
+
+#[async_trait]
+impl Administer for Probed {
+    async fn counts(&self, _: &str) -> Result<Counts> {
+        Ok(Counts::of(&self.parts("mail").await?))
+    }
+
+    async fn parts(&self, _: &str) -> Result<Vec<Part>> {
+        Ok(vec![Part::new(Place::Tier(Duration::from_secs(1)), 5)])
+    }
+
+    async fn in_levels(&self) -> Result<Read<u64>> {
+        Ok(Read::Known(7))
+    }
+
+    async fn ask(&self, _: Ask) -> Result<Answers> {
+        let reply = |(probes, level_probes)| {
+            let mut queue = PoolQueue::new("mail", 1);
+            queue.probes = probes;
+            let (host, start) = (String::new(), SystemTime::UNIX_EPOCH);
+            let mut report = PoolReport::new(PoolId::new(), host, start, vec![queue]);
+            report.level_probes = level_probes;
+            (report.pool, Reply::Report(report))
+        };
+        Ok(Answers::new([(1, 3), (2, 2)].map(reply).into(), BTreeMap::new()))
+    }
+
+    async fn failed_visit(&self, _: &str, _: Visit) -> Result<Visited> {
+        Ok(Visited::new())
+    }
+
+    async fn unsubscribe(&self, _: &str, _: &str) -> Result<()> {
+        Ok(())
+    }
+
+    async fn delete(&self, _: &QueueSpec, _: bool) -> Result<u64> {
+        Ok(0)
+    }
+}
+
+#[tokio::test]
+async fn probes_are_no_jobs() {
+    let names = QueueNames::new(BTreeSet::from(["mail".to_owned()]), vec!["named"], false);
+    let found = overview(&Probed, names, Duration::ZERO).await.unwrap();
+    let mail = &found.queues[0];
+    assert_eq!((&mail.waiting, &mail.parts[0].jobs), (&3.into(), &5.into()));
+    assert_eq!(found.in_levels, 4);
+    assert!(without(Read::Known(1), [2].into_iter()) == 0, "some have come out meanwhile");
 }
