@@ -56,6 +56,26 @@ async fn the_clients_of_a_dead_node_go_on_at_another() {
     pool.shutdown().await.expect("the pool ends");
 }
 
+/// In turns, so that the leaders are spread over a cluster. These are no cluster: only one has all.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_dead_letters_is_declared_on_each_node_in_turns() {
+    let Some((first, second)) = two("what_dead_letters_is_declared_on_each_node_in_turns").await
+    else {
+        return;
+    };
+    let stage = Stage::on(Store::on_broker(together(&[&first, &second]))).await;
+    stage.client.declare_delays_up_to(Duration::from_secs(10)).await.unwrap();
+    let prefix = format!("{}.level.", stage.store.namespace);
+    let mut levels = Vec::new();
+    for node in [&first, &second] {
+        let queues = node.ctl(&["list_queues", "name", "--silent"]).await;
+        levels.push(queues.lines().filter(|queue| queue.starts_with(&prefix)).count());
+    }
+    levels.sort_unstable();
+    let [some, all] = levels[..] else { panic!("two nodes: {levels:?}") };
+    assert!(all >= 15 && (all / 3..=all * 2 / 3).contains(&some), "{levels:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn where_none_answers_each_node_has_its_reason() {
     let url = "amqp://ann:geheim@127.0.0.1:1,no-such-host.invalid:2/shop";

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use jobq::admin::{Part, Place, QueueOverview, Queues};
+use jobq::admin::{Part, Place, QueueOverview, Queues, State};
 use jobq::{BoxError, Client, ErrorKind, job};
-use jobq_tests::broker::{namespace, shared, shared_with_management};
+use jobq_tests::broker::{namespace, shared, shared_with_ctl, shared_with_management};
 use jobq_tests::stage::{DEADLINE, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -131,6 +131,47 @@ async fn jobs_in_the_levels_are_counted_for_all_queues_together() {
         (overview(&short).await == (0.into(), 0.into())).then_some(())
     })
     .await;
+}
+
+/// As a node of a cluster without a majority, which may show 0 jobs.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_known_from_a_node_that_confirms_nothing() {
+    let test = "nothing_is_known_from_a_node_that_confirms_nothing";
+    let Some(node) = shared_with_ctl(test).await else { return };
+    let (url, namespace) = (node.url(), namespace());
+    let client = client(&url, &namespace, None).await;
+    client.enqueue(Letter {}).await.unwrap();
+    let look = async || {
+        let mut overview = client.admin().overview(Queues::one("mail")).await.unwrap();
+        (overview.queues.remove(0), overview.in_levels)
+    };
+    let (mail, in_levels) = look().await;
+    assert_eq!((&mail.ready, &in_levels, mail.state), (&1.into(), &0.into(), State::Unattended));
+
+    let probes = |call: &str| {
+        format!(
+            "{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<\"/\">>, queue, \
+             <<\"{namespace}.probe\">>)), {{Name, _}} = amqqueue:get_pid(Q), sys:{call}(Name)."
+        )
+    };
+    node.ctl(&["eval", &probes("suspend")]).await;
+    // That of consumers comes first, and may be by an answer of a moment before.
+    let (mail, in_levels) = until("the figures to be unknown", async || {
+        let (mail, in_levels) = look().await;
+        mail.unaccounted.known().is_none().then_some((mail, in_levels))
+    })
+    .await;
+    for figure in [&mail.ready, &mail.waiting, &mail.failed, &in_levels] {
+        let why = figure.why().unwrap_or_default();
+        assert!(why.contains("confirms no message"), "{mail:?} {in_levels:?}");
+    }
+    let unaccounted = mail.unaccounted.why().unwrap_or_default();
+    assert!(unaccounted.contains("confirms no message"), "{mail:?}");
+    assert_eq!(mail.state, State::Unknown, "{mail:?}");
+    // Asking harms nothing else of the connection.
+    client.enqueue(Letter {}).await.unwrap();
+    node.ctl(&["eval", &probes("resume")]).await;
+    until("the jobs to be counted again", async || (look().await.0.ready == 2).then_some(())).await;
 }
 
 #[job(retries = 1, delay = "1h")]
