@@ -23,8 +23,8 @@ async fn a_broker_that_dies_is_shown_with_the_last_figures() {
     browser.sees("Those below are of");
     browser.sees("23");
     assert!(browser.find(".figures.stale").is_some(), "they are grey");
-    let text = browser.text();
-    assert!(text.contains("ann:***@") && !text.contains("geheim"), "no password: {text}");
+    let page = browser.text();
+    assert!(page.contains("ann:***@") && !page.contains("geheim"), "no password: {page}");
     broker.restart().await;
     let back = within(|| browser.find(".figures:not(.stale)"));
     assert!(back.is_some(), "{}", browser.text());
