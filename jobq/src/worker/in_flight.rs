@@ -2,15 +2,17 @@
 //!
 //! A job that is delivered again while it is in flight does not run twice at once: the redelivery
 //! is held until the attempt is over. If the outcome of the attempt could not be recorded, the
-//! redelivery is settled with it, whether it was held or comes later.
+//! redelivery is settled with it, whether it was held or comes later. Equal jobs of two epochs that
+//! are both alive cannot be told from redeliveries, so they run one after the other.
 
 use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
+use std::collections::hash_map::{DefaultHasher, Entry};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use slab::Slab;
+use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::engine::{Delivery, Settlement};
@@ -32,9 +34,12 @@ pub(super) struct Identity {
 }
 
 impl Identity {
+    pub(super) fn new(envelope: Arc<Envelope>, attempt: u32, epoch: u64) -> Self {
+        Self { envelope, attempt, epoch }
+    }
+
     pub(super) fn of(delivery: &Delivery) -> Self {
-        let (attempt, epoch) = (delivery.attempt, delivery.epoch());
-        Self { envelope: delivery.shared_envelope(), attempt, epoch }
+        Self::new(delivery.shared_envelope(), delivery.attempt, delivery.epoch())
     }
 
     /// Whether the other one is the same attempt of the same job in another connection epoch.
@@ -57,21 +62,32 @@ impl Identity {
     }
 }
 
+/// A delivery, as far as it matters here.
+pub(super) trait Held {
+    /// Whether it is known to be stale.
+    fn is_stale(&self) -> bool;
+}
+
+impl Held for Delivery {
+    fn is_stale(&self) -> bool {
+        Self::is_stale(self)
+    }
+}
+
 /// The jobs of one queue that are in flight; `D` is a delivery.
 #[derive(Debug)]
 pub(super) struct InFlight<D> {
     jobs: Slab<Job<D>>,
-    /// The connection epoch of the newest delivery.
-    epoch: u64,
-    /// The number of jobs of other epochs.
-    others: usize,
+    /// The keys of the jobs by id. Several jobs may have the same one.
+    by_id: HashMap<JobId, SmallVec<[usize; 1]>>,
     unrecorded: Unrecorded,
 }
 
 #[derive(Debug)]
 struct Job<D> {
     identity: Identity,
-    held: Option<D>,
+    /// Its redeliveries, and equal jobs of other epochs.
+    held: Vec<D>,
 }
 
 /// A delivery that is now in flight.
@@ -83,13 +99,22 @@ pub(super) struct Admitted<D> {
     pub(super) outcome: Option<Settlement>,
 }
 
+/// What was held until the end of an attempt.
+#[derive(Debug, PartialEq)]
+pub(super) struct Freed<D> {
+    /// The redelivery to settle with the outcome of the attempt, which could not be recorded.
+    pub(super) again: Option<(D, Settlement)>,
+    /// The deliveries to admit now, in their order.
+    pub(super) waiting: Vec<D>,
+}
+
 impl<D> Default for InFlight<D> {
     fn default() -> Self {
-        Self { jobs: Slab::new(), epoch: 0, others: 0, unrecorded: Unrecorded::default() }
+        Self { jobs: Slab::new(), by_id: HashMap::new(), unrecorded: Unrecorded::default() }
     }
 }
 
-impl<D> InFlight<D> {
+impl<D: Held> InFlight<D> {
     /// Admits a delivery. `None` if it is held because its attempt is running.
     pub(super) fn admit(
         &mut self,
@@ -97,14 +122,14 @@ impl<D> InFlight<D> {
         delivery: D,
         now: Instant,
     ) -> Option<Admitted<D>> {
-        self.see(identity.epoch);
-        if self.others > 0 {
-            let is_same = |job: &Job<D>| job.identity.is_redelivered_as(&identity);
-            if let Some((_, job)) = self.jobs.iter_mut().find(|(_, job)| is_same(job)) {
-                // A redelivery held before is stale by now: a job has one delivery at a time.
-                job.held = Some(delivery);
-                return None;
-            }
+        let keys = self.by_id.get(&identity.envelope.id).into_iter().flatten();
+        let is_same = |key: &&usize| self.jobs[**key].identity.is_redelivered_as(&identity);
+        if let Some(key) = { keys }.find(is_same).copied() {
+            let held = &mut self.jobs[key].held;
+            // A long attempt may be delivered again at each lost connection.
+            held.retain(|held| !held.is_stale());
+            held.push(delivery);
+            return None;
         }
         let outcome = self.unrecorded.take(&identity, now);
         Some(Admitted { key: self.insert(identity), delivery, outcome })
@@ -117,36 +142,35 @@ impl<D> InFlight<D> {
 
     /// Adds a delivery that is not to be held, and returns its key.
     pub(super) fn insert(&mut self, identity: Identity) -> usize {
-        self.see(identity.epoch);
-        self.jobs.insert(Job { identity, held: None })
+        let id = identity.envelope.id;
+        let key = self.jobs.insert(Job { identity, held: Vec::new() });
+        self.by_id.entry(id).or_default().push(key);
+        key
     }
 
     /// Removes an attempt that is over. Its settlement was not recorded if its delivery was stale.
-    /// Returns the held redelivery, with the outcome to settle it with, or `None` if it is to run.
     pub(super) fn finish(
         &mut self,
         key: usize,
         settlement: Settlement,
         is_stale: bool,
         now: Instant,
-    ) -> Option<(D, Option<Settlement>)> {
-        let Job { identity, held } = self.jobs.remove(key);
-        self.others -= usize::from(identity.epoch != self.epoch);
-        if let Some(held) = held {
-            return Some((held, is_stale.then_some(settlement)));
+    ) -> Freed<D> {
+        let Job { identity, held: mut waiting } = self.jobs.remove(key);
+        if let Entry::Occupied(mut keys) = self.by_id.entry(identity.envelope.id) {
+            keys.get_mut().retain(|other| *other != key);
+            if keys.get().is_empty() {
+                keys.remove();
+            }
         }
+        let mut again = None;
         if is_stale {
-            self.unrecorded.remember(&identity, settlement, now);
+            match waiting.pop() {
+                Some(newest) => again = Some((newest, settlement)),
+                None => self.unrecorded.remember(&identity, settlement, now),
+            }
         }
-        None
-    }
-
-    /// Updates the newest epoch.
-    fn see(&mut self, epoch: u64) {
-        if epoch != self.epoch {
-            self.epoch = epoch;
-            self.others = self.jobs.iter().filter(|(_, job)| job.identity.epoch != epoch).count();
-        }
+        Freed { again, waiting }
     }
 }
 
@@ -191,11 +215,25 @@ mod tests {
     }
 
     fn identity(envelope: &Arc<Envelope>, attempt: u32, epoch: u64) -> Identity {
-        Identity { envelope: Arc::clone(envelope), attempt, epoch }
+        Identity::new(Arc::clone(envelope), attempt, epoch)
     }
 
     fn fail() -> Settlement {
         Settlement::Fail { reason: FailedReason::Expired, error: String::new(), attempts: 1 }
+    }
+
+    /// A delivery with its number.
+    #[derive(Debug, PartialEq)]
+    struct Fake(u32, bool);
+
+    impl Held for Fake {
+        fn is_stale(&self) -> bool {
+            self.1
+        }
+    }
+
+    fn fresh(number: u32) -> Fake {
+        Fake(number, false)
     }
 
     #[test]
@@ -216,16 +254,17 @@ mod tests {
             assert_eq!(identity(&first, 1, 1).is_redelivered_as(&other), expected, "{what}");
             let mut in_flight = InFlight::default();
             let now = Instant::now();
-            let running = in_flight.admit(identity(&first, 1, 1), 0, now).unwrap();
-            let admitted = in_flight.admit(other, 1, now);
+            let running = in_flight.admit(identity(&first, 1, 1), fresh(0), now).unwrap();
+            let admitted = in_flight.admit(other, fresh(1), now);
             assert_eq!(admitted.is_none(), expected, "{what} is held");
-            let held = in_flight.finish(running.key, Settlement::Complete, true, now);
-            assert_eq!(held, expected.then_some((1, Some(Settlement::Complete))), "{what}");
+            let freed = in_flight.finish(running.key, Settlement::Complete, true, now);
+            let again = expected.then_some((fresh(1), Settlement::Complete));
+            assert_eq!(freed, Freed { again, waiting: vec![] }, "{what}");
         }
     }
 
     #[test]
-    fn a_held_redelivery_is_settled_with_the_outcome_or_runs() {
+    fn what_was_held_is_settled_with_the_outcome_or_runs() {
         let wait = Duration::from_secs(1);
         for outcome in [
             Settlement::Complete,
@@ -237,39 +276,38 @@ mod tests {
             for is_stale in [true, false] {
                 let (mut in_flight, job, now) =
                     (InFlight::default(), envelope("1"), Instant::now());
-                let running = in_flight.admit(identity(&job, 1, 1), 1, now).unwrap();
+                let running = in_flight.admit(identity(&job, 1, 1), fresh(1), now).unwrap();
                 assert_eq!(running.outcome, None);
-                assert_eq!(in_flight.admit(identity(&job, 1, 2), 2, now), None);
-                assert_eq!(
-                    in_flight.admit(identity(&job, 1, 3), 3, now),
-                    None,
-                    "2 is stale by now"
-                );
-                let held = in_flight.finish(running.key, outcome.clone(), is_stale, now);
-                assert_eq!(held, Some((3, is_stale.then(|| outcome.clone()))));
+                for (epoch, delivery) in [(2, Fake(2, true)), (3, fresh(3)), (4, fresh(4))] {
+                    assert_eq!(in_flight.admit(identity(&job, 1, epoch), delivery, now), None);
+                }
+                let freed = in_flight.finish(running.key, outcome.clone(), is_stale, now);
+                // The one of epoch 2 was dropped.
+                let expected = if is_stale {
+                    Freed { again: Some((fresh(4), outcome.clone())), waiting: vec![fresh(3)] }
+                } else {
+                    Freed { again: None, waiting: vec![fresh(3), fresh(4)] }
+                };
+                assert_eq!(freed, expected);
                 // A redelivery being settled is in flight like a running job.
-                let again = in_flight.insert(identity(&job, 1, 3));
-                assert_eq!(in_flight.admit(identity(&job, 1, 4), 4, now), None);
-                let held = in_flight.finish(again, outcome.clone(), false, now);
-                assert_eq!(held, Some((4, None)));
+                let again = in_flight.insert(identity(&job, 1, 4));
+                assert_eq!(in_flight.admit(identity(&job, 1, 5), fresh(5), now), None);
+                let freed = in_flight.finish(again, outcome.clone(), false, now);
+                assert_eq!(freed, Freed { again: None, waiting: vec![fresh(5)] });
+                assert!(in_flight.len() == 0 && in_flight.by_id.is_empty());
             }
         }
     }
 
     #[test]
-    fn jobs_of_another_epoch_are_counted_as_long_as_they_are_in_flight() {
-        let (mut in_flight, now) = (InFlight::default(), Instant::now());
-        let jobs = [1, 1, 2, 1, 2, 3].map(|epoch| {
-            let admitted = in_flight.admit(identity(&envelope("1"), 1, epoch), 0, now);
-            let expected = in_flight.jobs.iter().filter(|(_, job)| job.identity.epoch != epoch);
-            assert_eq!(in_flight.others, expected.count());
-            admitted.unwrap().key
-        });
-        assert_eq!(in_flight.others, 5);
-        for key in jobs {
-            in_flight.finish(key, Settlement::Complete, false, now);
-        }
-        assert_eq!(in_flight.others, 0);
+    fn equal_jobs_of_one_epoch_run_side_by_side() {
+        let (mut in_flight, job, now) = (InFlight::default(), envelope("1"), Instant::now());
+        let mut admit =
+            |epoch, number| in_flight.admit(identity(&job, 1, epoch), fresh(number), now);
+        let keys = [admit(1, 1), admit(1, 2)].map(|admitted| admitted.unwrap().key);
+        assert_eq!(admit(2, 3), None, "a redelivery of either");
+        let freed = keys.map(|key| in_flight.finish(key, Settlement::Complete, false, now).waiting);
+        assert_eq!(freed, [vec![fresh(3)], vec![]]);
     }
 
     #[test]
@@ -285,8 +323,10 @@ mod tests {
             let (mut in_flight, job, now) = (InFlight::default(), envelope("1"), Instant::now());
             let mut next = |attempt, epoch, is_stale, now| {
                 let identity = identity(&job, attempt, epoch);
-                let Admitted { key, outcome, .. } = in_flight.admit(identity, 0, now).unwrap();
-                assert_eq!(in_flight.finish(key, settlement.clone(), is_stale, now), None);
+                let Admitted { key, outcome, .. } =
+                    in_flight.admit(identity, fresh(0), now).unwrap();
+                let freed = in_flight.finish(key, settlement.clone(), is_stale, now);
+                assert_eq!(freed, Freed { again: None, waiting: vec![] });
                 outcome
             };
             assert_eq!(next(1, 1, true, now), None);

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 pub(super) use self::consume::consume;
 use super::execution::{self, Lingering, Settled};
 use super::health::Status;
-use super::in_flight::{Admitted, Identity, InFlight};
+use super::in_flight::{Admitted, Freed, Identity, InFlight};
 use super::prefetch::Prefetch;
 use super::registry::QueuePlan;
 use super::shared::Shared;
@@ -370,16 +370,16 @@ impl Queue {
         if let Some(prefetch) = took.and_then(|took| state.prefetch.measured(took)) {
             self.prefetch.send_replace(prefetch);
         }
-        match state.in_flight.finish(key, settlement, is_stale, Instant::now()) {
-            Some((held, Some(outcome))) => {
-                let key = state.in_flight.insert(Identity::of(&held));
-                self.settle_again(key, held, outcome);
-            }
-            Some((held, None)) => {
-                state.waiting.push_back(held);
-                self.wake_slot(state);
-            }
-            None => {}
+        let Freed { again, waiting } =
+            state.in_flight.finish(key, settlement, is_stale, Instant::now());
+        if let Some((held, outcome)) = again {
+            let key = state.in_flight.insert(Identity::of(&held));
+            self.settle_again(key, held, outcome);
+        }
+        for delivery in waiting {
+            state.waiting.push_back(delivery);
+            self.wake_slot(state);
+            state = self.state();
         }
     }
 }
