@@ -84,6 +84,12 @@ pub(crate) fn enter() -> Result<EnterGuard<'static>> {
     ))
 }
 
+/// Runs a function inside the background runtime. The threads were there before.
+pub(crate) fn entered<T>(run: impl FnOnce() -> T) -> T {
+    let _entered = handle().ok().map(Handle::enter);
+    run()
+}
+
 /// Awaits a call of an engine inside the background runtime, so that it works on any thread: with
 /// the runtime of the program, with one that has no timers, or with none.
 ///
@@ -120,11 +126,15 @@ fn take<F>(queued: &Mutex<Option<F>>) -> Option<F> {
     queued.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Runs a blocking function on an idle or a new thread. `None` if the system has no thread.
-pub(crate) fn spawn_blocking<T: Send + 'static>(
-    run: impl FnOnce() -> T + Send + 'static,
-) -> Option<JoinHandle<T>> {
-    let functions = FUNCTIONS.as_ref().ok()?;
+/// Runs a blocking function on an idle or a new thread.
+///
+/// # Errors
+///
+/// The system has no thread: the function, unless a thread that became idle has taken it.
+pub(crate) fn spawn_blocking<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(
+    run: F,
+) -> Result<JoinHandle<T>, Option<F>> {
+    let Ok(functions) = FUNCTIONS.as_ref() else { return Err(Some(run)) };
     // tokio panics if it can start no thread and has none to wait for. The function stays in its
     // queue then, and would run whenever there is one: it is taken back.
     let queued = Arc::new(Mutex::new(Some(run)));
@@ -134,9 +144,8 @@ pub(crate) fn spawn_blocking<T: Send + 'static>(
         // Nobody has the handle of the task.
         None => resume_unwind(Box::new(())),
     };
-    let spawned = guarded(|| functions.spawn_blocking(run)).map_err(guard::dispose).ok();
-    if spawned.is_none() {
-        drop(take(&queued));
-    }
-    spawned
+    guarded(|| functions.spawn_blocking(run)).map_err(|panic| {
+        guard::dispose(panic);
+        take(&queued)
+    })
 }

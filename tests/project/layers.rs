@@ -127,3 +127,36 @@ fn imports_point_downward() {
     }
     assert!(seen > 50, "the sources were found");
 }
+
+/// The files through which each delivery of a worker goes. Those that only start, stop and watch a
+/// pool are none of them.
+const PATH: [&str; 12] = [
+    "queue.rs",
+    "queue/attempts.rs",
+    "queue/consume.rs",
+    "queue/overdue.rs",
+    "book.rs",
+    "in_flight.rs",
+    "prefetch.rs",
+    "slot.rs",
+    "decision.rs",
+    "attempt.rs",
+    "layer.rs",
+    "run.rs",
+];
+
+/// Who watches or steers jobs: the path tells the observer, and knows none of them.
+const WATCHERS: [&str; 5] =
+    ["crate::admin", "crate::metrics", "crate::traces", "control::", "doctor"];
+
+#[test]
+fn the_path_of_a_job_knows_nobody_who_watches_it() {
+    let worker = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jobq/src/worker");
+    for file in PATH {
+        let text = fs::read_to_string(worker.join(file)).expect("a file of the path can be read");
+        for line in text.lines().filter(|line| !line.trim_start().starts_with("//")) {
+            let named = WATCHERS.iter().find(|watcher| line.contains(**watcher));
+            assert_eq!(named, None, "worker/{file}: {line}");
+        }
+    }
+}

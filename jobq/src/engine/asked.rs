@@ -27,8 +27,8 @@ pub(crate) async fn ask_each(
 ) -> Vec<(PoolId, Reply)> {
     let asked = pools.into_iter().filter_map(|pool| {
         let question = question.clone();
-        let answer = background::spawn_blocking(move || (pool.id(), pool.answer(&question)))?;
-        Some(timeout(patience, answer))
+        let answer = background::spawn_blocking(move || (pool.id(), pool.answer(&question)));
+        Some(timeout(patience, answer.ok()?))
     });
     let answers = join_all(asked.collect::<Vec<_>>()).await;
     // Without an answer the pool was too slow, or it panicked.

@@ -111,6 +111,11 @@ impl Delivery {
         self.receipt.epoch()
     }
 
+    /// [`settle`](Self::settle) without a future of its own.
+    pub(crate) fn settle_boxed(self, settlement: Settlement) -> BoxFuture<'static, Result<()>> {
+        self.receipt.settle(Settle::new(self.attempt, settlement))
+    }
+
     /// Records the settlement. It is durable when the call returns `Ok`, except
     /// [`Complete`](Settlement::Complete), which may be recorded a moment later; a crash in between
     /// runs the job again. The settlement of a [`solo`](Self::solo) delivery is recorded before any

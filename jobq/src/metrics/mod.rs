@@ -28,7 +28,7 @@ mod waits;
 pub(crate) use client::{Call, ClientMetrics};
 #[cfg(feature = "rabbitmq")]
 pub(crate) use connection::ConnectionMetrics;
-pub(crate) use pool::{PoolMetrics, Switch};
+pub(crate) use pool::{PoolLevel, QueueMetrics, Switch};
 #[cfg(feature = "rabbitmq")]
 pub(crate) use waits::WaitMetrics;
 

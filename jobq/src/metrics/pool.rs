@@ -1,7 +1,7 @@
 //! The metrics of a pool.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use ::metrics::{Counter, Gauge, Histogram};
 
@@ -11,13 +11,6 @@ use super::{
 };
 use crate::engine::Settlement;
 use crate::job::FailedReason;
-
-/// The handles of a pool.
-#[derive(Debug)]
-pub(crate) struct PoolMetrics {
-    queues: BTreeMap<&'static str, QueueMetrics>,
-    unrecorded: Counter,
-}
 
 /// The handles for one queue.
 #[derive(Debug)]
@@ -31,6 +24,7 @@ pub(crate) struct QueueMetrics {
     lost_slots: Gauge,
     consuming: Gauge,
     paused: Gauge,
+    unrecorded: Counter,
 }
 
 /// The handles for one job.
@@ -43,33 +37,13 @@ struct JobMetrics {
     failed: [Counter; FailedReason::ALL.len()],
 }
 
-impl PoolMetrics {
-    /// The handles for a pool with these queues and jobs.
-    pub(crate) fn new(jobs: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
-        super::describe();
-        let mut queues = BTreeMap::new();
-        for (queue, job) in jobs {
-            let metrics = queues.entry(queue).or_insert_with(|| QueueMetrics::new(queue));
-            metrics.jobs.insert(job, JobMetrics::new(queue, job, true));
-        }
-        Self { queues, unrecorded: UNRECORDED.counter([]) }
-    }
-
-    /// The handles for a queue of the pool.
-    pub(crate) fn queue(&self, name: &str) -> &QueueMetrics {
-        &self.queues[name]
-    }
-
-    /// The engine did not record an outcome.
-    pub(crate) fn unrecorded(&self) {
-        self.unrecorded.increment(1);
-    }
-}
-
 impl QueueMetrics {
-    fn new(queue: &'static str) -> Self {
+    /// The handles for a queue with these jobs.
+    pub(crate) fn new(queue: &'static str, jobs: impl IntoIterator<Item = &'static str>) -> Self {
+        super::describe();
+        let jobs = jobs.into_iter().map(|job| (job, JobMetrics::new(queue, job, true)));
         Self {
-            jobs: BTreeMap::new(),
+            jobs: jobs.collect(),
             unknown: JobMetrics::new(queue, UNKNOWN, false),
             wait: WAIT.histogram([queue]),
             running: RUNNING.gauge(queue),
@@ -77,20 +51,21 @@ impl QueueMetrics {
             lost_slots: LOST_SLOTS.gauge(queue),
             consuming: CONSUMING.gauge(queue),
             paused: PAUSED.gauge(queue),
+            unrecorded: UNRECORDED.counter([]),
         }
     }
 
-    /// An attempt that was due at this time starts.
-    pub(crate) fn starts(
-        &self,
-        due: Option<SystemTime>,
-        now: impl FnOnce() -> SystemTime,
-    ) -> Level {
-        if let Some(due) = due {
-            // Clocks of two machines differ.
-            self.wait.record(now().duration_since(due).unwrap_or_default());
+    /// The engine did not record an outcome.
+    pub(crate) fn unrecorded(&self) {
+        self.unrecorded.increment(1);
+    }
+
+    /// An attempt starts, and has waited so long after it was due.
+    pub(crate) fn starts(&self, waited: Option<Duration>) -> PoolLevel {
+        if let Some(waited) = waited {
+            self.wait.record(waited);
         }
-        Level::of(&self.running, 1)
+        PoolLevel::of(&self.running, 1)
     }
 
     /// A worker decided about a job, after its function took so long, if it was called.
@@ -107,13 +82,13 @@ impl QueueMetrics {
     }
 
     /// So many attempts may run at once.
-    pub(crate) fn has_slots(&self, count: u16) -> Level {
-        Level::of(&self.slots, count)
+    pub(crate) fn has_slots(&self, count: u16) -> PoolLevel {
+        PoolLevel::of(&self.slots, count)
     }
 
     /// A slot is lost.
-    pub(crate) fn loses_slot(&self) -> Level {
-        Level::of(&self.lost_slots, 1)
+    pub(crate) fn loses_slot(&self) -> PoolLevel {
+        PoolLevel::of(&self.lost_slots, 1)
     }
 
     /// Whether a pool consumes the queue: not yet.
@@ -150,19 +125,19 @@ fn outcome(settlement: &Settlement) -> Option<usize> {
 
 /// A part of a gauge, until it is dropped: several pools of a process add up.
 #[derive(Debug)]
-pub(crate) struct Level {
+pub(crate) struct PoolLevel {
     gauge: Gauge,
     by: u16,
 }
 
-impl Level {
+impl PoolLevel {
     fn of(gauge: &Gauge, by: u16) -> Self {
         gauge.increment(by);
         Self { gauge: gauge.clone(), by }
     }
 }
 
-impl Drop for Level {
+impl Drop for PoolLevel {
     fn drop(&mut self) {
         self.gauge.decrement(self.by);
     }
@@ -172,13 +147,13 @@ impl Drop for Level {
 #[derive(Debug)]
 pub(crate) struct Switch {
     gauge: Gauge,
-    level: Option<Level>,
+    level: Option<PoolLevel>,
 }
 
 impl Switch {
     pub(crate) fn set(&mut self, is_on: bool) {
         if is_on != self.level.is_some() {
-            self.level = is_on.then(|| Level::of(&self.gauge, 1));
+            self.level = is_on.then(|| PoolLevel::of(&self.gauge, 1));
         }
     }
 }

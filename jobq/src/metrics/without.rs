@@ -4,7 +4,7 @@
 #![allow(clippy::unused_self)] // the variant with the feature uses it
 
 use std::any::TypeId;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use crate::engine::Settlement;
 use crate::error::Error;
@@ -53,42 +53,33 @@ impl Batch {
 }
 
 #[derive(Debug)]
-pub(crate) struct PoolMetrics(QueueMetrics);
-
-#[derive(Debug)]
 pub(crate) struct QueueMetrics;
 
 #[derive(Debug)]
-pub(crate) struct Level;
+pub(crate) struct PoolLevel;
 
 #[derive(Debug)]
 pub(crate) struct Switch;
 
-impl PoolMetrics {
-    pub(crate) fn new(_: impl IntoIterator<Item = (&'static str, &'static str)>) -> Self {
-        Self(QueueMetrics)
-    }
-
-    pub(crate) fn queue(&self, _: &str) -> &QueueMetrics {
-        &self.0
+impl QueueMetrics {
+    pub(crate) fn new(_: &'static str, _: impl IntoIterator<Item = &'static str>) -> Self {
+        Self
     }
 
     pub(crate) fn unrecorded(&self) {}
-}
 
-impl QueueMetrics {
-    pub(crate) fn starts(&self, _: Option<SystemTime>, _: impl FnOnce() -> SystemTime) -> Level {
-        Level
+    pub(crate) fn starts(&self, _: Option<Duration>) -> PoolLevel {
+        PoolLevel
     }
 
     pub(crate) fn decided(&self, _: &str, _: &Settlement, _: Option<Duration>) {}
 
-    pub(crate) fn has_slots(&self, _: u16) -> Level {
-        Level
+    pub(crate) fn has_slots(&self, _: u16) -> PoolLevel {
+        PoolLevel
     }
 
-    pub(crate) fn loses_slot(&self) -> Level {
-        Level
+    pub(crate) fn loses_slot(&self) -> PoolLevel {
+        PoolLevel
     }
 
     pub(crate) fn consuming(&self) -> Switch {

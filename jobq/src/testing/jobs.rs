@@ -226,7 +226,7 @@ impl Jobs {
     pub(super) async fn attempt(&self, delivery: Delivery) -> (Attempted, Delivery, Settlement) {
         let (id, attempt, at) = (delivery.envelope().id, delivery.attempt, self.now());
         let job = self.worker.name_of(delivery.envelope()).to_owned();
-        let (delivery, decision) = self.worker.attempt(delivery).await.into_parts();
+        let (delivery, decision) = self.worker.attempt(delivery).await;
         assert!(
             self.allows_panics || !decision.failure.is_panic(),
             "job `{job}` ({id}), attempt {attempt}: {}",

@@ -1,16 +1,17 @@
 //! One attempt of a job.
 
 use std::fmt;
-use std::future::pending;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
-use super::cancellation::{CancelOrder, Cancellation, Cancelled};
+use super::cancellation::{Cancellation, Cancelled};
 use super::extensions::Extensions;
 use super::state::{State, States};
 use crate::client::Client;
+use crate::engine::RunningJob;
 use crate::job::{Envelope, JobId, Outcome};
 
 /// One attempt of a job, for [layers](crate::WorkerPool::around) and for
@@ -29,7 +30,7 @@ struct Inner {
     /// Created on demand: most functions do not use it.
     cancelled: OnceLock<Cancelled>,
     /// An operator cancels the job.
-    order: CancelOrder,
+    is_cancel_ordered: AtomicBool,
     /// The function's own outcome, which layers may change.
     ended: OnceLock<Outcome>,
 }
@@ -58,7 +59,7 @@ impl Attempt {
             extensions: Extensions::default(),
             started: OnceLock::new(),
             cancelled: OnceLock::new(),
-            order: CancelOrder::default(),
+            is_cancel_ordered: AtomicBool::new(false),
             ended: OnceLock::new(),
         }))
     }
@@ -175,6 +176,11 @@ impl Attempt {
         self.0.ended.get()
     }
 
+    /// When the function started.
+    pub(super) fn started(&self) -> Option<Instant> {
+        self.0.started.get().copied()
+    }
+
     /// How long the function has run.
     pub(super) fn took(&self) -> Duration {
         self.0.started.get().map_or(Duration::ZERO, Instant::elapsed)
@@ -185,35 +191,21 @@ impl Attempt {
         self.0.cancelled.get_or_init(Cancelled::default)
     }
 
-    /// Orders the worker to cancel the attempt.
+    /// The attempt in a report, with the timeout of its job.
+    pub(super) fn report(&self, timeout: Option<Duration>) -> RunningJob {
+        let mut running = RunningJob::new(self.id(), self.job(), self.number(), self.took());
+        running.timeout = timeout;
+        running
+    }
+
+    /// An operator has cancelled the attempt.
     pub(super) fn order_cancel(&self) {
-        self.0.order.give();
+        self.0.is_cancel_ordered.store(true, Ordering::Release);
     }
 
     /// Whether an operator has cancelled the attempt.
     pub(super) fn is_cancel_ordered(&self) -> bool {
-        self.0.order.is_given()
-    }
-
-    /// Waits for an operator who cancels the attempt.
-    pub(super) async fn cancel_ordered(&self) {
-        self.0.order.given().await;
-    }
-
-    /// Returns when the function has run for this long.
-    pub(super) async fn timed_out(&self, limit: Option<Duration>) {
-        let Some(limit) = limit else { return pending().await };
-        let mut from = Instant::now();
-        loop {
-            let Some(end) = from.checked_add(limit) else { return pending().await };
-            sleep_until(end).await;
-            // The function may have waited for a thread before it started.
-            from = match self.0.started.get() {
-                Some(started) if *started <= from => return,
-                Some(started) => *started,
-                None => Instant::now(),
-            };
-        }
+        self.0.is_cancel_ordered.load(Ordering::Acquire)
     }
 }
 

@@ -1,10 +1,6 @@
 use std::fmt;
-use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 
-use futures_util::task::AtomicWaker;
 use tokio_util::sync::CancellationToken;
 
 /// Why a running attempt is asked to end, from
@@ -44,35 +40,6 @@ impl Cancelled {
 
     pub(super) fn why(&self) -> Option<Cancellation> {
         self.0.why.get().copied()
-    }
-}
-
-/// The order of an operator to cancel an attempt, for one task that waits. Each attempt has one, so
-/// it costs less than a `Notify`.
-#[derive(Debug, Default)]
-pub(super) struct CancelOrder {
-    is_given: AtomicBool,
-    waker: AtomicWaker,
-}
-
-impl CancelOrder {
-    pub(super) fn give(&self) {
-        self.is_given.store(true, Ordering::Release);
-        self.waker.wake();
-    }
-
-    pub(super) fn is_given(&self) -> bool {
-        self.is_given.load(Ordering::Acquire)
-    }
-
-    /// Waits until it is given.
-    pub(super) async fn given(&self) {
-        poll_fn(|context| {
-            self.waker.register(context.waker());
-            // After the waker is registered, so that no order is missed.
-            if self.is_given() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
     }
 }
 

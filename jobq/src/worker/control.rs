@@ -7,9 +7,13 @@ use super::QueueState;
 use super::health::{Status, state_of};
 use super::queue::Queue;
 use super::shared::Shared;
-use crate::engine::{Activity, Cancel, Controlled, PoolId, PoolQueue, PoolReport, Question, Reply};
+use crate::engine::{
+    Activity, Cancel, Controlled, PoolId, PoolQueue, PoolReport, Question, Reply, RunningJob,
+};
 use crate::{host, telemetry};
 
+/// The most attempts of each kind in a report.
+const MAX_REPORTED: usize = 1_000;
 /// How often a pool logs that its clock differs.
 const CLOCK_LOGGED: Duration = Duration::from_secs(3_600);
 
@@ -54,13 +58,12 @@ impl PoolPart {
         let mut report = PoolQueue::new(self.queue.name, u32::from(plan.concurrency));
         (report.state, report.since, report.problem) = activity(self.state());
         report.lost_slots = u32::try_from(*plan.lost_slots.borrow()).unwrap_or(u32::MAX);
-        (report.running, report.lost) = plan.live.report();
+        report.running = longest(self.queue.running());
+        report.lost = longest(self.queue.observer.lost_slots());
         let (ahead, in_flight) = self.queue.taken();
         report.ahead = Some(u32::try_from(ahead).unwrap_or(u32::MAX));
-        // A job that runs alone is in none of the queue's slots.
-        let in_flight = in_flight.max(report.running.len());
         report.in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
-        report.minute = plan.live.last_minute(self.queue.now());
+        report.minute = self.queue.observer.last_minute();
         report.consumers = self.together.consumers();
         report.consumers.extend(self.alone.consumers());
         report
@@ -106,10 +109,12 @@ impl ControlledPool {
                 Reply::Accepted
             }
             Question::Cancel { id } => {
-                let queues = self.shared.plan.queues.values();
-                let cancels = queues.map(|queue| queue.live.cancel(*id));
-                let cancel = cancels.filter(|cancel| *cancel != Cancel::NotRunning).last();
-                Reply::Cancelled(cancel.unwrap_or(Cancel::NotRunning))
+                let cancels = self.parts.iter().map(|part| part.queue.cancel(*id));
+                let cancel = cancels.fold(Cancel::NotRunning, |before, cancel| match cancel {
+                    Cancel::NotRunning => before,
+                    asked => asked,
+                });
+                Reply::Cancelled(cancel)
             }
             _ => Reply::Refused { why: "it does not know this order".to_owned() },
         }
@@ -136,7 +141,8 @@ impl Controlled for ControlledPool {
                 Reply::Report(report)
             }
             Question::Watch { jobs } => {
-                Reply::Outcomes { jobs: self.shared.watched.outcomes(jobs) }
+                let outcomes = self.parts.iter().map(|part| part.queue.observer.outcomes(jobs));
+                Reply::Outcomes { jobs: outcomes.flatten().collect() }
             }
             Question::Clock { ahead_ms, of } => {
                 self.clock_differs(*ahead_ms, of);
@@ -145,6 +151,13 @@ impl Controlled for ControlledPool {
             order => self.order(order),
         }
     }
+}
+
+/// The jobs that run longest, those first.
+fn longest(mut jobs: Vec<RunningJob>) -> Vec<RunningJob> {
+    jobs.sort_by_key(|job| std::cmp::Reverse(job.running));
+    jobs.truncate(MAX_REPORTED);
+    jobs
 }
 
 /// The state of a queue for a report, with its start and its problem.

@@ -1,14 +1,22 @@
 //! Attempts outside of a pool, one at a time on the caller's task, for the test kit.
 
-use std::future::pending;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::runtime::Handle;
+use tokio::task::JoinError;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
 
-use super::execution::{self, Decided};
+use super::cancellation::Cancellation;
+use super::decision::{self, Called, Decision, Resolved};
+use super::observer::Observer;
 use super::registry::{self, Registry};
-use super::shared::{Shared, Threads};
+use super::shared::Shared;
+use super::slot::Invocation;
 use crate::client::Client;
-use crate::engine::Delivery;
+use crate::engine::{Delivery, Settlement};
 use crate::error::Result;
 use crate::job::{Envelope, Job, Outcome, queue_of};
 use crate::worker::{Attempt, JobFunction, Next, Run};
@@ -49,10 +57,12 @@ impl InlineBuilder {
     pub(crate) async fn start(self, client: Client) -> Result<Inline> {
         let queues = self.0.check(CONCURRENCY)?;
         client.engine().declare(&registry::specs(&queues)).await?;
-        let runtime = Handle::current();
-        let threads = Threads::Runtime(runtime.clone());
-        let plan = self.0.into_plan(queues, client);
-        Ok(Inline { shared: Shared::new(plan, runtime, threads, false) })
+        let plan = self.0.into_plan(queues, client.clone());
+        let shared = Shared::new(plan, Handle::current(), false);
+        let observers = shared.plan.queues.keys().map(|queue| {
+            (*queue, Observer::new(client.clone(), queue, shared.plan.jobs_of(queue)))
+        });
+        Ok(Inline { observers: observers.collect(), shared })
     }
 }
 
@@ -60,6 +70,7 @@ impl InlineBuilder {
 #[derive(Debug)]
 pub(crate) struct Inline {
     shared: Shared,
+    observers: BTreeMap<&'static str, Observer>,
 }
 
 impl Inline {
@@ -87,9 +98,57 @@ impl Inline {
     }
 
     /// Makes an attempt, up to its settlement.
-    pub(crate) async fn attempt(&self, delivery: Delivery) -> Decided {
-        let plan = self.shared.plan.queues.get_key_value(&*delivery.envelope().queue);
-        let (queue, _) = plan.expect("the kit claims jobs of its queues only");
-        execution::attempt(&self.shared, queue, delivery, pending()).await
+    pub(crate) async fn attempt(&self, delivery: Delivery) -> (Delivery, Decision) {
+        let shared = &self.shared;
+        let observer = self.observers.get_key_value(&*delivery.envelope().queue);
+        let (queue, observer) = observer.expect("the kit claims jobs of its queues only");
+        let Resolved { who, job } = decision::resolve(shared, queue, &delivery);
+        let job = match job {
+            Ok(job) => job,
+            Err(decision) => {
+                observer.decided(&who, &decision, None);
+                return (delivery, decision);
+            }
+        };
+        let attempt = decision::attempt_of(shared, &job, &delivery);
+        let started = observer.started(&who, &delivery);
+        let (registered, span) = (Arc::clone(&job), started.span().clone());
+        let call = Invocation { attempt: attempt.clone(), registered, span };
+        let decision = match self.call(call, decision::limit(&job, &delivery)).await {
+            Some(Ok(called)) => {
+                if let Ok(outcome) = &called {
+                    Observer::ended(&who, outcome, attempt.function_outcome());
+                }
+                decision::ended(shared, &job, &delivery, called)
+            }
+            // The runtime has ended.
+            Some(Err(_)) => Decision::plain(Settlement::Release),
+            None => {
+                attempt.cancelled().cancel(Cancellation::Timeout);
+                decision::timed_out(&job, &delivery, job.options.timeout)
+            }
+        };
+        observer.decided(&who, &decision, Some(&(started, attempt.took())));
+        (delivery, decision)
+    }
+
+    /// Calls a function in a task or a thread of its own. `None` if it takes longer than this.
+    async fn call(
+        &self,
+        call: Invocation,
+        limit: Option<Duration>,
+    ) -> Option<Result<Called, JoinError>> {
+        let (runtime, layers) = (self.shared.runtime.clone(), Arc::clone(&self.shared.plan.layers));
+        // A thread of the runtime, where it stops its paused clock.
+        let task = if call.registered.blocks {
+            runtime.clone().spawn_blocking(move || call.run_blocking(&runtime, &layers))
+        } else {
+            runtime.spawn(async move { call.run(&layers).await })
+        };
+        let mut task = AbortOnDropHandle::new(task);
+        match limit {
+            None => Some(task.await),
+            Some(limit) => timeout(limit, &mut task).await.ok(),
+        }
     }
 }

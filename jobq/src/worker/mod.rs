@@ -2,22 +2,25 @@
 //!
 //! The path of a delivery:
 //!
-//! 1. [`queue`] takes it from the engine's consumer and queues it for a slot. [`prefetch`] computes
-//!    how many deliveries are taken ahead.
-//! 2. [`in_flight`] admits it, or holds it as a redelivery of a running job.
-//! 3. [`execution`] makes the attempt: it looks the job up in the [`registry`], decodes the
-//!    payload, calls the function, decides the settlement, and settles the delivery.
-//! 4. The call consists of the [`layer`]s of the pool, the arguments that [`extract`] makes from
-//!    the [`attempt`], and the function from [`run`] or [`function`].
+//! 1. [`queue`] takes it from the engine's consumer into its [`book`], where it waits for a slot.
+//!    [`prefetch`] computes how many deliveries are taken ahead.
+//! 2. [`in_flight`] admits it, or holds it as a redelivery of a job in flight.
+//! 3. [`decision`] looks its job up in the [`registry`], and a [`slot`] calls the function: the
+//!    [`layer`]s of the pool, the arguments that [`extract`] makes from the [`attempt`], and the
+//!    function from [`run`] or [`function`].
+//! 4. [`decision`] turns the outcome into a settlement, which the queue passes to the engine.
+//!
+//! The [`observer`] is told of each step. The path knows nobody behind it.
 //!
 //! A job whose workers crashed goes to [`solo`] instead, which pauses all queues with the
 //! [`solo_lock`]. Users build a [`pool`] and get a [`running`] one, with its [`health`].
 
 mod attempt;
+mod book;
 mod cancellation;
 mod context;
 mod control;
-mod execution;
+mod decision;
 mod extensions;
 mod extract;
 mod function;
@@ -26,8 +29,7 @@ mod in_flight;
 #[cfg(feature = "testing")]
 mod inline;
 mod layer;
-mod live;
-mod minute;
+mod observer;
 mod origins;
 mod pool;
 mod prefetch;
@@ -41,9 +43,7 @@ mod slot;
 mod solo;
 mod solo_lock;
 mod state;
-mod tally;
 mod tasks;
-mod watched;
 
 pub use attempt::Attempt;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
@@ -52,7 +52,7 @@ pub use cancellation::Cancellation;
 pub use context::JobContext;
 pub use control::PoolControl;
 #[cfg(feature = "testing")]
-pub(crate) use execution::Decision;
+pub(crate) use decision::Decision;
 pub use extensions::Extensions;
 pub use extract::{FromAttempt, Requires};
 pub use function::JobFunction;

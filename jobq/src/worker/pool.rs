@@ -12,7 +12,7 @@ use super::queue::Queue;
 use super::registry::{self, Registered, Registry};
 use super::run::Run;
 use super::running::RunningPool;
-use super::shared::{Shared, Threads};
+use super::shared::Shared;
 use super::signal::Signals;
 use crate::background;
 use crate::client::{Client, Doctor};
@@ -318,7 +318,7 @@ impl WorkerPool {
         }
         let client = self.client.clone();
         let plan = self.registry.into_plan(queues, self.client);
-        let shared = Arc::new(Shared::new(plan, runtime, Threads::Own, has_solo));
+        let shared = Arc::new(Shared::new(plan, runtime, has_solo));
         let queues = &shared.plan.queues;
         let parts: Vec<_> =
             queues.keys().map(|name| PoolPart::new(Queue::new(&shared, name))).collect();

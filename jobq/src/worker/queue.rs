@@ -1,31 +1,31 @@
 //! One queue of a pool: takes its jobs and runs them up to its concurrency.
 //!
-//! The task of the queue receives deliveries, and slots run them. A slot is a task of jobq's
-//! runtime that makes one attempt after the other. A new one starts when a delivery finds no idle
-//! slot.
+//! The task of the queue takes deliveries into the [book](super::book), from which
+//! [`attempts`](self::attempts) go to slots. [`overdue`] ends those that take too long.
 
+mod attempts;
 mod consume;
+mod overdue;
 
-use std::collections::VecDeque;
-use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use futures_util::future::{BoxFuture, join_all};
-use tokio::sync::{Notify, watch};
+use futures_util::future::{AbortHandle, join_all};
+use slab::Slab;
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
+use self::attempts::Run;
+pub(super) use self::attempts::Settled;
 pub(super) use self::consume::consume;
-use super::execution::{self, Lingering, Settled};
+use super::book::Book;
 use super::health::Status;
-use super::in_flight::{Admitted, Freed, Identity, InFlight};
-use super::prefetch::Prefetch;
+use super::observer::Observer;
 use super::registry::QueuePlan;
 use super::shared::Shared;
-use super::slot::Slot;
 use super::tasks::Tasks;
-use crate::engine::{Consumer, Delivery, Pause, Settlement, closed};
+use crate::engine::{Consumer, Delivery, Pause, RunningJob, Settlement, closed};
 use crate::error::Result;
 use crate::telemetry;
 
@@ -53,59 +53,55 @@ enum End {
     SlotsLost,
 }
 
-/// What a slot does next.
-enum Next {
-    /// Run this delivery, with its key in `in_flight`.
-    Run(usize, Delivery),
-    /// Wait until it is known whether the deliveries are still this pool's.
-    Verify(BoxFuture<'static, ()>),
-    Nothing,
-}
-
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) pool: Arc<Shared>,
     pub(super) name: &'static str,
+    pub(super) observer: Observer,
     state: Mutex<State>,
-    /// Wakes slots that are idle.
-    wake: Notify,
-    /// Wakes slots that wait for a verification, when no delivery may start any more.
-    closed: Notify,
+    /// Wakes who waits until no job is in flight.
+    emptied: Notify,
+    /// Wakes who looks after timeouts, when one comes before all others.
+    sooner: Notify,
     /// The wanted prefetch of the consumer.
     prefetch: watch::Sender<u16>,
+    /// The settlements that take time.
     tasks: Tasks,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Whether waiting deliveries may start.
-    is_open: bool,
-    waiting: VecDeque<Delivery>,
-    in_flight: InFlight<Delivery>,
-    /// The number of slots, idle ones included.
-    slots: u32,
-    idle: u16,
-    prefetch: Prefetch,
+    book: Book<Delivery, Run>,
+    slots: Slab<SlotHandle>,
+    /// When who looks after timeouts wakes by itself.
+    wakes_at: Option<Instant>,
+}
+
+/// What can be done to a slot from outside.
+#[derive(Debug, Default)]
+struct SlotHandle {
+    /// The job that it runs.
+    key: Option<usize>,
+    /// Ends its function at the next `.await` point. `None` for a thread.
+    abort: Option<AbortHandle>,
+    /// Told when the slot ends, if its function outlives its attempt.
+    outlived: Option<oneshot::Sender<()>>,
 }
 
 impl Queue {
     pub(super) fn new(pool: &Arc<Shared>, name: &'static str) -> Arc<Self> {
-        let prefetch = Prefetch::new(pool.plan.queues[name].concurrency);
-        let (most, _) = watch::channel(prefetch.current());
+        let plan = &pool.plan.queues[name];
+        let client = pool.resources.client.clone();
+        let observer = Observer::new(client, name, pool.plan.jobs_of(name));
+        let book = Book::new(plan.concurrency);
         Arc::new(Self {
             pool: Arc::clone(pool),
             name,
-            state: Mutex::new(State {
-                is_open: false,
-                waiting: VecDeque::new(),
-                in_flight: InFlight::default(),
-                slots: 0,
-                idle: 0,
-                prefetch,
-            }),
-            wake: Notify::new(),
-            closed: Notify::new(),
-            prefetch: most,
+            observer,
+            state: Mutex::new(State { book, slots: Slab::new(), wakes_at: None }),
+            emptied: Notify::new(),
+            sooner: Notify::new(),
+            prefetch: watch::channel(plan.concurrency).0,
             tasks: Tasks::new(),
         })
     }
@@ -122,10 +118,17 @@ impl Queue {
         self.pool.clock().now()
     }
 
-    /// How many deliveries wait for a slot, and how many wait or run.
+    /// How many deliveries wait for a slot, and how many wait or are in flight.
     pub(super) fn taken(&self) -> (usize, usize) {
         let state = self.state();
-        (state.waiting.len(), state.waiting.len() + state.in_flight.len())
+        (state.book.waiting(), state.book.waiting() + state.book.in_flight())
+    }
+
+    /// The attempts that run.
+    pub(super) fn running(&self) -> Vec<RunningJob> {
+        let state = self.state();
+        let runs = state.book.running().map(|running| &running.run);
+        runs.map(|run| run.attempt.report(run.job.options.timeout)).collect()
     }
 
     /// Takes jobs and passes them to slots.
@@ -177,22 +180,40 @@ impl Queue {
 
     /// Lets waiting deliveries start.
     fn open(self: &Arc<Self>) {
-        let waiting = {
-            let mut state = self.state();
-            state.is_open = true;
-            state.waiting.len()
-        };
-        for _ in 0..waiting {
-            self.wake_slot(self.state());
-        }
+        self.state().book.set_open(true);
+        self.start_slots();
     }
 
     /// Lets no delivery start any more.
     fn close(&self) {
-        let mut state = self.state();
-        (state.is_open, state.idle) = (false, 0);
-        self.wake.notify_waiters();
-        self.closed.notify_waiters();
+        self.state().book.set_open(false);
+    }
+
+    /// Takes a delivery.
+    fn add(self: &Arc<Self>, delivery: Delivery) {
+        let bytes = delivery.envelope().payload.len();
+        let (prefetch, may_start) = {
+            let book = &mut self.state().book;
+            book.arrive(delivery, bytes);
+            (book.new_prefetch(), book.may_start(|delivery| self.blocks(delivery)))
+        };
+        self.want(prefetch);
+        if may_start {
+            self.start_slots();
+        }
+    }
+
+    /// Has the consumer take so many jobs at once.
+    fn want(&self, prefetch: Option<u16>) {
+        if let Some(prefetch) = prefetch {
+            self.prefetch.send_replace(prefetch);
+        }
+    }
+
+    /// Whether the function of a delivery is a plain `fn`.
+    fn blocks(&self, delivery: &Delivery) -> bool {
+        let name = self.plan().job_of(delivery.envelope());
+        self.pool.plan.jobs.get(name).is_some_and(|job| job.blocks)
     }
 
     /// Releases waiting deliveries, and lets no other start.
@@ -201,6 +222,12 @@ impl Queue {
         status.set_paused(pause);
         telemetry::queue_paused(self.name, pause);
         self.release_waiting().await;
+    }
+
+    async fn release_waiting(&self) {
+        let waiting = self.state().book.take_waiting();
+        // A stale delivery is released already.
+        join_all(waiting.into_iter().map(|delivery| delivery.settle(Settlement::Release))).await;
     }
 
     /// Stops consuming, releases waiting deliveries, and waits for running attempts. `stopped` is
@@ -214,15 +241,21 @@ impl Queue {
             stopped();
         };
         // Attempts may end while the engine stops.
-        tokio::join!(stopping, self.tasks.ended());
+        tokio::join!(stopping, self.is_empty());
         // Redeliveries that were held until the end of an attempt.
         self.release_waiting().await;
     }
 
-    async fn release_waiting(&self) {
-        let waiting = std::mem::take(&mut self.state().waiting);
-        // A stale delivery is released already.
-        join_all(waiting.into_iter().map(|delivery| delivery.settle(Settlement::Release))).await;
+    /// Returns when no job is in flight.
+    async fn is_empty(&self) {
+        loop {
+            let mut emptied = pin!(self.emptied.notified());
+            emptied.as_mut().enable();
+            if self.state().book.in_flight() == 0 {
+                return;
+            }
+            emptied.await;
+        }
     }
 
     /// Rests, and gives up what the engine has not recorded when it is [too
@@ -237,149 +270,10 @@ impl Queue {
         }
     }
 
-    /// Ends all tasks at once. Deliveries dropped unsettled are released.
+    /// Gives up all that is in flight. Deliveries dropped unsettled are released.
     async fn abandon(&self) {
         self.tasks.abort().await;
-        drop(std::mem::take(&mut self.state().in_flight));
-    }
-
-    /// Queues a delivery for a slot.
-    fn add(self: &Arc<Self>, delivery: Delivery) {
-        let mut state = self.state();
-        // Deliveries of past epochs would add up while all slots are taken.
-        while state.waiting.front().is_some_and(Delivery::is_stale) {
-            state.waiting.pop_front();
-        }
-        if let Some(prefetch) = state.prefetch.arrived(delivery.envelope().payload.len()) {
-            self.prefetch.send_replace(prefetch);
-        }
-        state.waiting.push_back(delivery);
-        self.wake_slot(state);
-    }
-
-    /// Wakes an idle slot, or starts one if the concurrency allows.
-    fn wake_slot(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        if state.idle > 0 {
-            state.idle -= 1;
-            // Under the lock, so that it waits for no slot that becomes idle later.
-            self.wake.notify_one();
-        } else if state.is_open && state.slots < u32::from(self.plan().concurrency) {
-            self.spawn(self.take_slot(state).run());
-        }
-    }
-
-    fn take_slot(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Slot {
-        state.slots += 1;
-        Slot::new(Arc::clone(self))
-    }
-
-    /// Lets a function that goes on after a solo run keep a slot until it ends.
-    pub(super) fn lose_slot(self: &Arc<Self>, function: Lingering) {
-        self.take_slot(self.state()).keep(function);
-    }
-
-    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.spawn(task);
-    }
-
-    /// Waits for the next delivery to run, and returns it with its key in `in_flight`. `None` if
-    /// the queue rests.
-    pub(super) async fn next(self: &Arc<Self>) -> Option<(usize, Delivery)> {
-        loop {
-            let mut woken = pin!(self.wake.notified());
-            let verification = {
-                let mut state = self.state();
-                if !state.is_open {
-                    return None;
-                }
-                match self.admit_next(&mut state) {
-                    Next::Run(key, delivery) => return Some((key, delivery)),
-                    Next::Verify(verification) => Some(verification),
-                    Next::Nothing => {
-                        state.idle += 1;
-                        // Registered before the lock is dropped, so no wake-up is missed.
-                        woken.as_mut().enable();
-                        None
-                    }
-                }
-            };
-            match verification {
-                Some(verification) => self.verify(verification).await,
-                None => woken.await,
-            }
-        }
-    }
-
-    /// Waits until it is known whether deliveries are still this pool's, or until none may start any
-    /// more.
-    async fn verify(&self, verification: BoxFuture<'static, ()>) {
-        let closed = pin!(self.closed.notified());
-        // The queue may have closed before this waits for it.
-        if self.state().is_open {
-            tokio::select! {
-                () = verification => {}
-                () = closed => {}
-            }
-        }
-    }
-
-    fn admit_next(self: &Arc<Self>, state: &mut State) -> Next {
-        while let Some(delivery) = state.waiting.pop_front() {
-            if delivery.is_stale() {
-                // Running it would run the job twice.
-                continue;
-            }
-            if let Some(verification) = delivery.verification() {
-                state.waiting.push_front(delivery);
-                return Next::Verify(verification);
-            }
-            let identity = Identity::of(&delivery);
-            match state.in_flight.admit(identity, delivery, Instant::now()) {
-                Some(Admitted { key, delivery, outcome: None }) => return Next::Run(key, delivery),
-                Some(Admitted { key, delivery, outcome: Some(outcome) }) => {
-                    self.settle_again(key, delivery, outcome);
-                }
-                None => {}
-            }
-        }
-        Next::Nothing
-    }
-
-    /// Settles the redelivery of a job whose outcome could not be recorded.
-    fn settle_again(self: &Arc<Self>, key: usize, delivery: Delivery, outcome: Settlement) {
-        let queue = Arc::clone(self);
-        self.spawn(async move {
-            let settled = execution::settle_again(&queue.pool, queue.name, delivery, outcome).await;
-            queue.conclude(key, settled);
-        });
-    }
-
-    /// A slot has ended.
-    pub(super) fn free_slot(self: &Arc<Self>) {
-        let mut state = self.state();
-        state.slots -= 1;
-        if !state.waiting.is_empty() {
-            self.wake_slot(state);
-        }
-    }
-
-    /// Removes a finished attempt from those in flight, and queues or settles a held redelivery.
-    pub(super) fn conclude(self: &Arc<Self>, key: usize, settled: Settled) {
-        let Settled { settlement, is_stale, took } = settled;
-        let mut state = self.state();
-        if let Some(prefetch) = took.and_then(|took| state.prefetch.measured(took)) {
-            self.prefetch.send_replace(prefetch);
-        }
-        let Freed { again, waiting } =
-            state.in_flight.finish(key, settlement, is_stale, Instant::now());
-        if let Some((held, outcome)) = again {
-            let key = state.in_flight.insert(Identity::of(&held));
-            self.settle_again(key, held, outcome);
-        }
-        for delivery in waiting {
-            state.waiting.push_back(delivery);
-            self.wake_slot(state);
-            state = self.state();
-        }
+        let given_up = self.state().book.abandon();
+        drop(given_up);
     }
 }

@@ -12,7 +12,6 @@ use super::attempt::{Attempt, Resources};
 use super::extract::Requires;
 use super::function::JobFunction;
 use super::layer::Layers;
-use super::live::Live;
 use super::origins::Origins;
 use super::run::{Call, Run};
 use super::state::States;
@@ -100,6 +99,13 @@ pub(crate) struct Plan {
     pub(crate) layers: Arc<Layers>,
 }
 
+impl Plan {
+    /// The names of the jobs of a queue.
+    pub(crate) fn jobs_of(&self, queue: &str) -> impl Iterator<Item = &'static str> {
+        self.jobs.values().filter(move |job| job.queue == queue).map(|job| job.name)
+    }
+}
+
 /// The queues that a pool consumes, by name.
 pub(crate) type Queues = BTreeMap<&'static str, QueuePlan>;
 
@@ -112,8 +118,6 @@ pub(crate) struct QueuePlan {
     pub(crate) only_job: Option<&'static str>,
     /// How many slots are held by functions past their timeout.
     pub(crate) lost_slots: watch::Sender<usize>,
-    /// The attempts that run.
-    pub(crate) live: Live,
     waits: BTreeSet<Duration>,
     /// The topic patterns that its job subscribes to.
     patterns: BTreeSet<&'static str>,

@@ -7,13 +7,13 @@ use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::control::PoolPart;
-use super::health::{self, PoolHealth, QueueHealth};
+use super::health::{PoolHealth, QueueHealth};
 use super::queue;
 use super::shared::{RECORD_LIMIT, Shared};
 use super::solo;
 use crate::engine::{Consumer, Diagnose, Membership};
 use crate::error::{Error, ErrorKind, Result};
-use crate::{metrics, telemetry};
+use crate::telemetry;
 
 /// How long the queues may take to end after the shutdown timeout, whatever an attempt or an engine
 /// does.
@@ -44,30 +44,28 @@ impl RunningPool {
     ) -> Self {
         let (report, ended) = watch::channel(None);
         let mut queues = JoinSet::new();
-        let mut measured = JoinSet::new();
+        let mut watches = JoinSet::new();
         // All enter before the lock can be requested.
         let entered: Vec<_> =
             consumers.iter().filter_map(|_| shared.solo_lock.try_enter()).collect();
         for ((part, (consumer, alone)), entered) in parts.iter().zip(consumers).zip(entered) {
             let PoolPart { queue, together: status, alone: status_alone } = part.clone();
-            let (name, solo_slots) = (queue.name, Arc::clone(&queue));
+            let solo_slots = Arc::clone(&queue);
+            watches.spawn_on(Arc::clone(&queue).watch_time(), background);
             status.set_begun(&consumer);
             if let Some(alone) = &alone {
                 status_alone.set_begun(alone);
             }
-            if metrics::IS_ENABLED {
-                let metrics = shared.metrics.queue(name);
-                let switches = (metrics.consuming(), metrics.paused());
-                let measuring = health::measure(status.clone(), status_alone.clone(), switches);
-                measured.spawn_on(measuring, background);
+            if let Some(measuring) = queue.observer.measure(&status, &status_alone) {
+                watches.spawn_on(measuring, background);
             }
             queues.spawn_on(queue::consume(queue, consumer, entered, status), background);
             if let Some(alone) = alone {
                 queues.spawn_on(solo::consume(solo_slots, alone, status_alone), background);
             }
         }
-        let (stopping, halting, told) =
-            (shared.stop.clone(), shared.halt.clone(), Arc::clone(shared));
+        let (stopping, halting) = (shared.stop.clone(), shared.halt.clone());
+        let told: Vec<_> = parts.iter().map(|part| Arc::clone(&part.queue)).collect();
         let last_outcomes = shared.last_outcomes.clone();
         // The job functions cannot run any more when their runtime has ended.
         let host = AbortOnDropHandle::new(shared.runtime.spawn(std::future::pending::<()>()));
@@ -102,9 +100,12 @@ impl RunningPool {
                     Err(gone())
                 }
             };
-            measured.shutdown().await;
+            watches.shutdown().await;
             drop(membership);
-            telemetry::pool_stopped(told.tally.read());
+            telemetry::pool_stopped(told.iter().fold([0; 4], |sum, queue| {
+                let counts = queue.observer.counts();
+                std::array::from_fn(|outcome| sum[outcome] + counts[outcome])
+            }));
             report.send_replace(Some(result));
         });
         Self { shared: Arc::clone(shared), ended, parts }

@@ -2,54 +2,22 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tracing::Span;
 
 use super::attempt::Resources;
 use super::registry::Plan;
 use super::solo_lock::SoloLock;
-use super::tally::Tally;
-use super::watched::WatchedJobs;
-use crate::background;
 use crate::clock::Clock;
-use crate::engine::{Consumer, Delivery, PoolId, Settlement, closed};
+use crate::engine::{Consumer, PoolId, closed};
 use crate::error::Result;
-use crate::job::Failure;
-use crate::metrics::PoolMetrics;
-use crate::telemetry::{self, Who};
-use crate::traces;
+use crate::telemetry;
 
 /// How long the engine has at least to record an outcome. The shutdown timeout of a pool includes
 /// it, if it is long enough.
 pub(crate) const RECORD_LIMIT: Duration = Duration::from_secs(1);
 /// How long the last settlements of a consumer may take to be recorded.
 const SETTLE_LIMIT: Duration = Duration::from_secs(5);
-
-/// The threads that run plain `fn`s.
-#[derive(Debug)]
-pub(crate) enum Threads {
-    /// jobq's: as many as functions run.
-    Own,
-    /// Those of the program's runtime, where they stop its paused clock.
-    #[cfg(feature = "testing")]
-    Runtime(Handle),
-}
-
-impl Threads {
-    /// Runs a blocking function. `None` if the system has no thread.
-    pub(crate) fn spawn<T: Send + 'static>(
-        &self,
-        run: impl FnOnce() -> T + Send + 'static,
-    ) -> Option<JoinHandle<T>> {
-        match self {
-            Self::Own => background::spawn_blocking(run),
-            #[cfg(feature = "testing")]
-            Self::Runtime(runtime) => Some(runtime.spawn_blocking(run)),
-        }
-    }
-}
 
 /// The shared parts of all queues of a pool.
 #[derive(Debug)]
@@ -59,16 +27,11 @@ pub(crate) struct Shared {
     pub(crate) pool: OnceLock<PoolId>,
     /// Whether the engine supports solo runs.
     pub(crate) has_solo: bool,
-    /// The threads of plain `fn`s.
-    pub(crate) threads: Threads,
     /// The runtime in which the pool was spawned: it runs job functions and nothing else.
     pub(crate) runtime: Handle,
     pub(crate) plan: Plan,
     /// Entered by all queues of the pool.
     pub(crate) solo_lock: Arc<SoloLock>,
-    pub(crate) tally: Tally,
-    pub(crate) watched: WatchedJobs,
-    pub(crate) metrics: PoolMetrics,
     /// Cancelled when the pool is shut down.
     pub(crate) stop: CancellationToken,
     /// Cancelled when the pool is shut down or told to take no more jobs.
@@ -84,22 +47,16 @@ impl Shared {
     pub(crate) fn new(
         (plan, resources): (Plan, Resources),
         runtime: Handle,
-        threads: Threads,
         has_solo: bool,
     ) -> Self {
         let (stop, halt) = (CancellationToken::new(), CancellationToken::new());
-        let metrics = PoolMetrics::new(plan.jobs.values().map(|job| (job.queue, job.name)));
         Self {
             resources: Arc::new(resources),
-            metrics,
             pool: OnceLock::new(),
             has_solo,
-            threads,
             runtime,
             plan,
             solo_lock: SoloLock::new(),
-            tally: Tally::default(),
-            watched: WatchedJobs::default(),
             enough: stop.child_token(),
             stop,
             last_outcomes: halt.child_token(),
@@ -155,21 +112,6 @@ impl Shared {
 
     pub(crate) fn clock(&self) -> &Clock {
         self.resources.client.clock()
-    }
-
-    /// The span of an attempt.
-    pub(crate) fn span(&self, who: &Who, delivery: &Delivery) -> Span {
-        let Some(traces) = self.resources.client.traces() else { return who.span() };
-        let span = traces.process(who);
-        delivery.describe(&span);
-        span
-    }
-
-    /// Records the end of an attempt in its span.
-    pub(crate) fn record(&self, span: &Span, settlement: &Settlement, failure: &Failure) {
-        if self.resources.client.traces().is_some() {
-            traces::ended(span, settlement, failure);
-        }
     }
 
     /// Whether the runtime has shut down, which may have made a job function fail.

@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::execution::{self, Settled};
 use super::health::Status;
 use super::in_flight::{Identity, REMEMBERED};
-use super::queue::Queue;
+use super::queue::{Queue, Settled};
 use super::shared::Shared;
 use super::solo_lock::Locked;
 use crate::engine::{Consumer, Delivery, Settlement, closed};
@@ -33,7 +32,7 @@ pub(crate) async fn consume(
     status: Status,
 ) -> Result<()> {
     let (shared, name) = (&queue.pool, queue.name);
-    let mut runner = SoloRunner { queue: &queue, shared, name, unrecorded: Vec::new() };
+    let mut runner = SoloRunner { queue: &queue, shared, unrecorded: Vec::new() };
     let run = async {
         let ended = runner.run(&mut consumer, &status).await;
         match &ended {
@@ -60,7 +59,6 @@ pub(crate) async fn consume(
 struct SoloRunner<'s> {
     queue: &'s Arc<Queue>,
     shared: &'s Arc<Shared>,
-    name: &'static str,
     /// The newest outcomes of attempts that could not be recorded because the connection was lost.
     /// The jobs are delivered again, although they have run.
     unrecorded: Vec<(Identity, Settlement, Instant)>,
@@ -107,7 +105,7 @@ impl SoloRunner<'_> {
                 continue;
             }
             if let Some(outcome) = self.decided(&next) {
-                execution::settle_again(self.shared, self.name, next, outcome).await;
+                self.queue.settle_outside(next, outcome).await;
                 continue;
             }
             if let Some(poison) = poison(&next) {
@@ -184,17 +182,12 @@ impl SoloRunner<'_> {
 
     /// Settles a delivery without running it; `true` if it was stale.
     async fn settle_unrun(&self, delivery: Delivery, settlement: Settlement) -> bool {
-        execution::settle_unrun(self.shared, self.name, delivery, settlement).await.is_stale
+        self.queue.settle_unrun(delivery, settlement).await.is_stale
     }
 
     async fn attempt(&mut self, delivery: Delivery) {
         let identity = Identity::of(&delivery);
-        let halt = self.shared.halt.cancelled();
-        let mut decided = execution::attempt(self.shared, self.name, delivery, halt).await;
-        if let Some(function) = decided.function.take() {
-            self.queue.lose_slot(function);
-        }
-        let Settled { settlement, is_stale, .. } = decided.settle(self.shared).await;
+        let Settled { settlement, is_stale } = self.queue.run_alone(delivery).await;
         if is_stale {
             if self.unrecorded.len() == MAX_UNRECORDED {
                 self.unrecorded.remove(0);

@@ -1,10 +1,12 @@
-//! The tasks of a queue: its slots, and those that settle jobs.
+//! The tasks of a queue that settle jobs.
 
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
+
+use crate::background;
 
 /// Tasks that end together.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ impl Tasks {
         self.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a task in the current runtime, unless they were aborted.
+    /// Starts a task in jobq's runtime, unless they were aborted.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut handles = self.handles();
         let Some(handles) = &mut *handles else { return };
@@ -31,7 +33,7 @@ impl Tasks {
             // It grows with the tasks that run at once, not with all there ever were.
             handles.retain(|handle| !handle.is_finished());
         }
-        handles.push(self.tracker.spawn(task).abort_handle());
+        handles.push(background::spawn(self.tracker.track_future(task)).abort_handle());
     }
 
     /// Waits until there is none.

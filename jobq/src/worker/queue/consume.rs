@@ -25,7 +25,7 @@ pub(in crate::worker) async fn consume(
     status: Status,
 ) -> Result<()> {
     let (shared, name) = (Arc::clone(&queue.pool), queue.name);
-    let _slots = shared.metrics.queue(name).has_slots(queue.plan().concurrency);
+    let _slots = queue.observer.has_slots(queue.plan().concurrency);
     let ended = loop {
         match queue.run(&mut consumer, &status).await {
             Ok(End::Rest) => {

@@ -11,7 +11,7 @@ const MAX_KEPT: usize = 1_000;
 
 /// The newest outcomes.
 #[derive(Debug, Default)]
-pub(crate) struct WatchedJobs(Mutex<VecDeque<WatchedOutcome>>);
+pub(super) struct Outcomes(Mutex<VecDeque<WatchedOutcome>>);
 
 /// The outcome of a job with this settlement, if an operation watches the job and this is its end.
 pub(super) fn outcome(job: &Envelope, settlement: &Settlement) -> Option<WatchedOutcome> {
@@ -24,7 +24,7 @@ pub(super) fn outcome(job: &Envelope, settlement: &Settlement) -> Option<Watched
     Some(WatchedOutcome::new(Watched::new(job.id, operation), failed))
 }
 
-impl WatchedJobs {
+impl Outcomes {
     pub(super) fn extend(&self, outcome: Option<WatchedOutcome>) {
         let Some(outcome) = outcome else { return };
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,7 @@ impl WatchedJobs {
     }
 
     /// The outcomes of these jobs that are known.
-    pub(super) fn outcomes(&self, jobs: &[Watched]) -> Vec<WatchedOutcome> {
+    pub(super) fn of(&self, jobs: &[Watched]) -> Vec<WatchedOutcome> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().filter(|outcome| jobs.contains(&outcome.job)).cloned().collect()
     }
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_watched_job_is_kept_for_a_while() {
-        let watched = WatchedJobs::default();
+        let watched = Outcomes::default();
         let fail = |reason| Settlement::Fail { reason, error: String::new(), attempts: 1 };
         let mut job = Envelope::new("mail", Vec::new());
         assert_eq!(outcome(&job, &Settlement::Complete), None, "nobody watches it");
@@ -58,15 +58,12 @@ mod tests {
         watched.extend(outcome(&job, &fail(FailedReason::Exhausted)));
         let asked = [of(job.id, "op"), of(job.id, "other"), of(JobId::new(), "op")];
         let failed = WatchedOutcome::new(of(job.id, "op"), Some(FailedReason::Exhausted));
-        assert_eq!(watched.outcomes(&asked), [failed]);
+        assert_eq!(watched.of(&asked), [failed]);
         for _ in 0..MAX_KEPT {
             job.id = JobId::new();
             watched.extend(outcome(&job, &Settlement::Complete));
         }
-        assert_eq!(watched.outcomes(&asked), [], "the oldest is dropped");
-        assert_eq!(
-            watched.outcomes(&[of(job.id, "op")]),
-            [WatchedOutcome::new(of(job.id, "op"), None)]
-        );
+        assert_eq!(watched.of(&asked), [], "the oldest is dropped");
+        assert_eq!(watched.of(&[of(job.id, "op")]), [WatchedOutcome::new(of(job.id, "op"), None)]);
     }
 }

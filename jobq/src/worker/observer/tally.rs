@@ -6,7 +6,7 @@ use crate::engine::Settlement;
 
 /// Counters by outcome.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(super) struct Tally {
     completed: AtomicU64,
     retried: AtomicU64,
     failed: AtomicU64,
@@ -16,7 +16,7 @@ pub(crate) struct Tally {
 impl Tally {
     /// Counts a settlement that ends an attempt, by its outcome if the engine has recorded it; others
     /// are ignored.
-    pub(crate) fn count(&self, settlement: &Settlement, is_recorded: bool) {
+    pub(super) fn count(&self, settlement: &Settlement, is_recorded: bool) {
         let counter = match settlement {
             Settlement::Complete | Settlement::Retry(_) | Settlement::Fail { .. }
                 if !is_recorded =>
@@ -33,7 +33,7 @@ impl Tally {
 
     /// The numbers of completed, retried and failed attempts, and of those whose outcomes were not
     /// recorded.
-    pub(crate) fn read(&self) -> [u64; 4] {
+    pub(super) fn read(&self) -> [u64; 4] {
         [&self.completed, &self.retried, &self.failed, &self.unrecorded]
             .map(|counter| counter.load(Ordering::Relaxed))
     }

@@ -1,0 +1,177 @@
+//! Decisions about a delivery: whether its job runs, and how it is settled afterwards.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::Attempt;
+use super::registry::{QueuePlan, Registered};
+use super::shared::Shared;
+use crate::engine::{Delivery, Settlement};
+use crate::job::{Ending, FailedReason, Failure, Outcome};
+use crate::period;
+use crate::retry::{self, Next};
+use crate::telemetry::Who;
+
+/// The result of a call: the outcome of the function, or the decode error of its payload.
+pub(super) type Called = serde_json::Result<Outcome>;
+
+/// A decision about a job, with the failure that led to it.
+#[derive(Debug)]
+pub(crate) struct Decision {
+    pub(crate) settlement: Settlement,
+    pub(crate) failure: Failure,
+}
+
+impl Decision {
+    /// A decision without a failure.
+    pub(super) fn plain(settlement: Settlement) -> Self {
+        Self { settlement, failure: Failure::default() }
+    }
+
+    fn failed(reason: FailedReason, failure: Failure, attempts: u32) -> Self {
+        let settlement = Settlement::Fail { reason, error: failure.kept(), attempts };
+        Self { settlement, failure }
+    }
+
+    /// The job fails without a failure of its function.
+    fn unrun(reason: FailedReason, error: String, attempts: u32) -> Self {
+        Self::failed(reason, failure(reason, error), attempts)
+    }
+
+    fn of(next: Next, failure: Failure, attempts: u32) -> Self {
+        let settlement = match next {
+            Next::Complete => Settlement::Complete,
+            Next::Retry(wait) => Settlement::Retry(wait),
+            Next::Snooze(wait) => Settlement::Snooze(wait),
+            Next::Fail(reason) => return Self::failed(reason, failure, attempts),
+        };
+        Self { settlement, failure }
+    }
+}
+
+/// The identity of a delivery, and its job if the pool has it.
+pub(super) fn identify<'p>(
+    pool: &'p Shared,
+    queue: &'static str,
+    delivery: &Delivery,
+) -> (Who, Option<&'p Arc<Registered>>) {
+    let name = pool.plan.queues[queue].job_of(delivery.envelope());
+    let job = pool.plan.jobs.get(name);
+    let known = job.map_or_else(|| Cow::Owned(name.to_owned()), |job| Cow::Borrowed(job.name));
+    let mut who = Who::of(delivery, known, queue);
+    who.max_attempts = job.map(|job| job.options.max_attempts());
+    (who, job)
+}
+
+/// A delivery with its job, or with the decision if it must not run now.
+pub(super) struct Resolved {
+    pub(super) who: Who,
+    pub(super) job: Result<Arc<Registered>, Decision>,
+}
+
+/// Finds the job of a delivery, or decides the settlement if it must not run now.
+pub(super) fn resolve(pool: &Shared, queue: &'static str, delivery: &Delivery) -> Resolved {
+    let (envelope, attempt) = (delivery.envelope(), delivery.attempt);
+    let (who, job) = identify(pool, queue, delivery);
+    if let Some(job) = job {
+        job.origins.check(job.name, envelope);
+    }
+    let not_understood =
+        |lacking| unknown(attempt, format!("no worker that took it {lacking}; update the workers"));
+    let job = match job {
+        _ if pool.has_solo && delivery.solo.is_none() && retry::is_suspected(delivery.crashes) => {
+            Err(Decision::plain(Settlement::Isolate))
+        }
+        None => {
+            let error = unknown_job(&who.job, &pool.plan.queues[queue]);
+            Err(unknown(attempt, error))
+        }
+        Some(job) if retry::is_expired(&job.options, envelope, || pool.clock().now()) => {
+            let error = "expired before the attempt started".into();
+            Err(Decision::unrun(FailedReason::Expired, error, attempt.saturating_sub(1)))
+        }
+        Some(job) => envelope.lacking().map(not_understood).map_or(Ok(Arc::clone(job)), Err),
+    };
+    Resolved { who, job }
+}
+
+/// The failure of a job that cannot run, for this reason.
+fn failure(reason: FailedReason, error: String) -> Failure {
+    Failure::new(reason.as_str(), error)
+}
+
+/// The decision about a job that this pool cannot run.
+fn unknown(attempt: u32, error: String) -> Decision {
+    Decision::of(retry::after_unknown(attempt), failure(FailedReason::UnknownJob, error), attempt)
+}
+
+fn unknown_job(name: &str, queue: &QueuePlan) -> String {
+    match (name, queue.only_job) {
+        ("", None) => "message has no `type`, and the queue serves several jobs".to_owned(),
+        (name, _) => format!("no worker that took it has a job named `{name}`"),
+    }
+}
+
+/// The attempt of a delivery.
+pub(super) fn attempt_of(pool: &Shared, job: &Registered, delivery: &Delivery) -> Attempt {
+    let (envelope, most) = (delivery.shared_envelope(), job.options.max_attempts());
+    Attempt::new(&pool.resources, envelope, job.name, (delivery.attempt, most))
+}
+
+/// How long an attempt may take, if that is limited.
+pub(super) fn limit(job: &Registered, delivery: &Delivery) -> Option<Duration> {
+    job.options.timeout.or(delivery.solo.map(|_| retry::SOLO_TIMEOUT))
+}
+
+/// The decision about a job whose call has ended.
+pub(super) fn ended(
+    pool: &Shared,
+    job: &Registered,
+    delivery: &Delivery,
+    called: Called,
+) -> Decision {
+    match called {
+        // This may be why it failed.
+        Ok(outcome) if outcome.ending != Ending::Completed && pool.has_runtime_ended() => {
+            Decision::plain(Settlement::Release)
+        }
+        Ok(outcome) => after(job, delivery, outcome),
+        Err(problem) => {
+            let error = format!("payload of job `{}` cannot be read: {problem}", job.name);
+            let attempts = delivery.attempt.saturating_sub(1);
+            Decision::unrun(FailedReason::UnreadablePayload, error, attempts)
+        }
+    }
+}
+
+/// The decision about a job whose attempt has taken longer than this.
+pub(super) fn timed_out(
+    job: &Registered,
+    delivery: &Delivery,
+    limit: Option<Duration>,
+) -> Decision {
+    let limit = limit.map(period::format).unwrap_or_default();
+    after(job, delivery, Outcome::timed_out(&limit))
+}
+
+/// The decision after an attempt with this outcome.
+fn after(job: &Registered, delivery: &Delivery, outcome: Outcome) -> Decision {
+    let (attempt, once) = (delivery.attempt, delivery.envelope().once().is_some());
+    let next = retry::after(&job.options, attempt, once, &outcome.ending, fastrand::f64);
+    Decision::of(next, outcome.failure, attempt)
+}
+
+/// The decision about a job that an operator cancelled.
+pub(super) fn cancelled(delivery: &Delivery) -> Decision {
+    let error = "an operator cancelled the job while it ran".into();
+    Decision::unrun(FailedReason::Cancelled, error, delivery.attempt)
+}
+
+/// A settlement that was decided without a call.
+pub(super) fn unrun(settlement: Settlement) -> Decision {
+    match settlement {
+        Settlement::Fail { reason, error, attempts } => Decision::unrun(reason, error, attempts),
+        other => Decision::plain(other),
+    }
+}

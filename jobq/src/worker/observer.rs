@@ -1,0 +1,241 @@
+//! What the attempts of a queue tell those who watch: the log, metrics, traces, reports of the pool,
+//! and operations that wait for outcomes.
+//!
+//! The path of a job tells an [`Observer`] and knows nobody behind it.
+
+mod canary;
+mod minute;
+mod tally;
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use slab::Slab;
+use tracing::Span;
+
+use self::canary::Outcomes;
+use self::minute::LastMinute;
+use self::tally::Tally;
+use super::attempt::Attempt;
+use super::decision::Decision;
+use super::health::{self, Status};
+use crate::client::Client;
+use crate::engine::{Delivery, Minute, RunningJob, Settlement, Watched, WatchedOutcome};
+use crate::error::Result;
+use crate::job::Outcome;
+use crate::metrics::{self, PoolLevel, QueueMetrics};
+use crate::telemetry::Who;
+use crate::traces;
+
+/// An attempt whose function holds a lost slot, with the timeout of its job.
+type Lost = (Attempt, Option<Duration>);
+
+/// Those who watch the attempts of a queue.
+pub(crate) struct Observer {
+    client: Client,
+    metrics: QueueMetrics,
+    minute: Mutex<LastMinute>,
+    tally: Tally,
+    outcomes: Outcomes,
+    /// The attempts whose functions hold lost slots.
+    lost: Mutex<Slab<Lost>>,
+}
+
+/// An attempt that runs, until it is decided or this is dropped.
+#[derive(Debug)]
+pub(super) struct Started {
+    span: Span,
+    /// How long it waited after it was due, and when it started, if the engine knows.
+    waited: Option<(Duration, SystemTime)>,
+    _running: PoolLevel,
+}
+
+impl Started {
+    /// The span of the attempt, in which its function runs.
+    pub(super) fn span(&self) -> &Span {
+        &self.span
+    }
+}
+
+/// The function of an attempt is about to run in this span.
+pub(super) fn begins(attempt: &Attempt, span: &Span) {
+    if let Some(traces) = attempt.client().traces() {
+        traces.extract(span, &attempt.envelope().headers);
+    }
+}
+
+/// A settlement on its way to the engine.
+pub(super) struct Settling(Option<WatchedOutcome>);
+
+/// An attempt whose function holds a lost slot, until this is dropped.
+pub(super) struct SlotLost<'o> {
+    observer: &'o Observer,
+    key: usize,
+    _counted: PoolLevel,
+}
+
+impl Observer {
+    /// Those who watch a queue with these jobs.
+    pub(super) fn new(
+        client: Client,
+        queue: &'static str,
+        jobs: impl IntoIterator<Item = &'static str>,
+    ) -> Self {
+        Self {
+            client,
+            metrics: QueueMetrics::new(queue, jobs),
+            minute: Mutex::new(LastMinute::new(SystemTime::UNIX_EPOCH)),
+            tally: Tally::default(),
+            outcomes: Outcomes::default(),
+            lost: Mutex::default(),
+        }
+    }
+
+    fn now(&self) -> SystemTime {
+        self.client.clock().now()
+    }
+
+    fn minute(&self) -> MutexGuard<'_, LastMinute> {
+        self.minute.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lost(&self) -> MutexGuard<'_, Slab<Lost>> {
+        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many attempts may run at once, until this is dropped.
+    pub(super) fn has_slots(&self, count: u16) -> impl Sized + use<> {
+        self.metrics.has_slots(count)
+    }
+
+    /// Measures whether the queue is consumed, from the states of its tasks. `None` if nobody asks.
+    pub(super) fn measure(
+        &self,
+        together: &Status,
+        alone: &Status,
+    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+        let switches = (self.metrics.consuming(), self.metrics.paused());
+        let measuring = || health::measure(together.clone(), alone.clone(), switches);
+        metrics::IS_ENABLED.then(measuring)
+    }
+
+    /// An attempt starts.
+    pub(super) fn started(&self, who: &Who, delivery: &Delivery) -> Started {
+        let span = match self.client.traces() {
+            None => who.span(),
+            Some(traces) => {
+                let span = traces.process(who);
+                delivery.describe(&span);
+                span
+            }
+        };
+        let waited = delivery.due().map(|due| {
+            let now = self.now();
+            // Clocks of two machines differ.
+            (now.duration_since(due).unwrap_or_default(), now)
+        });
+        Started { span, waited, _running: self.metrics.starts(waited.map(|(waited, _)| waited)) }
+    }
+
+    /// The system has no thread for an attempt that started.
+    pub(super) fn has_no_thread(who: &Who, wait: Duration) {
+        who.no_thread(wait);
+    }
+
+    /// A function has ended with its own outcome, and its layers with this one.
+    pub(super) fn ended(who: &Who, outcome: &Outcome, function: Option<&Outcome>) {
+        who.layered(outcome, function);
+    }
+
+    /// The worker has decided about a job, whose function ran so long if it was called.
+    pub(super) fn decided(
+        &self,
+        who: &Who,
+        decision: &Decision,
+        called: Option<&(Started, Duration)>,
+    ) {
+        let Decision { settlement, failure } = decision;
+        let took = called.map(|(_, took)| *took);
+        let waited = called.and_then(|(started, _)| started.waited);
+        if let Some((Started { span, .. }, _)) = called
+            && self.client.traces().is_some()
+        {
+            traces::ended(span, settlement, failure);
+        }
+        who.decided(settlement, failure, took.unwrap_or_default());
+        self.metrics.decided(&who.job, settlement, took);
+        // Where the clock was read for the start, it is not read for the end.
+        let at_end = waited.and_then(|(_, since)| since.checked_add(took?));
+        let now = at_end.unwrap_or_else(|| self.now());
+        let mut minute = self.minute();
+        if let Some((waited, since)) = waited {
+            minute.waited(waited, since);
+        }
+        minute.decided(settlement, took, now);
+    }
+
+    /// A settlement is passed to the engine.
+    pub(super) fn settling(delivery: &Delivery, settlement: &Settlement) -> Settling {
+        Settling(canary::outcome(delivery.envelope(), settlement))
+    }
+
+    /// The engine has recorded a settlement, or not.
+    pub(super) fn settled(
+        &self,
+        who: &Who,
+        settlement: &Settlement,
+        settling: Settling,
+        recorded: &Result<()>,
+    ) {
+        self.tally.count(settlement, recorded.is_ok());
+        match recorded {
+            Ok(()) => self.outcomes.extend(settling.0),
+            Err(error) => {
+                who.not_recorded(settlement, error);
+                self.metrics.unrecorded();
+            }
+        }
+    }
+
+    /// A function holds its slot although its attempt is over.
+    pub(super) fn slot_lost(&self, attempt: Attempt, timeout: Option<Duration>) -> SlotLost<'_> {
+        let key = self.lost().insert((attempt, timeout));
+        SlotLost { observer: self, key, _counted: self.metrics.loses_slot() }
+    }
+
+    /// The outcomes and waits of the last minute.
+    pub(super) fn last_minute(&self) -> Minute {
+        let now = self.now();
+        self.minute().read(now)
+    }
+
+    /// The outcomes of these jobs that are known.
+    pub(super) fn outcomes(&self, jobs: &[Watched]) -> Vec<WatchedOutcome> {
+        self.outcomes.of(jobs)
+    }
+
+    /// The numbers of completed, retried, failed and unrecorded attempts.
+    pub(super) fn counts(&self) -> [u64; 4] {
+        self.tally.read()
+    }
+
+    /// The attempts whose functions hold lost slots.
+    pub(super) fn lost_slots(&self) -> Vec<RunningJob> {
+        self.lost().iter().map(|(_, (attempt, timeout))| attempt.report(*timeout)).collect()
+    }
+}
+
+impl Drop for SlotLost<'_> {
+    fn drop(&mut self) {
+        let attempt = self.observer.lost().try_remove(self.key);
+        // Outside of the lock, since what layers left in the attempt may be dropped with it.
+        drop(attempt);
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
