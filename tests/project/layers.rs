@@ -130,8 +130,9 @@ fn imports_point_downward() {
 
 /// The files through which each delivery of a worker goes. Those that only start, stop and watch a
 /// pool are none of them.
-const PATH: [&str; 12] = [
+const PATH: [&str; 13] = [
     "queue.rs",
+    "flow.rs",
     "queue/attempts.rs",
     "queue/consume.rs",
     "queue/overdue.rs",

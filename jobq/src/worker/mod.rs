@@ -2,8 +2,8 @@
 //!
 //! The path of a delivery:
 //!
-//! 1. [`queue`] takes it from the engine's consumer into its [`book`], where it waits for a slot.
-//!    [`prefetch`] computes how many deliveries are taken ahead.
+//! 1. [`queue`] takes it from the engine's consumer, while the [`flow`] is open, into its [`book`],
+//!    where it waits for a slot. [`prefetch`] computes how many deliveries are taken ahead.
 //! 2. [`in_flight`] admits it, or holds it as a redelivery of a job in flight.
 //! 3. [`decision`] looks its job up in the [`registry`], and a [`slot`] calls the function: the
 //!    [`layer`]s of the pool, the arguments that [`extract`] makes from the [`attempt`], and the
@@ -23,6 +23,7 @@ mod control;
 mod decision;
 mod extensions;
 mod extract;
+mod flow;
 mod function;
 mod health;
 mod in_flight;

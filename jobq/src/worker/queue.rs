@@ -20,6 +20,7 @@ use self::attempts::Run;
 pub(super) use self::attempts::Settled;
 pub(super) use self::consume::consume;
 use super::book::Book;
+use super::flow::{Flow, Holds, Rest};
 use super::health::Status;
 use super::observer::Observer;
 use super::registry::QueuePlan;
@@ -39,18 +40,6 @@ async fn next_pause(
     }
     let pause = pauses.borrow_and_update().clone();
     (pause, pauses)
-}
-
-/// Why a queue takes no more jobs.
-enum End {
-    /// The pool is shut down.
-    Stop,
-    /// The pool was told to take no more.
-    Quiet,
-    /// The solo lock was requested.
-    Rest,
-    /// Functions past their timeout hold all slots.
-    SlotsLost,
 }
 
 #[derive(Debug)]
@@ -131,8 +120,8 @@ impl Queue {
         runs.map(|run| run.attempt.report(run.job.options.timeout)).collect()
     }
 
-    /// Takes jobs and passes them to slots.
-    async fn run(self: &Arc<Self>, consumer: &mut Consumer, status: &Status) -> Result<End> {
+    /// Takes jobs and passes them to slots, until the queue rests.
+    async fn run(self: &Arc<Self>, consumer: &mut Consumer, status: &Status) -> Result<Rest> {
         let mut enough = pin!(self.pool.enough.cancelled());
         let mut closing = pin!(self.pool.solo_lock.requested());
         let mut slots_lost = pin!(self.plan().slots_lost());
@@ -141,39 +130,43 @@ impl Queue {
         pauses.mark_changed();
         // Kept, since a new one costs more.
         let mut turned = pin!(next_pause(pauses));
-        let mut is_paused = false;
+        let mut holds = Holds::default();
         loop {
             tokio::select! {
                 biased;
                 () = &mut enough => {
                     let is_stopped = self.pool.stop.is_cancelled();
-                    return Ok(if is_stopped { End::Stop } else { End::Quiet });
+                    holds.rest(if is_stopped { Rest::Stopped } else { Rest::Quiet });
                 }
                 (pause, pauses) = turned.as_mut() => {
                     turned.set(next_pause(pauses));
-                    is_paused = pause.is_some();
-                    if let Some(pause) = pause {
-                        self.pause(&pause, status).await;
-                    } else {
-                        self.open();
-                        status.set_consuming(consumer);
-                    }
+                    holds.pause = pause;
                 }
-                () = &mut closing => return Ok(End::Rest),
-                () = &mut slots_lost => return Ok(End::SlotsLost),
+                () = &mut closing => holds.rest(Rest::Solo),
+                () = &mut slots_lost => holds.rest(Rest::SlotsLost),
                 Ok(()) = prefetch.changed() => {
                     let most = *prefetch.borrow_and_update();
                     consumer.set_prefetch(most).await;
+                    continue;
                 }
                 item = consumer.next() => {
                     self.add(item.ok_or_else(closed)??);
                     while let Some(item) = consumer.ready() {
                         self.add(item?);
                     }
-                    if is_paused {
+                    if holds.pause.is_some() {
                         self.release_waiting().await;
                     }
+                    continue;
                 }
+            }
+            match holds.flow() {
+                Flow::Open => {
+                    self.open();
+                    status.set_consuming(consumer);
+                }
+                Flow::Paused(pause) => self.pause(&pause, status).await,
+                Flow::Resting(rest) => return Ok(rest),
             }
         }
     }

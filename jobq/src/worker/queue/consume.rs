@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{End, Queue};
+use super::Queue;
 use crate::engine::{Consume, Consumer, QueueName};
 use crate::error::{Error, ErrorKind, Result};
 use crate::telemetry;
+use crate::worker::flow::Rest;
 use crate::worker::health::Status;
 use crate::worker::shared::Shared;
 use crate::worker::solo_lock::Entered;
@@ -28,20 +29,20 @@ pub(in crate::worker) async fn consume(
     let _slots = queue.observer.has_slots(queue.plan().concurrency);
     let ended = loop {
         match queue.run(&mut consumer, &status).await {
-            Ok(End::Rest) => {
+            Ok(Rest::Solo) => {
                 status.set_resting();
                 queue.drain(&mut consumer, || ()).await;
             }
-            Ok(End::SlotsLost) => {
+            Ok(Rest::SlotsLost) => {
                 let lost = || status.set_slots_lost(slots_lost(&queue), queue.now());
                 queue.drain(&mut consumer, lost).await;
             }
-            Ok(End::Quiet) => {
+            Ok(Rest::Quiet) => {
                 queue.drain(&mut consumer, || status.set_quiet()).await;
                 drop(entered);
                 break shared.stay_quiet().await;
             }
-            Ok(End::Stop) => break Ok(()),
+            Ok(Rest::Stopped) => break Ok(()),
             Err(error) => break Err(error),
         }
         drop(entered);
