@@ -348,6 +348,16 @@ fn foreign_headers_that_are_too_long_are_dropped_largest_first() {
     ]);
     let moved = again(&original, &who(JobId::new()), Changes::next(1));
     assert_eq!(keys(&moved), ["jobq-attempts", "jobq-topic", "middle", "small"]);
+    // The trace goes before what the user set, and what the job needs stays.
+    let traced = headers([
+        ("traceparent", long("short")),
+        ("tracestate", long("x".repeat(10_000))),
+        ("tenant", long("x".repeat(20_000))),
+        ("cipher", long("x".repeat(45_000))),
+        ("jobq-needs", long("zip cipher")),
+    ]);
+    let moved = again(&traced, &who(JobId::new()), Changes::next(1));
+    assert_eq!(keys(&moved), ["cipher", "jobq-attempts", "jobq-needs", "tenant", "traceparent"]);
     let hostile = headers([("jobq-topic", long("x".repeat(90_000)))]);
     let moved = again(&hostile, &who(JobId::new()), Changes::next(1));
     assert_eq!(keys(&moved), ["jobq-attempts"]);

@@ -4,36 +4,51 @@ use std::collections::BTreeMap;
 
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
+use crate::job::headers::NEEDS;
 use crate::telemetry::Who;
 
 /// The most bytes of headers that jobq sends. A frame has 128 KiB, and a larger one ends the
 /// connection.
 pub(crate) const MAX_HEADERS: usize = 64 * 1024;
 
-/// Drops the largest foreign headers of a job until the rest fits.
+/// The context of a trace, as W3C names it.
+const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
+
+/// Drops headers of a job until the rest fits: first the trace, then the largest of the others.
 pub(crate) fn shrink(headers: &mut BTreeMap<ShortString, AMQPValue>, who: &Who) {
     let size = |(key, value): (&ShortString, &AMQPValue)| entry_size(key, value);
     let mut total: usize = headers.iter().map(size).sum();
+    let needed = words(headers.get(NEEDS));
     while total > MAX_HEADERS {
-        // Of jobq's own headers only the topic and the key can be long, and both are limited.
-        let own = |key: &ShortString| key.as_str().starts_with("jobq-");
-        let foreign = headers.iter().filter(|(key, _)| !own(key));
-        let Some(largest) = foreign
-            .max_by_key(|entry| size(*entry))
-            .or_else(|| headers.iter().max_by_key(|entry| size(*entry)))
-            .map(|(key, _)| key.clone())
-        else {
-            return;
-        };
-        if let Some(value) = headers.remove(&largest) {
-            let length = entry_size(&largest, &value);
+        // What cannot be sent at all ends the connection, so that even a header of jobq goes: that of
+        // another client, since jobq's own are short.
+        let first = headers.iter().max_by_key(|entry| (haste(entry.0, &needed), size(*entry)));
+        let Some(key) = first.map(|(key, _)| key.clone()) else { return };
+        if let Some(value) = headers.remove(&key) {
+            let length = entry_size(&key, &value);
             let Who { job, id, queue, attempt, .. } = who;
             tracing::warn!(
-                %job, %id, %queue, attempt, header = largest.as_str(), length,
+                %job, %id, %queue, attempt, header = key.as_str(), length,
                 "a header was dropped: too long to be sent"
             );
             total -= length;
         }
+    }
+}
+
+/// The words of a header.
+fn words(value: Option<&AMQPValue>) -> Vec<String> {
+    let Some(AMQPValue::LongString(text)) = value else { return Vec::new() };
+    String::from_utf8_lossy(text.as_bytes()).split_whitespace().map(str::to_owned).collect()
+}
+
+/// How soon a header goes, the highest first. Those of jobq, and those that the job needs, go last.
+fn haste(key: &ShortString, needed: &[String]) -> u8 {
+    let key = key.as_str();
+    if key.starts_with("jobq-") || needed.iter().any(|word| word == key) {
+        0
+    } else {
+        1 + u8::from(TRACE.contains(&key))
     }
 }
 
