@@ -103,6 +103,26 @@ async fn a_running_job_is_cancelled(store: Store) {
     running.shutdown().await.unwrap();
 }
 
+/// The pool waits no longer for the function, and the job must not run elsewhere. On a file, which
+/// takes an outcome within the second that a pool has for it.
+#[tokio::test]
+async fn a_cancelled_job_of_a_pool_that_stops_fails() {
+    let store = Store::sqlite().await;
+    let client = store.client().await;
+    let (tell, mut told) = mpsc::unbounded_channel::<Option<Cancellation>>();
+    let pool = WorkerPool::new(&client).state(tell).register::<Long>();
+    let running = pool.shutdown_timeout(Duration::ZERO).spawn().await.unwrap();
+    let id = client.enqueue(Long { completes: false }).await.unwrap();
+    assert_eq!(soon("the job", told.recv()).await, Some(None));
+    client.admin().cancel_running(id).await.unwrap();
+    assert_eq!(soon("its end", told.recv()).await, Some(Some(Cancellation::Operator)));
+    running.shutdown().await.unwrap();
+    let failed =
+        until("the failed job", async || client.failed("long").list(1).await.ok()?.pop()).await;
+    assert_eq!((failed.id(), failed.reason()), (id, FailedReason::Cancelled));
+    assert_eq!(client.counts("long").await.unwrap().ready, 0);
+}
+
 async fn a_cancelled_job_that_completes_in_time_is_completed(store: Store) {
     let client = store.client().await;
     let (tell, mut told) = mpsc::unbounded_channel::<Option<Cancellation>>();

@@ -25,7 +25,8 @@ const CANCEL_LIMIT: Duration = Duration::from_secs(5);
 const END_LIMIT: Duration = Duration::from_secs(1);
 
 impl Queue {
-    /// Ends attempts whose time is over, until the pool halts. Then it releases all.
+    /// Ends attempts whose time is over, until the pool halts. Then it releases all, but for jobs
+    /// that an operator cancels.
     pub(in crate::worker) async fn watch_time(self: Arc<Self>) {
         let mut halt = pin!(self.pool.halt.cancelled());
         loop {
@@ -50,7 +51,12 @@ impl Queue {
         let left = self.state().book.take_running();
         for (key, Running { slot, run, .. }) in left {
             self.abort(slot);
-            self.release(key, run);
+            if run.attempt.is_cancel_ordered() {
+                let decision = decision::cancelled(&run.delivery);
+                self.decided(key, run, decision);
+            } else {
+                self.release(key, run);
+            }
         }
     }
 
