@@ -63,7 +63,7 @@ impl PoolPart {
         let (ahead, in_flight) = self.queue.taken();
         report.ahead = Some(u32::try_from(ahead).unwrap_or(u32::MAX));
         report.in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
-        report.minute = self.queue.observer.last_minute();
+        report.minute = self.queue.last_minute();
         report.consumers = self.together.consumers();
         report.consumers.extend(self.alone.consumers());
         report

@@ -42,16 +42,23 @@ pub(crate) struct Observer {
     lost: Mutex<Slab<Lost>>,
 }
 
+/// How long an attempt waited after it was due, and when it started.
+type Waited = (Duration, SystemTime);
+
 /// An attempt that runs, until it is decided or this is dropped.
 #[derive(Debug)]
 pub(super) struct Started {
     span: Span,
-    /// How long it waited after it was due, and when it started, if the engine knows.
-    waited: Option<(Duration, SystemTime)>,
+    waited: Option<Waited>,
     _running: PoolLevel,
 }
 
 impl Started {
+    /// How long the attempt waited, if its engine knows that.
+    pub(super) fn waited(&self) -> Option<Waited> {
+        self.waited
+    }
+
     /// The span of the attempt, in which its function runs.
     pub(super) fn span(&self) -> &Span {
         &self.span
@@ -169,10 +176,10 @@ impl Observer {
         let at_end = waited.and_then(|(_, since)| since.checked_add(took?));
         let now = at_end.unwrap_or_else(|| self.now());
         let mut minute = self.minute();
+        minute.decided(settlement, took, now);
         if let Some((waited, since)) = waited {
             minute.waited(waited, since);
         }
-        minute.decided(settlement, took, now);
     }
 
     /// A settlement is passed to the engine.
@@ -204,10 +211,17 @@ impl Observer {
         SlotLost { observer: self, key, _counted: self.metrics.loses_slot() }
     }
 
-    /// The outcomes and waits of the last minute.
-    pub(super) fn last_minute(&self) -> Minute {
+    /// The outcomes and waits of the last minute, those of attempts that run included.
+    pub(super) fn last_minute(&self, running: Vec<Waited>) -> Minute {
         let now = self.now();
-        self.minute().read(now)
+        let mut minute = self.minute().read(now);
+        for (waited, since) in running {
+            // A start in the future is one of a clock that was set back.
+            if now.duration_since(since).unwrap_or_default() < Duration::from_secs(60) {
+                minute.waited = minute.waited.max(Some(waited));
+            }
+        }
+        minute
     }
 
     /// The outcomes of these jobs that are known.

@@ -26,7 +26,7 @@ use super::observer::Observer;
 use super::registry::QueuePlan;
 use super::shared::Shared;
 use super::tasks::Tasks;
-use crate::engine::{Consumer, Delivery, Pause, RunningJob, Settlement, closed};
+use crate::engine::{Consumer, Delivery, Minute, Pause, RunningJob, Settlement, closed};
 use crate::error::Result;
 use crate::telemetry;
 
@@ -118,6 +118,15 @@ impl Queue {
         let state = self.state();
         let runs = state.book.running().map(|running| &running.run);
         runs.map(|run| run.attempt.report(run.job.options.timeout)).collect()
+    }
+
+    /// The outcomes and waits of the last minute.
+    pub(super) fn last_minute(&self) -> Minute {
+        let waits = {
+            let state = self.state();
+            state.book.running().filter_map(|running| running.run.started.waited()).collect()
+        };
+        self.observer.last_minute(waits)
     }
 
     /// Takes jobs and passes them to slots, until the queue rests.

@@ -51,6 +51,9 @@ pub(crate) async fn a_pool_reports_what_it_does(store: Store) {
     let waits = stage.enqueue([Step::Wait]).await;
     stage.run().await;
     let began = Instant::now();
+    let (_, queue) = queue_where(&operator, "scripted", |queue| queue.running.len() == 1).await;
+    assert_eq!((queue.minute.completed, queue.minute.durations.count()), (0, 0));
+    assert!(queue.minute.waited.is_some(), "it has started: {queue:?}");
     let completes = stage.enqueue([Step::Succeed]).await;
     assert_eq!(stage.run().await.id, completes);
     let fails = stage.enqueue([Step::Fail("no".into()), Step::Abort("no".into())]).await;

@@ -43,9 +43,15 @@ impl LastMinute {
         }
     }
 
-    /// An attempt started this long after it was due.
-    pub(super) fn waited(&mut self, waited: Duration, now: SystemTime) {
-        let part = self.part(now);
+    /// An attempt that started then had waited this long after it was due. It may have run since.
+    pub(super) fn waited(&mut self, waited: Duration, since: SystemTime) {
+        if since >= self.until {
+            self.advance(since);
+        }
+        let age = self.until.duration_since(since).unwrap_or_default();
+        let parts = age.saturating_sub(Duration::from_nanos(1)).as_secs() / PART.as_secs();
+        let Some(back) = usize::try_from(parts).ok().filter(|back| *back < PARTS) else { return };
+        let part = &mut self.parts[(self.current + PARTS - back) % PARTS];
         part.waited = part.waited.max(Some(waited));
     }
 
@@ -109,6 +115,8 @@ mod tests {
         minute.decided(&Settlement::Retry(Duration::ZERO), took(20), at(15));
         minute.waited(Duration::from_secs(2), at(20));
         minute.decided(&failed, None, at(45));
+        // Of one that started then and ran until now.
+        minute.waited(Duration::from_secs(5), at(30));
         minute.decided(&Settlement::Release, took(500), at(45));
         minute.decided(&Settlement::Snooze(Duration::ZERO), took(500), at(45));
         let sums = |minute: &mut LastMinute, seconds| {
@@ -120,15 +128,18 @@ mod tests {
         for (seconds, expected) in [
             (45, (1, 1, 1, Some(9), (2, Some(19)))),
             (59, (1, 1, 1, Some(9), (2, Some(19)))),
-            (60, (0, 1, 1, Some(2), (1, Some(19)))),
-            (70, (0, 0, 1, Some(2), (0, None))),
-            (80, (0, 0, 1, None, (0, None))),
+            (60, (0, 1, 1, Some(5), (1, Some(19)))),
+            (70, (0, 0, 1, Some(5), (0, None))),
+            (80, (0, 0, 1, Some(5), (0, None))),
+            (89, (0, 0, 1, Some(5), (0, None))),
+            (90, (0, 0, 1, None, (0, None))),
             (99, (0, 0, 1, None, (0, None))),
             (100, (0, 0, 0, None, (0, None))),
         ] {
             assert_eq!(sums(&mut minute, seconds), expected, "after {seconds} s");
         }
         minute.decided(&Settlement::Complete, took(7), at(1_000_000));
+        minute.waited(Duration::from_secs(7), at(900_000));
         let expected = (1, 0, 0, None, (1, Some(6)));
         assert_eq!(sums(&mut minute, 1_000_001), expected);
         assert_eq!(sums(&mut minute, 7), expected, "the clock was set back");
