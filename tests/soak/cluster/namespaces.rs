@@ -3,7 +3,7 @@
 //! A node may stop passing on what waits, on 3.10 even by an ordinary restart. The jobs are not
 //! lost, the pools tell it in time, and what docs/operations.md says repairs it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -188,8 +188,8 @@ async fn disturb(cluster: &mut Cluster, namespaces: &mut [Namespace], disturbanc
             node.restart().await;
         }
         Unsupervised => {
-            // The leaders have moved when nodes were away, and one may lead none by now.
-            let leads = leads_most(cluster).await;
+            // Leaders move when nodes are away, and a node may lead no queue that is used.
+            let leads = leads_retries(cluster).await;
             let node = cluster.nodes().iter().find(|node| node.name() == leads);
             let end = "sys:terminate(rabbit_fifo_dlx_sup, shutdown).";
             node.expect("a leader is a node").ctl(&["eval", end]).await;
@@ -256,27 +256,20 @@ async fn has_supervisor(node: &Broker) -> bool {
     node.ctl(&["eval", "whereis(rabbit_fifo_dlx_sup)."]).await.trim() != "undefined"
 }
 
-/// The node that leads the most queues in which jobs wait.
-async fn leads_most(cluster: &Cluster) -> String {
+/// The node that leads the tier of first retries of a namespace, through which many jobs go.
+async fn leads_retries(cluster: &Cluster) -> String {
     let list = ["list_queues", "name", "leader", "--silent"];
     let list = cluster.nodes()[0].ctl(&list).await;
-    let mut counts = BTreeMap::<_, usize>::new();
-    for (name, leader) in list.lines().filter_map(|line| line.split_once('\t')) {
-        *counts.entry(leader).or_default() += usize::from(passes_on(name));
-    }
-    let most = counts.into_iter().max_by_key(|(_, count)| *count);
-    most.expect("a node leads a queue").0.to_owned()
-}
-
-/// Whether jobs wait in this queue.
-fn passes_on(name: &str) -> bool {
-    ["@wait", "@due", ".level."].iter().any(|part| name.contains(part))
+    let of_retries = |(name, _): &(&str, &str)| name.ends_with("@wait.200ms");
+    let found = list.lines().filter_map(|line| line.split_once('\t')).find(of_retries);
+    found.expect("there is a tier").1.to_owned()
 }
 
 /// The leader of a queue that holds messages which are not ready, and has no consumer.
 fn leader_of_still(line: &str) -> Option<&str> {
     let words: Vec<_> = line.split('\t').collect();
     let [name, messages, ready, leader] = words[..] else { return None };
+    let passes_on = ["@wait", "@due", ".level."].iter().any(|part| name.contains(part));
     let count = |text: &str| text.parse::<u64>().unwrap_or(0);
-    (passes_on(name) && count(messages) > count(ready)).then_some(leader)
+    (passes_on && count(messages) > count(ready)).then_some(leader)
 }
