@@ -1,7 +1,7 @@
 //! A job function that blocks its thread holds up nothing of jobq's own.
 
 use std::sync::mpsc as std_mpsc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jobq::{BoxError, Client, ErrorKind, RunningPool, State, WorkerPool, job};
@@ -92,7 +92,7 @@ impl Program {
     }
 }
 
-both_engines!(jobs_on_other_threads_go_on);
+both_engines!(jobs_on_other_threads_go_on, functions_of_a_queue_that_block_run_side_by_side);
 
 async fn jobs_on_other_threads_go_on(store: Store) {
     let mut program = Program::start(&store, "", 2).await;
@@ -103,6 +103,34 @@ async fn jobs_on_other_threads_go_on(store: Store) {
         program.hears("plain").await;
     }
     program.end().await;
+}
+
+/// Blocks its thread until another one has come.
+#[job(retries = 0)]
+async fn meet(
+    place: State<Arc<Barrier>>,
+    tell: State<mpsc::UnboundedSender<()>>,
+) -> Result<(), BoxError> {
+    place.wait();
+    Ok(tell.send(())?)
+}
+
+async fn functions_of_a_queue_that_block_run_side_by_side(store: Store) {
+    let client = store.client().await;
+    client.declare::<Meet>().await.unwrap();
+    for _ in 0..2 {
+        client.enqueue(Meet {}).await.unwrap();
+    }
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (tell, mut told) = mpsc::unbounded_channel::<()>();
+    let pool = WorkerPool::new(&client).state(Arc::new(Barrier::new(2))).state(tell);
+    let pool = pool.register::<Meet>();
+    let pool = runtime.spawn(async move { pool.spawn().await }).await.unwrap().unwrap();
+    for _ in 0..2 {
+        soon("both to meet", told.recv()).await.unwrap();
+    }
+    pool.shutdown().await.unwrap();
+    runtime.shutdown_background();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -97,8 +97,17 @@ impl Queue {
 
     /// A slot has begun.
     pub(in crate::worker) fn slot_began(self: &Arc<Self>) {
-        self.state().book.set_starting(false);
-        self.start_slots();
+        let may_start = {
+            let book = &mut self.state().book;
+            book.set_starting(false);
+            book.may_start(|delivery| self.blocks(delivery))
+        };
+        if may_start {
+            // Not from here: what a task of a runtime spawns, its thread keeps for itself, and the
+            // function of this slot may block it.
+            let queue = Arc::clone(self);
+            self.tasks.spawn(async move { queue.start_slots() });
+        }
     }
 
     /// A slot has ended. A job that it still runs is released: the program's runtime has ended.
