@@ -1,5 +1,5 @@
-//! What a queue of a pool has of its jobs: those that wait for a slot, those in flight, and those
-//! that run. Pure.
+//! The jobs of a queue in a pool: those that wait for a slot, those in flight, and those that run.
+//! Pure.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::engine::Settlement;
 
 /// A delivery, as far as it matters here.
 pub(super) trait Entry: Held {
-    /// What tells its redeliveries.
+    /// The identity that its redeliveries share.
     fn identity(&self) -> Identity;
 
     /// Whether it is certain that it is still this pool's.
@@ -51,7 +51,7 @@ pub(super) struct Running<R> {
     pub(super) run: R,
 }
 
-/// What a slot does next.
+/// The next step of a slot.
 #[derive(Debug, PartialEq)]
 pub(super) enum Next<D> {
     /// Run this delivery, with its key.

@@ -2,7 +2,7 @@
 
 use crate::engine::Pause;
 
-/// What a queue does.
+/// The state of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Flow {
     /// It takes jobs.
@@ -39,7 +39,7 @@ impl Holds {
         self.rest = self.rest.max(Some(rest));
     }
 
-    /// What the queue does. A rest is stronger than a pause, so that the end of one opens nothing.
+    /// The state of the queue. A rest is stronger than a pause, so that the end of one opens nothing.
     pub(super) fn flow(&self) -> Flow {
         match (self.rest, &self.pause) {
             (Some(rest), _) => Flow::Resting(rest),

@@ -20,7 +20,7 @@ pub(crate) fn shrink(headers: &mut BTreeMap<ShortString, AMQPValue>, who: &Who) 
     let mut total: usize = headers.iter().map(size).sum();
     let needed = words(headers.get(NEEDS));
     while total > MAX_HEADERS {
-        // What cannot be sent at all ends the connection, so that even a header of jobq goes: that of
+        // A frame that is too large ends the connection, so that even a header of jobq goes: that of
         // another client, since jobq's own are short.
         let first = headers.iter().max_by_key(|entry| (haste(entry.0, &needed), size(*entry)));
         let Some(key) = first.map(|(key, _)| key.clone()) else { return };
