@@ -129,6 +129,8 @@ impl Feed {
     fn claim(&self, most: usize) -> ControlFlow<(), Option<SystemTime>> {
         let Consume { queue, solo, .. } = self.what;
         let wanted = |job: &Envelope| job.queue == queue.as_str();
+        // Before the claims: a job that falls due during them is waited for.
+        let now = self.shared.clock.now();
         let mut state = self.shared.state();
         state.deliver_events();
         while self.in_flight.load(Ordering::SeqCst) < most
@@ -147,7 +149,6 @@ impl Feed {
             }
             state = self.shared.state();
         }
-        let now = self.shared.clock.now();
         ControlFlow::Continue(state.next_due(wanted).filter(|due| *due > now))
     }
 }
