@@ -8,8 +8,9 @@ use jobq::engine::Engine;
 use jobq::engine::conformance::{Store, conformance};
 use jobq::testing::Memory;
 use jobq_tests::broker;
-use jobq_tests::example_engine::ExampleEngine;
 use jobq_tests::files::Directory;
+
+use crate::own_engine::engine::List;
 
 struct SqliteMemory;
 
@@ -38,13 +39,10 @@ impl Store for TestKit {
     }
 }
 
-#[derive(Default)]
-struct Example(ExampleEngine);
-
 #[async_trait]
-impl Store for Example {
+impl Store for List {
     async fn open(&self) -> jobq::Result<Arc<dyn Engine>> {
-        Ok(Arc::new(self.0.clone()))
+        Ok(Arc::new(self.clone()))
     }
 }
 
@@ -73,7 +71,7 @@ conformance!(
     control = yes,
     shared = no
 );
-conformance!(example_engine, Example::default(), delays = yes, control = no, shared = no);
+conformance!(own_engine, List::default(), delays = yes);
 conformance!(sqlite_memory, SqliteMemory, delays = yes, control = yes, shared = no);
 conformance!(sqlite_file, File(Directory::new()), delays = yes, control = yes, shared = yes);
 conformance!(rabbitmq, RabbitMq::new(), delays = yes, control = yes, shared = yes);

@@ -234,6 +234,11 @@ fn headers_in_memory() {
 }
 
 #[test]
+fn own_engine_in_memory() {
+    assert_eq!(run_in_memory("own_engine"), ["attempt 2: hello ann"]);
+}
+
+#[test]
 fn axum_shutdown_in_memory() {
     check_axum_shutdown(&run_in_memory("axum_shutdown"));
 }

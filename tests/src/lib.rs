@@ -10,7 +10,6 @@ pub mod decisions;
 pub mod declared;
 pub mod earlier;
 pub mod errand;
-pub mod example_engine;
 pub mod failures;
 pub mod files;
 pub mod flaky;

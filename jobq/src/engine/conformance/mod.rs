@@ -30,6 +30,9 @@
 //! * `control`: its pools can be asked, and its queues paused;
 //! * `shared`: several engines can be open on one store at a time.
 //!
+//! An engine that moves jobs and has neither events, solo runs nor an administration gives `delays`
+//! alone. `examples/own_engine` is one.
+//!
 //! The suite never sleeps to let something happen: it waits for the event itself, and compares
 //! times only with lower bounds. So it passes on a slow machine, only more slowly.
 //!

@@ -17,12 +17,22 @@ pub mod visit;
 /// [`conformance`](crate::engine::conformance).
 #[macro_export]
 macro_rules! conformance {
+    ($module:ident, $store:expr, delays = $delays:ident) => {
+        $crate::conformance! { @all $module, $store, no $delays no no }
+    };
     (
         $module:ident,
         $store:expr,
         delays = $delays:ident,
         control = $control:ident,
         shared = $shared:ident
+    ) => {
+        $crate::conformance! { @all $module, $store, yes $delays $control $shared }
+    };
+    (
+        @all $module:ident,
+        $store:expr,
+        $administers:ident $delays:ident $control:ident $shared:ident
     ) => {
         mod $module {
             #[allow(unused_imports)]
@@ -53,8 +63,6 @@ macro_rules! conformance {
                 consume::a_job_that_is_handed_back_often_is_not_suspected
                 consume::a_job_in_hand_outlives_its_consumer
                 consume::an_expired_job_is_delivered_all_the_same
-                consume::counts_tell_ready_waiting_and_failed_apart
-                consume::an_unknown_queue_counts_as_empty
                 retry::a_snooze_keeps_the_attempt
                 retry::a_job_keeps_its_content_through_retries_and_snoozes
                 retry::attempts_are_counted_through_rounds_of_one_wait
@@ -62,6 +70,16 @@ macro_rules! conformance {
                 retry::attempts_are_counted_for_each_job_by_itself
                 retry::a_short_wait_is_not_held_up_behind_a_long_one
                 retry::an_undeclared_short_wait_is_not_held_up_behind_a_long_one
+                competing::each_job_goes_to_one_of_two_consumers
+                competing::a_consumer_takes_one_queue_only
+                shutdown::a_stopped_consumer_hands_back_what_nobody_took
+                shutdown::jobs_in_hand_can_be_settled_after_a_stop
+                shutdown::a_closed_engine_ends_its_consumers
+                shutdown::closing_twice_is_closing_once
+            }
+            $crate::conformance! { @cases $administers "this engine moves jobs alone", $store;
+                consume::counts_tell_ready_waiting_and_failed_apart
+                consume::an_unknown_queue_counts_as_empty
                 failed::a_failed_job_is_listed_with_its_story
                 failed::every_reason_is_kept
                 failed::an_error_of_8_kib_is_kept
@@ -95,13 +113,7 @@ macro_rules! conformance {
                 solo::several_isolated_jobs_are_started_one_by_one
                 solo::a_start_that_is_handed_back_does_not_count
                 solo::a_job_that_ran_alone_is_retried_as_any_other
-                competing::each_job_goes_to_one_of_two_consumers
-                competing::a_consumer_takes_one_queue_only
-                shutdown::a_stopped_consumer_hands_back_what_nobody_took
-                shutdown::jobs_in_hand_can_be_settled_after_a_stop
-                shutdown::a_closed_engine_ends_its_consumers
                 shutdown::calls_on_a_closed_engine_say_so
-                shutdown::closing_twice_is_closing_once
             }
             $crate::conformance! { @cases $delays "this engine has no initial delays", $store;
                 delay::a_delayed_job_does_not_come_before_its_time
@@ -109,6 +121,9 @@ macro_rules! conformance {
                 delay::a_delayed_job_holds_up_no_other
                 delay::delayed_jobs_come_in_the_order_of_their_times
                 delay::a_delayed_job_is_counted_as_waiting
+            }
+            $crate::conformance! { @both $administers $delays "this engine lacks events or delays",
+                $store;
                 events::a_delayed_event_reaches_those_who_subscribe_when_it_is_due
                 events::a_delayed_event_may_find_no_subscriber
             }
