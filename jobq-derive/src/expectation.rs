@@ -2,7 +2,6 @@
 
 mod expand;
 mod names;
-mod parts;
 mod read;
 mod source;
 mod texts;

@@ -2,9 +2,11 @@
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
-use syn::{Expr, Ident, Pat};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::token::Brace;
+use syn::{Expr, Ident, Pat, PatStruct, Path, QSelf};
 
-use super::parts::{self, Part};
 use super::texts::{self, Case};
 use super::{Assertion, Expectation, Sought, source};
 use crate::attr::Period;
@@ -31,19 +33,15 @@ fn payload(assertion: &Assertion, pattern: &Pat, guard: Option<&Expr>) -> TokenS
     let private = private(assertion);
     let condition = guard.iter().map(|guard| format!(" if {}", source::text(guard)));
     let text = source::text(pattern) + &condition.collect::<String>();
-    let whole = parts::whole(pattern);
+    let whole = whole(pattern);
     let value = Ident::new("value", Span::mixed_site());
-    let differences = parts::parts(&whole).into_iter().map(|Part { difference, pattern }| {
-        let arms = texts::cases(&pattern).into_iter().map(|case| arm(&case, None, &private));
-        quote! {
-            (#private::Difference::#difference, match #value { #(#arms true,)* _ => false }),
-        }
-    });
-    let refusal = guard.map(|guard| {
+    let cases = texts::cases(&whole);
+    let matching = cases.iter().map(|case| arm(case, guard, &private));
+    let refused = guard.iter().flat_map(|guard| {
         let text = source::text(guard);
-        quote!((#private::Difference::guard(#text), false))
+        let arms = cases.iter().map(|case| arm(case, None, &private));
+        arms.map(|arm| quote!(#arm #private::Compared::GuardIsFalse(#text),)).collect::<Vec<_>>()
     });
-    let arms = texts::cases(&whole).into_iter().map(|case| arm(&case, guard, &private));
     // The compiler's errors about the type belong where the user names it.
     let place = place(&whole);
     let constructor = if assertion.is_of_jobs() { "job" } else { "event" };
@@ -52,15 +50,38 @@ fn payload(assertion: &Assertion, pattern: &Pat, guard: Option<&Expr>) -> TokenS
     let constructor = quote_spanned!(place=> #located::Expected::#constructor);
     quote! {
         #constructor(#text, |#value| {
-            // The parts bind names without use, and match all values of a type without others.
+            // Names without use, and patterns that match all values of a type.
             #[allow(unused_variables, unreachable_patterns, clippy::all, clippy::pedantic)]
-            let differences = match #value {
-                #(#arms #private::differences(&[]),)*
-                _ => #private::differences(&[#(#differences)* #refusal]),
+            let compared = match #value {
+                #(#matching #private::Compared::Matches,)*
+                #(#refused)*
+                _ => #private::Compared::Differs,
             };
-            differences
+            compared
         })
     }
+}
+
+/// The pattern that a payload is matched with: `Cleanup` is `Cleanup {}`, which is an error where no
+/// such type is, and never a new name.
+fn whole(pattern: &Pat) -> Pat {
+    match pattern {
+        Pat::Path(path) => bare(path.qself.as_ref(), &path.path),
+        Pat::Ident(name) => bare(None, &name.ident.clone().into()),
+        _ => pattern.clone(),
+    }
+}
+
+/// The pattern without fields.
+fn bare(qself: Option<&QSelf>, path: &Path) -> Pat {
+    Pat::Struct(PatStruct {
+        attrs: Vec::new(),
+        qself: qself.cloned(),
+        path: path.clone(),
+        brace_token: Brace(path.segments.last().map_or_else(Span::call_site, Spanned::span)),
+        fields: Punctuated::new(),
+        rest: None,
+    })
 }
 
 /// `pattern if conditions =>`.

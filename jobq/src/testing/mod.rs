@@ -46,7 +46,5 @@ pub use run::RunJob;
 pub mod __private {
     pub use jobq_derive::expectation;
 
-    pub use super::expect::{
-        Difference, Entry, Expected, Recorded, assert, differences, refute, text,
-    };
+    pub use super::expect::{Compared, Entry, Expected, Recorded, assert, refute, text};
 }

@@ -11,7 +11,7 @@ mod shadowed {
     pub(super) struct Some;
     pub(super) struct None;
     pub(super) struct Expected;
-    pub(super) struct Difference;
+    pub(super) struct Compared;
     pub(super) mod core {}
     pub(super) mod std {}
     pub(super) mod testing {}
@@ -26,10 +26,10 @@ use queue::testing::{assert_enqueued, assert_published, refute_enqueued, refute_
 #[test]
 fn the_crate_may_be_renamed() {
     let value = 7;
-    let differences = "ann";
+    let compared = "ann";
     let jobs = Recording::default().job(&welcome(7, "ann")).event(&UserCreated { user_id: 7 });
     assert_enqueued!(jobs, 1, SendWelcome { user_id, email: "ann" } if *user_id == value);
-    assert_enqueued!(jobs, SendWelcome { email, .. } if email == differences, within = "1s");
+    assert_enqueued!(jobs, SendWelcome { email, .. } if email == compared, within = "1s");
     refute_enqueued!(jobs, SendWelcome { user_id: 8, .. });
     assert_published!(jobs, UserCreated { user_id: 7 });
     queue::testing::refute_published!(jobs, "user.deleted");

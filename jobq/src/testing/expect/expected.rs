@@ -4,7 +4,6 @@ use std::fmt;
 
 use serde::de::DeserializeOwned;
 
-use super::Difference;
 use crate::job::{Event, Job, codec};
 
 /// What an assertion expects: at least one job or event that matches a pattern, or that has a topic.
@@ -18,11 +17,22 @@ pub struct Expected<'c> {
     pub(super) count: Option<usize>,
     /// How soon they are due.
     pub(super) within: Option<&'static str>,
-    /// How a payload differs from the pattern, or why it cannot be read.
+    /// Whether a payload matches the pattern, or why it cannot be read.
     pub(super) check: Box<Check<'c>>,
 }
 
-type Check<'c> = dyn Fn(&[u8]) -> Result<Vec<Difference>, String> + 'c;
+type Check<'c> = dyn Fn(&[u8]) -> Result<Compared, String> + 'c;
+
+/// Whether a payload matches a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compared {
+    /// It does.
+    Matches,
+    /// It matches without its guard, whose text this is.
+    GuardIsFalse(&'static str),
+    /// It does not.
+    Differs,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -35,17 +45,17 @@ pub(super) enum Kind {
 }
 
 impl<'c> Expected<'c> {
-    /// A job that matches this pattern. `check` returns how a payload differs from it.
+    /// A job that matches this pattern. `check` compares a payload with it.
     #[must_use]
-    pub fn job<J: Job>(pattern: &'static str, check: impl Fn(&J) -> Vec<Difference> + 'c) -> Self {
+    pub fn job<J: Job>(pattern: &'static str, check: impl Fn(&J) -> Compared + 'c) -> Self {
         Self::new(Kind::Job, J::NAME, pattern, reading(check))
     }
 
-    /// An event that matches this pattern. `check` returns how an event differs from it.
+    /// An event that matches this pattern. `check` compares an event with it.
     #[must_use]
     pub fn event<E: Event + DeserializeOwned>(
         pattern: &'static str,
-        check: impl Fn(&E) -> Vec<Difference> + 'c,
+        check: impl Fn(&E) -> Compared + 'c,
     ) -> Self {
         Self::new(Kind::Event, E::TOPIC, pattern, reading(check))
     }
@@ -53,7 +63,7 @@ impl<'c> Expected<'c> {
     /// An event under this topic.
     #[must_use]
     pub fn topic(topic: &'static str) -> Self {
-        Self::new(Kind::Topic, topic, topic, Box::new(|_| Ok(Vec::new())))
+        Self::new(Kind::Topic, topic, topic, Box::new(|_| Ok(Compared::Matches)))
     }
 
     /// As many.
@@ -73,7 +83,7 @@ impl<'c> Expected<'c> {
     }
 }
 
-fn reading<'c, T: DeserializeOwned>(check: impl Fn(&T) -> Vec<Difference> + 'c) -> Box<Check<'c>> {
+fn reading<'c, T: DeserializeOwned>(check: impl Fn(&T) -> Compared + 'c) -> Box<Check<'c>> {
     Box::new(move |payload| match codec::decode(payload) {
         Ok(value) => Ok(check(&value)),
         Err(error) => Err(error.to_string()),

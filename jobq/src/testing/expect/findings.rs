@@ -2,8 +2,8 @@
 
 use std::time::SystemTime;
 
-use super::expected::Kind;
-use super::{Difference, Entry, Expected, Recorded};
+use super::expected::{Compared, Kind};
+use super::{Entry, Expected, Recorded};
 use crate::period;
 
 /// What an assertion finds.
@@ -28,7 +28,9 @@ pub(super) enum Verdict {
         has_run: bool,
         is_late: bool,
     },
-    Differs(Vec<Difference>),
+    /// It matches the pattern, and not this guard.
+    GuardIsFalse(&'static str),
+    Differs,
     /// The payload is none of the type, for this reason.
     Unreadable(String),
 }
@@ -55,8 +57,9 @@ impl<'e> Findings<'e> {
     fn verdict(&self, entry: &Entry) -> Verdict {
         match (self.expected.check)(&entry.payload) {
             Err(error) => return Verdict::Unreadable(error),
-            Ok(differences) if !differences.is_empty() => return Verdict::Differs(differences),
-            Ok(_) => {}
+            Ok(Compared::Differs) => return Verdict::Differs,
+            Ok(Compared::GuardIsFalse(guard)) => return Verdict::GuardIsFalse(guard),
+            Ok(Compared::Matches) => {}
         }
         let is_job = self.expected.kind == Kind::Job;
         let has_run = is_job && !entry.runs.is_empty();

@@ -1,19 +1,19 @@
 //! What the assertion macros expand to: which jobs or events match, and the failure if they are
 //! not those expected.
 
-mod difference;
 mod expected;
 mod findings;
 mod report;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use std::panic::Location;
 use std::time::SystemTime;
 
-pub use difference::{Difference, differences, text};
-pub use expected::Expected;
+pub use expected::{Compared, Expected};
 use findings::Findings;
+pub use text::text;
 
 /// The jobs and events that a test has recorded.
 #[diagnostic::on_unimplemented(

@@ -115,10 +115,9 @@ impl Findings<'_> {
                 let reasons = join([late.filter(|_| *is_late), run], " and ");
                 vec![format!("matches, but {}", reasons.unwrap_or_default())]
             }
-            Verdict::Differs(differences) => differences
-                .iter()
-                .map(|difference| difference.describe(&judged.entry.payload))
-                .collect(),
+            Verdict::GuardIsFalse(guard) => vec![format!("the guard `{guard}` is false")],
+            // Its JSON says how.
+            Verdict::Differs => Vec::new(),
             Verdict::Unreadable(error) => vec![format!("payload cannot be read: {error}")],
         }
     }
@@ -162,7 +161,7 @@ fn join(parts: [Option<String>; 2], separator: &str) -> Option<String> {
 }
 
 /// The beginning of a text that is too long to show.
-pub(super) fn cut(text: &str) -> String {
+fn cut(text: &str) -> String {
     match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
