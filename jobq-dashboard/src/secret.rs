@@ -138,7 +138,3 @@ mod tests {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "secret_long.rs"]
-mod long;

@@ -1,4 +1,3 @@
-//! Private functions for benchmarks and fuzz targets. Not public API.
+//! Private functions for fuzz targets. Not public API.
 
 pub mod properties;
-pub mod pure;

@@ -33,7 +33,6 @@ mod message;
 mod provision;
 mod publish;
 #[cfg(all(feature = "testing", feature = "sqlite"))]
-pub(crate) mod pure;
 mod roster;
 mod stray;
 mod subscribers;

@@ -22,6 +22,7 @@ mod table;
 mod waiting;
 
 use anyhow::bail;
+use jobq_tests::measured::arguments;
 
 use self::options::Options;
 
@@ -31,14 +32,7 @@ const USAGE: &str = "cargo bench -p jobq-tests --bench delays -- <part> [options
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let mut words: Vec<_> = std::env::args().skip(1).collect();
-    let given = words.len();
-    words.retain(|word| word != "--bench");
-    // `cargo bench` passes it. `cargo test --all-targets` does not, and measures nothing.
-    if words.len() == given || words.is_empty() {
-        println!("{USAGE}");
-        return Ok(());
-    }
+    let Some(mut words) = arguments(USAGE) else { return Ok(()) };
     let part = words.remove(0);
     let options = Options::parse(words)?;
     match part.as_str() {

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use jobq_tests::broker::Broker;
 use jobq_tests::files::Directory;
+use jobq_tests::measured::{resident, used};
 
 /// A store with the process that keeps it.
 #[derive(Debug)]
@@ -82,22 +82,13 @@ impl Place {
     }
 
     pub(crate) async fn size(&self) -> anyhow::Result<Size> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid))?;
-        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let resident = resident.and_then(|rest| rest.trim().strip_suffix(" kB"));
-        let kilobytes: u64 = resident.context("the process has memory")?.parse()?;
-        let used = self.used().await?;
-        Ok(Size { used, resident: kilobytes * 1_024, on_disk: on_disk(&self.folder)? })
+        let (used, resident) = (self.used().await?, resident(self.pid) * 1_024);
+        Ok(Size { used, resident, on_disk: on_disk(&self.folder)? })
     }
 
     /// The time of processors that the process has used.
-    pub(crate) fn cpu(&self) -> anyhow::Result<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid))?;
-        // The second field is a name in brackets; user and system time are the 14th and 15th.
-        let (_, fields) = stat.rsplit_once(") ").context("the name of the process")?;
-        let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);
-        // A tick is 10 ms on every Linux.
-        Ok(Duration::from_millis(ticks.sum::<Result<u64, _>>()? * 10))
+    pub(crate) fn cpu(&self) -> Duration {
+        used(self.pid)
     }
 }
 

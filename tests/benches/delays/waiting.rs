@@ -43,7 +43,7 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
     let begin = SystemTime::now() + PREPARING + Duration::from_secs(1) * jobs / ENQUEUED_A_SECOND;
     let mut samples = enqueueing::enqueue_all(&client, &place, jobs, begin, over).await?;
 
-    let cpu = place.cpu()?;
+    let cpu = place.cpu();
     let ledger = Ledger::new(jobs, begin, over);
     let pool = WorkerPool::new(&client).state(ledger.clone()).register::<Measured>();
     let pool = pool.spawn().await?;
@@ -55,7 +55,7 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
         () = tokio::time::sleep(left + over + LOST) => (),
         () = report(&ledger, left, over) => (),
     }
-    let cpu = place.cpu()?.saturating_sub(cpu);
+    let cpu = place.cpu().saturating_sub(cpu);
     tokio::time::sleep(AGAIN).await;
     pool.shutdown().await?;
     let entries = ledger.entries().clone();

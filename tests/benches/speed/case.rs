@@ -3,7 +3,7 @@
 use anyhow::{Context as _, ensure};
 
 use crate::options::Options;
-use crate::scenario::{CONCURRENCY, Engine, PREFETCH, Scenario, Side};
+use crate::scenario::{CONCURRENCY, Engine, Scenario, Side};
 
 /// One run of one side.
 #[derive(Debug, Clone, Copy)]
@@ -13,7 +13,6 @@ pub(crate) struct Case {
     pub(crate) side: Side,
     pub(crate) jobs: u32,
     pub(crate) shape: Shape,
-    pub(crate) tuning: Tuning,
 }
 
 /// The variables of the growth series. The other sides have the usual one only.
@@ -34,28 +33,9 @@ impl Shape {
         Self { types: 1, bytes: 100, concurrency: CONCURRENCY, backlog: 0 };
 }
 
-/// What is varied to see which default is best. jobq has the usual one only: it is what it
-/// does by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tuning {
-    /// How many jobs are taken from the broker ahead of their acknowledgement.
-    pub(crate) prefetch: u16,
-    /// How many publishes may be unconfirmed.
-    pub(crate) window: usize,
-    /// How many connections take jobs from the broker.
-    pub(crate) connections: u16,
-    /// How many jobs one transaction of SQLite inserts or takes.
-    pub(crate) batch: usize,
-}
-
-impl Tuning {
-    pub(crate) const USUAL: Self =
-        Self { prefetch: PREFETCH, window: 1_000, connections: 1, batch: 256 };
-}
-
 impl Case {
     pub(crate) fn usual(engine: Engine, scenario: Scenario, side: Side, jobs: u32) -> Self {
-        Self { engine, scenario, side, jobs, shape: Shape::USUAL, tuning: Tuning::USUAL }
+        Self { engine, scenario, side, jobs, shape: Shape::USUAL }
     }
 
     /// The words of `one`, and the URL among them.
@@ -66,7 +46,7 @@ impl Case {
         let mut options = Options::parse(options.to_vec())?;
         let mut number =
             |name: &str, usual: usize| options.take(name, &usual.to_string(), str::parse::<usize>);
-        let (shape, tuning) = (Shape::USUAL, Tuning::USUAL);
+        let shape = Shape::USUAL;
         let case = Self {
             engine: engine.parse()?,
             scenario: scenario.parse()?,
@@ -78,29 +58,17 @@ impl Case {
                 concurrency: number("--concurrency", shape.concurrency.into())?.try_into()?,
                 backlog: number("--backlog", shape.backlog.try_into()?)?.try_into()?,
             },
-            tuning: Tuning {
-                prefetch: number("--prefetch", tuning.prefetch.into())?.try_into()?,
-                window: number("--window", tuning.window)?,
-                connections: number("--connections", tuning.connections.into())?.try_into()?,
-                batch: number("--batch", tuning.batch)?,
-            },
         };
         options.finish()?;
         ensure!(case.jobs > 0, "there is nothing to measure");
-        let Tuning { window, connections, batch, .. } = case.tuning;
-        ensure!(window > 0 && connections > 0 && batch > 0, "nothing can be done with 0 of them");
-        match case.side {
-            Side::Equal | Side::Bare => {
-                ensure!(case.shape == Shape::USUAL, "these options are for jobq");
-            }
-            Side::Jobq => ensure!(case.tuning == Tuning::USUAL, "jobq chooses these by itself"),
-        }
+        let may_vary = case.side == Side::Jobq || case.shape == Shape::USUAL;
+        ensure!(may_vary, "these options are for jobq");
         Ok((case, url))
     }
 
     /// What [`parse`](Self::parse) reads.
     pub(crate) fn words(&self, url: &str) -> Vec<String> {
-        let Self { engine, scenario, side, jobs, shape, tuning } = self;
+        let Self { engine, scenario, side, jobs, shape } = self;
         let words = [engine.name(), scenario.name(), side.name(), url, &jobs.to_string()];
         let mut words: Vec<_> = words.map(str::to_owned).into();
         if *shape != Shape::USUAL {
@@ -108,12 +76,6 @@ impl Case {
             words.extend(["--bytes".to_owned(), shape.bytes.to_string()]);
             words.extend(["--concurrency".to_owned(), shape.concurrency.to_string()]);
             words.extend(["--backlog".to_owned(), shape.backlog.to_string()]);
-        }
-        if *tuning != Tuning::USUAL {
-            words.extend(["--prefetch".to_owned(), tuning.prefetch.to_string()]);
-            words.extend(["--window".to_owned(), tuning.window.to_string()]);
-            words.extend(["--connections".to_owned(), tuning.connections.to_string()]);
-            words.extend(["--batch".to_owned(), tuning.batch.to_string()]);
         }
         words
     }
@@ -126,8 +88,7 @@ impl Case {
             _ => backlog,
         };
         let shape = Shape { backlog: 0, ..self.shape };
-        let tuning = Tuning::USUAL;
-        let before = Self { scenario: Scenario::EnqueueAll, jobs, shape, tuning, ..*self };
+        let before = Self { scenario: Scenario::EnqueueAll, jobs, shape, ..*self };
         (jobs > 0).then_some(before)
     }
 }

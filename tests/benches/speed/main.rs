@@ -4,9 +4,8 @@
 //! cargo bench -p jobq-tests --bench speed -- pairs [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1] [--root <of another RabbitMQ>]
 //! cargo bench -p jobq-tests --bench speed -- instructions [--check]
 //! cargo bench -p jobq-tests --bench speed -- growth [--rounds 3] [--quick] [--plots .]
-//! cargo bench -p jobq-tests --bench speed -- defaults [--rounds 3] [--quick]
 //! cargo bench -p jobq-tests --bench speed -- report [--pairs 5] [--scale 1] [--rounds 3] [--quick] [--to docs] [--newer <root>]
-//! cargo bench -p jobq-tests --bench speed -- one <engine> <scenario> <side> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0] [--prefetch 356] [--window 1000] [--connections 1] [--batch 256]
+//! cargo bench -p jobq-tests --bench speed -- one <engine> <scenario> <side> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0]
 //! ```
 //!
 //! `pairs` runs each scenario on all sides in turn, each time in a process of its own, and
@@ -14,17 +13,15 @@
 //! `lapin` with bare payloads, too, which shows what a job's message costs whoever sends it. `instructions` counts instructions and allocations
 //! a job under valgrind; with `--check` it fails where jobq takes more than it may. `growth` has
 //! jobq alone handle more and more types, waiting jobs, bytes and jobs at once, and draws what a
-//! job costs. `defaults` runs the raw side with other prefetches, windows, connections and
-//! transactions. `report` does all four, with the pairs on another RabbitMQ, too, where its root
+//! job costs. `report` does all three, with the pairs on another RabbitMQ, too, where its root
 //! is stated, and writes `docs/performance.md`; `--quick` is for trying. `one` is a process of
 //! these: it prints what it measured as one line of JSON, and can be run under a profiler. The
-//! jobs that `drain` and `retry` run must be there: `one .. enqueue_all ..` puts them. The first
-//! four of its options are for jobq, the others for the other sides. Progress goes to standard
+//! jobs that `drain` and `retry` run must be there: `one .. enqueue_all ..` puts them. Its
+//! options are for jobq. Progress goes to standard
 //! error, tables in Markdown to standard output.
 
 mod callgrind;
 mod case;
-mod defaults;
 mod gauge;
 mod goal;
 mod growth;
@@ -46,6 +43,7 @@ mod options;
 mod table;
 
 use anyhow::bail;
+use jobq_tests::measured::arguments;
 
 use self::case::Case;
 use self::options::Options;
@@ -56,27 +54,17 @@ const USAGE: &str = "cargo bench -p jobq-tests --bench speed -- <part> [options]
   pairs  [--engine rabbitmq|sqlite|both] [--scenario all] [--pairs 5] [--scale 1] [--root <of another RabbitMQ>]
   instructions [--check]
   growth [--rounds 3] [--quick] [--plots .]
-  defaults [--rounds 3] [--quick]
   report [--pairs 5] [--scale 1] [--rounds 3] [--quick] [--to docs] [--newer <root>]
-  one    <rabbitmq|sqlite> <scenario> <equal|bare|jobq> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0]
-         [--prefetch 356] [--window 1000] [--connections 1] [--batch 256]";
+  one    <rabbitmq|sqlite> <scenario> <equal|bare|jobq> <url> <jobs> [--types 1] [--bytes 100] [--concurrency 100] [--backlog 0]";
 
 fn main() -> anyhow::Result<()> {
-    let mut words: Vec<_> = std::env::args().skip(1).collect();
-    let given = words.len();
-    words.retain(|word| word != "--bench");
-    // `cargo bench` passes it. `cargo test --all-targets` does not, and measures nothing.
-    if words.len() == given || words.is_empty() {
-        println!("{USAGE}");
-        return Ok(());
-    }
+    let Some(mut words) = arguments(USAGE) else { return Ok(()) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let part = words.remove(0);
     match part.as_str() {
         "pairs" => runtime.block_on(pairs::run(Options::parse(words)?)),
         "instructions" => runtime.block_on(instructions::run(Options::parse(words)?)),
         "growth" => runtime.block_on(growth::run(Options::parse(words)?)),
-        "defaults" => runtime.block_on(defaults::run(Options::parse(words)?)),
         "report" => runtime.block_on(report::run(Options::parse(words)?)),
         "one" => {
             let sample = runtime.block_on(one(&words))?;

@@ -11,7 +11,7 @@ use anyhow::{Context as _, ensure};
 use crate::options::Options;
 use crate::process::Store;
 use crate::scenario::Engine;
-use crate::{defaults, goal, growth, instructions, pairs};
+use crate::{goal, growth, instructions, pairs};
 
 /// What stays; `{{word}}` stands for what is measured.
 const TEMPLATE: &str = include_str!("report.md");
@@ -33,7 +33,6 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
         None => "Not measured this time: `--newer <root>` names where one is installed.".to_owned(),
     };
     let grown = growth::measure(&growth).await?;
-    let tuned = defaults::measure(&growth).await?;
 
     let plots = to.join("performance");
     fs::create_dir_all(&plots)?;
@@ -54,7 +53,6 @@ pub(crate) async fn run(mut options: Options) -> anyhow::Result<()> {
         ("instructions", &instructions::table(&counted)),
         ("allocations", &instructions::callers(&counted)),
         ("growth", &growths),
-        ("defaults", &defaults::tables(&tuned)),
     ])?;
     fs::write(to.join("performance.md"), page)?;
     println!("{} is written", to.join("performance.md").display());

@@ -50,6 +50,10 @@ pub(crate) const PACE: u32 = 500;
 pub(crate) const CONCURRENCY: u16 = 100;
 /// How many jobs are taken ahead: what jobq takes of jobs that need no time.
 pub(crate) const PREFETCH: u16 = CONCURRENCY + 256;
+/// How many publishes may be unconfirmed.
+pub(crate) const WINDOW: usize = 1_000;
+/// How many jobs one transaction of SQLite inserts or takes.
+pub(crate) const BATCH: usize = 256;
 
 impl Scenario {
     pub(crate) const ALL: [Self; 6] =

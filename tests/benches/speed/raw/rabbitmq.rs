@@ -20,7 +20,7 @@ use crate::case::Case;
 use crate::gauge::Gauge;
 use crate::jobs::{Done, Work, pace};
 use crate::sample::Sample;
-use crate::scenario::{CALLERS, Scenario};
+use crate::scenario::{CALLERS, PREFETCH, Scenario, WINDOW};
 
 use super::message::{Form, QUEUE};
 
@@ -29,7 +29,7 @@ const BATCH: usize = 64;
 
 pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
     let Case { scenario, jobs, .. } = *case;
-    // One connection to publish, and one or more to consume.
+    // One connection to publish, and one to consume.
     let out = connect(url).await;
     let form = Form::of(case.side);
     form.declare(&out).await?;
@@ -43,7 +43,7 @@ pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
         }
         Scenario::EnqueueAll => {
             let gauge = Gauge::start()?;
-            publisher.pipelined(&done, jobs, case.tuning.window).await?;
+            publisher.pipelined(&done, jobs).await?;
             gauge.read(jobs)?
         }
         Scenario::Drain | Scenario::Retry => {
@@ -101,10 +101,10 @@ impl Publisher {
         Ok(())
     }
 
-    async fn pipelined(&self, done: &Arc<Done>, jobs: u32, window: usize) -> anyhow::Result<()> {
+    async fn pipelined(&self, done: &Arc<Done>, jobs: u32) -> anyhow::Result<()> {
         stream::iter(0..jobs)
             .map(|_| async { self.publish(&done.job()).await })
-            .buffer_unordered(window)
+            .buffer_unordered(WINDOW)
             .try_for_each(async |()| Ok(()))
             .await
     }
@@ -135,23 +135,20 @@ enum Ended {
 }
 
 /// Runs the jobs of the queue.
-struct Worker(Vec<(Raw, JoinHandle<()>)>);
+struct Worker {
+    _raw: Raw,
+    task: JoinHandle<()>,
+}
 
 impl Worker {
     async fn start(url: &str, done: &Arc<Done>, case: &Case) -> anyhow::Result<Self> {
-        let mut consumers = Vec::new();
-        for _ in 0..case.tuning.connections {
-            let raw = connect(url).await;
-            let task = work(&raw, done, case).await?;
-            consumers.push((raw, task));
-        }
-        Ok(Self(consumers))
+        let raw = connect(url).await;
+        let task = work(&raw, done, case).await?;
+        Ok(Self { _raw: raw, task })
     }
 
     fn stop(self) {
-        for (_, task) in self.0 {
-            task.abort();
-        }
+        self.task.abort();
     }
 }
 
@@ -159,7 +156,7 @@ impl Worker {
 async fn work(raw: &Raw, done: &Arc<Done>, case: &Case) -> anyhow::Result<JoinHandle<()>> {
     let scenario = case.scenario;
     let channel = Arc::new(raw.channel.clone());
-    channel.basic_qos(case.tuning.prefetch, BasicQosOptions::default()).await?;
+    channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
     let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
     // Each message has the tag, and one that the broker makes up is long.
     let mut consumer = channel.basic_consume(QUEUE.into(), "1".into(), options, none).await?;

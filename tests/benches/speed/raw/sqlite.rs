@@ -14,7 +14,7 @@ use crate::case::Case;
 use crate::gauge::Gauge;
 use crate::jobs::{Done, Work, pace};
 use crate::sample::Sample;
-use crate::scenario::{CALLERS, Scenario};
+use crate::scenario::{BATCH, CALLERS, Scenario};
 
 /// A job that is to be written, and who waits for it.
 struct Insert {
@@ -28,7 +28,7 @@ pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
     let done = Done::new(case);
     let measured = match scenario {
         Scenario::Enqueue => {
-            let writer = Writer::start(&path, case, None)?;
+            let writer = Writer::start(&path, None)?;
             let gauge = Gauge::start()?;
             writer.by_callers(&done, jobs).await?;
             gauge.read(jobs)?
@@ -40,18 +40,18 @@ pub(crate) async fn run(case: &Case, url: &str) -> anyhow::Result<Sample> {
             gauge.read(jobs)?
         }
         Scenario::Drain => {
-            let _writer = Writer::start(&path, case, Some(Arc::clone(&done)))?;
+            let _writer = Writer::start(&path, Some(Arc::clone(&done)))?;
             done.gauge().await?
         }
         Scenario::Both => {
-            let writer = Writer::start(&path, case, Some(Arc::clone(&done)))?;
+            let writer = Writer::start(&path, Some(Arc::clone(&done)))?;
             let gauge = Gauge::start()?;
             writer.by_callers(&done, jobs).await?;
             done.all().await;
             gauge.read(jobs)?
         }
         Scenario::Latency => {
-            let writer = Writer::start(&path, case, Some(Arc::clone(&done)))?;
+            let writer = Writer::start(&path, Some(Arc::clone(&done)))?;
             let (gauge, begin) = (Gauge::start()?, Instant::now());
             for number in 0..jobs {
                 pace(begin, number).await;
@@ -109,9 +109,8 @@ struct Writer {
 }
 
 impl Writer {
-    fn start(path: &str, case: &Case, runs: Option<Arc<Done>>) -> anyhow::Result<Self> {
-        let batch = case.tuning.batch;
-        let claimed = i64::try_from(batch)?;
+    fn start(path: &str, runs: Option<Arc<Done>>) -> anyhow::Result<Self> {
+        let claimed = i64::try_from(BATCH)?;
         let mut connection = open(path)?;
         let (inserts, received) = mpsc::channel::<Insert>();
         let runtime = tokio::runtime::Handle::current();
@@ -127,7 +126,7 @@ impl Writer {
                     };
                     group.push(first);
                 }
-                group.extend(received.try_iter().take(batch - group.len()));
+                group.extend(received.try_iter().take(BATCH - group.len()));
                 let transaction = connection.transaction()?;
                 let mut write = transaction.prepare_cached(INSERT)?;
                 for insert in &group {
@@ -155,7 +154,7 @@ impl Writer {
                         taken.push(seq);
                         jobs.push((Arc::clone(done), payload));
                     }
-                    ready = jobs.len() == batch;
+                    ready = jobs.len() == BATCH;
                 }
                 transaction.commit()?;
                 for insert in group {
