@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use jobq::admin::text::moment;
 use jobq::admin::{Cursor, Filter, Groups};
 use jobq::{Client, FailedJob, FailedReason, JobId};
 
@@ -52,10 +53,10 @@ pub(crate) fn filter(fields: &Fields, privacy: &Privacy) -> Result<Filter, Probl
         None => {}
     }
     if let Some(text) = fields.one("from") {
-        filter = filter.failed_from(time(text)?);
+        filter = filter.failed_from(moment(text)?);
     }
     if let Some(text) = fields.one("until") {
-        filter = filter.failed_until(time(text)?);
+        filter = filter.failed_until(moment(text)?);
     }
     match (fields.one("pointer"), fields.one("value")) {
         (pointer, Some(json)) => {
@@ -73,14 +74,6 @@ pub(crate) fn filter(fields: &Fields, privacy: &Privacy) -> Result<Filter, Probl
     let ids: Result<Vec<JobId>, _> = fields.all("id").map(str::parse).collect();
     let ids = ids.map_err(|_| Problem::invalid("The id of a job is a UUID."))?;
     Ok(if ids.is_empty() { filter } else { filter.ids(ids) })
-}
-
-/// A time in UTC, as a form or a person writes it: `2026-11-27T01:05`, with or without seconds.
-fn time(text: &str) -> Result<SystemTime, Problem> {
-    let full = if text.len() == 16 { format!("{text}:00") } else { text.to_owned() };
-    humantime::parse_rfc3339_weak(&full).map_err(|_| {
-        Problem::invalid(format!("`{text}` is no time; write it as `2026-11-27T01:05:00`, in UTC"))
-    })
 }
 
 /// A page of failed jobs. It is kept, so it has no payloads.
@@ -200,7 +193,7 @@ mod tests {
             ("pointer=/user&value=7".into(), Ok("value at `/user`".into())),
             (format!("id={id}"), Ok(format!("id {id}"))),
             ("reason=tired".into(), Err("no reason")),
-            ("from=yesterday".into(), Err("no time")),
+            ("from=yesterday".into(), Err("is no time")),
             ("id=7".into(), Err("UUID")),
             ("pointer=user&value=7".into(), Err("JSON pointer")),
             ("pointer=/user&value=+".into(), Err("is missing")),

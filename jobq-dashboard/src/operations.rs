@@ -1,10 +1,12 @@
 //! Operations on failed jobs that run in this process.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use axum::http::StatusCode;
+use jobq::admin::text::remarks;
 use jobq::admin::{Done, End, Phase, Progress, Running, Stop};
 use tokio::sync::{Notify, watch};
 
@@ -233,50 +235,16 @@ fn summary(deed: Deed, done: jobq::Result<Done>) -> Summary {
         1 if done.settled == 1 => format!("The job was {past}."),
         matched => format!("{} of {} jobs were {past}.", count(done.settled), count(matched)),
     };
-    let mut class = if done.settled == done.matched { "good" } else { "warn" };
-    let mut details = Vec::new();
-    match &done.end {
-        End::Finished => {}
-        End::Cancelled => (class, text) = ("warn", format!("Cancelled. {text}")),
-        End::Stopped(Stop::CanaryFailed(jobs)) => {
-            (class, text) =
-                ("bad", format!("Stopped: a canary failed. {text} The rest stays failed."));
-            details.extend(jobs.iter().map(|(id, reason)| format!("{id} failed again: {reason}")));
-        }
-        End::Stopped(Stop::CanaryUnknown(jobs)) => {
-            class = "bad";
-            text = format!(
-                "Stopped: nothing was heard of the canaries. {text} The rest stays failed."
-            );
-            details.extend(jobs.iter().map(ToString::to_string));
-        }
-        End::Stopped(Stop::FailedAgain(id)) => {
-            (class, text) =
-                ("bad", format!("Stopped: a job that was put back failed again. {text}"));
-            details.push(id.to_string());
-        }
-        End::Stopped(Stop::TooMany) => {
-            class = "warn";
-            text = format!(
-                "{text} There are more failed jobs than one pass can look at, and none of those \
-                 that the last one looked at matches or failed again."
-            );
-        }
-        End::Lost(error) => {
-            (class, text) = ("bad", format!("{text} Then the connection was lost: {error}"));
-        }
-        other => (class, text) = ("warn", format!("{text} It ended as {other:?}.")),
+    let class = match &done.end {
+        End::Finished if done.settled == done.matched => "good",
+        End::Finished | End::Cancelled | End::Stopped(Stop::TooMany) => "warn",
+        _ => "bad",
+    };
+    for remark in remarks(&done) {
+        let _ = write!(text, " Note: {remark}.");
     }
-    if done.unknown > 0 {
-        details.push(format!(
-            "Of {} jobs it is not known: they are {past}, still failed, or both.",
-            count(done.unknown)
-        ));
-    }
-    details.extend(
-        done.refused.iter().take(20).map(|(id, error)| format!("{id} stays failed: {error}")),
-    );
-    details.truncate(50);
+    let refused = done.refused.iter().take(20);
+    let details = refused.map(|(id, error)| format!("{id} stays failed: {error}")).collect();
     Summary { class, text, details }
 }
 
@@ -318,7 +286,7 @@ mod tests {
         progress.wait_for(|progress| progress.settled == 1).await.unwrap();
         operations.end().await;
         let text = started.end().unwrap().text;
-        assert_eq!(text, "Cancelled. The job was put back.");
+        assert_eq!(text, "The job was put back. Note: it was cancelled; the others stay failed.");
         operations.end().await;
     }
 

@@ -3,6 +3,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use jobq::Client;
+use jobq::admin::text;
 use jobq::admin::{Overview, Passage, Pause, Percentiles, QueueOverview, Queues, Read, State};
 
 use crate::end::{End, Ended, Problem, checked};
@@ -10,7 +11,7 @@ use crate::options::Options;
 use crate::output::Output;
 use crate::output::colour::Style;
 use crate::output::table::{Align, Cell, Table, visible};
-use crate::output::time::{fine, short, since};
+use crate::output::time::since;
 
 /// Shows the queues: their jobs, who works on them, and how late they are
 ///
@@ -117,7 +118,7 @@ fn parts(overview: &Overview) -> Table {
 /// The cells of a queue.
 pub(crate) fn row(queue: &QueueOverview, now: SystemTime) -> [Cell; 9] {
     let rate = queue.completed.clone().map(|completed| format!("{completed}/min"));
-    let waited = queue.waited.clone().map(|waited| waited.map_or("-".into(), short));
+    let waited = queue.waited.clone().map(|waited| waited.map_or("-".into(), text::duration));
     let failed = match queue.failed {
         Read::Known(0) => Style::Plain,
         _ => Style::Notable,
@@ -158,7 +159,7 @@ pub(crate) fn details(queue: &QueueOverview, now: SystemTime) -> Vec<String> {
 }
 
 fn durations(took: Percentiles) -> String {
-    let (p50, p95) = (fine(took.p50), fine(took.p95));
+    let (p50, p95) = (text::duration(took.p50), text::duration(took.p95));
     format!("attempts of the last minute: p50 {p50}, p95 {p95}")
 }
 
@@ -167,7 +168,7 @@ fn state(state: State, paused: &Read<Option<Pause>>, now: SystemTime) -> String 
     let (State::Paused, Read::Known(Some(pause))) = (state, paused) else {
         return state.as_str().to_owned();
     };
-    let time = pause.since.map(|time| format!(" {}", short(since(time, now))));
+    let time = pause.since.map(|time| format!(" {}", since(time, now)));
     let by = pause.by.as_ref().map(|by| format!(" by {by}"));
     let why = pause.why.as_ref().filter(|why| !why.is_empty()).map(|why| format!(": {why}"));
     [Some(state.as_str().to_owned()), time, by, why].into_iter().flatten().collect()

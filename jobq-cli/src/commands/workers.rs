@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 use jobq::JobId;
+use jobq::admin::text;
 use jobq::admin::{Activity, Order, PoolId, PoolQueue, PoolReport, Pools, Read, RunningJob};
 use serde::Serialize;
 
@@ -13,7 +14,7 @@ use crate::options::Options;
 use crate::output::Output;
 use crate::output::colour::Style;
 use crate::output::table::{Align, Cell, Table, visible};
-use crate::output::time::{short, since};
+use crate::output::time::since;
 
 /// The time that pools have to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -144,7 +145,7 @@ pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
         process(pool),
         Cell::from(&pool.version),
         // By its own clock.
-        Cell::from(short(since(pool.started_at, pool.reported_at.unwrap_or(now)))),
+        Cell::from(since(pool.started_at, pool.reported_at.unwrap_or(now))),
     ]);
     for queue in &pool.queues {
         let mut of_queue = Some([
@@ -170,9 +171,8 @@ pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
 fn process(pool: &PoolReport) -> Cell {
     let process = format!("{}:{}", pool.host, pool.pid);
     let Some(offset) = pool.clock_offset_ms else { return Cell::from(process) };
-    let (sign, size) = (if offset > 0 { '+' } else { '-' }, offset.unsigned_abs());
-    let style = if size > LARGE_OFFSET { Style::Bad } else { Style::Notable };
-    Cell::new(format!("{process}, clock {sign}{}", short(Duration::from_millis(size))), style)
+    let style = if offset.unsigned_abs() > LARGE_OFFSET { Style::Bad } else { Style::Notable };
+    Cell::new(format!("{process}, {}", text::clock(offset)), style)
 }
 
 fn empty() -> Cell {
@@ -223,8 +223,8 @@ fn lost(job: &RunningJob) -> Cell {
 }
 
 fn attempt(job: &RunningJob) -> String {
-    let timeout = job.timeout.map(|timeout| format!(" of {}", short(timeout)));
-    let (running, timeout) = (short(job.running), timeout.unwrap_or_default());
+    let timeout = job.timeout.map(|timeout| format!(" of {}", text::duration(timeout)));
+    let (running, timeout) = (text::duration(job.running), timeout.unwrap_or_default());
     format!("{} {} attempt {}, {running}{timeout}", job.job, job.id, job.attempt)
 }
 
@@ -305,7 +305,7 @@ mod tests {
                 && lines[1].contains(&report.pool.to_string())
         );
         assert!(lines[2].trim_start().starts_with("pay "), "{text}");
-        assert!(lines[3].ends_with("attempt 1, 0ms, slot lost"), "{text}");
+        assert!(lines[3].ends_with("attempt 1, 0s, slot lost"), "{text}");
         assert!(lines[4].contains("mail") && lines[4].ends_with("0/2"), "{text}");
     }
 }

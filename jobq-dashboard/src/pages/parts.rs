@@ -1,9 +1,10 @@
 //! Where the jobs of a queue are.
 
 use askama::Template;
+use jobq::admin::text;
 use jobq::admin::{Part, Place, QueueOverview};
 
-use crate::show::{Figure, duration};
+use crate::show::Figure;
 
 /// The table of the page of a queue.
 #[derive(Template)]
@@ -31,7 +32,7 @@ impl Parts {
 
 fn row(part: &Part) -> Row {
     let place = match part.place {
-        Place::Tier(wait) => format!("waiting {}", duration(wait)),
+        Place::Tier(wait) => format!("waiting {}", text::duration(wait)),
         place => place.to_string(),
     };
     let meaning = match part.place {
@@ -63,7 +64,7 @@ mod tests {
         ];
         let rows: Vec<_> = parts.iter().map(row).collect();
         let [tier, due] = &rows[..] else { panic!("two rows") };
-        assert_eq!((tier.place.as_str(), tier.jobs.text.as_str()), ("waiting 1 min 30 s", "1,234"));
+        assert_eq!((tier.place.as_str(), tier.jobs.text.as_str()), ("waiting 1m30s", "1,234"));
         assert_eq!((due.place.as_str(), due.jobs.why.as_deref()), ("due", Some("no leader")));
         let html = Parts { rows, has_levels: true }.render().unwrap();
         assert!(html.contains("<td class=\"n\" data-label=\"Jobs\"><span>1,234</span>"), "{html}");

@@ -7,6 +7,7 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
 use jobq::JobId;
+use jobq::admin::text;
 use jobq::admin::{Cancel, Order, PoolId, PoolQueue, PoolReport, Read, RunningJob};
 
 use super::{Age, Page, Tab, layout, record, render, see};
@@ -17,7 +18,7 @@ use crate::links::Links;
 use crate::live;
 use crate::problem::Problem;
 use crate::sampler::Sample;
-use crate::show::{Figure, Sign, Time, duration};
+use crate::show::{Figure, Sign, Time};
 
 /// The most running jobs of a pool that are shown.
 const RUNNING: usize = 50;
@@ -203,9 +204,8 @@ fn queue_row(queue: &PoolQueue, now: SystemTime) -> QueueRow {
 
 /// How far a clock is ahead of this machine's, in milliseconds.
 fn clock(ahead: i64) -> (String, &'static str) {
-    let (sign, size) = (if ahead > 0 { '+' } else { '-' }, ahead.unsigned_abs());
-    let class = if size > LARGE_OFFSET { "state bad" } else { "quiet" };
-    (format!("clock {sign}{}", duration(Duration::from_millis(size))), class)
+    let class = if ahead.unsigned_abs() > LARGE_OFFSET { "state bad" } else { "quiet" };
+    (text::clock(ahead), class)
 }
 
 /// An attempt, with how long it has run.
@@ -215,8 +215,8 @@ fn job_row(queue: &PoolQueue, job: &RunningJob, is_lost: bool) -> (Duration, Job
         job: job.job.clone(),
         queue: queue.queue.clone(),
         attempt: job.attempt,
-        running: duration(job.running),
-        timeout: job.timeout.map(duration).unwrap_or_default(),
+        running: text::duration(job.running),
+        timeout: job.timeout.map(text::duration).unwrap_or_default(),
         is_late: is_lost || job.timeout.is_some_and(|timeout| job.running >= timeout),
         is_lost,
     };

@@ -7,6 +7,7 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
+use jobq::admin::text;
 use jobq::admin::{Percentiles, PoolReport, QueueOverview, Read};
 use serde_json::value::RawValue;
 
@@ -19,7 +20,7 @@ use crate::fields::{Fields, Form, Query};
 use crate::links::Links;
 use crate::live;
 use crate::problem::Problem;
-use crate::show::{Figure, Sign, duration};
+use crate::show::{Figure, Sign};
 use crate::spark::Spark;
 
 /// The points of the charts: an hour.
@@ -165,7 +166,7 @@ fn pool(report: &PoolReport, queue: &str) -> Option<PoolRow> {
         completed: queue.minute.completed,
         retried: queue.minute.retried,
         failed: queue.minute.failed,
-        waited: queue.minute.waited.map_or_else(|| "–".to_owned(), duration),
+        waited: queue.minute.waited.map_or_else(|| "–".to_owned(), text::duration),
     })
 }
 

@@ -8,6 +8,7 @@ use askama::Template;
 use axum::extract::State as AppState;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use jobq::admin::text;
 use jobq::admin::{Overview, Passage, Pause, QueueOverview, Read, State};
 
 use super::{Age, Page, render};
@@ -17,7 +18,7 @@ use crate::fields::{Fields, Query};
 use crate::links::{Links, segment};
 use crate::live;
 use crate::problem::Problem;
-use crate::show::{Figure, Sign, Time, count, duration};
+use crate::show::{Figure, Sign, Time, count};
 use crate::spark::Spark;
 
 /// The points of a chart: five minutes.
@@ -291,7 +292,8 @@ fn attention(queue: &QueueOverview) -> Vec<Attention> {
             found.push(say(text, false));
         }
         State::Consumed if waited >= LONG => {
-            let text = format!("is behind: a job waited {} in the last minute", duration(waited));
+            let text =
+                format!("is behind: a job waited {} in the last minute", text::duration(waited));
             found.push(say(are_ready(&text), false));
         }
         State::Consumed => {

@@ -23,7 +23,7 @@ async fn jobs_are_put_back_when_a_canary_completes() {
     browser.press("Put back");
     browser.sees("Put back 30 failed jobs?");
     browser.press("Put 30 back");
-    browser.sees("Stopped: a canary failed.");
+    browser.sees("these canaries failed");
     assert_eq!(shop.client.counts("payments").await.expect("they are counted").failed, 30);
     shop.repaired.store(true, Ordering::Relaxed);
     browser.go(&shop.at("/queues/payments/failed/retry"));
@@ -31,7 +31,7 @@ async fn jobs_are_put_back_when_a_canary_completes() {
     browser.sees("30 of 30 jobs were put back.");
     shop.failed(0).await;
     browser.press("Activity");
-    browser.sees("a canary failed");
+    browser.sees("these canaries failed");
     pool.shutdown().await.expect("the pool ends");
 }
 

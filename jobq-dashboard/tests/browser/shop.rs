@@ -37,7 +37,8 @@ pub(crate) struct Shop {
     /// Where it listens.
     pub(crate) address: String,
     pub(crate) repaired: Repaired,
-    pub(crate) store: Store,
+    /// Removed when it is dropped.
+    _store: Store,
 }
 
 impl Shop {
@@ -68,7 +69,7 @@ impl Shop {
         client.declare::<Charge>().await.expect("the queue is declared");
         client.declare::<Resize>().await.expect("the queue is declared");
         let (url, address) = (String::new(), String::new());
-        Self { client, url, address, repaired: Repaired::default(), store }
+        Self { client, url, address, repaired: Repaired::default(), _store: store }
     }
 
     pub(crate) async fn pool(&self) -> RunningPool {

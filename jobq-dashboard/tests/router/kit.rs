@@ -7,10 +7,8 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use jobq::{BoxError, Client, JobId, RunningPool, WorkerPool, abort, job};
 use jobq_dashboard::{Access, Dashboard};
+pub(crate) use jobq_tests::stage::until;
 use tower::ServiceExt as _;
-
-/// How long a test waits for what happens for certain.
-const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Fails with the text that it is given.
 #[job(queue = "mail")]
@@ -111,17 +109,4 @@ pub(crate) async fn send(router: &Router, request: Request<Body>) -> Answer {
     let bytes = to_bytes(body, usize::MAX).await.expect("the answer ends");
     let text = String::from_utf8(bytes.to_vec()).expect("pages are UTF-8");
     Answer { status: parts.status, headers: parts.headers, text }
-}
-
-/// Asks again and again until there is an answer.
-pub(crate) async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
-    let asking = async {
-        loop {
-            if let Some(answer) = ask().await {
-                return answer;
-            }
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    };
-    tokio::time::timeout(DEADLINE, asking).await.unwrap_or_else(|_| panic!("not in time: {what}"))
 }

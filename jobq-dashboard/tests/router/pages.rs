@@ -223,7 +223,7 @@ async fn waits_that_do_not_end_and_clocks_that_differ_are_shown() {
     for (path, shown) in [
         ("/", &["waits stuck", "has jobs that wait and do not come through", "waits late"][..]),
         ("/queues/mail", &["<dt>Waits</dt><dd><span>stuck<"]),
-        ("/pools", &["<span class=\"state bad\">clock -1 min 5 s<"]),
+        ("/pools", &["<span class=\"state bad\">clock -1m5s<"]),
     ] {
         let page = until(path, async || {
             let page = kit.get(path).await.text;

@@ -16,6 +16,7 @@ mod passes;
 mod pause;
 mod pools;
 mod state;
+pub mod text;
 #[cfg(feature = "rabbitmq")]
 mod topology;
 mod value;

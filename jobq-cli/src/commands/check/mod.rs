@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use jobq::admin::text;
 use jobq::admin::{Admin, Overview, Passage, PoolReport, QueueOverview, Queues, Read, State};
 use serde::Serialize;
 use tokio::time::sleep;
@@ -14,7 +15,7 @@ use super::queues::{hindrance, selection};
 use crate::end::{End, Ended, Problem, checked};
 use crate::options::{Options, period};
 use crate::output::Output;
-use crate::output::time::{millis, short};
+use crate::output::time::millis;
 
 /// The figure of queues whose waiting jobs do not come through.
 const STUCK_WAITS: &str = "stuck_waits";
@@ -292,7 +293,7 @@ fn sentence(breach: &Breach) -> String {
         );
     }
     let shown = |number: u64| match *figure {
-        "waited_ms" => short(Duration::from_millis(number)),
+        "waited_ms" => text::duration(Duration::from_millis(number)),
         _ => number.to_string(),
     };
     let bound = if *figure == "pools" { "at least" } else { "at most" };

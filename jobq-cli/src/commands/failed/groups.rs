@@ -9,7 +9,7 @@ use crate::filter::FilterOptions;
 use crate::options::Options;
 use crate::output::Output;
 use crate::output::table::{Align, Cell, Table};
-use crate::output::time::{short, since};
+use crate::output::time::since;
 
 /// Shows why jobs failed: how many of them with like errors
 ///
@@ -58,7 +58,7 @@ pub(crate) fn row(group: &Group, now: SystemTime) -> [Cell; 5] {
         Cell::from(group.count),
         Cell::from(&group.job),
         Cell::from(group.reason),
-        Cell::from(format!("{} ago", short(since(group.last_at, now)))),
+        Cell::from(format!("{} ago", since(group.last_at, now))),
         Cell::from(&group.error),
     ]
 }

@@ -3,11 +3,10 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use jobq::FailedJob;
+use jobq::admin::text;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-
-use crate::output::time::rfc3339;
 
 /// The fields of a failed job: its payload as it was enqueued, with the exact numbers, and its
 /// times as text. Where the text of `payload` is not the payload byte for byte, `payload_base64` has
@@ -45,8 +44,8 @@ impl From<&FailedJob> for Document {
         fields.remove("enqueued_at_ms");
         Self {
             fields,
-            failed_at: rfc3339(job.failed_at()),
-            enqueued_at: rfc3339(job.enqueued_at()),
+            failed_at: text::time_millis(job.failed_at()),
+            enqueued_at: text::time_millis(job.enqueued_at()),
             payload_base64: (!is_exact).then(|| BASE64_STANDARD.encode(job.payload_bytes())),
             payload: json.map_or(Payload::Shown(shown), Payload::Json),
         }

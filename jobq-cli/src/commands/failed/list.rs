@@ -2,6 +2,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use jobq::FailedJob;
+use jobq::admin::text;
 use jobq::admin::{Cursor, Page};
 use serde::Serialize;
 
@@ -11,7 +12,7 @@ use crate::filter::FilterOptions;
 use crate::options::Options;
 use crate::output::Output;
 use crate::output::table::{Align, Cell, Table};
-use crate::output::time::{rfc3339, short, since};
+use crate::output::time::since;
 
 /// Lists failed jobs, oldest first
 #[derive(Debug, Args)]
@@ -50,7 +51,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
             next: page.next,
             matching: page.matching,
             complete: page.complete,
-            as_of: rfc3339(page.as_of),
+            as_of: text::time_millis(page.as_of),
         })?;
     } else {
         output.table(&table(&page.jobs, SystemTime::now()))?;
@@ -78,7 +79,7 @@ fn table(jobs: &[FailedJob], now: SystemTime) -> Table {
             Cell::from(job.name()),
             Cell::from(job.reason()),
             Cell::from(job.attempts()),
-            Cell::from(short(since(job.failed_at(), now))),
+            Cell::from(since(job.failed_at(), now)),
             Cell::from(job.error().lines().next().unwrap_or_default()),
         ]);
     }

@@ -5,7 +5,7 @@ pub(crate) mod groups;
 mod job;
 mod list;
 mod operate;
-pub(crate) mod outcome;
+mod outcome;
 mod rate;
 mod show;
 

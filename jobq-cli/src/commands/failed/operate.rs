@@ -5,13 +5,14 @@ use std::io;
 use std::time::Duration;
 
 use clap::Args;
+use jobq::admin::text;
 use jobq::admin::{Done, End as OperationEnd, Filter, Operation, Running};
 use jobq::{Client, FailedJobs, JobId};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 
 use super::nothing_found;
-use super::outcome::{end, missing, remarks};
+use super::outcome::{end, missing};
 use super::rate::rate;
 use crate::end::{End, Ended, Problem};
 use crate::filter::FilterOptions;
@@ -227,7 +228,7 @@ impl Doing {
         for (id, error) in &done.refused {
             output.error(&format!("job {id} stays failed: {error}"));
         }
-        output.notes(remarks(&done.end, done.unknown));
+        output.notes(text::remarks(done));
         if let Some((end, missing)) = missing(self.named, done.matched, &done.end) {
             output.error(&format!("queue `{queue}` {missing}"));
             return Ok(end);

@@ -1,6 +1,7 @@
 use std::time::SystemTime;
 
 use clap::Args;
+use jobq::admin::text;
 use jobq::{FailedJob, JobId};
 
 use super::job;
@@ -8,7 +9,7 @@ use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
 use crate::output::table::visible;
-use crate::output::time::{short, since, stamp};
+use crate::output::time::since;
 
 /// Shows a failed job with its headers, its payload and its error
 #[derive(Debug, Args)]
@@ -32,7 +33,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
 
 /// The job for people: a line for each short field, then its headers, payload, error and backtrace.
 fn text(job: &FailedJob, now: SystemTime) -> String {
-    let time = |time| format!("{}, {} ago", stamp(time), short(since(time, now)));
+    let time = |time| format!("{}, {} ago", text::time(time), since(time, now));
     let mut fields = vec![
         ("id", job.id().to_string()),
         ("job", job.name().to_owned()),
@@ -102,7 +103,7 @@ mod tests {
         let job = FailedJob::new(envelope, 4, FailedReason::Exhausted, error, now);
         let expected = format!(
             "id        {}\njob       greet\nqueue     mail\nreason    exhausted\nattempts  4\n\
-             failed    1970-01-01T00:01:00Z, 0ms ago\nenqueued  1970-01-01T00:00:00Z, 1m ago\n\
+             failed    1970-01-01T00:01:00Z, 0s ago\nenqueued  1970-01-01T00:00:00Z, 1m ago\n\
              headers\n  tenant: 7\npayload\n  {{\"n\": 1.10}}\nerror\n  no\\u{{1b}}[2J\n  because\nbacktrace\n  0: main\n",
             job.id()
         );

@@ -2,12 +2,13 @@
 
 use std::time::SystemTime;
 
+use jobq::admin::text;
 use jobq::admin::{self, Cancelled, Extent, Filter, Operation, Order, Read};
 use jobq::{Client, Finding, Result, Severity};
 
 use super::Event;
 use super::state::{Action, Group, Grouped, Key, Row};
-use crate::commands::failed::{groups, outcome};
+use crate::commands::failed::groups;
 use crate::output::colour::Style;
 use crate::output::table::Cell;
 
@@ -87,7 +88,7 @@ async fn done(mut operation: Operation, extent: Option<Extent>) -> Result<String
     }
     let done = operation.await?;
     let mut said = vec![format!("{} of {} failed jobs", done.settled, done.matched)];
-    said.extend(outcome::remarks(&done.end, done.unknown));
+    said.extend(text::remarks(&done));
     if let Some((id, error)) = done.refused.first() {
         said.push(format!("{} stay failed, such as {id}: {error}", done.refused.len()));
     }

@@ -13,7 +13,7 @@ use crate::commands::failed::groups;
 use crate::commands::{queues, workers};
 use crate::output::colour::Style;
 use crate::output::table::{Align, Cell, visible};
-use crate::output::time::{short, since, time_of_day};
+use crate::output::time::{since, time_of_day};
 
 /// The lines below the table for what is known about the selected row.
 const DETAILS: u16 = 4;
@@ -54,7 +54,7 @@ fn titles(state: &State) -> Vec<Span<'static>> {
 fn status(state: &State, now: SystemTime) -> Line<'static> {
     let listing = state.listing();
     if let Some(problem) = &listing.problem {
-        let age = listing.as_of.map(|time| format!(" (as of {} ago)", short(since(time, now))));
+        let age = listing.as_of.map(|time| format!(" (as of {} ago)", since(time, now)));
         let text = format!("error: {}{}", visible(problem), age.unwrap_or_default());
         return Line::styled(text, drawn(Style::Bad, state.has_colours));
     }
@@ -62,8 +62,8 @@ fn status(state: &State, now: SystemTime) -> Line<'static> {
         _ if listing.is_loading => "looking...".to_owned(),
         None if state.page == Page::Failed => "choose a queue on the first page".to_owned(),
         None => "looking...".to_owned(),
-        Some(time) if since(time, now).as_secs() >= 5 => {
-            format!("as of {}, {} ago", time_of_day(time), short(since(time, now)))
+        Some(time) if now.duration_since(time).is_ok_and(|age| age.as_secs() >= 5) => {
+            format!("as of {}, {} ago", time_of_day(time), since(time, now))
         }
         Some(time) => format!("as of {}", time_of_day(time)),
     };

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
+use jobq::admin::text;
 use jobq::admin::{Overview, PoolReport, QueueOverview, Queues, Read};
 use jobq::{Client, Error};
 use serde::Serialize;
 
 use super::state::{Key, Row};
 use crate::commands::{queues, workers};
-use crate::output::time::rfc3339;
 
 /// The queues and the pools at one time.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(super) struct Document<'s> {
 
 impl<'s> Document<'s> {
     pub(super) fn new(at: SystemTime, sample: &'s Result<Sample, Error>) -> Self {
-        let at = rfc3339(at);
+        let at = text::time_millis(at);
         match sample {
             Ok(Sample(overview)) => Self {
                 at,

@@ -108,7 +108,9 @@ fn is_duration(word: &str) -> bool {
     word.starts_with(|c: char| c.is_ascii_digit())
         && word.split_inclusive(char::is_alphabetic).count() > 0
         && word.ends_with(['s', 'm', 'h', 'd'])
-        && word.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'm' | 's' | 'h' | 'd'))
+        && word
+            .chars()
+            .all(|c| c.is_ascii_digit() || matches!(c, '.' | 'µ' | 'm' | 's' | 'h' | 'd'))
 }
 
 #[test]

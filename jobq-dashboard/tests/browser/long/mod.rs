@@ -5,4 +5,3 @@ mod hidden;
 mod nginx;
 mod outage;
 mod silent;
-mod thousands;
