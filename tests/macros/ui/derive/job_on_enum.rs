@@ -1,8 +1,0 @@
-#[jobq::job]
-pub enum Size {
-    Small,
-}
-
-fn main() {
-    let _ = Size::Small;
-}

@@ -1,4 +1,0 @@
-#[jobq::job]
-mod mail {}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use jobq::{BoxError, job};
-
-#[job(name = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx")]
-async fn send_welcome() -> Result<(), BoxError> {
-    Ok(())
-}
-
-fn main() {}

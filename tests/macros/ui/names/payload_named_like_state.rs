@@ -1,8 +1,0 @@
-use jobq::{BoxError, State, job};
-
-#[job]
-async fn state(total: State<u64>) -> Result<(), BoxError> {
-    Err(total.to_string().into())
-}
-
-fn main() {}

@@ -1,8 +1,0 @@
-use jobq::job;
-
-#[job]
-async fn save(value: String) {
-    drop(value);
-}
-
-fn main() {}

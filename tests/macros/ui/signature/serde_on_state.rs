@@ -1,8 +1,0 @@
-use jobq::{BoxError, job};
-
-#[job]
-async fn save(#[serde(default)] total: jobq::State<u8>) -> Result<(), BoxError> {
-    Err(total.to_string().into())
-}
-
-fn main() {}
