@@ -208,7 +208,6 @@ pub(crate) fn sent_with_key(key: &str) {
 }
 
 /// Records the routing key with which a job came.
-#[cfg_attr(not(feature = "rabbitmq"), allow(dead_code))]
 pub(crate) fn record_key(span: &Span, key: &str) {
     span.record("messaging.rabbitmq.destination.routing_key", key);
 }

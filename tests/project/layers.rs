@@ -59,6 +59,7 @@ const ROOMS: [&str; 19] = [
     "topology",
     "message",
     "publish",
+    "consume",
     "waits",
     "control",
     "failed",
@@ -69,7 +70,6 @@ const ROOMS: [&str; 19] = [
     "figures",
     "provision",
     "stray",
-    "consume",
     // For fuzzing and benchmarks.
     "invariants",
 ];

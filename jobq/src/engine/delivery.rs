@@ -4,7 +4,6 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use tracing::Span;
 
 use crate::error::Result;
 use crate::job::{Envelope, FailedReason};
@@ -89,9 +88,9 @@ impl Delivery {
         self
     }
 
-    /// Adds what only its engine knows to the span of the attempt.
-    pub(crate) fn describe(&self, span: &Span) {
-        self.receipt.describe(span);
+    /// See [`Receipt::route`].
+    pub(crate) fn route(&self) -> Option<&str> {
+        self.receipt.route()
     }
 
     /// Whether the delivery is known to be stale.
@@ -154,10 +153,10 @@ pub trait Receipt: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Adds what only this engine knows to the span of the attempt, for traces. Does nothing by
+    /// The name by which the engine routed the job, such as a routing key, for traces. None by
     /// default.
-    fn describe(&self, span: &Span) {
-        let _ = span;
+    fn route(&self) -> Option<&str> {
+        None
     }
 
     /// The connection epoch, or the lease, of the delivery: a job in flight is delivered again only

@@ -5,7 +5,7 @@
 //! * **Enqueue.** `publish/enqueue` takes the route of the job (`topology/declared`, or
 //!   `topology/routing` for a delayed one), `message/properties` encodes it, `publish/publisher`
 //!   queues it for `publish/sender`, and `publish/confirm` sends it and awaits the confirm.
-//! * **Delivery.** `consume/consumer` takes the message from its channel, `message/properties` and
+//! * **Delivery.** `consume/subscription` takes the message from its channel, `message/properties` and
 //!   `message/deaths` decode it, and the worker gets it with the number of the attempt.
 //! * **Settlement.** `consume/settle` acknowledges it (`consume/acks` determines when), or rejects
 //!   it, so that the broker moves it to the tier in its key, or publishes it again
@@ -16,7 +16,7 @@
 //!
 //! `topology` names the queues and exchanges of a job, and `topology/declarer` declares them.
 //! `connection` keeps the connections up, and `lapin` has workarounds for the client library. Each
-//! module uses only those below it, from `values` and `errors` up to `consume`.
+//! module uses only those below it, from `values` and `errors` up to `stray`.
 
 mod connection;
 mod consume;
@@ -64,6 +64,7 @@ use self::figures::Figures;
 use self::provision::Provision;
 use self::publish::{Enqueuer, Events, Publisher};
 use self::roster::Roster;
+use self::stray::Strays;
 use self::subscribers::Subscribers;
 use self::topology::declared::Declared;
 use self::topology::declarer::Declarer;
@@ -73,6 +74,7 @@ use self::topology::passive::Absent;
 use self::topology::probes::node_probe;
 use self::topology::queue_types::QueueTypes;
 use self::topology::requirements::Wanted;
+use self::topology::upkeep;
 use crate::background;
 use crate::clock::Clock;
 use crate::engine::{
@@ -154,9 +156,9 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         consumers: Arc::new(Consumers::new(
             Arc::clone(&broker),
             Arc::clone(&declarer),
-            publisher,
-            Arc::clone(&control),
+            Arc::clone(&publisher),
         )),
+        publisher,
         control,
         failed: Arc::new(failed),
         doctor,
@@ -184,6 +186,7 @@ pub(crate) struct Rabbit {
     events: Events,
     subscribers: Arc<Subscribers>,
     consumers: Arc<Consumers>,
+    publisher: Arc<Publisher>,
     control: Arc<Control>,
     failed: Arc<Failed>,
     doctor: Doctor,
@@ -194,6 +197,21 @@ impl Rabbit {
     pub(crate) fn provision(&self) -> Provision<'_> {
         let Self { broker, declarer, doctor, control, .. } = self;
         Provision { broker, declarer, doctor, control }
+    }
+
+    /// Starts what an engine with consumers keeps up: it moves strays, and declares again what was
+    /// deleted.
+    fn start_upkeep(&self) -> Result<()> {
+        let Self { broker, declarer, publisher, consumers, .. } = self;
+        let strays = Strays {
+            broker: Arc::clone(broker),
+            declarer: Arc::clone(declarer),
+            publisher: Arc::clone(publisher),
+            limited: Arc::clone(consumers.limited()),
+        };
+        consumers.spawn(stray::run(strays, consumers.strays(stray::PREFETCH)?));
+        consumers.spawn(upkeep::run(Arc::clone(broker), Arc::clone(declarer)));
+        Ok(())
     }
 
     /// The figures of queues.
@@ -252,7 +270,11 @@ impl Engine for Rabbit {
     }
 
     async fn consume(&self, what: Consume) -> Result<Consumer> {
-        self.consumers.consume(what).await
+        if self.consumers.connect(what.queue.as_str()).await? {
+            self.start_upkeep()?;
+        }
+        let steering = self.control.steering(&what);
+        self.consumers.consume(what, steering).await
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -133,7 +133,9 @@ impl Observer {
             None => who.span(),
             Some(traces) => {
                 let span = traces.process(who);
-                delivery.describe(&span);
+                if let Some(route) = delivery.route() {
+                    traces::record_key(&span, route);
+                }
                 span
             }
         };

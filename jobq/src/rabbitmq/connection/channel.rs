@@ -1,6 +1,8 @@
 //! Opening a channel, or using one again.
 
-use lapin::{Channel, ErrorKind as Lapin};
+use lapin::options::{BasicConsumeOptions, BasicQosOptions};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::{Channel, Consumer, ErrorKind as Lapin};
 
 use super::epoch::Up;
 use crate::error::Result;
@@ -34,4 +36,38 @@ pub(crate) async fn open(up: &Up) -> Result<Channel> {
         opened.map_err(|error| failure(doing, error))
     };
     up.answer(doing, opening).await
+}
+
+/// Which messages a consumer gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Take {
+    /// At most so many that are not settled.
+    Prefetch(u16),
+    /// [`Prefetch`](Self::Prefetch), and none for which another consumer of the queue has room.
+    Last(u16),
+    /// All, without settlements.
+    NoAck,
+}
+
+/// The priority of a consumer that comes after all others.
+const LAST: i32 = -100;
+
+/// Begins to consume a queue.
+pub(crate) async fn consume(
+    channel: &Channel,
+    queue: ShortString,
+    tag: ShortString,
+    take: Take,
+) -> lapin::Result<Consumer> {
+    let mut arguments = FieldTable::default();
+    if let Take::Last(_) = take {
+        arguments.insert("x-priority".into(), AMQPValue::LongInt(LAST));
+    }
+    if let Take::Prefetch(prefetch) | Take::Last(prefetch) = take {
+        // Never global: quorum queues refuse it, and the connection ends.
+        channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
+    }
+    let no_ack = take == Take::NoAck;
+    let options = BasicConsumeOptions { no_ack, ..BasicConsumeOptions::default() };
+    channel.basic_consume(queue, tag, options, arguments).await
 }

@@ -1,7 +1,7 @@
 //! The deliveries of one channel, and the settlements that the broker is sent.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::acks::Ledger;
+use super::context::SettleContext;
+use super::counted::Counted;
 use super::verification::Verification;
 use crate::background;
 use crate::rabbitmq::connection::epoch::Up;
@@ -37,9 +38,85 @@ const BATCH: usize = 64;
 /// The number of sessions so far.
 static EPOCHS: AtomicU64 = AtomicU64::new(0);
 
+/// The sessions of one subscription.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    context: Arc<SettleContext>,
+    /// Those with settlements to send.
+    sending: TaskTracker,
+    /// Those whose channel is open.
+    open: TaskTracker,
+    tasks: TaskTracker,
+    closing: CancellationToken,
+}
+
+impl Sessions {
+    /// Sessions whose tasks are tracked. When `closing` is cancelled, their last acknowledgements are
+    /// sent at once.
+    pub(crate) fn new(
+        context: SettleContext,
+        tasks: TaskTracker,
+        closing: CancellationToken,
+    ) -> Self {
+        let (sending, open) = (TaskTracker::new(), TaskTracker::new());
+        Self { context: Arc::new(context), sending, open, tasks, closing }
+    }
+
+    pub(crate) fn context(&self) -> &Arc<SettleContext> {
+        &self.context
+    }
+
+    /// Those with settlements to send.
+    pub(crate) fn sending(&self) -> &TaskTracker {
+        &self.sending
+    }
+
+    /// How many channels are open.
+    pub(crate) fn open_channels(&self) -> usize {
+        self.open.len()
+    }
+
+    /// A session on this channel. It sends settlements until no more can come, or the connection has
+    /// ended.
+    pub(crate) fn begin(&self, channel: Channel, up: &Up) -> Arc<Session> {
+        let (at_once, received) = mpsc::unbounded_channel();
+        let finished = Arc::<Finished>::default();
+        let (sender_channel, unsent, over) =
+            (channel.clone(), Arc::clone(&finished), up.over.clone());
+        let (sending, open) = (self.sending.token(), self.open.token());
+        let closing = self.closing.clone();
+        let sender = async move {
+            let send_all = async {
+                let last = send_settlements(&sender_channel, &unsent, received, &closing).await;
+                if let Some(last) = last {
+                    tokio::time::sleep_until(last + APPLIED).await;
+                }
+                // The broker has all settlements.
+                drop(sending);
+                closing.run_until_cancelled(tokio::time::sleep(LINGER)).await;
+            };
+            // Callers that wait for unsent settlements then get an error.
+            over.run_until_cancelled(send_all).await;
+            drop(open);
+        };
+        background::spawn(self.tasks.track_future(sender));
+        Arc::new(Session {
+            context: Arc::clone(&self.context),
+            channel,
+            epoch: EPOCHS.fetch_add(1, Ordering::Relaxed),
+            finished,
+            at_once,
+            ended: AtomicBool::new(false),
+            over: up.over.clone(),
+            verification: Verification::start(up),
+        })
+    }
+}
+
 /// One channel with deliveries. It lives as long as any reference to it.
 #[derive(Debug)]
 pub(crate) struct Session {
+    pub(super) context: Arc<SettleContext>,
     pub(crate) channel: Channel,
     /// Unique among the sessions of this process.
     pub(crate) epoch: u64,
@@ -83,39 +160,6 @@ enum How {
 }
 
 impl Session {
-    /// Sends settlements until no more can come, the connection ends or `closing` is cancelled,
-    /// when the last acknowledgements are sent at once. `sending` is dropped when the broker has
-    /// all of them or can receive no more.
-    pub(crate) fn spawn(
-        channel: Channel,
-        up: &Up,
-        tasks: &TaskTracker,
-        closing: CancellationToken,
-        sending: TaskTrackerToken,
-    ) -> Arc<Self> {
-        let (at_once, received) = mpsc::unbounded_channel();
-        let finished = Arc::<Finished>::default();
-        let (sender_channel, unsent, over) =
-            (channel.clone(), Arc::clone(&finished), up.over.clone());
-        let sender = async move {
-            let send_all = async {
-                let last = send_settlements(&sender_channel, &unsent, received, &closing).await;
-                if let Some(last) = last {
-                    tokio::time::sleep_until(last + APPLIED).await;
-                }
-                drop(sending);
-                closing.run_until_cancelled(tokio::time::sleep(LINGER)).await;
-            };
-            // Callers that wait for unsent settlements then get an error.
-            over.run_until_cancelled(send_all).await;
-        };
-        background::spawn(tasks.track_future(sender));
-        let epoch = EPOCHS.fetch_add(1, Ordering::Relaxed);
-        let ended = AtomicBool::new(false);
-        let (over, verification) = (up.over.clone(), Verification::start(up));
-        Arc::new(Self { channel, epoch, finished, at_once, ended, over, verification })
-    }
-
     /// Whether its deliveries can be settled.
     pub(crate) fn is_alive(&self) -> bool {
         !self.ended.load(Ordering::Acquire)
@@ -126,6 +170,12 @@ impl Session {
     /// Marks the session as ended: the broker has requeued its deliveries.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
+    }
+
+    /// Has its consumer, which was cancelled, counted while there are deliveries to settle.
+    pub(crate) fn count_as_cancelled(self: &Arc<Self>, counted: &Counted) {
+        let session = Arc::downgrade(self);
+        counted.add_cancelled(move || session.upgrade().is_some_and(|session| session.is_alive()));
     }
 
     /// Ends the session and its channel, so that the broker requeues its deliveries at once.
@@ -251,50 +301,5 @@ async fn send_at_once(channel: &Channel, finished: &Finished, batch: &mut Vec<At
         if let Some(sent) = sent {
             let _ = sent.send(());
         }
-    }
-}
-
-/// The number of deliveries of one consumer that are in flight, and its limit.
-#[derive(Debug)]
-pub(crate) struct InFlightCount {
-    count: AtomicUsize,
-    limit: AtomicU16,
-    freed: Notify,
-}
-
-impl InFlightCount {
-    pub(crate) fn new(limit: u16) -> Self {
-        let (count, freed) = (AtomicUsize::new(0), Notify::new());
-        Self { count, limit: AtomicU16::new(limit), freed }
-    }
-
-    pub(crate) fn limit(&self) -> u16 {
-        self.limit.load(Ordering::SeqCst)
-    }
-
-    /// Takes effect at the next [`is_full`](Self::is_full).
-    pub(crate) fn set_limit(&self, limit: u16) {
-        self.limit.store(limit, Ordering::SeqCst);
-    }
-
-    pub(crate) fn is_full(&self) -> bool {
-        self.count.load(Ordering::SeqCst) >= usize::from(self.limit())
-    }
-
-    pub(crate) fn add(&self) {
-        self.count.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// Counts one delivery less, and wakes the waiting caller if the limit was reached.
-    pub(crate) fn remove(&self) {
-        let before = self.count.fetch_sub(1, Ordering::SeqCst);
-        if before >= usize::from(self.limit()) {
-            self.freed.notify_one();
-        }
-    }
-
-    /// Returns once there is room after the limit was reached; for one caller.
-    pub(crate) async fn freed(&self) {
-        self.freed.notified().await;
     }
 }

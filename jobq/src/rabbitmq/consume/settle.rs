@@ -10,12 +10,9 @@ use futures_util::future::BoxFuture;
 use lapin::BasicProperties;
 use lapin::types::ShortString;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-use tracing::Span;
 
-use super::session::{InFlightCount, Session};
+use super::session::Session;
 use crate::background;
-use crate::clock::Clock;
 use crate::engine::{Receipt, Settle, Settlement, Solo};
 use crate::error::{Error, Result};
 use crate::job::{Envelope, JobId};
@@ -23,8 +20,6 @@ use crate::period;
 use crate::rabbitmq::connection::link::backoff;
 use crate::rabbitmq::errors::stale;
 use crate::rabbitmq::message::properties::{self, Changes, Message};
-use crate::rabbitmq::publish::Publisher;
-use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::levels::{End, HORIZON};
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::requirements::Wanted;
@@ -32,7 +27,6 @@ use crate::rabbitmq::topology::route::{Destination, Route};
 use crate::rabbitmq::topology::routing_key;
 use crate::rabbitmq::topology::wait::Wait;
 use crate::telemetry::Who;
-use crate::traces;
 
 /// The number of returns from which a job is requeued as a new message. The broker's count of
 /// returns is taken as a sign of crashes; after three the job runs solo. The broker may add a return
@@ -69,30 +63,10 @@ fn not_solo() -> Error {
     Error::invalid("only a delivery of a solo consumer can be started alone")
 }
 
-/// The origin of a consumer's deliveries. They share it, since each reference count is a word of
-/// memory that several processors write.
-#[derive(Debug, Clone)]
-pub(crate) struct Origin {
-    pub(crate) declarer: Arc<Declarer>,
-    pub(crate) publisher: Arc<Publisher>,
-    pub(crate) session: Arc<Session>,
-    pub(crate) queue: &'static str,
-    pub(crate) clock: Clock,
-    pub(crate) in_flight: Arc<InFlightCount>,
-    /// Jobs that are requeued as new messages.
-    pub(crate) tasks: TaskTracker,
-}
-
-impl Origin {
-    fn names(&self) -> &Names {
-        self.declarer.known().names()
-    }
-}
-
 /// Settlement handle of one delivery.
 #[derive(Debug)]
 pub(crate) struct RabbitReceipt {
-    origin: Arc<Origin>,
+    session: Arc<Session>,
     tag: u64,
     /// The routing key with which it came.
     key: ShortString,
@@ -110,7 +84,7 @@ pub(crate) struct RabbitReceipt {
 impl RabbitReceipt {
     /// Counts the delivery as in flight.
     pub(crate) fn new(
-        origin: Arc<Origin>,
+        session: Arc<Session>,
         (tag, key): (u64, ShortString),
         envelope: Envelope,
         properties: BasicProperties,
@@ -118,9 +92,9 @@ impl RabbitReceipt {
         returns: u32,
         solo: Option<SoloState>,
     ) -> Self {
-        origin.in_flight.add();
+        session.context.in_flight.add();
         let envelope = Arc::new(envelope);
-        Self { origin, tag, key, envelope, properties, wait, returns, solo, open: true }
+        Self { session, tag, key, envelope, properties, wait, returns, solo, open: true }
     }
 }
 
@@ -128,7 +102,7 @@ impl Drop for RabbitReceipt {
     fn drop(&mut self) {
         if self.open && self.is_returned_as_new() {
             let released = Box::new(self.take());
-            background::spawn(self.origin.tasks.track_future(async move {
+            background::spawn(self.session.context.tasks.track_future(async move {
                 let Who { job, id, queue, attempt, .. } = released.who();
                 if let Err(error) = released.release().await {
                     tracing::debug!(
@@ -138,9 +112,9 @@ impl Drop for RabbitReceipt {
                 }
             }));
         } else if self.open {
-            self.origin.session.requeue(self.tag);
+            self.session.requeue(self.tag);
         }
-        self.origin.in_flight.remove();
+        self.session.context.in_flight.remove();
     }
 }
 
@@ -153,7 +127,7 @@ impl Receipt for RabbitReceipt {
     async fn settle(mut self: Box<Self>, settle: Settle) -> Result<()> {
         let Settle { attempt, settlement, .. } = settle;
         if self.is_stale() {
-            return Err(stale(self.origin.queue));
+            return Err(stale(self.session.context.queue));
         }
         let used = attempt.saturating_sub(1);
         // Publishing futures are boxed: they are large, and most jobs need none.
@@ -182,41 +156,42 @@ impl Receipt for RabbitReceipt {
             Settlement::Retry(wait) => Box::pin(self.wait(attempt, period::millis(wait))).await,
             Settlement::Snooze(wait) => Box::pin(self.wait(used, period::millis(wait))).await,
             Settlement::Fail { reason, error, attempts } => {
-                let changes = Changes::failed(reason, &error, attempts, self.origin.clock.now());
-                let exchange = self.origin.names().failed_jobs();
-                let route = Route::new(exchange, self.origin.queue.to_string())?;
+                let changes =
+                    Changes::failed(reason, &error, attempts, self.session.context.clock.now());
+                let exchange = self.session.context.names().failed_jobs();
+                let route = Route::new(exchange, self.session.context.queue.to_string())?;
                 Box::pin(self.replace(route, changes, Ack::WithOthers)).await
             }
         }
     }
 
     fn is_stale(&self) -> bool {
-        !self.open || !self.origin.session.is_alive()
+        !self.open || !self.session.is_alive()
     }
 
     fn verification(&self) -> Option<BoxFuture<'static, ()>> {
-        let session = &self.origin.session;
+        let session = &self.session;
         session.verification.is_needed().then(|| Arc::clone(session).verify().boxed())
     }
 
-    fn describe(&self, span: &Span) {
-        traces::record_key(span, self.key.as_str());
+    fn route(&self) -> Option<&str> {
+        Some(self.key.as_str())
     }
 
     fn epoch(&self) -> u64 {
-        self.origin.session.epoch
+        self.session.epoch
     }
 }
 
 impl RabbitReceipt {
     fn who(&self) -> Who {
-        Who::of_job(&self.envelope, self.origin.queue)
+        Who::of_job(&self.envelope, self.session.context.queue)
     }
 
     /// Whether the message itself names the tier, and the tier exists.
     fn broker_can_retry(&self, wait: Duration) -> bool {
         let millis = period::millis(wait);
-        let tiers = self.origin.declarer.known().tiers(self.origin.queue);
+        let tiers = self.session.context.declarer.known().tiers(self.session.context.queue);
         self.wait == Some(millis) && tiers.is_some_and(|tiers| tiers.contains(&millis))
     }
 
@@ -227,8 +202,8 @@ impl RabbitReceipt {
         self.returns >= RETURNS
             && self.solo.is_none()
             && !self.is_stale()
-            && !self.origin.session.verification.is_needed()
-            && self.origin.publisher.is_up()
+            && !self.session.verification.is_needed()
+            && self.session.context.publisher.is_up()
     }
 
     /// Moves the handle out, and leaves nothing to settle here.
@@ -236,30 +211,37 @@ impl RabbitReceipt {
         let (envelope, properties) =
             (Arc::clone(&self.envelope), std::mem::take(&mut self.properties));
         self.open = false;
-        self.origin.in_flight.add();
-        let origin = Arc::clone(&self.origin);
+        self.session.context.in_flight.add();
+        let session = Arc::clone(&self.session);
         let (tag, key) = (self.tag, std::mem::take(&mut self.key));
         let (wait, returns) = (self.wait, self.returns);
-        Self { origin, tag, key, envelope, properties, wait, returns, solo: None, open: true }
+        Self { session, tag, key, envelope, properties, wait, returns, solo: None, open: true }
     }
 
     /// Requeues the job as a new message.
     async fn release(self: Box<Self>) -> Result<()> {
-        let queue = self.origin.queue;
+        let queue = self.session.context.queue;
         let wait = self.envelope.retry_wait.map(period::millis);
-        let route = Route::new(self.origin.names().jobs(), routing_key::write(queue, wait))?;
+        let route =
+            Route::new(self.session.context.names().jobs(), routing_key::write(queue, wait))?;
         let changes = Changes::next(self.envelope.attempts);
         self.replace(route, changes, Ack::WithOthers).await
     }
 
     /// Publishes the job to the solo queue.
     async fn to_solo(self: Box<Self>, changes: Changes) -> Result<()> {
-        let wanted = self.origin.declarer.known().part(self.origin.queue).map(Wanted::with_solo);
+        let wanted = self
+            .session
+            .context
+            .declarer
+            .known()
+            .part(self.session.context.queue)
+            .map(Wanted::with_solo);
         if let Some(wanted) = wanted {
-            self.origin.declarer.declare(wanted).await?;
+            self.session.context.declarer.declare(wanted).await?;
         }
-        let exchange = self.origin.names().jobs();
-        let route = Route::new(exchange, Names::solo_key(self.origin.queue))?;
+        let exchange = self.session.context.names().jobs();
+        let route = Route::new(exchange, Names::solo_key(self.session.context.queue))?;
         // It may crash this process in the next moment, and must not exist twice.
         self.replace(route, changes, Ack::AtOnce).await
     }
@@ -268,7 +250,7 @@ impl RabbitReceipt {
     /// this one would then be counted as a crash.
     async fn acknowledge(&mut self, ack: Ack) -> Result<()> {
         self.open = false;
-        let session = &self.origin.session;
+        let session = &self.session;
         let sent = if self.solo.is_none() && matches!(ack, Ack::WithOthers) {
             session.finish(self.tag)
         } else {
@@ -279,23 +261,24 @@ impl RabbitReceipt {
 
     async fn reject(mut self: Box<Self>, requeue: bool) -> Result<()> {
         self.open = false;
-        let sent = self.origin.session.reject(self.tag, requeue).await;
+        let sent = self.session.reject(self.tag, requeue).await;
         self.recorded(sent)
     }
 
     /// An error if the broker was not sent the settlement: it redelivers the job.
     fn recorded(&self, sent: bool) -> Result<()> {
-        if sent { Ok(()) } else { Err(stale(self.origin.queue)) }
+        if sent { Ok(()) } else { Err(stale(self.session.context.queue)) }
     }
 
     /// Publishes the job again, to be delivered after the wait.
     async fn wait(self: Box<Self>, attempts: u32, millis: u64) -> Result<()> {
         // A wait beyond the limit is cut to the longest one.
         let millis = Duration::from_millis(millis.min(HORIZON));
-        let (known, end) = (self.origin.declarer.known(), End::Queue(self.origin.queue));
+        let (known, end) =
+            (self.session.context.declarer.known(), End::Queue(self.session.context.queue));
         let wait = Wait::new(known, (millis, millis), end, None)?;
         let mut waits = backoff();
-        while let Err(error) = self.origin.declarer.prepare(&wait).await {
+        while let Err(error) = self.session.context.declarer.prepare(&wait).await {
             // The job has run, so it is kept while this worker owns it, whatever the broker refuses.
             if error.is_closed() || self.is_stale() {
                 return Err(error);
@@ -327,16 +310,16 @@ impl RabbitReceipt {
         let given_up = CancellationToken::new();
         let _guard = given_up.clone().drop_guard();
         let replacing = background::spawn(async move {
-            let alive = || self.origin.session.is_alive();
-            let publisher = &self.origin.publisher;
+            let alive = || self.session.is_alive();
+            let publisher = &self.session.context.publisher;
             match publisher.publish_surely(message, &who, alive, &given_up).await {
                 Ok(()) => self.acknowledge(ack).await,
                 Err(error) if error.is_closed() => Err(error),
                 Err(error) => {
                     // As it is: its payload is with the message that was not sent.
                     self.open = false;
-                    self.origin.session.requeue(self.tag);
-                    Err(stale(self.origin.queue).because(error))
+                    self.session.requeue(self.tag);
+                    Err(stale(self.session.context.queue).because(error))
                 }
             }
         });

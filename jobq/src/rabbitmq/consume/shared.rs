@@ -6,19 +6,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::control::Control;
-use crate::rabbitmq::doctor::LimitedQueues;
+use crate::rabbitmq::message::limited::LimitedQueues;
 use crate::rabbitmq::publish::Publisher;
-use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::declarer::Declarer;
-use crate::rabbitmq::topology::names::Names;
 
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) broker: Arc<Broker>,
     pub(crate) declarer: Arc<Declarer>,
     pub(crate) publisher: Arc<Publisher>,
-    pub(crate) control: Arc<Control>,
     pub(crate) limited: Arc<LimitedQueues>,
     /// The consumers, and the jobs that they requeue as new messages.
     pub(crate) tasks: TaskTracker,
@@ -33,25 +29,15 @@ impl Shared {
         broker: Arc<Broker>,
         declarer: Arc<Declarer>,
         publisher: Arc<Publisher>,
-        control: Arc<Control>,
     ) -> Self {
         Self {
             broker,
             declarer,
             publisher,
-            control,
             limited: Arc::default(),
             tasks: TaskTracker::new(),
             last_acks: CancellationToken::new(),
             ack_tasks: TaskTracker::new(),
         }
-    }
-
-    pub(crate) fn known(&self) -> &Declared {
-        self.declarer.known()
-    }
-
-    pub(crate) fn names(&self) -> &Names {
-        self.known().names()
     }
 }

@@ -6,24 +6,21 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
-use futures_util::StreamExt;
+use lapin::BasicProperties;
 use lapin::message::Delivery as Stray;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::{FieldTable, ShortString};
-use lapin::{BasicProperties, Channel};
+use lapin::types::ShortString;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::Result;
 use crate::job::{FailedReason, check_name};
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::connection::link::{Link, STABLE_AFTER, backoff};
-use crate::rabbitmq::doctor::LimitedQueues;
-use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, code, failure};
+use crate::rabbitmq::consume::session::Session;
+use crate::rabbitmq::consume::subscription::Subscription;
+use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, code};
 use crate::rabbitmq::message::deaths::{attempts_used, queues_of_death};
+use crate::rabbitmq::message::limited::LimitedQueues;
 use crate::rabbitmq::message::properties::{self, Changes, Message};
 use crate::rabbitmq::publish::Publisher;
 use crate::rabbitmq::publish::confirm::{not_stored, send_alone, stored};
@@ -31,14 +28,14 @@ use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
-use crate::rabbitmq::topology::passive::messages_in;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::route::Route;
 use crate::rabbitmq::topology::routing_key;
 use crate::rabbitmq::topology::upkeep::Restored;
 use crate::telemetry::Who;
 
-const PREFETCH: u16 = 16;
+/// How many strays are taken at once.
+pub(crate) const PREFETCH: u16 = 16;
 /// How long a stray is kept if the orphan queue's failed jobs are not routable either.
 const LOST_BINDING: Duration = Duration::from_secs(1);
 
@@ -52,75 +49,63 @@ pub(crate) struct Strays {
 }
 
 /// Moves strays until the engine is closed.
-pub(crate) async fn run(strays: Strays, link: Link) {
-    let mut waits = backoff();
-    while let Ok(up) = link.up().await {
-        let since = Instant::now();
-        let ended = tokio::select! {
-            () = strays.broker.closing().cancelled() => return,
-            () = link.lost(up.generation) => Ok(()),
-            ended = strays.take(&up) => ended,
-        };
-        if let Err(error) = ended {
-            tracing::warn!(%error, "the orphan queue is not consumed for now");
+pub(crate) async fn run(strays: Strays, mut subscription: Subscription) {
+    subscription.resume();
+    let moving = async {
+        let mut restored = Restored::default();
+        loop {
+            let (session, stray) = match subscription.next(true).await {
+                Ok(taken) => taken,
+                Err(error) if error.is_closed() => return,
+                Err(error) => {
+                    tracing::error!(%error, "unroutable messages stay in the orphan queue");
+                    return;
+                }
+            };
+            let tag = stray.delivery_tag;
+            match strays.move_on(&session, stray, &mut restored).await {
+                Ok(()) => {
+                    session.acknowledge(tag).await;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the orphan queue is not consumed for now");
+                    subscription.start_over();
+                }
+            }
         }
-        if since.elapsed() > STABLE_AFTER {
-            waits = backoff();
-        }
-        tokio::select! {
-            () = strays.broker.closing().cancelled() => return,
-            () = tokio::time::sleep(waits.next().unwrap_or_default()) => (),
-        }
-    }
+    };
+    strays.broker.closing().run_until_cancelled(moving).await;
 }
 
 impl Strays {
-    async fn take(&self, up: &Up) -> Result<()> {
+    /// Sends a stray again, or moves it to the failed jobs.
+    async fn move_on(
+        &self,
+        session: &Session,
+        stray: Stray,
+        restored: &mut Restored,
+    ) -> Result<()> {
         let names = self.declarer.known().names();
-        let mut probe = open(up).await?;
-        if messages_in(up, &mut probe, &names.orphan()).await?.is_none() {
-            apply(up, &self.declarer.known().topology(&Wanted::shared())).await?;
+        let stray = with_topic(names, stray);
+        if self.resend(&stray, restored).await? || has_no_subscribers(names, &stray) {
+            return Ok(());
         }
-        let channel = open(up).await?;
-        let consuming = async {
-            channel.basic_qos(PREFETCH, BasicQosOptions::default()).await?;
-            let queue = ShortString::try_new(names.orphan()).unwrap_or_default();
-            let (tag, options) = (ShortString::default(), BasicConsumeOptions::default());
-            channel.basic_consume(queue, tag, options, FieldTable::default()).await
-        };
-        let doing = "consuming the orphan queue";
-        let mut strays = consuming.await.map_err(|error| failure(doing, error))?;
-        let mut restored = Restored::default();
-        while let Some(stray) = strays.next().await {
-            let stray = stray.map_err(|error| failure(doing, error))?;
-            let stray = with_topic(names, stray);
-            let tag = stray.delivery_tag;
-            if self.resend(up, &stray, &mut restored).await? {
-                acknowledge(&channel, tag).await?;
-                continue;
-            }
-            if has_no_subscribers(names, &stray) {
-                acknowledge(&channel, tag).await?;
-                continue;
-            }
-            let place = self.failed_queue(up, &stray).await?;
-            // A job that failed before was counted then.
-            let is_new = !properties::is_failed(&stray.properties);
-            self.limited.notice(names, &place, &stray.properties);
-            let who = who(names, &stray);
-            let message = Arc::new(failed(names, stray, &who, &place, self.broker.clock().now())?);
-            let alive = || channel.status().connected();
-            self.publisher.publish_surely(message, &who, alive, &CancellationToken::new()).await?;
-            if is_new {
-                self.broker.target().metrics.unroutable();
-            }
-            acknowledge(&channel, tag).await?;
+        let place = self.failed_queue(&stray).await?;
+        // A job that failed before was counted then.
+        let is_new = !properties::is_failed(&stray.properties);
+        self.limited.notice(names, &place, &stray.properties);
+        let who = who(names, &stray);
+        let message = Arc::new(failed(names, stray, &who, &place, self.broker.clock().now())?);
+        let alive = || session.is_alive();
+        self.publisher.publish_surely(message, &who, alive, &CancellationToken::new()).await?;
+        if is_new {
+            self.broker.target().metrics.unroutable();
         }
         Ok(())
     }
 
     /// Sends a stray again, unless that was done before. True if it was routed.
-    async fn resend(&self, up: &Up, stray: &Stray, restored: &mut Restored) -> Result<bool> {
+    async fn resend(&self, stray: &Stray, restored: &mut Restored) -> Result<bool> {
         let names = self.declarer.known().names();
         if properties::is_failed(&stray.properties) || properties::is_stray_again(&stray.properties)
         {
@@ -131,9 +116,10 @@ impl Strays {
             // The headers show a policy, and are dropped from the new message.
             self.limited.notice(names, queue, &stray.properties);
         }
+        let up = self.broker.up().await?;
         let source = (stray.exchange.as_str(), stray.routing_key.as_str());
         let of_levels = names.end_of_levels(source.0, source.1).is_some();
-        restored.restore(&self.declarer, up, key_of(names, stray), of_levels).await;
+        restored.restore(&self.declarer, &up, key_of(names, stray), of_levels).await;
         let who = who(names, stray);
         let message = again(names, stray, &who);
         let Who { job, id, queue, attempt, .. } = who;
@@ -144,7 +130,7 @@ impl Strays {
             "nothing took a message; it is sent on its way once more"
         );
         // A channel of its own, which ends if the exchange is missing.
-        let answer = send_alone(&*self.broker.up().await?, &message, false).await?;
+        let answer = send_alone(&up, &message, false).await?;
         match answer {
             Ok(confirmation) => stored(&message, &confirmation).map(|()| true),
             Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => Ok(false),
@@ -157,7 +143,7 @@ impl Strays {
     /// Whether that queue exists is not checked, since looking for a missing one costs a channel
     /// number. If it is missing, the stray comes back, marked as failed, and then joins the failed
     /// jobs of the orphan queue, which prevents a loop.
-    async fn failed_queue(&self, up: &Up, stray: &Stray) -> Result<String> {
+    async fn failed_queue(&self, stray: &Stray) -> Result<String> {
         let names = self.declarer.known().names();
         if !properties::is_failed(&stray.properties) {
             let (exchange, key) = (stray.exchange.as_str(), key_of(names, stray));
@@ -168,7 +154,8 @@ impl Strays {
             return Ok(queue.unwrap_or(ORPHAN).to_owned());
         }
         if stray.routing_key.as_str() == ORPHAN {
-            apply(up, &self.declarer.known().topology(&Wanted::shared())).await?;
+            let up = self.broker.up().await?;
+            apply(&up, &self.declarer.known().topology(&Wanted::shared())).await?;
             tokio::time::sleep(LOST_BINDING).await;
         }
         Ok(ORPHAN.to_owned())
@@ -207,11 +194,6 @@ fn again(names: &Names, stray: &Stray, who: &Who) -> Message {
         properties: properties::again(&stray.properties, who, Changes::stray(who.attempt - 1)),
         payload: stray.data.clone(),
     }
-}
-
-async fn acknowledge(channel: &Channel, tag: u64) -> Result<()> {
-    let acknowledged = channel.basic_ack(tag, BasicAckOptions::default()).await;
-    acknowledged.map_err(|error| failure("acknowledging a stray", error))
 }
 
 /// Whether this is a delayed event whose topic had no subscribers when it was due. The broker would
@@ -288,7 +270,7 @@ fn describe(names: &Names, stray: &Stray) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lapin::types::{AMQPValue, FieldArray};
+    use lapin::types::{AMQPValue, FieldArray, FieldTable};
 
     use super::*;
 

@@ -95,6 +95,25 @@ pub async fn a_raised_prefetch_brings_more_jobs(bench: &Bench) {
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
 }
 
+/// A consumer gets the jobs in the order in which they were pushed while its prefetch changes. The
+/// engine may let some time pass between two changes.
+pub async fn jobs_keep_their_order_while_the_prefetch_changes(bench: &Bench) {
+    let changes = 20;
+    let mut consumer = bench.consume("mail", &[], 1).await;
+    let pushed = bench.push_jobs("mail", (1..=changes).sum()).await;
+    let mut taken = Vec::new();
+    for prefetch in 1..=changes {
+        consumer.set_prefetch(u16::try_from(prefetch).unwrap_or(u16::MAX)).await;
+        // So many at once come with this prefetch alone.
+        let deliveries = take_many(&mut consumer, prefetch).await;
+        taken.extend(ids(&deliveries));
+        for delivery in deliveries {
+            settle(delivery, Settlement::Complete).await;
+        }
+    }
+    assert_eq!(taken, pushed);
+}
+
 /// A prefetch of 0 counts as 1.
 pub async fn a_prefetch_of_zero_counts_as_one(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 2).await;

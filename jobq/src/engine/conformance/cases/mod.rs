@@ -56,6 +56,7 @@ macro_rules! conformance {
                 consume::a_consumer_holds_no_more_than_its_prefetch
                 consume::settling_makes_room_for_the_next_job
                 consume::a_raised_prefetch_brings_more_jobs
+                consume::jobs_keep_their_order_while_the_prefetch_changes
                 consume::a_prefetch_of_zero_counts_as_one
                 consume::a_dropped_delivery_is_handed_back
                 consume::a_released_job_comes_back_as_the_same_attempt

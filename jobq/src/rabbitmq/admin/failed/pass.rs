@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
 use lapin::message::Delivery;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions};
-use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::options::BasicAckOptions;
+use lapin::types::ShortString;
 use lapin::{Channel, Consumer};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::channel::{Take, consume, open};
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::topology::passive::{BUSY, inspect};
@@ -48,8 +48,6 @@ const MAX_IDLE: u32 = 10;
 /// entry of the queue's log: when the first has begun, the removals before it are applied, and the
 /// channel sends those that it held back; when the second has begun, these are applied.
 const UNTIL_APPLIED: usize = 2;
-/// The priority of those consumers: the ones before them get all that they have room for.
-const LOWEST: i32 = -100;
 
 /// A pass. Jobs that were not removed are requeued when it [ends](Self::end) or is dropped.
 pub(crate) struct Pass<'u> {
@@ -211,20 +209,16 @@ impl<'u> Pass<'u> {
 
     async fn consume(&mut self) -> Result<()> {
         let window = window(self.largest, usize::try_from(self.left).unwrap_or(usize::MAX));
-        self.add_consumer(window, FieldTable::default()).await?;
+        self.add_consumer(Take::Prefetch(window)).await?;
         self.window = window.into();
         Ok(())
     }
 
-    async fn add_consumer(&mut self, window: u16, arguments: FieldTable) -> Result<()> {
-        let doing = |error| failure("taking failed jobs", error);
-        let qos = self.channel.basic_qos(window, BasicQosOptions::default()).await;
-        qos.map_err(doing)?;
+    async fn add_consumer(&mut self, take: Take) -> Result<()> {
         // The broker requeues the jobs of consumers in the order of their tags.
         let tag = short(format!("{:05}", self.consumers.len()))?;
-        let (queue, options) = (self.queue.clone(), BasicConsumeOptions::default());
-        let consumer = self.channel.basic_consume(queue, tag, options, arguments).await;
-        self.consumers.push(consumer.map_err(doing)?);
+        let consumer = consume(&self.channel, self.queue.clone(), tag, take).await;
+        self.consumers.push(consumer.map_err(|error| failure("taking failed jobs", error))?);
         Ok(())
     }
 
@@ -262,9 +256,8 @@ impl<'u> Pass<'u> {
     pub(crate) async fn end(mut self) -> Result<()> {
         if self.has_removed {
             for _ in 0..UNTIL_APPLIED {
-                let mut arguments = FieldTable::default();
-                arguments.insert(short("x-priority")?, AMQPValue::LongInt(LOWEST));
-                self.add_consumer(1, arguments).await?;
+                // The ones before get all that they have room for.
+                self.add_consumer(Take::Last(1)).await?;
             }
         }
         let closed = self.channel.close(200, "done".into()).await;

@@ -6,13 +6,13 @@
 
 use std::time::Duration;
 
-use lapin::options::{BasicConsumeOptions, QueueDeleteOptions};
-use lapin::types::FieldTable;
+use lapin::options::QueueDeleteOptions;
 use lapin::{Channel, Consumer};
 use tokio::time::timeout;
 
 use crate::background;
 use crate::error::{Error, ErrorKind, Result};
+use crate::rabbitmq::connection::channel::{Take, consume};
 use crate::rabbitmq::errors::{
     NOT_FOUND, PRECONDITION_FAILED, RESOURCE_LOCKED, failure, refused_in,
 };
@@ -54,9 +54,8 @@ impl Lock {
     async fn declare(&mut self) -> Result<()> {
         declare_temporary(&self.channel, &self.queue).await?;
         if self.queue.kind == QueueType::Quorum {
-            let (queue, none) = (short(self.name())?, FieldTable::default());
-            let options = BasicConsumeOptions::default();
-            let consumer = self.channel.basic_consume(queue, short("lock")?, options, none).await;
+            let (queue, tag) = (short(self.name())?, short("lock")?);
+            let consumer = consume(&self.channel, queue, tag, Take::Prefetch(1)).await;
             self.consumer = Some(consumer.map_err(|error| failure("holding a lock", error))?);
         }
         Ok(())

@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use lapin::options::{BasicConsumeOptions, BasicQosOptions, QueueDeleteOptions, QueuePurgeOptions};
-use lapin::types::{FieldTable, ShortString};
+use lapin::options::{QueueDeleteOptions, QueuePurgeOptions};
+use lapin::types::ShortString;
 use lapin::{BasicProperties, Channel};
 use tokio::time::{Instant, timeout};
 
 use super::Control;
 use crate::engine::Pause;
 use crate::error::{Error, Result};
-use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::channel::{Take, consume, open};
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::message::properties::Message;
@@ -108,10 +108,8 @@ impl Control {
 /// The first message, and those that arrive with it. The end of the channel gives them back.
 async fn read(channel: &Channel, queue: ShortString) -> Result<Option<Pause>> {
     let doing = |error| failure("reading the record of a pause", error);
-    channel.basic_qos(MOST, BasicQosOptions::default()).await.map_err(doing)?;
-    let (options, none) = (BasicConsumeOptions::default(), FieldTable::default());
-    let mut records = channel.basic_consume(queue, short("record")?, options, none).await;
-    let records = records.as_mut().map_err(|error| doing(error.clone()))?;
+    let mut records =
+        consume(channel, queue, short("record")?, Take::Prefetch(MOST)).await.map_err(doing)?;
     let mut newest = None;
     let mut next = records.next().await;
     while let Some(Ok(record)) = next {

@@ -1,72 +1,11 @@
-//! The consumers of pools that the broker counts. It counts one that was cancelled until its
-//! deliveries are settled (3.10, 4.0 and 4.3).
+//! How many of the consumers that the broker counts are those of pools.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::engine::{PoolId, PoolQueue};
+use crate::rabbitmq::consume::counted::Counted;
 use crate::rabbitmq::topology::names::Names;
-
-/// The consumers of one feed of jobs.
-#[derive(Debug, Default)]
-pub(crate) struct Counted(Mutex<Consumers>);
-
-#[derive(Default)]
-struct Consumers {
-    /// The tag of the one that is not cancelled.
-    current: Option<String>,
-    /// Whether each of the others has unsettled deliveries.
-    cancelled: Vec<Box<dyn Fn() -> bool + Send + Sync>>,
-}
-
-impl Consumers {
-    fn forget_settled(&mut self) {
-        self.cancelled.retain(|is_unsettled| is_unsettled());
-    }
-}
-
-impl fmt::Debug for Consumers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Consumers").field("current", &self.current).finish_non_exhaustive()
-    }
-}
-
-impl Counted {
-    fn consumers(&self) -> MutexGuard<'_, Consumers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// A consumer with this tag has begun.
-    pub(crate) fn begin(&self, tag: &str) {
-        self.consumers().current = Some(tag.to_owned());
-    }
-
-    /// The current consumer was cancelled.
-    pub(crate) fn cancel(&self) {
-        self.consumers().current = None;
-    }
-
-    /// A consumer that was cancelled has unsettled deliveries while this holds.
-    pub(crate) fn add_cancelled(&self, is_unsettled: impl Fn() -> bool + Send + Sync + 'static) {
-        let mut consumers = self.consumers();
-        consumers.forget_settled();
-        consumers.cancelled.push(Box::new(is_unsettled));
-    }
-
-    /// The tag of the consumer that is not cancelled.
-    pub(crate) fn current(&self) -> Option<String> {
-        self.consumers().current.clone()
-    }
-
-    /// The numbers of consumers that are not cancelled, and of the others that are counted.
-    fn count(&self) -> (u32, u32) {
-        let mut consumers = self.consumers();
-        consumers.forget_settled();
-        let cancelled = u32::try_from(consumers.cancelled.len()).unwrap_or(u32::MAX);
-        (consumers.current.is_some().into(), cancelled)
-    }
-}
 
 /// The consumers of each pool of a client, by queue; those of solo runs apart.
 #[derive(Debug, Default)]
@@ -119,37 +58,20 @@ pub(super) fn accounted(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     use super::*;
 
     #[test]
-    fn a_cancelled_consumer_counts_while_it_has_deliveries() {
+    fn consumers_are_those_of_their_pool_and_queue() {
         let (pools, pool) = (CountedOfPools::default(), PoolId::new());
         let feed = pools.begin(pool, "mail".to_owned());
         assert_eq!(pools.count(pool, "mail"), (0, 0));
         feed.begin("a");
-        let unsettled = Arc::new(AtomicBool::new(true));
-        let has_deliveries = Arc::clone(&unsettled);
-        feed.add_cancelled(move || has_deliveries.load(Ordering::Relaxed));
-        feed.begin("a#1");
-        assert_eq!((pools.count(pool, "mail"), feed.current()), ((1, 1), Some("a#1".to_owned())));
-        feed.cancel();
-        assert_eq!(pools.count(pool, "mail"), (0, 1));
-        unsettled.store(false, Ordering::Relaxed);
-        assert_eq!(pools.count(pool, "mail"), (0, 0));
-        feed.begin("a");
+        feed.add_cancelled(|| true);
+        assert_eq!(pools.count(pool, "mail"), (1, 1));
         assert_eq!(pools.count(pool, "mail@solo"), (0, 0));
         assert_eq!(pools.count(PoolId::new(), "mail"), (0, 0));
         drop(feed);
         assert_eq!(pools.count(pool, "mail"), (0, 0));
-    }
-
-    #[test]
-    fn consumers_without_deliveries_are_forgotten_though_nobody_counts() {
-        let counted = Counted::default();
-        (0..100).for_each(|_| counted.add_cancelled(|| false));
-        assert_eq!(counted.consumers().cancelled.len(), 1);
     }
 
     #[test]

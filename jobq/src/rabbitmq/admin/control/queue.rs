@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::options::{BasicConsumeOptions, QueueBindOptions, QueueDeleteOptions};
+use lapin::options::{QueueBindOptions, QueueDeleteOptions};
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Consumer};
 use tokio::time::timeout;
@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::wire::{ALL, Message, address_key, echo_pattern, pool_key};
 use crate::engine::PoolId;
 use crate::error::{Error, ErrorKind, Result};
-use crate::rabbitmq::connection::channel::open;
+use crate::rabbitmq::connection::channel::{Take, consume, open};
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::message::properties;
@@ -77,9 +77,7 @@ impl ControlQueue {
             self.bind(&control, &pool_key(*pool)).await?;
         }
         // Without acknowledgements, since a stopped client with a prefetch got one of five orders.
-        let options = BasicConsumeOptions { no_ack: true, ..BasicConsumeOptions::default() };
-        let none = FieldTable::default();
-        let consumer = self.channel.basic_consume(queue, short("control")?, options, none).await;
+        let consumer = consume(&self.channel, queue, short("control")?, Take::NoAck).await;
         consumer.map_err(|error| failure("opening the control queue", error))
     }
 

@@ -9,11 +9,11 @@
 //! comes back through this binding, and then a fence, which always comes back: what comes before
 //! the fence is the answer ([`pause`]).
 
+mod accounted;
 mod ask;
 mod belief;
 mod calls;
 mod clocks;
-mod counted;
 mod gate;
 mod pause;
 mod queue;
@@ -31,19 +31,20 @@ use lapin::Consumer;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
+use self::accounted::{CountedOfPools, accounted};
 use self::calls::{Calls, Response};
 pub(crate) use self::clocks::examine_clocks;
-pub(crate) use self::counted::Counted;
-use self::counted::{CountedOfPools, accounted};
-pub(crate) use self::gate::Gate;
+use self::gate::Gate;
 use self::queue::{ControlQueue, publish};
 use self::wire::{Message, address_key};
 use crate::background;
-use crate::engine::{Controlled, Membership, PoolId, Reply};
+use crate::engine::{Consume, Controlled, Membership, PoolId, Reply};
 use crate::error::Result;
 use crate::guard::{self, guarded};
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::link::backoff;
+use crate::rabbitmq::consume::Steering;
+use crate::rabbitmq::consume::subscription::Place;
 use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::Absent;
@@ -116,9 +117,13 @@ impl Control {
         Ok(Membership::new(member))
     }
 
-    /// Counts the consumers of a feed of a pool; `queue` is a user's, or the key of its solo queue.
-    pub(crate) fn counted(&self, pool: PoolId, queue: String) -> Arc<Counted> {
-        self.counted.begin(pool, queue)
+    /// What steers and counts a consumer, if it is of a pool.
+    pub(crate) fn steering(self: &Arc<Self>, what: &Consume) -> Steering {
+        let Some(pool) = what.pool else { return Steering::default() };
+        let queue = what.queue.as_str();
+        let place = if what.solo { Place::Solo(queue) } else { Place::Work(queue) };
+        let counted = self.counted.begin(pool, place.key());
+        Steering { valve: Some(self.gate(queue)), counted }
     }
 
     /// The control queue, which is opened if there is none.

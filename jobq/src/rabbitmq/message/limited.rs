@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use lapin::BasicProperties;
 
-use crate::rabbitmq::message::deaths::died_by_policy;
+use super::deaths::died_by_policy;
 use crate::rabbitmq::topology::names::Names;
 
 /// The queues whose jobs a policy was seen to remove.

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use async_trait::async_trait;
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
@@ -13,6 +14,7 @@ use super::queue::ControlQueue;
 use crate::background;
 use crate::engine::Pause;
 use crate::error::Result;
+use crate::rabbitmq::consume::valve::Valve;
 
 /// How long an answer is waited for on an open control queue: less than the timeout of the client,
 /// after which nobody would know that the queue is to be replaced. A node that has just started is
@@ -64,22 +66,6 @@ impl Gate {
         }
     }
 
-    /// The pause of the queue, if it is paused, and its changes.
-    pub(crate) fn pauses(&self) -> watch::Receiver<Option<Pause>> {
-        self.pauses.subscribe()
-    }
-
-    pub(crate) fn is_paused(&self) -> bool {
-        self.pauses.borrow().is_some()
-    }
-
-    /// Asks anew, and returns when there is an answer, or when there can be none.
-    pub(crate) async fn ask(&self) {
-        let mut done = self.done.subscribe();
-        let number = self.doubt();
-        let _ = done.wait_for(|done| *done >= number).await;
-    }
-
     /// Asks anew, soon and again later. Returns the number of the first question.
     pub(super) fn doubt(&self) -> u64 {
         let number = self.wanted.fetch_add(1, Ordering::AcqRel) + 1;
@@ -127,9 +113,26 @@ impl Gate {
     }
 }
 
+#[async_trait]
+impl Valve for Gate {
+    async fn recheck(&self) {
+        let mut done = self.done.subscribe();
+        let number = self.doubt();
+        let _ = done.wait_for(|done| *done >= number).await;
+    }
+
+    fn pauses(&self) -> watch::Receiver<Option<Pause>> {
+        self.pauses.subscribe()
+    }
+
+    fn is_shut(&self) -> bool {
+        self.pauses.borrow().is_some()
+    }
+}
+
 impl Control {
     /// The gate of a queue, which is kept while somebody has it.
-    pub(crate) fn gate(self: &Arc<Self>, queue: &str) -> Arc<Gate> {
+    pub(super) fn gate(self: &Arc<Self>, queue: &str) -> Arc<Gate> {
         let mut gates = self.gates();
         if let Some(gate) = gates.get(queue).and_then(std::sync::Weak::upgrade) {
             return gate;
@@ -230,7 +233,7 @@ impl Control {
     /// with it.
     async fn answer_on(&self, own: &ControlQueue, gate: &Gate) -> Result<Option<bool>> {
         let answer = self.is_paused_on(own, &gate.queue).await?;
-        if answer == Some(false) && gate.is_paused() {
+        if answer == Some(false) && gate.is_shut() {
             own.bind_echo().await?;
             return self.is_paused_on(own, &gate.queue).await;
         }
@@ -267,10 +270,10 @@ mod tests {
     #[tokio::test]
     async fn nobody_waits_for_an_answer_after_the_end() {
         let gate = Gate::new("mail");
-        let mut asking = Box::pin(gate.ask());
+        let mut asking = Box::pin(gate.recheck());
         assert!(asking.as_mut().now_or_never().is_none());
         gate.end();
         assert!(asking.now_or_never().is_some());
-        assert!(gate.ask().now_or_never().is_some());
+        assert!(gate.recheck().now_or_never().is_some());
     }
 }

@@ -13,7 +13,6 @@ mod management;
 mod policy;
 mod presence;
 pub(crate) mod role;
-mod sign;
 mod unseen;
 mod waits;
 
@@ -21,4 +20,3 @@ pub(crate) use examine::{Doctor, Unseen};
 pub(crate) use listing::Listing;
 #[cfg(feature = "management")]
 pub(crate) use management::Management;
-pub(crate) use sign::LimitedQueues;

@@ -1,0 +1,93 @@
+//! The connection of a subscription. A message that cannot be read ends that of all others.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::subscription::Place;
+use crate::error::{Error, ErrorKind, Result};
+use crate::rabbitmq::connection::broker::Broker;
+use crate::rabbitmq::connection::link::Link;
+use crate::rabbitmq::connection::probe::{self, Carrier};
+use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::probes::node_probe;
+
+/// The connection of a subscription: the one of all, or its own.
+#[derive(Debug)]
+pub(crate) struct Line {
+    broker: Arc<Broker>,
+    names: Names,
+    current: Mutex<Current>,
+}
+
+#[derive(Debug, Clone)]
+struct Current {
+    link: Link,
+    is_own: bool,
+}
+
+impl Line {
+    /// Consumes on the connection of all.
+    pub(crate) fn new(broker: &Arc<Broker>, names: &Names, link: Link) -> Self {
+        let current = Mutex::new(Current { link, is_own: false });
+        Self { broker: Arc::clone(broker), names: names.clone(), current }
+    }
+
+    fn current(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The connection, or one of its own after an unreadable message ended the shared one, which
+    /// protects the other queues.
+    ///
+    /// # Errors
+    ///
+    /// Its own connection ended the same way: then the message is in this queue.
+    pub(crate) async fn readable(&self, place: Place) -> Result<Link> {
+        let Current { link, is_own } = self.current().clone();
+        if !link.is_unreadable() {
+            return Ok(link);
+        }
+        let queue = place.queue();
+        if is_own {
+            let name = place.name(&self.names);
+            return Err(Error::new(
+                ErrorKind::Refused,
+                format!(
+                    "queue `{queue}` holds a message that cannot be read, and is not consumed any \
+                     more: a property or the name of a header is no UTF-8, or its headers are \
+                     longer than a frame; take it out of `{name}` by another client, and start \
+                     the pool again"
+                ),
+            ));
+        }
+        match self.broker.open(&format!("consuming {queue}")).await {
+            Ok(own) => {
+                probe::watch(&own, self.broker.target(), Carrier::Another, node_probe(&self.names));
+                *self.current() = Current { link: own.clone(), is_own: true };
+                Ok(own)
+            }
+            Err(error) => {
+                tracing::warn!(queue, %error, "no connection of its own yet");
+                Ok(link)
+            }
+        }
+    }
+
+    /// Whether a message that cannot be read ended its own connection.
+    pub(crate) fn is_given_up(&self) -> bool {
+        let Current { link, is_own } = &*self.current();
+        *is_own && link.is_unreadable()
+    }
+
+    /// Whether the connection is its own.
+    pub(crate) fn is_own(&self) -> bool {
+        self.current().is_own
+    }
+
+    /// Closes its own connection.
+    pub(crate) async fn close(&self) {
+        let Current { link, is_own } = self.current().clone();
+        if is_own {
+            link.close().await;
+        }
+    }
+}
