@@ -8,10 +8,10 @@ use super::counts;
 use super::roster::Roster;
 use crate::engine::{Answers, Ask, Counts, Part, QueueNames, Read, Reply};
 use crate::error::Result;
+use crate::rabbitmq::admin::control::Control;
+use crate::rabbitmq::admin::doctor::Doctor;
 use crate::rabbitmq::connection::agreement::Agreement;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::control::Control;
-use crate::rabbitmq::doctor::Doctor;
 use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::passive::Absent;
 

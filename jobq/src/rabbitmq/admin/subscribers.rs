@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 use crate::engine::{Counts, QueueSpec, must_be_unused};
 use crate::error::Result;
+use crate::rabbitmq::admin::control::Control;
+use crate::rabbitmq::admin::failed::pass;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::control::Control;
 use crate::rabbitmq::errors::{NOT_FOUND, code, failure};
-use crate::rabbitmq::failed::pass;
 use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::ensure::apply;

@@ -41,6 +41,7 @@ use crate::background;
 use crate::engine::{Consume, Controlled, Membership, PoolId, Reply};
 use crate::error::Result;
 use crate::guard::{self, guarded};
+use crate::rabbitmq::admin::waits::Waits;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::link::backoff;
 use crate::rabbitmq::consume::Steering;
@@ -49,7 +50,6 @@ use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::Absent;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
-use crate::rabbitmq::waits::Waits;
 
 /// How long an answer may take to be sent. Nobody waits longer for it.
 const ANSWER: Duration = Duration::from_secs(10);

@@ -12,11 +12,11 @@ use uuid::Uuid;
 use super::Control;
 use super::queue::ControlQueue;
 use crate::error::Result;
+use crate::rabbitmq::admin::waits::{ROUND, is_missing, levels, prepare};
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::topology::ensure::is_forbidden;
 use crate::rabbitmq::topology::probes::{LEVELS, WaitQueue, heard, wait_queues};
 use crate::rabbitmq::topology::requirements::Wanted;
-use crate::rabbitmq::waits::{ROUND, is_missing, levels, prepare};
 
 /// How old a connection is before its probes count.
 const SETTLED: Duration = Duration::from_secs(10);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::engine::QueueSpec;
 use crate::error::ErrorKind;
-use crate::rabbitmq::doctor::presence::tests::bindings;
+use crate::rabbitmq::admin::doctor::presence::tests::bindings;
 
 fn names() -> Names {
     Names::new("jobq")

@@ -14,7 +14,7 @@ fn topology() -> Topology {
 }
 
 /// The bindings of a topology, as the management API shows them.
-pub(in crate::rabbitmq::doctor) fn bindings(topology: &Topology) -> Vec<Binding> {
+pub(in crate::rabbitmq::admin::doctor) fn bindings(topology: &Topology) -> Vec<Binding> {
     let binding = |source: &str, destination: &str, kind: &str, key: &str| Binding {
         source: source.to_owned(),
         destination: destination.to_owned(),

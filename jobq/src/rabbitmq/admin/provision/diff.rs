@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::rabbitmq::doctor::diagnosis::differences;
-use crate::rabbitmq::doctor::facts::{Binding, Facts, Management};
+use crate::rabbitmq::admin::doctor::diagnosis::differences;
+use crate::rabbitmq::admin::doctor::facts::{Binding, Facts, Management};
 use crate::rabbitmq::topology::declarations::{By, Declaration, Topology};
 use crate::rabbitmq::topology::levels::LEVELS;
 use crate::rabbitmq::topology::names::Names;
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::engine::QueueSpec;
     use crate::error::ErrorKind;
-    use crate::rabbitmq::doctor::facts::Queue;
+    use crate::rabbitmq::admin::doctor::facts::Queue;
 
     type Change = Box<dyn Fn(&mut Facts)>;
 

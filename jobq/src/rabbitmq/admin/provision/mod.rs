@@ -13,10 +13,10 @@ use serde::Serialize;
 
 use self::diff::{Difference, TopologyDiff};
 use crate::error::{Error, ErrorKind, Result};
+use crate::rabbitmq::admin::control::Control;
+use crate::rabbitmq::admin::doctor::Doctor;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::control::Control;
-use crate::rabbitmq::doctor::Doctor;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::topology::declarations::Topology;
 use crate::rabbitmq::topology::declarer::Declarer;
