@@ -1,5 +1,6 @@
 //! The layers of jobq hold: what a module names stands in a layer below its own.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -176,4 +177,154 @@ fn the_path_of_a_job_knows_nobody_who_watches_it() {
             assert_eq!(named, None, "worker/{file}: {line}");
         }
     }
+}
+
+#[test]
+fn the_path_of_a_job_in_a_file_knows_nobody_who_watches_it() {
+    let sqlite = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jobq/src/sqlite");
+    let mut seen = 0;
+    for (module, code) in modules(&sqlite) {
+        // The engine itself hands both out.
+        if module.is_empty() || module[0] == "admin" {
+            continue;
+        }
+        seen += 1;
+        for line in code.lines() {
+            let named = WATCHERS.iter().chain(&["admin::"]).find(|name| line.contains(**name));
+            assert_eq!(named, None, "sqlite/{}: {line}", module.join("/"));
+        }
+    }
+    assert!(seen > 15, "the sources were found");
+}
+
+/// The engines whose files stand in an order.
+const ORDERED: [&str; 1] = ["sqlite"];
+
+/// A `mod.rs` is a file as others: it names its children, so they name nothing that it defines. The
+/// declaration `mod child;` names nothing.
+#[test]
+fn files_of_an_engine_do_not_import_each_other() {
+    for engine in ORDERED {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jobq/src").join(engine);
+        let modules = modules(&folder);
+        let mut imports: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for (module, code) in &modules {
+            let named = paths(code).into_iter().filter_map(|path| {
+                let mut named = resolved(engine, module, &path, &modules)?;
+                while !modules.contains_key(&named) {
+                    named.pop();
+                }
+                Some(named)
+            });
+            imports.insert(module, named.filter(|named| named != module).collect());
+        }
+        assert!(imports.values().flatten().count() > 50, "the imports were found");
+        // Without those that are at no circle's beginning or end, circles are left.
+        loop {
+            let before = imports.len();
+            let left: BTreeSet<_> = imports.keys().map(|module| (*module).clone()).collect();
+            let imported: BTreeSet<_> = imports.values().flatten().cloned().collect();
+            imports.retain(|module, named| {
+                imported.contains(*module) && named.iter().any(|named| left.contains(named))
+            });
+            if imports.len() == before {
+                break;
+            }
+        }
+        let circle: Vec<_> = imports.keys().map(|module| module.join("/")).collect();
+        assert!(circle.is_empty(), "files of {engine} import each other: {circle:?}");
+    }
+}
+
+/// A file of an engine, by its path without `mod` and `.rs`.
+type Module = Vec<String>;
+
+/// The code of the files of an engine, without comments and tests.
+fn modules(folder: &Path) -> BTreeMap<Module, String> {
+    let mut modules = BTreeMap::new();
+    for file in files(folder) {
+        let path = file.strip_prefix(folder).expect("it is below").to_string_lossy();
+        let Some(path) = path.strip_suffix(".rs").filter(|path| !path.ends_with("_tests")) else {
+            continue;
+        };
+        let path = path.strip_suffix("mod").unwrap_or(path);
+        let module = path.split('/').filter(|part| !part.is_empty()).map(str::to_owned);
+        let text = fs::read_to_string(&file).expect("a source can be read");
+        let code = text.lines().map(str::trim).take_while(|line| *line != "mod tests {");
+        let code = code.filter(|line| !line.starts_with("//")).map(|line| format!("\n{line}"));
+        modules.insert(module.collect(), code.collect());
+    }
+    modules
+}
+
+/// The paths of a code, with those of `use` written out.
+fn paths(code: &str) -> BTreeSet<Vec<String>> {
+    let mut paths = BTreeSet::new();
+    let is_of_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    for statement in code.split(';') {
+        match statement.split_once("\nuse ") {
+            Some((_, tree)) => write_out(&[], tree, &mut paths),
+            None => paths.extend(
+                statement
+                    .split(|c| !is_of_path(c))
+                    .filter(|path| path.contains("::"))
+                    .map(|path| path.split("::").map(str::to_owned).collect()),
+            ),
+        }
+    }
+    paths
+}
+
+/// Writes a tree of `use` out, below this path.
+fn write_out(below: &[String], tree: &str, paths: &mut BTreeSet<Vec<String>>) {
+    let (path, group) = tree.split_once('{').unwrap_or((tree, ""));
+    let path = path.split("::").map(|part| part.split(" as ").next().unwrap_or(part).trim());
+    let path = path.filter(|part| !part.is_empty()).map(str::to_owned);
+    let path: Vec<_> = below.iter().cloned().chain(path).collect();
+    if group.is_empty() {
+        paths.insert(path);
+        return;
+    }
+    let (mut depth, mut part) = (0, String::new());
+    for c in group.chars() {
+        match c {
+            ',' | '}' if depth == 0 => write_out(&path, &std::mem::take(&mut part), paths),
+            _ => {
+                depth += i32::from(c == '{') - i32::from(c == '}');
+                part.push(c);
+            }
+        }
+    }
+}
+
+/// The place that a path names in the engine of this module; `None` if it is outside.
+fn resolved(
+    engine: &str,
+    module: &[String],
+    path: &[String],
+    modules: &BTreeMap<Module, String>,
+) -> Option<Module> {
+    let mut named = module.to_vec();
+    let mut rest = path;
+    match path.first()?.as_str() {
+        "crate" => {
+            named.clear();
+            rest = path[1..].strip_prefix(&[engine.to_owned()])?;
+            // `pub(in crate::engine)` names nothing.
+            rest.first()?;
+        }
+        "self" | "super" => {}
+        child => {
+            named.push(child.to_owned());
+            return modules.contains_key(&named).then_some(named);
+        }
+    }
+    for part in rest {
+        match part.as_str() {
+            "self" => {}
+            "super" => drop(named.pop()?),
+            _ => named.push(part.clone()),
+        }
+    }
+    Some(named)
 }

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, MAIN_DB};
 
-use super::machine_clock::{ClockError, MachineClock};
+use super::clock::{ClockError, MachineClock};
+use super::failure::Failure;
 use super::open::{keep_a_log, open_or_make, patiently};
-use super::schema::{self, NEWEST, Need, Step, step};
-use super::{Failure, Place};
+use super::place::Place;
+use super::schema::{self, NEWEST, Step, step};
+use super::store::Need;
 use crate::clock::Clock;
 use crate::error::Result;
 

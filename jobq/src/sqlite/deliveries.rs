@@ -10,10 +10,9 @@ use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
 use super::claim::Claimed;
-use super::feed::Feed;
-use super::inbox::{Command, Inbox};
-use super::members;
-use super::settle::{Act, Claim, Settling, stale};
+use super::feeds::{self, Feed, Feeds};
+use super::inbox::{Act, Claim, Command, Inbox, Settling};
+use super::settle::stale;
 use crate::engine::{
     Consume, Consumer, Delivery, Intake, Pause, Receipt, Settle, Settlement, Solo, closed,
 };
@@ -34,9 +33,9 @@ pub(super) fn start(
     let (deliveries, receiver) = mpsc::unbounded_channel();
     let (pauses, told) = watch::channel(pause);
     let id = inbox.number();
-    let consumer = members::Consumer { name: Uuid::now_v7().to_string(), queue, pool };
+    let consumer = feeds::Consumer { name: Uuid::now_v7().to_string(), queue, pool };
     let intake = FeedIntake { id, name: consumer.name.clone(), pauses: told, inbox: inbox.clone() };
-    inbox.send(Command::Start(Feed {
+    let feed = Feed {
         id,
         name: name.as_str(),
         consumer,
@@ -45,9 +44,11 @@ pub(super) fn start(
         prefetch: usize::from(prefetch),
         in_flight: 0,
         next_due: Some(i64::MIN),
+        is_paused: false,
         deliveries,
         pauses,
-    }))?;
+    };
+    inbox.change(move |feeds| feeds.start(feed))?;
     Ok(Consumer::new(receiver, Box::new(intake)))
 }
 
@@ -77,12 +78,21 @@ struct FeedIntake {
 #[async_trait]
 impl Intake for FeedIntake {
     async fn set_prefetch(&self, prefetch: u16) {
-        let _ = self.inbox.send(Command::Prefetch(self.id, prefetch));
+        let id = self.id;
+        let _ = self.inbox.change(move |feeds| {
+            if let Some(feed) = feeds.find(id) {
+                feed.set_prefetch(prefetch);
+            }
+        });
     }
 
     async fn stop(&self) {
-        let (done, stopped) = oneshot::channel();
-        if self.inbox.send(Command::Stop(self.id, Some(done))).is_ok() {
+        let (id, (done, stopped)) = (self.id, oneshot::channel());
+        let stop = move |feeds: &mut Feeds| {
+            feeds.stop(id);
+            let _ = done.send(());
+        };
+        if self.inbox.change(stop).is_ok() {
             // Without an answer the engine was closed.
             let _ = stopped.await;
         }
@@ -111,7 +121,8 @@ impl Intake for FeedIntake {
 
 impl Drop for FeedIntake {
     fn drop(&mut self) {
-        let _ = self.inbox.send(Command::Stop(self.id, None));
+        let id = self.id;
+        let _ = self.inbox.change(move |feeds| feeds.stop(id));
     }
 }
 

@@ -41,8 +41,8 @@ impl Disk {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Place;
     use super::super::open::open;
+    use super::super::place::Place;
     use super::*;
 
     #[test]

@@ -1,12 +1,28 @@
+//! The failures of the file, each with the error for its callers.
+
 use std::sync::Arc;
 
 use rusqlite::ErrorCode;
 
-use super::Place;
-use super::open::READ_ONLY;
-use super::schema::OpenError;
+use super::place::Place;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind};
+
+/// The problem of a file that this user may only read.
+pub(super) const READ_ONLY: &str =
+    "is read-only; give this user the right to write the file and its directory";
+
+/// The error of opening a file that jobq has no use for.
+pub(super) enum OpenError {
+    Sqlite(rusqlite::Error),
+    Unfit(String),
+}
+
+impl From<rusqlite::Error> for OpenError {
+    fn from(source: rusqlite::Error) -> Self {
+        Self::Sqlite(source)
+    }
+}
 
 /// The cause of a failed transaction. It makes one error for each caller in it.
 #[derive(Debug, Clone)]

@@ -3,21 +3,20 @@
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use futures_util::TryFutureExt as _;
 use tokio::sync::oneshot;
 
-use super::Failure;
-use super::feed::Feed;
-use super::members::Member;
-use super::schema::Need;
-use super::settle::Settling;
-use super::store::Store;
+use super::failure::Failure;
+use super::feeds::Feeds;
+use super::store::{Need, Store};
 use crate::engine::closed;
 use crate::error::Result;
+use crate::job::{FailedReason, JobId};
 use crate::suspension::SuspensionWatch;
+use crate::telemetry::Who;
 
 /// The pause between two tries to read the lease.
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
@@ -28,16 +27,8 @@ pub(super) enum Command {
     Call(Box<dyn Call>),
     /// A settlement, recorded in a transaction.
     Settle(Settling),
-    /// Starts a consumer.
-    Start(Feed),
-    /// Sets the prefetch of a feed.
-    Prefetch(u64, u16),
-    /// Stops a consumer.
-    Stop(u64, Option<oneshot::Sender<()>>),
-    /// Makes a pool a member.
-    Join(Weak<Member>),
-    /// A pool has left.
-    Leave,
+    /// A change of the consumers, made at once.
+    Change(Box<dyn FnOnce(&mut Feeds) + Send>),
     /// Closes the engine.
     Close(Option<oneshot::Sender<()>>),
 }
@@ -52,6 +43,62 @@ pub(super) trait Call: Send {
 
     /// Answers the caller, after the commit or a failure.
     fn answer(self: Box<Self>, failure: Option<&Failure>);
+}
+
+/// The identity of a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Claim {
+    /// The row of the job.
+    pub(super) seq: i64,
+    /// The job. If it was deleted in the meantime, a later one may have its row.
+    pub(super) id: JobId,
+    /// The owner of the delivery. A job with another owner is left alone.
+    pub(super) owner: i64,
+    /// The feed that delivered it.
+    pub(super) feed: u64,
+}
+
+/// The change of a settlement.
+#[derive(Debug)]
+pub(super) enum Act {
+    Complete,
+    Release,
+    /// Delivers the job again, with no crashes counted, after a wait that began at `since`.
+    Again {
+        wait: Duration,
+        since: Instant,
+        attempts: i64,
+    },
+    /// Marks the job for a solo run.
+    Isolate,
+    /// Adds to the number of solo starts.
+    Start {
+        starts: i64,
+    },
+    Fail {
+        reason: FailedReason,
+        error: String,
+        attempts: u32,
+    },
+}
+
+/// A settlement to be written.
+#[derive(Debug)]
+pub(super) struct Settling {
+    pub(super) claim: Claim,
+    pub(super) act: Act,
+    /// The waiting caller, if any.
+    pub(super) answer: Option<oneshot::Sender<Result<()>>>,
+    /// Whether the owner still held the job when it was written.
+    pub(super) held: bool,
+    /// The completed job that its owner did not hold any more, if it is still in the file.
+    pub(super) lost: Option<Who>,
+}
+
+impl Settling {
+    pub(super) fn new(claim: Claim, act: Act) -> Self {
+        Self { claim, act, answer: None, held: true, lost: None }
+    }
 }
 
 struct Request<F, T> {
@@ -119,6 +166,11 @@ impl Inbox {
     /// Sends a command; an error if the engine was closed.
     pub(super) fn send(&self, command: Command) -> Result<()> {
         self.0.commands.send(command).map_err(|_| closed())
+    }
+
+    /// Changes the consumers; an error if the engine was closed.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Feeds) + Send + 'static) -> Result<()> {
+        self.send(Command::Change(Box::new(change)))
     }
 
     /// Runs an operation, and returns its result when it is committed. It is sent at once, even if

@@ -11,7 +11,14 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 
 use super::others::Dead;
-use super::{columns, members, process};
+use super::{columns, process};
+
+/// The deletion of what an owner has listed, and of the questions that it will not answer.
+const UNLIST: [&str; 3] = [
+    "DELETE FROM pools WHERE owner = ?1",
+    "DELETE FROM consumers WHERE owner = ?1",
+    "DELETE FROM questions WHERE owner = ?1 AND answer IS NULL",
+];
 
 /// Releases all jobs of an owner, each at its position in its queue; the second parameter is added
 /// to their crashes.
@@ -111,7 +118,7 @@ impl Lease {
         match self.held.take() {
             Some(Held { owner, .. }) => {
                 connection.prepare_cached("DELETE FROM owners WHERE id = ?1")?.execute([owner])?;
-                release_jobs(connection, owner, 0)
+                release_all(connection, owner, 0)
             }
             None => Ok(()),
         }
@@ -126,18 +133,23 @@ pub(super) fn take_over(connection: &Connection, dead: Dead) -> rusqlite::Result
         return Ok(());
     }
     tracing::info!(owner, "handing back the jobs of a worker process that ended or hangs");
-    release_jobs(connection, owner, 1)
+    release_all(connection, owner, 1)
 }
 
-fn release_jobs(connection: &Connection, owner: i64, crashes: i64) -> rusqlite::Result<()> {
+/// Releases the jobs of an owner, and removes what it has listed.
+pub(super) fn release_all(
+    connection: &Connection,
+    owner: i64,
+    crashes: i64,
+) -> rusqlite::Result<()> {
     connection.prepare_cached(FREE_JOBS)?.execute((owner, crashes))?;
-    members::remove_all(connection, owner)
+    UNLIST.iter().try_for_each(|sql| connection.prepare_cached(sql)?.execute([owner]).map(drop))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Place;
     use super::super::open::open;
+    use super::super::place::Place;
     use super::*;
 
     fn owners(connection: &Connection) -> Vec<i64> {

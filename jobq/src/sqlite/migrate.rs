@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, MAIN_DB, OpenFlags};
 
+use super::clock::{ClockError, MachineClock};
 use super::clock_id::AnotherClock;
-use super::machine_clock::{ClockError, MachineClock};
+use super::failure::Failure;
 use super::open::{keep_a_log, open_or_make, patiently};
+use super::place::Place;
 use super::schema::{self, NEWEST};
-use super::{Failure, Place};
 use crate::clock::Clock;
 use crate::engine::Migrated;
 use crate::error::Result;

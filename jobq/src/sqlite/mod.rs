@@ -11,30 +11,24 @@
 //! go back to their queues.
 
 mod access;
+mod admin;
 mod claim;
+mod clock;
 mod clock_id;
 mod columns;
-mod control;
 mod deliveries;
 mod disk;
-mod doctor;
 mod events;
-mod failed;
 mod failure;
-mod feed;
+mod feeds;
 mod inbox;
 mod lease;
-mod machine_clock;
-mod members;
 mod migrate;
 mod open;
 mod others;
-mod pauses;
 mod place;
 mod process;
 mod push;
-mod questions;
-mod queues;
 mod schema;
 mod settle;
 mod store;
@@ -48,16 +42,16 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 use crate::engine::{
-    About, Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Diagnose,
-    Engine, EngineOptions, Membership, Migrated, NotPushed, Part, Pause, Pushed, Pushing,
-    QueueNames, QueueSpec, Read, Visit, Visited, closed, run_to_end,
+    Administer, Capabilities, Consume, Consumer, Diagnose, Engine, EngineOptions, Migrated,
+    NotPushed, Pushed, Pushing, QueueSpec, closed,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::finding::Report;
 use crate::job::{Envelope, EventEnvelope};
 
 use access::File;
-use failure::Failure;
+use admin::control::Control;
+use admin::pools::Pools;
+use admin::{Admin, pauses};
 use inbox::{Command, Inbox};
 use place::Place;
 
@@ -108,14 +102,20 @@ pub(crate) async fn open_with_lease(
     let migrates = !options.keeps_schema;
     let (answer, opened) = oneshot::channel();
     let (inbox, commands) = Inbox::new(migrates);
-    let for_receipts = inbox.clone();
-    let (examined, timeout, clock) = (place.clone(), options.timeout, options.clock.clone());
+    let pools = Arc::new(Pools::default());
+    let control = Control::new(options.namespace.clone(), inbox.clone(), Arc::clone(&pools));
+    let administered = place.clone();
+    let admin =
+        Admin { inbox: inbox.clone(), pools, place: administered, timeout: options.timeout };
+    // Made before the wait, so that dropping the future closes the file.
+    let engine = Sqlite { inbox: inbox.clone(), admin, clock: options.clock.clone() };
     let thread = std::thread::Builder::new().name("jobq-sqlite".to_owned());
     let spawned =
         thread.spawn(move || match File::open(&place, options.timeout, &options.clock, migrates) {
             Ok(opened) => {
                 let _ = answer.send(Ok(()));
-                writer::run(opened, place, options.namespace, lease, for_receipts, commands);
+                let (inbox, steering) = ((inbox, commands), Box::new(control));
+                writer::run(opened, place, options.namespace, lease, inbox, steering);
             }
             Err(error) => drop(answer.send(Err(error))),
         });
@@ -123,8 +123,6 @@ pub(crate) async fn open_with_lease(
         let message = "the system gives no thread to write the job file with";
         return Err(Error::new(ErrorKind::Refused, message).because(source));
     }
-    // Made before the wait, so that dropping the future closes the file.
-    let engine = Sqlite { inbox, place: examined, timeout, clock };
     opened.await.unwrap_or_else(|_| Err(closed()))?;
     Ok(Arc::new(engine))
 }
@@ -133,8 +131,7 @@ pub(crate) async fn open_with_lease(
 #[derive(Debug)]
 struct Sqlite {
     inbox: Inbox,
-    place: Place,
-    timeout: Duration,
+    admin: Admin,
     clock: Clock,
 }
 
@@ -156,7 +153,7 @@ impl Engine for Sqlite {
         let queues: Vec<_> = queues.iter().map(queue).collect();
         let declaring = self.inbox.run(move |store| {
             queues.iter().try_for_each(|(name, patterns)| {
-                store::declare(store, name)?;
+                store.declare(name)?;
                 events::subscribe(store, name, patterns)
             })
         });
@@ -198,11 +195,11 @@ impl Engine for Sqlite {
     }
 
     fn administer(&self) -> Option<&dyn Administer> {
-        Some(self)
+        Some(&self.admin)
     }
 
     fn diagnose(&self) -> Option<&dyn Diagnose> {
-        Some(self)
+        Some(&self.admin)
     }
 
     async fn close(&self) {
@@ -211,74 +208,5 @@ impl Engine for Sqlite {
             // Without an answer the thread has ended already.
             let _ = closed.await;
         }
-    }
-}
-
-#[async_trait]
-impl Administer for Sqlite {
-    async fn counts(&self, queue: &str) -> Result<Counts> {
-        Ok(Counts::of(&self.parts(queue).await?))
-    }
-
-    async fn parts(&self, queue: &str) -> Result<Vec<Part>> {
-        let queue = queue.to_owned();
-        self.inbox.read(move |store| queues::parts(store, &queue)).await
-    }
-
-    async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited> {
-        run_to_end(failed::visit(self.inbox.clone(), queue.to_owned(), visit)).await
-    }
-
-    async fn queues(&self) -> Result<QueueNames> {
-        let names = self.inbox.read(|store| queues::names(store)).await?;
-        Ok(QueueNames::new(names, vec!["file"], true))
-    }
-
-    async fn pause(&self, queue: &str, pause: &Pause) -> Result<()> {
-        let (queue, pause) = (queue.to_owned(), pause.clone());
-        self.inbox.call(move |store| pauses::pause(store, &queue, &pause)).await
-    }
-
-    async fn resume(&self, queue: &str) -> Result<bool> {
-        let queue = queue.to_owned();
-        self.inbox.call(move |store| pauses::resume(store, &queue)).await
-    }
-
-    async fn paused(&self, queue: &str) -> Result<Read<Option<Pause>>> {
-        let queue = queue.to_owned();
-        self.inbox.read(move |store| pauses::one(store, &queue)).await.map(Read::Known)
-    }
-
-    async fn join(&self, pool: Arc<dyn Controlled>) -> Result<Membership> {
-        members::join(&self.inbox, pool).await
-    }
-
-    async fn ask(&self, ask: Ask) -> Result<Answers> {
-        questions::ask(&self.inbox, ask).await
-    }
-
-    async fn unsubscribe(&self, queue: &str, pattern: &str) -> Result<()> {
-        let (queue, pattern) = (queue.to_owned(), pattern.to_owned());
-        self.inbox.call(move |store| events::unsubscribe(store, &queue, &pattern)).await
-    }
-
-    async fn delete(&self, queue: &QueueSpec, force: bool) -> Result<u64> {
-        let queue = queue.name.clone();
-        self.inbox.call(move |store| queues::delete(store, &queue, force)).await?
-    }
-}
-
-#[async_trait]
-impl Diagnose for Sqlite {
-    async fn about(&self) -> About {
-        About::new(format!("SQLite {}, {}", rusqlite::version(), self.place))
-    }
-
-    async fn examine(&self, _: &[QueueSpec]) -> Result<Report> {
-        // A writer that answers has its file open.
-        self.inbox.read(|_| Ok(())).await?;
-        let (place, timeout) = (self.place.clone(), self.timeout);
-        let examining = tokio::task::spawn_blocking(move || doctor::examine(&place, timeout));
-        examining.await.map_err(|_| closed())
     }
 }

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
-use super::schema::{self, OpenError};
-use super::{Failure, Place};
+use super::failure::{Failure, OpenError, READ_ONLY};
+use super::place::Place;
+use super::schema;
 use crate::error::Result;
 
 /// [`open_or_make`] for tests.
@@ -120,10 +121,6 @@ fn try_open(place: &Place, timeout: Duration) -> Result<(Connection, bool), Open
     }
     Ok((connection, is_new))
 }
-
-/// The problem of a file that this user may only read.
-pub(super) const READ_ONLY: &str =
-    "is read-only; give this user the right to write the file and its directory";
 
 /// Sets the write-ahead log, which a file keeps.
 pub(super) fn keep_a_log(place: &Place, connection: &Connection) -> Result<(), OpenError> {

@@ -12,7 +12,7 @@ mod linux {
     use rustix::io::Errno;
     use rustix::process::{Pid, test_kill_process};
 
-    use super::super::clock_id;
+    use crate::sqlite::clock_id;
 
     /// The text that identifies this process, for [`runs`].
     pub(in super::super) fn own() -> Option<String> {

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::Failure;
 use super::columns;
+use super::failure::Failure;
 use super::inbox::Inbox;
 use super::store::{Store, unknown};
 use crate::engine::NotPushed;

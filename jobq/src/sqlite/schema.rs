@@ -2,6 +2,9 @@
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
+use super::failure::OpenError;
+use super::store::Need;
+
 /// The SQLite application id of a file of jobq: `jobq` in ASCII.
 const APPLICATION_ID: i32 = 0x6a6f_6271;
 
@@ -20,17 +23,6 @@ const MIGRATIONS: &[&str] = &[
 
 /// The version of the newest schema.
 pub(super) const NEWEST: usize = MIGRATIONS.len();
-
-/// What a call needs of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Need {
-    /// To read it.
-    Look,
-    /// To write it, with the schema that it has.
-    Change,
-    /// To write it with the newest schema.
-    Newest,
-}
 
 /// What comes before a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,18 +43,6 @@ pub(super) fn step(version: usize, newest: usize, need: Need) -> Step {
         Need::Newest => Step::Migrate,
         Need::Look | Need::Change if version + 1 >= newest => Step::None,
         Need::Look | Need::Change => Step::Refuse,
-    }
-}
-
-/// The error of opening a file that jobq has no use for.
-pub(super) enum OpenError {
-    Sqlite(rusqlite::Error),
-    Unfit(String),
-}
-
-impl From<rusqlite::Error> for OpenError {
-    fn from(source: rusqlite::Error) -> Self {
-        Self::Sqlite(source)
     }
 }
 
@@ -128,8 +108,8 @@ pub(super) fn make_earlier(connection: &Connection, version: usize) -> rusqlite:
 mod tests {
     use std::time::Duration;
 
-    use super::super::Place;
     use super::super::open::open;
+    use super::super::place::Place;
     use super::*;
 
     #[test]

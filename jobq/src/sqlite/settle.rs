@@ -1,57 +1,21 @@
 //! Settlements of deliveries.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension as _};
-use tokio::sync::oneshot;
 use tracing::field::display;
 
+use super::columns;
+use super::failure::Failure;
+use super::inbox::{Act, Claim, Settling};
 use super::store::Store;
-use super::{Failure, columns};
 use crate::engine::Settlement;
-use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Envelope, FailedReason, JobId};
+use crate::error::{Error, ErrorKind};
+use crate::job::Envelope;
 use crate::telemetry::Who;
 
 /// Deletes a job, if it still has this owner.
 pub(super) const DELETE: &str = "DELETE FROM jobs WHERE seq = ?1 AND owner = ?2 AND job_id = ?3";
-
-/// The identity of a delivery.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Claim {
-    /// The row of the job.
-    pub(super) seq: i64,
-    /// The job. If it was deleted in the meantime, a later one may have its row.
-    pub(super) id: JobId,
-    /// The owner of the delivery. A job with another owner is left alone.
-    pub(super) owner: i64,
-    /// The feed that delivered it.
-    pub(super) feed: u64,
-}
-
-/// The change of a settlement.
-#[derive(Debug)]
-pub(super) enum Act {
-    Complete,
-    Release,
-    /// Delivers the job again, with no crashes counted, after a wait that began at `since`.
-    Again {
-        wait: Duration,
-        since: Instant,
-        attempts: i64,
-    },
-    /// Marks the job for a solo run.
-    Isolate,
-    /// Adds to the number of solo starts.
-    Start {
-        starts: i64,
-    },
-    Fail {
-        reason: FailedReason,
-        error: String,
-        attempts: u32,
-    },
-}
 
 impl From<Settlement> for Act {
     fn from(settlement: Settlement) -> Self {
@@ -67,24 +31,7 @@ impl From<Settlement> for Act {
     }
 }
 
-/// A settlement to be written.
-#[derive(Debug)]
-pub(super) struct Settling {
-    pub(super) claim: Claim,
-    pub(super) act: Act,
-    /// The waiting caller, if any.
-    pub(super) answer: Option<oneshot::Sender<Result<()>>>,
-    /// Whether the owner still held the job when it was written.
-    pub(super) held: bool,
-    /// The completed job that its owner did not hold any more, if it is still in the file.
-    pub(super) lost: Option<Who>,
-}
-
 impl Settling {
-    pub(super) fn new(claim: Claim, act: Act) -> Self {
-        Self { claim, act, answer: None, held: true, lost: None }
-    }
-
     /// Whether it recorded a start, so that the job is delivered again to run.
     pub(super) fn is_start(&self) -> bool {
         self.held && matches!(self.act, Act::Start { starts: 1 })
@@ -160,9 +107,9 @@ impl Settling {
         }
     }
 
-    /// The settlement to retry after a failure. A waiting caller gets the error and the job is
-    /// released; without one, the same settlement is tried again.
-    pub(super) fn later(mut self, failure: &Failure) -> Self {
+    /// The settlement to run again after a failure. A waiting caller gets the error and the job is
+    /// released; without one, it is the same settlement.
+    pub(super) fn again(mut self, failure: &Failure) -> Self {
         if let Some(answer) = self.answer.take() {
             let _ = answer.send(Err(failure.error()));
             self.act = Act::Release;

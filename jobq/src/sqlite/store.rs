@@ -1,12 +1,22 @@
-//! The context of the operations in a transaction.
+//! The file, as a call has it in its transaction.
 
 use std::collections::HashMap;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension};
 
-use super::control::Control;
-use super::machine_clock::MachineClock;
+use super::clock::MachineClock;
 use crate::error::{Error, ErrorKind};
+
+/// What a call needs of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Need {
+    /// To read it.
+    Look,
+    /// To write it, with the schema that it has.
+    Change,
+    /// To write it with the newest schema.
+    Newest,
+}
 
 /// A statement that runs for each job, prepared once in a transaction.
 pub(super) struct Prepared<'a> {
@@ -39,7 +49,8 @@ pub(super) struct Store<'a> {
     pub(super) namespace: &'a str,
     /// Cached numbers of queues, which never change.
     pub(super) known: &'a mut HashMap<String, i64>,
-    pub(super) control: &'a mut Control,
+    /// Whether an operation has changed what steers consumers.
+    pub(super) has_news: bool,
 }
 
 impl Store<'_> {
@@ -59,18 +70,18 @@ impl Store<'_> {
         }
         Ok(id)
     }
-}
 
-/// Creates a queue, unless it exists.
-pub(super) fn declare(store: &mut Store<'_>, name: &str) -> rusqlite::Result<()> {
-    if let Some(id) = store.queue(name)? {
-        let sql = "UPDATE queues SET deleted = 0 WHERE id = ?1 AND deleted";
-        store.connection.prepare_cached(sql)?.execute([id])?;
-        return Ok(());
+    /// Creates a queue, unless it exists.
+    pub(super) fn declare(&mut self, name: &str) -> rusqlite::Result<()> {
+        if let Some(id) = self.queue(name)? {
+            let sql = "UPDATE queues SET deleted = 0 WHERE id = ?1 AND deleted";
+            self.connection.prepare_cached(sql)?.execute([id])?;
+            return Ok(());
+        }
+        let sql = "INSERT INTO queues (namespace, name) VALUES (?1, ?2)";
+        self.connection.prepare_cached(sql)?.execute((self.namespace, name))?;
+        Ok(())
     }
-    let sql = "INSERT INTO queues (namespace, name) VALUES (?1, ?2)";
-    store.connection.prepare_cached(sql)?.execute((store.namespace, name))?;
-    Ok(())
 }
 
 /// The error of a call for an undeclared queue.

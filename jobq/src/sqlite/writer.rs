@@ -13,22 +13,20 @@ use tokio::sync::oneshot;
 
 use super::access::{Access, File};
 use super::claim::{self, Look};
+use super::clock::MachineClock;
 use super::columns;
-use super::control::{self, Control};
 use super::deliveries::deliver;
 use super::disk::Disk;
 use super::events;
-use super::feed::Feed;
-use super::inbox::{Call, Command, Inbox};
+use super::failure::Failure;
+use super::feeds::{Feed, Feeds, Steering, View};
+use super::inbox::{Call, Command, Inbox, Settling};
 use super::lease::{self, Lease};
-use super::machine_clock::MachineClock;
 use super::others::Others;
-use super::place::Identity;
+use super::place::{Identity, Place};
 use super::push;
-use super::schema::Need;
-use super::settle::{self, Settling};
-use super::store::{Prepared, Store};
-use super::{Failure, Place};
+use super::settle;
+use super::store::{Need, Prepared, Store};
 use crate::engine::closed;
 
 /// The most commands of one transaction.
@@ -46,8 +44,8 @@ pub(super) fn run(
     place: Place,
     namespace: String,
     lease: Duration,
-    inbox: Inbox,
-    commands: Receiver<Command>,
+    (inbox, commands): (Inbox, Receiver<Command>),
+    steering: Box<dyn Steering>,
 ) {
     let mut writer = Writer {
         connection,
@@ -61,12 +59,12 @@ pub(super) fn run(
         inbox,
         lease: Lease::new(lease),
         others: Others::new(lease),
-        feeds: Vec::new(),
+        feeds: Feeds::default(),
         known: HashMap::new(),
         retrying: Vec::new(),
         paused_until: None,
         version: None,
-        control: Control::default(),
+        steering,
         closing: None,
     };
     while writer.closing.is_none() {
@@ -92,14 +90,14 @@ struct Writer {
     inbox: Inbox,
     lease: Lease,
     others: Others,
-    feeds: Vec<Feed>,
+    feeds: Feeds,
     known: HashMap<String, i64>,
     /// Settlements to retry after a failure.
     retrying: Vec<Settling>,
     paused_until: Option<Instant>,
     /// The last `data_version`, which counts commits of other connections.
     version: Option<i64>,
-    control: Control,
+    steering: Box<dyn Steering>,
     /// The callers that wait for the close, once it was requested.
     closing: Option<Vec<oneshot::Sender<()>>>,
 }
@@ -155,23 +153,11 @@ impl Writer {
         match command {
             Command::Call(call) => work.push(Work::Call(call)),
             Command::Settle(settling) => work.push(Work::Settle(settling)),
-            Command::Start(feed) => {
-                self.inbox.watch_suspensions(self.lease.length());
-                self.feeds.push(feed);
-                self.control.feeds_changed();
-            }
-            Command::Join(member) => self.control.join(member),
-            Command::Leave => self.control.leave(),
-            Command::Prefetch(id, prefetch) => {
-                if let Some(feed) = self.feeds.iter_mut().find(|feed| feed.id == id) {
-                    feed.prefetch = usize::from(prefetch);
-                    feed.next_due = Some(i64::MIN);
+            Command::Change(change) => {
+                change(&mut self.feeds);
+                if !self.feeds.all.is_empty() {
+                    self.inbox.watch_suspensions(self.lease.length());
                 }
-            }
-            Command::Stop(id, done) => {
-                self.feeds.retain(|feed| feed.id != id);
-                self.control.feeds_changed();
-                done.map(|done| done.send(()));
             }
             Command::Close(done) => self.closing = Some(done.into_iter().collect()),
         }
@@ -183,22 +169,23 @@ impl Writer {
         work.extend(new);
         let mut work = self.admit(work);
         let lease = self.lease.clone();
-        let in_flight: Vec<_> = self.feeds.iter().map(|feed| feed.in_flight).collect();
+        let in_flight: Vec<_> = self.feeds.all.iter().map(|feed| feed.in_flight).collect();
 
         match self.transaction(&mut work) {
             Ok(looks) => {
                 self.paused_until = None;
                 let owner = self.lease.owner();
                 self.inbox.set_owner(owner);
-                self.control.committed();
-                self.control.tell(&mut self.feeds);
+                self.feeds.changed = false;
+                self.steering.ended(true);
+                self.steering.tell(&mut self.feeds);
                 for work in work {
                     match work {
                         Work::Call(call) => call.answer(None),
                         Work::Settle(settling) => settling.answer(),
                     }
                 }
-                for (feed, look) in self.feeds.iter_mut().zip(looks) {
+                for (feed, look) in self.feeds.all.iter_mut().zip(looks) {
                     let (Some(look), Some(owner)) = (look, owner) else {
                         continue;
                     };
@@ -211,8 +198,8 @@ impl Writer {
             Err(failure) => {
                 self.lease = lease;
                 self.known.clear();
-                self.control.rolled_back();
-                for (feed, in_flight) in self.feeds.iter_mut().zip(in_flight) {
+                self.steering.ended(false);
+                for (feed, in_flight) in self.feeds.all.iter_mut().zip(in_flight) {
                     feed.in_flight = in_flight;
                 }
                 self.give_up(work, &failure);
@@ -245,15 +232,16 @@ impl Writer {
         for work in work {
             match work {
                 Work::Call(call) => call.answer(Some(failure)),
-                Work::Settle(settling) => self.retrying.push(settling.later(failure)),
+                Work::Settle(settling) => self.retrying.push(settling.again(failure)),
             }
         }
         if failure.is_final() {
             // A retry cannot succeed.
             self.retrying.clear();
             self.lease.forget();
-            self.control.clear();
-            for feed in self.feeds.drain(..) {
+            self.steering.clear();
+            self.feeds.changed = true;
+            for feed in self.feeds.all.drain(..) {
                 feed.fail(failure.error());
             }
         }
@@ -268,19 +256,19 @@ impl Writer {
         let before = self.lease.owner();
         let mut version = None;
         if before.is_some() || self.needs_lease() {
-            let version = *version.insert(control::data_version(&self.connection)?);
+            let version = *version.insert(data_version(&self.connection)?);
             let owner = self.lease.hold(&self.connection, version)?;
             self.others.look(&self.connection, Some(owner), Instant::now())?;
             for dead in self.others.take_dead() {
                 lease::take_over(&self.connection, dead)?;
             }
             if before != Some(owner) {
-                self.feeds.iter_mut().for_each(|feed| feed.in_flight = 0);
-                self.control.feeds_changed();
+                self.feeds.all.iter_mut().for_each(|feed| feed.in_flight = 0);
+                self.feeds.changed = true;
             }
         }
         // The deletion of a queue must see its consumers.
-        self.control.list(&self.connection, &self.namespace, self.lease.owner(), &self.feeds)?;
+        self.list()?;
         self.run(work)?;
         if self.closing.is_some() {
             self.lease.release(&self.connection)?;
@@ -298,7 +286,7 @@ impl Writer {
             delete: Prepared::new(settle::DELETE),
             namespace: &self.namespace,
             known: &mut self.known,
-            control: &mut self.control,
+            has_news: false,
         };
         for work in work {
             match work {
@@ -307,7 +295,7 @@ impl Writer {
                     settling.run(&mut store)?;
                     let claim = settling.claim;
                     if Some(claim.owner) == self.lease.owner()
-                        && let Some(feed) = self.feeds.iter_mut().find(|feed| feed.id == claim.feed)
+                        && let Some(feed) = self.feeds.find(claim.feed)
                     {
                         feed.in_flight = feed.in_flight.saturating_sub(1);
                         feed.started = settling.is_start().then_some(claim.seq);
@@ -315,23 +303,34 @@ impl Writer {
                 }
             }
         }
+        if store.has_news {
+            self.steering.expect_news();
+        }
         Ok(())
     }
 
-    /// Looks for pauses and questions, in a file of this `data_version`, and claims jobs for each
-    /// consumer with room.
+    /// Lists consumers and pools for other engines, if this one has a lease.
+    fn list(&mut self) -> rusqlite::Result<()> {
+        match self.lease.owner() {
+            Some(owner) => self.steering.list(&self.connection, owner, &self.feeds),
+            None => Ok(()),
+        }
+    }
+
+    /// Looks at what steers the consumers, in a file of this `data_version`, and claims jobs for
+    /// each of them with room.
     fn look(&mut self, version: Option<i64>) -> rusqlite::Result<Vec<Option<Look>>> {
         let (now, owner) = (self.clock.now(), self.lease.owner());
-        let (connection, namespace) = (&self.connection, &*self.namespace);
         if let Some(version) = version.filter(|_| self.needs_lease()) {
-            self.control.look(connection, version, namespace, owner, (&self.inbox, now))?;
+            let view = View { connection: &self.connection, version, owner, now };
+            self.steering.look(&view, &mut self.feeds)?;
         }
-        self.control.list(connection, namespace, owner, &self.feeds)?;
-        if self.feeds.is_empty() {
+        self.list()?;
+        if self.feeds.all.is_empty() {
             return Ok(Vec::new());
         }
         let event = events::release(&self.connection, &self.namespace, now)?;
-        let look = |feed: &Feed| match (owner, self.control.room(feed)) {
+        let look = |feed: &Feed| match (owner, feed.room()) {
             (Some(owner), room @ 1..) => {
                 let queue = (feed.consumer.queue, feed.name);
                 let mut look = if feed.solo {
@@ -344,13 +343,13 @@ impl Writer {
             }
             _ => Ok(None),
         };
-        self.feeds.iter().map(look).collect()
+        self.feeds.all.iter().map(look).collect()
     }
 
     /// Ends the engine: all deliveries become stale, and all callers are answered.
     fn end(mut self, commands: Receiver<Command>) {
         self.inbox.set_owner(None);
-        self.feeds.clear();
+        self.feeds.all.clear();
         let mut waiting = self.closing.take().unwrap_or_default();
         while let Ok(command) = commands.try_recv() {
             match command {
@@ -359,12 +358,7 @@ impl Writer {
                     let _ = answer.send(Err(closed()));
                 }
                 Command::Close(done) => waiting.extend(done),
-                Command::Stop(_, done) => drop(done),
-                Command::Settle(_)
-                | Command::Start(_)
-                | Command::Prefetch(..)
-                | Command::Join(..)
-                | Command::Leave => {}
+                Command::Settle(_) | Command::Change(_) => {}
             }
         }
         // Nothing can be sent from here on, so that later calls fail at once.
@@ -373,6 +367,11 @@ impl Writer {
             let _ = done.send(());
         }
     }
+}
+
+/// A number that changes with each commit of another connection.
+fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))
 }
 
 /// The earlier due time of a job and an event.

@@ -1,9 +1,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::settle::{Act, Claim};
-use super::super::store::declare;
-use super::super::{deliveries, failed, pauses, push, queues};
+use super::super::admin::control::Control;
+use super::super::admin::pools::Pools;
+use super::super::admin::{failed, pauses, queues};
+use super::super::inbox::{Act, Claim};
+use super::super::{deliveries, push};
 use super::*;
 use crate::clock::Clock;
 use crate::engine::{Consume, Counts, Pause, QueueName, Settlement, Verdict};
@@ -21,7 +23,9 @@ fn small_disk(more: i64) -> Inbox {
     let own = inbox.clone();
     std::thread::spawn(move || {
         let lease = Duration::from_secs(30);
-        run(file, Place::Memory, "jobq".to_owned(), lease, own, commands);
+        let pools = Arc::new(Pools::default());
+        let control = Box::new(Control::new("jobq".to_owned(), own.clone(), pools));
+        run(file, Place::Memory, "jobq".to_owned(), lease, (own, commands), control);
     });
     inbox
 }
@@ -44,7 +48,7 @@ async fn counts(inbox: &Inbox) -> Counts {
 #[tokio::test]
 async fn a_full_disk_refuses_what_does_not_fit_and_nothing_else() {
     let inbox = small_disk(40);
-    inbox.call(|store| declare(store, "mail")).await.unwrap();
+    inbox.call(|store| store.declare("mail")).await.unwrap();
     push(&inbox, 10).await.unwrap();
     let error = push(&inbox, 1_000_000).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused);
@@ -62,7 +66,7 @@ async fn of_many_jobs_those_that_fit_are_stored() {
     const JOBS: usize = 6_000;
     // There is room for two thousand jobs, and not for three thousand.
     let inbox = small_disk(200);
-    inbox.call(|store| declare(store, "mail")).await.unwrap();
+    inbox.call(|store| store.declare("mail")).await.unwrap();
     let not_pushed = push::insert_all(&inbox, &mut (0..JOBS).map(|_| job(200))).await;
     let places: Vec<_> = not_pushed.iter().map(|(place, _)| *place).collect();
     assert!(places.is_sorted_by(|one, next| one < next) && places[0] > 0, "{places:?}");
@@ -77,7 +81,7 @@ async fn of_many_jobs_those_that_fit_are_stored() {
 #[tokio::test]
 async fn a_settlement_that_cannot_be_written_releases_the_job() {
     let inbox = small_disk(40);
-    inbox.call(|store| declare(store, "mail")).await.unwrap();
+    inbox.call(|store| store.declare("mail")).await.unwrap();
     push(&inbox, 10).await.unwrap();
     let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
     let what = Consume::new(QueueName::new("mail").unwrap(), 1);
@@ -104,7 +108,7 @@ async fn a_settlement_that_cannot_be_written_releases_the_job() {
 #[tokio::test]
 async fn a_completed_job_that_another_owner_has_is_told_with_its_identity() {
     let inbox = small_disk(40);
-    let declaring = inbox.call(|store| declare(store, "mail"));
+    let declaring = inbox.call(|store| store.declare("mail"));
     declaring.await.unwrap();
     for name in [Some("welcome"), None] {
         let mut job = job(10);
@@ -133,7 +137,7 @@ async fn a_completed_job_that_another_owner_has_is_told_with_its_identity() {
 #[tokio::test]
 async fn a_pause_that_is_rolled_back_pauses_nothing() {
     let inbox = small_disk(40);
-    inbox.call(|store| declare(store, "mail")).await.unwrap();
+    inbox.call(|store| store.declare("mail")).await.unwrap();
     let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
     let what = Consume::new(QueueName::new("mail").unwrap(), 1);
     let mut consumer = deliveries::start(&inbox, (queue, None), &what).unwrap();
@@ -155,7 +159,7 @@ async fn a_pause_that_is_rolled_back_pauses_nothing() {
 #[tokio::test]
 async fn what_no_reader_expects_stops_nobody() {
     let inbox = small_disk(200);
-    inbox.call(|store| declare(store, "mail")).await.unwrap();
+    inbox.call(|store| store.declare("mail")).await.unwrap();
     let queue = inbox.call(|store| store.queue("mail")).await.unwrap().unwrap();
     push(&inbox, 10).await.unwrap();
     push(&inbox, 20).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Feed, Work, Writer, claim, columns, control, earlier, events};
+use super::{Feed, View, Work, Writer, claim, columns, data_version, earlier, events};
 
 /// How often an idle engine checks whether another process has changed the file: one read of shared
 /// memory.
@@ -26,7 +26,7 @@ impl Writer {
             // Needed without other processes too: the clock may be set.
             at_most(POLL);
         }
-        for feed in self.feeds.iter().filter(|feed| self.control.room(feed) > 0) {
+        for feed in self.feeds.all.iter().filter(|feed| feed.room() > 0) {
             if let Some(due) = feed.next_due {
                 at_most(columns::to_wait(due.saturating_sub(self.clock.now())));
             }
@@ -53,7 +53,7 @@ impl Writer {
             None => self.needs_lease(),
         };
         lease_is_due
-            || (self.control.is_unlisted() && self.takes_jobs())
+            || (self.feeds.changed && self.takes_jobs())
             || !self.retrying.is_empty()
             || self.sees_due_jobs()
             || self.sees_dead_owners(now)
@@ -61,7 +61,7 @@ impl Writer {
 
     /// Whether it has consumers or pools, and with them a lease.
     pub(super) fn needs_lease(&self) -> bool {
-        !self.feeds.is_empty() || self.control.has_members()
+        !self.feeds.all.is_empty() || self.steering.has_pools()
     }
 
     /// Whether it has a lease or needs one.
@@ -69,14 +69,13 @@ impl Writer {
         self.needs_lease() || self.lease.owner().is_some()
     }
 
-    /// Looks for pauses and questions in the file, by reading only.
+    /// Looks at what steers the consumers, by reading only.
     fn look_around(&mut self) -> rusqlite::Result<()> {
-        let now = self.clock.now();
-        let owner = self.lease.owner();
-        let (connection, namespace) = (&self.connection, &*self.namespace);
-        let version = control::data_version(connection)?;
-        self.control.look(connection, version, namespace, owner, (&self.inbox, now))?;
-        self.control.tell(&mut self.feeds);
+        let (connection, now) = (&self.connection, self.clock.now());
+        let version = data_version(connection)?;
+        let view = View { connection, version, owner: self.lease.owner(), now };
+        self.steering.look(&view, &mut self.feeds)?;
+        self.steering.tell(&mut self.feeds);
         Ok(())
     }
 
@@ -91,12 +90,12 @@ impl Writer {
     /// block other processes.
     fn sees_due_jobs(&mut self) -> bool {
         let now = self.clock.now();
-        let has_room = |feed: &&mut Feed| self.control.room(feed) > 0;
-        let mut with_room = self.feeds.iter_mut().filter(has_room).peekable();
+        let has_room = |feed: &&mut Feed| feed.room() > 0;
+        let mut with_room = self.feeds.all.iter_mut().filter(has_room).peekable();
         if with_room.peek().is_none() {
             return false;
         }
-        let version = control::data_version(&self.connection).ok();
+        let version = data_version(&self.connection).ok();
         let changed = version.is_none() || version != self.version;
         self.version = version;
         let mut sees = false;

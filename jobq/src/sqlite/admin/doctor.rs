@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::place::Place;
 use crate::finding::{Finding, FindingKind as Kind, Report, Severity};
+use crate::sqlite::place::Place;
 
 const MIB: u64 = 1024 * 1024;
 /// Less free space than this is a warning.

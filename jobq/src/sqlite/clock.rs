@@ -216,8 +216,8 @@ mod tests {
     use std::sync::Mutex;
     use std::time::SystemTime;
 
-    use super::super::Place;
     use super::super::open::open;
+    use super::super::place::Place;
     use super::super::schema::{self, NEWEST};
     use super::*;
 

@@ -8,24 +8,28 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tokio::time::{Instant, sleep};
 
-use super::inbox::Inbox;
-use super::store::Store;
-use super::{Failure, columns, process};
+use super::pools::Pools;
 use crate::background;
 use crate::engine::{
     Answers, Ask, Controlled, PoolId, Question, Read, Reply, Taker, ask_each, unaccounted,
 };
 use crate::error::{Error, ErrorKind, Result};
+use crate::sqlite::failure::Failure;
+use crate::sqlite::inbox::Inbox;
+use crate::sqlite::store::Store;
+use crate::sqlite::{columns, process};
 
 /// The pause between two looks for answers.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 
 /// Asks pools, and collects their answers. Without pools of other engines, or the right to ask them,
 /// nothing is written.
-pub(super) async fn ask(inbox: &Inbox, ask: Ask) -> Result<Answers> {
+pub(super) async fn ask(inbox: &Inbox, pools: &Pools, ask: Ask) -> Result<Answers> {
     let Ask { question, pool, queues, patience } = ask;
     let text = Arc::new(serde_json::to_string(&question).map_err(unwritable)?);
-    let Pools { own, others } = inbox.read(move |store| pools(store, pool)).await?;
+    let own = pools.get(pool);
+    let own_ids: BTreeSet<_> = own.iter().map(|pool| pool.id().to_string()).collect();
+    let others = inbox.read(move |store| others(store, pool, &own_ids)).await?;
     let (mut numbers, mut unable) = (NONE, None);
     if !others.is_empty() {
         match inbox.try_call(move |store| put(store, &text, &others, patience)).await {
@@ -62,21 +66,15 @@ fn unwritable(source: serde_json::Error) -> Error {
     Error::new(ErrorKind::Invalid, "the question cannot be written as JSON").because(source)
 }
 
-/// The pools to ask.
-struct Pools {
-    /// The pools of this engine.
-    own: Vec<Arc<dyn Controlled>>,
-    /// The living pools of others, each with its owner.
-    others: Vec<(String, i64)>,
-}
-
 /// The first and the last number of no questions.
 const NONE: (i64, i64) = (1, 0);
 
-/// The pool with this id, or all.
-fn pools(store: &Store<'_>, pool: Option<PoolId>) -> rusqlite::Result<Pools> {
-    let own = store.control.pools(pool);
-    let own_ids: BTreeSet<_> = own.iter().map(|pool| pool.id().to_string()).collect();
+/// The living pools of other engines, each with its owner: the one with this id, or all.
+fn others(
+    store: &Store<'_>,
+    pool: Option<PoolId>,
+    own: &BTreeSet<String>,
+) -> rusqlite::Result<Vec<(String, i64)>> {
     let living = Owners::read(store.connection)?.living;
     let sql = "SELECT id, owner FROM pools WHERE namespace = ?1 AND (?2 IS NULL OR id = ?2)";
     let mut select = store.connection.prepare_cached(sql)?;
@@ -84,11 +82,11 @@ fn pools(store: &Store<'_>, pool: Option<PoolId>) -> rusqlite::Result<Pools> {
     let mut others = Vec::new();
     while let Some(row) = rows.next()? {
         let (id, owner) = (columns::text(row, 0)?, row.get(1)?);
-        if !own_ids.contains(&id) && living.contains(&owner) {
+        if !own.contains(&id) && living.contains(&owner) {
             others.push((id, owner));
         }
     }
-    Ok(Pools { own, others })
+    Ok(others)
 }
 
 /// Writes a question to pools of other engines, and returns the first and the last number.
@@ -203,11 +201,11 @@ impl Owners {
     }
 }
 
-/// A question of another engine to a member of this one.
+/// A question of another engine to a pool of this one.
 #[derive(Debug)]
 pub(super) struct Unheard {
     pub(super) number: i64,
-    pub(super) pool: String,
+    pool: String,
     question: String,
 }
 
@@ -229,9 +227,10 @@ pub(super) fn unheard(
 }
 
 impl Unheard {
-    /// Asks the pool, if it is still a member, on a thread of its own.
-    pub(super) fn pass_on(self, pool: Option<Arc<dyn Controlled>>, inbox: &Inbox) {
+    /// Asks the pool, if it is there still, on a thread of its own.
+    pub(super) fn pass_on(self, pools: &Pools, inbox: &Inbox) {
         let answering = Answering { number: self.number, answer: None, inbox: inbox.clone() };
+        let pool = self.pool.parse().ok().and_then(|id| pools.get(Some(id)).pop());
         // An unreadable question is from a newer version of jobq.
         if let (Some(pool), Ok(question)) = (pool, serde_json::from_str::<Question>(&self.question))
         {

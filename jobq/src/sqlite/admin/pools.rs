@@ -1,22 +1,18 @@
-//! The pools and consumers of an engine, which it lists in the file for others.
+//! The pools of an engine, and the list of its pools and consumers in the file for others.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use rusqlite::Connection;
 
-use super::inbox::{Command, Inbox};
 use crate::engine::{Controlled, Membership, PoolId};
 use crate::error::Result;
+use crate::sqlite::feeds::Consumer;
+use crate::sqlite::inbox::Inbox;
 
-/// A consumer, as the file lists it.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Consumer {
-    /// Its name in reports.
-    pub(super) name: String,
-    pub(super) queue: i64,
-    pub(super) pool: Option<PoolId>,
-}
+/// The pools that have joined. The engine and its writer share them.
+#[derive(Debug, Default)]
+pub(in crate::sqlite) struct Pools(Mutex<Vec<Weak<Member>>>);
 
 /// A row of the file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,10 +21,9 @@ enum Row {
     Consumer(Consumer),
 }
 
-/// The pools that have joined, and what the file lists.
+/// What the file lists of an engine.
 #[derive(Debug, Default)]
-pub(super) struct Members {
-    pools: Vec<Weak<Member>>,
+pub(super) struct List {
     /// The rows in the file.
     listed: Listed,
     /// Those in the file if the current transaction is committed, where they differ.
@@ -42,38 +37,34 @@ struct Listed {
     rows: BTreeSet<Row>,
 }
 
-impl Members {
-    pub(super) fn join(&mut self, member: Weak<Member>) {
-        self.pools.push(member);
+impl Pools {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Member>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets those that have left.
-    pub(super) fn leave(&mut self) {
-        self.pools.retain(|member| member.strong_count() > 0);
+    fn join(&self, member: &Arc<Member>) {
+        let mut pools = self.lock();
+        pools.retain(|member| member.strong_count() > 0);
+        pools.push(Arc::downgrade(member));
     }
 
-    pub(super) fn clear(&mut self) {
-        self.pools.clear();
+    pub(super) fn clear(&self) {
+        self.lock().clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.pools.is_empty()
-    }
-
-    fn all(&self) -> impl Iterator<Item = Arc<dyn Controlled>> + '_ {
-        self.pools.iter().filter_map(|member| Some(Arc::clone(&member.upgrade()?.pool)))
+        self.lock().iter().all(|member| member.strong_count() == 0)
     }
 
     /// The pool with this id, or all.
-    pub(super) fn pools(&self, id: Option<PoolId>) -> Vec<Arc<dyn Controlled>> {
-        self.all().filter(|pool| id.is_none_or(|id| pool.id() == id)).collect()
+    pub(super) fn get(&self, id: Option<PoolId>) -> Vec<Arc<dyn Controlled>> {
+        let pools = self.lock();
+        let all = pools.iter().filter_map(|member| Some(Arc::clone(&member.upgrade()?.pool)));
+        all.filter(|pool| id.is_none_or(|id| pool.id() == id)).collect()
     }
+}
 
-    /// The pool with this id, as in the file.
-    pub(super) fn pool(&self, id: &str) -> Option<Arc<dyn Controlled>> {
-        self.all().find(|pool| pool.id().to_string() == id)
-    }
-
+impl List {
     pub(super) fn committed(&mut self) {
         if let Some(written) = self.written.take() {
             self.listed = written;
@@ -84,16 +75,17 @@ impl Members {
         self.written = None;
     }
 
-    /// Lists the pools and these consumers in the file, and nothing else for this owner. Questions
-    /// to pools that have left are deleted, but for those that were `heard`.
-    pub(super) fn list(
+    /// Writes these pools and consumers to the file, and nothing else for this owner. Questions to
+    /// pools that have left are deleted, but for those that were `heard`.
+    pub(super) fn write(
         &mut self,
         connection: &Connection,
         namespace: &str,
         (owner, heard): (i64, i64),
+        pools: &Pools,
         consumers: impl Iterator<Item = Consumer>,
     ) -> rusqlite::Result<()> {
-        let pools = self.all().map(|pool| Row::Pool(pool.id()));
+        let pools = pools.get(None).into_iter().map(|pool| Row::Pool(pool.id()));
         let wanted: BTreeSet<_> = pools.chain(consumers.map(Row::Consumer)).collect();
         // Those of an earlier lease were removed with it.
         let none = BTreeSet::new();
@@ -141,19 +133,6 @@ impl Row {
     }
 }
 
-/// Removes the pools and consumers of an owner from the file, and the questions that it will not
-/// answer.
-pub(super) fn remove_all(connection: &Connection, owner: i64) -> rusqlite::Result<()> {
-    for sql in [
-        "DELETE FROM pools WHERE owner = ?1",
-        "DELETE FROM consumers WHERE owner = ?1",
-        "DELETE FROM questions WHERE owner = ?1 AND answer IS NULL",
-    ] {
-        connection.prepare_cached(sql)?.execute([owner])?;
-    }
-    Ok(())
-}
-
 /// A pool that has joined. It has left once this is dropped, also before the writer knows.
 #[derive(Debug)]
 pub(super) struct Member {
@@ -163,16 +142,21 @@ pub(super) struct Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        let _ = self.inbox.send(Command::Leave);
+        let _ = self.inbox.change(|feeds| feeds.changed = true);
     }
 }
 
 /// Makes a pool a member; it is in the file when this returns.
-pub(super) async fn join(inbox: &Inbox, pool: Arc<dyn Controlled>) -> Result<Membership> {
+pub(super) async fn join(
+    inbox: &Inbox,
+    pools: &Pools,
+    pool: Arc<dyn Controlled>,
+) -> Result<Membership> {
     // Before the engine has a member, since its writer then has a lease to write.
     inbox.run(|_| Ok(())).await?;
     let member = Arc::new(Member { pool, inbox: inbox.clone() });
-    inbox.send(Command::Join(Arc::downgrade(&member)))?;
+    pools.join(&member);
+    inbox.change(|feeds| feeds.changed = true)?;
     inbox.call(|_| Ok(())).await?;
     Ok(Membership::new(member))
 }
@@ -181,10 +165,11 @@ pub(super) async fn join(inbox: &Inbox, pool: Arc<dyn Controlled>) -> Result<Mem
 mod tests {
     use std::time::Duration;
 
-    use super::super::Place;
-    use super::super::open::open;
     use super::*;
     use crate::engine::{Question, Reply};
+    use crate::sqlite::lease::release_all;
+    use crate::sqlite::open::open;
+    use crate::sqlite::place::Place;
 
     #[derive(Debug)]
     struct Pool(PoolId);
@@ -213,8 +198,9 @@ mod tests {
         let file = open(&Place::Memory, Duration::ZERO).unwrap();
         let consumer = |name: &str| Consumer { name: name.to_owned(), queue: 1, pool: None };
         let all = || names(&file, "SELECT owner || name FROM consumers ORDER BY 1");
-        let (mut ours, mut theirs) = (Members::default(), Members::default());
-        theirs.list(&file, "jobq", (2, 0), [consumer("x")].into_iter()).unwrap();
+        let pools = Pools::default();
+        let (mut ours, mut theirs) = (List::default(), List::default());
+        theirs.write(&file, "jobq", (2, 0), &pools, [consumer("x")].into_iter()).unwrap();
         for (owner, there, expected) in [
             (1, &["a", "b"][..], &["1a", "1b", "2x"][..]),
             (1, &["b", "c"], &["1b", "1c", "2x"]),
@@ -223,11 +209,11 @@ mod tests {
             (3, &[], &["2x"]),
         ] {
             if owner == 3 {
-                remove_all(&file, 1).unwrap();
+                release_all(&file, 1, 0).unwrap();
             }
-            let list = |ours: &mut Members| {
+            let list = |ours: &mut List| {
                 let there = there.iter().copied().map(consumer);
-                ours.list(&file, "jobq", (owner, 0), there).unwrap();
+                ours.write(&file, "jobq", (owner, 0), &pools, there).unwrap();
             };
             list(&mut ours);
             assert_eq!(all(), expected);
@@ -238,7 +224,7 @@ mod tests {
         }
         for commits in [false, true] {
             file.execute_batch("BEGIN").unwrap();
-            ours.list(&file, "jobq", (3, 0), [consumer("d")].into_iter()).unwrap();
+            ours.write(&file, "jobq", (3, 0), &pools, [consumer("d")].into_iter()).unwrap();
             file.execute_batch(if commits { "COMMIT" } else { "ROLLBACK" }).unwrap();
             if commits { ours.committed() } else { ours.rolled_back() }
         }
@@ -249,19 +235,19 @@ mod tests {
     #[test]
     fn answers_outlive_their_pool_and_their_owner() {
         let file = open(&Place::Memory, Duration::ZERO).unwrap();
-        let mut members = Members::default();
+        let (joined, mut list) = (Pools::default(), List::default());
         let pools = [PoolId::new(), PoolId::new()];
         let (inbox, _commands) = Inbox::new(true);
         let [leaves, _stays] = pools.map(|pool| {
             let member = Arc::new(Member { pool: Arc::new(Pool(pool)), inbox: inbox.clone() });
-            members.join(Arc::downgrade(&member));
+            joined.join(&member);
             member
         });
-        let list = |members: &mut Members| {
-            members.list(&file, "jobq", (1, 2), [].into_iter()).unwrap();
-            members.committed();
+        let mut list = || {
+            list.write(&file, "jobq", (1, 2), &joined, [].into_iter()).unwrap();
+            list.committed();
         };
-        list(&mut members);
+        list();
         // The first two were heard.
         for (pool, answer) in [(0, None), (0, Some("yes")), (0, None), (1, None)] {
             let sql = "INSERT INTO questions (ends, owner, pool, question, answer)
@@ -269,15 +255,12 @@ mod tests {
             file.execute(sql, (pools[pool].to_string(), answer)).unwrap();
         }
         drop(leaves);
-        // The writer does not know yet.
-        assert!(members.pool(&pools[0].to_string()).is_none());
-        assert!(members.pools(Some(pools[0])).is_empty());
-        members.leave();
-        list(&mut members);
+        assert!(joined.get(Some(pools[0])).is_empty());
+        list();
         assert_eq!(names(&file, "SELECT id FROM pools"), [pools[1].to_string()]);
         assert_eq!(names(&file, "SELECT '' || id FROM questions"), ["1", "2", "4"]);
-        assert_eq!(members.pool(&pools[1].to_string()).unwrap().id(), pools[1]);
-        remove_all(&file, 1).unwrap();
+        assert_eq!(joined.get(Some(pools[1]))[0].id(), pools[1]);
+        release_all(&file, 1, 0).unwrap();
         assert_eq!(names(&file, "SELECT id FROM pools"), [""; 0]);
         assert_eq!(names(&file, "SELECT answer FROM questions"), ["yes"]);
     }

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use rusqlite::{OptionalExtension as _, Row};
 
-use super::columns;
-use super::inbox::Inbox;
-use super::store::Store;
 use crate::engine::{Extent, Verdict, Visit, Visited, Visiting};
 use crate::error::Result;
 use crate::job::headers::{By, ONCE, OPERATIONS};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
+use crate::sqlite::columns;
+use crate::sqlite::inbox::Inbox;
+use crate::sqlite::store::Store;
 
 /// The most jobs of a batch.
 const BATCH: usize = 500;
@@ -39,7 +39,7 @@ struct Decided {
 }
 
 /// Asks about the failed jobs of a queue, oldest first, and settles them.
-pub(super) async fn visit(inbox: Inbox, name: String, visit: Visit) -> Result<Visited> {
+pub(in crate::sqlite) async fn visit(inbox: Inbox, name: String, visit: Visit) -> Result<Visited> {
     let mut visiting = Visiting::new(visit);
     let of = name.clone();
     let (mut ahead, extent) = inbox.read(move |store| begin(store, &of)).await?;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
-use super::columns;
-use super::store::Store;
 use crate::engine::Pause;
+use crate::sqlite::columns;
+use crate::sqlite::store::Store;
 
 /// The records of all paused queues of a namespace.
 pub(super) fn all(
@@ -19,7 +19,7 @@ pub(super) fn all(
 }
 
 /// The record of a queue, if it is paused.
-pub(super) fn one(store: &Store<'_>, queue: &str) -> rusqlite::Result<Option<Pause>> {
+pub(in crate::sqlite) fn one(store: &Store<'_>, queue: &str) -> rusqlite::Result<Option<Pause>> {
     let sql = "SELECT since, paused_by, why FROM pauses WHERE namespace = ?1 AND queue = ?2";
     let mut statement = store.connection.prepare_cached(sql)?;
     statement.query_row((store.namespace, queue), read).optional()
@@ -32,13 +32,17 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Pause> {
 }
 
 /// Pauses a queue, or replaces the record of its pause.
-pub(super) fn pause(store: &mut Store<'_>, queue: &str, pause: &Pause) -> rusqlite::Result<()> {
+pub(in crate::sqlite) fn pause(
+    store: &mut Store<'_>,
+    queue: &str,
+    pause: &Pause,
+) -> rusqlite::Result<()> {
     let sql = "INSERT OR REPLACE INTO pauses (namespace, queue, since, paused_by, why)
         VALUES (?1, ?2, ?3, ?4, ?5)";
     let Pause { since, by, why } = pause;
     let row = (store.namespace, queue, since.map(columns::of_time), by, why);
     store.connection.prepare_cached(sql)?.execute(row)?;
-    store.control.expect_news();
+    store.has_news = true;
     Ok(())
 }
 
@@ -46,6 +50,6 @@ pub(super) fn pause(store: &mut Store<'_>, queue: &str, pause: &Pause) -> rusqli
 pub(super) fn resume(store: &mut Store<'_>, queue: &str) -> rusqlite::Result<bool> {
     let sql = "DELETE FROM pauses WHERE namespace = ?1 AND queue = ?2";
     let deleted = store.connection.prepare_cached(sql)?.execute((store.namespace, queue))?;
-    store.control.expect_news();
+    store.has_news = true;
     Ok(deleted > 0)
 }

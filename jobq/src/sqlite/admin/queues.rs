@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::store::Store;
-use super::{columns, events, pauses, questions};
+use super::{pauses, questions};
 use crate::engine::{Counts, Part, Place, Read, must_be_unused};
 use crate::error::{Error, ErrorKind, Result};
+use crate::sqlite::store::Store;
+use crate::sqlite::{columns, events};
 
 /// The names of the queues of the namespace: those declared, those that have jobs though they were
 /// deleted, and those paused.
@@ -20,7 +21,7 @@ pub(super) fn names(store: &Store<'_>) -> rusqlite::Result<BTreeSet<String>> {
 
 /// Where the jobs of a queue are, if there is one, by reading only. The job of an event that is due
 /// counts as ready, also while it is not in the queue yet.
-pub(super) fn parts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Vec<Part>> {
+pub(in crate::sqlite) fn parts(store: &mut Store<'_>, name: &str) -> rusqlite::Result<Vec<Part>> {
     const PLACES: [Place; 4] = [Place::Ready, Place::Solo, Place::Waiting, Place::Failed];
     let now = store.clock.now();
     let Some(queue) = store.queue(name)? else {
