@@ -89,7 +89,8 @@ fn others(
     Ok(others)
 }
 
-/// Writes a question to pools of other engines, and returns the first and the last number.
+/// Writes a question to pools of other engines, and returns the first and the last number. A pool
+/// that has left meanwhile would not answer, and nobody would for it.
 fn put(
     store: &Store<'_>,
     question: &str,
@@ -99,12 +100,15 @@ fn put(
     let now = store.clock.now();
     store.connection.prepare_cached("DELETE FROM questions WHERE ends < ?1")?.execute([now])?;
     let ends = now.saturating_add(columns::of_wait(patience));
-    let sql = "INSERT INTO questions (ends, owner, pool, question) VALUES (?1, ?2, ?3, ?4)";
+    let sql = "INSERT INTO questions (ends, owner, pool, question)
+        SELECT ?1, owner, id, ?4 FROM pools WHERE id = ?3 AND owner = ?2";
     let mut insert = store.connection.prepare_cached(sql)?;
     let mut numbers = NONE;
     for (id, owner) in pools {
-        let number = insert.insert((ends, owner, id, question))?;
-        numbers = (if numbers == NONE { number } else { numbers.0 }, number);
+        if insert.execute((ends, owner, id, question))? > 0 {
+            let number = store.connection.last_insert_rowid();
+            numbers = (if numbers == NONE { number } else { numbers.0 }, number);
+        }
     }
     Ok(numbers)
 }
