@@ -72,7 +72,7 @@ const ROOMS: [&str; 19] = [
     "admin/figures",
     "admin/provision",
     "stray",
-    // For fuzzing and benchmarks.
+    // For fuzzing.
     "invariants",
 ];
 
