@@ -153,7 +153,7 @@ async fn an_export_has_every_byte_of_a_message(store: Store) {
         let mut job = Envelope::new("mail", payload.to_vec());
         job.name = Some("greet".into());
         job.content_encoding = encoding.map(Into::into);
-        job.enqueued_by = Some("shop-web (shop_jobs)".into());
+        job.enqueued_by = Some("shop-web".into());
         job.topic = Some("user.created".into());
         // RabbitMQ keeps whole seconds.
         job.enqueued_at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);

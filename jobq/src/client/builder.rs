@@ -74,8 +74,8 @@ impl ClientBuilder {
     /// Sets the name of this program, which its jobs and events carry
     /// ([`JobContext::enqueued_by`](crate::JobContext::enqueued_by),
     /// [`FailedJob::enqueued_by`](crate::FailedJob::enqueued_by), on RabbitMQ the property
-    /// `app_id`): 1 to 60 characters without control characters and parentheses. Defaults to the
-    /// name of the executable.
+    /// `app_id`): 1 to 60 characters without control characters. Defaults to the name of the
+    /// executable.
     pub fn program(mut self, name: impl Into<String>) -> Self {
         self.program = name.into();
         self

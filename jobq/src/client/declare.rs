@@ -2,17 +2,17 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Client;
 use super::kind::JobKind;
 use crate::background;
 use crate::error::Result;
-use crate::job::{Job, origin};
+use crate::job::Job;
 
-/// The job types whose queue was declared, with the queue and the origin of their jobs.
-pub(super) type Declared = BTreeMap<TypeId, (&'static str, Arc<str>)>;
+/// The job types whose queue was declared, with the queue.
+pub(super) type Declared = BTreeMap<TypeId, &'static str>;
 
 impl Client {
     /// Declares the queue of a job type, with its subscriptions. The first
@@ -25,7 +25,7 @@ impl Client {
     /// [`Conflict`](crate::ErrorKind::Conflict) if something that is not a queue of jobq has the
     /// queue's name.
     pub async fn declare<J: Job>(&self) -> Result<()> {
-        self.declare_kind(&JobKind::of::<J>()).await.map(drop)
+        self.declare_kind(&JobKind::of::<J>()).await
     }
 
     /// Declares the queues for jobs with a [delay](crate::Enqueue::delay) of any length, and for
@@ -56,31 +56,30 @@ impl Client {
         background::call(self.engine().declare_delays(longest)).await
     }
 
-    /// Declares the queue of a job type unless this client has done so, and returns the origin of
-    /// its jobs.
-    pub(super) async fn declare_kind(&self, kind: &JobKind) -> Result<Arc<str>> {
-        if let Some(origin) = self.origin(kind) {
-            return Ok(origin);
+    /// Declares the queue of a job type unless this client has done so.
+    pub(super) async fn declare_kind(&self, kind: &JobKind) -> Result<()> {
+        if self.has_declared(kind) {
+            return Ok(());
         }
         kind.check()?;
         // Several callers may do so at once, each with its own timeout.
         background::call(self.engine().declare(&[kind.spec()])).await?;
-        let origin = origin(self.program(), kind.type_name);
-        self.declared().insert(kind.type_id, (kind.queue, Arc::clone(&origin)));
-        Ok(origin)
+        self.change_declared(|declared| _ = declared.insert(kind.type_id, kind.queue));
+        Ok(())
     }
 
-    /// The origin of the jobs of a type whose queue this client has declared.
-    pub(super) fn origin(&self, kind: &JobKind) -> Option<Arc<str>> {
-        self.declared().get(&kind.type_id).map(|(_, origin)| Arc::clone(origin))
+    /// Whether this client has declared the queue of a job type.
+    pub(super) fn has_declared(&self, kind: &JobKind) -> bool {
+        let declared = self.shared.declared.read().unwrap_or_else(PoisonError::into_inner);
+        declared.contains_key(&kind.type_id)
     }
 
-    fn declared(&self) -> MutexGuard<'_, Declared> {
-        self.shared.declared.lock().unwrap_or_else(PoisonError::into_inner)
+    fn change_declared(&self, change: impl FnOnce(&mut Declared)) {
+        change(&mut self.shared.declared.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Forgets the declaration, so that the next job declares the queue again.
     pub(super) fn forget(&self, kind: &JobKind) {
-        self.declared().retain(|_, (queue, _)| *queue != kind.queue);
+        self.change_declared(|declared| declared.retain(|_, queue| *queue != kind.queue));
     }
 }

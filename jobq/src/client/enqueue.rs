@@ -1,6 +1,7 @@
 use std::fmt;
 use std::panic::Location;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
@@ -10,7 +11,6 @@ use super::payload::Payload;
 use super::times::{IntoPeriod, Times};
 use super::{Client, JobKind};
 use crate::background;
-use crate::clock::Clock;
 use crate::engine::Pushing;
 use crate::error::{Error, Result};
 use crate::job::{Envelope, Headers, Job, JobId};
@@ -40,12 +40,12 @@ impl SetHeaders {
 /// The envelope of a job, with times from now.
 pub(super) fn envelope(
     (kind, times): (&JobKind, &Times),
-    clock: &Clock,
+    client: &Client,
     id: JobId,
     payload: Vec<u8>,
     mut headers: Headers,
 ) -> Envelope {
-    let moments = times.moments(kind.options.expires, clock);
+    let moments = times.moments(kind.options.expires, client.clock());
     if let Some(due) = moments.due {
         headers.set_due(due);
     }
@@ -62,7 +62,7 @@ pub(super) fn envelope(
         retry_wait: Some(retry::first_wait(kind.options)),
         expires_at: moments.expires_at,
         topic: None,
-        enqueued_by: None,
+        enqueued_by: Some(Arc::clone(client.program())),
     }
 }
 
@@ -155,7 +155,7 @@ impl Enqueue {
         let mut headers =
             self.client.hooks().call(id, || self.kind.outgoing(), self.location, headers)?;
         self.client.add_context(sending, &mut headers);
-        Ok(envelope((&self.kind, &self.times), self.client.clock(), id, payload, headers))
+        Ok(envelope((&self.kind, &self.times), &self.client, id, payload, headers))
     }
 
     /// Begins to push the job, in a span if the client has traces.
@@ -181,14 +181,13 @@ impl Enqueue {
         Ok(self.push(envelope))
     }
 
-    fn push(&self, mut envelope: Envelope) -> Pushing {
-        envelope.enqueued_by = self.client.origin(&self.kind);
-        if envelope.enqueued_by.is_some() {
+    fn push(&self, envelope: Envelope) -> Pushing {
+        if self.client.has_declared(&self.kind) {
             return self.client.engine().push(envelope);
         }
         let (client, kind) = (self.client.clone(), self.kind);
         Box::pin(async move {
-            envelope.enqueued_by = Some(client.declare_kind(&kind).await?);
+            client.declare_kind(&kind).await?;
             client.engine().push(envelope).await
         })
     }

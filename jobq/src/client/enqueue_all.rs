@@ -13,7 +13,7 @@ use crate::awaitable::awaitable;
 use crate::background;
 use crate::engine::NotPushed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Envelope, Headers, Job, JobId};
+use crate::job::{Headers, Job, JobId};
 use crate::traces::{Sending, Sent};
 
 /// The most ids to allocate in advance.
@@ -74,7 +74,6 @@ impl<'j> EnqueueAll<'j> {
             Ok(()) => client.declare_kind(&kind).await,
             Err(error) => Err(error),
         };
-        let enqueued_by = ready.as_ref().ok();
         let mut jobs = payloads.enumerate().filter_map(|(index, payload)| {
             let id = JobId::new();
             ids.push(id);
@@ -84,13 +83,12 @@ impl<'j> EnqueueAll<'j> {
                 let mut headers =
                     client.hooks().call(id, || kind.outgoing(), location, headers.clone())?;
                 client.add_context(sending, &mut headers);
-                Ok(envelope((&kind, &times), client.clock(), id, payload, headers))
+                Ok(envelope((&kind, &times), &client, id, payload, headers))
             });
-            let job = job.map_err(|error| unwritten.push((index, error))).ok()?;
-            Some(Envelope { enqueued_by: enqueued_by.cloned(), ..job })
+            job.map_err(|error| unwritten.push((index, error))).ok()
         });
         let not_pushed = match &ready {
-            Ok(_) => {
+            Ok(()) => {
                 // The program's iterator runs in the program's runtime.
                 let program = Handle::try_current().ok();
                 let mut jobs = std::iter::from_fn(|| {

@@ -1,6 +1,6 @@
 //! Job types without generics.
 
-use std::any::{TypeId, type_name};
+use std::any::TypeId;
 
 use super::outgoing::What;
 use crate::engine::QueueSpec;
@@ -14,9 +14,8 @@ pub(super) struct JobKind {
     pub(super) name: &'static str,
     pub(super) queue: &'static str,
     pub(super) options: &'static JobOptions,
-    /// The type of the payload, and its full name.
+    /// The type of the payload.
     pub(super) type_id: TypeId,
-    pub(super) type_name: &'static str,
 }
 
 impl JobKind {
@@ -26,7 +25,6 @@ impl JobKind {
             queue: queue_of::<J>(),
             options: &J::OPTIONS,
             type_id: TypeId::of::<J>(),
-            type_name: type_name::<J>(),
         }
     }
 

@@ -17,7 +17,7 @@ mod subscriber;
 mod times;
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, RwLock};
 
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -83,7 +83,7 @@ struct Shared {
     largest_payload: usize,
     clock: Clock,
     metrics: ClientMetrics,
-    declared: Mutex<Declared>,
+    declared: RwLock<Declared>,
     /// Cancelled when the client was closed.
     closed: CancellationToken,
 }
@@ -150,7 +150,7 @@ impl Client {
         hooks: Hooks,
         traces: Option<Traces>,
     ) -> Self {
-        let (program, declared) = (program.into(), Mutex::default());
+        let (program, declared) = (program.into(), RwLock::default());
         let (largest_payload, clock) = (engine.capabilities().largest_payload, engine.clock());
         let metrics = ClientMetrics::new();
         Self {

@@ -37,8 +37,7 @@ pub struct Envelope {
     pub expires_at: Option<SystemTime>,
     /// The topic of the event, if the job was made from one.
     pub topic: Option<String>,
-    /// The program that enqueued the job and the crate of its payload type, such as
-    /// `shop-web (shop_jobs)`: at most 255 bytes, for people and for warnings.
+    /// The program that enqueued the job, such as `shop-web`: at most 255 bytes, for people.
     pub enqueued_by: Option<Arc<str>>,
 }
 

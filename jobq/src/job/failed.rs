@@ -222,9 +222,8 @@ impl FailedJob {
         self.failed_at
     }
 
-    /// The program that enqueued the job and the crate of its payload type, such as
-    /// `shop-web (shop_jobs)`; for an event, the program that published it. Other clients may write
-    /// anything here, or nothing.
+    /// The program that enqueued the job or published its event, such as `shop-web`. Other clients
+    /// may write anything here, or nothing.
     #[must_use]
     pub fn enqueued_by(&self) -> Option<&str> {
         self.envelope.enqueued_by.as_deref()

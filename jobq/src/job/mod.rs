@@ -11,8 +11,8 @@ pub(crate) mod headers;
 mod id;
 pub(crate) mod millis;
 mod options;
-mod origin;
 mod outcome;
+mod program;
 pub(crate) mod rfc3339;
 #[cfg(any(feature = "sqlite", feature = "testing"))]
 pub(crate) mod topic;
@@ -32,8 +32,8 @@ pub use headers::Headers;
 pub use id::JobId;
 pub(crate) use millis::{from_millis, to_millis};
 pub use options::{Delay, Exponential, JobOptions};
-pub(crate) use origin::{check_program, crate_of, origin, program};
 pub use outcome::{JobResult, Outcome};
+pub(crate) use program::{check_program, program};
 
 /// A type whose values can be enqueued: the payload of a job.
 ///

@@ -74,9 +74,6 @@ pub(super) struct Resolved {
 pub(super) fn resolve(pool: &Shared, queue: &'static str, delivery: &Delivery) -> Resolved {
     let (envelope, attempt) = (delivery.envelope(), delivery.attempt);
     let (who, job) = identify(pool, queue, delivery);
-    if let Some(job) = job {
-        job.origins.check(job.name, envelope);
-    }
     let not_understood =
         |lacking| unknown(attempt, format!("no worker that took it {lacking}; update the workers"));
     let job = match job {

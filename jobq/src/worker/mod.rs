@@ -31,7 +31,6 @@ mod in_flight;
 mod inline;
 mod layer;
 mod observer;
-mod origins;
 mod pool;
 mod prefetch;
 mod queue;

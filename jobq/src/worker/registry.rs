@@ -12,7 +12,6 @@ use super::attempt::{Attempt, Resources};
 use super::extract::Requires;
 use super::function::JobFunction;
 use super::layer::Layers;
-use super::origins::Origins;
 use super::run::{Call, Run};
 use super::state::States;
 use crate::client::Client;
@@ -33,7 +32,6 @@ pub(crate) struct Registered {
     /// Whether its function is a plain `fn`.
     pub(crate) blocks: bool,
     pub(crate) start: Guarded<Start>,
-    pub(crate) origins: Origins,
     requires: Requires,
 }
 
@@ -45,7 +43,6 @@ impl Registered {
             options: J::OPTIONS,
             blocks,
             start: Guarded::new(start),
-            origins: Origins::default(),
             requires,
         }
     }

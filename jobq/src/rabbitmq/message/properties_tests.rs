@@ -23,7 +23,7 @@ fn job() -> Envelope {
         retry_wait: Some(Duration::from_secs(30)),
         expires_at: Some(UNIX_EPOCH + Duration::from_millis(1_700_003_600_123)),
         topic: Some("user.created".to_owned()),
-        enqueued_by: Some("shop-web (shop_jobs)".into()),
+        enqueued_by: Some("shop-web".into()),
         ..Envelope::new("mail", br#"{"user_id":7}"#.to_vec())
     }
 }
@@ -63,7 +63,7 @@ fn a_job_travels_as_documented() {
     let text = |value: &Option<ShortString>| value.as_ref().map(ToString::to_string);
     assert_eq!(*properties.content_type(), None, "JSON is what is meant where nothing is said");
     assert_eq!(text(properties.kind()).as_deref(), Some("send_welcome"));
-    assert_eq!(text(properties.app_id()).as_deref(), Some("shop-web (shop_jobs)"));
+    assert_eq!(text(properties.app_id()).as_deref(), Some("shop-web"));
     assert_eq!(text(properties.message_id()).unwrap(), job().id.to_string());
     assert_eq!(*properties.timestamp(), Some(1_700_000_000));
     assert_eq!(*properties.delivery_mode(), Some(2));

@@ -36,7 +36,7 @@ pub async fn a_delayed_job_comes_as_it_was_pushed(bench: &Bench) {
             retry_wait: Some(SHORT / 3),
             expires_at: Some(bench.now() + LONG),
             topic: Some("user.created".to_owned()),
-            enqueued_by: Some("shop-web (shop_jobs)".into()),
+            enqueued_by: Some("shop-web".into()),
             headers: headers(),
             ..job("mail")
         };

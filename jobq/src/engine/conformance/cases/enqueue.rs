@@ -28,7 +28,7 @@ pub async fn a_job_comes_back_as_it_was_pushed(bench: &Bench) {
         attempts: 2,
         expires_at: Some(bench.now() + Duration::from_millis(3_600_007)),
         topic: Some("user.created".to_owned()),
-        enqueued_by: Some("shop-web (shop_jobs)".into()),
+        enqueued_by: Some("shop-web".into()),
         ..job("mail")
     };
     bench.push(vec![pushed.clone()]).await;

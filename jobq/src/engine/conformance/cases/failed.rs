@@ -59,7 +59,7 @@ pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = Envelope {
         payload: "{\"n\":7}".into(),
-        enqueued_by: Some("shop-web (shop_jobs)".into()),
+        enqueued_by: Some("shop-web".into()),
         ..job("mail")
     };
     bench.push(vec![pushed.clone()]).await;
@@ -84,7 +84,7 @@ pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     assert_eq!(failed.error(), error);
     assert_eq!(failed.reason(), FailedReason::Aborted);
     assert_eq!(failed.enqueued_at(), enqueued_at);
-    assert_eq!(failed.enqueued_by(), Some("shop-web (shop_jobs)"));
+    assert_eq!(failed.enqueued_by(), Some("shop-web"));
     let after = SystemTime::now() + Duration::from_secs(1);
     assert!((before..=after).contains(&failed.failed_at()), "{:?}", failed.failed_at());
     // It does not run again by itself.
@@ -130,7 +130,7 @@ pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
     let pushed = Envelope {
         expires_at: Some(bench.now() + Duration::from_secs(600)),
         payload: b"[1]".to_vec(),
-        enqueued_by: Some("shop-web (shop_jobs)".into()),
+        enqueued_by: Some("shop-web".into()),
         headers: headers(),
         content_encoding: Some("gzip".into()),
         ..job("mail")

@@ -60,7 +60,7 @@ pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) 
         retry_wait: Some(SHORT),
         expires_at: Some(bench.now() + LONG),
         topic: Some("user.created".to_owned()),
-        enqueued_by: Some("shop-web (shop_jobs)".into()),
+        enqueued_by: Some("shop-web".into()),
         headers: headers(),
         content_encoding: Some("gzip".into()),
         ..job("mail")
