@@ -8,7 +8,7 @@ use super::operation::{Action, Done, End, Operation};
 use super::page::{Cursor, Page, Paging};
 use super::visits;
 use crate::background;
-use crate::engine::{Administer, Engine, Verdict, Visited, administration, failed};
+use crate::engine::{Administer, Engine, Verdict, Visited, administration};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId, check_name};
 
@@ -61,7 +61,7 @@ impl FailedJobs {
     /// An invalid queue name; an engine that cannot be reached or refuses.
     pub async fn list(&self, limit: usize) -> Result<Vec<FailedJob>> {
         check_name("queue", &self.queue)?;
-        background::call(failed::list(self.administration()?, &self.queue, limit)).await
+        background::call(visits::list(self.administration()?, &self.queue, limit)).await
     }
 
     /// The failed job with this id; the oldest, if several have it.
@@ -72,7 +72,7 @@ impl FailedJobs {
     /// [`list`](Self::list).
     pub async fn show(&self, id: JobId) -> Result<FailedJob> {
         check_name("queue", &self.queue)?;
-        let found = failed::find(self.administration()?, &self.queue, id);
+        let found = visits::find(self.administration()?, &self.queue, id);
         background::call(found).await?.ok_or_else(|| self.not_found(id))
     }
 
@@ -122,7 +122,7 @@ impl FailedJobs {
     async fn settle(&self, id: JobId, verdict: Verdict) -> Result<()> {
         check_name("queue", &self.queue)?;
         let action = if verdict == Verdict::Discard { "discard" } else { "retry" };
-        let settling = failed::settle(self.administration()?, &self.queue, Some(id), verdict);
+        let settling = visits::settle(self.administration()?, &self.queue, Some(id), verdict);
         let settled = background::call(settling).await;
         let count = settled.as_ref().ok();
         if count != Some(&0) {

@@ -20,7 +20,7 @@ pub mod text;
 #[cfg(feature = "rabbitmq")]
 mod topology;
 mod value;
-mod visits;
+pub(crate) mod visits;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Visits of failed jobs with a state and an end.
+//! Visits of failed jobs with a state.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::engine::{Administer, Extent, Verdict, Visited, closed};
 use crate::error::Result;
-use crate::job::FailedJob;
+use crate::job::{FailedJob, JobId};
 
 /// A visit ends after this time, since others wait for its end. What it has begun is finished.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -30,12 +30,79 @@ pub(super) async fn visit<T: Send + 'static>(
     queue: &str,
     within: Option<Extent>,
     state: T,
+    step: impl FnMut(&mut T, FailedJob) -> Verdict + Send + 'static,
+) -> Result<(T, Visited)> {
+    walk(engine, queue, (within, Some(Instant::now() + LONGEST)), state, step).await
+}
+
+/// The failed jobs of a queue, oldest first, at most `limit`.
+pub(crate) async fn list(
+    engine: &dyn Administer,
+    queue: &str,
+    limit: usize,
+) -> Result<Vec<FailedJob>> {
+    let look = move |jobs: &mut Vec<_>, job| {
+        if jobs.len() < limit {
+            jobs.push(job);
+        }
+        if jobs.len() < limit { Verdict::Keep } else { Verdict::Enough }
+    };
+    let (mut jobs, visited) = walk(engine, queue, (None, None), Vec::new(), look).await?;
+    check(visited)?;
+    // Pools that publish at the same time may have changed the order.
+    jobs.sort_by_key(FailedJob::failed_at);
+    Ok(jobs)
+}
+
+/// The oldest failed job of a queue with this id.
+pub(crate) async fn find(
+    engine: &dyn Administer,
+    queue: &str,
+    id: JobId,
+) -> Result<Option<FailedJob>> {
+    let look = move |found: &mut Option<_>, job: FailedJob| {
+        if job.id() != id {
+            return Verdict::Keep;
+        }
+        *found = Some(job);
+        Verdict::Enough
+    };
+    let (found, visited) = walk(engine, queue, (None, None), None, look).await?;
+    check(visited).map(|_| found)
+}
+
+/// Settles all failed jobs of a queue so, or the oldest with this id, and returns how many.
+pub(crate) async fn settle(
+    engine: &dyn Administer,
+    queue: &str,
+    id: Option<JobId>,
+    verdict: Verdict,
+) -> Result<u64> {
+    let decide = move |is_done: &mut bool, job: FailedJob| {
+        if *is_done {
+            return Verdict::Enough;
+        }
+        if id.is_some_and(|id| id != job.id()) {
+            return Verdict::Keep;
+        }
+        *is_done = id.is_some();
+        verdict.clone()
+    };
+    let (_, visited) = walk(engine, queue, (None, None), false, decide).await?;
+    Ok(check(visited)?.settled.len() as u64)
+}
+
+/// Visits failed jobs within an extent and until a time.
+async fn walk<T: Send + 'static>(
+    engine: &dyn Administer,
+    queue: &str,
+    (within, end): (Option<Extent>, Option<Instant>),
+    state: T,
     mut step: impl FnMut(&mut T, FailedJob) -> Verdict + Send + 'static,
 ) -> Result<(T, Visited)> {
     let walk = Walk { state, seen: 0, is_at_end: false, is_cut: false };
     let shared = Arc::new(Mutex::new(Some(walk)));
     let lent = Arc::clone(&shared);
-    let end = Instant::now() + LONGEST;
     let visit = move |job: FailedJob| {
         let mut shared = lent.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(walk) = &mut *shared else { return Verdict::Enough };
@@ -44,7 +111,7 @@ pub(super) async fn visit<T: Send + 'static>(
             return Verdict::Enough;
         }
         walk.seen += 1;
-        let is_over = Instant::now() >= end;
+        let is_over = end.is_some_and(|end| Instant::now() >= end);
         let verdict = if is_over { Verdict::Enough } else { step(&mut walk.state, job) };
         walk.is_cut |= verdict == Verdict::Enough;
         verdict
@@ -54,4 +121,13 @@ pub(super) async fn visit<T: Send + 'static>(
     let Walk { state, is_at_end, is_cut, .. } = shared.ok_or_else(closed)?;
     visited.complete = (visited.complete || is_at_end) && !is_cut && visited.end.is_none();
     Ok((state, visited))
+}
+
+/// The first error of a visit, if there is one.
+fn check(mut visited: Visited) -> Result<Visited> {
+    let refused = visited.refused.drain(..).next();
+    match visited.end.take().or(refused.map(|(_, error)| error)) {
+        Some(error) => Err(error),
+        None => Ok(visited),
+    }
 }

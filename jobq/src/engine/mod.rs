@@ -21,7 +21,6 @@ mod detached;
 mod diagnose;
 mod durations;
 mod extent;
-pub(crate) mod failed;
 mod migrated;
 mod options;
 mod part;

@@ -49,9 +49,10 @@ use async_trait::async_trait;
 pub use crate::conformance;
 pub use bench::{Bench, DEADLINE, eventually, soon};
 
+use crate::admin::visits;
 use crate::clock::Clock;
 use crate::engine::{
-    Administer, Certificates, Consume, Consumer, Engine, EngineOptions, QueueName, Verdict, failed,
+    Administer, Certificates, Consume, Consumer, Engine, EngineOptions, QueueName, Verdict,
 };
 use crate::error::Result;
 use crate::job::{FailedJob, JobId};
@@ -106,7 +107,7 @@ pub trait EngineExt: Engine {
     ///
     /// As [`Administer::failed_visit`].
     async fn failed_list(&self, queue: &str, limit: usize) -> Result<Vec<FailedJob>> {
-        failed::list(self.admin(), queue, limit).await
+        visits::list(self.admin(), queue, limit).await
     }
 
     /// The oldest failed job of a queue with this id.
@@ -115,7 +116,7 @@ pub trait EngineExt: Engine {
     ///
     /// As [`Administer::failed_visit`].
     async fn failed_find(&self, queue: &str, id: JobId) -> Result<Option<FailedJob>> {
-        failed::find(self.admin(), queue, id).await
+        visits::find(self.admin(), queue, id).await
     }
 
     /// Settles the oldest failed job of a queue with this id, or all, and returns how many.
@@ -124,7 +125,7 @@ pub trait EngineExt: Engine {
     ///
     /// As [`Administer::failed_visit`], and those of jobs that cannot be put back.
     async fn failed_settle(&self, queue: &str, id: Option<JobId>, verdict: Verdict) -> Result<u64> {
-        failed::settle(self.admin(), queue, id, verdict).await
+        visits::settle(self.admin(), queue, id, verdict).await
     }
 }
 
