@@ -94,7 +94,6 @@
 //! | `sqlite` | yes | `sqlite:` |
 //! | `tls` | no | `amqps://`, with `rustls` |
 //! | `management` | no | policies, bindings and nodes from RabbitMQ's management API, if its URL is set; includes `tls` |
-//! | `metrics` | no | metrics for the recorder that the program installs; see the module `metrics` |
 //! | `testing` | no | the test kit [`testing`], and the conformance suite for engines |
 
 pub mod admin;
@@ -111,11 +110,7 @@ mod host;
 #[doc(hidden)]
 pub mod internals;
 mod job;
-#[cfg(feature = "metrics")]
 pub mod metrics;
-#[cfg(not(feature = "metrics"))]
-#[path = "metrics/without.rs"]
-mod metrics;
 pub mod period;
 #[cfg(feature = "rabbitmq")]
 pub mod rabbitmq;

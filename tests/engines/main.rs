@@ -16,7 +16,6 @@ mod kit;
 mod layers;
 mod log;
 mod many;
-#[cfg(feature = "metrics")]
 mod metrics;
 mod named;
 mod operations;

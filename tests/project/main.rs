@@ -11,7 +11,6 @@ mod docs;
 mod examples;
 mod layers;
 mod logs;
-#[cfg(feature = "metrics")]
 mod metrics;
 mod observability;
 mod packages;

@@ -59,11 +59,8 @@ async fn rotate(what: &str, store: Store, rounds: usize, end: impl Fn(Process, &
         // Each began again.
         assert!(missing <= report.duplicates, "{missing} of {report}");
     }
-    #[cfg(feature = "metrics")]
-    {
-        let missing = jobq_tests::increments::missing(&books.account, &books.path);
-        println!("ends of attempts that the metrics of killed workers lack: {missing}");
-        // Each began again.
-        assert!(missing <= report.duplicates, "{missing} of {report}");
-    }
+    let missing = jobq_tests::increments::missing(&books.account, &books.path);
+    println!("ends of attempts that the metrics of killed workers lack: {missing}");
+    // Each began again.
+    assert!(missing <= report.duplicates, "{missing} of {report}");
 }

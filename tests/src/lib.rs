@@ -16,7 +16,6 @@ pub mod flaky;
 pub mod fragile;
 mod greeting;
 pub mod hardened;
-#[cfg(feature = "metrics")]
 pub mod increments;
 pub mod jobs;
 pub mod ledger;

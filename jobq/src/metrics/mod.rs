@@ -1,5 +1,5 @@
-//! Metrics of clients and pools for the facade [`metrics`](https://docs.rs/metrics), with the
-//! feature `metrics`: their names and labels.
+//! Metrics of clients and pools for the facade [`metrics`](https://docs.rs/metrics): their names and
+//! labels.
 //!
 //! jobq counts and measures by itself. The program installs a recorder, such as that of
 //! `metrics-exporter-prometheus`, **before** it makes the first client: a client and a pool get
@@ -30,12 +30,9 @@ pub(crate) use client::{Call, ClientMetrics};
 pub(crate) use connection::ConnectionMetrics;
 pub(crate) use pool::{PoolLevel, QueueMetrics, Switch};
 #[cfg(feature = "rabbitmq")]
-pub(crate) use waits::WaitMetrics;
+pub(crate) use waits::comes_through;
 
 use ::metrics::{Counter, Gauge, Histogram, Key, KeyName, Label, Level, Metadata, Unit};
-
-/// Whether this program has the feature `metrics`.
-pub(crate) const IS_ENABLED: bool = true;
 
 /// A metric of jobq.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

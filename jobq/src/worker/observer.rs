@@ -24,7 +24,7 @@ use crate::client::Client;
 use crate::engine::{Delivery, Minute, RunningJob, Settlement, Watched, WatchedOutcome};
 use crate::error::Result;
 use crate::job::Outcome;
-use crate::metrics::{self, PoolLevel, QueueMetrics};
+use crate::metrics::{PoolLevel, QueueMetrics};
 use crate::telemetry::Who;
 use crate::traces;
 
@@ -116,15 +116,14 @@ impl Observer {
         self.metrics.has_slots(count)
     }
 
-    /// Measures whether the queue is consumed, from the states of its tasks. `None` if nobody asks.
+    /// Measures whether the queue is consumed, from the states of its tasks.
     pub(super) fn measure(
         &self,
         together: &Status,
         alone: &Status,
-    ) -> Option<impl Future<Output = ()> + Send + use<>> {
+    ) -> impl Future<Output = ()> + Send + use<> {
         let switches = (self.metrics.consuming(), self.metrics.paused());
-        let measuring = || health::measure(together.clone(), alone.clone(), switches);
-        metrics::IS_ENABLED.then(measuring)
+        health::measure(together.clone(), alone.clone(), switches)
     }
 
     /// An attempt starts.

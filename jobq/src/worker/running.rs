@@ -56,9 +56,7 @@ impl RunningPool {
             if let Some(alone) = &alone {
                 status_alone.set_begun(alone);
             }
-            if let Some(measuring) = queue.observer.measure(&status, &status_alone) {
-                watches.spawn_on(measuring, background);
-            }
+            watches.spawn_on(queue.observer.measure(&status, &status_alone), background);
             queues.spawn_on(queue::consume(queue, consumer, entered, status), background);
             if let Some(alone) = alone {
                 queues.spawn_on(solo::consume(solo_slots, alone, status_alone), background);

@@ -22,7 +22,6 @@ pub(crate) async fn work(arguments: &[String]) -> Result<(), BoxError> {
     let [url, namespace, ledger, name, lease, load] = arguments else {
         return Err("expected URL NAMESPACE LEDGER NAME LEASE_MS LOAD".into());
     };
-    #[cfg(feature = "metrics")]
     jobq_tests::increments::Increments::install(Path::new(ledger), name)?;
     let lease = Duration::from_millis(lease.parse()?);
     let client = if url.starts_with("sqlite:") && lease != DEFAULT_LEASE {

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use self::ledger::{Change, Ledger};
 use crate::engine::{Passage, PoolReport};
 use crate::error::Result;
-use crate::metrics::WaitMetrics;
+use crate::metrics;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::failure;
@@ -39,7 +39,6 @@ const MOST: usize = 5;
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
     ledger: Mutex<Ledger>,
-    metrics: WaitMetrics,
     refused: AtomicBool,
 }
 
@@ -126,7 +125,7 @@ impl Waits {
                 _ => tracing::info!(place = name, "waiting jobs come through again"),
             }
             let worst = self.ledger().passage(queue.as_deref()).unwrap_or(Passage::Unknown);
-            self.metrics.set(queue.as_deref(), worst);
+            metrics::comes_through(queue.as_deref(), worst);
         }
     }
 }
@@ -177,7 +176,6 @@ pub(crate) async fn levels(up: &Up, names: &Names) -> Result<u32> {
 }
 
 #[cfg(test)]
-#[cfg(feature = "metrics")]
 mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
