@@ -201,12 +201,6 @@ impl Sending {
     }
 }
 
-/// Records the routing key of what the current span sends.
-#[cfg_attr(not(feature = "rabbitmq"), allow(dead_code))]
-pub(crate) fn sent_with_key(key: &str) {
-    record_key(&Span::current(), key);
-}
-
 /// Records the routing key with which a job came.
 pub(crate) fn record_key(span: &Span, key: &str) {
     span.record("messaging.rabbitmq.destination.routing_key", key);

@@ -57,7 +57,7 @@ async fn a_question_that_the_broker_answers_by_no_is_logged_as_an_error() {
     assert!(!lines.is_empty(), "{}", log.text());
 }
 
-/// `rabbitmq/publish/event` publishes each mandatory event on a channel of its own therefore.
+/// `rabbitmq/publish/enqueue` publishes each mandatory event on a channel of its own therefore.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_return_comes_with_the_confirm_of_another_message() {
     let url = confirming_backwards(&broker::shared().await).await;

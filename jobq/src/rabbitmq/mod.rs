@@ -35,7 +35,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::TryFutureExt;
 
 use self::admin::Administration;
 #[cfg(feature = "management")]
@@ -48,7 +47,7 @@ use self::connection::probe;
 use self::connection::probe::Carrier;
 use self::connection::tls::Tls;
 use self::consume::Consumers;
-use self::publish::{Enqueuer, Events, Publisher};
+use self::publish::{Enqueuer, Publisher};
 use self::stray::Strays;
 use self::topology::declared::Declared;
 use self::topology::declarer::Declarer;
@@ -62,7 +61,7 @@ use crate::background;
 use crate::clock::Clock;
 use crate::engine::{
     Administer, Capabilities, Consume, Consumer, Diagnose, Engine, EngineOptions, NotPushed,
-    Pushed, Pushing, QueueSpec,
+    Pushing, QueueSpec,
 };
 use crate::error::Result;
 use crate::job::{Envelope, EventEnvelope, check_name, check_pattern};
@@ -108,11 +107,10 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
     );
     Ok(Arc::new(Rabbit {
         enqueuer: Arc::new(Enqueuer::new(
+            Arc::clone(&broker),
             Arc::clone(&declarer),
             Arc::clone(&publisher),
-            broker.clock().clone(),
         )),
-        events: Events::new(Arc::clone(&broker), Arc::clone(&declarer), Arc::clone(&publisher)),
         consumers: Arc::new(Consumers::new(
             Arc::clone(&broker),
             Arc::clone(&declarer),
@@ -131,7 +129,6 @@ pub(crate) struct Rabbit {
     broker: Arc<Broker>,
     declarer: Arc<Declarer>,
     enqueuer: Arc<Enqueuer>,
-    events: Events,
     consumers: Arc<Consumers>,
     publisher: Arc<Publisher>,
     admin: Arc<Administration>,
@@ -186,13 +183,7 @@ impl Engine for Rabbit {
         if let Err(closed) = self.broker.check_open() {
             return Box::pin(ready(Err(closed)));
         }
-        match self.enqueuer.push_at_once(job) {
-            Ok(publishing) => Box::pin(publishing.map_ok(|()| Pushed::new())),
-            Err(later) => {
-                let enqueuer = Arc::clone(&self.enqueuer);
-                Box::pin(async move { enqueuer.push_later(later).await.map(|()| Pushed::new()) })
-            }
-        }
+        self.enqueuer.push(job)
     }
 
     async fn push_all(&self, jobs: &mut (dyn Iterator<Item = Envelope> + Send)) -> Vec<NotPushed> {
@@ -204,7 +195,7 @@ impl Engine for Rabbit {
 
     async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
         self.broker.check_open()?;
-        self.events.publish(event, mandatory).await
+        self.enqueuer.publish(event, mandatory).await
     }
 
     async fn consume(&self, what: Consume) -> Result<Consumer> {

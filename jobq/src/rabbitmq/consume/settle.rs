@@ -20,12 +20,12 @@ use crate::period;
 use crate::rabbitmq::connection::link::backoff;
 use crate::rabbitmq::errors::stale;
 use crate::rabbitmq::message::properties::{self, Changes, Message};
+use crate::rabbitmq::topology::destination::{Destination, Wait};
 use crate::rabbitmq::topology::levels::{End, HORIZON};
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::requirements::Wanted;
-use crate::rabbitmq::topology::route::{Destination, Route};
+use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::topology::routing_key;
-use crate::rabbitmq::topology::wait::Wait;
 use crate::telemetry::Who;
 
 /// The number of returns from which a job is requeued as a new message. The broker's count of

@@ -20,9 +20,10 @@ use crate::job::{
     Envelope, EventEnvelope, FailedJob, FailedReason, Headers, JobId, MAX_PAYLOAD, from_millis,
     to_millis,
 };
+use crate::rabbitmq::topology::destination::Destination;
 use crate::rabbitmq::topology::levels::{self, End};
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
-use crate::rabbitmq::topology::route::{Destination, Route};
+use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::topology::routing_key::decimal;
 use crate::rabbitmq::values::{fits, integer, long, short, text};
 

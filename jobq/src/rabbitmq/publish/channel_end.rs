@@ -5,7 +5,7 @@
 //! enough to find it.
 
 use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, PRECONDITION_FAILED, refused};
-use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::routing::Route;
 
 /// Why the broker refused a message and closed the channel.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::message::properties::Message;
-use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::routing::Route;
 
 /// Opens a channel in confirm mode.
 pub(crate) async fn open_confirming(up: &Up) -> Result<Channel> {

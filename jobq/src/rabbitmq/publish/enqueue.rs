@@ -1,49 +1,74 @@
-//! Enqueueing: the route of each job into its queue, and its message.
+//! Enqueueing jobs and publishing events: the route of each, its message, and its publish.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lapin::Confirmation;
+use tokio::time::timeout;
+use tracing::Span;
+
 use super::batch::Batch;
+use super::confirm::{not_stored, send_alone, stored};
+use super::error::unanswered;
 use super::publisher::Publisher;
-use crate::clock::Clock;
-use crate::engine::NotPushed;
+use crate::engine::{NotPushed, Pushed, Pushing, nobody_subscribes};
 use crate::error::{Error, Result};
-use crate::job::Envelope;
-use crate::rabbitmq::message::properties;
+use crate::job::{Envelope, EventEnvelope};
+use crate::rabbitmq::connection::broker::Broker;
+use crate::rabbitmq::message::properties::{self, Message};
+use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::declarer::Declarer;
+use crate::rabbitmq::topology::destination::{Destination, Wait};
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::requirements::Wanted;
-use crate::rabbitmq::topology::route::Destination;
 use crate::rabbitmq::topology::routing::Routing;
-use crate::rabbitmq::topology::wait::Wait;
-use crate::traces;
 
 /// How long a client may have declared the queue of a job that it has just enqueued.
 const LONGEST_DECLARATION: Duration = Duration::from_secs(600);
 
-/// Publishes jobs, each by the route into its queue.
+/// Publishes jobs, each by the route into its queue, and events.
 #[derive(Debug)]
 pub(crate) struct Enqueuer {
+    broker: Arc<Broker>,
+    known: Arc<Declared>,
     declarer: Arc<Declarer>,
     publisher: Arc<Publisher>,
-    clock: Clock,
-}
-
-/// A job that needs so many levels, which are not looked for yet.
-pub(crate) struct Later {
-    job: Envelope,
-    to: Destination,
-    levels: u32,
 }
 
 impl Enqueuer {
-    pub(crate) fn new(declarer: Arc<Declarer>, publisher: Arc<Publisher>, clock: Clock) -> Self {
-        Self { declarer, publisher, clock }
+    pub(crate) fn new(
+        broker: Arc<Broker>,
+        declarer: Arc<Declarer>,
+        publisher: Arc<Publisher>,
+    ) -> Self {
+        Self { broker, known: Arc::clone(declarer.known()), declarer, publisher }
+    }
+
+    /// Publishes a job. Levels that it needs are declared first.
+    pub(crate) fn push(self: &Arc<Self>, job: Envelope) -> Pushing {
+        match self.destination(&job) {
+            Ok((to, 0)) => {
+                describe(&to);
+                let publishing = self.publisher.publish(properties::encode(job, to));
+                Box::pin(async { publishing.await.map(|()| Pushed::new()) })
+            }
+            Ok((to, levels)) => {
+                let this = Arc::clone(self);
+                Box::pin(async move {
+                    this.declarer.declare(Wanted::levels(levels)).await?;
+                    describe(&to);
+                    this.publisher.publish(properties::encode(job, to)).await?;
+                    Ok(Pushed::new())
+                })
+            }
+            Err(error) => Box::pin(ready(Err(error))),
+        }
     }
 
     /// The way of a job into its queue, and how many levels it needs.
     fn destination(&self, job: &Envelope) -> Result<(Destination, u32)> {
-        let (known, end) = (self.declarer.known(), End::Queue(&job.queue));
+        let (known, end) = (&self.known, End::Queue(&job.queue));
         if !job.delay.is_zero() {
             let wait = Wait::new(known, (job.delay, self.left(job)), end, job.retry_wait)?;
             let levels = wait.levels();
@@ -58,35 +83,11 @@ impl Enqueuer {
 
     /// The part of a job's delay that is left. Declaring its queue takes time.
     fn left(&self, job: &Envelope) -> Duration {
-        match self.clock.now().duration_since(job.enqueued_at) {
+        match self.broker.clock().now().duration_since(job.enqueued_at) {
             Ok(gone) if gone < LONGEST_DECLARATION => job.delay.saturating_sub(gone),
             // It was not enqueued just now.
             _ => job.delay,
         }
-    }
-
-    /// Publishes a job, unless something must be declared first.
-    pub(crate) fn push_at_once(
-        &self,
-        job: Envelope,
-    ) -> std::result::Result<impl Future<Output = Result<()>> + Send + use<>, Box<Later>> {
-        let message = match self.destination(&job) {
-            Ok((to, levels @ 1..)) => return Err(Box::new(Later { job, to, levels })),
-            Ok((to, 0)) => {
-                traces::sent_with_key(to.route().key.as_str());
-                properties::encode(job, to)
-            }
-            Err(error) => Err(error),
-        };
-        Ok(self.publisher.publish(message))
-    }
-
-    /// Publishes a job through the levels.
-    pub(crate) async fn push_later(&self, later: Box<Later>) -> Result<()> {
-        let Later { job, to, levels } = *later;
-        self.declarer.declare(Wanted::levels(levels)).await?;
-        traces::sent_with_key(to.route().key.as_str());
-        self.publisher.publish(properties::encode(job, to)).await
     }
 
     /// Publishes jobs. Each is encoded when it can be sent.
@@ -102,7 +103,7 @@ impl Enqueuer {
                 Err(error) => Err(error),
             };
             if let (0, Ok(to)) = (index, &to) {
-                traces::sent_with_key(to.route().key.as_str());
+                describe(to);
             }
             batch.send(to.and_then(|to| properties::encode(job, to))).await;
         }
@@ -121,5 +122,52 @@ impl Enqueuer {
         }
         let declared = self.declarer.declare(Wanted::levels(levels)).await;
         declared.inspect_err(|error| *refused = Some((levels, error.clone())))
+    }
+
+    /// Publishes an event. With `mandatory` it must reach a queue.
+    pub(crate) async fn publish(&self, event: EventEnvelope, mandatory: bool) -> Result<()> {
+        let to = self.event_destination(&event).await?;
+        describe(&to);
+        let message = properties::encode_event(event, to)?;
+        if mandatory {
+            return self.publish_mandatory(message).await;
+        }
+        self.publisher.publish(Ok(message)).await
+    }
+
+    /// The way of an event to its subscribers, of which all is declared.
+    async fn event_destination(&self, event: &EventEnvelope) -> Result<Destination> {
+        let (known, end) = (&self.known, End::Topic(&event.topic));
+        if event.delay.is_zero() {
+            self.declarer.declare(Wanted::shared()).await?;
+            return Ok(Routing::Now(None).route(known.names(), end)?.into());
+        }
+        let wait = Wait::new(known, (event.delay, event.delay), end, None)?;
+        self.declarer.declare(Wanted::levels(wait.levels())).await?;
+        Ok(wait.into())
+    }
+
+    /// Publishes a message that must reach a queue, on a channel of its own: `lapin` assigns
+    /// returned messages to whichever confirm comes next.
+    async fn publish_mandatory(&self, message: Message) -> Result<()> {
+        let up = self.broker.within("publishing an event", self.broker.up()).await?;
+        let limit = self.broker.timeout();
+        let Ok(answer) = timeout(limit, send_alone(&up, &message, true)).await else {
+            let trouble = self.broker.publishing().trouble();
+            return Err(unanswered(&message, limit, &trouble, true));
+        };
+        match answer? {
+            Ok(Confirmation::Ack(Some(_))) => Err(nobody_subscribes(message.route().key.as_str())),
+            Ok(confirmation) => stored(&message, &confirmation),
+            Err(error) => Err(not_stored(&message, error)),
+        }
+    }
+}
+
+/// Adds the routing key to the span of the call, as far as that has a field for it.
+fn describe(to: &Destination) {
+    let span = Span::current();
+    if !span.is_none() {
+        span.record("messaging.rabbitmq.destination.routing_key", to.route().key.as_str());
     }
 }

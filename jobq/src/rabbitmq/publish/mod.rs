@@ -1,6 +1,6 @@
 //! Publishing with confirms.
 //!
-//! [`enqueue`] or [`event`] chooses the route of a message, and [`publisher`] queues it for the
+//! [`enqueue`] chooses the route of a job or an event, and [`publisher`] queues it for the
 //! single task of [`sender`]. The task sends it on its channel, and [`confirm`] awaits the broker's
 //! confirm, which answers the caller. Up to [`WINDOW`](sender::WINDOW)
 //! messages of the channel are unconfirmed at a time. When the channel ends, [`channel_end`] finds
@@ -15,12 +15,10 @@ mod channel_end;
 pub(crate) mod confirm;
 mod enqueue;
 pub(crate) mod error;
-mod event;
 mod publisher;
 mod sender;
 mod size_limit;
 
 pub(crate) use self::batch::Batch;
 pub(crate) use self::enqueue::Enqueuer;
-pub(crate) use self::event::Events;
 pub(crate) use self::publisher::Publisher;

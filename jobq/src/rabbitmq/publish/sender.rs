@@ -24,7 +24,7 @@ use crate::rabbitmq::connection::link::{Link, backoff};
 use crate::rabbitmq::errors::{NOT_FOUND, code};
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::topology::declared::Declared;
-use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::routing::Route;
 
 /// The most unconfirmed messages of a channel. `lapin` walks all that one confirm covers. More are
 /// hardly faster (measured: docs/performance.md).

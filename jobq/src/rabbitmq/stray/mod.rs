@@ -29,7 +29,7 @@ use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
 use crate::rabbitmq::topology::requirements::Wanted;
-use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::topology::routing_key;
 use crate::rabbitmq::topology::upkeep::Restored;
 use crate::telemetry::Who;

@@ -9,7 +9,7 @@ use super::ensure::{NEW_QUEUE_WAIT, apply};
 use super::levels::End;
 use super::names::Names;
 use super::requirements::{Tiers, Wanted};
-use super::route::Route;
+use super::routing::Route;
 use super::routing::Routing;
 use crate::error::{Error, Result};
 use crate::period;

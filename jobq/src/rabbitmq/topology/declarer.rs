@@ -9,12 +9,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::declarations::Topology;
 use super::declared::Declared;
+use super::destination::Wait;
 use super::ensure::{NEW_QUEUE_WAIT, apply_telling};
 use super::passive::Absent;
 use super::probes::wait_queues;
 use super::requirements::Wanted;
 use super::spread::spread;
-use super::wait::Wait;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::address::{CHANNELS, FEWEST_CHANNELS};
 use crate::rabbitmq::connection::broker::Broker;

@@ -2,16 +2,17 @@
 //!
 //! [`requirements`] are the needs of a queue, [`declarations`] lists them with every name and
 //! argument, [`declarer`] declares them, [`spread`] over the nodes of a cluster, and [`declared`]
-//! stores them. [`routing`] chooses a tier or the [`levels`] for a job, and its [`route`]; that of a
-//! [`wait`] is made when the message is sent. [`upkeep`] declares deleted parts again. Queues that
+//! stores them. [`routing`] chooses a tier or the [`levels`] for a job, and its route; that of a job
+//! that waits is made when the message is sent, by its [`destination`]. [`upkeep`] declares deleted parts again. Queues that
 //! end with their client are [`temporary`], of a type that [`queue_types`] finds out. All but
 //! `declare`, `declarer`, `ensure`, `passive`, `queue_types`, `spread`, `upkeep` and the clock of
-//! `wait` is pure.
+//! `destination` is pure.
 
 pub(crate) mod declarations;
 pub(crate) mod declare;
 pub(crate) mod declared;
 pub(crate) mod declarer;
+pub(crate) mod destination;
 pub(crate) mod ensure;
 pub(crate) mod levels;
 pub(crate) mod names;
@@ -20,10 +21,8 @@ pub(crate) mod probes;
 pub(crate) mod queue_types;
 pub(crate) mod requirements;
 pub(crate) mod rotation;
-pub(crate) mod route;
 pub(crate) mod routing;
 pub(crate) mod routing_key;
 pub(crate) mod spread;
 pub(crate) mod temporary;
 pub(crate) mod upkeep;
-pub(crate) mod wait;

@@ -1,17 +1,41 @@
 //! The routing of a job or an event: at once, through a tier of its queue, or through the levels.
 //! Pure.
 
+use std::fmt;
 use std::time::Duration;
+
+use lapin::types::ShortString;
 
 use super::levels::{self, End, Entry, HORIZON, UNIT};
 use super::names::Names;
 use super::requirements::Tiers;
-use super::route::Route;
 use super::routing_key;
 use crate::error::{Error, Result};
 use crate::job::{Envelope, check_name, check_topic};
 use crate::period;
-use crate::rabbitmq::values::fits;
+use crate::rabbitmq::values::{fits, short};
+
+/// An exchange and a routing key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Route {
+    pub(crate) exchange: ShortString,
+    pub(crate) key: ShortString,
+}
+
+impl Route {
+    /// # Errors
+    ///
+    /// A name or a key that is too long for AMQP.
+    pub(crate) fn new(exchange: String, key: String) -> Result<Self> {
+        Ok(Self { exchange: short(exchange)?, key: short(key)? })
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "exchange `{}` with the key `{}`", self.exchange, self.key)
+    }
+}
 
 /// How a job reaches its queue, or an event its subscribers.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use crate::rabbitmq::topology::declarations::Topology;
 use crate::rabbitmq::topology::declare::declare_temporary;
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::topology::temporary::{QueueType, TemporaryQueue};
 use crate::rabbitmq::values::short;
 

@@ -20,7 +20,7 @@ use crate::rabbitmq::publish::confirm::{not_stored, send_alone, stored};
 use crate::rabbitmq::topology::declarations::Topology;
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::values::short;
 
 /// How long a record is waited for: others may be reading it, one at a time.

@@ -31,7 +31,7 @@ use crate::rabbitmq::topology::ensure::is_forbidden;
 use crate::rabbitmq::topology::passive::{Seen, look};
 use crate::rabbitmq::topology::queue_types::QueueTypes;
 use crate::rabbitmq::topology::requirements::Wanted;
-use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::values::short;
 
 /// How long the broker may take to confirm an unroutable message.

@@ -17,7 +17,7 @@ use crate::job::JobId;
 use crate::job::headers::By;
 use crate::rabbitmq::message::properties::{Message, decode, decode_failed, fresh, return_queue};
 use crate::rabbitmq::publish::Batch;
-use crate::rabbitmq::topology::route::Route;
+use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::values::short;
 use crate::telemetry::Who;
 

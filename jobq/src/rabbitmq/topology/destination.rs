@@ -1,7 +1,7 @@
-//! The wait of a message before it reaches its queue or its subscribers.
+//! Where a message goes: by a route that is known, or by the wait that is left.
 //!
-//! Its route is made when the message is sent, so that the wait is shorter by the time that went by
-//! before: declaring levels, reconnecting, an alarm.
+//! The route of a wait is made when the message is sent, so that the wait is shorter by the time that
+//! went by before: declaring levels, reconnecting, an alarm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,48 @@ use tokio::time::Instant;
 use super::declared::Declared;
 use super::levels::End;
 use super::requirements::Tiers;
-use super::route::Route;
-use super::routing::Routing;
+use super::routing::{Route, Routing};
 use crate::error::Result;
 use crate::period;
 
-/// The wait of a message.
+/// Where a message goes.
+#[derive(Debug, Clone)]
+pub(crate) enum Destination {
+    /// The same way whenever it is sent.
+    Route(Arc<Route>),
+    /// By way of the wait that is left when it is sent.
+    Wait(Box<Wait>),
+}
+
+impl Destination {
+    /// The route of a message that is sent now.
+    pub(crate) fn route(&self) -> Arc<Route> {
+        match self {
+            Self::Route(route) => Arc::clone(route),
+            Self::Wait(wait) => Arc::new(wait.route()),
+        }
+    }
+}
+
+impl From<Arc<Route>> for Destination {
+    fn from(route: Arc<Route>) -> Self {
+        Self::Route(route)
+    }
+}
+
+impl From<Route> for Destination {
+    fn from(route: Route) -> Self {
+        Self::Route(Arc::new(route))
+    }
+}
+
+impl From<Wait> for Destination {
+    fn from(wait: Wait) -> Self {
+        Self::Wait(Box::new(wait))
+    }
+}
+
+/// The wait of a message before it reaches its queue or its subscribers.
 #[derive(Debug, Clone)]
 pub(crate) struct Wait {
     known: Arc<Declared>,
