@@ -63,17 +63,16 @@ fn background() -> Result<&'static Background> {
     })
 }
 
-/// Enters the background runtime until the guard is dropped, for calls from a thread without a
-/// runtime, or with one that has no timers.
+/// The background runtime of this process.
 ///
 /// # Errors
 ///
 /// A system that gives no threads; a process forked from the one with the threads.
-pub(crate) fn enter() -> Result<EnterGuard<'static>> {
+fn own() -> Result<&'static Handle> {
     let Background { runtime, process } = background()?;
     let this = std::process::id();
     if this == *process {
-        return Ok(runtime.enter());
+        return Ok(runtime.handle());
     }
     Err(Error::new(
         ErrorKind::Unsupported,
@@ -84,6 +83,16 @@ pub(crate) fn enter() -> Result<EnterGuard<'static>> {
     ))
 }
 
+/// Enters the background runtime until the guard is dropped, for calls from a thread without a
+/// runtime, or with one that has no timers.
+///
+/// # Errors
+///
+/// A system that gives no threads; a process forked from the one with the threads.
+pub(crate) fn enter() -> Result<EnterGuard<'static>> {
+    own().map(Handle::enter)
+}
+
 /// Runs a function inside the background runtime. The threads were there before.
 pub(crate) fn entered<T>(run: impl FnOnce() -> T) -> T {
     let _entered = handle().ok().map(Handle::enter);
@@ -91,7 +100,8 @@ pub(crate) fn entered<T>(run: impl FnOnce() -> T) -> T {
 }
 
 /// Awaits a call of an engine inside the background runtime, so that it works on any thread: with
-/// the runtime of the program, with one that has no timers, or with none.
+/// the runtime of the program, with one that has no timers, or with none. The process is looked at
+/// when the call begins.
 ///
 /// # Errors
 ///
@@ -99,9 +109,9 @@ pub(crate) fn entered<T>(run: impl FnOnce() -> T) -> T {
 pub(crate) async fn call<T, E: From<Error>>(
     call: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
-    let mut call = pin!(call);
+    let (runtime, mut call) = (own()?, pin!(call));
     poll_fn(|cx| {
-        let _entered = enter()?;
+        let _entered = runtime.enter();
         call.as_mut().poll(cx)
     })
     .await

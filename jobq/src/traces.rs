@@ -79,7 +79,6 @@ pub(crate) struct Traces {
     mode: Trace,
     /// The name of the messaging system.
     system: &'static str,
-    refused: Once,
 }
 
 /// The destination of jobs that are sent together, or of an event.
@@ -97,7 +96,7 @@ impl Traces {
         mode: Trace,
         system: &'static str,
     ) -> Self {
-        Self { propagation, mode, system, refused: Once::new() }
+        Self { propagation, mode, system }
     }
 
     /// Begins the span of a call that sends.
@@ -126,20 +125,6 @@ impl Traces {
             context.clear();
         }
         Sending { span, context }
-    }
-
-    /// Adds the context of a call to the headers of a job, unless it has one of its own.
-    pub(crate) fn add_context(&self, sending: &Sending, headers: &mut Headers) {
-        if sending.context.iter().any(|(name, _)| headers.get(name).is_some()) {
-            return;
-        }
-        for (name, value) in &sending.context {
-            if let Err(error) = headers.set(name, value) {
-                self.refused.call_once(|| {
-                    tracing::warn!(%error, "a header of a trace is left out, here and later");
-                });
-            }
-        }
     }
 
     /// The span of an attempt. It has the fields of [`Who::span`] as well, so that the log is the
@@ -188,6 +173,21 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
+    /// Adds the context of the call to the headers of a job, unless it has one of its own.
+    pub(crate) fn add_context(&self, headers: &mut Headers) {
+        static REFUSED: Once = Once::new();
+        if self.context.iter().any(|(name, _)| headers.get(name).is_some()) {
+            return;
+        }
+        for (name, value) in &self.context {
+            if let Err(error) = headers.set(name, value) {
+                REFUSED.call_once(|| {
+                    tracing::warn!(%error, "a header of a trace is left out, here and later");
+                });
+            }
+        }
+    }
+
     /// Records how many jobs were sent together.
     pub(crate) fn counted(&self, jobs: usize) {
         // OpenTelemetry's integers are signed.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::kind::JobKind;
+use super::declare::JobKind;
 use super::{Client, DeleteSubscriber, Doctor};
 use crate::admin::{Admin, FailedJobs};
 use crate::background;

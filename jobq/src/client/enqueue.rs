@@ -1,22 +1,126 @@
-use std::fmt;
 use std::panic::Location;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tracing::Instrument as _;
 
-use super::payload::Payload;
-use super::times::{IntoPeriod, Times};
+use super::observer::Sending;
 use super::{Client, JobKind};
+use crate::awaitable::awaitable;
 use crate::background;
-use crate::engine::Pushing;
+use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::job::{Envelope, Headers, Job, JobId};
-use crate::metrics::Call;
+use crate::job::{Envelope, Headers, Job, JobId, Payload};
+use crate::period::{self, PeriodError};
 use crate::retry;
-use crate::traces::{Sending, Sent};
+
+/// A [`Duration`], or its text as in the attributes: `"10s"`, `"1h 30m"`.
+///
+/// ```
+/// # use jobq::{Client, job};
+/// # use std::time::Duration;
+/// # #[job] async fn remind(user_id: u64) -> Result<(), jobq::BoxError> { Ok(()) }
+/// # async fn example(client: Client) -> jobq::Result<()> {
+/// client.enqueue(Remind { user_id: 7 }).delay("10m").await?;
+/// client.enqueue(Remind { user_id: 7 }).delay(Duration::from_secs(600)).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub trait IntoPeriod {
+    /// The duration.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no duration.
+    fn into_period(self) -> std::result::Result<Duration, PeriodError>;
+}
+
+impl IntoPeriod for Duration {
+    fn into_period(self) -> std::result::Result<Duration, PeriodError> {
+        Ok(self)
+    }
+}
+
+impl IntoPeriod for &str {
+    fn into_period(self) -> std::result::Result<Duration, PeriodError> {
+        period::parse(self)
+    }
+}
+
+/// The start and the expiry of a job.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Times {
+    start: Start,
+    expires_in: Option<Duration>,
+    /// The error of the first text that is no duration.
+    problem: Option<PeriodError>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum Start {
+    #[default]
+    Now,
+    In(Duration),
+    At(SystemTime),
+}
+
+/// [`Times`] resolved at one moment.
+pub(super) struct Moments {
+    pub(super) now: SystemTime,
+    /// The start, unless it is now.
+    pub(super) due: Option<SystemTime>,
+    pub(super) delay: Duration,
+    pub(super) expires_at: Option<SystemTime>,
+}
+
+impl Times {
+    pub(super) fn delay(&mut self, delay: impl IntoPeriod) {
+        if let Some(delay) = self.read(delay) {
+            self.start = Start::In(delay);
+        }
+    }
+
+    pub(super) fn at(&mut self, time: SystemTime) {
+        self.start = Start::At(time);
+    }
+
+    pub(super) fn expires_in(&mut self, limit: impl IntoPeriod) {
+        self.expires_in = self.read(limit).or(self.expires_in);
+    }
+
+    fn read(&mut self, period: impl IntoPeriod) -> Option<Duration> {
+        match period.into_period() {
+            Ok(period) => Some(period),
+            Err(problem) => {
+                self.problem.get_or_insert(problem);
+                None
+            }
+        }
+    }
+
+    /// Returns an error if a text was no duration.
+    pub(super) fn check(&self) -> Result<()> {
+        self.problem.as_ref().map_or(Ok(()), |problem| Err(Error::invalid(problem.to_string())))
+    }
+
+    pub(super) fn is_now(&self) -> bool {
+        matches!(self.start, Start::Now)
+    }
+
+    /// Resolves the times now, with this default limit.
+    pub(super) fn moments(&self, limit: Option<Duration>, clock: &Clock) -> Moments {
+        let now = clock.now();
+        let delay = match self.start {
+            Start::Now => Duration::ZERO,
+            Start::In(delay) => delay,
+            Start::At(time) => time.duration_since(now).unwrap_or_default(),
+        };
+        // A time beyond the range of the clock is never reached.
+        let end = |limit: Duration| now.checked_add(delay.checked_add(limit)?);
+        let due = now.checked_add(delay).filter(|_| !delay.is_zero());
+        Moments { now, due, delay, expires_at: self.expires_in.or(limit).and_then(end) }
+    }
+}
 
 /// The headers of a builder, or the first error.
 #[derive(Debug, Clone, Default)]
@@ -143,119 +247,33 @@ impl Enqueue {
         self
     }
 
-    /// The envelope of the job, or the first error.
-    fn envelope(&mut self, id: JobId, sending: Option<&Sending>) -> Result<Envelope> {
-        self.times.check()?;
-        let payload = std::mem::replace(&mut self.payload.0, Ok(Vec::new()))?;
-        self.client.check_size(&payload)?;
-        let mut headers = std::mem::take(&mut self.headers).check()?;
+    async fn enqueue(self) -> Result<JobId> {
+        let (client, id) = (self.client.clone(), self.id.unwrap_or_else(JobId::new));
+        let sending = client.observer().sending(&self.kind, id);
+        let answer = self.send(id, &sending).instrument(sending.span()).await;
+        sending.answered(&answer);
+        answer.map(|()| id)
+    }
+
+    async fn send(self, id: JobId, sending: &Sending) -> Result<()> {
+        let Self { client, kind, payload, times, headers, location, .. } = self;
+        times.check()?;
+        let payload = payload.0?;
+        client.check_size(&payload)?;
+        let mut headers = headers.check()?;
         if self.id.is_some() {
             headers.set_nonce();
         }
-        let mut headers =
-            self.client.hooks().call(id, || self.kind.outgoing(), self.location, headers)?;
-        self.client.add_context(sending, &mut headers);
-        Ok(envelope((&self.kind, &self.times), &self.client, id, payload, headers))
-    }
-
-    /// Begins to push the job, in a span if the client has traces.
-    fn begin(&mut self) -> Result<(JobId, Pushing)> {
-        let id = self.id.unwrap_or_else(JobId::new);
-        let sent = Sent { to: self.kind.queue, job: Some(self.kind.name), id: Some(id) };
-        let Some(sending) = self.client.sending(&sent) else {
-            return Ok((id, self.begin_in(id, None)?));
-        };
-        let begun = sending.span.in_scope(|| self.begin_in(id, Some(&sending)));
-        let pushing = begun.inspect_err(|error| sending.failed(error))?;
-        let traced = async move {
-            let pushed = pushing.instrument(sending.span.clone()).await;
-            pushed.inspect_err(|error| sending.failed(error))
-        };
-        Ok((id, Box::pin(traced)))
-    }
-
-    fn begin_in(&mut self, id: JobId, sending: Option<&Sending>) -> Result<Pushing> {
         // Hooks run in the program's runtime.
-        let envelope = self.envelope(id, sending)?;
-        let _entered = background::enter()?;
-        Ok(self.push(envelope))
-    }
-
-    fn push(&self, envelope: Envelope) -> Pushing {
-        if self.client.has_declared(&self.kind) {
-            return self.client.engine().push(envelope);
-        }
-        let (client, kind) = (self.client.clone(), self.kind);
-        Box::pin(async move {
+        let mut headers = client.hooks().call(id, || kind.outgoing(), location, headers)?;
+        sending.add_to(&mut headers);
+        let job = envelope((&kind, &times), &client, id, payload, headers);
+        background::call(async {
             client.declare_kind(&kind).await?;
-            client.engine().push(envelope).await
+            client.engine().push(job).await.map(drop)
         })
+        .await
     }
 }
 
-impl IntoFuture for Enqueue {
-    type Output = Result<JobId>;
-    type IntoFuture = EnqueueFuture;
-
-    fn into_future(self) -> EnqueueFuture {
-        EnqueueFuture { new: Some(self), begun: None, call: None }
-    }
-}
-
-/// The future of an [`Enqueue`].
-#[must_use = "futures do nothing unless awaited"]
-pub struct EnqueueFuture {
-    /// Taken at the first poll, so that polling after a panic returns an error.
-    new: Option<Enqueue>,
-    begun: Option<(JobId, Pushing)>,
-    call: Option<Call>,
-}
-
-impl EnqueueFuture {
-    fn poll_uncounted(&mut self, cx: &mut Context<'_>) -> Poll<Result<JobId>> {
-        if let Some(mut enqueue) = self.new.take() {
-            let JobKind { type_id, queue, name, .. } = enqueue.kind;
-            self.call = Some(enqueue.client.metrics().enqueue(type_id, queue, name));
-            self.begun = Some(enqueue.begin()?);
-        }
-        let _entered = background::enter()?;
-        match &mut self.begun {
-            Some((id, pushing)) => pushing.as_mut().poll(cx).map_ok(|_| *id),
-            None => Poll::Ready(Err(Error::invalid(
-                "an enqueue was polled again after it had panicked; enqueue the job anew",
-            ))),
-        }
-    }
-}
-
-impl Future for EnqueueFuture {
-    type Output = Result<JobId>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<JobId>> {
-        let polled = self.poll_uncounted(cx);
-        if let (Poll::Ready(result), Some(call)) = (&polled, &mut self.call) {
-            call.ended(result.as_ref().err());
-        }
-        polled
-    }
-}
-
-impl fmt::Debug for EnqueueFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnqueueFuture").field("new", &self.new).finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::task::Waker;
-
-    use super::*;
-
-    #[test]
-    fn polling_after_a_panic_returns_an_error() {
-        let mut lost = EnqueueFuture { new: None, begun: None, call: None };
-        let polled = Pin::new(&mut lost).poll(&mut Context::from_waker(Waker::noop()));
-        assert!(matches!(polled, Poll::Ready(Err(error)) if error.is_invalid()));
-    }
-}
+awaitable!(Enqueue, EnqueueFuture, Result<JobId>, enqueue, "The future of an [`Enqueue`].");

@@ -3,18 +3,16 @@ use std::panic::Location;
 use std::time::SystemTime;
 
 use tokio::runtime::Handle;
-use tracing::{Instrument as _, Span};
+use tracing::Instrument as _;
 
-use super::enqueue::{SetHeaders, envelope, time_options};
-use super::payload::Payload;
-use super::times::{IntoPeriod, Times};
+use super::enqueue::{IntoPeriod, SetHeaders, Times, envelope, time_options};
+use super::observer::SendingAll;
 use super::{Client, JobKind};
 use crate::awaitable::awaitable;
 use crate::background;
 use crate::engine::NotPushed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Headers, Job, JobId};
-use crate::traces::{Sending, Sent};
+use crate::job::{Headers, Job, JobId, Payload};
 
 /// The most ids to allocate in advance.
 const MAX_RESERVED: usize = 100_000;
@@ -50,19 +48,15 @@ impl<'j> EnqueueAll<'j> {
     time_options!();
 
     async fn enqueue(self) -> Result<Vec<JobId>, EnqueueAllError> {
-        let sent = Sent { to: self.kind.queue, job: Some(self.kind.name), id: None };
-        let sending = self.client.sending(&sent);
-        let span = sending.as_ref().map_or_else(Span::none, |sending| sending.span.clone());
-        let enqueued = self.push(sending.as_ref()).instrument(span).await;
-        if let (Some(sending), Err(error)) = (&sending, &enqueued) {
-            sending.failed(&error.clone().into());
-        }
-        enqueued
+        let mut sending = self.client.observer().sending_all(&self.kind);
+        let span = sending.span();
+        let answer = self.send(&mut sending).instrument(span).await;
+        sending.answered(&answer);
+        answer
     }
 
-    async fn push(self, sending: Option<&Sending>) -> Result<Vec<JobId>, EnqueueAllError> {
+    async fn send(self, sending: &mut SendingAll) -> Result<Vec<JobId>, EnqueueAllError> {
         let Self { client, kind, payloads, times, headers, location } = self;
-        let mut batch = client.metrics().enqueue_all(kind.type_id, kind.queue, kind.name);
         // The size hint of an iterator may be wrong.
         let mut ids = Vec::with_capacity(payloads.size_hint().0.min(MAX_RESERVED));
         let mut unwritten = Vec::new();
@@ -77,12 +71,12 @@ impl<'j> EnqueueAll<'j> {
         let mut jobs = payloads.enumerate().filter_map(|(index, payload)| {
             let id = JobId::new();
             ids.push(id);
-            batch.takes_one();
+            sending.takes_one();
             let job = payload.0.and_then(|payload| {
                 client.check_size(&payload)?;
                 let mut headers =
                     client.hooks().call(id, || kind.outgoing(), location, headers.clone())?;
-                client.add_context(sending, &mut headers);
+                sending.add_to(&mut headers);
                 Ok(envelope((&kind, &times), &client, id, payload, headers))
             });
             job.map_err(|error| unwritten.push((index, error))).ok()
@@ -101,10 +95,6 @@ impl<'j> EnqueueAll<'j> {
             }
             Err(error) => jobs.map(|_| error.clone()).enumerate().collect(),
         };
-        batch.ended(unwritten.iter().chain(&not_pushed).map(|(_, error)| error));
-        if let Some(sending) = sending {
-            sending.counted(ids.len());
-        }
         if unwritten.is_empty() && not_pushed.is_empty() {
             return Ok(ids);
         }
@@ -150,6 +140,11 @@ impl EnqueueAllError {
         report
     }
 
+    /// How many jobs were accepted, refused, and possibly accepted.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        [self.accepted.len(), self.refused.len(), self.unknown.len()]
+    }
+
     /// The jobs that are in the queue.
     #[must_use]
     pub fn accepted(&self) -> &[(usize, JobId)] {
@@ -171,8 +166,7 @@ impl EnqueueAllError {
 
 impl fmt::Display for EnqueueAllError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (accepted, refused, unknown) =
-            (self.accepted.len(), self.refused.len(), self.unknown.len());
+        let [accepted, refused, unknown] = self.counts();
         let total = accepted + refused + unknown;
         write!(
             f,

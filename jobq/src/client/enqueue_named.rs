@@ -4,19 +4,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::Serialize;
-use tracing::{Instrument as _, Span};
+use tracing::Instrument as _;
 
 use super::Client;
-use super::enqueue::{SetHeaders, time_options};
+use super::enqueue::{IntoPeriod, SetHeaders, Times, time_options};
+use super::observer::Sending;
 use super::outgoing::What;
-use super::payload::Payload;
-use super::times::{IntoPeriod, Times};
 use crate::awaitable::awaitable;
 use crate::background;
 use crate::engine::QueueSpec;
 use crate::error::Result;
-use crate::job::{Envelope, JobId, check_name};
-use crate::traces::{Sending, Sent};
+use crate::job::{Envelope, JobId, Payload, check_name};
 
 /// A job of a type that this program does not have, made by [`Client::enqueue_named`]. Await it.
 #[derive(Debug)]
@@ -61,25 +59,14 @@ impl EnqueueNamed {
     }
 
     async fn enqueue(self) -> Result<JobId> {
-        let mut call = self.client.metrics().enqueue_named();
-        let enqueued = self.enqueue_in_span().await;
-        call.ended(enqueued.as_ref().err());
-        enqueued
-    }
-
-    async fn enqueue_in_span(self) -> Result<JobId> {
         let id = self.id.unwrap_or_else(JobId::new);
-        let sent = Sent { to: &self.queue, job: Some(&self.name), id: Some(id) };
-        let sending = self.client.sending(&sent);
-        let span = sending.as_ref().map_or_else(Span::none, |sending| sending.span.clone());
-        let enqueued = self.send(id, sending.as_ref()).instrument(span).await;
-        if let (Some(sending), Err(error)) = (&sending, &enqueued) {
-            sending.failed(error);
-        }
-        enqueued.map(|()| id)
+        let sending = self.client.observer().sending_named(&self.name, &self.queue, id);
+        let answer = self.send(id, &sending).instrument(sending.span()).await;
+        sending.answered(&answer);
+        answer.map(|()| id)
     }
 
-    async fn send(self, id: JobId, sending: Option<&Sending>) -> Result<()> {
+    async fn send(self, id: JobId, sending: &Sending) -> Result<()> {
         check_name("job", &self.name)?;
         check_name("queue", &self.queue)?;
         self.times.check()?;
@@ -94,7 +81,7 @@ impl EnqueueNamed {
             queue: Cow::Owned(self.queue.clone()),
         };
         let mut headers = self.client.hooks().call(id, what, self.location, headers)?;
-        self.client.add_context(sending, &mut headers);
+        sending.add_to(&mut headers);
         let moments = self.times.moments(None, self.client.clock());
         if let Some(due) = moments.due {
             headers.set_due(due);

@@ -8,13 +8,11 @@ mod enqueue;
 mod enqueue_all;
 mod enqueue_named;
 mod environment;
-mod kind;
+mod observer;
 pub(crate) mod open;
 mod outgoing;
-mod payload;
 mod publish;
 mod subscriber;
-mod times;
 
 use std::fmt;
 use std::sync::{Arc, RwLock};
@@ -24,26 +22,22 @@ use tokio_util::sync::CancellationToken;
 
 pub use builder::ClientBuilder;
 pub use doctor::{Doctor, DoctorFuture, doctor};
-pub use enqueue::{Enqueue, EnqueueFuture};
+pub use enqueue::{Enqueue, EnqueueFuture, IntoPeriod};
 pub use enqueue_all::{EnqueueAll, EnqueueAllError, EnqueueAllFuture};
 pub use enqueue_named::{EnqueueNamed, EnqueueNamedFuture};
 pub use outgoing::Outgoing;
-#[cfg(feature = "testing")]
-pub(crate) use payload::Payload;
 pub use publish::{Publish, PublishFuture};
 pub use subscriber::{DeleteSubscriber, DeleteSubscriberFuture};
-pub use times::IntoPeriod;
 
-use self::declare::Declared;
-use self::kind::JobKind;
+use self::declare::{Declared, JobKind};
+use self::observer::Observer;
 pub(crate) use self::outgoing::Hooks;
 use crate::background;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::job::{Event, Headers, Job, program};
-use crate::metrics::ClientMetrics;
-use crate::traces::{Sending, Sent, Traces};
+use crate::job::{Event, Job, program};
+use crate::traces::Traces;
 
 /// A connection to a RabbitMQ broker or to an embedded file. It enqueues jobs, and a
 /// [`WorkerPool`](crate::WorkerPool) is built on it.
@@ -78,11 +72,10 @@ struct Shared {
     /// The name of this program.
     program: Arc<str>,
     hooks: Hooks,
-    traces: Option<Traces>,
+    observer: Observer,
     /// The engine's size limit of a payload, in bytes.
     largest_payload: usize,
     clock: Clock,
-    metrics: ClientMetrics,
     declared: RwLock<Declared>,
     /// Cancelled when the client was closed.
     closed: CancellationToken,
@@ -152,17 +145,15 @@ impl Client {
     ) -> Self {
         let (program, declared) = (program.into(), RwLock::default());
         let (largest_payload, clock) = (engine.capabilities().largest_payload, engine.clock());
-        let metrics = ClientMetrics::new();
         Self {
             shared: Arc::new(Shared {
                 engine,
                 namespace,
                 program,
                 hooks,
-                traces,
+                observer: Observer::new(traces),
                 largest_payload,
                 clock,
-                metrics,
                 declared,
                 closed: CancellationToken::new(),
             }),
@@ -345,25 +336,13 @@ impl Client {
         &self.shared.hooks
     }
 
-    fn metrics(&self) -> &ClientMetrics {
-        &self.shared.metrics
+    fn observer(&self) -> &Observer {
+        &self.shared.observer
     }
 
     /// The traces, if the client has a propagation.
     pub(crate) fn traces(&self) -> Option<&Traces> {
-        self.shared.traces.as_ref()
-    }
-
-    /// Begins the span of a call that sends, if the client has a propagation.
-    fn sending(&self, sent: &Sent<'_>) -> Option<Sending> {
-        self.traces().map(|traces| traces.send(sent))
-    }
-
-    /// Adds the context of a call that sends to the headers of a job.
-    fn add_context(&self, sending: Option<&Sending>, headers: &mut Headers) {
-        if let (Some(traces), Some(sending)) = (self.traces(), sending) {
-            traces.add_context(sending, headers);
-        }
+        self.shared.observer.traces()
     }
 
     fn program(&self) -> &Arc<str> {

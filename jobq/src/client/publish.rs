@@ -3,19 +3,17 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde::Serialize;
-use tracing::{Instrument as _, Span};
+use tracing::Instrument as _;
 
 use super::Client;
-use super::enqueue::SetHeaders;
+use super::enqueue::{IntoPeriod, SetHeaders, Times};
+use super::observer::Sending;
 use super::outgoing::What;
-use super::payload::Payload;
-use super::times::{IntoPeriod, Times};
 use crate::awaitable::awaitable;
 use crate::background;
 use crate::engine::check_events;
 use crate::error::{Error, Result};
-use crate::job::{EventEnvelope, JobId, check_topic};
-use crate::traces::{Sending, Sent};
+use crate::job::{EventEnvelope, JobId, Payload, check_topic};
 
 /// An event to be published, made by [`Client::publish`]. Awaiting it returns the id of the jobs
 /// made from the event.
@@ -97,24 +95,14 @@ impl Publish {
     }
 
     async fn publish(self) -> Result<JobId> {
-        let mut call = self.client.metrics().publish();
-        let published = self.publish_in_span().await;
-        call.ended(published.as_ref().err());
-        published
-    }
-
-    async fn publish_in_span(self) -> Result<JobId> {
         let id = self.id.unwrap_or_else(JobId::new);
-        let sending = self.client.sending(&Sent { to: &self.topic, job: None, id: Some(id) });
-        let span = sending.as_ref().map_or_else(Span::none, |sending| sending.span.clone());
-        let published = self.send(id, sending.as_ref()).instrument(span).await;
-        if let (Some(sending), Err(error)) = (&sending, &published) {
-            sending.failed(error);
-        }
-        published.map(|()| id)
+        let sending = self.client.observer().sending_event(&self.topic, id);
+        let answer = self.send(id, &sending).instrument(sending.span()).await;
+        sending.answered(&answer);
+        answer.map(|()| id)
     }
 
-    async fn send(self, id: JobId, sending: Option<&Sending>) -> Result<()> {
+    async fn send(self, id: JobId, sending: &Sending) -> Result<()> {
         check_topic(&self.topic)?;
         self.times.check()?;
         let payload = self.payload.0?;
@@ -132,7 +120,7 @@ impl Publish {
         }
         let what = || What::Event { topic: self.topic.clone() };
         let mut headers = self.client.hooks().call(id, what, self.location, headers)?;
-        self.client.add_context(sending, &mut headers);
+        sending.add_to(&mut headers);
         let moments = self.times.moments(None, self.client.clock());
         let event = EventEnvelope {
             id,

@@ -16,7 +16,7 @@ pub struct Envelope {
     /// The job's name. `None` on a message of a foreign client means the only job of
     /// the queue.
     pub name: Option<Cow<'static, str>>,
-    /// The payload: JSON, of at most [`MAX_PAYLOAD`] bytes if sent by jobq.
+    /// The payload: JSON, of at most [`MAX_PAYLOAD`](crate::MAX_PAYLOAD) bytes if sent by jobq.
     pub payload: Vec<u8>,
     /// The encoding of the payload; `None` for plain JSON. A worker that does not know the encoding
     /// treats the job as unknown.
@@ -121,7 +121,7 @@ pub struct EventEnvelope {
     pub id: JobId,
     /// The topic.
     pub topic: String,
-    /// The event: JSON, of at most [`MAX_PAYLOAD`] bytes.
+    /// The event: JSON, of at most [`MAX_PAYLOAD`](crate::MAX_PAYLOAD) bytes.
     pub payload: Vec<u8>,
     /// The encoding of the payload; `None` for plain JSON.
     pub content_encoding: Option<Cow<'static, str>>,
@@ -205,10 +205,6 @@ impl fmt::Debug for EventEnvelope {
             .finish()
     }
 }
-
-/// The largest payload that jobq sends: 16 MiB, the default `max_message_size` of RabbitMQ 4. The
-/// embedded engine has the same limit, so that a program that works on a file works on a broker.
-pub const MAX_PAYLOAD: usize = 16 * 1024 * 1024;
 
 #[cfg(test)]
 mod tests {

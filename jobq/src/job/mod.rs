@@ -23,9 +23,11 @@ use serde::de::DeserializeOwned;
 
 use crate::error::{Error, Result};
 
+pub use codec::MAX_PAYLOAD;
+pub(crate) use codec::Payload;
 pub(crate) use control::Ending;
 pub use control::{BoxError, Control, abort, retry_in, snooze};
-pub use envelope::{Envelope, EventEnvelope, MAX_PAYLOAD};
+pub use envelope::{Envelope, EventEnvelope};
 pub use failed::{FailedJob, FailedReason};
 pub(crate) use failure::Failure;
 pub use headers::Headers;

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use ::metrics::{Counter, Histogram};
 
-use super::{ENQUEUE_DURATION, ENQUEUED, PUBLISH_DURATION, PUBLISHED, RESULTS, UNKNOWN};
+use super::{ENQUEUE_DURATION, ENQUEUED, PUBLISH_DURATION, PUBLISHED, RESULTS};
 use crate::error::Error;
 
 /// The handles of a client.
@@ -55,11 +55,6 @@ impl ClientMetrics {
         name: &'static str,
     ) -> Batch {
         Batch { calls: self.calls(job, queue, name), jobs: 0 }
-    }
-
-    /// A call of `enqueue_named` begins. Names that a program does not have are no labels.
-    pub(crate) fn enqueue_named(&self) -> Call {
-        self.enqueue(TypeId::of::<Self>(), UNKNOWN, UNKNOWN)
     }
 
     /// A call of `publish` begins.
@@ -125,13 +120,12 @@ impl Batch {
         self.jobs += 1;
     }
 
-    /// The call has ended, with one error for each job that was not accepted.
-    pub(crate) fn ended<'e>(mut self, errors: impl Iterator<Item = &'e Error>) {
-        for error in errors {
-            self.calls.result(Some(error)).increment(1);
-            self.jobs = self.jobs.saturating_sub(1);
+    /// The call has ended, with the numbers of accepted, refused and possibly accepted jobs.
+    pub(crate) fn ended(mut self, counts: [usize; RESULTS.len()]) {
+        for (result, count) in self.calls.results.iter().zip(counts) {
+            result.increment(count as u64);
         }
-        self.calls.result(None).increment(std::mem::take(&mut self.jobs));
+        self.jobs = 0;
     }
 }
 

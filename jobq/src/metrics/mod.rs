@@ -25,7 +25,7 @@ mod pool;
 #[cfg(feature = "rabbitmq")]
 mod waits;
 
-pub(crate) use client::{Call, ClientMetrics};
+pub(crate) use client::{Batch, Call, ClientMetrics};
 #[cfg(feature = "rabbitmq")]
 pub(crate) use connection::ConnectionMetrics;
 pub(crate) use pool::{PoolLevel, QueueMetrics, Switch};

@@ -6,10 +6,9 @@ use async_trait::async_trait;
 
 use super::jobs::Jobs;
 use super::ran::Attempted;
-use crate::client::Payload;
 use crate::engine::{Delivery, Receipt, Settle};
 use crate::error::Result;
-use crate::job::{Envelope, Job, JobId, queue_of};
+use crate::job::{Envelope, Job, JobId, Payload, queue_of};
 
 /// One attempt of a job, made by [`Jobs::run`]. Await it.
 #[derive(Debug)]
