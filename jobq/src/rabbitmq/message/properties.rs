@@ -119,16 +119,19 @@ impl Table {
     }
 
     fn into_properties(self, id: JobId, time: SystemTime) -> Result<BasicProperties> {
+        let properties = BasicProperties::default()
+            .with_delivery_mode(PERSISTENT)
+            .with_message_id(fits(id.to_text()))
+            .with_timestamp(to_millis(time) / 1_000);
+        if self.0.inner().is_empty() {
+            return Ok(properties);
+        }
         if size_of_table(&self.0) > MAX_HEADERS {
             return Err(Error::invalid(format!(
                 "the headers of job {id} are longer than {MAX_HEADERS} bytes"
             )));
         }
-        let properties = BasicProperties::default()
-            .with_delivery_mode(PERSISTENT)
-            .with_message_id(fits(id.to_text()))
-            .with_timestamp(to_millis(time) / 1_000);
-        Ok(if self.0.inner().is_empty() { properties } else { properties.with_headers(self.0) })
+        Ok(properties.with_headers(self.0))
     }
 }
 
