@@ -51,7 +51,8 @@ impl<'j> EnqueueAll<'j> {
         let mut sending = self.client.observer().sending_all(&self.kind);
         let span = sending.span();
         let answer = self.send(&mut sending).instrument(span).await;
-        sending.answered(&answer);
+        let counts = answer.as_ref().map_or_else(EnqueueAllError::counts, |ids| [ids.len(), 0, 0]);
+        sending.answered(counts, || Some(answer.as_ref().err()?.clone().into()));
         answer
     }
 
@@ -141,7 +142,7 @@ impl EnqueueAllError {
     }
 
     /// How many jobs were accepted, refused, and possibly accepted.
-    pub(super) fn counts(&self) -> [usize; 3] {
+    fn counts(&self) -> [usize; 3] {
         [self.accepted.len(), self.refused.len(), self.unknown.len()]
     }
 

@@ -6,8 +6,8 @@ use std::any::TypeId;
 
 use tracing::Span;
 
-use super::{EnqueueAllError, JobKind};
-use crate::error::Result;
+use super::JobKind;
+use crate::error::{Error, Result};
 use crate::job::{Headers, JobId};
 use crate::metrics::{Batch, Call, ClientMetrics, UNKNOWN};
 use crate::traces::{self, Sent, Traces};
@@ -101,16 +101,12 @@ impl SendingAll {
         self.counted.takes_one();
     }
 
-    /// The call has ended.
-    pub(super) fn answered(self, answer: &Result<Vec<JobId>, EnqueueAllError>) {
-        let counts = match answer {
-            Ok(ids) => [ids.len(), 0, 0],
-            Err(error) => error.counts(),
-        };
+    /// The call has ended, with the numbers of accepted, refused and possibly accepted jobs.
+    pub(super) fn answered(self, counts: [usize; 3], error: impl FnOnce() -> Option<Error>) {
         if let Some(traced) = &self.traced {
             traced.counted(counts.into_iter().sum());
-            if let Err(error) = answer {
-                traced.failed(&error.clone().into());
+            if let Some(error) = error() {
+                traced.failed(&error);
             }
         }
         self.counted.ended(counts);
