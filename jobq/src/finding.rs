@@ -115,6 +115,8 @@ pub enum FindingKind {
     Heartbeat,
     /// The clock of a pool differs from this machine's.
     Clock,
+    /// Jobs need what the workers of a pool lack.
+    Needs,
     /// The file is not on a local disk: in memory, or on a network.
     Place,
     /// There is little free space.

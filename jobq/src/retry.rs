@@ -11,6 +11,8 @@ use crate::period;
 
 /// The wait before a job of an unknown name is retried: a rolling deployment may add the job.
 pub(crate) const UNKNOWN_JOB_WAIT: Duration = Duration::from_secs(30);
+/// How long a job waits that needs what this version lacks.
+const UNMET_NEED_WAIT: Duration = Duration::from_secs(30);
 /// How often a job whose name is unknown is retried before it fails.
 pub(crate) const UNKNOWN_JOB_RETRIES: u32 = 20;
 
@@ -69,6 +71,12 @@ pub(crate) fn after_unknown(attempt: u32) -> Next {
     } else {
         Next::Fail(FailedReason::UnknownJob)
     }
+}
+
+/// The next step of a job that needs what this version of jobq lacks: a worker of another version may
+/// have it. Whatever else is the matter with the job, it is not this version that decides about it.
+pub(crate) fn after_unmet_need() -> Next {
+    Next::Snooze(UNMET_NEED_WAIT)
 }
 
 /// Whether a job with this many crashes needs a solo run.

@@ -78,6 +78,15 @@ impl Who {
         }
     }
 
+    /// Warns that jobs need what this version of jobq lacks.
+    pub(crate) fn needs(&self, word: &str) {
+        let Self { job, id, queue, attempt, .. } = self;
+        tracing::warn!(
+            %job, %id, %queue, attempt, needs = word,
+            "a job needs a feature that this version of jobq lacks; update this worker"
+        );
+    }
+
     /// Warns if a layer turned a failure into a success.
     pub(crate) fn layered(&self, outcome: &Outcome, function: Option<&Outcome>) {
         let Some(error) = function.and_then(Outcome::error) else { return };

@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use jobq::engine::{Engine, QueueSpec};
 use jobq::{
-    BoxError, Client, Envelope, Event, FailedJob, FailedReason, Headers, JobContext, JobId,
-    Outgoing, State, WorkerPool, job, retry_in, snooze,
+    BoxError, Client, Envelope, Event, FailedJob, FailedReason, FindingKind, Headers, JobContext,
+    JobId, Outgoing, State, WorkerPool, job, retry_in, snooze,
 };
 use jobq_tests::both_engines;
 use jobq_tests::jobs::with;
@@ -20,7 +20,7 @@ both_engines!(
     headers_that_cannot_be_are_refused_before_anything_is_sent,
     a_hook_is_called_once_for_each_job_and_event,
     a_hook_that_fails_or_panics_refuses_its_job_alone,
-    a_job_that_needs_what_no_worker_understands_is_as_an_unknown_one,
+    a_job_that_needs_what_a_worker_lacks_waits_for_another,
     a_job_that_runs_once_fails_with_its_first_attempt,
     two_jobs_of_one_id_differ_by_a_nonce,
     a_job_says_when_it_was_due,
@@ -183,19 +183,36 @@ fn stored(headers: &[(&str, &str)]) -> Headers {
     headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-async fn a_job_that_needs_what_no_worker_understands_is_as_an_unknown_one(store: Store) {
+async fn a_job_that_needs_what_a_worker_lacks_waits_for_another(store: Store) {
     let client = store.client().await;
     client.declare::<Bill>().await.unwrap();
     let (seen, mut attempts) = seen();
     let pool = WorkerPool::new(&client).state(seen).register::<Bill>();
     let running = pool.spawn().await.unwrap();
-    // It waits for a deploy that brings the code.
-    push(&store, |job| job.headers = stored(&[("jobq-needs", "encryption once")])).await;
-    until("it waits", async || (client.counts("bill").await.ok()?.waiting == 1).then_some(()))
+    // Whatever else is the matter with it, this worker does not decide about it.
+    let needs = |job: &mut Envelope| job.headers = stored(&[("jobq-needs", "encryption once")]);
+    push(&store, needs).await;
+    for change in [
+        |job: &mut Envelope| job.attempts = 20,
+        |job: &mut Envelope| job.name = Some("nobody's".into()),
+        |job: &mut Envelope| job.expires_at = Some(UNIX_EPOCH),
+    ] {
+        push(&store, |job| {
+            needs(job);
+            change(job);
+        })
         .await;
-    // For those that have waited for long enough it never came.
+    }
+    until("they wait", async || (client.counts("bill").await.ok()?.waiting == 4).then_some(()))
+        .await;
+    if store.url.starts_with("amqp") {
+        let report = client.doctor().await.unwrap();
+        let found = report.findings().iter().find(|found| found.kind() == FindingKind::Needs);
+        assert!(found.unwrap().what().contains("`encryption`"), "{report}");
+    }
+    // What cannot be read is none of a later version.
     for (needs, encoding, said) in
-        [("encryption", "", "`encryption`"), ("", "gzip", "the content encoding `gzip`")]
+        [("(unreadable)", "", "(unreadable)"), ("", "gzip", "the content encoding `gzip`")]
     {
         let id = push(&store, |job| {
             job.headers = stored(&[("jobq-needs", needs)]);

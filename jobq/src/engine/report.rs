@@ -107,6 +107,10 @@ pub struct PoolQueue {
     pub running: Vec<RunningJob>,
     /// The outcomes of the last minute.
     pub minute: Minute,
+    /// The words of the header `jobq-needs` that the pool's version of jobq lacks, of jobs of the last
+    /// minute: these jobs wait for another worker. A pool of an earlier version reports none.
+    #[serde(default)]
+    pub unmet_needs: Vec<String>,
     /// The engine's names of the consumers of the pool.
     pub consumers: Vec<String>,
     /// Whether jobs come out of the delay tiers of the queue of up to a minute, by what the pool
@@ -175,6 +179,7 @@ impl PoolQueue {
             ahead: Some(0),
             running: Vec::new(),
             minute: Minute::default(),
+            unmet_needs: Vec::new(),
             consumers: Vec::new(),
             waits: None,
             probes: 0,

@@ -130,6 +130,11 @@ impl Headers {
         self
     }
 
+    /// The first word of [`NEEDS`] that a later version may understand.
+    pub(crate) fn unmet_need(&self) -> Option<&str> {
+        self.lacking().filter(|word| *word != UNREADABLE)
+    }
+
     /// The first word of [`NEEDS`] that this version does not understand.
     pub(crate) fn lacking(&self) -> Option<&str> {
         let mut words = self.get(NEEDS)?.split_whitespace();

@@ -64,6 +64,7 @@ impl PoolPart {
         report.ahead = Some(u32::try_from(ahead).unwrap_or(u32::MAX));
         report.in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
         report.minute = self.queue.last_minute();
+        report.unmet_needs = self.queue.observer.last_unmet_needs();
         report.consumers = self.together.consumers();
         report.consumers.extend(self.alone.consumers());
         report

@@ -21,17 +21,19 @@ pub(super) type Called = serde_json::Result<Outcome>;
 pub(crate) struct Decision {
     pub(crate) settlement: Settlement,
     pub(crate) failure: Failure,
+    /// What the job needs and this version of jobq lacks, if that decided.
+    pub(crate) unmet_need: Option<String>,
 }
 
 impl Decision {
     /// A decision without a failure.
     pub(super) fn plain(settlement: Settlement) -> Self {
-        Self { settlement, failure: Failure::default() }
+        Self { settlement, failure: Failure::default(), unmet_need: None }
     }
 
     fn failed(reason: FailedReason, failure: Failure, attempts: u32) -> Self {
         let settlement = Settlement::Fail { reason, error: failure.kept(), attempts };
-        Self { settlement, failure }
+        Self { settlement, failure, unmet_need: None }
     }
 
     /// The job fails without a failure of its function.
@@ -46,7 +48,7 @@ impl Decision {
             Next::Snooze(wait) => Settlement::Snooze(wait),
             Next::Fail(reason) => return Self::failed(reason, failure, attempts),
         };
-        Self { settlement, failure }
+        Self { settlement, failure, unmet_need: None }
     }
 }
 
@@ -77,6 +79,7 @@ pub(super) fn resolve(pool: &Shared, queue: &'static str, delivery: &Delivery) -
     let not_understood =
         |lacking| unknown(attempt, format!("no worker that took it {lacking}; update the workers"));
     let job = match job {
+        _ if let Some(decision) = unmet_need(delivery) => Err(decision),
         _ if pool.has_solo && delivery.solo.is_none() && retry::is_suspected(delivery.crashes) => {
             Err(Decision::plain(Settlement::Isolate))
         }
@@ -91,6 +94,13 @@ pub(super) fn resolve(pool: &Shared, queue: &'static str, delivery: &Delivery) -
         Some(job) => envelope.lacking().map(not_understood).map_or(Ok(Arc::clone(job)), Err),
     };
     Resolved { who, job }
+}
+
+/// The decision about a job that needs what this version of jobq lacks, if it does.
+pub(super) fn unmet_need(delivery: &Delivery) -> Option<Decision> {
+    let word = delivery.envelope().headers.unmet_need()?;
+    let decision = Decision::of(retry::after_unmet_need(), Failure::default(), 0);
+    Some(Decision { unmet_need: Some(word.to_owned()), ..decision })
 }
 
 /// The failure of a job that cannot run, for this reason.

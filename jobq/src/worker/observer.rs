@@ -6,6 +6,7 @@
 mod canary;
 mod minute;
 mod tally;
+mod unmet;
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,6 +18,7 @@ use tracing::Span;
 use self::canary::Outcomes;
 use self::minute::LastMinute;
 use self::tally::Tally;
+use self::unmet::UnmetNeeds;
 use super::attempt::Attempt;
 use super::decision::Decision;
 use super::health::{self, Status};
@@ -38,6 +40,7 @@ pub(crate) struct Observer {
     minute: Mutex<LastMinute>,
     tally: Tally,
     outcomes: Outcomes,
+    unmet_needs: Mutex<UnmetNeeds>,
     /// The attempts whose functions hold lost slots.
     lost: Mutex<Slab<Lost>>,
 }
@@ -95,6 +98,7 @@ impl Observer {
             minute: Mutex::new(LastMinute::new(SystemTime::UNIX_EPOCH)),
             tally: Tally::default(),
             outcomes: Outcomes::default(),
+            unmet_needs: Mutex::default(),
             lost: Mutex::default(),
         }
     }
@@ -105,6 +109,10 @@ impl Observer {
 
     fn minute(&self) -> MutexGuard<'_, LastMinute> {
         self.minute.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unmet_needs(&self) -> MutexGuard<'_, UnmetNeeds> {
+        self.unmet_needs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lost(&self) -> MutexGuard<'_, Slab<Lost>> {
@@ -163,7 +171,7 @@ impl Observer {
         decision: &Decision,
         called: Option<&(Started, Duration)>,
     ) {
-        let Decision { settlement, failure } = decision;
+        let Decision { settlement, failure, unmet_need } = decision;
         let took = called.map(|(_, took)| *took);
         let waited = called.and_then(|(started, _)| started.waited);
         if let Some((Started { span, .. }, _)) = called
@@ -172,6 +180,11 @@ impl Observer {
             traces::ended(span, settlement, failure);
         }
         who.decided(settlement, failure, took.unwrap_or_default());
+        if let Some(word) = unmet_need
+            && self.unmet_needs().add(word, self.now())
+        {
+            who.needs(word);
+        }
         self.metrics.decided(&who.job, settlement, took);
         // Where the clock was read for the start, it is not read for the end.
         let at_end = waited.and_then(|(_, since)| since.checked_add(took?));
@@ -223,6 +236,11 @@ impl Observer {
             }
         }
         minute
+    }
+
+    /// The words of `jobq-needs` that this version lacks, of jobs of the last minute.
+    pub(super) fn last_unmet_needs(&self) -> Vec<String> {
+        self.unmet_needs().read(self.now())
     }
 
     /// The outcomes of these jobs that are known.

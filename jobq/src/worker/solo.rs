@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::decision;
 use super::health::Status;
 use super::in_flight::{Identity, REMEMBERED};
 use super::queue::{Queue, Settled};
@@ -106,6 +107,10 @@ impl SoloRunner<'_> {
             }
             if let Some(outcome) = self.decided(&next) {
                 self.queue.settle_outside(next, outcome).await;
+                continue;
+            }
+            if let Some(unmet) = decision::unmet_need(&next) {
+                self.queue.settle_decided(next, unmet).await;
                 continue;
             }
             if let Some(poison) = poison(&next) {

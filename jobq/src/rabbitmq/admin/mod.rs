@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use self::control::{Control, examine_clocks};
+use self::control::{Control, examine_clocks, examine_needs};
 #[cfg(feature = "management")]
 use self::doctor::Management;
 use self::doctor::{Doctor, Listing, Unseen};
@@ -243,7 +243,7 @@ impl Diagnose for Administration {
     async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
         let reports = self.control.reports().await;
         let report = self.doctor.examine(queues, &reports).await?;
-        Ok(report.with(examine_clocks(&reports)))
+        Ok(report.with([examine_clocks(&reports), examine_needs(&reports)].concat()))
     }
 
     async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {

@@ -247,7 +247,15 @@ impl Queue {
         delivery: Delivery,
         settlement: Settlement,
     ) -> Settled {
-        let decision = decision::unrun(settlement);
+        self.settle_decided(delivery, decision::unrun(settlement)).await
+    }
+
+    /// Settles a job that does not run by this decision.
+    pub(in crate::worker) async fn settle_decided(
+        &self,
+        delivery: Delivery,
+        decision: Decision,
+    ) -> Settled {
         self.observer.decided(&self.who(&delivery), &decision, None);
         self.settle_outside(delivery, decision.settlement).await
     }

@@ -92,6 +92,23 @@ pub(crate) fn examine_clocks(reports: &[PoolReport]) -> Vec<Finding> {
     reports.iter().filter_map(finding).collect()
 }
 
+/// Findings about what jobs need and pools lack.
+pub(crate) fn examine_needs(reports: &[PoolReport]) -> Vec<Finding> {
+    reports.iter().flat_map(unmet_needs).collect()
+}
+
+fn unmet_needs(report: &PoolReport) -> impl Iterator<Item = Finding> {
+    let lacking = report.queues.iter().filter(|queue| !queue.unmet_needs.is_empty());
+    lacking.map(|queue| {
+        let words = queue.unmet_needs.join("`, `");
+        let about = format!("queue `{}` of pool {} on {}", queue.queue, report.pool, report.host);
+        Finding::new(FindingKind::Needs, Severity::Warning, about)
+            .found(format!("jobs need `{words}`, which jobq {} lacks", report.version))
+            .matters("it puts these jobs back for 30 s each time, until another worker takes them")
+            .remedy("update the program of the pool to the version of jobq that enqueued them")
+    })
+}
+
 /// The finding about the clock of a pool, if it certainly differs.
 fn finding(report: &PoolReport) -> Option<Finding> {
     let offset = report.clock_offset_ms?;
