@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use lapin::BasicProperties;
 
+use super::live::Taken;
 use super::settle::{RabbitReceipt, SoloState};
-use super::subscription::Taken;
 use crate::engine::{Delivery, Solo};
 use crate::rabbitmq::message::limited::LimitedQueues;
 use crate::rabbitmq::message::properties::{self, decode};

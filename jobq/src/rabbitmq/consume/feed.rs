@@ -9,8 +9,9 @@ use tokio_util::task::TaskTracker;
 
 use super::counted::Counted;
 use super::delivery::Builder;
+use super::live::Opener;
 use super::shared::Shared;
-use super::subscription::{Opener, Subscription};
+use super::subscription::Subscription;
 use super::valve::{ToldPause, Valve};
 use crate::background;
 use crate::engine::{Consumer, Delivery, Intake, Interruption, Pause};

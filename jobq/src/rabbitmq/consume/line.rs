@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::subscription::Place;
+use super::place::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::link::Link;

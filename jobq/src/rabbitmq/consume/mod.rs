@@ -1,9 +1,10 @@
 //! Consuming: deliveries, prefetch, acknowledgements and settlements.
 //!
-//! A [`subscription`] takes the messages of one queue, over as many channels as needed, and a [`feed`]
-//! forwards them as [deliveries](delivery). [`settle`] settles one, and the [`session`] of its
-//! channel sends the acknowledgements that [`acks`] determines. After a suspension of the process,
-//! [`verification`] asks whether the messages are still this consumer's.
+//! A [`subscription`] takes the messages of one queue, over as many channels as needed, each with one
+//! consumer ([`live`]), and a [`feed`] forwards them as [deliveries](delivery). [`settle`] settles
+//! one, and the [`session`] of its channel sends the acknowledgements that [`acks`] determines. After
+//! a suspension of the process, [`verification`] asks whether the messages are still this
+//! consumer's.
 
 pub(crate) mod acks;
 mod context;
@@ -12,6 +13,8 @@ mod delivery;
 mod feed;
 mod interruption;
 mod line;
+mod live;
+pub(crate) mod place;
 pub(crate) mod session;
 mod settle;
 mod shared;
@@ -30,9 +33,11 @@ use self::counted::Counted;
 use self::delivery::Builder;
 use self::interruption::Interruptions;
 use self::line::Line;
+use self::live::Opener;
+use self::place::Place;
 use self::session::Sessions;
 use self::shared::Shared;
-use self::subscription::{Opener, Place, Subscription};
+use self::subscription::Subscription;
 use self::valve::Valve;
 use crate::background;
 use crate::engine::{Consume, Consumer};

@@ -5,103 +5,28 @@
 //! before come first, and its deliveries are settled on the channel on which they came.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use backon::ExponentialBackoff;
 use futures_util::future::BoxFuture;
-use futures_util::{FutureExt as _, StreamExt as _};
-use lapin::message::Delivery as Message;
-use lapin::options::BasicCancelOptions;
-use lapin::types::ShortString;
-use tokio::time::{Instant, sleep, sleep_until};
-use tokio_util::sync::WaitForCancellationFutureOwned;
+use tokio::time::Instant;
 
 use super::context::SettleContext;
 use super::counted::Counted;
-use super::interruption::{self, Interruptions};
+use super::interruption;
 use super::line::Line;
-use super::session::{Session, Sessions};
-use super::valve::Valve;
-use crate::error::{Error, ErrorKind, Result};
-use crate::rabbitmq::connection::channel::{self, Take};
+use super::live::{Live, Opener, Taken, Turn};
+use super::place::Place;
+use super::session::Session;
+use crate::error::{Error, Result};
 use crate::rabbitmq::connection::epoch::Up;
 use crate::rabbitmq::connection::link::{STABLE_AFTER, backoff};
-use crate::rabbitmq::errors::failure;
-use crate::rabbitmq::topology::declared::Declared;
-use crate::rabbitmq::topology::ensure::apply_again;
-use crate::rabbitmq::topology::names::{Names, ORPHAN};
-use crate::rabbitmq::topology::requirements::Wanted;
-use crate::rabbitmq::values::short;
 
 /// The shortest time between two changes of the prefetch.
 const BETWEEN_CHANGES: Duration = Duration::from_secs(1);
 /// How many channels of consumers that were cancelled there may be for a change.
 const MOST_LINGERING: usize = 4;
-
-/// A message, and the session that settles it.
-pub(crate) type Taken = (Arc<Session>, Message);
-
-/// The queue that is consumed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// The work queue of a user's queue.
-    Work(&'static str),
-    /// Its queue of solo runs.
-    Solo(&'static str),
-    /// The queue of unroutable messages.
-    Orphan,
-}
-
-impl Place {
-    /// The user's queue, for errors and logs.
-    pub(crate) fn queue(self) -> &'static str {
-        match self {
-            Self::Work(queue) | Self::Solo(queue) => queue,
-            Self::Orphan => ORPHAN,
-        }
-    }
-
-    /// The name of the queue on the broker.
-    pub(crate) fn name(self, names: &Names) -> String {
-        match self {
-            Self::Work(queue) => names.work(queue),
-            Self::Solo(queue) => names.solo(queue),
-            Self::Orphan => names.orphan(),
-        }
-    }
-
-    /// The routing key of its jobs, in the names of consumers.
-    pub(crate) fn key(self) -> String {
-        match self {
-            Self::Work(queue) => queue.to_owned(),
-            Self::Solo(queue) => Names::solo_key(queue),
-            Self::Orphan => ORPHAN.to_owned(),
-        }
-    }
-
-    /// What declares the queue again, if this client has declared it.
-    fn wanted(self, known: &Declared) -> Option<Wanted> {
-        match self {
-            Self::Work(queue) | Self::Solo(queue) => known.part(queue),
-            Self::Orphan => Some(Wanted::shared()),
-        }
-    }
-}
-
-/// What a subscription opens its channels with.
-#[derive(Debug)]
-pub(crate) struct Opener {
-    pub(crate) place: Place,
-    /// The name of the consumers that the broker shows. Short where nobody looks for it: each message
-    /// carries it, and the broker would generate one of 31 bytes.
-    pub(crate) tag: ShortString,
-    pub(crate) line: Line,
-    pub(crate) valve: Option<Arc<dyn Valve>>,
-    pub(crate) sessions: Sessions,
-    pub(crate) interruptions: Interruptions,
-}
 
 /// One queue that is consumed until the subscription is dropped.
 pub(crate) struct Subscription {
@@ -125,26 +50,6 @@ enum State {
     Changing(BoxFuture<'static, (Result<Live>, Vec<Taken>)>),
     /// There is no consumer, and none is wanted.
     Cancelled,
-}
-
-/// A consumer.
-struct Live {
-    up: Arc<Up>,
-    /// Ready when the connection has ended: `lapin` may not tell its consumers.
-    lost: Pin<Box<WaitForCancellationFutureOwned>>,
-    session: Arc<Session>,
-    consumer: lapin::Consumer,
-    prefetch: u16,
-    since: Instant,
-    /// The reason of an end that was seen and not yet returned.
-    end: Option<String>,
-}
-
-/// What comes in the place of a message.
-enum Turn {
-    /// The end of the consumer, with the broker's reason; none if the connection was lost.
-    End(Option<String>),
-    Change,
 }
 
 impl Subscription {
@@ -244,13 +149,9 @@ impl Subscription {
         if let Some(taken) = self.left.pop_front() {
             return Some(taken);
         }
-        let State::Live(live) = &mut self.state else { return None };
-        match live.consumer.next().now_or_never()? {
-            Some(Ok(message)) => Some((Arc::clone(&live.session), message)),
-            end => {
-                live.end = Some(reason(end));
-                None
-            }
+        match &mut self.state {
+            State::Live(live) => live.ready(),
+            _ => None,
         }
     }
 
@@ -375,134 +276,5 @@ impl Subscription {
             }
             opener.open(wait, prefetch).await
         }));
-    }
-}
-
-impl Live {
-    /// The next message. The prefetch is to be changed at this time, if at any.
-    async fn next(&mut self, change_at: Option<Instant>) -> std::result::Result<Message, Turn> {
-        if let Some(reason) = self.end.take() {
-            return Err(Turn::End(Some(reason)));
-        }
-        tokio::select! {
-            biased;
-            () = &mut self.lost => Err(Turn::End(None)),
-            () = until(change_at) => Err(Turn::Change),
-            item = self.consumer.next() => match item {
-                Some(Ok(message)) => Ok(message),
-                end => Err(Turn::End(Some(reason(end)))),
-            },
-        }
-    }
-
-    /// Ends the consumer, and returns its untaken messages.
-    async fn cancel(mut self) -> Result<Vec<Taken>> {
-        let (channel, tag) = (&self.session.channel, self.consumer.tag());
-        let cancelled = channel.basic_cancel(tag, BasicCancelOptions::default()).await;
-        cancelled.map_err(|error| failure("cancelling a consumer", error))?;
-        // All messages have arrived: the broker's answer came after them.
-        let mut left = Vec::new();
-        while let Some(Some(Ok(message))) = self.consumer.next().now_or_never() {
-            left.push((Arc::clone(&self.session), message));
-        }
-        Ok(left)
-    }
-
-    /// Ends the consumer, and begins one with another prefetch. Its untaken messages come first.
-    async fn replace(
-        self: Box<Self>,
-        opener: Arc<Opener>,
-        prefetch: u16,
-    ) -> (Result<Self>, Vec<Taken>) {
-        let doing = "changing the prefetch";
-        let (up, session) = (Arc::clone(&self.up), Arc::clone(&self.session));
-        let left = match up.answer(doing, self.cancel()).await {
-            Ok(left) => left,
-            Err(error) => {
-                session.abandon().await;
-                return (Err(error), Vec::new());
-            }
-        };
-        // Like the broker, it is counted no longer than it has deliveries.
-        drop(session);
-        (up.answer(doing, opener.start(&up, prefetch)).await, left)
-    }
-}
-
-impl Opener {
-    /// Begins a consumer as soon as there is a connection and the valve is open.
-    async fn open(&self, wait: Duration, prefetch: u16) -> Result<Live> {
-        let link = self.line.readable(self.place).await?;
-        let tell = |error: &Error| self.interruptions.begin(error);
-        link.up_or_tell(tell).await?;
-        sleep(wait).await;
-        loop {
-            let up = link.up_or_tell(tell).await?;
-            let Some(valve) = &self.valve else {
-                return up.answer("consuming", self.start(&up, prefetch)).await;
-            };
-            tokio::select! {
-                biased;
-                () = valve.recheck() => {}
-                // The answer may take long, and the reason is another one from now on.
-                () = link.lost(up.generation) => continue,
-            }
-            if valve.is_shut() {
-                self.interruptions.end();
-                valve.opened().await;
-            } else {
-                return up.answer("consuming", self.start(&up, prefetch)).await;
-            }
-        }
-    }
-
-    /// Begins a consumer. Declares a deleted queue again if this client had declared it.
-    async fn start(&self, up: &Arc<Up>, prefetch: u16) -> Result<Live> {
-        match self.consume(up, prefetch).await {
-            Err(error) if error.is_not_found() => {
-                let known = self.sessions.context().declarer.known();
-                let Some(wanted) = self.place.wanted(known) else {
-                    let queue = self.place.queue();
-                    let text = format!("there is no queue `{queue}` to consume; declare it first");
-                    return Err(Error::new(ErrorKind::NotFound, text).because(error));
-                };
-                apply_again(up, &known.topology(&wanted)).await?;
-                self.consume(up, prefetch).await
-            }
-            started => started,
-        }
-    }
-
-    async fn consume(&self, up: &Arc<Up>, prefetch: u16) -> Result<Live> {
-        let channel = channel::open(up).await?;
-        let names = self.sessions.context().names();
-        let (queue, take) = (short(self.place.name(names))?, Take::Prefetch(prefetch));
-        let consumer = channel::consume(&channel, queue, self.tag.clone(), take).await;
-        let doing = || format!("consuming queue `{}`", self.place.name(names));
-        let consumer = consumer.map_err(|error| failure(&doing(), error))?;
-        Ok(Live {
-            lost: Box::pin(up.over.clone().cancelled_owned()),
-            session: self.sessions.begin(channel, up),
-            up: Arc::clone(up),
-            consumer,
-            prefetch,
-            since: Instant::now(),
-            end: None,
-        })
-    }
-}
-
-/// The reason for which a consumer has ended.
-fn reason(end: Option<lapin::Result<Message>>) -> String {
-    match end {
-        Some(Err(error)) => error.to_string(),
-        Some(Ok(_)) | None => "it was cancelled".to_owned(),
-    }
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => std::future::pending().await,
     }
 }

@@ -45,7 +45,7 @@ use crate::rabbitmq::admin::waits::Waits;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::link::backoff;
 use crate::rabbitmq::consume::Steering;
-use crate::rabbitmq::consume::subscription::Place;
+use crate::rabbitmq::consume::place::Place;
 use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::passive::Absent;
