@@ -155,6 +155,16 @@ const PATH: &[&str] = &[
     "client/publish.rs",
     "client/declare.rs",
     "job/codec.rs",
+    "rabbitmq/consume/acks.rs",
+    "rabbitmq/consume/context.rs",
+    "rabbitmq/consume/delivery.rs",
+    "rabbitmq/consume/feed.rs",
+    "rabbitmq/consume/live.rs",
+    "rabbitmq/consume/session.rs",
+    "rabbitmq/consume/settle.rs",
+    "rabbitmq/consume/subscription.rs",
+    "rabbitmq/consume/valve.rs",
+    "rabbitmq/consume/verification.rs",
     "rabbitmq/message/properties.rs",
     "rabbitmq/publish/batch.rs",
     "rabbitmq/publish/channel_end.rs",
@@ -182,8 +192,8 @@ const PATH: &[&str] = &[
 ];
 
 /// Who watches or steers jobs: the path tells the observer, and knows none of them.
-const WATCHERS: [&str; 5] =
-    ["crate::admin", "crate::metrics", "crate::traces", "control::", "doctor"];
+const WATCHERS: [&str; 6] =
+    ["crate::admin", "crate::metrics", "crate::traces", "rabbitmq::admin", "control::", "doctor"];
 
 #[test]
 fn the_path_of_a_job_knows_nobody_who_watches_it() {
