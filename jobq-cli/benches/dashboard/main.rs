@@ -1,4 +1,4 @@
-//! What the dashboard costs the broker and its own process.
+//! The cost of the dashboard for the broker and for its own process.
 //!
 //! ```sh
 //! cargo bench -p jobq-cli --bench dashboard -- rabbitmq|sqlite [--queues 300] [--viewers 50] [--seconds 30] [--minutes 0]

@@ -1,4 +1,4 @@
-//! What a client tells those who watch its calls that send: metrics and traces.
+//! Metrics and traces of the calls by which a client sends.
 //!
 //! The path of an enqueue tells an [`Observer`] and knows nobody behind it.
 

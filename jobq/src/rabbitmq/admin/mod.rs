@@ -113,7 +113,7 @@ impl Administration {
         }
     }
 
-    /// What steers and counts a consumer.
+    /// The gate and the counter of a consumer, if it is of a pool.
     pub(crate) fn steering(&self, what: &Consume) -> Steering {
         self.control.steering(what)
     }

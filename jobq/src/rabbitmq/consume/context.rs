@@ -1,4 +1,4 @@
-//! What the settlements of a subscription's deliveries are made with.
+//! The context in which the deliveries of a subscription are settled.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
@@ -11,8 +11,8 @@ use crate::rabbitmq::publish::Publisher;
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::names::Names;
 
-/// What the settlements of a subscription's deliveries are made with. They share it, since each
-/// reference count is a word of memory that several processors write.
+/// The parts of the engine with which the deliveries of a subscription are settled. They share it,
+/// since each reference count is a word of memory that several processors write.
 #[derive(Debug)]
 pub(crate) struct SettleContext {
     pub(crate) declarer: Arc<Declarer>,

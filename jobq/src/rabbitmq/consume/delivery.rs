@@ -13,7 +13,7 @@ use crate::rabbitmq::message::limited::LimitedQueues;
 use crate::rabbitmq::message::properties::{self, decode};
 use crate::rabbitmq::topology::routing_key;
 
-/// What the deliveries of a queue are built with.
+/// Builds the deliveries of a queue.
 #[derive(Debug, Clone)]
 pub(super) struct Builder {
     pub(super) limited: Arc<LimitedQueues>,

@@ -26,7 +26,7 @@ use crate::rabbitmq::values::short;
 /// A message, and the session that settles it.
 pub(crate) type Taken = (Arc<Session>, Message);
 
-/// What a subscription begins its consumers with.
+/// Begins the consumers of a subscription.
 #[derive(Debug)]
 pub(crate) struct Opener {
     pub(crate) place: Place,

@@ -73,7 +73,7 @@ impl Subscription {
         Ok(())
     }
 
-    /// What its deliveries are settled with.
+    /// The context in which its deliveries are settled.
     pub(crate) fn context(&self) -> &Arc<SettleContext> {
         self.opener.sessions.context()
     }

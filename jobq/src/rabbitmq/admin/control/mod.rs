@@ -117,7 +117,7 @@ impl Control {
         Ok(Membership::new(member))
     }
 
-    /// What steers and counts a consumer, if it is of a pool.
+    /// The gate and the counter of a consumer, if it is of a pool.
     pub(crate) fn steering(self: &Arc<Self>, what: &Consume) -> Steering {
         let Some(pool) = what.pool else { return Steering::default() };
         let queue = what.queue.as_str();
