@@ -145,7 +145,7 @@ impl Engine for List {
         let queue = what.queue.as_str();
         let number = self.0.change(|state| state.check(queue).map(|()| state.number()))?;
         let (deliveries, received) = mpsc::unbounded_channel();
-        let prefetch = watch::Sender::new(usize::from(what.prefetch.max(1)));
+        let prefetch = watch::Sender::new(Some(usize::from(what.prefetch)));
         let (engine, taken) = (self.clone(), prefetch.subscribe());
         tokio::spawn(Feed { engine, queue, number, prefetch: taken, deliveries }.run());
         Ok(Consumer::new(received, Box::new(Control(prefetch))))
@@ -161,18 +161,18 @@ impl Engine for List {
     }
 }
 
-/// The prefetch of a consumer, 0 to stop. The consumer also stops when it is dropped.
+/// The prefetch of a consumer, `None` to stop. The consumer also stops when it is dropped.
 #[derive(Debug)]
-struct Control(watch::Sender<usize>);
+struct Control(watch::Sender<Option<usize>>);
 
 #[async_trait]
 impl Intake for Control {
     async fn set_prefetch(&self, prefetch: u16) {
-        self.0.send_replace(usize::from(prefetch));
+        self.0.send_replace(Some(usize::from(prefetch)));
     }
 
     async fn stop(&self) {
-        self.0.send_replace(0);
+        self.0.send_replace(None);
         // The end of the task.
         self.0.closed().await;
     }
@@ -183,7 +183,7 @@ struct Feed {
     engine: List,
     queue: &'static str,
     number: u64,
-    prefetch: watch::Receiver<usize>,
+    prefetch: watch::Receiver<Option<usize>>,
     deliveries: mpsc::UnboundedSender<Result<Delivery>>,
 }
 
@@ -192,12 +192,12 @@ impl Feed {
         let mut changes = self.engine.0.changes.subscribe();
         loop {
             changes.borrow_and_update();
-            let prefetch = *self.prefetch.borrow_and_update();
-            let is_over = prefetch == 0 || self.engine.0.state().is_closed;
+            let is_stopped = self.prefetch.borrow_and_update().is_none();
+            let is_over = is_stopped || self.engine.0.state().is_closed;
             if is_over || self.deliveries.is_closed() {
                 return;
             }
-            let due = self.deliver(prefetch);
+            let due = self.deliver();
             let due = async {
                 match due {
                     Some(due) => {
@@ -216,10 +216,10 @@ impl Feed {
     }
 
     /// Delivers jobs up to the prefetch, and returns the time of the next one.
-    fn deliver(&self, prefetch: usize) -> Option<SystemTime> {
+    fn deliver(&self) -> Option<SystemTime> {
         loop {
             let mut state = self.engine.0.state();
-            if state.in_hand_of(self.number) >= prefetch {
+            if Some(state.in_hand_of(self.number)) >= *self.prefetch.borrow() {
                 return None;
             }
             let job = state.next(self.queue)?;

@@ -1,11 +1,12 @@
-//! How much a pool holds ahead of its slots where payloads are large.
+//! How much a pool holds ahead of its slots: little where payloads are large, and nothing where
+//! another pool has a free slot.
 
 use jobq::{BoxError, State, WorkerPool, job};
 use jobq_tests::both_engines;
 use jobq_tests::stage::{Store, soon, until};
 use tokio::sync::{mpsc, watch};
 
-both_engines!(few_large_jobs_are_taken_ahead);
+both_engines!(few_large_jobs_are_taken_ahead, jobs_that_wait_behind_a_long_one_go_to_a_free_pool,);
 
 const LARGE: usize = 1 << 20;
 /// How many large jobs there are. The first one shows the pool how large they are.
@@ -68,4 +69,70 @@ async fn few_large_jobs_are_taken_ahead(store: Store) {
         soon("the next job", begins.recv()).await.unwrap();
     }
     running.shutdown().await.unwrap();
+}
+
+/// Tells which pool began which job.
+#[derive(Debug, Clone)]
+struct Log {
+    pool: &'static str,
+    began: mpsc::UnboundedSender<(&'static str, u32)>,
+}
+
+/// The number of the job that waits for the test. The ones before it are quick, so that a pool takes
+/// many ahead.
+const LONG: u32 = 20;
+
+#[job(concurrency = 1)]
+async fn numbered(
+    number: u32,
+    log: State<Log>,
+    go: State<watch::Receiver<bool>>,
+) -> Result<(), BoxError> {
+    log.began.send((log.pool, number))?;
+    if number == LONG {
+        (*go).clone().wait_for(|go| *go).await?;
+    }
+    Ok(())
+}
+
+async fn jobs_that_wait_behind_a_long_one_go_to_a_free_pool(store: Store) {
+    let client = store.client().await;
+    client.declare::<Numbered>().await.unwrap();
+    let enqueue = async |number| {
+        client.enqueue(Numbered { number }).await.expect("it is accepted");
+    };
+    for number in 0..=LONG + 10 {
+        enqueue(number).await;
+    }
+    let (began, mut begins) = mpsc::unbounded_channel();
+    let mut next = async || soon("the next job", begins.recv()).await.unwrap();
+    let (go, gone) = watch::channel(false);
+    let pool = |client, pool| {
+        let log = Log { pool, began: began.clone() };
+        WorkerPool::new(client).state(log).state(gone.clone()).register::<Numbered>()
+    };
+    let first = pool(&client, "first").spawn().await.unwrap();
+    for number in 0..=LONG {
+        assert_eq!(next().await, ("first", number));
+    }
+    until("all jobs to be taken ahead", async || {
+        (client.counts("numbered").await.unwrap().ready == 0).then_some(())
+    })
+    .await;
+
+    let other = store.client().await;
+    let second = pool(&other, "second").spawn().await.unwrap();
+    for number in LONG + 1..=LONG + 10 {
+        assert_eq!(next().await, ("second", number));
+    }
+    // The first pool takes nothing until its slot ends, and goes on then.
+    enqueue(LONG + 11).await;
+    assert_eq!(next().await, ("second", LONG + 11));
+    second.shutdown().await.unwrap();
+    enqueue(LONG + 12).await;
+    enqueue(LONG + 13).await;
+    go.send_replace(true);
+    assert_eq!(next().await, ("first", LONG + 12));
+    assert_eq!(next().await, ("first", LONG + 13));
+    first.shutdown().await.unwrap();
 }

@@ -15,7 +15,8 @@ use crate::error::{Error, Result};
 pub struct Consume {
     /// The queue, which must have been declared.
     pub queue: QueueName,
-    /// How many unsettled jobs the consumer takes at most; 0 counts as 1.
+    /// How many unsettled jobs the consumer takes at most; with 0 it takes none until that is
+    /// [changed](Consumer::set_prefetch).
     pub prefetch: u16,
     /// Whether it takes the jobs that may crash their worker, instead of all others. These jobs go
     /// to one consumer in all processes; other consumers wait for its end. The queue must have been
@@ -107,10 +108,11 @@ impl Consumer {
         }
     }
 
-    /// Changes how many unsettled jobs the consumer takes at most; 0 counts as 1. Jobs that are in
-    /// flight already may exceed it until they are settled.
+    /// Changes how many unsettled jobs the consumer takes at most. Jobs that are in flight already
+    /// may exceed it until they are settled. After a change to 0 it takes no more jobs, and those
+    /// that it has taken still come by [`next`](Self::next).
     pub async fn set_prefetch(&self, prefetch: u16) {
-        self.intake.set_prefetch(prefetch.max(1)).await;
+        self.intake.set_prefetch(prefetch).await;
     }
 
     /// Stops taking jobs and releases those that [`next`](Self::next) has not returned. Jobs in
@@ -156,7 +158,8 @@ impl Consumer {
 /// An engine's side of a [`Consumer`]. Dropping it stops the intake.
 #[async_trait]
 pub trait Intake: fmt::Debug + Send + Sync {
-    /// See [`Consumer::set_prefetch`].
+    /// See [`Consumer::set_prefetch`]. A change to 0 has happened when this returns: what the worker
+    /// releases then goes to other consumers.
     async fn set_prefetch(&self, prefetch: u16);
 
     /// Stops taking jobs; those already taken come through the channel.

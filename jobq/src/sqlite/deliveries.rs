@@ -29,7 +29,7 @@ pub(super) fn start(
     what: &Consume,
 ) -> Result<Consumer> {
     let Consume { queue: name, prefetch, solo, pool } = *what;
-    let prefetch = if solo { 1 } else { prefetch.max(1) };
+    let prefetch = if solo { 1 } else { prefetch };
     let (deliveries, receiver) = mpsc::unbounded_channel();
     let (pauses, told) = watch::channel(pause);
     let id = inbox.number();
@@ -78,12 +78,17 @@ struct FeedIntake {
 #[async_trait]
 impl Intake for FeedIntake {
     async fn set_prefetch(&self, prefetch: u16) {
-        let id = self.id;
-        let _ = self.inbox.change(move |feeds| {
+        let (id, (done, changed)) = (self.id, oneshot::channel());
+        let change = move |feeds: &mut Feeds| {
             if let Some(feed) = feeds.find(id) {
                 feed.set_prefetch(prefetch);
             }
-        });
+            let _ = done.send(());
+        };
+        if self.inbox.change(change).is_ok() && prefetch == 0 {
+            // Without an answer the engine was closed.
+            let _ = changed.await;
+        }
     }
 
     async fn stop(&self) {

@@ -33,6 +33,9 @@ pub(super) struct Book<D, R> {
     /// The number of slots.
     slots: usize,
     waiting: VecDeque<D>,
+    /// How many deliveries have arrived, and had so at the last [look](Self::is_stuck).
+    arrived: u64,
+    arrived_before: u64,
     in_flight: InFlight<D>,
     /// Those in flight that run, by their key.
     running: Vec<Option<Running<R>>>,
@@ -74,6 +77,8 @@ impl<D: Entry, R> Book<D, R> {
             is_starting: false,
             slots: 0,
             waiting: VecDeque::new(),
+            arrived: 0,
+            arrived_before: 0,
             in_flight: InFlight::default(),
             running: Vec::new(),
             consumed_with: prefetch.current(),
@@ -109,7 +114,30 @@ impl<D: Entry, R> Book<D, R> {
             self.waiting.pop_front();
         }
         self.prefetch.arrived(bytes);
+        self.arrived += 1;
         self.waiting.push_back(delivery);
+    }
+
+    /// Looks whether a delivery waits for a slot that waited at the last look already.
+    pub(super) fn is_stuck(&mut self) -> bool {
+        let taken = self.arrived - self.waiting.len() as u64;
+        let arrived_before = std::mem::replace(&mut self.arrived_before, self.arrived);
+        self.is_full() && taken < arrived_before
+    }
+
+    /// Whether deliveries wait and all slots are taken.
+    fn is_full(&self) -> bool {
+        self.is_open && self.slots == self.concurrency && !self.waiting.is_empty()
+    }
+
+    /// Has what waits handed back, if all slots are taken: nothing more is to be taken until one
+    /// ends. Returns how many those are.
+    pub(super) fn hand_back(&mut self) -> usize {
+        if !self.is_full() {
+            return 0;
+        }
+        self.prefetch.hand_back();
+        self.waiting.len()
     }
 
     /// Removes the deliveries that wait.
@@ -139,6 +167,7 @@ impl<D: Entry, R> Book<D, R> {
     /// A slot has ended.
     pub(super) fn remove_slot(&mut self) {
         self.slots -= 1;
+        self.prefetch.slot_ended();
     }
 
     /// A slot is started, or has begun.

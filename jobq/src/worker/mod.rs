@@ -25,6 +25,7 @@ mod extensions;
 mod extract;
 mod flow;
 mod function;
+mod hand_back;
 mod health;
 mod in_flight;
 #[cfg(feature = "testing")]

@@ -50,12 +50,27 @@ impl Prefetch {
         Some(most)
     }
 
+    /// Nothing is taken until a slot has ended, and no buffer then before an attempt is measured.
+    pub(crate) fn hand_back(&mut self) {
+        (self.current, self.mean) = (0, None);
+    }
+
+    /// A slot has ended.
+    pub(crate) fn slot_ended(&mut self) {
+        if self.current == 0 {
+            self.current = self.concurrency;
+        }
+    }
+
     /// Counts one attempt, and returns the new prefetch if it should change. The buffer changes
     /// only by half or double, since a change costs round trips.
     pub(crate) fn measured(&mut self, took: Duration) -> Option<u16> {
         let took = took.as_secs_f64();
         let mean = self.mean.map_or(took, |mean| mean + WEIGHT * (took - mean));
         self.mean = Some(mean);
+        if self.current == 0 {
+            return None;
+        }
         let most = self.concurrency.saturating_add(self.payloads.most());
         let wanted = target(self.concurrency, mean).min(most);
         let buffer = |prefetch: u16| u32::from(prefetch - self.concurrency);
@@ -127,6 +142,20 @@ mod tests {
         assert_eq!(slow, Some(10), "long jobs are not hoarded");
         let mut wide = Prefetch::new(1_000);
         assert_eq!(wide.measured(Duration::from_millis(1)), Some(1_256));
+    }
+
+    #[test]
+    fn what_was_handed_back_is_taken_again_without_a_buffer() {
+        let mut prefetch = Prefetch::new(10);
+        prefetch.measured(Duration::from_millis(1));
+        prefetch.hand_back();
+        let minute = Duration::from_secs(60);
+        assert_eq!((prefetch.arrived(1), prefetch.measured(minute)), (None, None));
+        assert_eq!(prefetch.current(), 0);
+        prefetch.slot_ended();
+        assert_eq!((prefetch.measured(minute), prefetch.current()), (None, 10));
+        prefetch.slot_ended();
+        assert_eq!(prefetch.current(), 10);
     }
 
     #[test]

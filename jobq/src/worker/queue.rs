@@ -135,6 +135,7 @@ impl Queue {
         let mut closing = pin!(self.pool.solo_lock.requested());
         let mut slots_lost = pin!(self.plan().slots_lost());
         let mut prefetch = self.prefetch.subscribe();
+        let mut most = *prefetch.borrow();
         let mut pauses = consumer.pauses();
         pauses.mark_changed();
         // Kept, since a new one costs more.
@@ -154,16 +155,18 @@ impl Queue {
                 () = &mut closing => holds.rest(Rest::Solo),
                 () = &mut slots_lost => holds.rest(Rest::SlotsLost),
                 Ok(()) = prefetch.changed() => {
-                    let most = *prefetch.borrow_and_update();
+                    most = *prefetch.borrow_and_update();
                     consumer.set_prefetch(most).await;
+                    self.add_ready(consumer)?;
+                    if most == 0 {
+                        self.release_waiting().await;
+                    }
                     continue;
                 }
                 item = consumer.next() => {
                     self.add(item.ok_or_else(closed)??);
-                    while let Some(item) = consumer.ready() {
-                        self.add(item?);
-                    }
-                    if holds.pause.is_some() {
+                    self.add_ready(consumer)?;
+                    if holds.pause.is_some() || most == 0 {
                         self.release_waiting().await;
                     }
                     continue;
@@ -191,6 +194,14 @@ impl Queue {
         self.state().book.set_open(false);
     }
 
+    /// Takes the deliveries that have arrived.
+    fn add_ready(self: &Arc<Self>, consumer: &mut Consumer) -> Result<()> {
+        while let Some(item) = consumer.ready() {
+            self.add(item?);
+        }
+        Ok(())
+    }
+
     /// Takes a delivery.
     fn add(self: &Arc<Self>, delivery: Delivery) {
         let bytes = delivery.envelope().payload.len();
@@ -210,6 +221,21 @@ impl Queue {
         if let Some(prefetch) = prefetch {
             self.prefetch.send_replace(prefetch);
         }
+    }
+
+    /// Looks whether a job waits behind others that has waited at the last look already.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.state().book.is_stuck()
+    }
+
+    /// Hands back the jobs that wait behind those that run. Returns their number.
+    pub(super) fn hand_back(&self) -> usize {
+        let (jobs, prefetch) = {
+            let book = &mut self.state().book;
+            (book.hand_back(), book.new_prefetch())
+        };
+        self.want(prefetch);
+        jobs
     }
 
     /// Whether the function of a delivery is a plain `fn`.

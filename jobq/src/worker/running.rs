@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::control::PoolPart;
+use super::hand_back;
 use super::health::{PoolHealth, QueueHealth};
 use super::queue;
 use super::shared::{RECORD_LIMIT, Shared};
@@ -52,6 +53,7 @@ impl RunningPool {
             let PoolPart { queue, together: status, alone: status_alone } = part.clone();
             let solo_slots = Arc::clone(&queue);
             watches.spawn_on(Arc::clone(&queue).watch_time(), background);
+            watches.spawn_on(hand_back::watch(Arc::clone(&queue)), background);
             status.set_begun(&consumer);
             if let Some(alone) = &alone {
                 status_alone.set_begun(alone);

@@ -57,6 +57,7 @@ pub(super) async fn consume(
     let mut feed = Feed { shared, subscription, builder, told, jobs, orders };
     match pause {
         Some(pause) => feed.told.tell(Some(pause)),
+        None if prefetch == 0 => {}
         None => broker.within(&doing, feed.subscription.begin(&up)).await?,
     }
     let tasks = feed.shared.tasks.clone();
@@ -84,14 +85,20 @@ struct FeedIntake {
 
 #[derive(Debug)]
 enum Order {
-    Prefetch(u16),
+    /// The sender is dropped when this is done.
+    Prefetch(u16, oneshot::Sender<()>),
     Stop(oneshot::Sender<()>),
 }
 
 #[async_trait]
 impl Intake for FeedIntake {
     async fn set_prefetch(&self, prefetch: u16) {
-        let _ = self.orders.send(Order::Prefetch(prefetch));
+        let (changed, done) = oneshot::channel();
+        let _ = self.orders.send(Order::Prefetch(prefetch, changed));
+        if prefetch == 0 {
+            // An error means that it has stopped, or that this is done.
+            let _ = done.await;
+        }
     }
 
     async fn stop(&self) {
@@ -149,14 +156,15 @@ impl Feed {
         let context = Arc::clone(self.subscription.context());
         let closing = self.shared.broker.closing().clone();
         loop {
-            let has_room = !context.in_flight.is_full();
+            let (has_room, is_short) = (!context.in_flight.is_full(), self.subscription.is_short());
+            context.in_flight.watch(is_short);
             tokio::select! {
                 biased;
                 () = closing.cancelled() => return self.stop().await,
                 order = self.orders.recv() => match order {
-                    Some(Order::Prefetch(prefetch)) => {
-                        context.in_flight.set_limit(prefetch);
-                        self.subscription.set_prefetch(prefetch);
+                    Some(Order::Prefetch(prefetch, changed)) => {
+                        self.set_prefetch(prefetch).await;
+                        drop(changed);
                     }
                     Some(Order::Stop(waiting)) => {
                         self.stop().await;
@@ -166,7 +174,7 @@ impl Feed {
                     None => return self.stop().await,
                 },
                 pause = self.told.next() => self.turn(pause).await,
-                () = context.in_flight.freed(), if !has_room => (),
+                () = context.in_flight.freed(), if !has_room || is_short => (),
                 next = self.subscription.next(has_room) => match next {
                     Ok(taken) => {
                         self.forward(self.builder.delivery(taken));
@@ -206,13 +214,26 @@ impl Feed {
         }
     }
 
+    /// Takes this many jobs at most from now on. With 0 the consumer ends until there is another
+    /// prefetch, and what it has taken is forwarded.
+    async fn set_prefetch(&mut self, prefetch: u16) {
+        if prefetch == 0 {
+            for delivery in self.cancel().await {
+                self.forward(delivery);
+            }
+        }
+        self.subscription.context().in_flight.set_limit(prefetch);
+        self.subscription.set_prefetch(prefetch);
+        if self.told.is_open() {
+            self.subscription.resume();
+        }
+    }
+
     /// Follows a pause of the queue, or its end.
     async fn turn(&mut self, pause: Option<Pause>) {
         let Some(pause) = pause else {
             self.told.tell(None);
-            if self.subscription.is_cancelled() {
-                self.subscription.resume();
-            }
+            self.subscription.resume();
             return;
         };
         let untaken = self.cancel().await;

@@ -133,7 +133,7 @@ impl Consumers {
             publisher: Arc::clone(publisher),
             queue: place.queue(),
             clock: broker.clock().clone(),
-            in_flight: InFlightCount::new(prefetch.max(1)),
+            in_flight: InFlightCount::new(prefetch),
             tasks: tasks.clone(),
         };
         Ok(Opener {

@@ -1,7 +1,7 @@
 //! The deliveries of one channel, and the settlements that the broker is sent.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -106,6 +106,7 @@ impl Sessions {
             epoch: EPOCHS.fetch_add(1, Ordering::Relaxed),
             finished,
             at_once,
+            unsettled: AtomicUsize::new(0),
             ended: AtomicBool::new(false),
             over: up.over.clone(),
             verification: Verification::start(up),
@@ -123,6 +124,7 @@ pub(crate) struct Session {
     finished: Arc<Finished>,
     /// Closed when nothing more is sent.
     at_once: mpsc::UnboundedSender<AtOnce>,
+    unsettled: AtomicUsize,
     ended: AtomicBool,
     /// Cancelled when the connection has ended.
     pub(super) over: CancellationToken,
@@ -165,6 +167,23 @@ impl Session {
         !self.ended.load(Ordering::Acquire)
             && !self.at_once.is_closed()
             && self.channel.status().connected()
+    }
+
+    /// Counts a delivery as in flight.
+    pub(crate) fn begin_delivery(&self) {
+        self.unsettled.fetch_add(1, Ordering::Relaxed);
+        self.context.in_flight.add();
+    }
+
+    /// Counts a delivery as in flight no longer.
+    pub(crate) fn end_delivery(&self) {
+        self.unsettled.fetch_sub(1, Ordering::Relaxed);
+        self.context.in_flight.remove();
+    }
+
+    /// The number of its deliveries in flight.
+    pub(crate) fn unsettled(&self) -> usize {
+        self.unsettled.load(Ordering::Relaxed)
     }
 
     /// Marks the session as ended: the broker has requeued its deliveries.

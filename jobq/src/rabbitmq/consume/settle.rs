@@ -92,7 +92,7 @@ impl RabbitReceipt {
         returns: u32,
         solo: Option<SoloState>,
     ) -> Self {
-        session.context.in_flight.add();
+        session.begin_delivery();
         let envelope = Arc::new(envelope);
         Self { session, tag, key, envelope, properties, wait, returns, solo, open: true }
     }
@@ -114,7 +114,7 @@ impl Drop for RabbitReceipt {
         } else if self.open {
             self.session.requeue(self.tag);
         }
-        self.session.context.in_flight.remove();
+        self.session.end_delivery();
     }
 }
 
@@ -211,7 +211,7 @@ impl RabbitReceipt {
         let (envelope, properties) =
             (Arc::clone(&self.envelope), std::mem::take(&mut self.properties));
         self.open = false;
-        self.session.context.in_flight.add();
+        self.session.begin_delivery();
         let session = Arc::clone(&self.session);
         let (tag, key) = (self.tag, std::mem::take(&mut self.key));
         let (wait, returns) = (self.wait, self.returns);

@@ -2,7 +2,8 @@
 //!
 //! A channel has one consumer. The broker counts the prefetch for each consumer from its start, so a
 //! new prefetch needs a new consumer, and that has a channel of its own: the messages of the one
-//! before come first, and its deliveries are settled on the channel on which they came.
+//! before come first, and its deliveries are settled on the channel on which they came. What is left
+//! of those is no room for the new consumer, which is replaced by one with more when they are settled.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -58,7 +59,7 @@ impl Subscription {
         Self {
             opener: Arc::new(opener),
             counted,
-            prefetch: prefetch.max(1),
+            prefetch,
             state: State::Cancelled,
             left: VecDeque::new(),
             waits: backoff(),
@@ -68,7 +69,7 @@ impl Subscription {
 
     /// Begins to consume now, on this connection, or fails.
     pub(crate) async fn begin(&mut self, up: &Arc<Up>) -> Result<()> {
-        let live = up.answer("consuming", self.opener.start(up, self.prefetch)).await?;
+        let live = up.answer("consuming", self.opener.start(up, self.room())).await?;
         self.has_begun(live);
         Ok(())
     }
@@ -83,20 +84,22 @@ impl Subscription {
         &self.opener.line
     }
 
-    /// Consumes again, as soon as it can.
+    /// Consumes again as soon as it can, if it was cancelled and has a prefetch.
     pub(crate) fn resume(&mut self) {
-        self.waits = backoff();
-        self.open(None);
+        if matches!(self.state, State::Cancelled) && self.prefetch > 0 {
+            self.waits = backoff();
+            self.open_in(Duration::ZERO, None);
+        }
     }
 
-    /// Whether there is neither a consumer nor one to come.
-    pub(crate) fn is_cancelled(&self) -> bool {
-        matches!(self.state, State::Cancelled)
-    }
-
-    /// Consumes with this prefetch from now on, or soon: a change takes a channel.
+    /// Has this prefetch from now on, or soon: a change takes a channel.
     pub(crate) fn set_prefetch(&mut self, prefetch: u16) {
-        self.prefetch = prefetch.max(1);
+        self.prefetch = prefetch;
+    }
+
+    /// Whether its consumer is to have more than it has, once earlier deliveries are settled.
+    pub(crate) fn is_short(&self) -> bool {
+        matches!(&self.state, State::Live(live) if live.prefetch < self.prefetch)
     }
 
     /// The next message; it consumes anew after each loss. If `wanted` is false, messages that arrive
@@ -191,10 +194,25 @@ impl Subscription {
         })
     }
 
+    /// The prefetch of a consumer that begins now.
+    fn room(&self) -> u16 {
+        self.room_beside(self.context().in_flight.count())
+    }
+
+    /// The prefetch beside so many deliveries of other consumers.
+    fn room_beside(&self, others: usize) -> u16 {
+        let taken = u16::try_from(others + self.left.len()).unwrap_or(u16::MAX);
+        self.prefetch.saturating_sub(taken).max(1)
+    }
+
     /// When the prefetch is to be changed, if it is.
     fn change_at(&self) -> Option<Instant> {
         let State::Live(live) = &self.state else { return None };
-        (live.prefetch != self.prefetch).then(|| {
+        if live.prefetch == self.prefetch {
+            return None;
+        }
+        let others = self.context().in_flight.count().saturating_sub(live.session.unsettled());
+        is_worth_a_channel(live.prefetch, self.room_beside(others), self.prefetch).then(|| {
             let earliest = self.changed.map(|changed| changed + BETWEEN_CHANGES);
             earliest.unwrap_or_else(Instant::now)
         })
@@ -211,7 +229,7 @@ impl Subscription {
             State::Live(live) => {
                 self.counted.cancel();
                 live.session.count_as_cancelled(&self.counted);
-                let (opener, prefetch) = (Arc::clone(&self.opener), self.prefetch);
+                let (opener, prefetch) = (Arc::clone(&self.opener), self.room());
                 self.state = State::Changing(Box::pin(live.replace(opener, prefetch)));
             }
             other => self.state = other,
@@ -268,13 +286,45 @@ impl Subscription {
 
     /// Has a consumer begin as soon as it can, after this session has ended.
     fn open(&mut self, ended: Option<Arc<Session>>) {
-        let (opener, prefetch) = (Arc::clone(&self.opener), self.prefetch);
         let wait = self.waits.next().unwrap_or_default();
+        self.open_in(wait, ended);
+    }
+
+    fn open_in(&mut self, wait: Duration, ended: Option<Arc<Session>>) {
+        let (opener, prefetch) = (Arc::clone(&self.opener), self.room());
         self.state = State::Opening(Box::pin(async move {
             if let Some(session) = ended {
                 session.abandon().await;
             }
             opener.open(wait, prefetch).await
         }));
+    }
+}
+
+/// Whether a consumer with the prefetch `current` is to be replaced by one with the prefetch `next`,
+/// where `wanted` is that of all consumers together.
+fn is_worth_a_channel(current: u16, next: u16, wanted: u16) -> bool {
+    current > wanted || next == wanted || u32::from(next) >= 2 * u32::from(current)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefetch_grows_by_double_and_to_all_that_is_wanted() {
+        for (current, next, wanted, is_worth) in [
+            (10, 266, 266, true),
+            (266, 1, 10, true),
+            (1, 1, 10, false),
+            (1, 2, 10, true),
+            (2, 3, 10, false),
+            (8, 9, 10, false),
+            (8, 10, 10, true),
+            (40_000, 50_000, u16::MAX, false),
+        ] {
+            let found = is_worth_a_channel(current, next, wanted);
+            assert_eq!(found, is_worth, "{current} {next} {wanted}");
+        }
     }
 }

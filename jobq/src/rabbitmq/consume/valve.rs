@@ -45,6 +45,11 @@ impl ToldPause {
         self.told.subscribe()
     }
 
+    /// Whether the consumer is told of no pause.
+    pub(super) fn is_open(&self) -> bool {
+        self.told.borrow().is_none()
+    }
+
     /// The pause of the queue now.
     pub(super) fn current(&mut self) -> Option<Pause> {
         self.valve.as_mut().and_then(|valve| valve.borrow_and_update().clone())

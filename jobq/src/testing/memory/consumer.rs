@@ -30,7 +30,7 @@ pub(super) fn start(shared: &Arc<Shared>, what: Consume) -> Result<Consumer> {
     })?;
     let shared = Arc::clone(shared);
     let (deliveries, received) = mpsc::unbounded_channel();
-    let prefetch = watch::Sender::new(usize::from(what.prefetch.max(1)));
+    let prefetch = watch::Sender::new(Some(usize::from(what.prefetch)));
     let feed = Feed {
         shared: Arc::clone(&shared),
         what,
@@ -48,7 +48,7 @@ pub(super) fn start(shared: &Arc<Shared>, what: Consume) -> Result<Consumer> {
 struct Control {
     shared: Arc<Shared>,
     number: u64,
-    prefetch: watch::Sender<usize>,
+    prefetch: watch::Sender<Option<usize>>,
     pauses: watch::Receiver<Option<Pause>>,
 }
 
@@ -67,11 +67,11 @@ impl Drop for Control {
 #[async_trait]
 impl Intake for Control {
     async fn set_prefetch(&self, prefetch: u16) {
-        self.prefetch.send_replace(usize::from(prefetch));
+        self.prefetch.send_replace(Some(usize::from(prefetch)));
     }
 
     async fn stop(&self) {
-        self.prefetch.send_replace(0);
+        self.prefetch.send_replace(None);
         // The task ends, and with it its receiver.
         self.prefetch.closed().await;
         self.leave();
@@ -95,8 +95,8 @@ struct Feed {
     what: Consume,
     number: u64,
     in_flight: Arc<AtomicUsize>,
-    /// 0 to stop.
-    prefetch: watch::Receiver<usize>,
+    /// `None` to stop.
+    prefetch: watch::Receiver<Option<usize>>,
     deliveries: mpsc::UnboundedSender<Result<Delivery>>,
 }
 
@@ -105,11 +105,11 @@ impl Feed {
         let mut changes = self.shared.changes.subscribe();
         loop {
             changes.borrow_and_update();
-            let most = *self.prefetch.borrow_and_update();
-            if most == 0 || self.shared.state().is_closed {
+            let is_stopped = self.prefetch.borrow_and_update().is_none();
+            if is_stopped || self.shared.state().is_closed {
                 return;
             }
-            let ControlFlow::Continue(next_due) = self.claim(most) else { return };
+            let ControlFlow::Continue(next_due) = self.claim() else { return };
             let due = async {
                 match next_due {
                     Some(due) => self.shared.clock.reached(due).await,
@@ -126,14 +126,14 @@ impl Feed {
 
     /// Claims due jobs up to the prefetch, and returns the next time that is not due yet. Breaks if
     /// the consumer was dropped.
-    fn claim(&self, most: usize) -> ControlFlow<(), Option<SystemTime>> {
+    fn claim(&self) -> ControlFlow<(), Option<SystemTime>> {
         let Consume { queue, solo, .. } = self.what;
         let wanted = |job: &Envelope| job.queue == queue.as_str();
         // Before the claims: a job that falls due during them is waited for.
         let now = self.shared.clock.now();
         let mut state = self.shared.state();
         state.deliver_events();
-        while self.in_flight.load(Ordering::SeqCst) < most
+        while Some(self.in_flight.load(Ordering::SeqCst)) < *self.prefetch.borrow()
             && let Some(job) = state.claim(self.number, solo, wanted)
         {
             let (mut receipt, delivered) = self.shared.delivery(job);

@@ -112,15 +112,16 @@ impl Queue {
 
     /// A slot has ended. A job that it still runs is released: the program's runtime has ended.
     pub(in crate::worker) fn slot_ended(self: &Arc<Self>, number: usize) {
-        let (handle, left) = {
+        let (handle, left, prefetch) = {
             let mut state = self.state();
             state.book.remove_slot();
             let handle = state.slots.remove(number);
             let left = handle.key.and_then(|key| Some((key, state.book.end(key, number)?)));
             // It may have ended before it began.
             state.book.set_starting(false);
-            (handle, left)
+            (handle, left, state.book.new_prefetch())
         };
+        self.want(prefetch);
         if let Some(outlived) = handle.outlived {
             let _ = outlived.send(());
         }

@@ -57,7 +57,7 @@ macro_rules! conformance {
                 consume::settling_makes_room_for_the_next_job
                 consume::a_raised_prefetch_brings_more_jobs
                 consume::jobs_keep_their_order_while_the_prefetch_changes
-                consume::a_prefetch_of_zero_counts_as_one
+                consume::a_consumer_hands_back_what_it_took_ahead
                 consume::a_dropped_delivery_is_handed_back
                 consume::a_released_job_comes_back_as_the_same_attempt
                 consume::a_dropped_consumer_hands_back_what_nobody_took
