@@ -178,6 +178,31 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
     assert_eq!((delivery.envelope().id, delivery.attempt), (lost.id(), 1));
 }
 
+/// A later version may use a way that this one does not know.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stray_that_needs_what_is_lacking_is_left_until_its_queue_is_there() {
+    let namespace = broker::namespace();
+    let engine = open(&namespace).await;
+    let raw = Raw::connect(&broker::shared().await).await;
+    engine.declare(&[spec("mail")]).await.expect("declares");
+    // A client that consumes moves strays.
+    let _consumer = engine.consume_from("mail", 1).await.expect("consumes");
+    let needs = headers([("jobq-needs", text("telepathy"))]);
+    let needs = BasicProperties::default().with_headers(needs);
+    raw.publish(&namespace, "later", needs, b"1").await;
+    raw.publish(&namespace, "later", BasicProperties::default(), b"2").await;
+    eventually("the other stray among the failed jobs", 1.into(), || async {
+        engine.admin().counts("orphan").await.expect("counts").failed
+    })
+    .await;
+    engine.declare(&[spec("later")]).await.expect("declares");
+    let mut consumer = engine.consume_from("later", 1).await.expect("consumes");
+    let delivery = take(&mut consumer).await;
+    assert_eq!((delivery.attempt, delivery.envelope().payload.as_slice()), (1, &b"1"[..]));
+    let failed = engine.failed_list("orphan", 10).await.expect("lists");
+    assert_eq!(failed.iter().map(|job| job.payload_bytes()).collect::<Vec<_>>(), [b"2"]);
+}
+
 /// As while a broker starts, which passes on what is overdue before it has all its bindings.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retry_whose_way_back_was_missing_for_a_moment_runs() {

@@ -276,7 +276,8 @@ impl RabbitReceipt {
         let millis = Duration::from_millis(millis.min(HORIZON));
         let (known, end) =
             (self.session.context.declarer.known(), End::Queue(self.session.context.queue));
-        let wait = Wait::new(known, (millis, millis), end, None)?;
+        let now = self.session.context.clock.now();
+        let wait = Wait::new(known, (millis, millis), now, end, None)?;
         let mut waits = backoff();
         while let Err(error) = self.session.context.declarer.prepare(&wait).await {
             // The job has run, so it is kept while this worker owns it, whatever the broker refuses.
@@ -287,7 +288,9 @@ impl RabbitReceipt {
             tracing::warn!(%job, %id, %queue, attempt, %error, "a job cannot be made to wait yet");
             tokio::time::sleep(waits.next().unwrap_or_default()).await;
         }
-        self.replace(wait, Changes::next(attempts), Ack::WithOthers).await
+        let to = Destination::from(wait);
+        let changes = Changes::next(attempts).wait_until(to.until());
+        self.replace(to, changes, Ack::WithOthers).await
     }
 
     /// Publishes the message as a new one, then acknowledges the old one. If the caller is dropped,

@@ -32,6 +32,8 @@ const TOPIC: &str = "jobq-topic";
 const SOLO: &str = "jobq-solo";
 /// The id of the last solo run, for the consumer that started it.
 const START: &str = "jobq-solo-start";
+/// When the wait is over with which the message was published last.
+const WAIT_UNTIL: &str = "jobq-wait-until";
 const EXPIRES_AT: &str = "jobq-expires-at";
 const ERROR: &str = "jobq-error";
 const REASON: &str = "jobq-failed-reason";
@@ -60,7 +62,9 @@ impl Message {
 /// Encodes a job as a message.
 pub(crate) fn encode(job: Envelope, to: impl Into<Destination>) -> Result<Message> {
     let mut headers = Table::default();
-    headers.add_expiry(job.expires_at);
+    let to = to.into();
+    headers.add_time(EXPIRES_AT, job.expires_at);
+    headers.add_time(WAIT_UNTIL, to.until());
     headers.add_all(&job.headers);
     if let Some(topic) = &job.topic {
         headers.add(TOPIC, topic.as_str());
@@ -78,13 +82,15 @@ pub(crate) fn encode(job: Envelope, to: impl Into<Destination>) -> Result<Messag
     if let Some(origin) = &job.enqueued_by {
         properties = properties.with_app_id(short(&**origin)?);
     }
-    message(to.into(), job.id, properties, job.payload)
+    message(to, job.id, properties, job.payload)
 }
 
 /// Encodes an event as a message. It names no job: each subscriber has its own.
 pub(crate) fn encode_event(event: EventEnvelope, to: impl Into<Destination>) -> Result<Message> {
     let mut headers = Table::default();
-    headers.add_expiry(event.expires_at);
+    let to = to.into();
+    headers.add_time(EXPIRES_AT, event.expires_at);
+    headers.add_time(WAIT_UNTIL, to.until());
     headers.add_all(&event.headers);
     headers.add(TOPIC, event.topic.as_str());
     let mut properties = headers.into_properties(event.id, event.published_at)?;
@@ -94,7 +100,7 @@ pub(crate) fn encode_event(event: EventEnvelope, to: impl Into<Destination>) -> 
     if let Some(program) = &event.enqueued_by {
         properties = properties.with_app_id(short(&**program)?);
     }
-    message(to.into(), event.id, properties, event.payload)
+    message(to, event.id, properties, event.payload)
 }
 
 /// The headers of a new message.
@@ -112,9 +118,9 @@ impl Table {
         }
     }
 
-    fn add_expiry(&mut self, expires_at: Option<SystemTime>) {
-        if let Some(time) = expires_at {
-            self.add(EXPIRES_AT, to_millis(time).to_string());
+    fn add_time(&mut self, key: &str, time: Option<SystemTime>) {
+        if let Some(time) = time {
+            self.add(key, to_millis(time).to_string());
         }
     }
 
@@ -269,6 +275,12 @@ fn enqueued_at(received: &Received) -> SystemTime {
         made_at.duration_since(since).is_ok_and(|later| later < Duration::from_secs(1))
     };
     made_at.filter(is_of_this_second).unwrap_or(since)
+}
+
+/// When the wait of a message is over, as it states that.
+pub(crate) fn wait_until(properties: &BasicProperties) -> Option<SystemTime> {
+    let headers = properties.headers().as_ref()?;
+    headers.inner().get(WAIT_UNTIL).and_then(text).and_then(decimal).map(from_millis)
 }
 
 /// The text of a property that is present and not empty.

@@ -70,7 +70,8 @@ impl Enqueuer {
     fn destination(&self, job: &Envelope) -> Result<(Destination, u32)> {
         let (known, end) = (&self.known, End::Queue(&job.queue));
         if !job.delay.is_zero() {
-            let wait = Wait::new(known, (job.delay, self.left(job)), end, job.retry_wait)?;
+            let (waits, now) = ((job.delay, self.left(job)), self.broker.clock().now());
+            let wait = Wait::new(known, waits, now, end, job.retry_wait)?;
             let levels = wait.levels();
             return Ok((wait.into(), levels));
         }
@@ -142,7 +143,8 @@ impl Enqueuer {
             self.declarer.declare(Wanted::shared()).await?;
             return Ok(Routing::Now(None).route(known.names(), end)?.into());
         }
-        let wait = Wait::new(known, (event.delay, event.delay), end, None)?;
+        let now = self.broker.clock().now();
+        let wait = Wait::new(known, (event.delay, event.delay), now, end, None)?;
         self.declarer.declare(Wanted::levels(wait.levels())).await?;
         Ok(wait.into())
     }

@@ -11,8 +11,10 @@ use std::time::{Duration, SystemTime};
 use lapin::BasicProperties;
 use lapin::message::Delivery as Stray;
 use lapin::types::ShortString;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use crate::background;
 use crate::error::Result;
 use crate::job::{FailedReason, check_name};
 use crate::rabbitmq::connection::broker::Broker;
@@ -38,6 +40,8 @@ use crate::telemetry::Who;
 pub(crate) const PREFETCH: u16 = 16;
 /// How long a stray is kept if the orphan queue's failed jobs are not routable either.
 const LOST_BINDING: Duration = Duration::from_secs(1);
+/// How long a stray is kept that needs what this version lacks.
+const UNMET: Duration = Duration::from_secs(30);
 
 /// Resends strays or moves them to the failed jobs.
 #[derive(Debug)]
@@ -51,6 +55,7 @@ pub(crate) struct Strays {
 /// Moves strays until the engine is closed.
 pub(crate) async fn run(strays: Strays, mut subscription: Subscription) {
     subscription.resume();
+    let strays = Arc::new(strays);
     let moving = async {
         let mut restored = Restored::default();
         loop {
@@ -63,6 +68,10 @@ pub(crate) async fn run(strays: Strays, mut subscription: Subscription) {
                 }
             };
             let tag = stray.delivery_tag;
+            if let Some(needs) = unmet_need(strays.declarer.known().names(), &stray) {
+                background::spawn(Arc::clone(&strays).leave(session, stray, needs));
+                continue;
+            }
             match strays.move_on(&session, stray, &mut restored).await {
                 Ok(()) => {
                     session.acknowledge(tag).await;
@@ -78,6 +87,27 @@ pub(crate) async fn run(strays: Strays, mut subscription: Subscription) {
 }
 
 impl Strays {
+    /// Leaves a stray to other workers: its way may be one that this version does not know. After a
+    /// while it is sent on that way again, and comes to the end of the orphan queue if nothing takes
+    /// it.
+    async fn leave(self: Arc<Self>, session: Arc<Session>, stray: Stray, needs: String) {
+        let names = self.declarer.known().names();
+        let who = who(names, &stray);
+        let Who { job, id, queue, attempt, .. } = &who;
+        tracing::warn!(
+            %job, %id, %queue, attempt, needs,
+            "nothing took a message, which needs what this version lacks; it waits for another worker"
+        );
+        let again = async {
+            sleep(UNMET).await;
+            self.send(&again(names, &stray, &who, Changes::next(who.attempt - 1))).await
+        };
+        match self.broker.closing().run_until_cancelled(again).await {
+            Some(Ok(true)) => drop(session.acknowledge(stray.delivery_tag).await),
+            _ => session.requeue(stray.delivery_tag),
+        }
+    }
+
     /// Sends a stray again, or moves it to the failed jobs.
     async fn move_on(
         &self,
@@ -121,7 +151,7 @@ impl Strays {
         let of_levels = names.end_of_levels(source.0, source.1).is_some();
         restored.restore(&self.declarer, &up, key_of(names, stray), of_levels).await;
         let who = who(names, stray);
-        let message = again(names, stray, &who);
+        let message = again(names, stray, &who, Changes::stray(who.attempt - 1));
         let Who { job, id, queue, attempt, .. } = who;
         let route = message.route();
         let (exchange, key) = (route.exchange.as_str(), route.key.as_str());
@@ -129,12 +159,17 @@ impl Strays {
             %job, %id, %queue, attempt, exchange, key,
             "nothing took a message; it is sent on its way once more"
         );
+        self.send(&message).await
+    }
+
+    /// Sends a message on its way. False if its exchange is missing, or none of this user's.
+    async fn send(&self, message: &Message) -> Result<bool> {
+        let up = self.broker.up().await?;
         // A channel of its own, which ends if the exchange is missing.
-        let answer = send_alone(&up, &message, false).await?;
-        match answer {
-            Ok(confirmation) => stored(&message, &confirmation).map(|()| true),
+        match send_alone(&up, message, false).await? {
+            Ok(confirmation) => stored(message, &confirmation).map(|()| true),
             Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => Ok(false),
-            Err(error) => Err(not_stored(&message, error)),
+            Err(error) => Err(not_stored(message, error)),
         }
     }
 
@@ -156,10 +191,16 @@ impl Strays {
         if stray.routing_key.as_str() == ORPHAN {
             let up = self.broker.up().await?;
             apply(&up, &self.declarer.known().topology(&Wanted::shared())).await?;
-            tokio::time::sleep(LOST_BINDING).await;
+            sleep(LOST_BINDING).await;
         }
         Ok(ORPHAN.to_owned())
     }
+}
+
+/// What a stray needs that this version lacks.
+fn unmet_need(names: &Names, stray: &Stray) -> Option<String> {
+    let received = decode(names, &stray.properties);
+    received.envelope.headers.unmet_need().map(str::to_owned)
 }
 
 /// Stores the stray's topic in a header if only its exchange and key state it.
@@ -181,17 +222,19 @@ pub(crate) fn who(names: &Names, stray: &Stray) -> Who {
     Who::of_job(&received.envelope, queue)
 }
 
-/// The stray with its used attempts in a header. The key of a job has no tier any more: its queue
+/// The stray, to be sent on its way again. The key of a job has no tier any more: its queue
 /// may exist without that tier, and then has no binding for such a key.
-fn again(names: &Names, stray: &Stray, who: &Who) -> Message {
-    let queue = key_of(names, stray);
+fn again(names: &Names, stray: &Stray, who: &Who, changes: Changes) -> Message {
     let exchange = stray.exchange.as_str();
     let to_queue = exchange == names.jobs() || exchange == names.deliver();
-    let plain = to_queue.then(|| ShortString::try_new(queue).ok()).flatten();
+    let place = routing_key::read(stray.routing_key.as_str()).place;
+    let plain = to_queue.then(|| ShortString::try_new(place).ok()).flatten();
     let key = plain.unwrap_or_else(|| stray.routing_key.clone());
+    let until = properties::wait_until(&stray.properties);
+    let changes = changes.wait_until(until);
     Message {
         to: Route { exchange: stray.exchange.clone(), key }.into(),
-        properties: properties::again(&stray.properties, who, Changes::stray(who.attempt - 1)),
+        properties: properties::again(&stray.properties, who, changes),
         payload: stray.data.clone(),
     }
 }
@@ -207,10 +250,14 @@ pub(crate) fn has_no_subscribers(names: &Names, stray: &Stray) -> bool {
     topic.is_some()
 }
 
-/// The routing key of the stray's direct route, without a tier.
+/// The routing key of the stray's direct route, without a level and a tier.
 pub(crate) fn key_of<'s>(names: &Names, stray: &'s Stray) -> &'s str {
     let (exchange, key) = (stray.exchange.as_str(), stray.routing_key.as_str());
-    names.end_of_levels(exchange, key).map_or_else(|| routing_key::read(key).0, End::text)
+    match names.end_of_levels(exchange, key) {
+        Some(End::Topic(topic)) => topic,
+        Some(End::Queue(place)) => routing_key::read(place).queue,
+        None => routing_key::read(key).queue,
+    }
 }
 
 fn decode(names: &Names, properties: &BasicProperties) -> properties::Received {
@@ -259,10 +306,11 @@ fn describe(names: &Names, stray: &Stray) -> String {
     let (key, exchange) = (stray.routing_key.as_str(), stray.exchange.as_str());
     let nothing =
         format!("nothing takes messages with the routing key `{key}` from exchange `{exchange}`");
-    match routing_key::read(key) {
+    let routing_key::Key { queue, wait, .. } = routing_key::read(key);
+    match wait {
         _ if exchange != names.retry() => nothing,
-        (queue, Some(wait)) => format!("{nothing}: queue `{queue}` has no tier of {wait} ms"),
-        (queue, None) => {
+        Some(wait) => format!("{nothing}: queue `{queue}` has no tier of {wait} ms"),
+        None => {
             format!("{nothing}: a tier is named by `@` and milliseconds, as in `{queue}@30000`")
         }
     }
@@ -275,6 +323,7 @@ mod tests {
     use super::*;
 
     const LEVEL_KEY: &str = "0.0.0.1.0.0.0.0.q.mail";
+    const LEVEL_KEY_OF_HIGH: &str = "0.0.0.1.0.0.0.0.q.mail@high";
 
     fn stray(exchange: &str, key: &str, properties: BasicProperties) -> Stray {
         Stray::mock(1, exchange.into(), key.into(), false, b"{}".to_vec()).with(properties)
@@ -301,6 +350,8 @@ mod tests {
             ("jobq", "no@where", "with the routing key `no@where`", "no@where"),
             ("jobq.retry", "mail@17", "queue `mail` has no tier of 17 ms", "mail"),
             ("jobq.retry", "mail", "as in `mail@30000`", "mail"),
+            ("jobq", "mail@low@17", "with the routing key `mail@low@17`", "mail"),
+            ("jobq.level.4", LEVEL_KEY_OF_HIGH, "0.0.0.0.q.mail@high`", "mail"),
             ("jobq.level.4", LEVEL_KEY, "with the routing key `0.0.0.1.0.0.0.0.q.mail`", "mail"),
             ("jobq", LEVEL_KEY, "with the routing key `0.0.0.1.0.0.0.0.q.mail`", LEVEL_KEY),
         ];
@@ -325,12 +376,13 @@ mod tests {
             ("jobq.retry", "mail@17", "mail@17"),
             ("jobq", "mail", "mail"),
             ("jobq", "mail@solo", "mail@solo"),
+            ("jobq", "mail@high@17", "mail@high"),
             ("jobq.events", "user@17", "user@17"),
             ("jobq.level.4", LEVEL_KEY, LEVEL_KEY),
         ];
         for (exchange, key, expected) in table {
             let stray = stray(exchange, key, BasicProperties::default());
-            let message = again(&names, &stray, &who(&names, &stray));
+            let message = again(&names, &stray, &who(&names, &stray), Changes::default());
             let route = message.route();
             assert_eq!((route.exchange.as_str(), route.key.as_str()), (exchange, expected));
         }
@@ -357,7 +409,7 @@ mod tests {
         ];
         for (exchange, key, properties, topic) in table {
             let stray = with_topic(&names, stray(exchange, key, properties));
-            let message = again(&names, &stray, &who(&names, &stray));
+            let message = again(&names, &stray, &who(&names, &stray), Changes::default());
             let received = decode(&names, &message.properties);
             assert_eq!(received.envelope.topic.as_deref(), topic, "{exchange} {key}");
         }

@@ -4,7 +4,7 @@
 //! went by before: declaring levels, reconnecting, an alarm.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
@@ -30,6 +30,14 @@ impl Destination {
         match self {
             Self::Route(route) => Arc::clone(route),
             Self::Wait(wait) => Arc::new(wait.route()),
+        }
+    }
+
+    /// When the wait is over, if there is one.
+    pub(crate) fn until(&self) -> Option<SystemTime> {
+        match self {
+            Self::Route(_) => None,
+            Self::Wait(wait) => Some(wait.until),
         }
     }
 }
@@ -59,6 +67,8 @@ pub(crate) struct Wait {
     /// The wait in whole milliseconds, as it was asked for.
     asked: u64,
     due: Instant,
+    /// The same by the clock of this machine, for others.
+    until: SystemTime,
     end: OwnedEnd,
     tiers: Arc<Tiers>,
     /// The tier of the first retry, for a message that is due already.
@@ -81,7 +91,7 @@ impl OwnedEnd {
 }
 
 impl Wait {
-    /// A wait of which so much is left now.
+    /// A wait of which so much is left now, at this time.
     ///
     /// # Errors
     ///
@@ -89,6 +99,7 @@ impl Wait {
     pub(crate) fn new(
         known: &Arc<Declared>,
         (asked, left): (Duration, Duration),
+        now: SystemTime,
         end: End<'_>,
         retry: Option<Duration>,
     ) -> Result<Self> {
@@ -103,7 +114,8 @@ impl Wait {
         Routing::new(asked, end, &tiers)?.route(known.names(), end)?;
         let retry = retry.map(period::millis).filter(|millis| tiers.contains(millis));
         let (known, due) = (Arc::clone(known), Instant::now() + left);
-        Ok(Self { known, asked, due, end: owned, tiers, retry })
+        let until = now.checked_add(left).unwrap_or(now);
+        Ok(Self { known, asked, due, until, end: owned, tiers, retry })
     }
 
     /// The number of levels that the route needs now.

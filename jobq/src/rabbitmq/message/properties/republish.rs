@@ -6,7 +6,9 @@ use std::time::SystemTime;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
-use super::{ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC};
+use super::{
+    ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC, WAIT_UNTIL,
+};
 use crate::job::headers::{
     By, NEEDS, ONCE, OPERATIONS, UNREADABLE, needs_with_once, needs_without_once, operations_with,
 };
@@ -17,7 +19,7 @@ use crate::rabbitmq::values::{fits, long, text};
 use crate::telemetry::Who;
 
 /// Headers of failed jobs, dropped when a job is put back.
-const OF_FAILED: [&str; 11] = [
+const OF_FAILED: [&str; 12] = [
     ATTEMPTS_HEADER,
     EXPIRES_AT,
     ERROR,
@@ -27,6 +29,7 @@ const OF_FAILED: [&str; 11] = [
     SOLO,
     START,
     STRAY,
+    WAIT_UNTIL,
     ONCE,
     OPERATIONS,
 ];
@@ -71,6 +74,14 @@ impl Changes {
         changes
     }
 
+    /// Adds when the wait is over with which the message is published.
+    pub(crate) fn wait_until(mut self, until: Option<SystemTime>) -> Self {
+        if let Some(until) = until {
+            self.text(WAIT_UNTIL, &to_millis(until).to_string());
+        }
+        self
+    }
+
     /// Adds the original routing key of an unroutable message.
     pub(crate) fn sent_to(mut self, key: &str) -> Self {
         self.text(QUEUE, key);
@@ -93,7 +104,7 @@ impl Changes {
 /// and `BCC` would send it to further queues, an expiration would lose it, and a user id other than
 /// the connection's closes the channel.
 pub(crate) fn again(original: &BasicProperties, who: &Who, changes: Changes) -> BasicProperties {
-    rewrite(original, who, |key| [SOLO, START, STRAY].contains(&key), changes)
+    rewrite(original, who, |key| [SOLO, START, STRAY, WAIT_UNTIL].contains(&key), changes)
 }
 
 /// The properties of a failed job that is put back, by an operation or by its id: fresh attempts and
