@@ -8,6 +8,8 @@ use jobq_tests::broker::{self, Broker};
 use jobq_tests::proxy::{Cut, Proxy};
 use jobq_tests::raw::Raw;
 use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
+use lapin::options::ExchangeUnbindOptions;
+use lapin::types::FieldTable;
 
 /// Longer than a pool that was told of a pause believes it against what the broker says.
 const WATCHED: Duration = Duration::from_secs(6);
@@ -138,6 +140,30 @@ async fn a_pause_holds_after_its_exchange_was_deleted_and_made_again() {
     // The pool has asked several times by then.
     let early = tokio::time::timeout(WATCHED, stage.run()).await;
     assert!(early.is_err(), "{early:?}");
+    assert!(operator.admin().resume("scripted").await.unwrap().was_paused);
+    assert_eq!(stage.run().await.id, job);
+    pool.shutdown().await.expect("it ends");
+}
+
+/// As a node that was killed may do.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_that_the_broker_lost_is_set_again() {
+    let (mut stage, pool) = begin(Store::rabbitmq().await).await;
+    let operator = stage.store.client().await;
+    operator.admin().pause("scripted", "a deploy").await.unwrap();
+    let job = stage.enqueue([Step::Succeed]).await;
+    let raw = Raw::connect(&stage.store.url).await;
+    let exchange = |end: &str| format!("{}.{end}", stage.store.namespace).into();
+    let (echo, paused, key) = (exchange("control.echo"), exchange("paused"), "scripted.*".into());
+    let (options, none) = (ExchangeUnbindOptions::default(), FieldTable::default());
+    raw.channel.exchange_unbind(echo, paused, key, options, none).await.unwrap();
+    let seen = async || {
+        let overview = operator.admin().overview(Queues::one("scripted")).await.unwrap();
+        overview.queues[0].paused.known().cloned().flatten()
+    };
+    let pause = until("the pause to be there again", seen).await;
+    assert_eq!(pause.why.as_deref(), Some("a deploy"));
+    assert!(!stage.has_run());
     assert!(operator.admin().resume("scripted").await.unwrap().was_paused);
     assert_eq!(stage.run().await.id, job);
     pool.shutdown().await.expect("it ends");

@@ -13,6 +13,8 @@ const TRUST: Duration = Duration::from_secs(2);
 pub(super) struct Belief {
     pub(super) paused: Option<Pause>,
     trusted_until: Option<Instant>,
+    /// Whether the last news is that somebody has resumed the queue.
+    is_resumed: bool,
     /// How often it was told of something.
     pub(super) told: u64,
 }
@@ -22,6 +24,7 @@ impl Belief {
     pub(super) fn told_paused(&mut self, pause: Pause, now: Instant) {
         self.told += 1;
         self.trusted_until = Some(now + TRUST);
+        self.is_resumed = false;
         self.paused = Some(pause);
     }
 
@@ -29,6 +32,7 @@ impl Belief {
     pub(super) fn told_resumed(&mut self) {
         self.told += 1;
         self.trusted_until = None;
+        self.is_resumed = true;
     }
 
     /// Follows the answer to a question that was asked when it had been told this often.
@@ -39,6 +43,11 @@ impl Belief {
             (false, Some(_)) if told == self.told && !is_trusted => self.paused = None,
             _ => {}
         }
+    }
+
+    /// Whether it is taken for paused and nobody has said that this is over.
+    pub(super) fn expects_pause(&self) -> bool {
+        self.paused.is_some() && !self.is_resumed
     }
 
     /// Whether it is paused and nobody has said why.
@@ -102,6 +111,19 @@ mod tests {
                 }
             }
             assert_eq!(belief.paused.is_some(), *expected, "row {number}");
+        }
+    }
+
+    #[test]
+    fn a_pause_is_expected_until_somebody_resumes() {
+        let now = Instant::now();
+        let mut belief = Belief::default();
+        assert!(!belief.expects_pause());
+        for _ in 0..2 {
+            belief.told_paused(Pause::default(), now);
+            assert!(belief.expects_pause());
+            belief.told_resumed();
+            assert!(belief.paused.is_some() && !belief.expects_pause());
         }
     }
 

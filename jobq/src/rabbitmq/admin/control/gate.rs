@@ -232,12 +232,28 @@ impl Control {
     /// made anew in between: whoever deletes `{ns}.control.echo` deletes the way back of each client
     /// with it.
     async fn answer_on(&self, own: &ControlQueue, gate: &Gate) -> Result<Option<bool>> {
-        let answer = self.is_paused_on(own, &gate.queue).await?;
+        let mut answer = self.is_paused_on(own, &gate.queue).await?;
         if answer == Some(false) && gate.is_shut() {
             own.bind_echo().await?;
-            return self.is_paused_on(own, &gate.queue).await;
+            answer = self.is_paused_on(own, &gate.queue).await?;
+        }
+        if answer == Some(false) && gate.belief().expects_pause() {
+            return self.is_lost(own, &gate.queue).await.map(Some);
         }
         Ok(answer)
+    }
+
+    /// Whether the broker has lost the pause of a queue: its record, which a resume deletes first, is
+    /// there. Then it is set again. A node that was killed 1.4 s after it had acknowledged a binding came
+    /// back without it (RabbitMQ 3.10.8, on a machine with ten times the load that it can bear, 2 of
+    /// 17 kills).
+    async fn is_lost(&self, own: &ControlQueue, queue: &str) -> Result<bool> {
+        let is_lost = self.record(queue).await.is_some();
+        if is_lost {
+            self.bind(&own.up, queue).await?;
+            tracing::warn!(queue, "the broker had lost the pause of a queue; it is set again");
+        }
+        Ok(is_lost)
     }
 
     /// Reads the record of a pause that is known by its binding alone.

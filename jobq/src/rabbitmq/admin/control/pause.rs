@@ -83,11 +83,11 @@ impl Control {
         let resuming = async {
             let up = self.broker.up().await?;
             is_begun.store(true, Ordering::Relaxed);
-            self.set(Arc::clone(&up), queue, None).await?;
+            // First: without its binding, the record means that the broker has lost the pause.
             if let Ok(Err(error)) = timeout(RECORD, self.purge_record(&up, queue)).await {
-                tracing::debug!(queue, %error, "the record of a pause stays, and means nothing");
+                tracing::debug!(queue, %error, "the record of a pause is not deleted");
             }
-            Ok(())
+            self.set(up, queue, None).await
         };
         let resumed = self.broker.unless_blocked(&doing, resuming).await;
         resumed.map_err(|error| {
@@ -234,7 +234,7 @@ impl Control {
     }
 
     /// Without arguments: a binding with others would be a second pause.
-    async fn bind(&self, up: &Up, queue: &str) -> Result<()> {
+    pub(super) async fn bind(&self, up: &Up, queue: &str) -> Result<()> {
         let channel = open(up).await?;
         let _question = up.questions.ask(channel.id());
         let binding = async {

@@ -1,5 +1,5 @@
 //! The record of a pause: who paused the queue, when and why. It is one message in a quorum queue,
-//! and decides nothing.
+//! and decides nothing but whether a pause was lost.
 
 use std::time::Duration;
 
