@@ -247,32 +247,42 @@ impl Enqueue {
         self
     }
 
-    async fn enqueue(self) -> Result<JobId> {
-        let (client, id) = (self.client.clone(), self.id.unwrap_or_else(JobId::new));
-        let sending = client.observer().sending(&self.kind, id);
-        let answer = self.send(id, &sending).instrument(sending.span()).await;
+    async fn enqueue(mut self) -> Result<JobId> {
+        let id = self.id.unwrap_or_else(JobId::new);
+        let sending = self.client.observer().sending(&self.kind, id);
+        let span = sending.span();
+        let job = span.in_scope(|| self.job(id, &sending));
+        let answer = match job {
+            Ok(job) => self.push(job).instrument(span).await,
+            Err(error) => Err(error),
+        };
         sending.answered(&answer);
         answer.map(|()| id)
     }
 
-    async fn send(self, id: JobId, sending: &Sending) -> Result<()> {
-        let Self { client, kind, payload, times, headers, location, .. } = self;
+    /// The envelope of the job. What the builder holds moves into it.
+    fn job(&mut self, id: JobId, sending: &Sending) -> Result<Envelope> {
+        let Self { client, kind, times, .. } = self;
         times.check()?;
-        let payload = payload.0?;
+        let payload = std::mem::replace(&mut self.payload.0, Ok(Vec::new()))?;
         client.check_size(&payload)?;
-        let mut headers = headers.check()?;
+        let mut headers = std::mem::take(&mut self.headers).check()?;
         if self.id.is_some() {
             headers.set_nonce();
         }
         // Hooks run in the program's runtime.
-        let mut headers = client.hooks().call(id, || kind.outgoing(), location, headers)?;
+        let mut headers = client.hooks().call(id, || kind.outgoing(), self.location, headers)?;
         sending.add_to(&mut headers);
-        let job = envelope((&kind, &times), &client, id, payload, headers);
-        background::call(async {
-            client.declare_kind(&kind).await?;
-            client.engine().push(job).await.map(drop)
+        Ok(envelope((kind, times), client, id, payload, headers))
+    }
+
+    fn push(&self, job: Envelope) -> impl Future<Output = Result<()>> + Send {
+        background::call(async move {
+            if !self.client.has_declared(&self.kind) {
+                self.client.declare_kind(&self.kind).await?;
+            }
+            self.client.engine().push(job).await.map(drop)
         })
-        .await
     }
 }
 
