@@ -205,11 +205,9 @@ async fn a_job_that_needs_what_a_worker_lacks_waits_for_another(store: Store) {
     }
     until("they wait", async || (client.counts("bill").await.ok()?.waiting == 4).then_some(()))
         .await;
-    if store.url.starts_with("amqp") {
-        let report = client.doctor().await.unwrap();
-        let found = report.findings().iter().find(|found| found.kind() == FindingKind::Needs);
-        assert!(found.unwrap().what().contains("`encryption`"), "{report}");
-    }
+    let report = client.doctor().await.unwrap();
+    let found = report.findings().iter().find(|found| found.kind() == FindingKind::Needs);
+    assert!(found.unwrap().what().contains("`encryption`"), "{report}");
     // What cannot be read is none of a later version.
     for (needs, encoding, said) in
         [("(unreadable)", "", "(unreadable)"), ("", "gzip", "the content encoding `gzip`")]

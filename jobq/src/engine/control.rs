@@ -206,6 +206,14 @@ impl Answers {
         replies.sort_by_key(|(pool, _)| *pool);
         Self { replies, unaccounted }
     }
+
+    /// The reports among the answers.
+    pub(crate) fn reports(&self) -> impl Iterator<Item = &PoolReport> {
+        self.replies.iter().filter_map(|(_, reply)| match reply {
+            Reply::Report(report) => Some(report),
+            _ => None,
+        })
+    }
 }
 
 /// The record of a paused queue.

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::{Durations, PoolId};
+use crate::finding::{Finding, FindingKind, Severity};
 use crate::job::{JobId, millis, rfc3339};
 
 /// The report of a pool.
@@ -72,6 +73,22 @@ impl PoolReport {
     #[must_use]
     pub fn queue(&self, name: &str) -> Option<&PoolQueue> {
         self.queues.iter().find(|queue| queue.queue == name)
+    }
+
+    /// Findings about what jobs need and the pool lacks.
+    #[cfg_attr(not(any(feature = "rabbitmq", feature = "sqlite")), allow(dead_code))]
+    pub(crate) fn unmet_needs(&self) -> impl Iterator<Item = Finding> {
+        let lacking = self.queues.iter().filter(|queue| !queue.unmet_needs.is_empty());
+        lacking.map(|queue| {
+            let words = queue.unmet_needs.join("`, `");
+            let about = format!("queue `{}` of pool {} on {}", queue.queue, self.pool, self.host);
+            Finding::new(FindingKind::Needs, Severity::Warning, about)
+                .found(format!("jobs need `{words}`, which jobq {} lacks", self.version))
+                .matters(
+                    "it puts these jobs back for 30 s each time, until another worker takes them",
+                )
+                .remedy("update the program of the pool to the version of jobq that enqueued them")
+        })
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::queue::Queue;
-use crate::engine::{Activity, Ask, PoolQueue, Question, Reply};
+use crate::engine::{Activity, Ask, PoolQueue, Question};
 
 /// The time between two looks at what waits. A job that waits at two looks waits too long.
 const LOOK: Duration = Duration::from_secs(5);
@@ -52,10 +52,8 @@ async fn have_others_room(queue: &Queue) -> bool {
             return false;
         }
     };
-    answers.replies.iter().filter(|(pool, _)| *pool != own).any(|(_, reply)| match reply {
-        Reply::Report(report) => report.queue(queue.name).is_some_and(has_room),
-        _ => false,
-    })
+    let mut others = answers.reports().filter(|report| report.pool != own);
+    others.any(|report| report.queue(queue.name).is_some_and(has_room))
 }
 
 /// Whether a pool has a free slot for the jobs of a queue.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use self::control::{Control, examine_clocks, examine_needs};
+use self::control::{Control, examine_clocks};
 #[cfg(feature = "management")]
 use self::doctor::Management;
 use self::doctor::{Doctor, Listing, Unseen};
@@ -32,7 +32,7 @@ use self::roster::Roster;
 use self::subscribers::Subscribers;
 use crate::engine::{
     About, Administer, Answers, Ask, Consume, Controlled, Counts, Diagnose, Membership, Part,
-    Pause, QueueNames, QueueSpec, Read, Visit, Visited, run_to_end,
+    Pause, PoolReport, QueueNames, QueueSpec, Read, Visit, Visited, run_to_end,
 };
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
@@ -243,7 +243,8 @@ impl Diagnose for Administration {
     async fn examine(&self, queues: &[QueueSpec]) -> Result<Report> {
         let reports = self.control.reports().await;
         let report = self.doctor.examine(queues, &reports).await?;
-        Ok(report.with([examine_clocks(&reports), examine_needs(&reports)].concat()))
+        let unmet_needs = reports.iter().flat_map(PoolReport::unmet_needs);
+        Ok(report.with(examine_clocks(&reports).into_iter().chain(unmet_needs).collect()))
     }
 
     async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {

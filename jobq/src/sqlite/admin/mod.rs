@@ -18,12 +18,15 @@ use super::inbox::Inbox;
 use super::place::Place;
 use crate::engine::{
     About, Administer, Answers, Ask, Controlled, Counts, Diagnose, Membership, Part, Pause,
-    QueueNames, QueueSpec, Read, Visit, Visited, closed, run_to_end,
+    PoolReport, Question, QueueNames, QueueSpec, Read, Visit, Visited, closed, run_to_end,
 };
 use crate::error::Result;
 use crate::finding::Report;
 
 use pools::Pools;
+
+/// How long the doctor waits for pools.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The administration of an engine.
 #[derive(Debug)]
@@ -99,6 +102,11 @@ impl Diagnose for Admin {
         self.inbox.read(|_| Ok(())).await?;
         let (place, timeout) = (self.place.clone(), self.timeout);
         let examining = tokio::task::spawn_blocking(move || doctor::examine(&place, timeout));
-        examining.await.map_err(|_| closed())
+        let asking = self.ask(Ask::all(Question::Report, Vec::new(), PATIENCE));
+        let (report, answers) = tokio::join!(examining, asking);
+        let report = report.map_err(|_| closed())?;
+        let unmet_needs =
+            answers.iter().flat_map(Answers::reports).flat_map(PoolReport::unmet_needs);
+        Ok(report.with(unmet_needs.collect()))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Control;
 use super::queue::{ControlQueue, publish};
 use super::wire::{Message, address_key, pool_key};
-use crate::engine::{Ask, PoolId, PoolReport, Question, Reply};
+use crate::engine::{Ask, PoolId, PoolReport, Question};
 use crate::error::Result;
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::rabbitmq::connection::channel::open;
@@ -60,12 +60,7 @@ impl Control {
                 return Ok(Vec::new());
             }
             let ask = Ask::all(Question::Report, Vec::new(), PATIENCE);
-            let answers = self.ask(ask, |_| None).await?;
-            let report = |(_, reply)| match reply {
-                Reply::Report(report) => Some(report),
-                _ => None,
-            };
-            Ok(answers.replies.into_iter().filter_map(report).collect())
+            Ok(self.ask(ask, |_| None).await?.reports().cloned().collect())
         };
         let reports: Result<_> = asking.await;
         reports.unwrap_or_else(|error| {
@@ -90,23 +85,6 @@ impl Control {
 /// Findings about the clocks of pools.
 pub(crate) fn examine_clocks(reports: &[PoolReport]) -> Vec<Finding> {
     reports.iter().filter_map(finding).collect()
-}
-
-/// Findings about what jobs need and pools lack.
-pub(crate) fn examine_needs(reports: &[PoolReport]) -> Vec<Finding> {
-    reports.iter().flat_map(unmet_needs).collect()
-}
-
-fn unmet_needs(report: &PoolReport) -> impl Iterator<Item = Finding> {
-    let lacking = report.queues.iter().filter(|queue| !queue.unmet_needs.is_empty());
-    lacking.map(|queue| {
-        let words = queue.unmet_needs.join("`, `");
-        let about = format!("queue `{}` of pool {} on {}", queue.queue, report.pool, report.host);
-        Finding::new(FindingKind::Needs, Severity::Warning, about)
-            .found(format!("jobs need `{words}`, which jobq {} lacks", report.version))
-            .matters("it puts these jobs back for 30 s each time, until another worker takes them")
-            .remedy("update the program of the pool to the version of jobq that enqueued them")
-    })
 }
 
 /// The finding about the clock of a pool, if it certainly differs.

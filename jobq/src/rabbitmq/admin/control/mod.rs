@@ -33,7 +33,7 @@ use tokio::time::{sleep, timeout};
 
 use self::accounted::{CountedOfPools, accounted};
 use self::calls::{Calls, Response};
-pub(crate) use self::clocks::{examine_clocks, examine_needs};
+pub(crate) use self::clocks::examine_clocks;
 use self::gate::Gate;
 use self::queue::{ControlQueue, publish};
 use self::wire::{Message, address_key};
