@@ -223,7 +223,7 @@ impl Queue {
         }
     }
 
-    /// Looks whether a job waits behind others that has waited at the last look already.
+    /// Looks whether a job waits for a slot that waited at the last look already.
     pub(super) fn is_stuck(&self) -> bool {
         self.state().book.is_stuck()
     }
@@ -252,10 +252,16 @@ impl Queue {
         self.release_waiting().await;
     }
 
+    /// Releases the deliveries that wait, in their order: those of one epoch together, and each epoch
+    /// after the one before.
     async fn release_waiting(&self) {
-        let waiting = self.state().book.take_waiting();
-        // A stale delivery is released already.
-        join_all(waiting.into_iter().map(|delivery| delivery.settle(Settlement::Release))).await;
+        let mut waiting = self.state().book.take_waiting();
+        while let Some(epoch) = waiting.front().map(Delivery::epoch) {
+            let next = waiting.iter().position(|delivery| delivery.epoch() != epoch);
+            let same = waiting.drain(..next.unwrap_or(waiting.len()));
+            // A stale delivery is released already.
+            join_all(same.map(|delivery| delivery.settle(Settlement::Release))).await;
+        }
     }
 
     /// Stops consuming, releases waiting deliveries, and waits for running attempts. `stopped` is

@@ -114,13 +114,13 @@ pub async fn jobs_keep_their_order_while_the_prefetch_changes(bench: &Bench) {
     assert_eq!(taken, pushed);
 }
 
-/// A consumer with a prefetch of 0 hands back what it had taken ahead, round after round, and takes
-/// nothing until it has another one: then as much as that leaves beside what it has in hand.
+/// A consumer with a prefetch of 0 hands back what it had taken ahead, round after round and the first
+/// time in its order, and takes nothing until it has another one: then as much as that leaves beside what it has in hand.
 pub async fn a_consumer_hands_back_what_it_took_ahead(bench: &Bench) {
     let mut first = bench.consume("mail", &[], 3).await;
     let pushed = bench.push_jobs("mail", 4).await;
     let in_hand = take(&mut first).await;
-    for _ in 0..100 {
+    for round in 0..100 {
         let ahead = take_many(&mut first, 2).await;
         soon("a prefetch of 0", first.set_prefetch(0)).await;
         for delivery in ahead {
@@ -128,7 +128,8 @@ pub async fn a_consumer_hands_back_what_it_took_ahead(bench: &Bench) {
         }
         let mut second = consume(bench.engine(), "mail", 3).await;
         let taken = take_many(&mut second, 3).await;
-        assert_eq!(sorted(ids(&taken)), pushed[1..], "nothing went back to the first one");
+        let taken_ids = if round == 0 { ids(&taken) } else { sorted(ids(&taken)) };
+        assert_eq!(taken_ids, pushed[1..], "nothing went back to the first one");
         assert!(taken.iter().all(|delivery| delivery.attempt == 1 && delivery.crashes < 3));
         drop(taken);
         soon("a stop", second.stop()).await;
