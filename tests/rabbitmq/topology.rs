@@ -7,7 +7,7 @@ use std::time::Duration;
 use jobq::engine::conformance::{eventually, soon};
 use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Verdict};
 use jobq::rabbitmq::Topology;
-use jobq::{Envelope, FailedReason};
+use jobq::{Envelope, FailedJob, FailedReason};
 use jobq_tests::broker;
 use jobq_tests::declared::declared_in;
 use jobq_tests::jobs::{self, event, with};
@@ -200,7 +200,7 @@ async fn a_stray_that_needs_what_is_lacking_is_left_until_its_queue_is_there() {
     let delivery = take(&mut consumer).await;
     assert_eq!((delivery.attempt, delivery.envelope().payload.as_slice()), (1, &b"1"[..]));
     let failed = engine.failed_list("orphan", 10).await.expect("lists");
-    assert_eq!(failed.iter().map(|job| job.payload_bytes()).collect::<Vec<_>>(), [b"2"]);
+    assert_eq!(failed.iter().map(FailedJob::payload_bytes).collect::<Vec<_>>(), [b"2"]);
 }
 
 /// As while a broker starts, which passes on what is overdue before it has all its bindings.

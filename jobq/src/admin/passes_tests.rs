@@ -80,6 +80,8 @@ struct Shelf {
     refused: Vec<JobId>,
     /// The most jobs of one look.
     most: usize,
+    /// How long it is away before each look.
+    away: Duration,
     /// Whether each job that is put back fails at once.
     fails_again: bool,
     canaries: Mutex<Vec<JobId>>,
@@ -96,7 +98,8 @@ impl Shelf {
         let ids = jobs.iter().map(FailedJob::id).collect();
         let (refused, canaries) = (Vec::new(), Mutex::default());
         let (jobs, most) = (Mutex::new(jobs), usize::MAX);
-        (Self { jobs, refused, most, fails_again: false, canaries }, ids)
+        let away = Duration::ZERO;
+        (Self { jobs, refused, most, away, fails_again: false, canaries }, ids)
     }
 
     fn count(&self) -> u64 {
@@ -143,6 +146,7 @@ impl Administer for Shelf {
     }
 
     async fn failed_visit(&self, _: &str, mut visit: Visit) -> Result<Visited> {
+        sleep(self.away).await;
         let mut jobs = self.jobs.lock().unwrap();
         let mut visited = Visited { complete: jobs.len() <= self.most, ..Visited::new() };
         visited.extent = Some(Extent::new(jobs.len() as u64));
@@ -219,6 +223,15 @@ async fn the_next_job_is_the_canary_where_one_is_refused() {
     let (end, totals) = shelf.run(&plan(1)).await;
     assert!(matches!(end, Ok(End::Stopped(Stop::TooMany))), "{end:?}");
     assert_eq!(totals.settled, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_outlasts_an_engine_that_is_away_for_longer_than_a_visit() {
+    let (mut shelf, _) = Shelf::new(5);
+    shelf.away = Duration::from_secs(60);
+    let (end, totals) = shelf.run(&plan()).await;
+    assert!(matches!(end, Ok(End::Finished)), "{end:?}");
+    assert_eq!(totals.settled, 5);
 }
 
 #[tokio::test(start_paused = true)]

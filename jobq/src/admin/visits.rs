@@ -9,12 +9,15 @@ use crate::engine::{Administer, Extent, Verdict, Visited, closed};
 use crate::error::Result;
 use crate::job::{FailedJob, JobId};
 
-/// A visit ends after this time, since others wait for its end. What it has begun is finished.
+/// A visit ends so long after its first job, since others wait for its end. What it has begun is
+/// finished.
 const LONGEST: Duration = Duration::from_secs(20);
 
 /// A visit in progress.
 struct Walk<T> {
     state: T,
+    /// The time of the first job.
+    began: Option<Instant>,
     seen: u64,
     /// Whether all jobs of its extent were seen.
     is_at_end: bool,
@@ -32,7 +35,7 @@ pub(super) async fn visit<T: Send + 'static>(
     state: T,
     step: impl FnMut(&mut T, FailedJob) -> Verdict + Send + 'static,
 ) -> Result<(T, Visited)> {
-    walk(engine, queue, (within, Some(Instant::now() + LONGEST)), state, step).await
+    walk(engine, queue, (within, Some(LONGEST)), state, step).await
 }
 
 /// The failed jobs of a queue, oldest first, at most `limit`.
@@ -92,15 +95,15 @@ pub(crate) async fn settle(
     Ok(check(visited)?.settled.len() as u64)
 }
 
-/// Visits failed jobs within an extent and until a time.
+/// Visits failed jobs within an extent, and for a time.
 async fn walk<T: Send + 'static>(
     engine: &dyn Administer,
     queue: &str,
-    (within, end): (Option<Extent>, Option<Instant>),
+    (within, longest): (Option<Extent>, Option<Duration>),
     state: T,
     mut step: impl FnMut(&mut T, FailedJob) -> Verdict + Send + 'static,
 ) -> Result<(T, Visited)> {
-    let walk = Walk { state, seen: 0, is_at_end: false, is_cut: false };
+    let walk = Walk { state, began: None, seen: 0, is_at_end: false, is_cut: false };
     let shared = Arc::new(Mutex::new(Some(walk)));
     let lent = Arc::clone(&shared);
     let visit = move |job: FailedJob| {
@@ -111,7 +114,10 @@ async fn walk<T: Send + 'static>(
             return Verdict::Enough;
         }
         walk.seen += 1;
-        let is_over = end.is_some_and(|end| Instant::now() >= end);
+        // The broker may be away before.
+        let is_over = longest.is_some_and(|longest| {
+            walk.began.get_or_insert_with(Instant::now).elapsed() >= longest
+        });
         let verdict = if is_over { Verdict::Enough } else { step(&mut walk.state, job) };
         walk.is_cut |= verdict == Verdict::Enough;
         verdict
