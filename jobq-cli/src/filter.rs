@@ -13,30 +13,30 @@ use crate::end::Problem;
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Which failed jobs (all that is given must hold)")]
 pub(crate) struct FilterOptions {
-    /// Those of this job name
+    /// Jobs with this name
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
-    /// Those that failed for this reason, such as `exhausted` or `aborted`
+    /// Jobs that failed for this reason, such as `exhausted` or `aborted`
     #[arg(long, value_parser = reason)]
     reason: Option<FailedReason>,
-    /// Those whose error has this text
+    /// Jobs whose error contains this text
     #[arg(long, value_name = "TEXT")]
     error: Option<String>,
-    /// Those of one group, by the ERROR that `jobq failed groups` shows
+    /// Jobs of one group, by its ERROR in `jobq failed groups`
     #[arg(long, value_name = "ERROR")]
     pattern: Option<String>,
-    /// Those that failed since this time, or this long ago: 2030-01-01T08:00:00Z or `2h`. The time
-    /// of a failure is by the clock of the worker
+    /// Jobs that failed since this time, by the clock of the worker, such as 2030-01-01T08:00:00Z,
+    /// or `2h` for two hours ago
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<SystemTime>,
-    /// Those that failed until this time, or this long ago, by the clock of the worker
+    /// Jobs that failed until this time, or this long ago, by the clock of the worker
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<SystemTime>,
-    /// Those whose payload has this value at a JSON pointer, such as `/user/id=7` or `/user/name=ann`;
-    /// may be given several times
+    /// Jobs whose payload has this value at a JSON pointer, such as `/user/id=7` or
+    /// `/user/name=ann`. Can be repeated
     #[arg(long = "value", value_name = "POINTER=VALUE")]
     values: Vec<String>,
-    /// Those with this id; may be given several times
+    /// Jobs with this id. Can be repeated
     #[arg(long = "id")]
     ids: Vec<JobId>,
 }

@@ -21,14 +21,14 @@ const DEFAULT_NAMESPACE: &str = "jobq";
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Options {
-    /// The broker or the file, `amqp://user:password@host` or `sqlite://jobs.db`. Defaults to
-    /// `sqlite://jobq.db` if that file exists. Other users of the machine see the command line:
-    /// put a password into the variable
+    /// Broker or SQLite file: `amqp://user:password@host` or `sqlite://jobs.db`. Defaults to
+    /// `sqlite://jobq.db` if that file exists. Other users of the machine can see the command line:
+    /// put passwords in the environment variable
     #[arg(long, global = true, env = "JOBQ_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) url: Option<String>,
 
-    /// The management API of RabbitMQ, such as `http://localhost:15672`: it lists all queues and
-    /// the tiers in which their jobs wait
+    /// RabbitMQ management API, such as `http://localhost:15672`. Used to list all queues and the
+    /// tiers of their waiting jobs
     #[arg(
         long,
         global = true,
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     )]
     pub(crate) management: Option<String>,
 
-    /// The namespace of the queues
+    /// Namespace of the queues
     #[arg(
         long,
         global = true,
@@ -48,28 +48,29 @@ pub(crate) struct Options {
     )]
     pub(crate) namespace: String,
 
-    /// Prints JSON: one document, or one a line for lists that stream
+    /// Print JSON: one document, or one document per line for streamed lists
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// The time that a call waits for the broker or the file
+    /// Maximum time to wait for the broker or the file, per call
     #[arg(long, global = true, default_value = "10s", value_name = "DURATION", value_parser = period)]
     pub(crate) timeout: Duration,
 
-    /// Colours: on a terminal alone, always or never
+    /// When to use colours: on a terminal only, always or never
     #[arg(long, global = true, default_value = "auto", value_name = "WHEN", value_enum)]
     pub(crate) color: When,
 
-    /// Answers yes to the question before something is deleted
+    /// Delete without asking for confirmation
     #[arg(long, global = true)]
     pub(crate) yes: bool,
 
-    /// The name of who acts, for the record of a pause and the log. Defaults to the user of this machine
+    /// Name of the operator, recorded with a pause and in the log. Defaults to the current user of
+    /// this machine
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) by: Option<String>,
 
-    /// The log on standard error: a level, or targets with levels. By default it has what is changed, by
-    /// whom, and warnings; `off` is none
+    /// Log filter for standard error: a level, or targets with levels. By default, logs warnings,
+    /// and changes with the name of the operator; `off` disables the log
     #[arg(
         long,
         global = true,

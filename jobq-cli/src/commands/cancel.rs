@@ -7,13 +7,13 @@ use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
 
-/// Cancels a job that runs, in all pools
+/// Cancel a running job, in all pools
 ///
-/// Its function is asked to end; an `async fn` is dropped five seconds later. The job fails as
+/// Asks the job function to end; an `async fn` is dropped five seconds later. The job fails as
 /// `cancelled`, and `jobq failed retry` puts it back.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The id of the job
+    /// Id of the job
     id: JobId,
 }
 

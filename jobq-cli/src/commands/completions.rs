@@ -5,12 +5,12 @@ use super::Cli;
 use crate::end::{End, Ended};
 use crate::output::Output;
 
-/// Prints the completions for a shell
+/// Print completions for a shell
 ///
-/// For example `jobq completions bash > /etc/bash_completion.d/jobq`.
+/// Example: `jobq completions bash > /etc/bash_completion.d/jobq`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The shell
+    /// Target shell
     shell: Shell,
 }
 

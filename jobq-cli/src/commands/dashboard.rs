@@ -11,48 +11,47 @@ use crate::options::Options;
 use crate::output::Output;
 use crate::signals;
 
-/// Serves the dashboard, a page for browsers
+/// Serve the web dashboard
 ///
-/// On an address that others reach it needs a secret and its origin. The secret is the password of
-/// a person, with any user name, or the bearer token of a script. One that is not given is made and
-/// printed once.
+/// On an address that others reach it needs a secret and its origin. The secret is the password for
+/// people, with any user name, and the bearer token for scripts. If none is given, one is generated
+/// and printed once.
 #[derive(Debug, Args)]
 // Each is an option of the command.
 #[allow(clippy::struct_excessive_bools)]
 pub(crate) struct Arguments {
-    /// The address and the port
+    /// Address and port to listen on
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8700")]
     listen: SocketAddr,
-    /// Asks for a secret on this machine as well
+    /// Require a secret on this machine as well
     #[arg(long)]
     protected: bool,
-    /// The secret, of at least 16 characters
+    /// Secret, at least 16 characters
     #[arg(long, env = "JOBQ_DASHBOARD_SECRET", hide_env_values = true, value_name = "TEXT")]
     secret: Option<String>,
-    /// The origin that browsers see, such as `https://jobs.example.com`
+    /// Origin as seen by browsers, such as `https://jobs.example.com`
     #[arg(long, value_name = "ORIGIN")]
     origin: Option<String>,
-    /// A further name under which browsers may reach it. May be given several times
+    /// Additional host name for access by browsers. Can be repeated
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// The external path, behind a proxy that has one
+    /// External path, if a proxy serves the dashboard under one
     #[arg(long, value_name = "PATH", default_value = "")]
     prefix: String,
-    /// Only shows, and changes nothing
+    /// Read-only mode: allow no changes
     #[arg(long)]
     read_only: bool,
-    /// A value of payloads that is hidden, such as `password` or `card.number`. May be given
-    /// several times
+    /// Payload value to hide, such as `password` or `card.number`. Can be repeated
     #[arg(long, value_name = "PATTERN")]
     redact: Vec<String>,
-    /// Hides payloads
+    /// Hide payloads
     #[arg(long)]
     no_payloads: bool,
-    /// A file with the declarations of a program as JSON, with which the page of the doctor compares
-    /// RabbitMQ. May be given several times
+    /// JSON file with the declarations of a program, for comparison with RabbitMQ on the doctor
+    /// page. Can be repeated
     #[arg(long, value_name = "FILE")]
     topology: Vec<PathBuf>,
-    /// Shows a simulated shop, in memory, and connects to nothing
+    /// Show a simulated shop, in memory, without connecting to anything
     #[arg(long)]
     demo: bool,
 }

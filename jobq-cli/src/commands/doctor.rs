@@ -6,12 +6,12 @@ use crate::options::Options;
 use crate::output::Output;
 use crate::output::table::visible_lines;
 
-/// Looks for settings of the broker or the file that lose or stall jobs
+/// Find settings of the broker or the file that lose or stall jobs
 ///
 /// Exits with 1 if a finding is an error.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// Queues to examine. With `--management` all queues of the namespace are
+    /// Queues to examine. With `--management`, all queues of the namespace are examined
     #[arg(value_name = "QUEUE")]
     queues: Vec<String>,
 }

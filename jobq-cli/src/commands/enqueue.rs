@@ -10,14 +10,14 @@ use crate::end::{End, Ended, Problem};
 use crate::options::{Options, period};
 use crate::output::Output;
 
-/// Enqueues a job
+/// Enqueue a job
 ///
-/// The queue is declared if it does not exist. Prints the id of the job.
+/// Declares the queue if it does not exist. Prints the id of the job.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The name of the job
+    /// Name of the job
     name: String,
-    /// The queue. Defaults to the name of the job
+    /// Name of the queue. Defaults to the name of the job
     #[arg(long, value_name = "QUEUE")]
     queue: Option<String>,
     #[command(flatten)]
@@ -27,22 +27,22 @@ pub(crate) struct Arguments {
 /// The options of a job or an event.
 #[derive(Debug, Args)]
 pub(super) struct Message {
-    /// The payload as JSON; `-` reads it from standard input
+    /// Payload as JSON; `-` reads it from standard input
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub(super) payload: String,
-    /// The wait before the first attempt
+    /// Delay before the first attempt
     #[arg(long, value_name = "DURATION", value_parser = period, conflicts_with = "at")]
     pub(super) delay: Option<Duration>,
-    /// The time at which the first attempt is due, such as 2030-01-01T08:00:00Z
+    /// Due time of the first attempt, such as 2030-01-01T08:00:00Z
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_rfc3339_weak)]
     pub(super) at: Option<SystemTime>,
-    /// The time after that in which an attempt may start
+    /// Maximum time from the due time to the start of an attempt
     #[arg(long, value_name = "DURATION", value_parser = period)]
     pub(super) expires_in: Option<Duration>,
-    /// A header; may be given several times
+    /// Header. Can be repeated
     #[arg(long = "header", value_name = "NAME=VALUE", value_parser = header)]
     pub(super) headers: Vec<(String, String)>,
-    /// The id. Defaults to a new one
+    /// Id. Defaults to a new one
     #[arg(long)]
     pub(super) id: Option<JobId>,
 }

@@ -7,12 +7,12 @@ use super::Cli;
 use crate::end::{End, Ended, Problem};
 use crate::output::Output;
 
-/// Prints the manual page, or writes the pages of all commands into a folder
+/// Print the manual page, or write the pages of all commands to a folder
 ///
-/// For example `jobq man --directory /usr/local/share/man/man1`.
+/// Example: `jobq man --directory /usr/local/share/man/man1`.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The folder, which must exist
+    /// Existing folder to write the pages to
     #[arg(long, value_name = "FOLDER")]
     directory: Option<PathBuf>,
 }

@@ -8,14 +8,14 @@ use crate::end::{End, Ended, Problem};
 use crate::options::Options;
 use crate::output::Output;
 
-/// Brings a file of jobs to the schema of this version
+/// Migrate a SQLite file to the schema of this version
 ///
-/// Programs do so themselves when they enqueue or take jobs. Those of earlier versions cannot open the
-/// file afterwards. A file whose clock is that of another time namespace gets the clock of this one, if
-/// no process has it open.
+/// Programs migrate the file themselves when they enqueue or take jobs. Programs of earlier
+/// versions cannot open the file afterwards. A file with the clock of another time namespace gets
+/// the clock of this one, if no process has the file open.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The file
+    /// SQLite file to migrate
     file: PathBuf,
 }
 

@@ -30,14 +30,14 @@ const LEVELS: &str = "@levels";
 /// The exit codes, below the help.
 const EXIT_CODES: &str = "\
 Exit codes:
-  0  done, also if a filter matches nothing
-  1  a check says no
-  2  the command line is wrong
+  0  success, also if a filter matches nothing
+  1  a check failed
+  2  invalid command line
   3  partly done, or cancelled
-  4  there is no such job, pool or queue
-  5  the broker or the file cannot be reached or refuses; the error says what may have been done";
+  4  no such job, pool or queue
+  5  the broker or the file is unreachable or refuses; the error says what may have been done";
 
-/// Inspects and controls the queues, worker pools and failed jobs of jobq.
+/// Inspect and control the queues, worker pools and failed jobs of jobq.
 #[derive(Debug, Parser)]
 #[command(name = "jobq", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub(crate) struct Cli {

@@ -9,15 +9,15 @@ use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
 
-/// Pauses a queue: no pool starts a job of it until `jobq resume`
+/// Pause a queue: no pool starts its jobs until `jobq resume`
 ///
-/// Attempts that run go on, and jobs that were taken but not started go back. Exits with 3 while
+/// Running attempts continue. Jobs taken but not started go back to the queue. Exits with 3 while
 /// pools may still take jobs.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The queue
+    /// Name of the queue
     queue: String,
-    /// The reason, which others see
+    /// Reason, visible to others
     #[arg(long, value_name = "TEXT", default_value = "")]
     why: String,
 }

@@ -7,14 +7,14 @@ use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
 
-/// Publishes an event to the jobs that subscribe to its topic
+/// Publish an event to the jobs subscribed to its topic
 ///
-/// Prints the id of the jobs that are made from it.
+/// Prints the id of the jobs made from the event.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The topic, such as user.created
+    /// Topic, such as user.created
     topic: String,
-    /// Fails if no job subscribes to the topic
+    /// Fail if no job subscribes to the topic
     #[arg(long, conflicts_with_all = ["delay", "at"])]
     mandatory: bool,
     #[command(flatten)]

@@ -13,29 +13,29 @@ use crate::output::colour::Style;
 use crate::output::table::{Align, Cell, Table, visible};
 use crate::output::time::since;
 
-/// Shows the queues: their jobs, who works on them, and how late they are
+/// Show queues with their jobs, worker pools and wait times
 ///
-/// READY jobs are due and no pool has taken them; WAITING ones are not due yet; those IN-FLIGHT are
-/// with a pool, and `ahead` in the JSON has those of them that wait for its slots. On RabbitMQ WAITING
-/// has the jobs in the tiers of the queue; those in the delay levels, which all queues share, are one
-/// number in a note. POOLS are those that answered. RATE is how many jobs
-/// completed in the last minute, and WAITED the longest wait from due to start of those that started
-/// in that minute, `-` if none did. How long the attempts of that minute took is in the JSON:
-/// `p50_ms` and `p95_ms`. A figure that is unknown is `?`, and the reason is on standard error.
+/// READY jobs are due and not taken by any pool. WAITING jobs are not due yet. IN-FLIGHT jobs are
+/// with a pool; `ahead` in the JSON counts the ones waiting for a slot. On RabbitMQ, WAITING counts
+/// the jobs in the tiers of the queue; a note shows the number of jobs in the delay levels, shared
+/// by all queues. POOLS counts the pools that answered. RATE is the number of jobs completed in the
+/// last minute. WAITED is the longest wait from due to start of the jobs started in that minute, or
+/// `-` if none started. The JSON has the durations of the attempts of that minute: `p50_ms` and
+/// `p95_ms`. An unknown figure is `?`, with the reason on standard error.
 ///
-/// STATE is `consumed`, or else why nothing of the queue runs: `unattended` without a pool, `halted`
-/// with pools that take nothing, `stuck` if jobs wait behind attempts that have held every slot for
-/// more than a minute without a timeout or beyond it, `withheld` if this holds for one of several
-/// pools, and the jobs are those that it has taken ahead, `paused`, and `missing` if there is no such
-/// queue. `waits late` and `waits stuck` are added while jobs of RabbitMQ do not come out of the tiers
-/// of the queue when they are due. Exits with 4 if a queue that is named is missing.
+/// STATE is `consumed`, or the reason why no job of the queue runs: `unattended` (no pool),
+/// `halted` (pools take no jobs), `stuck` (for more than a minute, attempts without a timeout or
+/// beyond it have held every slot, and jobs wait), `withheld` (the same in one of several pools,
+/// and the jobs that it has taken ahead wait), `paused`, or `missing` (no such queue). STATE adds
+/// `waits late` or `waits stuck` while RabbitMQ jobs do not leave the tiers of the queue when due.
+/// Exits with 4 if a named queue is missing.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The queues; all that are known without any
+    /// Queues to show; all known queues by default
     #[arg(value_name = "QUEUE")]
     queues: Vec<String>,
-    /// Shows where the jobs of each queue are: how many are ready, wait to run alone, wait in each
-    /// tier, are on their way out of the delay levels, and have failed
+    /// Show where the jobs of each queue are: how many are ready, waiting to run alone, waiting in
+    /// each tier, leaving the delay levels, and failed
     #[arg(long)]
     parts: bool,
 }

@@ -4,10 +4,10 @@ use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
 
-/// Resumes a paused queue
+/// Resume a paused queue
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The queue
+    /// Name of the queue
     queue: String,
 }
 

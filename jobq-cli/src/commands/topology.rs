@@ -10,10 +10,10 @@ use crate::output::Output;
 use crate::output::confirm::confirm;
 use crate::output::table::{visible, visible_lines};
 
-/// Compares RabbitMQ with what programs declare, and declares it
+/// Compare RabbitMQ with the declarations of programs, and apply them
 ///
 /// A program writes its declarations into a file as JSON: `serde_json::to_writer(file,
-/// &pool.topology()?)`. Give the files of all programs of the namespace.
+/// &pool.topology()?)`. Pass the files of all programs of the namespace.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -22,21 +22,21 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Prints what would be declared, without asking a broker
+    /// Print what would be declared, without connecting to a broker
     Plan(Files),
-    /// Compares the broker with the files; exits with 1 if something differs or is unknown
+    /// Compare the broker with the files; exit with 1 if something differs or is unknown
     ///
     /// Bindings are unknown without `--management`.
     Diff(Files),
-    /// Declares what is in the files
+    /// Declare everything in the files
     Apply(Files),
-    /// Deletes queues of the namespace that no file has, if they are empty and unused
+    /// Delete queues of the namespace that are in none of the files, if empty and unused
     ///
-    /// It needs `--management`.
+    /// Requires `--management`.
     Prune {
         #[command(flatten)]
         files: Files,
-        /// Only tells which queues would be deleted
+        /// Only show which queues would be deleted
         #[arg(long)]
         dry_run: bool,
     },
@@ -45,7 +45,7 @@ enum Command {
 /// The files with the declarations of programs.
 #[derive(Debug, Args)]
 struct Files {
-    /// Files with declarations as JSON
+    /// JSON files with declarations
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }

@@ -21,33 +21,33 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The offset of a clock that disturbs jobs with `expires`, in milliseconds.
 const LARGE_OFFSET: u64 = 1_000;
 
-/// Shows the worker pools and the jobs that run in them, or gives a pool an order
+/// Show worker pools and their running jobs, or control a pool
 ///
-/// SLOTS are the attempts that run and those that may run at once; lost slots are functions that
-/// did not end at their timeout or cancellation, and jobs taken `ahead` wait for a slot of the pool.
-/// RUNNING is the job, its id, the attempt, and how long it has run of its timeout. `slot lost` marks
-/// the attempts that hold lost slots. `clock` is how far the clock of a pool is ahead of this
-/// machine's, where more than the round trip explains it.
+/// SLOTS shows the number of running attempts and the maximum at once. Lost slots are functions
+/// that did not end at their timeout or cancellation; jobs taken `ahead` wait for a slot of the
+/// pool. RUNNING shows the job, its id, the attempt, its run time and its timeout; `slot lost`
+/// marks attempts that hold lost slots. `clock` shows how far the clock of a pool is ahead of the
+/// clock of this machine, if the difference is more than the round trip explains.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     order: Option<PoolOrder>,
-    /// The queues whose pools are shown; all pools without any
+    /// Show only the pools of these queues; all pools by default
     #[arg(value_name = "QUEUE")]
     queues: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 enum PoolOrder {
-    /// Lets a pool take no more jobs. What runs goes on, and the pool stays
+    /// Stop a pool from taking jobs. Running jobs continue, and the pool stays up
     Quiet {
-        /// The id of the pool
+        /// Id of the pool
         pool: PoolId,
     },
-    /// Shuts a pool down, as SIGTERM does
+    /// Shut down a pool, as SIGTERM does
     Stop {
-        /// The id of the pool
+        /// Id of the pool
         pool: PoolId,
     },
 }

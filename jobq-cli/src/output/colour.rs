@@ -7,7 +7,7 @@ use clap::ValueEnum;
 pub(crate) enum When {
     /// On a terminal, unless the environment variable `NO_COLOR` is set
     Auto,
-    /// Also off a terminal
+    /// Even if the output is not a terminal
     Always,
     /// Nowhere
     Never,

@@ -22,20 +22,20 @@ const STUCK_WAITS: &str = "stuck_waits";
 /// The longest time between two looks at jobs that stand still.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
 
-/// Checks the queues against limits, for monitors and probes
+/// Check queues against limits, for monitors and probes
 ///
-/// Exits with 1 if a queue exceeds a limit, if pools report that jobs which wait in the broker do not
-/// come through (`stuck_waits`; the queue `@levels` stands for the delay levels), and also if a
-/// figure that is needed is unknown, there is no queue, one that is named does not exist, or the
-/// management API does not list the queues. Without names and files, RabbitMQ needs
-/// `--management`, or it exits with 2: AMQP cannot list queues.
+/// Exits with 1 if a queue exceeds a limit, or if pools report that waiting jobs are stuck in the
+/// broker (`stuck_waits`; the queue `@levels` stands for the delay levels). Also exits with 1 if a
+/// required figure is unknown, there is no queue, a named queue does not exist, or the management
+/// API does not list the queues. On RabbitMQ, pass names, files or `--management`; otherwise the
+/// command exits with 2, since AMQP cannot list queues.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The queues; without any, all that the management API or the file of jobs lists
+    /// Queues to check; by default, all queues in the management API or the SQLite file
     #[arg(value_name = "QUEUE")]
     queues: Vec<String>,
-    /// A file that names further queues: one name a line, or the declarations of a program as JSON,
-    /// as `jobq topology` takes them. May be given several times
+    /// File with additional queues: one name per line, or the declarations of a program as JSON, as
+    /// for `jobq topology`. Can be repeated
     #[arg(long, value_name = "FILE")]
     queues_from: Vec<PathBuf>,
     #[command(flatten)]
@@ -46,18 +46,18 @@ pub(crate) struct Arguments {
 #[derive(Debug, Clone, Default, Args)]
 #[group(required = true, multiple = true)]
 struct Limits {
-    /// At least this many pools work on each queue
+    /// Minimum number of pools for each queue
     #[arg(long, value_name = "NUMBER")]
     min_pools: Option<u32>,
-    /// At most this many jobs have failed
+    /// Maximum number of failed jobs
     #[arg(long, value_name = "NUMBER")]
     failed_max: Option<u64>,
-    /// At most this many jobs are due and not taken
+    /// Maximum number of jobs due and not taken
     #[arg(long, value_name = "NUMBER")]
     ready_max: Option<u64>,
-    /// No job that started in the last minute waited longer from due to start. If jobs wait and none
-    /// started in that minute, it looks again after this time, or five seconds if that is less. If
-    /// that is still so, or none can start, the wait is unknown
+    /// Maximum wait from due to start of the jobs started in the last minute. If jobs wait and none
+    /// started in that minute, the command looks again after this time, or after five seconds if
+    /// that is less. If still none started, or none can start, the wait is unknown
     #[arg(long, value_name = "DURATION", value_parser = period)]
     waited_max: Option<Duration>,
 }

@@ -9,12 +9,12 @@ use crate::output::Output;
 /// The jobs of a page. Many, since each page looks at all failed jobs.
 const PAGE: usize = 5_000;
 
-/// Prints failed jobs as JSON, one a line, oldest first
+/// Print failed jobs as JSON, one per line, oldest first
 ///
-/// They stay failed. Jobs that fail meanwhile may be among them.
+/// The jobs stay failed. The output may include jobs that fail during the export.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The queue
+    /// Name of the queue
     queue: String,
     #[command(flatten)]
     filter: FilterOptions,

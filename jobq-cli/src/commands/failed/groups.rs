@@ -11,13 +11,13 @@ use crate::output::Output;
 use crate::output::table::{Align, Cell, Table};
 use crate::output::time::since;
 
-/// Shows why jobs failed: how many of them with like errors
+/// Show why jobs failed, with counts of similar errors
 ///
-/// In an error `#` stands for what differs: numbers, ids, times and addresses. `--pattern` of the
-/// other commands takes such an error.
+/// `#` in an error stands for the parts that differ: numbers, ids, times and addresses. Pass such
+/// an error to `--pattern` of the other commands.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The queue
+    /// Name of the queue
     queue: String,
     #[command(flatten)]
     filter: FilterOptions,

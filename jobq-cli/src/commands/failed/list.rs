@@ -14,15 +14,15 @@ use crate::output::Output;
 use crate::output::table::{Align, Cell, Table};
 use crate::output::time::since;
 
-/// Lists failed jobs, oldest first
+/// List failed jobs, oldest first
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The queue
+    /// Name of the queue
     queue: String,
-    /// The most jobs that are shown
+    /// Maximum number of jobs to show
     #[arg(long, value_name = "NUMBER", default_value_t = 50)]
     limit: usize,
-    /// Begins after the end of another list, which says so
+    /// Continue after this cursor, as printed at the end of another list
     #[arg(long, value_name = "CURSOR")]
     after: Option<Cursor>,
     #[command(flatten)]

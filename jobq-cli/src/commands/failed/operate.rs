@@ -24,9 +24,9 @@ use crate::output::progress::Bar;
 /// The failed jobs that an operation is about.
 #[derive(Debug, Args)]
 struct Which {
-    /// The queue
+    /// Name of the queue
     queue: String,
-    /// The ids of jobs
+    /// Ids of the jobs
     #[arg(value_name = "ID")]
     named: Vec<JobId>,
     /// All failed jobs of the queue
@@ -39,37 +39,38 @@ struct Which {
 /// The options of every operation.
 #[derive(Debug, Args)]
 struct How {
-    /// Only counts the jobs that match
+    /// Only count the matching jobs
     #[arg(long)]
     dry_run: bool,
-    /// On average at most so many jobs in a time, such as 10/s. They go in batches of up to ten
-    /// seconds' worth
+    /// Maximum average rate, such as 10/s. Jobs are processed in batches of up to ten seconds'
+    /// worth
     #[arg(long, value_name = "RATE", value_parser = rate)]
     rate: Option<f64>,
 }
 
-/// Puts failed jobs back into their queue, with fresh attempts
+/// Put failed jobs back into their queue, with fresh attempts
 ///
-/// Ctrl-C ends it after what it has begun, and it says what was done. A second Ctrl-C ends it at
-/// once.
+/// Ctrl-C finishes the work already begun, reports what was done and exits. A second Ctrl-C exits
+/// at once.
 #[derive(Debug, Args)]
 pub(crate) struct Retry {
     #[command(flatten)]
     which: Which,
     #[command(flatten)]
     how: How,
-    /// Puts so many back first, each with one attempt, and the rest if all of them complete
+    /// Put this many jobs back first, each with one attempt, and the rest only if all of them
+    /// complete
     #[arg(long, value_name = "NUMBER")]
     canary: Option<u32>,
-    /// The time to wait for the outcomes of the canaries
+    /// Time to wait for the outcomes of the canaries
     #[arg(long, value_name = "DURATION", value_parser = period, requires = "canary")]
     canary_patience: Option<Duration>,
-    /// Ends as soon as a job that it put back has failed again; needs --rate
+    /// Stop as soon as a job that was put back fails again; requires --rate
     #[arg(long, requires = "rate")]
     stop_on_failure: bool,
 }
 
-/// Deletes failed jobs
+/// Delete failed jobs
 #[derive(Debug, Args)]
 pub(crate) struct Discard {
     #[command(flatten)]
@@ -78,10 +79,10 @@ pub(crate) struct Discard {
     how: How,
 }
 
-/// Deletes all failed jobs of a queue
+/// Delete all failed jobs of a queue
 #[derive(Debug, Args)]
 pub(crate) struct Purge {
-    /// The queue
+    /// Name of the queue
     queue: String,
     #[command(flatten)]
     how: How,

@@ -11,12 +11,12 @@ use crate::output::Output;
 use crate::output::table::visible;
 use crate::output::time::since;
 
-/// Shows a failed job with its headers, its payload and its error
+/// Show a failed job with its headers, payload and error
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The queue
+    /// Name of the queue
     queue: String,
-    /// The id of the job
+    /// Id of the job
     id: JobId,
 }
 

@@ -45,20 +45,20 @@ const WAITS: [(&str, Passage, &str); 2] = [
     ),
 ];
 
-/// Serves the figures of the queues to Prometheus, at /metrics
+/// Serve queue metrics to Prometheus, at /metrics
 ///
-/// A figure that is unknown is left out. `jobq_up` is 1, and `jobq_overview_complete` is 0 if there
-/// may be queues that nobody named. While no figure is known, such as without a broker, the answer is
-/// the status 503, and `jobq_up` is 0.
+/// Unknown figures are left out. `jobq_up` is 1, and `jobq_overview_complete` is 0 if there may be
+/// other, unlisted queues. While no figure is known, such as without a broker, the response has
+/// status 503, and `jobq_up` is 0.
 ///
-/// The log on standard error says when a queue gets into trouble: its jobs wait and none can start, or
-/// those that wait in RabbitMQ do not come through. It says so too while nobody scrapes.
+/// The log on standard error says when a queue gets into trouble: its jobs wait and none can start,
+/// or jobs waiting in RabbitMQ do not come through. It does so even while nobody scrapes.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The queues; all that are known without any
+    /// Queues to report; all known queues by default
     #[arg(value_name = "QUEUE")]
     queues: Vec<String>,
-    /// The address and the port. Whoever reaches it sees the figures
+    /// Address and port to listen on. Anyone with access to it can see the figures
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9187")]
     listen: SocketAddr,
 }

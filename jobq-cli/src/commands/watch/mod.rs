@@ -29,15 +29,15 @@ use crate::log;
 use crate::options::{Options, pause};
 use crate::output::Output;
 
-/// Shows queues, failed jobs, pools and the doctor's findings, live
+/// Show queues, failed jobs, pools and doctor findings, live
 ///
-/// With `--json` it prints a document a line for each look, and needs no terminal.
+/// With `--json`, prints one document per refresh, each on its own line, and needs no terminal.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// The queues; all that are known without any
+    /// Queues to show; all known queues by default
     #[arg(value_name = "QUEUE")]
     queues: Vec<String>,
-    /// The time between two looks
+    /// Time between refreshes
     #[arg(long, value_name = "DURATION", value_parser = pause, default_value = "2s")]
     interval: Duration,
 }
