@@ -2,7 +2,7 @@
 
 use jobq::engine::conformance::EngineExt as _;
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use jobq::Envelope;
 use jobq::engine::conformance::soon;
@@ -13,7 +13,7 @@ use jobq_tests::raw::{Raw, header};
 use jobq_tests::stage::until;
 use jobq_tests::timed::millis;
 use lapin::BasicProperties;
-use lapin::options::{BasicGetOptions, QueueBindOptions, QueueDeclareOptions};
+use lapin::options::{BasicGetOptions, QueueBindOptions, QueueDeclareOptions, QueuePurgeOptions};
 use lapin::types::{AMQPValue, FieldTable, generation};
 
 const TIER: Duration = millis(100);
@@ -134,4 +134,49 @@ async fn headers_stay_small_and_attempts_right_however_often_a_job_waits() {
         assert!(deaths <= 5 && size < 2_048, "{found}");
     }
     engine.close().await;
+}
+
+/// When the wait of a message is over, as it states that.
+fn wait_until(properties: &BasicProperties) -> Option<SystemTime> {
+    let text = header(properties, "jobq-wait-until")?.as_long_string()?.to_string();
+    Some(SystemTime::UNIX_EPOCH + millis(text.parse().unwrap()))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_says_until_when_it_waits_and_only_while_it_does() {
+    let namespace = broker::namespace();
+    let url = broker::shared().await;
+    let engine = jobq::engine::conformance::open(&url, &namespace).await.unwrap();
+    let long = Duration::from_secs(600);
+    engine.declare(&[QueueSpec::new("mail").waits([long])]).await.unwrap();
+    let raw = Raw::connect(&url).await;
+    let tier = format!("{namespace}:mail@wait.10m");
+    let in_tier = async || until("the message in its tier", async || raw.peek(&tier).await).await;
+    let is_over_in = |properties: &BasicProperties, began: SystemTime| {
+        let until = wait_until(properties).unwrap();
+        // It has whole milliseconds.
+        (began + long - millis(1)..=SystemTime::now() + long).contains(&until)
+    };
+    let began = SystemTime::now();
+    let delayed = with(Envelope::new("mail", b"{}".to_vec()), |job| job.delay = long);
+    engine.push(delayed).await.unwrap();
+    assert!(is_over_in(&in_tier().await, began));
+    let purged = raw.channel.queue_purge(tier.as_str().into(), QueuePurgeOptions::default());
+    purged.await.unwrap();
+
+    engine.push(Envelope::new("mail", b"{}".to_vec())).await.unwrap();
+    let mut consumer = engine.consume_from("mail", 1).await.unwrap();
+    let began = SystemTime::now();
+    let delivery = soon("a delivery", consumer.next()).await.unwrap().unwrap();
+    delivery.settle(Settlement::Snooze(long)).await.unwrap();
+    let snoozed = in_tier().await;
+    assert!(is_over_in(&snoozed, began));
+
+    // As one that has come out of its tier.
+    raw.publish(&namespace, "mail", snoozed, b"{}").await;
+    let delivery = soon("a delivery", consumer.next()).await.unwrap().unwrap();
+    consumer.stop().await;
+    delivery.settle(Settlement::Snooze(Duration::ZERO)).await.unwrap();
+    let ready = until("the job", async || raw.peek(&format!("{namespace}:mail")).await).await;
+    assert_eq!(wait_until(&ready), None);
 }

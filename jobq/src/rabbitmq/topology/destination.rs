@@ -37,7 +37,7 @@ impl Destination {
     pub(crate) fn until(&self) -> Option<SystemTime> {
         match self {
             Self::Route(_) => None,
-            Self::Wait(wait) => Some(wait.until),
+            Self::Wait(wait) => (wait.asked > 0).then_some(wait.until),
         }
     }
 }
