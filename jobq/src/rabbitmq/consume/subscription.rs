@@ -2,8 +2,8 @@
 //!
 //! A channel has one consumer. The broker counts the prefetch for each consumer from its start, so a
 //! new prefetch needs a new consumer, and that has a channel of its own: the messages of the one
-//! before come first, and its deliveries are settled on the channel on which they came. Those that
-//! are in hand count against the prefetch of the new consumer, which is replaced when they are settled.
+//! before come first, and its deliveries are settled on the channel on which they came. Those
+//! in flight count against the prefetch of the new consumer, which is replaced when they are settled.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

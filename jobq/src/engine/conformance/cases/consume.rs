@@ -114,8 +114,9 @@ pub async fn jobs_keep_their_order_while_the_prefetch_changes(bench: &Bench) {
     assert_eq!(taken, pushed);
 }
 
-/// A consumer with a prefetch of 0 hands back what it had taken ahead, round after round and the first
-/// time in its order, and takes nothing until it has another one: then as much as that leaves beside what it has in hand.
+/// A consumer with a prefetch of 0 hands back the jobs that it had taken ahead, round after round and
+/// the first time in their order. It takes nothing until it has another prefetch, against which its
+/// unsettled jobs count.
 pub async fn a_consumer_hands_back_what_it_took_ahead(bench: &Bench) {
     let mut first = bench.consume("mail", &[], 3).await;
     let pushed = bench.push_jobs("mail", 4).await;
