@@ -27,7 +27,7 @@ async fn greet(
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let client = Client::on_engine(Arc::new(List::default()), "jobq");
+    let client = Client::with_engine(Arc::new(List::default()), "jobq");
     let (greeted, mut heard) = unbounded_channel::<String>();
     let running = WorkerPool::new(&client).state(greeted).register::<Greet>().spawn().await?;
     client.enqueue(Greet { name: "ann".into() }).await?;

@@ -137,7 +137,7 @@ mod tests {
             ("cannot connect", "refused", "cannot connect\n  because: refused"),
             ("cannot connect: refused", "refused", "cannot connect: refused"),
         ] {
-            let error = Error::new(ErrorKind::Connection, text).because(cause(source));
+            let error = Error::new(ErrorKind::Connection, text).with_source(cause(source));
             assert_eq!(Problem::Jobq(error).to_string(), expected);
         }
     }
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn an_error_has_the_exit_code_of_its_kind() {
         let error = |kind| Problem::Jobq(Error::new(kind, "no"));
-        let unsure = Error::new(ErrorKind::Timeout, "no").but_maybe_enqueued();
+        let unsure = Error::new(ErrorKind::Timeout, "no").and_maybe_enqueued();
         let output = |kind| Problem::Output(io::Error::from(kind));
         for (problem, code) in [
             (error(ErrorKind::Invalid), 2),

@@ -173,7 +173,7 @@ fn routes() -> Router<Arc<App>> {
         .route("/queues/{queue}/enqueue", post(pages::queue::enqueue))
         .route("/queues/{queue}/failed", get(pages::failed::page))
         .route(
-            "/queues/{queue}/failed/{deed}",
+            "/queues/{queue}/failed/{kind}",
             get(pages::operation::ask).post(pages::operation::start),
         )
         .route("/queues/{queue}/failed/jobs/{id}", get(pages::failed_job::page))

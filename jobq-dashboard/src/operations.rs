@@ -21,16 +21,16 @@ const REMEMBERED: usize = 200;
 
 /// The effect of an operation on failed jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Deed {
+pub(crate) enum OperationKind {
     Retry,
     Discard,
 }
 
-impl Deed {
+impl OperationKind {
     /// The one of a path.
     pub(crate) fn parse(path: &str) -> Result<Self, Problem> {
-        let deed = [Self::Retry, Self::Discard].into_iter().find(|deed| deed.path() == path);
-        deed.ok_or_else(Problem::not_found)
+        let kind = [Self::Retry, Self::Discard].into_iter().find(|kind| kind.path() == path);
+        kind.ok_or_else(Problem::not_found)
     }
 
     /// The action that a viewer needs for it.
@@ -69,7 +69,7 @@ impl Deed {
 #[derive(Debug)]
 pub(crate) struct What {
     pub(crate) queue: String,
-    pub(crate) deed: Deed,
+    pub(crate) kind: OperationKind,
     pub(crate) filter: String,
     pub(crate) actor: String,
 }
@@ -79,7 +79,7 @@ pub(crate) struct What {
 pub(crate) struct Started {
     pub(crate) id: u64,
     pub(crate) queue: String,
-    pub(crate) deed: Deed,
+    pub(crate) kind: OperationKind,
     pub(crate) filter: String,
     pub(crate) actor: String,
     pub(crate) at: SystemTime,
@@ -123,7 +123,7 @@ impl Started {
                 }
             }
         }
-        let summary = summary(self.deed, running.finish().await);
+        let summary = summary(self.kind, running.finish().await);
         self.end.send_replace(Some(summary));
     }
 }
@@ -179,11 +179,11 @@ impl Operations {
         }
         let running = operation.start()?;
         *last += 1;
-        let What { queue, deed, filter, actor } = what;
+        let What { queue, kind, filter, actor } = what;
         let started = Arc::new(Started {
             id: *last,
             queue,
-            deed,
+            kind,
             filter,
             actor,
             at: SystemTime::now(),
@@ -215,7 +215,7 @@ fn forget<T>(all: &mut VecDeque<T>, has_ended: impl Fn(&T) -> bool) {
 }
 
 /// The summary of an operation.
-fn summary(deed: Deed, done: jobq::Result<Done>) -> Summary {
+fn summary(kind: OperationKind, done: jobq::Result<Done>) -> Summary {
     let done = match done {
         Ok(done) => done,
         Err(error) => {
@@ -226,7 +226,7 @@ fn summary(deed: Deed, done: jobq::Result<Done>) -> Summary {
             };
         }
     };
-    let past = deed.past();
+    let past = kind.past();
     let mut text = match done.matched {
         0 if matches!(done.end, End::Finished) => {
             "No failed job matches any more. Nothing was changed.".to_owned()
@@ -277,7 +277,7 @@ mod tests {
         let slow = failed.retry_where(Filter::new()).rate(0.0001);
         let what = What {
             queue: "mail".into(),
-            deed: Deed::Retry,
+            kind: OperationKind::Retry,
             filter: String::new(),
             actor: String::new(),
         };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use jobq::Report;
-use jobq::admin::{Overview, PoolReport, QueueOverview, Queues, Read};
+use jobq::admin::{Figure, Overview, PoolReport, QueueOverview, Queues};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
@@ -59,7 +59,7 @@ impl Sample {
     /// The reports of the pools; empty if they are unknown.
     pub(crate) fn pools(&self) -> &[PoolReport] {
         match self.figures.as_ref().map(|figures| &figures.overview.reports) {
-            Some(Read::Known(reports)) => reports,
+            Some(Figure::Known(reports)) => reports,
             _ => &[],
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use askama::Template;
 use jobq::admin::text;
-use jobq::admin::{Activity, Passage, Read, State};
+use jobq::admin::{Activity, Figure, Passage, State};
 
 use crate::topology::PartState;
 
@@ -15,46 +15,46 @@ use crate::topology::PartState;
     ext = "html",
     source = r#"{% if let Some(why) = why %}<span class="unknown" title="{{ why }}">?<span class="sr"> (unknown: {{ why }})</span></span>{% else %}<span{% if is_zero %} class="zero"{% endif %}>{{ text }}</span>{% endif %}"#
 )]
-pub(crate) struct Figure {
+pub(crate) struct ShownFigure {
     pub(crate) text: String,
     pub(crate) why: Option<String>,
     is_zero: bool,
 }
 
-impl Figure {
+impl ShownFigure {
     /// A number.
-    pub(crate) fn number<N: Copy + Into<u64>>(read: &Read<N>) -> Self {
+    pub(crate) fn number<N: Copy + Into<u64>>(read: &Figure<N>) -> Self {
         Self::of(read, |number| count((*number).into()))
     }
 
     /// The longest wait of a queue from which something started.
-    pub(crate) fn wait(read: &Read<Option<Duration>>) -> Self {
+    pub(crate) fn wait(read: &Figure<Option<Duration>>) -> Self {
         Self::of(read, |waited| waited.map_or_else(|| "–".to_owned(), text::duration))
     }
 
     /// How long attempts took, where some ended.
-    pub(crate) fn took(read: &Read<Option<Duration>>) -> Self {
+    pub(crate) fn took(read: &Figure<Option<Duration>>) -> Self {
         Self::of(read, |took| took.map_or_else(|| "–".to_owned(), text::duration))
     }
 
     /// Whether waiting jobs come through, where there are any places for them.
-    pub(crate) fn waits(read: &Read<Option<Passage>>) -> Self {
+    pub(crate) fn waits(read: &Figure<Option<Passage>>) -> Self {
         Self::of(read, |passage| passage.map_or_else(|| "–".to_owned(), |it| it.to_string()))
     }
 
     /// The memory of a process, in bytes.
     pub(crate) fn memory(bytes: Option<u64>) -> Self {
         let why = "its system does not tell it, or it has an earlier version of jobq";
-        Self::of(&bytes.map_or_else(|| Read::unknown(why), Read::Known), |bytes| size(*bytes))
+        Self::of(&bytes.map_or_else(|| Figure::unknown(why), Figure::Known), |bytes| size(*bytes))
     }
 
-    fn of<T>(read: &Read<T>, text: impl FnOnce(&T) -> String) -> Self {
+    fn of<T>(read: &Figure<T>, text: impl FnOnce(&T) -> String) -> Self {
         match read {
-            Read::Known(figure) => {
+            Figure::Known(figure) => {
                 let text = text(figure);
                 Self { is_zero: text == "0" || text == "–", text, why: None }
             }
-            Read::Unknown(why) => {
+            Figure::Unknown(why) => {
                 Self { text: "?".to_owned(), why: Some(why.to_string()), is_zero: false }
             }
         }
@@ -155,7 +155,7 @@ impl From<State> for Sign {
 
 impl Sign {
     /// Of jobs that wait, where they certainly do not come through in time.
-    pub(crate) fn of_waits(waits: &Read<Option<Passage>>) -> Option<Self> {
+    pub(crate) fn of_waits(waits: &Figure<Option<Passage>>) -> Option<Self> {
         match waits.known().copied().flatten()? {
             Passage::Late => Some(Self { mark: "!", word: "waits late", class: "warn" }),
             Passage::Stuck => Some(Self { mark: "▲", word: "waits stuck", class: "bad" }),
@@ -209,7 +209,7 @@ mod tests {
         {
             assert_eq!(count(number), text);
         }
-        assert_eq!(Figure::took(&Read::Known(None)).text, "–");
+        assert_eq!(ShownFigure::took(&Figure::Known(None)).text, "–");
         for (bytes, text) in [
             (4_096, "4 KiB"),
             (1_048_575, "1023 KiB"),
@@ -217,17 +217,17 @@ mod tests {
             (1_073_741_823, "1023 MiB"),
             (4_187_593_113, "3.8 GiB"),
         ] {
-            assert_eq!(Figure::memory(Some(bytes)).text, text);
+            assert_eq!(ShownFigure::memory(Some(bytes)).text, text);
         }
-        assert_eq!(Figure::memory(None).text, "?");
+        assert_eq!(ShownFigure::memory(None).text, "?");
     }
 
     #[test]
     fn what_is_unknown_is_never_a_number_and_says_why() {
-        let figure = Figure::number::<u64>(&Read::unknown("no <leader>"));
+        let figure = ShownFigure::number::<u64>(&Figure::unknown("no <leader>"));
         let html = figure.render().unwrap();
         assert!(html.contains(">?<") && html.contains("unknown: no &#60;leader&#62;"), "{html}");
-        assert!(Figure::number(&Read::Known(0_u64)).render().unwrap().contains("zero"));
+        assert!(ShownFigure::number(&Figure::Known(0_u64)).render().unwrap().contains("zero"));
     }
 
     #[test]

@@ -78,14 +78,14 @@ impl Error {
 
     /// Sets the source of the error.
     #[must_use]
-    pub fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         Arc::make_mut(&mut self.0).source = Some(source.into().into());
         self
     }
 
     /// Marks that the job may have been enqueued nevertheless.
     #[must_use]
-    pub fn but_maybe_enqueued(mut self) -> Self {
+    pub fn and_maybe_enqueued(mut self) -> Self {
         Arc::make_mut(&mut self.0).maybe_enqueued = true;
         self
     }
@@ -230,8 +230,8 @@ mod tests {
     #[test]
     fn the_debug_form_has_all_causes() {
         let error = Error::new(ErrorKind::Connection, "cannot reach the broker at localhost:1")
-            .because(std::io::Error::other("connection refused"))
-            .but_maybe_enqueued();
+            .with_source(std::io::Error::other("connection refused"))
+            .and_maybe_enqueued();
         assert_eq!(error.to_string(), "cannot reach the broker at localhost:1");
         assert_eq!(
             format!("{error:?}"),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 both_engines!(
-    a_header_goes_with_its_job_through_retries_failures_and_put_backs,
+    a_header_goes_with_its_job_through_its_retries_and_that_of_a_failed_job,
     headers_that_cannot_be_are_refused_before_anything_is_sent,
     a_hook_is_called_once_for_each_job_and_event,
     a_hook_that_fails_or_panics_refuses_its_job_alone,
@@ -57,7 +57,7 @@ async fn bill(failures: u32, ctx: JobContext, seen: State<Seen>) -> Result<(), B
     }
 }
 
-async fn a_header_goes_with_its_job_through_retries_failures_and_put_backs(store: Store) {
+async fn a_header_goes_with_its_job_through_its_retries_and_that_of_a_failed_job(store: Store) {
     let client = store.client().await;
     let (seen, mut attempts) = seen();
     let pool = WorkerPool::new(&client).state(seen).register::<Bill>();

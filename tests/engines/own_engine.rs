@@ -33,7 +33,7 @@ async fn welcome(_event: UserCreated, seen: State<Seen>) -> Result<(), BoxError>
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_program_runs_on_an_engine_of_its_own() {
-    let client = Client::on_engine(Arc::new(List::default()), "test");
+    let client = Client::with_engine(Arc::new(List::default()), "test");
     let (seen, mut attempts) = unbounded_channel::<u32>();
     let pool = WorkerPool::new(&client).state(seen).register::<Greet>();
     let (ended, mut ends) = unbounded_channel();
@@ -61,7 +61,7 @@ async fn a_program_runs_on_an_engine_of_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_engine_cannot_do_is_a_clear_error() {
-    let client = Client::on_engine(Arc::new(List::default()), "test");
+    let client = Client::with_engine(Arc::new(List::default()), "test");
     let (seen, mut attempts) = unbounded_channel::<u32>();
     let pool = WorkerPool::new(&client).state(seen.clone()).register::<Greet>();
     let running = pool.spawn().await.unwrap();

@@ -10,7 +10,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::Span;
 
 both_engines!(
-    a_context_stays_through_retries_levels_failures_and_put_backs,
+    a_context_stays_through_retries_levels_and_that_of_a_failed_job,
     a_context_is_read_in_the_program_before_the_span_is_entered,
     a_propagation_that_panics_loses_no_job,
     a_header_that_cannot_be_is_left_out_and_told_once,
@@ -64,7 +64,7 @@ async fn wander(ctx: JobContext, told: State<Told>) -> Result<(), BoxError> {
     }
 }
 
-async fn a_context_stays_through_retries_levels_failures_and_put_backs(store: Store) {
+async fn a_context_stays_through_retries_levels_and_that_of_a_failed_job(store: Store) {
     let (extracted, mut contexts) = unbounded_channel();
     let note = move |_: &Span, get: &dyn Fn(&str) -> Option<String>, mode| {
         let _ = extracted.send((get("traceparent"), get("tracestate"), get("other"), mode));

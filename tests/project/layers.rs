@@ -173,7 +173,7 @@ const PATH: &[&str] = &[
     "rabbitmq/publish/publisher.rs",
     "rabbitmq/publish/sender.rs",
     "rabbitmq/publish/size_limit.rs",
-    "rabbitmq/topology/declared.rs",
+    "rabbitmq/topology/memory.rs",
     "rabbitmq/topology/destination.rs",
     "rabbitmq/topology/routing.rs",
     "worker/queue.rs",

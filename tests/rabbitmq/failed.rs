@@ -88,7 +88,7 @@ async fn looks_leave_thousands_in_their_order() {
     }
     let listed = engine.failed_list(QUEUE, 9_000).await.expect("listed");
     assert_eq!(ids(&listed), left);
-    let back = engine.failed_settle(QUEUE, None, Verdict::PutBack);
+    let back = engine.failed_settle(QUEUE, None, Verdict::Retry);
     assert_eq!(back.await.expect("put back"), 4_997);
     let expected = Counts::new(4_997, 0, 0);
     until("all to be back", async || {
@@ -199,7 +199,7 @@ async fn a_visit_leaves_thousands_in_their_order() {
     let engine = open(&namespace).await;
     let all = fail(&namespace, 5_000, 100).await;
     let goes = |place: usize| place % 44 == 43 && place / 44 < 112;
-    let decide = move |place| if goes(place) { Verdict::PutBack } else { Verdict::Keep };
+    let decide = move |place| if goes(place) { Verdict::Retry } else { Verdict::Keep };
     let (visited, seen) = visit(&*engine, decide).await;
     assert!(seen == all && visited.complete && visited.end.is_none(), "{:?}", visited.end);
     let picked = |goes_back| (0..).zip(&all).filter(move |(place, _)| goes(*place) == goes_back);
@@ -235,7 +235,7 @@ async fn a_pass_with_many_consumers_keeps_the_order() {
     all.extend(fail(&namespace, 220, 10).await);
     for round in 0..4 {
         let decide = move |place| match place % 10 {
-            5 => Verdict::PutBack,
+            5 => Verdict::Retry,
             7 => Verdict::Discard,
             _ if round == 3 => Verdict::Enough,
             _ => Verdict::Keep,
@@ -262,7 +262,7 @@ async fn jobs_without_an_id_are_settled_too() {
         raw.publish(&exchange, QUEUE, none, body.as_bytes()).await;
     }
     let (visited, seen) = visit(&*engine, |place| match place {
-        0 => Verdict::PutBack,
+        0 => Verdict::Retry,
         1 => Verdict::Keep,
         _ => Verdict::Discard,
     })
@@ -353,7 +353,7 @@ async fn a_broker_that_dies_during_a_visit_loses_no_job() {
             reached.send(()).expect("the test waits");
             killed.recv().expect("the test goes on");
         }
-        [Verdict::PutBack, Verdict::Keep, Verdict::Discard][place % 3].clone()
+        [Verdict::Retry, Verdict::Keep, Verdict::Discard][place % 3].clone()
     };
     let visiting = tokio::spawn(async move { (visit(&*engine, decide).await, engine) });
     tokio::task::block_in_place(|| halfway.recv()).expect("it comes so far");

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use jobq::admin::{Activity, Queues, Read};
+use jobq::admin::{Activity, Figure, Queues};
 use jobq::{Client, QueueState, RunningPool};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::proxy::{Cut, Proxy};
@@ -203,7 +203,7 @@ async fn no_question_waits_for_a_control_queue_that_does_not_answer() {
     let operator = stage.store.client_within(patience).await;
     let ask = async || {
         let pools = operator.admin().pools(Queues::one("scripted"), patience).await.unwrap();
-        assert_eq!((pools.pools.len(), &pools.unaccounted), (1, &Read::Known(0)), "{pools:?}");
+        assert_eq!((pools.pools.len(), &pools.unaccounted), (1, &Figure::Known(0)), "{pools:?}");
     };
     // A channel waits for the answer of a queue to which it sends first.
     ask().await;
@@ -212,7 +212,7 @@ async fn no_question_waits_for_a_control_queue_that_does_not_answer() {
     let asked = Instant::now();
     ask().await;
     let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
-    assert_eq!((paused.stopped.len(), paused.still_taking), (1, Read::Known(0)));
+    assert_eq!((paused.stopped.len(), paused.still_taking), (1, Figure::Known(0)));
     operator.admin().resume("scripted").await.unwrap();
     assert!(asked.elapsed() < patience, "{:?}", asked.elapsed());
     node.ctl(&["eval", &format!("sys:resume({process}).")]).await;

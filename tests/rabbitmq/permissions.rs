@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jobq::admin::{Queues, Read};
+use jobq::admin::{Figure, Queues};
 use jobq::{BoxError, Client, ErrorKind, FindingKind, Severity, job};
 use jobq_tests::broker::{self, Node};
 use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
@@ -232,7 +232,7 @@ pub(crate) async fn each_set_lets_through(mut stage: Stage, users: Vec<(&str, Cl
         let administrator = stage.client.admin();
         let pools = administrator.pools(Queues::one("scripted"), DEADLINE).await;
         let pools = pools.expect("an administrator asks");
-        assert_eq!((pools.pools.len(), pools.unaccounted), (1, Read::Known(0)), "{set}");
+        assert_eq!((pools.pools.len(), pools.unaccounted), (1, Figure::Known(0)), "{set}");
         let paused = administrator.pause("scripted", "a deploy").await.expect("pauses");
         assert!(paused.still_taking == 0, "{set}: {paused:?}");
         administrator.resume("scripted").await.expect("resumes");

@@ -171,8 +171,8 @@ async fn what_belongs_nowhere_is_found_among_the_failed_jobs() {
     engine.declare(&[spec("nowhere")]).await.expect("declares");
     let jobs = engine.failed_list("orphan", 10).await.expect("lists");
     let lost = jobs.iter().find(|job| job.queue() == "nowhere").expect("it is there");
-    let put_back = engine.failed_settle("orphan", Some(lost.id()), Verdict::PutBack).await;
-    assert_eq!(put_back.expect("puts back"), 1);
+    let retried = engine.failed_settle("orphan", Some(lost.id()), Verdict::Retry).await;
+    assert_eq!(retried.expect("retries"), 1);
     let mut consumer = engine.consume_from("nowhere", 1).await.expect("consumes");
     let delivery = take(&mut consumer).await;
     assert_eq!((delivery.envelope().id, delivery.attempt), (lost.id(), 1));
@@ -301,10 +301,7 @@ async fn an_event_passes_its_exchange_once() {
     let reason = FailedReason::Exhausted;
     let fail = Settlement::Fail { reason, error: String::new(), attempts: 4 };
     take(&mut consumer).await.settle(fail).await.expect("settles");
-    assert_eq!(
-        engine.failed_settle("welcome", None, Verdict::PutBack).await.expect("puts back"),
-        1
-    );
+    assert_eq!(engine.failed_settle("welcome", None, Verdict::Retry).await.expect("puts back"), 1);
     take(&mut consumer).await.settle(Settlement::Complete).await.expect("settles");
     // What comes after all of that.
     engine.publish(event("order.paid"), false).await.expect("publishes");

@@ -96,7 +96,7 @@ impl Books {
             }
             if self.account.is_over() || changed.elapsed() > QUIET {
                 let (failed, left) = stock(client).await;
-                if self.put_back(client, &failed).await {
+                if self.retry(client, &failed).await {
                     changed = Instant::now();
                     continue;
                 }
@@ -124,7 +124,7 @@ impl Books {
 
     /// Puts back what failed as poison and was in hand when workers were killed by this test,
     /// as a person would who knows of that; true if there was any.
-    async fn put_back(&self, client: &Client, failed: &[FailedJob]) -> bool {
+    async fn retry(&self, client: &Client, failed: &[FailedJob]) -> bool {
         let taken_for_poison = |job: &&FailedJob| {
             job.reason() == FailedReason::Poison && self.account.deaths(job.id()) >= STARTS_ALONE
         };

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use jobq::engine::conformance::{EngineExt as _, eventually, open, open_with_lease, soon};
 use jobq::engine::{
-    Ask, Controlled, Engine, Pause, PoolId, PoolReport, Question, Read, Reply, Settlement,
+    Ask, Controlled, Engine, Figure, Pause, PoolId, PoolReport, Question, Reply, Settlement,
 };
 use jobq_tests::files::Directory;
 use jobq_tests::jobs::{push, ready};
@@ -16,14 +16,14 @@ use super::{LEASE, LONG, Process, id_of, take};
 const EARLY: Duration = Duration::from_millis(300);
 
 /// How many consumers of the queue belong to no pool that answers.
-async fn unaccounted(engine: &dyn Engine) -> Read<u32> {
+async fn unaccounted(engine: &dyn Engine) -> Figure<u32> {
     let ask = Ask::all(Question::Report, vec!["mail".into()], EARLY);
     let mut answers = soon("answers", engine.admin().ask(ask)).await.unwrap();
     answers.unaccounted.remove("mail").unwrap()
 }
 
 async fn unaccounted_becomes(engine: &dyn Engine, expected: u32) {
-    eventually("consumers", Read::Known(expected), || unaccounted(engine)).await;
+    eventually("consumers", Figure::Known(expected), || unaccounted(engine)).await;
 }
 
 #[tokio::test]
@@ -79,7 +79,7 @@ async fn a_killed_process_pauses_nothing_and_is_not_counted() {
         }
         process.signal("STOP").await;
         if is_known {
-            assert_eq!(unaccounted(&*engine).await, Read::Known(1), "it lives");
+            assert_eq!(unaccounted(&*engine).await, Figure::Known(1), "it lives");
         }
         process.kill().await;
         // Nobody has taken its jobs over, since nobody else takes any.
@@ -99,12 +99,12 @@ async fn a_process_of_an_earlier_version_makes_the_count_unknown() {
     let directory = Directory::new();
     let engine = open(&directory.url("jobs.db"), "jobq").await.unwrap();
     let file = rusqlite::Connection::open(directory.file("jobs.db")).unwrap();
-    assert_eq!(unaccounted(&*engine).await, Read::Known(0));
+    assert_eq!(unaccounted(&*engine).await, Figure::Known(0));
     file.execute("INSERT INTO owners (until) VALUES (9000000000000000)", []).unwrap();
     let answer = unaccounted(&*engine).await;
     assert!(answer.why().unwrap().contains("earlier version"), "{answer:?}");
     file.execute("UPDATE owners SET until = 1", []).unwrap();
-    assert_eq!(unaccounted(&*engine).await, Read::Known(0));
+    assert_eq!(unaccounted(&*engine).await, Figure::Known(0));
 }
 
 /// A pool that keeps what it is asked.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jobq::engine::conformance::{EngineExt as _, eventually, open, soon};
-use jobq::engine::{Part, Place, Read, Verdict};
+use jobq::engine::{Figure, Part, Place, Verdict};
 use jobq::{Client, Error, ErrorKind};
 use jobq_tests::files::{Directory, SmallDisk};
 use jobq_tests::jobs::{push, ready};
@@ -133,7 +133,7 @@ async fn a_locked_file_is_read() {
     let parts = soon("parts", admin.parts("mail")).await.unwrap();
     assert!(parts.contains(&Part::new(Place::Ready, 3)), "{parts:?}");
     assert!(soon("names", admin.queues()).await.unwrap().names.contains("mail"));
-    assert_eq!(soon("a pause", admin.paused("mail")).await.unwrap(), Read::Known(None));
+    assert_eq!(soon("a pause", admin.paused("mail")).await.unwrap(), Figure::Known(None));
     let visit = admin.failed_visit("mail", Box::new(|_| Verdict::Keep));
     assert!(soon("failed jobs", visit).await.unwrap().complete);
     engine.diagnose().unwrap().examine(&[]).await.unwrap();

@@ -2,7 +2,7 @@
 
 use jobq::admin::Queues;
 use jobq::engine::conformance::{EngineExt as _, open, soon};
-use jobq::engine::{Ask, Pause, Question, QueueSpec, Read, Verdict};
+use jobq::engine::{Ask, Figure, Pause, Question, QueueSpec, Verdict};
 use jobq::{Client, ErrorKind};
 use jobq_tests::files::{Directory, NEWEST_SCHEMA, make_job_file, schema_of};
 use jobq_tests::jobs::push;
@@ -48,7 +48,7 @@ async fn looking_reads_the_schema_before_and_changes_nothing() {
         assert_eq!((counts.ready, counts.waiting, counts.failed), (2.into(), 1.into(), 1.into()));
         assert_eq!(admin.parts("mail").await.unwrap().len(), 4);
         assert_eq!(admin.queues().await.unwrap().names.len(), 1);
-        assert_eq!(admin.paused("mail").await.unwrap(), Read::Known(None));
+        assert_eq!(admin.paused("mail").await.unwrap(), Figure::Known(None));
         let mut seen = 0;
         let visit = admin.failed_visit(
             "mail",
@@ -61,7 +61,7 @@ async fn looking_reads_the_schema_before_and_changes_nothing() {
         assert!(soon("failed jobs", visit).await.unwrap().complete);
         let ask = Ask::all(Question::Report, vec!["mail".to_owned()], LONG);
         let answers = soon("answers", admin.ask(ask)).await.unwrap();
-        assert_eq!(answers.unaccounted["mail"], Read::Known(0));
+        assert_eq!(answers.unaccounted["mail"], Figure::Known(0));
         assert!(engine.diagnose().unwrap().examine(&[]).await.unwrap().is_sound());
         soon("the end", engine.close()).await;
         assert_eq!((schema_of(&path), content(&directory)), (schema, before));
@@ -77,7 +77,7 @@ async fn changes_use_the_schema_before_as_it_is_and_programs_migrate() {
     let admin = engine.admin();
     admin.pause("mail", &Pause::default()).await.unwrap();
     assert!(admin.resume("mail").await.unwrap());
-    let visited = admin.failed_visit("mail", Box::new(|_| Verdict::PutBack)).await.unwrap();
+    let visited = admin.failed_visit("mail", Box::new(|_| Verdict::Retry)).await.unwrap();
     assert_eq!(visited.settled.len(), 1);
     assert_eq!(admin.counts("mail").await.unwrap().ready, 3);
     assert_eq!(schema_of(&path), BEFORE);

@@ -16,8 +16,8 @@ both_engines!(
     an_event_is_linked_with_the_jobs_of_its_subscribers,
     an_event_is_the_parent_of_the_jobs_of_its_subscribers,
     each_outcome_is_told,
-    a_job_that_is_put_back_is_linked_with_what_sent_it,
-    a_job_that_is_put_back_is_a_child_of_what_sent_it,
+    a_job_that_is_retried_is_linked_with_what_sent_it,
+    a_job_that_is_retried_is_a_child_of_what_sent_it,
     a_job_keeps_its_trace_through_delays_and_snoozes,
     jobs_that_are_enqueued_together_have_one_span,
     a_call_that_fails_says_so,
@@ -159,15 +159,15 @@ async fn each_outcome_is_told(store: Store) {
     assert_eq!(Picture::take().lines(), expected);
 }
 
-async fn a_job_that_is_put_back_is_linked_with_what_sent_it(store: Store) {
-    put_back(store, Trace::Link, "~").await;
+async fn a_job_that_is_retried_is_linked_with_what_sent_it(store: Store) {
+    retry(store, Trace::Link, "~").await;
 }
 
-async fn a_job_that_is_put_back_is_a_child_of_what_sent_it(store: Store) {
-    put_back(store, Trace::Child, "<").await;
+async fn a_job_that_is_retried_is_a_child_of_what_sent_it(store: Store) {
+    retry(store, Trace::Child, "<").await;
 }
 
-async fn put_back(store: Store, mode: Trace, relation: &str) {
+async fn retry(store: Store, mode: Trace, relation: &str) {
     exporter();
     let mut shop = Shop::open(&store, mode).await;
     let id = shop.client.enqueue(Suffer {}).await.unwrap();

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use jobq::admin::{Paused, Read};
+use jobq::admin::{Figure, Paused};
 use serde::Serialize;
 
 use super::queues::exists;
@@ -52,19 +52,19 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
 }
 
 /// The end of a pause that left so many pools at work.
-fn end(still_taking: &Read<u32>) -> End {
+fn end(still_taking: &Figure<u32>) -> End {
     if *still_taking == 0 { End::Done } else { End::Partly }
 }
 
-fn warning(still_taking: &Read<u32>) -> Option<String> {
+fn warning(still_taking: &Figure<u32>) -> Option<String> {
     let next = "pause it again to look again, and see `jobq workers`";
     match still_taking {
-        Read::Known(0) => None,
-        Read::Known(count) => Some(format!(
+        Figure::Known(0) => None,
+        Figure::Known(count) => Some(format!(
             "pools or consumers that may still take its jobs: {count}; they are wedged, or their \
              permissions forbid that they learn of a pause; {next}"
         )),
-        Read::Unknown(why) => {
+        Figure::Unknown(why) => {
             Some(format!("whether pools still take its jobs is unknown: {why}; {next}"))
         }
     }
@@ -77,9 +77,9 @@ mod tests {
     #[test]
     fn a_pause_is_done_when_certainly_nobody_takes_jobs() {
         for (still_taking, expected) in [
-            (Read::Known(0), End::Done),
-            (Read::Known(1), End::Partly),
-            (Read::unknown("no leader"), End::Partly),
+            (Figure::Known(0), End::Done),
+            (Figure::Known(1), End::Partly),
+            (Figure::unknown("no leader"), End::Partly),
         ] {
             assert_eq!(end(&still_taking), expected);
             assert_eq!(warning(&still_taking).is_none(), expected == End::Done);

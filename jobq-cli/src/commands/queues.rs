@@ -4,7 +4,7 @@ use std::time::SystemTime;
 use clap::Args;
 use jobq::Client;
 use jobq::admin::text;
-use jobq::admin::{Overview, Passage, Pause, Percentiles, QueueOverview, Queues, Read, State};
+use jobq::admin::{Figure, Overview, Passage, Pause, Percentiles, QueueOverview, Queues, State};
 
 use crate::end::{End, Ended, Problem, checked};
 use crate::options::Options;
@@ -61,20 +61,20 @@ pub(crate) fn selection(queues: Vec<String>) -> Queues {
 }
 
 /// Why no job of a queue can start although some are due, if that is so.
-pub(crate) fn hindrance(state: State, ready: &Read<u64>) -> Read<Option<&'static str>> {
+pub(crate) fn hindrance(state: State, ready: &Figure<u64>) -> Figure<Option<&'static str>> {
     let why = match (state, ready) {
         (State::Stuck, _) => "jobs wait, and every slot is held",
         (State::Withheld, _) => "a pool whose slots are held has taken jobs ahead, and they wait",
-        (State::Unattended | State::Halted, Read::Known(1..)) => {
+        (State::Unattended | State::Halted, Figure::Known(1..)) => {
             "jobs wait, and no pool takes them"
         }
-        (State::Unattended | State::Halted, Read::Unknown(why)) => {
-            return Read::Unknown(why.clone());
+        (State::Unattended | State::Halted, Figure::Unknown(why)) => {
+            return Figure::Unknown(why.clone());
         }
-        (State::Unknown, _) => return Read::unknown("the pools of the queue are unknown"),
-        _ => return Read::Known(None),
+        (State::Unknown, _) => return Figure::unknown("the pools of the queue are unknown"),
+        _ => return Figure::Known(None),
     };
-    Read::Known(Some(why))
+    Figure::Known(Some(why))
 }
 
 /// Whether there is such a queue.
@@ -120,7 +120,7 @@ pub(crate) fn row(queue: &QueueOverview, now: SystemTime) -> [Cell; 9] {
     let rate = queue.completed.clone().map(|completed| format!("{completed}/min"));
     let waited = queue.waited.clone().map(|waited| waited.map_or("-".into(), text::duration));
     let failed = match queue.failed {
-        Read::Known(0) => Style::Plain,
+        Figure::Known(0) => Style::Plain,
         _ => Style::Notable,
     };
     [
@@ -146,7 +146,7 @@ fn state_cell(queue: &QueueOverview, now: SystemTime) -> Cell {
 }
 
 /// How jobs that wait come through, if they certainly do not do so in time.
-fn trouble(waits: &Read<Option<Passage>>) -> Option<Passage> {
+fn trouble(waits: &Figure<Option<Passage>>) -> Option<Passage> {
     waits.known().copied().flatten().filter(|passage| *passage > Passage::Passing)
 }
 
@@ -164,8 +164,8 @@ fn durations(took: Percentiles) -> String {
 }
 
 /// The state of a queue, with who paused it, why and for how long.
-fn state(state: State, paused: &Read<Option<Pause>>, now: SystemTime) -> String {
-    let (State::Paused, Read::Known(Some(pause))) = (state, paused) else {
+fn state(state: State, paused: &Figure<Option<Pause>>, now: SystemTime) -> String {
+    let (State::Paused, Figure::Known(Some(pause))) = (state, paused) else {
         return state.as_str().to_owned();
     };
     let time = pause.since.map(|time| format!(" {}", since(time, now)));
@@ -189,13 +189,13 @@ fn notes(overview: &Overview) -> Vec<String> {
     // These are in no column.
     let mut notes =
         reasons(&overview.queues, |figure| !["ahead", "p50_ms", "p95_ms"].contains(&figure));
-    if let Read::Known(jobs @ 1..) = overview.in_levels {
+    if let Figure::Known(jobs @ 1..) = overview.in_levels {
         notes.push(format!("jobs in the delay levels, of all queues: {jobs}"));
     }
     if let Some(waits) = trouble(&overview.levels) {
         notes.push(format!("jobs do not come out of the delay levels in time: waits {waits}"));
     }
-    if let Read::Unknown(why) = &overview.levels {
+    if let Figure::Unknown(why) = &overview.levels {
         notes.push(format!("? waits of the delay levels: {}", visible(why)));
     }
     if overview.queues.is_empty() {
@@ -265,12 +265,16 @@ mod tests {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
         let pause = |by: &str, why: &str| Pause::new(SystemTime::UNIX_EPOCH, by, why);
         for (queue, paused, expected) in [
-            (State::Consumed, Read::Known(None), "consumed"),
-            (State::Stuck, Read::Known(None), "stuck"),
-            (State::Unattended, Read::unknown("lost"), "unattended"),
-            (State::Paused, Read::Known(Some(pause("ann", "deploy"))), "paused 16m by ann: deploy"),
-            (State::Paused, Read::Known(Some(pause("ann", ""))), "paused 16m by ann"),
-            (State::Paused, Read::Known(Some(Pause::default())), "paused"),
+            (State::Consumed, Figure::Known(None), "consumed"),
+            (State::Stuck, Figure::Known(None), "stuck"),
+            (State::Unattended, Figure::unknown("lost"), "unattended"),
+            (
+                State::Paused,
+                Figure::Known(Some(pause("ann", "deploy"))),
+                "paused 16m by ann: deploy",
+            ),
+            (State::Paused, Figure::Known(Some(pause("ann", ""))), "paused 16m by ann"),
+            (State::Paused, Figure::Known(Some(Pause::default())), "paused"),
         ] {
             assert_eq!(state(queue, &paused, now), expected);
         }

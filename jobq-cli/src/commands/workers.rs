@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Subcommand};
 use jobq::JobId;
 use jobq::admin::text;
-use jobq::admin::{Activity, Order, PoolId, PoolQueue, PoolReport, Pools, Read, RunningJob};
+use jobq::admin::{Activity, Figure, Order, PoolId, PoolQueue, PoolReport, Pools, RunningJob};
 use serde::Serialize;
 
 use super::queues::selection;
@@ -231,12 +231,12 @@ fn attempt(job: &RunningJob) -> String {
 fn notes(pools: &Pools) -> Vec<String> {
     let mut notes = Vec::new();
     match &pools.unaccounted {
-        Read::Known(0) => {}
-        Read::Known(count) => notes.push(format!(
+        Figure::Known(0) => {}
+        Figure::Known(count) => notes.push(format!(
             "{count} consumers belong to no pool that answered: to pools that are wedged, whose \
              permissions forbid it, or to other programs"
         )),
-        Read::Unknown(why) => {
+        Figure::Unknown(why) => {
             notes.push(format!("? consumers that belong to no pool: {}", visible(why)));
         }
     }

@@ -27,7 +27,7 @@ on_a_file!(
     a_failed_job_is_shown,
     failed_jobs_are_grouped,
     failed_jobs_are_exported,
-    what_matches_is_put_back,
+    what_matches_is_retried,
     what_is_deleted_is_confirmed,
     a_canary_that_fails_stops_the_rest,
     an_operation_is_cancelled,
@@ -202,7 +202,7 @@ fn without_version(job: &Value) -> Value {
     job
 }
 
-async fn what_matches_is_put_back(store: Store) {
+async fn what_matches_is_retried(store: Store) {
     let (stage, ids) = stage(store, &["bank is down", "bank is down", "no card"]).await;
     let arguments = ["retry", "scripted", "--error", "bank", "--dry-run", "--json"];
     let done = failed(&stage, &arguments).await.json(0, "failed-operation");

@@ -16,7 +16,7 @@ use crate::failed::{FIELDS, filter};
 use crate::fields::{Fields, Form, Query};
 use crate::links::Links;
 use crate::live;
-use crate::operations::{Deed, Started, Summary, What};
+use crate::operations::{OperationKind, Started, Summary, What};
 use crate::problem::Problem;
 use crate::show::{Time, count, first_line};
 
@@ -25,7 +25,7 @@ use crate::show::{Time, count, first_line};
 struct Question<'p> {
     links: &'p Links,
     queue: &'p str,
-    deed: Deed,
+    kind: OperationKind,
     filter: String,
     matched: u64,
     /// Whether these are all that match.
@@ -66,18 +66,18 @@ fn sent_on(fields: &Fields) -> Result<Fields, Problem> {
 pub(crate) async fn ask(
     State(app): State<Arc<App>>,
     viewer: Viewer,
-    Path((queue, deed)): Path<(String, String)>,
+    Path((queue, kind)): Path<(String, String)>,
     Query(fields): Query,
 ) -> Result<Response, Problem> {
-    let deed = Deed::parse(&deed)?;
-    viewer.require(deed.action())?;
+    let kind = OperationKind::parse(&kind)?;
+    viewer.require(kind.action())?;
     let sent_on = sent_on(&fields)?;
     let filter = filter(&sent_on, app.privacy())?;
     let shown = filter.to_string();
     let failed = app.client().failed(&*queue);
-    let dry = match deed {
-        Deed::Retry => failed.retry_where(filter),
-        Deed::Discard => failed.discard_where(filter),
+    let dry = match kind {
+        OperationKind::Retry => failed.retry_where(filter),
+        OperationKind::Discard => failed.discard_where(filter),
     };
     let counted = dry.dry_run().by(viewer.name()).await?;
     let all_counted = match counted.end {
@@ -94,7 +94,7 @@ pub(crate) async fn ask(
     let question = Question {
         links: app.links(),
         queue: &queue,
-        deed,
+        kind,
         filter: shown,
         matched,
         all_counted,
@@ -103,7 +103,7 @@ pub(crate) async fn ask(
         fields: &asked,
     };
     let content = render(&question)?;
-    let title = format!("{} failed jobs of {queue}", deed.order());
+    let title = format!("{} failed jobs of {queue}", kind.order());
     Ok(Html(layout::page(&app, &viewer, Tab::Failed, &title, &content, false)).into_response())
 }
 
@@ -111,22 +111,22 @@ pub(crate) async fn ask(
 pub(crate) async fn start(
     State(app): State<Arc<App>>,
     viewer: Viewer,
-    Path((queue, deed)): Path<(String, String)>,
+    Path((queue, kind)): Path<(String, String)>,
     Form(fields): Form,
 ) -> Result<Response, Problem> {
-    let deed = Deed::parse(&deed)?;
-    viewer.require(deed.action())?;
+    let kind = OperationKind::parse(&kind)?;
+    viewer.require(kind.action())?;
     let sent_on = sent_on(&fields)?;
-    if deed == Deed::Discard && fields.one("confirmed").is_none() {
+    if kind == OperationKind::Discard && fields.one("confirmed").is_none() {
         let question = app.links().below_queue(&queue, "failed/discard");
         return Ok(see(&(question + &sent_on.query())));
     }
     let filter = filter(&sent_on, app.privacy())?;
     let text = first_line(&filter.to_string(), 500);
     let failed = app.client().failed(&*queue);
-    let mut operation = match deed {
-        Deed::Retry => failed.retry_where(filter),
-        Deed::Discard => failed.discard_where(filter),
+    let mut operation = match kind {
+        OperationKind::Retry => failed.retry_where(filter),
+        OperationKind::Discard => failed.discard_where(filter),
     };
     operation = operation.by(viewer.name());
     if let Some(extent) = fields.one("extent") {
@@ -141,7 +141,7 @@ pub(crate) async fn start(
     if fields.one("stop").is_some() {
         operation = operation.stop_on_failure();
     }
-    let what = What { queue, deed, filter: text, actor: viewer.name().to_owned() };
+    let what = What { queue, kind, filter: text, actor: viewer.name().to_owned() };
     let (weak, theirs) = (Arc::downgrade(&app), Arc::downgrade(&app));
     let changed = move || {
         if let Some(app) = weak.upgrade() {
@@ -154,7 +154,7 @@ pub(crate) async fn start(
             app.activities.add(Record {
                 at: SystemTime::now(),
                 actor: started.actor.clone(),
-                action: started.deed.path(),
+                action: started.kind.path(),
                 target: format!("{}: {}", started.queue, started.filter),
                 result: summary.text.clone(),
                 operation: Some(started.id),
@@ -198,7 +198,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, id: u64) -> Result<String, Pro
         progress,
         phase,
         end: started.end(),
-        may_cancel: viewer.may(started.deed.action()),
+        may_cancel: viewer.may(started.kind.action()),
         started: &started,
     };
     render(&view)
@@ -212,7 +212,7 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let id = id.parse().map_err(|_| Problem::not_found())?;
     let started = app.operations.find(id).ok_or_else(gone)?;
-    viewer.require(started.deed.action())?;
+    viewer.require(started.kind.action())?;
     if started.end().is_none() {
         started.cancel();
         record(&app, &viewer, "cancel operation", format!("operation {id}"), "asked to end");

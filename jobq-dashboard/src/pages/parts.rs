@@ -4,7 +4,7 @@ use askama::Template;
 use jobq::admin::text;
 use jobq::admin::{Part, Place, QueueOverview};
 
-use crate::show::Figure;
+use crate::show::ShownFigure;
 
 /// The table of the page of a queue.
 #[derive(Template)]
@@ -17,7 +17,7 @@ pub(crate) struct Parts {
 
 struct Row {
     place: String,
-    jobs: Figure,
+    jobs: ShownFigure,
     meaning: &'static str,
 }
 
@@ -44,14 +44,14 @@ fn row(part: &Part) -> Row {
         Place::Failed => "failed for good",
         _ => "",
     };
-    Row { place, jobs: Figure::number(&part.jobs), meaning }
+    Row { place, jobs: ShownFigure::number(&part.jobs), meaning }
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use jobq::admin::Read;
+    use jobq::admin::Figure;
 
     use super::*;
 
@@ -60,7 +60,7 @@ mod tests {
         let wait = Duration::from_secs(90);
         let parts = [
             Part::new(Place::Tier(wait), 1_234),
-            Part::new(Place::Due, Read::unknown("no leader")),
+            Part::new(Place::Due, Figure::unknown("no leader")),
         ];
         let rows: Vec<_> = parts.iter().map(row).collect();
         let [tier, due] = &rows[..] else { panic!("two rows") };

@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
 use jobq::JobId;
 use jobq::admin::text;
-use jobq::admin::{Cancel, Order, PoolId, PoolQueue, PoolReport, Read, RunningJob};
+use jobq::admin::{Cancel, Figure, Order, PoolId, PoolQueue, PoolReport, RunningJob};
 
 use super::{Age, Page, Tab, layout, record, render, see};
 use crate::access::{Action, Viewer};
@@ -18,7 +18,7 @@ use crate::links::Links;
 use crate::live;
 use crate::problem::Problem;
 use crate::sampler::Sample;
-use crate::show::{Figure, Sign, Time};
+use crate::show::{ShownFigure, Sign, Time};
 
 /// The most running jobs of a pool that are shown.
 const RUNNING: usize = 50;
@@ -58,7 +58,7 @@ struct PoolView {
     up: String,
     /// How far its clock differs, if it certainly does, with the class of its colour.
     clock: Option<(String, &'static str)>,
-    memory: Figure,
+    memory: ShownFigure,
     queues: Vec<QueueRow>,
     jobs: Vec<JobRow>,
     running: usize,
@@ -147,8 +147,8 @@ pub(crate) fn unasked(sample: &Sample) -> Option<String> {
 fn unaccounted(sample: &Sample) -> u32 {
     let queues = sample.figures.as_ref().map(|figures| &figures.overview.queues[..]);
     let consumers = queues.into_iter().flatten().filter_map(|queue| match queue.unaccounted {
-        Read::Known(consumers) => Some(consumers),
-        Read::Unknown(_) => None,
+        Figure::Known(consumers) => Some(consumers),
+        Figure::Unknown(_) => None,
     });
     consumers.sum()
 }
@@ -179,7 +179,7 @@ fn view(report: &PoolReport, is_other_version: bool, now: SystemTime) -> PoolVie
         is_other_version,
         up: Time(report.started_at).age(now),
         clock: report.clock_offset_ms.map(clock),
-        memory: Figure::memory(report.memory_bytes),
+        memory: ShownFigure::memory(report.memory_bytes),
         queues: report.queues.iter().map(|queue| queue_row(queue, now)).collect(),
         running: running.len(),
         lost: lost.len(),

@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::Response;
 use jobq::admin::text;
-use jobq::admin::{Percentiles, PoolReport, QueueOverview, Read};
+use jobq::admin::{Figure, Percentiles, PoolReport, QueueOverview};
 use serde_json::value::RawValue;
 
 use super::parts::Parts;
@@ -20,7 +20,7 @@ use crate::fields::{Fields, Form, Query};
 use crate::links::Links;
 use crate::live;
 use crate::problem::Problem;
-use crate::show::{Figure, Sign};
+use crate::show::{ShownFigure, Sign};
 use crate::spark::Spark;
 
 /// The points of the charts: an hour.
@@ -50,10 +50,10 @@ struct View<'p> {
     is_known: bool,
     state: Option<Sign>,
     pause: Option<String>,
-    totals: Vec<(&'static str, Figure)>,
+    totals: Vec<(&'static str, ShownFigure)>,
     unknown: Vec<(String, String)>,
     parts: Option<Parts>,
-    outcomes: Vec<(&'static str, Figure)>,
+    outcomes: Vec<(&'static str, ShownFigure)>,
     failed: u64,
     pools: Vec<PoolRow>,
     /// The reason why pools cannot be asked.
@@ -110,18 +110,18 @@ pub(crate) fn content(app: &App, viewer: &Viewer, queue: &str) -> Result<String,
     render(&view)
 }
 
-fn totals(queue: &QueueOverview) -> Vec<(&'static str, Figure)> {
+fn totals(queue: &QueueOverview) -> Vec<(&'static str, ShownFigure)> {
     let mut totals = vec![
-        ("Ready", Figure::number(&queue.ready)),
-        ("Waiting", Figure::number(&queue.waiting)),
-        ("In flight", Figure::number(&queue.in_flight)),
-        ("Taken ahead", Figure::number(&queue.ahead)),
-        ("Failed", Figure::number(&queue.failed)),
-        ("Pools", Figure::number(&queue.pools)),
-        ("Longest wait, last minute", Figure::wait(&queue.waited)),
+        ("Ready", ShownFigure::number(&queue.ready)),
+        ("Waiting", ShownFigure::number(&queue.waiting)),
+        ("In flight", ShownFigure::number(&queue.in_flight)),
+        ("Taken ahead", ShownFigure::number(&queue.ahead)),
+        ("Failed", ShownFigure::number(&queue.failed)),
+        ("Pools", ShownFigure::number(&queue.pools)),
+        ("Longest wait, last minute", ShownFigure::wait(&queue.waited)),
     ];
     if queue.waits != None {
-        totals.push(("Waits", Figure::waits(&queue.waits)));
+        totals.push(("Waits", ShownFigure::waits(&queue.waits)));
     }
     totals
 }
@@ -133,15 +133,15 @@ fn unknown(queue: &QueueOverview) -> Vec<(String, String)> {
 }
 
 /// The outcomes of the last minute, and how long attempts took: of the pools that answered.
-fn outcomes(overview: &QueueOverview, reports: &[PoolReport]) -> Vec<(&'static str, Figure)> {
+fn outcomes(overview: &QueueOverview, reports: &[PoolReport]) -> Vec<(&'static str, ShownFigure)> {
     let minutes = || reports.iter().filter_map(|report| report.queue(&overview.queue));
     let known = |sum: u64| match &overview.completed {
-        Read::Known(_) => Read::Known(sum),
-        Read::Unknown(why) => Read::Unknown(why.clone()),
+        Figure::Known(_) => Figure::Known(sum),
+        Figure::Unknown(why) => Figure::Unknown(why.clone()),
     };
-    let figure = |sum| Figure::number(&known(sum));
+    let figure = |sum| ShownFigure::number(&known(sum));
     let took = |percentile: fn(Percentiles) -> Duration| {
-        Figure::took(&overview.durations.clone().map(|took| took.map(percentile)))
+        ShownFigure::took(&overview.durations.clone().map(|took| took.map(percentile)))
     };
     vec![
         ("completed", figure(minutes().map(|queue| queue.minute.completed).sum())),
@@ -189,11 +189,11 @@ pub(crate) async fn pause(
     let paused = app.admin(&viewer).pause(&queue, why).await;
     let result = match &paused {
         Ok(paused) => match &paused.still_taking {
-            Read::Known(0) => "no pool takes its jobs any more".to_owned(),
-            Read::Known(still) => {
+            Figure::Known(0) => "no pool takes its jobs any more".to_owned(),
+            Figure::Known(still) => {
                 format!("pools or consumers that may still take its jobs: {still}")
             }
-            Read::Unknown(why) => {
+            Figure::Unknown(why) => {
                 format!("it is not known whether pools still take its jobs: {why}")
             }
         },

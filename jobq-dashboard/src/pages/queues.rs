@@ -9,7 +9,7 @@ use axum::extract::State as AppState;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use jobq::admin::text;
-use jobq::admin::{Overview, Passage, Pause, QueueOverview, Read, State};
+use jobq::admin::{Figure, Overview, Passage, Pause, QueueOverview, State};
 
 use super::{Age, Page, render};
 use crate::access::{Action, Viewer};
@@ -18,7 +18,7 @@ use crate::fields::{Fields, Query};
 use crate::links::{Links, segment};
 use crate::live;
 use crate::problem::Problem;
-use crate::show::{Figure, Sign, Time, count};
+use crate::show::{ShownFigure, Sign, Time, count};
 use crate::spark::Spark;
 
 /// The points of a chart: five minutes.
@@ -61,7 +61,7 @@ impl Choice {
     }
 
     fn sort(&self, queues: &mut [&QueueOverview]) {
-        let known = |read: &Read<u64>| read.known().copied();
+        let known = |read: &Figure<u64>| read.known().copied();
         // Of equals, the order by name stays.
         match &*self.sort {
             "ready" => queues.sort_by_key(|queue| std::cmp::Reverse(known(&queue.ready))),
@@ -106,14 +106,14 @@ struct Row {
     /// Whether it may be paused and resumed. Both if it is unknown whether it is paused.
     pauses: bool,
     resumes: bool,
-    ready: Figure,
-    waiting: Figure,
-    in_flight: Figure,
-    failed: Figure,
+    ready: ShownFigure,
+    waiting: ShownFigure,
+    in_flight: ShownFigure,
+    failed: ShownFigure,
     has_failed: bool,
-    pools: Figure,
-    completed: Figure,
-    waited: Figure,
+    pools: ShownFigure,
+    completed: ShownFigure,
+    waited: ShownFigure,
     spark: Spark,
 }
 
@@ -133,7 +133,7 @@ struct View<'p> {
     choice: &'p Choice,
     rows: Vec<Row>,
     hidden: usize,
-    totals: Vec<(&'static str, Figure)>,
+    totals: Vec<(&'static str, ShownFigure)>,
     /// Whether jobs come out of the delay levels, if they certainly do not do so in time.
     levels: Option<Sign>,
     attention: Vec<Attention>,
@@ -196,14 +196,14 @@ fn row(app: &App, queue: &QueueOverview) -> Row {
         pause: queue.paused.known().and_then(Option::as_ref).map(pause_text).unwrap_or_default(),
         pauses: queue.paused.known().is_none_or(Option::is_none),
         resumes: queue.paused.known().is_none_or(Option::is_some),
-        ready: Figure::number(&queue.ready),
-        waiting: Figure::number(&queue.waiting),
-        in_flight: Figure::number(&queue.in_flight),
-        failed: Figure::number(&queue.failed),
+        ready: ShownFigure::number(&queue.ready),
+        waiting: ShownFigure::number(&queue.waiting),
+        in_flight: ShownFigure::number(&queue.in_flight),
+        failed: ShownFigure::number(&queue.failed),
         has_failed: queue.failed > 0,
-        pools: Figure::number(&queue.pools),
-        completed: Figure::number(&queue.completed),
-        waited: Figure::wait(&queue.waited),
+        pools: ShownFigure::number(&queue.pools),
+        completed: ShownFigure::number(&queue.completed),
+        waited: ShownFigure::wait(&queue.waited),
         spark: Spark::new("Ready jobs", "five minutes", &points, POINTS),
         name,
     }
@@ -225,24 +225,24 @@ pub(crate) fn pause_text(pause: &Pause) -> String {
 }
 
 /// The sums of all queues. They are unknown where no queue is known and there may be some.
-fn totals(overview: Option<&Overview>) -> Vec<(&'static str, Figure)> {
+fn totals(overview: Option<&Overview>) -> Vec<(&'static str, ShownFigure)> {
     let none = || match overview {
-        None => Read::unknown("the queues have not been read"),
+        None => Figure::unknown("the queues have not been read"),
         Some(Overview { queues, complete: false, incomplete, .. }) if queues.is_empty() => {
-            Read::unknown(incomplete.clone().unwrap_or_else(|| "no queue is known".to_owned()))
+            Figure::unknown(incomplete.clone().unwrap_or_else(|| "no queue is known".to_owned()))
         }
-        Some(_) => Read::Known(0),
+        Some(_) => Figure::Known(0),
     };
     let queues = overview.map(|overview| &overview.queues[..]).unwrap_or_default();
-    let sum = |figure: fn(&QueueOverview) -> &Read<u64>| {
+    let sum = |figure: fn(&QueueOverview) -> &Figure<u64>| {
         let mut sum = none();
         for queue in queues {
             sum = sum.zip(figure(queue).clone(), |sum, more| sum + more);
         }
-        Figure::number(&sum)
+        ShownFigure::number(&sum)
     };
     let mut totals = vec![
-        ("Queues", Figure::number(&none().map(|_: u64| queues.len() as u64))),
+        ("Queues", ShownFigure::number(&none().map(|_: u64| queues.len() as u64))),
         ("Ready", sum(|queue| &queue.ready)),
         ("Waiting", sum(|queue| &queue.waiting)),
         ("In flight", sum(|queue| &queue.in_flight)),
@@ -251,7 +251,7 @@ fn totals(overview: Option<&Overview>) -> Vec<(&'static str, Figure)> {
     ];
     // Of no single queue, and so in none of the sums.
     if let Some(levels) = overview.map(|overview| &overview.in_levels).filter(|jobs| **jobs != 0) {
-        totals.insert(3, ("In the delay levels", Figure::number(levels)));
+        totals.insert(3, ("In the delay levels", ShownFigure::number(levels)));
     }
     totals
 }

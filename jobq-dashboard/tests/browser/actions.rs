@@ -9,7 +9,7 @@ const TAB: char = '\u{e004}';
 const ENTER: char = '\u{e007}';
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_are_put_back_when_a_canary_completes() {
+async fn jobs_are_retried_when_a_canary_completes() {
     let Some(browser) = Browser::open("canaries", Look::default()) else { return };
     let shop = Shop::open().await;
     let pool = shop.pool().await;

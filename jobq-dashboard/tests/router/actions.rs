@@ -69,7 +69,7 @@ async fn a_job_is_enqueued_with_its_exact_payload() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn failed_jobs_are_put_back_by_filter_and_by_id() {
+async fn failed_jobs_are_retried_by_filter_and_by_id() {
     let kit = Kit::new().await;
     let first = kit.failed("connection refused").await;
     let second = kit.failed("no such customer").await;

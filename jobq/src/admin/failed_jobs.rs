@@ -84,7 +84,7 @@ impl FailedJobs {
     /// As [`show`](Self::show). After a lost connection the job is in its queue, still
     /// failed, or both.
     pub async fn retry(&self, id: JobId) -> Result<()> {
-        self.settle(id, Verdict::PutBack).await
+        self.settle(id, Verdict::Retry).await
     }
 
     /// Puts all failed jobs back, as [`retry_where`](Self::retry_where) does, and returns how many:
@@ -194,7 +194,7 @@ impl FailedJobs {
     /// Puts all failed jobs back that match, as [`retry`](Self::retry) does. Each keeps the id of
     /// the operation, so that it is not taken again if it fails meanwhile.
     pub fn retry_where(&self, filter: Filter) -> Operation {
-        self.operation(filter, Action::PutBack)
+        self.operation(filter, Action::Retry)
     }
 
     /// Deletes all failed jobs that match.

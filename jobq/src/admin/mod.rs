@@ -37,8 +37,8 @@ pub use pools::{Cancelled, Order, Pools};
 pub use state::State;
 
 pub use crate::engine::{
-    Activity, Cancel, Counts, Durations, Extent, Minute, Part, Passage, Pause, Percentiles, Place,
-    PoolId, PoolQueue, PoolReport, Read, RunningJob,
+    Activity, Cancel, Counts, Durations, Extent, Figure, LastMinute, Part, Passage, Pause,
+    Percentiles, Place, PoolId, PoolQueue, PoolReport, RunningJob,
 };
 
 use crate::background;
@@ -108,7 +108,7 @@ impl Admin {
     /// # Errors
     ///
     /// An invalid queue name; an engine that cannot be reached or refuses. A figure that cannot be
-    /// read is [unknown](Read::Unknown), and no error.
+    /// read is [unknown](Figure::Unknown), and no error.
     pub async fn overview(&self, which: Queues) -> Result<Overview> {
         background::call(async {
             let names = self.names(which).await?;

@@ -50,7 +50,7 @@ pub struct Operation {
 /// The action of an operation on a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    PutBack,
+    Retry,
     Discard,
 }
 

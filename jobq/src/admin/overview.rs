@@ -9,8 +9,8 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::state::{State, state};
 use crate::engine::{
-    Administer, Answers, Ask, Counts, Durations, Part, Passage, Pause, Percentiles, Place,
-    PoolQueue, PoolReport, Question, QueueNames, Read, Reply, fractional_millis,
+    Administer, Answers, Ask, Counts, Durations, Figure, Part, Passage, Pause, Percentiles, Place,
+    PoolQueue, PoolReport, Question, QueueNames, Reply, fractional_millis,
 };
 use crate::error::{Error, ErrorKind, Result};
 
@@ -38,13 +38,13 @@ pub struct Overview {
     /// Jobs and events in the delay levels of RabbitMQ, of all queues, since AMQP does not tell whose
     /// they are. They are in no queue's [`waiting`](QueueOverview::waiting). Probes are left out that
     /// a pool that answered knows of. 0 on engines without levels.
-    pub in_levels: Read<u64>,
+    pub in_levels: Figure<u64>,
     /// Whether jobs come out of the delay levels when they are due, as pools report it. Known as
     /// `None` if there are none.
-    pub levels: Read<Option<Passage>>,
+    pub levels: Figure<Option<Passage>>,
     /// The reports of the pools that answered, from which some of the figures are. Not in JSON.
     #[serde(skip)]
-    pub reports: Read<Vec<PoolReport>>,
+    pub reports: Figure<Vec<PoolReport>>,
 }
 
 /// The figures of one queue.
@@ -57,33 +57,33 @@ pub struct QueueOverview {
     /// The name of the queue, without a namespace.
     pub queue: String,
     /// Jobs that are due and not in flight.
-    pub ready: Read<u64>,
+    pub ready: Figure<u64>,
     /// Jobs that are not due yet; see [`Counts::waiting`](super::Counts::waiting).
-    pub waiting: Read<u64>,
+    pub waiting: Figure<u64>,
     /// Jobs that pools have taken and not settled, as they report it.
-    pub in_flight: Read<u64>,
+    pub in_flight: Figure<u64>,
     /// Those of them that pools have taken ahead: they wait for a free slot of their pool.
-    pub ahead: Read<u64>,
+    pub ahead: Figure<u64>,
     /// Failed jobs.
-    pub failed: Read<u64>,
+    pub failed: Figure<u64>,
     /// Pools that work on the queue and answered. Unknown if none did and there are consumers that may
     /// belong to others.
-    pub pools: Read<u32>,
+    pub pools: Figure<u32>,
     /// Consumers of the queue that belong to no pool that answered.
-    pub unaccounted: Read<u32>,
+    pub unaccounted: Figure<u32>,
     /// What the pools that answered did in the last minute: completed jobs.
-    pub completed: Read<u64>,
+    pub completed: Figure<u64>,
     /// The longest wait from due to start in the last minute, as pools report it. Known as `None`
     /// if nothing started.
-    pub waited: Read<Option<Duration>>,
+    pub waited: Figure<Option<Duration>>,
     /// How long the attempts took that ended in the last minute, over all pools that answered.
     /// Known as `None` if none ended.
-    pub durations: Read<Option<Percentiles>>,
+    pub durations: Figure<Option<Percentiles>>,
     /// Whether jobs come out of the tiers of the queue when they are due, as pools report it. Known as
     /// `None` without a tier of up to a minute: longer ones are not probed.
-    pub waits: Read<Option<Passage>>,
+    pub waits: Figure<Option<Passage>>,
     /// The pause of the queue; known as `None` if it is not paused.
-    pub paused: Read<Option<Pause>>,
+    pub paused: Figure<Option<Pause>>,
     /// The state of the queue.
     pub state: State,
     /// Where its jobs are, but for those in the [delay levels](Overview::in_levels). `ready`, `waiting`
@@ -197,16 +197,16 @@ pub(super) async fn overview(
         let (parts, paused) = match timeout_at(end, looking).await {
             Ok((parts, paused)) => (
                 parts.unwrap_or_else(|error| Counts::unknown(why(&error)).into_parts()),
-                paused.unwrap_or_else(|error| Read::unknown(why(&error))),
+                paused.unwrap_or_else(|error| Figure::unknown(why(&error))),
             ),
-            Err(_) => (Counts::unknown(late(engine)).into_parts(), Read::unknown(late(engine))),
+            Err(_) => (Counts::unknown(late(engine)).into_parts(), Figure::unknown(late(engine))),
         };
         asked.overview(name, parts, paused)
     });
     let in_levels = async {
         match timeout_at(end, engine.in_levels()).await {
-            Ok(read) => read.unwrap_or_else(|error| Read::unknown(why(&error))),
-            Err(_) => Read::unknown(late(engine)),
+            Ok(read) => read.unwrap_or_else(|error| Figure::unknown(why(&error))),
+            Err(_) => Figure::unknown(late(engine)),
         }
     };
     let (queues, in_levels) = join!(queues.buffered(AT_ONCE).collect::<Vec<_>>(), in_levels);
@@ -215,8 +215,8 @@ pub(super) async fn overview(
     // Without jobs there may be no levels.
     let levels = asked.passage(theirs, in_levels != 0);
     let reports = match &asked.reports {
-        Some(reports) => Read::Known(reports.clone()),
-        None => Read::unknown(asked.problem.clone()),
+        Some(reports) => Figure::Known(reports.clone()),
+        None => Figure::unknown(asked.problem.clone()),
     };
     Ok(Overview { queues, sources, complete, incomplete, in_levels, levels, reports })
 }
@@ -253,7 +253,7 @@ fn why(error: &Error) -> String {
 struct Asked {
     /// `None` if pools cannot be asked.
     reports: Option<Vec<PoolReport>>,
-    unaccounted: BTreeMap<String, Read<u32>>,
+    unaccounted: BTreeMap<String, Figure<u32>>,
     problem: String,
 }
 
@@ -280,7 +280,7 @@ impl From<Result<Answers>> for Asked {
 
 /// The number of jobs where the broker counts those that these pools know to be probes as well.
 /// Each pool knows of the probes of all.
-fn without(jobs: Read<u64>, probes: impl Iterator<Item = u32>) -> Read<u64> {
+fn without(jobs: Figure<u64>, probes: impl Iterator<Item = u32>) -> Figure<u64> {
     let probes = probes.max().unwrap_or(0);
     jobs.map(|jobs| jobs.saturating_sub(probes.into()))
 }
@@ -295,12 +295,12 @@ impl Asked {
         &self,
         theirs: impl Iterator<Item = Option<Passage>>,
         is_there: bool,
-    ) -> Read<Option<Passage>> {
+    ) -> Figure<Option<Passage>> {
         match theirs.flatten().max() {
-            Some(Passage::Unknown) => Read::unknown("no probe has come through yet"),
-            None if is_there && self.reports.is_none() => Read::unknown(self.problem.clone()),
-            None if is_there => Read::unknown("no pool reports it"),
-            worst => Read::Known(worst),
+            Some(Passage::Unknown) => Figure::unknown("no probe has come through yet"),
+            None if is_there && self.reports.is_none() => Figure::unknown(self.problem.clone()),
+            None if is_there => Figure::unknown("no pool reports it"),
+            worst => Figure::Known(worst),
         }
     }
 
@@ -309,30 +309,30 @@ impl Asked {
         &self,
         queue: String,
         parts: Vec<Part>,
-        paused: Read<Option<Pause>>,
+        paused: Figure<Option<Pause>>,
     ) -> QueueOverview {
         let counts = Counts::of(&parts);
         let theirs: Vec<_> = self.queues().filter(|report| report.queue == queue).collect();
         let unaccounted = match self.unaccounted.get(&queue) {
             Some(unaccounted) => unaccounted.clone(),
-            None if self.reports.is_some() => Read::unknown("its consumers were not counted"),
-            None => Read::unknown(self.problem.clone()),
+            None if self.reports.is_some() => Figure::unknown("its consumers were not counted"),
+            None => Figure::unknown(self.problem.clone()),
         };
         let sum = |figure: fn(&PoolQueue) -> u64| {
             theirs.iter().fold(0, |sum: u64, queue| sum.saturating_add(figure(queue)))
         };
         let figure = |sum: u64| match &unaccounted {
-            Read::Known(0) => Read::Known(sum),
-            Read::Known(missing) => {
-                Read::unknown(format!("{missing} consumers belong to no pool that answered"))
+            Figure::Known(0) => Figure::Known(sum),
+            Figure::Known(missing) => {
+                Figure::unknown(format!("{missing} consumers belong to no pool that answered"))
             }
-            Read::Unknown(why) => Read::Unknown(why.clone()),
+            Figure::Unknown(why) => Figure::Unknown(why.clone()),
         };
         // Without an answer nothing is known of consumers that may belong to other pools.
         let heard = match &self.reports {
-            None => Read::unknown(self.problem.clone()),
+            None => Figure::unknown(self.problem.clone()),
             Some(_) if theirs.is_empty() => figure(0).map(|_| ()),
-            Some(_) => Read::Known(()),
+            Some(_) => Figure::Known(()),
         };
         let pools = u32::try_from(theirs.len()).unwrap_or(u32::MAX);
         let waited = theirs.iter().filter_map(|queue| queue.minute.waited).max();
@@ -344,7 +344,7 @@ impl Asked {
             failed: counts.failed,
             in_flight: figure(sum(|queue| queue.in_flight.into())),
             ahead: if theirs.iter().any(|queue| queue.ahead.is_none()) {
-                Read::unknown("a pool of an earlier version does not report jobs taken ahead")
+                Figure::unknown("a pool of an earlier version does not report jobs taken ahead")
             } else {
                 figure(sum(|queue| queue.ahead.unwrap_or_default().into()))
             },
@@ -352,8 +352,8 @@ impl Asked {
             pools: heard.clone().map(|()| pools),
             waited: heard.clone().map(|()| waited),
             durations: match heard {
-                Read::Known(()) => durations(&theirs),
-                Read::Unknown(why) => Read::Unknown(why),
+                Figure::Known(()) => durations(&theirs),
+                Figure::Unknown(why) => Figure::Unknown(why),
             },
             waits: self.passage(theirs.iter().map(|pool| pool.waits), parts.iter().any(is_probed)),
             unaccounted,
@@ -375,16 +375,16 @@ fn is_probed(part: &Part) -> bool {
 }
 
 /// How long the attempts of the last minute took in all these pools.
-fn durations(pools: &[&PoolQueue]) -> Read<Option<Percentiles>> {
+fn durations(pools: &[&PoolQueue]) -> Figure<Option<Percentiles>> {
     let mut all = Durations::default();
     for PoolQueue { minute, .. } in pools {
         // Each job that completed has run.
         if minute.completed > minute.durations.count() {
-            return Read::unknown("a pool of an earlier version does not report durations");
+            return Figure::unknown("a pool of an earlier version does not report durations");
         }
         all.merge(&minute.durations);
     }
-    Read::Known(all.percentiles())
+    Figure::Known(all.percentiles())
 }
 
 #[cfg(test)]

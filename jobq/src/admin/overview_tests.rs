@@ -9,10 +9,11 @@ use crate::engine::{PoolId, QueueSpec, Visit, Visited};
 fn an_unknown_figure_is_null_and_has_its_reason_beside_it() {
     let asked = Asked {
         reports: Some(Vec::new()),
-        unaccounted: BTreeMap::from([("mail".to_owned(), Read::Known(2))]),
+        unaccounted: BTreeMap::from([("mail".to_owned(), Figure::Known(2))]),
         problem: String::new(),
     };
-    let view = asked.overview("mail".into(), Counts::new(5, 0, 0).into_parts(), Read::Known(None));
+    let view =
+        asked.overview("mail".into(), Counts::new(5, 0, 0).into_parts(), Figure::Known(None));
     let json = serde_json::to_value(view).unwrap();
     assert_eq!((&json["ready"], &json["in_flight"]), (&5.into(), &serde_json::Value::Null));
     for figure in ["in_flight", "ahead", "completed", "pools", "waited_ms", "p50_ms"] {
@@ -47,10 +48,10 @@ fn durations_are_those_of_all_pools() {
         };
         let asked = Asked {
             reports: Some(pools.into_iter().map(report).collect()),
-            unaccounted: BTreeMap::from([("mail".to_owned(), Read::Known(0))]),
+            unaccounted: BTreeMap::from([("mail".to_owned(), Figure::Known(0))]),
             problem: String::new(),
         };
-        let view = asked.overview("mail".into(), Vec::new(), Read::Known(None));
+        let view = asked.overview("mail".into(), Vec::new(), Figure::Known(None));
         let json = serde_json::to_value(view).unwrap();
         let found = (json["p50_ms"].as_f64(), json["p95_ms"].as_f64());
         assert_eq!(found, (p50, p95), "{json:#}");
@@ -59,7 +60,7 @@ fn durations_are_those_of_all_pools() {
         }
     }
     let asked = Asked { reports: None, unaccounted: BTreeMap::new(), problem: "no answer".into() };
-    let view = asked.overview("mail".into(), Vec::new(), Read::Known(None));
+    let view = asked.overview("mail".into(), Vec::new(), Figure::Known(None));
     assert_eq!(view.durations.why(), Some("no answer"));
 }
 
@@ -67,25 +68,25 @@ fn durations_are_those_of_all_pools() {
 fn whether_jobs_come_out_of_the_tiers_is_the_worst_that_pools_say() {
     use Passage::{Late, Passing, Stuck, Unknown};
     let tier = |seconds| Part::new(Place::Tier(Duration::from_secs(seconds)), 0);
-    let waiting = |jobs: Read<u64>| Part::new(Place::Waiting, jobs);
+    let waiting = |jobs: Figure<u64>| Part::new(Place::Waiting, jobs);
     let (silent, unreported, early) = (
-        Read::unknown("no answer"),
-        Read::unknown("no pool reports it"),
-        Read::unknown("no probe has come through yet"),
+        Figure::unknown("no answer"),
+        Figure::unknown("no pool reports it"),
+        Figure::unknown("no probe has come through yet"),
     );
     let table = [
-        (Some(vec![Some(Passing)]), tier(1), Read::Known(Some(Passing))),
-        (Some(vec![Some(Passing), Some(Stuck), Some(Late)]), tier(1), Read::Known(Some(Stuck))),
-        (Some(vec![Some(Unknown), Some(Passing), None]), tier(1), Read::Known(Some(Passing))),
+        (Some(vec![Some(Passing)]), tier(1), Figure::Known(Some(Passing))),
+        (Some(vec![Some(Passing), Some(Stuck), Some(Late)]), tier(1), Figure::Known(Some(Stuck))),
+        (Some(vec![Some(Unknown), Some(Passing), None]), tier(1), Figure::Known(Some(Passing))),
         (Some(vec![Some(Unknown), None]), tier(1), early),
         // Without a pool, and with one of an earlier version.
         (Some(vec![]), tier(60), unreported.clone()),
         (Some(vec![None]), tier(60), unreported.clone()),
-        (Some(vec![]), waiting(Read::unknown("no URL")), unreported),
+        (Some(vec![]), waiting(Figure::unknown("no URL")), unreported),
         (None, tier(60), silent),
         // Nothing is probed.
-        (Some(vec![None]), tier(61), Read::Known(None)),
-        (Some(vec![]), waiting(Read::Known(3)), Read::Known(None)),
+        (Some(vec![None]), tier(61), Figure::Known(None)),
+        (Some(vec![]), waiting(Figure::Known(3)), Figure::Known(None)),
     ];
     for (reports, part, expected) in table {
         let report = |waits: &Option<Passage>| {
@@ -99,7 +100,7 @@ fn whether_jobs_come_out_of_the_tiers_is_the_worst_that_pools_say() {
             unaccounted: BTreeMap::new(),
             problem: "no answer".into(),
         };
-        let view = asked.overview("mail".into(), vec![part.clone()], Read::Known(None));
+        let view = asked.overview("mail".into(), vec![part.clone()], Figure::Known(None));
         assert_eq!(view.waits, expected, "{reports:?} {part:?}");
     }
 }
@@ -118,8 +119,8 @@ impl Administer for Probed {
         Ok(vec![Part::new(Place::Tier(Duration::from_secs(1)), 5)])
     }
 
-    async fn in_levels(&self) -> Result<Read<u64>> {
-        Ok(Read::Known(7))
+    async fn in_levels(&self) -> Result<Figure<u64>> {
+        Ok(Figure::Known(7))
     }
 
     async fn ask(&self, _: Ask) -> Result<Answers> {
@@ -154,5 +155,5 @@ async fn probes_are_no_jobs() {
     let mail = &found.queues[0];
     assert_eq!((&mail.waiting, &mail.parts[0].jobs), (&3.into(), &5.into()));
     assert_eq!(found.in_levels, 4);
-    assert!(without(Read::Known(1), [2].into_iter()) == 0, "some have come out meanwhile");
+    assert!(without(Figure::Known(1), [2].into_iter()) == 0, "some have come out meanwhile");
 }

@@ -116,7 +116,7 @@ pub(super) async fn run(
     let is_finished = matches!(end, End::Finished);
     if !plan.dry_run {
         let action = match action {
-            Action::PutBack => "retry",
+            Action::Retry => "retry",
             Action::Discard => "discard",
         };
         tracing::info!(
@@ -173,7 +173,7 @@ impl Pass {
         if self.cancel.is_cancelled() {
             return Verdict::Enough;
         }
-        if job.was_put_back_by(&self.operation) {
+        if job.was_retried_by(&self.operation) {
             self.failed_again.get_or_insert(job.id());
             return if self.stops_on_failure { Verdict::Enough } else { Verdict::Keep };
         }
@@ -202,7 +202,7 @@ impl Passes<'_> {
             return Ok(end);
         }
         let verdict = match self.plan.action {
-            Action::PutBack => self.put_back(false),
+            Action::Retry => self.retry(false),
             Action::Discard => Verdict::Discard,
         };
         let mut took = Duration::ZERO;
@@ -239,8 +239,8 @@ impl Passes<'_> {
     }
 
     /// The verdict about a job that is put back.
-    fn put_back(&self, once: bool) -> Verdict {
-        Verdict::PutBackBy { operation: self.id.clone(), once }
+    fn retry(&self, once: bool) -> Verdict {
+        Verdict::RetryBy { operation: self.id.clone(), once }
     }
 
     /// Makes one pass.
@@ -305,7 +305,7 @@ impl Passes<'_> {
         // In place of one that is refused, the next one is a canary.
         while let Some(missing) = u64::from(count).checked_sub(jobs.len() as u64).filter(|n| *n > 0)
         {
-            let once = self.put_back(true);
+            let once = self.retry(true);
             let (pass, mut visited) = self.pass(Some(once), missing).await?;
             jobs.append(&mut visited.settled);
             let is_complete = visited.complete;
@@ -343,7 +343,7 @@ impl Passes<'_> {
             if found.is_some() {
                 return Verdict::Enough;
             }
-            *found = job.was_put_back_by(&operation).then(|| job.id());
+            *found = job.was_retried_by(&operation).then(|| job.id());
             Verdict::Keep
         };
         Ok(match self.visit(None, || None, look).await? {

@@ -18,7 +18,7 @@ fn plan() -> Plan {
         queue: "mail".into(),
         filter: Filter::new(),
         within: None,
-        action: Action::PutBack,
+        action: Action::Retry,
         canary: None,
         canary_patience: Duration::ZERO,
         rate: None,
@@ -123,11 +123,11 @@ impl Shelf {
 }
 
 /// A job that an operation put back and that failed again.
-fn put_back_by(job: &FailedJob, operation: &str) -> FailedJob {
+fn retried_by(job: &FailedJob, operation: &str) -> FailedJob {
     let mut envelope = Envelope::new("mail", Vec::new());
     envelope.id = job.id();
     let by = By { operation, once: false };
-    envelope.headers = job.headers().clone().of_put_back(Some(by));
+    envelope.headers = job.headers().clone().of_retry(Some(by));
     FailedJob::new(envelope, 1, job.reason(), String::new(), job.failed_at())
 }
 
@@ -168,12 +168,12 @@ impl Administer for Shelf {
                 }
                 verdict => {
                     visited.settled.push(job.id());
-                    if let Verdict::PutBackBy { operation, once } = verdict {
+                    if let Verdict::RetryBy { operation, once } = verdict {
                         if once {
                             self.canaries.lock().unwrap().push(job.id());
                         }
                         if self.fails_again {
-                            failed.push(put_back_by(&job, &operation));
+                            failed.push(retried_by(&job, &operation));
                         }
                     }
                 }
@@ -281,7 +281,7 @@ async fn two_operations_at_once_on_jobs_that_fail_at_once_both_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operation_stops_at_a_job_that_it_put_back() {
+async fn an_operation_stops_at_a_job_that_it_retried() {
     let plan = Plan { rate: Some(2.0), stop_on_failure: true, ..plan() };
     let (mut shelf, ids) = Shelf::new(9);
     shelf.fails_again = true;

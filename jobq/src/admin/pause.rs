@@ -3,7 +3,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use crate::engine::{Activity, Administer, Answers, Ask, Pause, PoolId, Question, Read, Reply};
+use crate::engine::{Activity, Administer, Answers, Ask, Figure, Pause, PoolId, Question, Reply};
 use crate::error::{Error, ErrorKind, Result};
 
 /// How long pools have to stop taking jobs.
@@ -26,7 +26,7 @@ pub struct Paused {
     pub stopped: Vec<PoolId>,
     /// Pools that still take jobs, and consumers that belong to no pool that answered. Unknown if
     /// the broker cannot count the consumers.
-    pub still_taking: Read<u32>,
+    pub still_taking: Figure<u32>,
 }
 
 /// A queue that was resumed, from [`Admin::resume`](super::Admin::resume).
@@ -59,7 +59,7 @@ pub(super) async fn pause(engine: &dyn Administer, queue: &str, record: &Pause) 
         let (stopped, still_taking) = match answers {
             Ok(answers) => takers(queue, answers),
             // It is paused nevertheless.
-            Err(error) => (Vec::new(), Read::unknown(error.to_string())),
+            Err(error) => (Vec::new(), Figure::unknown(error.to_string())),
         };
         let over = still_taking == 0 && is_told_again;
         if over || !is_asked || start.elapsed() >= PATIENCE {
@@ -98,9 +98,10 @@ pub(super) async fn resume(engine: &dyn Administer, queue: &str, actor: &str) ->
 }
 
 /// The pools that take no jobs of a queue, and the number of pools and consumers that may.
-fn takers(queue: &str, mut answers: Answers) -> (Vec<PoolId>, Read<u32>) {
+fn takers(queue: &str, mut answers: Answers) -> (Vec<PoolId>, Figure<u32>) {
     let unanswered = answers.unaccounted.remove(queue);
-    let mut taking = unanswered.unwrap_or_else(|| Read::unknown("its consumers were not counted"));
+    let mut taking =
+        unanswered.unwrap_or_else(|| Figure::unknown("its consumers were not counted"));
     let mut stopped = Vec::new();
     for (pool, reply) in answers.replies {
         let Reply::Report(report) = reply else { continue };
@@ -144,7 +145,7 @@ mod tests {
         }
 
         async fn ask(&self, ask: Ask) -> Result<Answers> {
-            let unaccounted = ask.queues.into_iter().map(|queue| (queue, Read::Known(0)));
+            let unaccounted = ask.queues.into_iter().map(|queue| (queue, Figure::Known(0)));
             Ok(Answers::new(Vec::new(), unaccounted.collect()))
         }
 
@@ -199,9 +200,9 @@ mod tests {
         ];
         let expected = vec![replies[0].0, replies[3].0];
         for (consumers, still) in [
-            (Some(Read::Known(0)), Some(2)),
-            (Some(Read::Known(3)), Some(5)),
-            (Some(Read::unknown("no leader")), None),
+            (Some(Figure::Known(0)), Some(2)),
+            (Some(Figure::Known(3)), Some(5)),
+            (Some(Figure::unknown("no leader")), None),
             (None, None),
         ] {
             let unaccounted: BTreeMap<_, _> =

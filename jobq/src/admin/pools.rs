@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::engine::{Administer, Ask, Cancel, PoolId, PoolReport, Question, Read, Reply};
+use crate::engine::{Administer, Ask, Cancel, Figure, PoolId, PoolReport, Question, Reply};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::JobId;
 
@@ -18,7 +18,7 @@ pub struct Pools {
     pub pools: Vec<PoolReport>,
     /// Consumers of the queues that belong to no pool that answered: of pools that are wedged, that
     /// may not or do not want to answer, or of other programs.
-    pub unaccounted: Read<u32>,
+    pub unaccounted: Figure<u32>,
 }
 
 /// An order to a pool.
@@ -59,7 +59,7 @@ pub(super) async fn pools(
         Reply::Report(report) => Some(report).filter(works),
         _ => None,
     };
-    let mut unaccounted = Read::Known(0);
+    let mut unaccounted = Figure::Known(0);
     for consumers in answers.unaccounted.into_values() {
         unaccounted = unaccounted.zip(consumers, |sum, more| sum + more);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::engine::{Activity, Pause, PoolQueue, Read, RunningJob};
+use crate::engine::{Activity, Figure, Pause, PoolQueue, RunningJob};
 
 /// An attempt that runs longer, and that no timeout is to end, holds its slot.
 const LONG: Duration = Duration::from_secs(60);
@@ -56,13 +56,13 @@ impl State {
 
 /// The state of a queue with these ready jobs, if it exists, and these pools.
 pub(super) fn state(
-    paused: &Read<Option<Pause>>,
-    unaccounted: &Read<u32>,
-    ready: Option<&Read<u64>>,
+    paused: &Figure<Option<Pause>>,
+    unaccounted: &Figure<u32>,
+    ready: Option<&Figure<u64>>,
     pools: &[&PoolQueue],
 ) -> State {
     match (paused, unaccounted) {
-        (Read::Known(Some(_)), _) => State::Paused,
+        (Figure::Known(Some(_)), _) => State::Paused,
         _ if pools.iter().any(|pool| takes(pool)) => {
             let some_wait = ready.is_some_and(|ready| *ready > 0)
                 || pools.iter().any(|pool| has_taken_ahead(pool));
@@ -76,7 +76,7 @@ pub(super) fn state(
                 State::Consumed
             }
         }
-        (_, Read::Unknown(_) | Read::Known(1..)) => State::Unknown,
+        (_, Figure::Unknown(_) | Figure::Known(1..)) => State::Unknown,
         _ if pools.is_empty() && ready.is_none() => State::Missing,
         _ if pools.is_empty() => State::Unattended,
         _ => State::Halted,
@@ -131,22 +131,22 @@ mod tests {
         let pool = |state, lost_slots| PoolQueue { state, lost_slots, ..PoolQueue::new("q", 2) };
         let (taking, still) = (pool(Activity::Consuming, 0), pool(Activity::Quiet, 0));
         let (lost, resting) = (pool(Activity::Consuming, 2), pool(Activity::Resting, 0));
-        let none = Read::Known(None);
-        let paused = Read::Known(Some(Pause::default()));
-        let unread = Read::unknown("no connection");
+        let none = Figure::Known(None);
+        let paused = Figure::Known(Some(Pause::default()));
+        let unread = Figure::unknown("no connection");
         for (paused, unaccounted, pools, expected) in [
-            (&none, Read::Known(0), vec![&taking], State::Consumed),
-            (&none, Read::Known(3), vec![&still, &taking], State::Consumed),
-            (&none, Read::Known(0), vec![&resting], State::Consumed),
-            (&none, Read::Known(0), vec![&still], State::Halted),
-            (&none, Read::Known(0), vec![&lost], State::Halted),
-            (&none, Read::Known(0), vec![], State::Unattended),
-            (&none, Read::Known(1), vec![], State::Unknown),
-            (&none, Read::unknown("no leader"), vec![&still], State::Unknown),
-            (&paused, Read::Known(0), vec![&taking], State::Paused),
-            (&unread, Read::Known(0), vec![&taking], State::Consumed),
+            (&none, Figure::Known(0), vec![&taking], State::Consumed),
+            (&none, Figure::Known(3), vec![&still, &taking], State::Consumed),
+            (&none, Figure::Known(0), vec![&resting], State::Consumed),
+            (&none, Figure::Known(0), vec![&still], State::Halted),
+            (&none, Figure::Known(0), vec![&lost], State::Halted),
+            (&none, Figure::Known(0), vec![], State::Unattended),
+            (&none, Figure::Known(1), vec![], State::Unknown),
+            (&none, Figure::unknown("no leader"), vec![&still], State::Unknown),
+            (&paused, Figure::Known(0), vec![&taking], State::Paused),
+            (&unread, Figure::Known(0), vec![&taking], State::Consumed),
         ] {
-            let found = state(paused, &unaccounted, Some(&Read::Known(7)), &pools);
+            let found = state(paused, &unaccounted, Some(&Figure::Known(7)), &pools);
             assert_eq!(found, expected, "{paused:?} {unaccounted:?}");
             let missing = if expected == State::Unattended { State::Missing } else { expected };
             assert_eq!(state(paused, &unaccounted, None, &pools), missing, "without the queue");
@@ -175,76 +175,81 @@ mod tests {
         let ahead = || with(|p| p.ahead = Some(1));
         let idle = || pool(0, &[]);
         let table = [
-            (Read::Known(1), Read::Known(0), vec![stuck()], yes),
-            (Read::Known(0), Read::Known(0), vec![stuck()], no),
-            (Read::unknown("no leader"), Read::Known(0), vec![stuck()], no),
-            (Read::Known(0), Read::Known(0), vec![with(|p| p.in_flight = 2)], no),
-            (Read::Known(0), Read::Known(0), vec![ahead()], yes),
+            (Figure::Known(1), Figure::Known(0), vec![stuck()], yes),
+            (Figure::Known(0), Figure::Known(0), vec![stuck()], no),
+            (Figure::unknown("no leader"), Figure::Known(0), vec![stuck()], no),
+            (Figure::Known(0), Figure::Known(0), vec![with(|p| p.in_flight = 2)], no),
+            (Figure::Known(0), Figure::Known(0), vec![ahead()], yes),
             // Of an earlier version.
             (
-                Read::Known(0),
-                Read::Known(0),
+                Figure::Known(0),
+                Figure::Known(0),
                 vec![with(|p| (p.in_flight, p.ahead) = (2, None))],
                 no,
             ),
             (
-                Read::Known(0),
-                Read::Known(0),
+                Figure::Known(0),
+                Figure::Known(0),
                 vec![with(|p| (p.in_flight, p.ahead) = (3, None))],
                 yes,
             ),
             // Jobs wait in one pool, beside others that could run them.
-            (Read::Known(0), Read::Known(0), vec![ahead(), idle()], withheld),
-            (Read::Known(5), Read::Known(0), vec![idle(), ahead()], withheld),
-            (Read::Known(0), Read::Known(1), vec![ahead()], withheld),
-            (Read::Known(0), Read::Known(0), vec![stuck(), idle()], no),
+            (Figure::Known(0), Figure::Known(0), vec![ahead(), idle()], withheld),
+            (Figure::Known(5), Figure::Known(0), vec![idle(), ahead()], withheld),
+            (Figure::Known(0), Figure::Known(1), vec![ahead()], withheld),
+            (Figure::Known(0), Figure::Known(0), vec![stuck(), idle()], no),
             (
-                Read::Known(0),
-                Read::Known(0),
+                Figure::Known(0),
+                Figure::Known(0),
                 vec![with(|p| (p.ahead, p.minute.completed) = (Some(1), 1)), idle()],
                 no,
             ),
             (
-                Read::Known(0),
-                Read::Known(0),
+                Figure::Known(0),
+                Figure::Known(0),
                 vec![with(|p| (p.ahead, p.state) = (Some(1), Activity::Interrupted)), idle()],
                 no,
             ),
             // Others may make progress.
-            (Read::Known(1), Read::Known(1), vec![stuck()], no),
-            (Read::Known(1), Read::unknown("no leader"), vec![stuck()], no),
-            (Read::Known(1), Read::Known(0), vec![stuck(), pool(0, &[(61, None)])], no),
-            (Read::Known(1), Read::Known(0), vec![stuck(), stuck()], yes),
+            (Figure::Known(1), Figure::Known(1), vec![stuck()], no),
+            (Figure::Known(1), Figure::unknown("no leader"), vec![stuck()], no),
+            (Figure::Known(1), Figure::Known(0), vec![stuck(), pool(0, &[(61, None)])], no),
+            (Figure::Known(1), Figure::Known(0), vec![stuck(), stuck()], yes),
             // A free slot; a young attempt; one that its timeout ends, and one that it did not end.
-            (Read::Known(1), Read::Known(0), vec![pool(0, &[(61, None)])], no),
-            (Read::Known(1), Read::Known(0), vec![pool(0, &[(61, None), (60, None)])], no),
-            (Read::Known(1), Read::Known(0), vec![pool(0, &[(61, None), (61, Some(600))])], no),
-            (Read::Known(1), Read::Known(0), vec![pool(0, &[(61, None), (601, Some(600))])], yes),
-            // Lost slots.
-            (Read::Known(1), Read::Known(0), vec![pool(1, &[(61, None)])], yes),
-            (Read::Known(1), Read::Known(0), vec![pool(2, &[]), stuck()], yes),
-            (Read::Known(1), Read::Known(0), vec![pool(1, &[])], no),
-            // What started or ended in the last minute.
-            (Read::Known(1), Read::Known(0), vec![with(|p| p.minute.completed = 1)], no),
-            (Read::Known(1), Read::Known(0), vec![with(|p| p.minute.failed = 1)], no),
+            (Figure::Known(1), Figure::Known(0), vec![pool(0, &[(61, None)])], no),
+            (Figure::Known(1), Figure::Known(0), vec![pool(0, &[(61, None), (60, None)])], no),
+            (Figure::Known(1), Figure::Known(0), vec![pool(0, &[(61, None), (61, Some(600))])], no),
             (
-                Read::Known(1),
-                Read::Known(0),
+                Figure::Known(1),
+                Figure::Known(0),
+                vec![pool(0, &[(61, None), (601, Some(600))])],
+                yes,
+            ),
+            // Lost slots.
+            (Figure::Known(1), Figure::Known(0), vec![pool(1, &[(61, None)])], yes),
+            (Figure::Known(1), Figure::Known(0), vec![pool(2, &[]), stuck()], yes),
+            (Figure::Known(1), Figure::Known(0), vec![pool(1, &[])], no),
+            // What started or ended in the last minute.
+            (Figure::Known(1), Figure::Known(0), vec![with(|p| p.minute.completed = 1)], no),
+            (Figure::Known(1), Figure::Known(0), vec![with(|p| p.minute.failed = 1)], no),
+            (
+                Figure::Known(1),
+                Figure::Known(0),
                 vec![with(|p| p.minute.waited = Some(Duration::ZERO))],
                 no,
             ),
             // A pool that takes nothing, and one that rests.
             (
-                Read::Known(1),
-                Read::Known(0),
+                Figure::Known(1),
+                Figure::Known(0),
                 vec![with(|p| p.state = Activity::Quiet), stuck()],
                 yes,
             ),
-            (Read::Known(1), Read::Known(0), vec![with(|p| p.state = Activity::Resting)], no),
+            (Figure::Known(1), Figure::Known(0), vec![with(|p| p.state = Activity::Resting)], no),
         ];
         for (ready, unaccounted, pools, expected) in table {
             let pools: Vec<_> = pools.iter().collect();
-            let found = state(&Read::Known(None), &unaccounted, Some(&ready), &pools);
+            let found = state(&Figure::Known(None), &unaccounted, Some(&ready), &pools);
             assert_eq!(found, expected, "{ready:?} {unaccounted:?} {pools:#?}");
         }
     }

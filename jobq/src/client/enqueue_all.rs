@@ -190,7 +190,7 @@ impl From<EnqueueAllError> for Error {
         if error.accepted.is_empty() && error.unknown.is_empty() {
             told
         } else {
-            told.but_maybe_enqueued()
+            told.and_maybe_enqueued()
         }
     }
 }
@@ -214,7 +214,7 @@ mod tests {
         let unwritten = vec![(0, error("a")), (3, error("b"))];
         // Of those that were pushed, which are 1, 2, 4, 5 and 6.
         let not_pushed =
-            vec![(1, error("c")), (2, error("d").but_maybe_enqueued()), (4, error("e"))];
+            vec![(1, error("c")), (2, error("d").and_maybe_enqueued()), (4, error("e"))];
         let report = EnqueueAllError::of(ids.clone(), unwritten, not_pushed);
         let told = |list: &[(usize, Error)]| -> Vec<_> {
             list.iter().map(|(index, error)| format!("{index}{error}")).collect()

@@ -119,7 +119,7 @@ fn readable(variable: &str, path: PathBuf) -> Result<Pem> {
             "the file {} that {variable} names cannot be read: {source}; name a file in PEM form",
             path.display()
         ))
-        .because(source)),
+        .with_source(source)),
     }
 }
 

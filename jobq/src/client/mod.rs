@@ -126,11 +126,11 @@ impl Client {
 
     /// A client on an engine of your own. Unstable, as [`Engine`] is.
     #[must_use]
-    pub fn on_engine(engine: Arc<dyn Engine>, namespace: impl Into<String>) -> Self {
+    pub fn with_engine(engine: Arc<dyn Engine>, namespace: impl Into<String>) -> Self {
         Self::new(engine, namespace.into(), &program(), Hooks::default(), None)
     }
 
-    /// [`on_engine`](Self::on_engine), with hooks.
+    /// [`with_engine`](Self::with_engine), with hooks.
     #[cfg(feature = "testing")]
     pub(crate) fn with_hooks(engine: Arc<dyn Engine>, namespace: &str, hooks: Hooks) -> Self {
         Self::new(engine, namespace.to_owned(), &program(), hooks, None)

@@ -117,7 +117,7 @@ impl Hooks {
             let refused = match guarded(|| hook(&mut outgoing)) {
                 Ok(Ok(())) => continue,
                 Ok(Err(error)) => {
-                    Error::invalid(outgoing.refused(&error.to_string())).because(error)
+                    Error::invalid(outgoing.refused(&error.to_string())).with_source(error)
                 }
                 Err(panic) => Error::invalid(outgoing.refused(&guard::text(panic))),
             };

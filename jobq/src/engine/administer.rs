@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde::Serialize;
 
-use super::{Answers, Ask, Controlled, Extent, Membership, Part, Pause, QueueSpec, Read};
+use super::{Answers, Ask, Controlled, Extent, Figure, Membership, Part, Pause, QueueSpec};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, JobId};
 
@@ -39,8 +39,8 @@ pub trait Administer: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// As [`counts`](Self::counts).
-    async fn in_levels(&self) -> Result<Read<u64>> {
-        Ok(Read::Known(0))
+    async fn in_levels(&self) -> Result<Figure<u64>> {
+        Ok(Figure::Known(0))
     }
 
     /// Looks at the failed jobs of a queue, oldest first, each once, and settles them as `visit`
@@ -90,7 +90,7 @@ pub trait Administer: fmt::Debug + Send + Sync {
     ///
     /// An engine that cannot be reached or refuses.
     async fn repeat_pause(&self, queue: &str, _pause: &Pause) -> Result<bool> {
-        Ok(self.paused(queue).await? != Read::Known(None))
+        Ok(self.paused(queue).await? != Figure::Known(None))
     }
 
     /// Resumes a queue, and returns whether it was paused.
@@ -107,8 +107,8 @@ pub trait Administer: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// An engine that cannot be reached.
-    async fn paused(&self, _queue: &str) -> Result<Read<Option<Pause>>> {
-        Ok(Read::Known(None))
+    async fn paused(&self, _queue: &str) -> Result<Figure<Option<Pause>>> {
+        Ok(Figure::Known(None))
     }
 
     /// Makes a pool one of those that are asked and told of pauses, until the membership is
@@ -172,10 +172,10 @@ pub enum Verdict {
     Enough,
     /// It goes back into its queue, with fresh attempts, no expiry and no further delay. Nothing
     /// of former operations is left.
-    PutBack,
+    Retry,
     /// The same by an operation. Its id joins the others in the header `jobq-operations`, of which
     /// the last eight are kept.
-    PutBackBy {
+    RetryBy {
         /// The id of the operation.
         operation: String,
         /// With a single attempt, for an operation that watches it.
@@ -254,7 +254,7 @@ impl QueueNames {
 #[non_exhaustive]
 pub struct Counts {
     /// Jobs that are due and not in flight.
-    pub ready: Read<u64>,
+    pub ready: Figure<u64>,
     /// Jobs that are not due yet. On RabbitMQ these are the jobs in the tiers of the queue, for
     /// waits that a job's `delay` names, and the probe of a pool in a tier of up to a minute. Jobs
     /// with any other wait are in the delay levels, which the queues of a namespace share: they are
@@ -269,9 +269,9 @@ pub struct Counts {
     ///
     /// The broker counts a probe of a pool as a job: for up to a minute, this is one too many for
     /// each tier that has one.
-    pub waiting: Read<u64>,
+    pub waiting: Figure<u64>,
     /// Failed jobs. On RabbitMQ the broker does not count jobs while a client looks at them.
-    pub failed: Read<u64>,
+    pub failed: Figure<u64>,
 }
 
 impl Counts {
@@ -279,27 +279,27 @@ impl Counts {
     #[must_use]
     pub fn new(ready: u64, waiting: u64, failed: u64) -> Self {
         Self {
-            ready: Read::Known(ready),
-            waiting: Read::Known(waiting),
-            failed: Read::Known(failed),
+            ready: Figure::Known(ready),
+            waiting: Figure::Known(waiting),
+            failed: Figure::Known(failed),
         }
     }
 
     /// Counts that are unknown for this reason.
     pub(crate) fn unknown(why: impl Into<Cow<'static, str>>) -> Self {
-        let unknown = Read::Unknown(why.into());
+        let unknown = Figure::Unknown(why.into());
         Self { ready: unknown.clone(), waiting: unknown.clone(), failed: unknown }
     }
 
     /// The number of jobs of all three kinds.
     #[must_use]
-    pub fn total(&self) -> Read<u64> {
+    pub fn total(&self) -> Figure<u64> {
         self.open().zip(self.failed.clone(), |open, failed| open + failed)
     }
 
     /// The number of jobs that are due or waiting.
     #[must_use]
-    pub fn open(&self) -> Read<u64> {
+    pub fn open(&self) -> Figure<u64> {
         self.ready.clone().zip(self.waiting.clone(), |ready, waiting| ready + waiting)
     }
 

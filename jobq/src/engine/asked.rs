@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use super::{Controlled, PoolId, Question, Read, Reply};
+use super::{Controlled, Figure, PoolId, Question, Reply};
 use crate::background;
 
 /// A consumer that takes jobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Taker {
+pub(crate) struct ListedConsumer {
     pub(crate) queue: String,
     /// Its name in the reports of its pool.
     pub(crate) name: String,
@@ -39,9 +39,9 @@ pub(crate) async fn ask_each(
 /// accounts for all consumers of its pool.
 pub(crate) fn unaccounted(
     queues: &[String],
-    takers: &[Taker],
+    consumers: &[ListedConsumer],
     replies: &[(PoolId, Reply)],
-) -> BTreeMap<String, Read<u32>> {
+) -> BTreeMap<String, Figure<u32>> {
     let (mut named, mut answered) = (HashSet::new(), HashSet::new());
     for (pool, reply) in replies {
         match reply {
@@ -51,13 +51,15 @@ pub(crate) fn unaccounted(
             _ => drop(answered.insert(*pool)),
         }
     }
-    let is_missing = |taker: &&Taker| {
-        !named.contains(&taker.name) && taker.pool.is_none_or(|pool| !answered.contains(&pool))
+    let is_missing = |consumer: &&ListedConsumer| {
+        !named.contains(&consumer.name)
+            && consumer.pool.is_none_or(|pool| !answered.contains(&pool))
     };
     let count = |queue: &String| {
-        let missing = takers.iter().filter(|taker| taker.queue == *queue).filter(is_missing);
+        let missing =
+            consumers.iter().filter(|consumer| consumer.queue == *queue).filter(is_missing);
         let missing = u32::try_from(missing.count()).unwrap_or(u32::MAX);
-        (queue.clone(), Read::Known(missing))
+        (queue.clone(), Figure::Known(missing))
     };
     queues.iter().map(count).collect()
 }
@@ -78,21 +80,21 @@ mod tests {
             PoolReport::new(reporting, "a".into(), SystemTime::UNIX_EPOCH, vec![queue])
         };
         let replies = [(reporting, Reply::Report(report(&["r1"]))), (ordered, Reply::Accepted)];
-        let taker = |queue: &str, name: &str, pool| {
+        let consumer = |queue: &str, name: &str, pool| {
             let (queue, name) = (queue.to_owned(), name.to_owned());
-            Taker { queue, name, pool }
+            ListedConsumer { queue, name, pool }
         };
-        let takers = [
-            taker("mail", "r1", Some(reporting)),
-            taker("mail", "r2", Some(reporting)),
-            taker("mail", "o1", Some(ordered)),
-            taker("mail", "s1", Some(silent)),
-            taker("mail", "n1", None),
-            taker("video", "o2", Some(ordered)),
+        let consumers = [
+            consumer("mail", "r1", Some(reporting)),
+            consumer("mail", "r2", Some(reporting)),
+            consumer("mail", "o1", Some(ordered)),
+            consumer("mail", "s1", Some(silent)),
+            consumer("mail", "n1", None),
+            consumer("video", "o2", Some(ordered)),
         ];
         let queues = ["mail", "video", "nowhere"].map(str::to_owned);
         let expected = [("mail", 3), ("video", 0), ("nowhere", 0)];
-        let expected = expected.map(|(queue, count)| (queue.to_owned(), Read::Known(count)));
-        assert_eq!(unaccounted(&queues, &takers, &replies), expected.into());
+        let expected = expected.map(|(queue, count)| (queue.to_owned(), Figure::Known(count)));
+        assert_eq!(unaccounted(&queues, &consumers, &replies), expected.into());
     }
 }

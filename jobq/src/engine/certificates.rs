@@ -57,7 +57,7 @@ impl Pem {
                      anew, so put a file in PEM form there",
                     path.display()
                 );
-                Error::new(ErrorKind::Refused, text).because(source)
+                Error::new(ErrorKind::Refused, text).with_source(source)
             }),
         }
     }

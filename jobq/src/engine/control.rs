@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{PoolReport, Read};
+use super::{Figure, PoolReport};
 use crate::error::Error;
 use crate::job::{FailedReason, JobId, rfc3339};
 
@@ -38,7 +38,7 @@ impl FromStr for PoolId {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         Uuid::from_str(text).map(Self).map_err(|source| {
-            Error::invalid(format!("`{text}` is no pool id: expected a UUID")).because(source)
+            Error::invalid(format!("`{text}` is no pool id: expected a UUID")).with_source(source)
         })
     }
 }
@@ -193,7 +193,7 @@ pub struct Answers {
     /// The pools that answered, with their answers, sorted by pool.
     pub replies: Vec<(PoolId, Reply)>,
     /// For each of the queues: how many consumers belong to no pool that answered.
-    pub unaccounted: BTreeMap<String, Read<u32>>,
+    pub unaccounted: BTreeMap<String, Figure<u32>>,
 }
 
 impl Answers {
@@ -201,7 +201,7 @@ impl Answers {
     #[must_use]
     pub fn new(
         mut replies: Vec<(PoolId, Reply)>,
-        unaccounted: BTreeMap<String, Read<u32>>,
+        unaccounted: BTreeMap<String, Figure<u32>>,
     ) -> Self {
         replies.sort_by_key(|(pool, _)| *pool);
         Self { replies, unaccounted }

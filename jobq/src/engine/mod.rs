@@ -21,11 +21,11 @@ mod detached;
 mod diagnose;
 mod durations;
 mod extent;
+mod figure;
 mod migrated;
 mod options;
 mod part;
 mod queue;
-mod read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 mod refusal;
 mod report;
@@ -41,7 +41,7 @@ use async_trait::async_trait;
 
 pub use administer::{Administer, Counts, QueueNames, Verdict, Visit, Visited};
 #[cfg(any(feature = "sqlite", feature = "testing"))]
-pub(crate) use asked::{Taker, ask_each, unaccounted};
+pub(crate) use asked::{ListedConsumer, ask_each, unaccounted};
 pub use certificates::{Certificates, ClientCertificate, ManagementUrl, Pem};
 #[cfg(feature = "rabbitmq")]
 pub(crate) use clock_offset::clock_offset_ms;
@@ -56,14 +56,14 @@ pub use diagnose::{About, Diagnose, Hold};
 pub(crate) use durations::fractional_millis;
 pub use durations::{Durations, Percentiles};
 pub use extent::Extent;
+pub use figure::Figure;
 pub use migrated::Migrated;
 pub use options::EngineOptions;
 pub use part::{Part, Place};
 pub use queue::{QueueName, QueueSpec};
-pub use read::Read;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use refusal::{must_be_unused, nobody_subscribes};
-pub use report::{Activity, Minute, Passage, PoolQueue, PoolReport, RunningJob};
+pub use report::{Activity, LastMinute, Passage, PoolQueue, PoolReport, RunningJob};
 #[cfg(any(feature = "rabbitmq", feature = "sqlite", feature = "testing"))]
 pub(crate) use visiting::Visiting;
 #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
-use super::{Counts, Read};
+use super::{Counts, Figure};
 use crate::period;
 
 /// The jobs of a queue that are in one place.
@@ -16,7 +16,7 @@ pub struct Part {
     /// The place.
     pub place: Place,
     /// How many jobs are there, those in flight not included.
-    pub jobs: Read<u64>,
+    pub jobs: Figure<u64>,
 }
 
 /// A place in which jobs of a queue are. Each job that is not in flight is in one of them; on
@@ -42,7 +42,7 @@ pub enum Place {
 impl Part {
     /// So many jobs in a place.
     #[must_use]
-    pub fn new(place: Place, jobs: impl Into<Read<u64>>) -> Self {
+    pub fn new(place: Place, jobs: impl Into<Figure<u64>>) -> Self {
         Self { place, jobs: jobs.into() }
     }
 }
@@ -134,7 +134,7 @@ mod tests {
         ];
         assert_eq!(Counts::of(&parts), Counts::new(3, 28, 32));
         assert_eq!(Counts::of(&Counts::new(5, 6, 7).into_parts()), Counts::new(5, 6, 7));
-        let unknown = [Part::new(tier(30), 4), Part::new(Place::Due, Read::unknown("no leader"))];
+        let unknown = [Part::new(tier(30), 4), Part::new(Place::Due, Figure::unknown("no leader"))];
         let counts = Counts::of(&unknown);
         assert_eq!((counts.waiting.why(), counts.ready), (Some("no leader"), 0.into()));
     }
@@ -146,7 +146,7 @@ mod tests {
             serde_json::json!({"place": "tier", "wait_ms": 90_000, "jobs": 7, "unknown": null});
         assert_eq!(serde_json::to_value(&tier).unwrap(), json);
         assert_eq!(tier.place.to_string(), "tier 1m30s");
-        let due = Part::new(Place::Due, Read::unknown("no leader"));
+        let due = Part::new(Place::Due, Figure::unknown("no leader"));
         let json = serde_json::json!({"place": "due", "wait_ms": null, "jobs": null, "unknown": "no leader"});
         assert_eq!(serde_json::to_value(&due).unwrap(), json);
         assert_eq!(due.place.to_string(), "due");

@@ -123,7 +123,7 @@ pub struct PoolQueue {
     /// The attempts that run, the longest first, at most 1,000.
     pub running: Vec<RunningJob>,
     /// The outcomes of the last minute.
-    pub minute: Minute,
+    pub minute: LastMinute,
     /// The words of the header `jobq-needs` that the pool's version of jobq lacks, of jobs of the last
     /// minute: these jobs wait for another worker. A pool of an earlier version reports none.
     #[serde(default)]
@@ -195,7 +195,7 @@ impl PoolQueue {
             in_flight: 0,
             ahead: Some(0),
             running: Vec::new(),
-            minute: Minute::default(),
+            minute: LastMinute::default(),
             unmet_needs: Vec::new(),
             consumers: Vec::new(),
             waits: None,
@@ -274,7 +274,7 @@ impl RunningJob {
 /// What a pool did with the jobs of a queue in the last minute.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
-pub struct Minute {
+pub struct LastMinute {
     /// Jobs completed.
     pub completed: u64,
     /// Attempts failed that are retried.
@@ -353,7 +353,7 @@ mod tests {
         later["durations"] = json!({"p99_ms": 2.5, "counts_us": [[1_500, 3]]});
         later["slept_ms"] = json!(1);
         for (json, durations) in [(earlier, 0), (later, 3)] {
-            let minute: Minute = serde_json::from_value(json).unwrap();
+            let minute: LastMinute = serde_json::from_value(json).unwrap();
             assert_eq!((minute.completed, minute.durations.count()), (3, durations));
         }
     }

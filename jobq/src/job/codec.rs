@@ -63,7 +63,7 @@ fn read_back<J: Job>(payload: Vec<u8>) -> Result<Vec<u8>> {
             J::NAME,
             type_name::<J>()
         ))
-        .because(error)),
+        .with_source(error)),
     }
 }
 

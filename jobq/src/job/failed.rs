@@ -125,7 +125,7 @@ impl FailedJob {
 
     /// Whether one of the last eight operations that put it back is this one.
     #[must_use]
-    pub fn was_put_back_by(&self, operation: &str) -> bool {
+    pub fn was_retried_by(&self, operation: &str) -> bool {
         let operations = self.header(OPERATIONS).unwrap_or_default();
         operations.split_whitespace().any(|id| id == operation)
     }

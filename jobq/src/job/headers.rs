@@ -112,7 +112,7 @@ impl Headers {
 
     /// The headers of a failed job that is put back, by an operation or by its id.
     #[cfg_attr(not(any(feature = "sqlite", feature = "testing")), allow(dead_code))]
-    pub(crate) fn of_put_back(mut self, by: Option<By<'_>>) -> Self {
+    pub(crate) fn of_retry(mut self, by: Option<By<'_>>) -> Self {
         let operations = self.0.remove(OPERATIONS);
         self.0.remove(ONCE);
         let needs = self.0.remove(NEEDS).unwrap_or_default();
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_back_removes_or_adds_what_operations_need() {
+    fn a_retry_removes_or_adds_what_operations_need() {
         let by = |operation, once| Some(By { operation, once });
         for (needs, by, expected) in [
             (None, None, &[][..]),
@@ -297,7 +297,7 @@ mod tests {
             if let Some(needs) = needs {
                 headers.put(NEEDS, needs);
             }
-            let found = headers.of_put_back(by);
+            let found = headers.of_retry(by);
             assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{needs:?} {by:?}");
         }
     }

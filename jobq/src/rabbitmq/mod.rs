@@ -42,18 +42,18 @@ use self::admin::doctor::Management;
 use self::admin::provision::Provision;
 use self::connection::address::Address;
 use self::connection::broker::Broker;
-use self::connection::link::Target;
 use self::connection::probe;
 use self::connection::probe::Carrier;
+use self::connection::supervised::Target;
 use self::connection::tls::Tls;
 use self::consume::Consumers;
 use self::publish::{Enqueuer, Publisher};
 use self::stray::Strays;
-use self::topology::declared::Declared;
 use self::topology::declarer::Declarer;
 use self::topology::levels;
+use self::topology::lookup::MissingQueues;
+use self::topology::memory::Declared;
 use self::topology::names::Names;
-use self::topology::passive::Absent;
 use self::topology::probes::node_probe;
 use self::topology::requirements::Wanted;
 use self::topology::upkeep;
@@ -70,7 +70,7 @@ use crate::period;
 
 pub use self::admin::provision::diff::{Difference, TopologyDiff};
 pub use self::admin::provision::{Applied, Pruned};
-pub use self::topology::declarations::Topology;
+pub use self::topology::plan::Topology;
 
 /// Connects to a broker.
 ///
@@ -92,7 +92,7 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         Broker::connect(target, options.connection_name, options.clock, options.is_lazy).await?;
     let (broker, names) = (Arc::new(broker), Names::new(options.namespace));
     probe::watch(broker.publishing(), broker.target(), Carrier::Itself, node_probe(&names));
-    let (known, absent) = (Arc::new(Declared::new(names)), Arc::<Absent>::default());
+    let (known, absent) = (Arc::new(Declared::new(names)), Arc::<MissingQueues>::default());
     let publishing = broker.publishing().clone();
     let publisher = Publisher::spawn(publishing, Arc::clone(&known), options.timeout);
     let declarer = Declarer::new(Arc::clone(&broker), Arc::clone(&known), Arc::clone(&absent));

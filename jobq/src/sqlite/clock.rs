@@ -105,7 +105,7 @@ impl MachineClock {
         schema: usize,
         clock: &Clock,
     ) -> Result<Self, ClockError> {
-        // Read without the file's write lock, which another process may hold for long.
+        // Figure without the file's write lock, which another process may hold for long.
         let (found, new) = Self::find(connection, schema, clock)?;
         if new.is_none() || schema < WITH_TIME_OF_DAY {
             return Ok(found);
@@ -141,7 +141,7 @@ impl MachineClock {
         }
         let time_of_day = columns::now();
         let last = known.map_or(time_of_day, |known| known.after_reboot(time_of_day));
-        // Read after the time of day, so that a pause in between puts the clock back and never ahead.
+        // Figure after the time of day, so that a pause in between puts the clock back and never ahead.
         let Some(since) = since_boot() else { return Ok((Self::TimeOfDay, None)) };
         let ahead = last.saturating_sub(whole_millis(since));
         let boot = id.as_str().to_owned();

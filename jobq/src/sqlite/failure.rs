@@ -121,7 +121,7 @@ impl Failure {
     pub(super) fn error(&self) -> Error {
         match self {
             Self::Closed => closed(),
-            Self::Lost => closed().but_maybe_enqueued(),
+            Self::Lost => closed().and_maybe_enqueued(),
             Self::Gone { place, maybe_done } => {
                 let message = format!(
                     "{place} is not the one that was opened any more: it was removed or replaced \
@@ -129,13 +129,13 @@ impl Failure {
                      it back, or start the program anew with the file that is there"
                 );
                 let error = Error::new(ErrorKind::Refused, message);
-                if *maybe_done { error.but_maybe_enqueued() } else { error }
+                if *maybe_done { error.and_maybe_enqueued() } else { error }
             }
             Self::ReadOnly(place) => Error::new(ErrorKind::Refused, format!("{place} {READ_ONLY}")),
             Self::Unfit(message) => Error::new(ErrorKind::Refused, &**message),
             Self::Sqlite { kind, message, source, maybe_done } => {
-                let error = Error::new(*kind, &**message).because(Arc::clone(source));
-                if *maybe_done { error.but_maybe_enqueued() } else { error }
+                let error = Error::new(*kind, &**message).with_source(Arc::clone(source));
+                if *maybe_done { error.and_maybe_enqueued() } else { error }
             }
         }
     }

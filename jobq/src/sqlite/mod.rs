@@ -121,7 +121,7 @@ pub(crate) async fn open_with_lease(
         });
     if let Err(source) = spawned {
         let message = "the system gives no thread to write the job file with";
-        return Err(Error::new(ErrorKind::Refused, message).because(source));
+        return Err(Error::new(ErrorKind::Refused, message).with_source(source));
     }
     opened.await.unwrap_or_else(|_| Err(closed()))?;
     Ok(Arc::new(engine))

@@ -45,7 +45,7 @@ impl Place {
             Ok(path) => Ok(Self::File(path)),
             Err(source) => {
                 let message = format!("the current directory, which `{url}` starts from, is lost");
-                Err(Error::invalid(message).because(source))
+                Err(Error::invalid(message).with_source(source))
             }
         }
     }

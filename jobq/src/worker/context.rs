@@ -55,7 +55,7 @@ impl JobContext {
             envelope: Arc::new(envelope),
             attempt: 1,
             max_attempts: 1,
-            client: Client::on_engine(Arc::new(Detached), "test"),
+            client: Client::with_engine(Arc::new(Detached), "test"),
             cancelled: Cancelled::default(),
         }
     }

@@ -16,14 +16,14 @@ use slab::Slab;
 use tracing::Span;
 
 use self::canary::Outcomes;
-use self::minute::LastMinute;
+use self::minute::MinuteWindow;
 use self::tally::Tally;
 use self::unmet::UnmetNeeds;
 use super::attempt::Attempt;
 use super::decision::Decision;
 use super::health::{self, Status};
 use crate::client::Client;
-use crate::engine::{Delivery, Minute, RunningJob, Settlement, Watched, WatchedOutcome};
+use crate::engine::{Delivery, LastMinute, RunningJob, Settlement, Watched, WatchedOutcome};
 use crate::error::Result;
 use crate::job::Outcome;
 use crate::metrics::{PoolLevel, QueueMetrics};
@@ -37,7 +37,7 @@ type Lost = (Attempt, Option<Duration>);
 pub(crate) struct Observer {
     client: Client,
     metrics: QueueMetrics,
-    minute: Mutex<LastMinute>,
+    minute: Mutex<MinuteWindow>,
     tally: Tally,
     outcomes: Outcomes,
     unmet_needs: Mutex<UnmetNeeds>,
@@ -95,7 +95,7 @@ impl Observer {
         Self {
             client,
             metrics: QueueMetrics::new(queue, jobs),
-            minute: Mutex::new(LastMinute::new(SystemTime::UNIX_EPOCH)),
+            minute: Mutex::new(MinuteWindow::new(SystemTime::UNIX_EPOCH)),
             tally: Tally::default(),
             outcomes: Outcomes::default(),
             unmet_needs: Mutex::default(),
@@ -107,7 +107,7 @@ impl Observer {
         self.client.clock().now()
     }
 
-    fn minute(&self) -> MutexGuard<'_, LastMinute> {
+    fn minute(&self) -> MutexGuard<'_, MinuteWindow> {
         self.minute.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -226,7 +226,7 @@ impl Observer {
     }
 
     /// The outcomes and waits of the last minute, those of attempts that run included.
-    pub(super) fn last_minute(&self, running: Vec<Waited>) -> Minute {
+    pub(super) fn last_minute(&self, running: Vec<Waited>) -> LastMinute {
         let now = self.now();
         let mut minute = self.minute().read(now);
         for (waited, since) in running {

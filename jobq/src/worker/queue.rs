@@ -26,7 +26,7 @@ use super::observer::Observer;
 use super::registry::QueuePlan;
 use super::shared::Shared;
 use super::tasks::Tasks;
-use crate::engine::{Consumer, Delivery, Minute, Pause, RunningJob, Settlement, closed};
+use crate::engine::{Consumer, Delivery, LastMinute, Pause, RunningJob, Settlement, closed};
 use crate::error::Result;
 use crate::telemetry;
 
@@ -121,7 +121,7 @@ impl Queue {
     }
 
     /// The outcomes and waits of the last minute.
-    pub(super) fn last_minute(&self) -> Minute {
+    pub(super) fn last_minute(&self) -> LastMinute {
         let waits = {
             let state = self.state();
             state.book.running().filter_map(|running| running.run.started.waited()).collect()

@@ -74,7 +74,8 @@ impl RunningPool {
                 let mut result = Ok(());
                 while let Some(ended) = queues.join_next().await {
                     let ended = ended.unwrap_or_else(|problem| {
-                        Err(Error::new(ErrorKind::Refused, "a queue's task ended").because(problem))
+                        Err(Error::new(ErrorKind::Refused, "a queue's task ended")
+                            .with_source(problem))
                     });
                     result = result.and(ended);
                 }

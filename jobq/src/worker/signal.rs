@@ -16,7 +16,7 @@ impl Signals {
         use tokio::signal::unix::{SignalKind, signal};
         let listen = |kind| {
             signal(kind).map_err(|source| {
-                Error::new(ErrorKind::Refused, "cannot listen for signals").because(source)
+                Error::new(ErrorKind::Refused, "cannot listen for signals").with_source(source)
             })
         };
         Ok(Self {

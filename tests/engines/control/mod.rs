@@ -5,7 +5,7 @@ mod orders;
 use std::collections::HashSet;
 use std::time::{Duration, Instant, SystemTime};
 
-use jobq::admin::{Activity, PoolQueue, PoolReport, Queues, Read, State as QueueIs};
+use jobq::admin::{Activity, Figure, PoolQueue, PoolReport, Queues, State as QueueIs};
 use jobq::{Client, Clock, FindingKind, QueueState, Severity};
 use jobq_tests::both_engines;
 use jobq_tests::seen::Seen;
@@ -232,7 +232,7 @@ async fn a_pause_may_be_ended_while_pools_are_asked(store: Store) {
         let is_paused = async || {
             let queues = Queues::Named(vec!["scripted".into()]);
             let overview = stage.client.admin().overview(queues).await.unwrap();
-            matches!(overview.queues[0].paused, Read::Known(Some(_))).then_some(())
+            matches!(overview.queues[0].paused, Figure::Known(Some(_))).then_some(())
         };
         until("the pause", is_paused).await;
         assert!(stage.client.admin().resume("scripted").await.unwrap().was_paused);

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use super::nothing_is_left;
 
 both_engines!(
-    failed_jobs_are_kept_shown_put_back_and_discarded,
+    failed_jobs_are_kept_shown_retried_and_discarded,
     unreadable_payloads_fail_and_the_pool_goes_on,
     unknown_jobs_fail_after_their_retries,
     a_message_without_a_name_is_the_only_job_of_its_queue,
 );
 
-pub(crate) async fn failed_jobs_are_kept_shown_put_back_and_discarded(store: Store) {
+pub(crate) async fn failed_jobs_are_kept_shown_retried_and_discarded(store: Store) {
     let mut stage = Stage::on(store).await;
     let running = stage.pool().spawn().await.unwrap();
     let fail = || Step::Fail("the bank is busy".into());

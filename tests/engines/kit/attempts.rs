@@ -182,7 +182,7 @@ async fn a_job_can_be_delivered_twice_or_lose_its_worker() {
 }
 
 #[tokio::test]
-async fn failed_jobs_are_listed_and_put_back() {
+async fn failed_jobs_are_listed_and_retried() {
     let jobs = Jobs::new().register::<End>().start().await;
     let id = jobs.client().enqueue(how("abort")).header("tenant", "7").await.unwrap();
     jobs.drain().await.of::<End>().next().unwrap();

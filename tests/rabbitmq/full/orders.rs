@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use jobq::admin::{Order, Queues, Read};
+use jobq::admin::{Figure, Order, Queues};
 use jobq::{Error, JobId};
 use jobq_tests::broker::Broker;
 use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
@@ -73,7 +73,7 @@ async fn orders_fail_at_once_and_are_not_carried_out_later(alarm: &Alarm, test: 
     assert_eq!(until("the broker to answer", paused).await, None, "it is not paused later");
 
     let order = soon("a pause", admin.pause("scripted", why)).await.expect("it is paused");
-    assert_eq!((order.still_taking, order.stopped.len()), (Read::Known(0), 1));
+    assert_eq!((order.still_taking, order.stopped.len()), (Figure::Known(0), 1));
     sound(&node, alarm, &sender).await;
     let since = Instant::now();
     let error = soon("an answer", admin.resume("scripted")).await.unwrap_err();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jobq::Client;
-use jobq::admin::{Queues, Read, State};
+use jobq::admin::{Figure, Queues, State};
 use jobq_tests::cluster::Cluster;
 use jobq_tests::stage::{Stage, Step, Store, until};
 
@@ -54,7 +54,7 @@ async fn without_a_majority_figures_are_unknown_and_not_waited_for() {
         let (queue, took) = look(&client).await;
         let figures = [&queue.ready, &queue.waiting, &queue.failed];
         if since.elapsed() > FOUND {
-            let known: Vec<_> = figures.into_iter().filter_map(Read::known).collect();
+            let known: Vec<_> = figures.into_iter().filter_map(Figure::known).collect();
             assert!(known.is_empty(), "{queue:?}");
             assert_eq!(queue.state, State::Unknown, "{queue:?}");
             looks += 1;

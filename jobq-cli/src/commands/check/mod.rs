@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use jobq::admin::text;
-use jobq::admin::{Admin, Overview, Passage, PoolReport, QueueOverview, Queues, Read, State};
+use jobq::admin::{Admin, Figure, Overview, Passage, PoolReport, QueueOverview, Queues, State};
 use serde::Serialize;
 use tokio::time::sleep;
 
@@ -65,12 +65,12 @@ struct Limits {
 /// The figures of a queue that are checked.
 #[derive(Debug, Clone)]
 struct Figures {
-    pools: Read<u32>,
+    pools: Figure<u32>,
     /// Consumers that belong to no pool that answered.
-    unaccounted: Read<u32>,
-    ready: Read<u64>,
-    failed: Read<u64>,
-    waited: Read<Option<Duration>>,
+    unaccounted: Figure<u32>,
+    ready: Figure<u64>,
+    failed: Figure<u64>,
+    waited: Figure<Option<Duration>>,
     state: State,
     /// Whether jobs waited and none started at an earlier look, too.
     stood: bool,
@@ -176,48 +176,48 @@ impl Figures {
 
     /// The longest wait, in milliseconds; unknown while jobs wait and none can start, since those that
     /// started say nothing about them.
-    fn waited(&self) -> Read<u64> {
+    fn waited(&self) -> Figure<u64> {
         match (hindrance(self.state, &self.ready), &self.ready) {
-            (Read::Known(Some(why)), _) => Read::unknown(why),
+            (Figure::Known(Some(why)), _) => Figure::unknown(why),
             _ if self.stands() && self.stood => {
                 let paused = if self.state == State::Paused { "; the queue is paused" } else { "" };
-                Read::unknown(format!("jobs wait, and none started in the last minute{paused}"))
+                Figure::unknown(format!("jobs wait, and none started in the last minute{paused}"))
             }
-            (_, Read::Unknown(why)) if self.waited == None => Read::Unknown(why.clone()),
+            (_, Figure::Unknown(why)) if self.waited == None => Figure::Unknown(why.clone()),
             _ => self.waited.clone().map(|waited| waited.map_or(0, millis)),
         }
     }
 
     /// The number of pools; unknown if there are fewer than wanted, and consumers that may belong
     /// to others.
-    fn pools(&self, wanted: u32) -> Read<u64> {
+    fn pools(&self, wanted: u32) -> Figure<u64> {
         let pools = self.pools.clone().map(u64::from);
         match (&self.pools, &self.unaccounted) {
-            (Read::Known(pools), Read::Known(1..)) if *pools < wanted => {
-                Read::unknown("there are consumers that belong to no pool that answered")
+            (Figure::Known(pools), Figure::Known(1..)) if *pools < wanted => {
+                Figure::unknown("there are consumers that belong to no pool that answered")
             }
-            (Read::Known(pools), Read::Unknown(why)) if *pools < wanted => {
-                Read::Unknown(why.clone())
+            (Figure::Known(pools), Figure::Unknown(why)) if *pools < wanted => {
+                Figure::Unknown(why.clone())
             }
             _ => pools,
         }
     }
 }
 
-fn missing<T>() -> Read<T> {
-    Read::unknown("there is no such queue")
+fn missing<T>() -> Figure<T> {
+    Figure::unknown("there is no such queue")
 }
 
 /// The limits that a queue exceeds.
 fn breaches(queue: &str, figures: &Figures, limits: &Limits) -> Vec<Breach> {
     let mut breaches = Vec::new();
-    let mut check = |figure, limit: Option<u64>, found: Read<u64>, least: bool| {
+    let mut check = |figure, limit: Option<u64>, found: Figure<u64>, least: bool| {
         let Some(limit) = limit else { return };
         let exceeds = |found: &u64| if least { *found < limit } else { *found > limit };
         if found.known().is_none_or(exceeds) {
             let (found, unknown) = match found {
-                Read::Known(found) => (Some(found), None),
-                Read::Unknown(why) => (None, Some(why.into_owned())),
+                Figure::Known(found) => (Some(found), None),
+                Figure::Unknown(why) => (None, Some(why.into_owned())),
             };
             breaches.push(Breach { queue: queue.to_owned(), figure, limit, found, unknown });
         }

@@ -4,11 +4,11 @@ use super::*;
 
 fn figures() -> Figures {
     Figures {
-        pools: Read::Known(1),
-        unaccounted: Read::Known(0),
-        ready: Read::Known(5),
-        failed: Read::Known(2),
-        waited: Read::Known(Some(Duration::from_secs(20))),
+        pools: Figure::Known(1),
+        unaccounted: Figure::Known(0),
+        ready: Figure::Known(5),
+        failed: Figure::Known(2),
+        waited: Figure::Known(Some(Duration::from_secs(20))),
         state: State::Consumed,
         stood: false,
     }
@@ -50,19 +50,19 @@ fn a_limit_that_cannot_be_checked_is_a_breach() {
     let failed = |number| Limits { failed_max: Some(number), ..none.clone() };
     let waited =
         |seconds| Limits { waited_max: Some(Duration::from_secs(seconds)), ..none.clone() };
-    let unread = || Read::unknown("no leader");
+    let unread = || Figure::unknown("no leader");
     let with = |change: fn(&mut Figures)| {
         let mut figures = figures();
         change(&mut figures);
         figures
     };
-    let still: fn(&mut Figures) = |f| (f.waited, f.stood) = (Read::Known(None), true);
+    let still: fn(&mut Figures) = |f| (f.waited, f.stood) = (Figure::Known(None), true);
     let table: [(Figures, Limits, Option<&str>); 23] = [
         (figures(), pools(1), None),
         (figures(), pools(2), Some("mail: pools: expected at least 2, found 1")),
-        (with(|f| f.unaccounted = Read::Known(3)), pools(1), None),
+        (with(|f| f.unaccounted = Figure::Known(3)), pools(1), None),
         (
-            with(|f| f.unaccounted = Read::Known(3)),
+            with(|f| f.unaccounted = Figure::Known(3)),
             pools(2),
             Some(
                 "mail: pools: expected at least 2, found unknown (there are consumers that \
@@ -81,7 +81,7 @@ fn a_limit_that_cannot_be_checked_is_a_breach() {
         (figures(), waited(20), None),
         (figures(), waited(19), Some("mail: waited: expected at most 19s, found 20s")),
         // One look alone: the jobs may just have become due.
-        (with(|f| f.waited = Read::Known(None)), waited(1), None),
+        (with(|f| f.waited = Figure::Known(None)), waited(1), None),
         (with(|f| f.stood = true), waited(20), None),
         (
             with(still),
@@ -99,7 +99,7 @@ fn a_limit_that_cannot_be_checked_is_a_breach() {
                  in the last minute; the queue is paused)",
             ),
         ),
-        (Figures { ready: Read::Known(0), ..with(still) }, waited(30), None),
+        (Figures { ready: Figure::Known(0), ..with(still) }, waited(30), None),
         (
             Figures { ready: unread(), ..with(still) },
             waited(30),
@@ -122,7 +122,7 @@ fn a_limit_that_cannot_be_checked_is_a_breach() {
             ),
         ),
         (
-            with(|f| (f.state, f.ready) = (State::Withheld, Read::Known(0))),
+            with(|f| (f.state, f.ready) = (State::Withheld, Figure::Known(0))),
             waited(30),
             Some(
                 "mail: waited: expected at most 30s, found unknown (a pool whose slots are \
@@ -130,7 +130,7 @@ fn a_limit_that_cannot_be_checked_is_a_breach() {
             ),
         ),
         (with(|f| f.state = State::Withheld), failed(2), None),
-        (with(|f| (f.state, f.ready) = (State::Halted, Read::Known(0))), waited(30), None),
+        (with(|f| (f.state, f.ready) = (State::Halted, Figure::Known(0))), waited(30), None),
         (with(|f| f.state = State::Paused), waited(30), None),
     ];
     for (figures, limits, expected) in table {

@@ -13,7 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::Args;
 use jobq::Client;
-use jobq::admin::{Overview, Passage, QueueOverview, Queues, Read};
+use jobq::admin::{Figure, Overview, Passage, QueueOverview, Queues};
 use tokio::net::TcpListener;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
@@ -172,7 +172,7 @@ fn text(overview: &Overview) -> String {
     let mut text = format!("{UP}jobq_up 1\n");
     text += "# HELP jobq_overview_complete Whether there are certainly no queues beside these.\n\
              # TYPE jobq_overview_complete gauge\n";
-    add(&mut text, "jobq_overview_complete", &Read::Known(u8::from(overview.complete)));
+    add(&mut text, "jobq_overview_complete", &Figure::Known(u8::from(overview.complete)));
     text += "# HELP jobq_queue_jobs Jobs of a queue by state.\n# TYPE jobq_queue_jobs gauge\n";
     for queue in &overview.queues {
         let states = [
@@ -195,7 +195,7 @@ fn text(overview: &Overview) -> String {
              # TYPE jobq_queue_state gauge\n";
     for QueueOverview { queue, state, .. } in &overview.queues {
         let name = format!("jobq_queue_state{{queue=\"{queue}\",state=\"{}\"}}", state.as_str());
-        add(&mut text, &name, &Read::Known(1));
+        add(&mut text, &name, &Figure::Known(1));
     }
     let waits = overview.queues.iter().map(|queue| (&*queue.queue, &queue.waits));
     let waits: Vec<_> = waits.chain([(LEVELS, &overview.levels)]).collect();
@@ -203,8 +203,8 @@ fn text(overview: &Overview) -> String {
         // As below.
         let _ = writeln!(text, "# HELP {metric} {help}\n# TYPE {metric} gauge");
         for (queue, waits) in &waits {
-            if let Read::Known(Some(waits)) = waits {
-                let figure = Read::Known(u8::from(*waits >= least));
+            if let Figure::Known(Some(waits)) = waits {
+                let figure = Figure::Known(u8::from(*waits >= least));
                 add(&mut text, &format!("{metric}{{queue=\"{queue}\"}}"), &figure);
             }
         }
@@ -220,7 +220,7 @@ fn text(overview: &Overview) -> String {
 }
 
 /// Adds a line, unless the figure is unknown.
-fn add<T: ToString>(text: &mut String, name: &str, figure: &Read<T>) {
+fn add<T: ToString>(text: &mut String, name: &str, figure: &Figure<T>) {
     if let Some(figure) = figure.known() {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{name} {}", figure.to_string());
@@ -234,8 +234,8 @@ mod tests {
     #[test]
     fn an_unknown_figure_is_left_out() {
         let mut text = String::new();
-        add(&mut text, "a{queue=\"mail\"}", &Read::Known(3_u64));
-        add(&mut text, "b", &Read::<u64>::unknown("no leader"));
+        add(&mut text, "a{queue=\"mail\"}", &Figure::Known(3_u64));
+        add(&mut text, "b", &Figure::<u64>::unknown("no leader"));
         assert_eq!(text, "a{queue=\"mail\"} 3\n");
     }
 }

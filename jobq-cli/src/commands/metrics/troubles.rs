@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use jobq::admin::{Overview, Passage, QueueOverview, Read};
+use jobq::admin::{Figure, Overview, Passage, QueueOverview};
 
 use crate::commands::LEVELS;
 use crate::commands::queues::hindrance;
@@ -19,7 +19,7 @@ pub(super) enum About {
 }
 
 /// A trouble, or that there is none.
-type Trouble = Read<Option<&'static str>>;
+type Trouble = Figure<Option<&'static str>>;
 
 /// The known state of a queue.
 pub(super) type Sign<'q> = (&'q str, About, Trouble);
@@ -42,18 +42,18 @@ impl Troubles {
         let change = |(queue, about, trouble): Sign<'q>| {
             let queue = queue.to_owned();
             match (self.0.entry((queue.clone(), about)), trouble) {
-                (Entry::Occupied(entry), Read::Known(None)) => {
+                (Entry::Occupied(entry), Figure::Known(None)) => {
                     Some(Change { queue, trouble: entry.remove(), is_over: true })
                 }
-                (Entry::Occupied(mut entry), Read::Known(Some(trouble))) => {
+                (Entry::Occupied(mut entry), Figure::Known(Some(trouble))) => {
                     let is_new = entry.insert(trouble) != trouble;
                     is_new.then_some(Change { queue, trouble, is_over: false })
                 }
-                (Entry::Vacant(entry), Read::Known(Some(trouble))) => {
+                (Entry::Vacant(entry), Figure::Known(Some(trouble))) => {
                     entry.insert(trouble);
                     Some(Change { queue, trouble, is_over: false })
                 }
-                (_, Read::Known(None) | Read::Unknown(_)) => None,
+                (_, Figure::Known(None) | Figure::Unknown(_)) => None,
             }
         };
         signs.into_iter().filter_map(change).collect()
@@ -72,7 +72,7 @@ fn of_queue(queue: &QueueOverview) -> [Sign<'_>; 2] {
 }
 
 /// The trouble that a passage of waiting jobs means.
-fn waits(passage: &Read<Option<Passage>>) -> Trouble {
+fn waits(passage: &Figure<Option<Passage>>) -> Trouble {
     passage.clone().map(|passage| match passage? {
         Passage::Late => Some("a probe of waiting jobs is late"),
         Passage::Stuck => Some("jobs that wait do not come through"),
@@ -87,24 +87,24 @@ mod tests {
     #[test]
     fn a_trouble_is_told_when_it_begins_and_when_it_is_over() {
         let mut troubles = Troubles::default();
-        let (fine, held, alone) = (Read::Known(None), "every slot is held", "no pool");
+        let (fine, held, alone) = (Figure::Known(None), "every slot is held", "no pool");
         let told = |trouble, is_over| Change { queue: "mail".into(), trouble, is_over };
         let late = "a probe of waiting jobs is late";
         let table: [(Sign<'_>, Option<Change>); 10] = [
             (("mail", About::Due, fine.clone()), None),
-            (("mail", About::Due, Read::Known(Some(held))), Some(told(held, false))),
-            (("mail", About::Due, Read::Known(Some(held))), None),
+            (("mail", About::Due, Figure::Known(Some(held))), Some(told(held, false))),
+            (("mail", About::Due, Figure::Known(Some(held))), None),
             (
-                ("mail", About::Waits, waits(&Read::Known(Some(Passage::Late)))),
+                ("mail", About::Waits, waits(&Figure::Known(Some(Passage::Late)))),
                 Some(told(late, false)),
             ),
             // Nobody knows whether it is over.
-            (("mail", About::Due, Read::unknown("no answer")), None),
-            (("mail", About::Due, Read::Known(Some(alone))), Some(told(alone, false))),
+            (("mail", About::Due, Figure::unknown("no answer")), None),
+            (("mail", About::Due, Figure::Known(Some(alone))), Some(told(alone, false))),
             (("mail", About::Due, fine.clone()), Some(told(alone, true))),
             (("mail", About::Due, fine.clone()), None),
-            (("video", About::Waits, waits(&Read::Known(Some(Passage::Passing)))), None),
-            (("mail", About::Waits, waits(&Read::Known(None))), Some(told(late, true))),
+            (("video", About::Waits, waits(&Figure::Known(Some(Passage::Passing)))), None),
+            (("mail", About::Waits, waits(&Figure::Known(None))), Some(told(late, true))),
         ];
         for (sign, expected) in table {
             let found = troubles.look([sign.clone()]);

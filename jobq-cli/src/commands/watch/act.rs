@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use jobq::admin::text;
-use jobq::admin::{self, Cancelled, Extent, Filter, Operation, Order, Read};
+use jobq::admin::{self, Cancelled, Extent, Figure, Filter, Operation, Order};
 use jobq::{Client, Finding, Result, Severity};
 
 use super::Event;
@@ -36,14 +36,14 @@ async fn change(client: &Client, actor: &str, action: Action) -> Result<String> 
         Action::Pause(queue) => {
             let paused = admin.pause(&queue, WHY).await?;
             match paused.still_taking {
-                Read::Known(0) => format!("queue {queue} is paused"),
-                Read::Known(count) => {
+                Figure::Known(0) => format!("queue {queue} is paused"),
+                Figure::Known(count) => {
                     format!(
                         "queue {queue} is paused; pools or consumers that may still take its \
                          jobs: {count}"
                     )
                 }
-                Read::Unknown(why) => {
+                Figure::Unknown(why) => {
                     format!("queue {queue} is paused; whether pools still take its jobs: {why}")
                 }
             }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use jobq::admin::text;
-use jobq::admin::{Overview, PoolReport, QueueOverview, Queues, Read};
+use jobq::admin::{Figure, Overview, PoolReport, QueueOverview, Queues};
 use jobq::{Client, Error};
 use serde::Serialize;
 
@@ -38,10 +38,10 @@ impl Sample {
             details: Vec::new(),
         };
         match &self.0.reports {
-            Read::Known(reports) => {
+            Figure::Known(reports) => {
                 Ok(reports.iter().flat_map(|pool| workers::rows(pool, now)).map(row).collect())
             }
-            Read::Unknown(why) => Err(why.to_string()),
+            Figure::Unknown(why) => Err(why.to_string()),
         }
     }
 }

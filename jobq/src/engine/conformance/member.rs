@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::EngineExt as _;
 use super::bench::{DEADLINE, soon};
 use crate::engine::{
-    Answers, Ask, Consume, Consumer, Controlled, Engine, Membership, PoolId, PoolQueue, PoolReport,
-    Question, QueueName, Read, Reply, WatchedOutcome,
+    Answers, Ask, Consume, Consumer, Controlled, Engine, Figure, Membership, PoolId, PoolQueue,
+    PoolReport, Question, QueueName, Reply, WatchedOutcome,
 };
 use crate::job::{FailedReason, from_millis};
 
@@ -162,6 +162,6 @@ pub(super) async fn ask_all(engine: &dyn Engine, queues: &[&str], patience: Dura
 }
 
 /// How many consumers of a queue are unaccounted for.
-pub(super) fn unaccounted(answers: &Answers, queue: &str) -> Read<u32> {
+pub(super) fn unaccounted(answers: &Answers, queue: &str) -> Figure<u32> {
     answers.unaccounted.get(queue).expect("the queue was asked about").clone()
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use lapin::Channel;
 use tokio::time::{Instant, sleep};
 
-use crate::engine::{Counts, Part, Place, Read};
+use crate::engine::{Counts, Figure, Part, Place};
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::to_ask;
-use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::topology::declared::Declared;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::topology::lookup::{Figures, MissingQueues, ready_in_all};
+use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::passive::{Absent, Figures, ready_in_all};
 use crate::rabbitmq::topology::requirements::Wanted;
 
 /// How long a look at failed jobs by another client is waited for.
@@ -25,15 +25,15 @@ const NOT_LISTED: &str = "this client has declared no job of the queue, and the 
 
 /// The tiers of a queue and whether it has a solo queue: those that this client has declared, and
 /// those that exist.
-pub(crate) fn places(declared: Option<Wanted>, listed: Read<Option<Wanted>>) -> Read<Wanted> {
+pub(crate) fn places(declared: Option<Wanted>, listed: Figure<Option<Wanted>>) -> Figure<Wanted> {
     match (declared, listed) {
         (Some(mut declared), listed) => {
             declared.add(listed.known().cloned().flatten().unwrap_or_default());
-            Read::Known(declared)
+            Figure::Known(declared)
         }
-        (None, Read::Known(Some(listed))) => Read::Known(listed),
-        (None, Read::Known(None)) => Read::unknown(NOT_LISTED),
-        (None, Read::Unknown(why)) => Read::Unknown(why),
+        (None, Figure::Known(Some(listed))) => Figure::Known(listed),
+        (None, Figure::Known(None)) => Figure::unknown(NOT_LISTED),
+        (None, Figure::Unknown(why)) => Figure::Unknown(why),
     }
 }
 
@@ -41,9 +41,9 @@ pub(crate) fn places(declared: Option<Wanted>, listed: Read<Option<Wanted>>) -> 
 pub(crate) async fn parts(
     broker: &Broker,
     names: &Names,
-    absent: &Absent,
+    absent: &MissingQueues,
     queue: &str,
-    places: Read<Wanted>,
+    places: Figure<Wanted>,
 ) -> Result<Vec<Part>> {
     let up = broker.up().await?;
     let mut channel = to_ask(&up).await?;
@@ -51,7 +51,7 @@ pub(crate) async fn parts(
     let (is_missing, work) = (work.is_none(), ready_in(work));
     let mut parts = vec![Part::new(Place::Ready, work)];
     match places {
-        Read::Known(places) => {
+        Figure::Known(places) => {
             // Only pools declare it, and looking for a missing one costs a channel number.
             if places.solo.contains(queue) {
                 let solo = absent.figures(&up, &mut channel, &names.solo(queue)).await?;
@@ -65,8 +65,8 @@ pub(crate) async fn parts(
             let due = absent.figures(&up, &mut channel, &names.due(queue)).await?;
             parts.push(Part::new(Place::Due, ready_in(due)));
         }
-        Read::Unknown(_) if is_missing => parts.push(Part::new(Place::Waiting, 0)),
-        Read::Unknown(why) => parts.push(Part::new(Place::Waiting, Read::Unknown(why))),
+        Figure::Unknown(_) if is_missing => parts.push(Part::new(Place::Waiting, 0)),
+        Figure::Unknown(why) => parts.push(Part::new(Place::Waiting, Figure::Unknown(why))),
     }
     let failed = failed_in(&up, &mut channel, absent, &names.failed(queue)).await?;
     parts.push(Part::new(Place::Failed, failed));
@@ -82,27 +82,27 @@ pub(crate) async fn parts(
 pub(crate) async fn levels(
     broker: &Broker,
     known: &Declared,
-    absent: &Absent,
-    listed: Read<Vec<String>>,
-) -> Result<Read<BTreeSet<String>>> {
+    absent: &MissingQueues,
+    listed: Figure<Vec<String>>,
+) -> Result<Figure<BTreeSet<String>>> {
     let mut levels = known.levels();
     match listed {
-        Read::Known(listed) => levels.extend(listed),
-        Read::Unknown(why) if levels.is_empty() => {
+        Figure::Known(listed) => levels.extend(listed),
+        Figure::Unknown(why) if levels.is_empty() => {
             if absent.has_exchange(broker, &known.names().level(0)).await? {
-                return Ok(Read::Unknown(why));
+                return Ok(Figure::Unknown(why));
             }
         }
-        Read::Unknown(_) => {}
+        Figure::Unknown(_) => {}
     }
-    Ok(Read::Known(levels))
+    Ok(Figure::Known(levels))
 }
 
 /// Counts the jobs in level queues. The highest level comes first: a job that moves on meanwhile is
 /// counted again.
-pub(crate) async fn in_levels(broker: &Broker, levels: BTreeSet<String>) -> Result<Read<u64>> {
+pub(crate) async fn in_levels(broker: &Broker, levels: BTreeSet<String>) -> Result<Figure<u64>> {
     if levels.is_empty() {
-        return Ok(Read::Known(0));
+        return Ok(Figure::Known(0));
     }
     let up = broker.up().await?;
     let mut channel = to_ask(&up).await?;
@@ -112,26 +112,26 @@ pub(crate) async fn in_levels(broker: &Broker, levels: BTreeSet<String>) -> Resu
 }
 
 /// The number of ready messages of a queue. One that does not exist has none.
-fn ready_in(figures: Option<Read<Figures>>) -> Read<u64> {
-    figures.map_or(Read::Known(0), |read| read.map(|figures| figures.ready))
+fn ready_in(figures: Option<Figure<Figures>>) -> Figure<u64> {
+    figures.map_or(Figure::Known(0), |read| read.map(|figures| figures.ready))
 }
 
 /// The number of failed jobs. The broker does not count those that another client looks at.
 async fn failed_in(
-    up: &Up,
+    up: &ConnectionEpoch,
     channel: &mut Channel,
-    absent: &Absent,
+    absent: &MissingQueues,
     queue: &str,
-) -> Result<Read<u64>> {
+) -> Result<Figure<u64>> {
     let start = Instant::now();
     loop {
         let figures = absent.figures(up, channel, queue).await?;
         match figures {
-            Some(Read::Known(Figures { consumers: 1.., .. })) => {}
+            Some(Figure::Known(Figures { consumers: 1.., .. })) => {}
             figures => return Ok(ready_in(figures)),
         }
         if start.elapsed() >= LOOK {
-            return Ok(Read::unknown("a client is looking at the failed jobs"));
+            return Ok(Figure::unknown("a client is looking at the failed jobs"));
         }
         sleep(BETWEEN_LOOKS).await;
     }
@@ -154,14 +154,18 @@ mod tests {
             one
         };
         let table = [
-            (None, Read::unknown("no URL"), Read::unknown("no URL")),
-            (None, Read::Known(None), Read::unknown(NOT_LISTED)),
-            (None, Read::Known(Some(with(&[7]))), Read::Known(with(&[7]))),
+            (None, Figure::unknown("no URL"), Figure::unknown("no URL")),
+            (None, Figure::Known(None), Figure::unknown(NOT_LISTED)),
+            (None, Figure::Known(Some(with(&[7]))), Figure::Known(with(&[7]))),
             // What this client declared is there, whatever the management API says.
-            (Some(with(&[7])), Read::unknown("status 500"), Read::Known(with(&[7]))),
-            (Some(with(&[7])), Read::Known(None), Read::Known(with(&[7]))),
-            (Some(with(&[7])), Read::Known(Some(with(&[9]))), Read::Known(with(&[7, 9]))),
-            (Some(with(&[7])), Read::Known(Some(solo())), Read::Known(both(with(&[7]), solo()))),
+            (Some(with(&[7])), Figure::unknown("status 500"), Figure::Known(with(&[7]))),
+            (Some(with(&[7])), Figure::Known(None), Figure::Known(with(&[7]))),
+            (Some(with(&[7])), Figure::Known(Some(with(&[9]))), Figure::Known(with(&[7, 9]))),
+            (
+                Some(with(&[7])),
+                Figure::Known(Some(solo())),
+                Figure::Known(both(with(&[7]), solo())),
+            ),
         ];
         for (declared, listed, expected) in table {
             assert_eq!(

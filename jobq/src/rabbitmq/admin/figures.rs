@@ -6,14 +6,14 @@ use futures_util::join;
 
 use super::counts;
 use super::roster::Roster;
-use crate::engine::{Answers, Ask, Counts, Part, QueueNames, Read, Reply};
+use crate::engine::{Answers, Ask, Counts, Figure, Part, QueueNames, Reply};
 use crate::error::Result;
 use crate::rabbitmq::admin::control::Control;
 use crate::rabbitmq::admin::doctor::Doctor;
 use crate::rabbitmq::connection::agreement::Agreement;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::topology::declared::Declared;
-use crate::rabbitmq::topology::passive::Absent;
+use crate::rabbitmq::topology::lookup::MissingQueues;
+use crate::rabbitmq::topology::memory::Declared;
 
 /// Why there may be other queues without a management API.
 const NOT_LISTED: &str = "AMQP cannot list queues: give the URL of the management API \
@@ -28,7 +28,7 @@ const WITHOUT: &str = "the node of the broker confirms no message: most nodes of
 pub(crate) struct Figures<'e> {
     pub(crate) broker: &'e Broker,
     pub(crate) known: &'e Declared,
-    pub(crate) absent: &'e Absent,
+    pub(crate) absent: &'e MissingQueues,
     pub(crate) doctor: &'e Doctor,
     pub(crate) control: &'e Arc<Control>,
     pub(crate) roster: &'e Roster,
@@ -62,21 +62,21 @@ impl Figures<'_> {
     }
 
     /// How many jobs are in the delay levels.
-    pub(crate) async fn in_levels(&self) -> Result<Read<u64>> {
+    pub(crate) async fn in_levels(&self) -> Result<Figure<u64>> {
         self.broker.check_open()?;
         if !self.is_agreed().await {
-            return Ok(Read::unknown(WITHOUT));
+            return Ok(Figure::unknown(WITHOUT));
         }
         let listed = self.doctor.listed_levels().await;
         let counting = async {
             match counts::levels(self.broker, self.known, self.absent, listed).await? {
-                Read::Known(levels) => counts::in_levels(self.broker, levels).await,
-                Read::Unknown(why) => Ok(Read::Unknown(why)),
+                Figure::Known(levels) => counts::in_levels(self.broker, levels).await,
+                Figure::Unknown(why) => Ok(Figure::Unknown(why)),
             }
         };
         match self.broker.unless_blocked("counting the jobs in the delay levels", counting).await {
             Err(error) if self.broker.publishing().is_blocked() => {
-                self.doctor.counted_in_levels().await.map(Read::Known).ok_or(error)
+                self.doctor.counted_in_levels().await.map(Figure::Known).ok_or(error)
             }
             counted => counted,
         }
@@ -115,7 +115,7 @@ impl Figures<'_> {
             }
         }
         if !is_agreed {
-            answers.unaccounted.values_mut().for_each(|count| *count = Read::unknown(WITHOUT));
+            answers.unaccounted.values_mut().for_each(|count| *count = Figure::unknown(WITHOUT));
         }
         Ok(answers)
     }

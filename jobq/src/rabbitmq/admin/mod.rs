@@ -31,8 +31,8 @@ use self::provision::Provision;
 use self::roster::Roster;
 use self::subscribers::Subscribers;
 use crate::engine::{
-    About, Administer, Answers, Ask, Consume, Controlled, Counts, Diagnose, Membership, Part,
-    Pause, PoolReport, QueueNames, QueueSpec, Read, Visit, Visited, run_to_end,
+    About, Administer, Answers, Ask, Consume, Controlled, Counts, Diagnose, Figure, Membership,
+    Part, Pause, PoolReport, QueueNames, QueueSpec, Visit, Visited, run_to_end,
 };
 use crate::error::{Error, Result};
 use crate::finding::{Finding, Report};
@@ -43,7 +43,7 @@ use crate::rabbitmq::connection::server_properties;
 use crate::rabbitmq::consume::Steering;
 use crate::rabbitmq::publish::Publisher;
 use crate::rabbitmq::topology::declarer::Declarer;
-use crate::rabbitmq::topology::passive::Absent;
+use crate::rabbitmq::topology::lookup::MissingQueues;
 use crate::rabbitmq::topology::probes::node_probe;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
 
@@ -56,7 +56,7 @@ const NOT_SHOWN: &str = "AMQP does not show jobs that the broker has not passed 
 pub(crate) struct Administration {
     broker: Arc<Broker>,
     declarer: Arc<Declarer>,
-    absent: Arc<Absent>,
+    absent: Arc<MissingQueues>,
     roster: Roster,
     agreement: Agreement,
     subscribers: Arc<Subscribers>,
@@ -69,7 +69,7 @@ impl Administration {
     pub(crate) fn new(
         broker: &Arc<Broker>,
         declarer: &Arc<Declarer>,
-        absent: &Arc<Absent>,
+        absent: &Arc<MissingQueues>,
         publisher: &Arc<Publisher>,
         #[cfg(feature = "management")] management: Option<Management>,
     ) -> Self {
@@ -148,7 +148,7 @@ impl Administer for Administration {
         self.figures().parts(queue).await
     }
 
-    async fn in_levels(&self) -> Result<Read<u64>> {
+    async fn in_levels(&self) -> Result<Figure<u64>> {
         self.figures().in_levels().await
     }
 
@@ -181,7 +181,7 @@ impl Administer for Administration {
         self.control.resume(queue).await
     }
 
-    async fn paused(&self, queue: &str) -> Result<Read<Option<Pause>>> {
+    async fn paused(&self, queue: &str) -> Result<Figure<Option<Pause>>> {
         check_name("queue", queue)?;
         self.control.paused(queue).await
     }

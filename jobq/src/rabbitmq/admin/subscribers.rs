@@ -14,13 +14,13 @@ use crate::rabbitmq::admin::control::Control;
 use crate::rabbitmq::admin::failed::pass;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::{NOT_FOUND, code, failure};
-use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::ensure::apply;
+use crate::rabbitmq::topology::lookup::{BUSY, inspect};
+use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::passive::{BUSY, inspect};
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::values::short;
 
@@ -57,7 +57,7 @@ impl Subscribers {
         self.unbind(&up, queue, pattern).await
     }
 
-    async fn unbind(&self, up: &Up, queue: &str, pattern: &str) -> Result<()> {
+    async fn unbind(&self, up: &ConnectionEpoch, queue: &str, pattern: &str) -> Result<()> {
         for (exchange, bound, key) in self.names().subscription(queue, pattern) {
             let channel = open(up).await?;
             let (exchange, bound, key) = (short(exchange)?, short(bound)?, short(key)?);
@@ -132,7 +132,12 @@ impl Subscribers {
 
     /// An error if the queue has jobs or consumers. Some versions count a consumer briefly after
     /// its end, so consumers are checked again.
-    async fn must_be_unused(&self, up: &Up, wanted: &Wanted, queue: &str) -> Result<()> {
+    async fn must_be_unused(
+        &self,
+        up: &ConnectionEpoch,
+        wanted: &Wanted,
+        queue: &str,
+    ) -> Result<()> {
         let mut looks = LOOKS;
         loop {
             let (jobs, consumers) = self.left(up, wanted, queue).await?;
@@ -144,7 +149,12 @@ impl Subscribers {
         }
     }
 
-    async fn left(&self, up: &Up, wanted: &Wanted, queue: &str) -> Result<(Counts, u32)> {
+    async fn left(
+        &self,
+        up: &ConnectionEpoch,
+        wanted: &Wanted,
+        queue: &str,
+    ) -> Result<(Counts, u32)> {
         let mut channel = open(up).await?;
         let (mut ready, mut waiting, mut failed_jobs, mut consumers) = (0, 0, 0, 0);
         let (work, failed) = (self.names().work(queue), self.names().failed(queue));
@@ -169,9 +179,9 @@ impl Subscribers {
 }
 
 /// The result of [`inspect`], but not a 0 of a broker that is too busy to know (see
-/// [`Absent::messages_in`](crate::rabbitmq::topology::passive::Absent::messages_in)). A missing
+/// [`MissingQueues::messages_in`](crate::rabbitmq::topology::lookup::MissingQueues::messages_in)). A missing
 /// queue has nothing.
-async fn certainly(up: &Up, channel: &mut Channel, queue: &str) -> Result<(u64, u32)> {
+async fn certainly(up: &ConnectionEpoch, channel: &mut Channel, queue: &str) -> Result<(u64, u32)> {
     loop {
         let asked = Instant::now();
         match inspect(up, channel, queue).await? {

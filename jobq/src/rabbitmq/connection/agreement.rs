@@ -42,7 +42,7 @@ impl Agreement {
         }
         let up = broker.up().await?;
         let (is_given, lasts) = match timeout(LIMIT, ask(&up, &self.route)).await {
-            Ok(ProbeResult::Answered | ProbeResult::Absent) => (true, FRESH),
+            Ok(ProbeResult::Answered | ProbeResult::MissingQueues) => (true, FRESH),
             Ok(ProbeResult::Refused) => (true, REFUSED),
             Ok(ProbeResult::Lost) | Err(_) => (false, FRESH),
         };

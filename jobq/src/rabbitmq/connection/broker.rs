@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::epoch::{Established, Up};
-use super::link::{Link, Target, takes_nothing};
+use super::epoch::{ConnectionEpoch, Established};
+use super::supervised::{SupervisedConnection, Target, takes_nothing};
 use crate::clock::Clock;
 use crate::engine::closed;
 use crate::error::{Error, ErrorKind, Result};
@@ -21,7 +21,7 @@ pub(crate) struct Broker {
     target: Arc<Target>,
     /// The connection name that the broker shows, before the purpose of the connection.
     name: String,
-    publishing: Link,
+    publishing: SupervisedConnection,
     clock: Clock,
     closing: CancellationToken,
 }
@@ -38,8 +38,11 @@ impl Broker {
     ) -> Result<Self> {
         let target = Arc::new(target);
         let (to, purpose) = (Arc::clone(&target), format!("{name} (publishing)"));
-        let publishing =
-            if is_lazy { Link::open_lazily(to, purpose) } else { Link::open(to, purpose).await? };
+        let publishing = if is_lazy {
+            SupervisedConnection::open_lazily(to, purpose)
+        } else {
+            SupervisedConnection::open(to, purpose).await?
+        };
         Ok(Self { target, name, publishing, clock, closing: CancellationToken::new() })
     }
 
@@ -57,31 +60,40 @@ impl Broker {
     }
 
     /// The connection for everything but consuming.
-    pub(crate) fn publishing(&self) -> &Link {
+    pub(crate) fn publishing(&self) -> &SupervisedConnection {
         &self.publishing
     }
 
     /// [`publishing`](Self::publishing), once it is up.
-    pub(crate) async fn up(&self) -> Result<Arc<Up>> {
+    pub(crate) async fn up(&self) -> Result<Arc<ConnectionEpoch>> {
         self.publishing.up().await
     }
 
     /// Opens another connection.
-    pub(crate) async fn open(&self, purpose: &str) -> Result<Link> {
-        Link::open(Arc::clone(&self.target), format!("{} ({purpose})", self.name)).await
+    pub(crate) async fn open(&self, purpose: &str) -> Result<SupervisedConnection> {
+        SupervisedConnection::open(Arc::clone(&self.target), format!("{} ({purpose})", self.name))
+            .await
     }
 
     /// Opens another connection that is not supervised, for a request that may end it.
     pub(crate) async fn connect_once(&self, purpose: &str) -> Result<Established> {
         let name = format!("{} ({purpose})", self.name);
-        Link::connect_once(Arc::clone(&self.target), name).await
+        SupervisedConnection::connect_once(Arc::clone(&self.target), name).await
     }
 
     /// Opens a connection to each node of the URL that answers in time.
-    pub(crate) async fn open_on_each_node(&self, purpose: &str, patience: Duration) -> Vec<Link> {
+    pub(crate) async fn open_on_each_node(
+        &self,
+        purpose: &str,
+        patience: Duration,
+    ) -> Vec<SupervisedConnection> {
         let name = format!("{} ({purpose})", self.name);
-        let open =
-            |node| timeout(patience, Link::open_on(Arc::clone(&self.target), name.clone(), node));
+        let open = |node| {
+            timeout(
+                patience,
+                SupervisedConnection::open_on(Arc::clone(&self.target), name.clone(), node),
+            )
+        };
         let opened = join_all((0..self.target.address.count()).map(open)).await;
         opened.into_iter().filter_map(|opened| opened.ok()?.ok()).collect()
     }
@@ -134,7 +146,7 @@ impl Broker {
             done = self.within(doing, work) => done,
             cause = self.publishing.blocked() => {
                 let alarm = Error::new(ErrorKind::Timeout, takes_nothing(&cause));
-                Err(Error::new(ErrorKind::Timeout, format!("{doing}: {alarm}")).because(alarm))
+                Err(Error::new(ErrorKind::Timeout, format!("{doing}: {alarm}")).with_source(alarm))
             }
         }
     }

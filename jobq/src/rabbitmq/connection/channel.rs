@@ -4,13 +4,13 @@ use lapin::options::{BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Consumer, ErrorKind as Lapin};
 
-use super::epoch::Up;
+use super::epoch::ConnectionEpoch;
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;
 
 /// A channel to ask questions on. Whoever has all answers [keeps](super::idle::Idle::keep) it in
-/// [`Up::asking`].
-pub(crate) async fn to_ask(up: &Up) -> Result<Channel> {
+/// [`ConnectionEpoch::asking`].
+pub(crate) async fn to_ask(up: &ConnectionEpoch) -> Result<Channel> {
     match up.asking.take() {
         Some(channel) => Ok(channel),
         None => open(up).await,
@@ -22,7 +22,7 @@ pub(crate) async fn to_ask(up: &Up) -> Result<Channel> {
 /// `lapin` never reuses the number of a channel that the broker has closed, and returns the old
 /// error for it. There are some two thousand numbers, so the next one is tried, and the connection
 /// is replaced when none is left.
-pub(crate) async fn open(up: &Up) -> Result<Channel> {
+pub(crate) async fn open(up: &ConnectionEpoch) -> Result<Channel> {
     let doing = "opening a channel";
     let opening = async {
         let mut opened = up.connection.create_channel().await;

@@ -24,7 +24,7 @@ pub(crate) struct Unconnected {
 
 impl Unconnected {
     /// An error of `lapin`.
-    pub(crate) fn because(
+    pub(crate) fn with_source(
         address: &Address,
         tls: &Tls,
         node: &AMQPUri,
@@ -158,7 +158,7 @@ pub(crate) fn cannot_connect(address: &Address, failures: Vec<Unconnected>) -> E
     // The message has all reasons. With several nodes a cause would show only one.
     let mut failures = failures.into_iter();
     match (failures.next().and_then(|first| first.source), failures.next()) {
-        (Some(source), None) => Error::new(kind, message).because(source),
+        (Some(source), None) => Error::new(kind, message).with_source(source),
         _ => Error::new(kind, message),
     }
 }

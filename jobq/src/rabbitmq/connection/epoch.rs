@@ -19,10 +19,10 @@ pub(crate) struct Established {
 
 /// A connection epoch.
 #[derive(Debug)]
-pub(crate) struct Up {
+pub(crate) struct ConnectionEpoch {
     pub(crate) connection: Connection,
-    /// Unique among the epochs of a link.
-    pub(crate) generation: u64,
+    /// Unique among the epochs of a supervised connection.
+    pub(crate) number: u64,
     /// The version of the broker, such as `3.10.8`.
     pub(crate) version: Option<String>,
     /// The number of its node in the address.
@@ -37,12 +37,12 @@ pub(crate) struct Up {
     pub(crate) telling: Idle,
 }
 
-impl Up {
-    pub(crate) fn new(established: Established, generation: u64) -> Self {
+impl ConnectionEpoch {
+    pub(crate) fn new(established: Established, number: u64) -> Self {
         let Established { connection, questions, version, node } = established;
         let over = CancellationToken::new();
         let (asking, telling) = (Idle::default(), Idle::default());
-        Self { connection, generation, version, node, over, questions, asking, telling }
+        Self { connection, number, version, node, over, questions, asking, telling }
     }
 
     /// Waits for an answer on this connection. `lapin` accepts requests on one that has just ended,

@@ -11,9 +11,9 @@ pub(crate) mod channel;
 pub(crate) mod connect_error;
 pub(crate) mod epoch;
 pub(crate) mod idle;
-pub(crate) mod link;
 pub(crate) mod probe;
 pub(crate) mod server_properties;
 pub(crate) mod socket;
+pub(crate) mod supervised;
 #[cfg_attr(not(feature = "tls"), path = "without_tls.rs")]
 pub(crate) mod tls;

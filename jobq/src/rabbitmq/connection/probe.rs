@@ -14,8 +14,8 @@ use lapin::{BasicProperties, Confirmation};
 use tokio::time::{sleep, timeout};
 
 use super::channel::open;
-use super::epoch::Up;
-use super::link::{Connector, Link, Target};
+use super::epoch::ConnectionEpoch;
+use super::supervised::{Connector, SupervisedConnection, Target};
 use crate::background;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, code};
 
@@ -61,7 +61,7 @@ impl SilenceLimit {
 pub(super) enum ProbeResult {
     Answered,
     /// The queue of probes does not exist yet.
-    Absent,
+    MissingQueues,
     /// This user may not publish probes.
     Refused,
     /// The connection or the channel ended.
@@ -86,14 +86,24 @@ pub(crate) struct ProbeRoute {
 }
 
 /// Probes the nodes of a link, if the URL has several.
-pub(crate) fn watch(link: &Link, target: &Arc<Target>, carrier: Carrier, route: ProbeRoute) {
+pub(crate) fn watch(
+    link: &SupervisedConnection,
+    target: &Arc<Target>,
+    carrier: Carrier,
+    route: ProbeRoute,
+) {
     if target.address.count() > 1 {
         background::spawn(keep(link.clone(), Arc::clone(target), carrier, route));
     }
 }
 
-/// Probes until the link is closed, and leaves a node that does not answer within the limit.
-async fn keep(link: Link, target: Arc<Target>, carrier: Carrier, route: ProbeRoute) {
+/// Probes until the connection is closed, and leaves a node that does not answer within the limit.
+async fn keep(
+    link: SupervisedConnection,
+    target: Arc<Target>,
+    carrier: Carrier,
+    route: ProbeRoute,
+) {
     let mut silence_limit = SilenceLimit::new(target.timeout.max(SHORTEST));
     let mut pause = BETWEEN;
     let mut another = None;
@@ -118,12 +128,12 @@ async fn keep(link: Link, target: Arc<Target>, carrier: Carrier, route: ProbeRou
         let asked = Instant::now();
         let result = tokio::select! {
             result = timeout(silence_limit.now, ask(&on, &route)) => result,
-            () = link.lost(up.generation) => continue,
+            () = link.lost(up.number) => continue,
         };
         match result {
             Ok(ProbeResult::Answered) => silence_limit.restore(),
             Ok(ProbeResult::Refused) => pause = REFUSED,
-            Ok(ProbeResult::Absent | ProbeResult::Lost) => {}
+            Ok(ProbeResult::MissingQueues | ProbeResult::Lost) => {}
             Err(_) if is_blocked() || !on.connection.status().connected() => {}
             Err(_) => {
                 let silent = crate::period::format(asked.elapsed());
@@ -142,12 +152,12 @@ async fn keep(link: Link, target: Arc<Target>, carrier: Carrier, route: ProbeRou
 
 /// A connection to the node of this one, which is kept as long as it.
 async fn beside(
-    up: &Up,
+    up: &ConnectionEpoch,
     target: &Arc<Target>,
-    another: &mut Option<(u64, Arc<Up>)>,
-) -> Option<Arc<Up>> {
-    let is_current = |(generation, on): &&(u64, Arc<Up>)| {
-        *generation == up.generation && on.connection.status().connected()
+    another: &mut Option<(u64, Arc<ConnectionEpoch>)>,
+) -> Option<Arc<ConnectionEpoch>> {
+    let is_current = |(number, on): &&(u64, Arc<ConnectionEpoch>)| {
+        *number == up.number && on.connection.status().connected()
     };
     if let Some((_, on)) = another.as_ref().filter(is_current) {
         return Some(Arc::clone(on));
@@ -155,12 +165,12 @@ async fn beside(
     close(another.take()).await;
     let established = Connector::new(Arc::clone(target), "jobq (probing)".into());
     let established = established.connect_to_number(up.node).await.ok()?;
-    let on = Arc::new(Up::new(established, 0));
-    *another = Some((up.generation, Arc::clone(&on)));
+    let on = Arc::new(ConnectionEpoch::new(established, 0));
+    *another = Some((up.number, Arc::clone(&on)));
     Some(on)
 }
 
-async fn close(another: Option<(u64, Arc<Up>)>) {
+async fn close(another: Option<(u64, Arc<ConnectionEpoch>)>) {
     if let Some((_, on)) = another {
         on.questions.end();
         let _ = timeout(CLOSE_TIMEOUT, on.connection.close(200, "closed".into())).await;
@@ -168,7 +178,7 @@ async fn close(another: Option<(u64, Arc<Up>)>) {
 }
 
 /// Publishes a message that needs the majority of the replicas of its queue to be confirmed.
-pub(super) async fn ask(up: &Up, route: &ProbeRoute) -> ProbeResult {
+pub(super) async fn ask(up: &ConnectionEpoch, route: &ProbeRoute) -> ProbeResult {
     let Ok(channel) = open(up).await else {
         return ProbeResult::Lost;
     };
@@ -188,7 +198,7 @@ pub(super) async fn ask(up: &Up, route: &ProbeRoute) -> ProbeResult {
         }
     };
     let result = match publishing.await {
-        Ok(Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_))) => ProbeResult::Absent,
+        Ok(Confirmation::Ack(Some(_)) | Confirmation::Nack(Some(_))) => ProbeResult::MissingQueues,
         Ok(_) => ProbeResult::Answered,
         Err(error) if matches!(code(&error), Some(NOT_FOUND | ACCESS_REFUSED)) => {
             ProbeResult::Refused

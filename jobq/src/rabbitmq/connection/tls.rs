@@ -41,7 +41,7 @@ impl Tls {
             let read = pem.read()?;
             for certificate in chain(ROOT, pem, &read)? {
                 trusted.add(certificate).map_err(|error| {
-                    unusable(ROOT, pem, "a certificate that cannot be used").because(error)
+                    unusable(ROOT, pem, "a certificate that cannot be used").with_source(error)
                 })?;
             }
             text.push(String::from_utf8_lossy(&read).into_owned());

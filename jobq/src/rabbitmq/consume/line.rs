@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::place::Place;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::link::Link;
 use crate::rabbitmq::connection::probe::{self, Carrier};
+use crate::rabbitmq::connection::supervised::SupervisedConnection;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::probes::node_probe;
 
@@ -20,13 +20,13 @@ pub(crate) struct Line {
 
 #[derive(Debug, Clone)]
 struct Current {
-    link: Link,
+    link: SupervisedConnection,
     is_own: bool,
 }
 
 impl Line {
     /// Consumes on the connection of all.
-    pub(crate) fn new(broker: &Arc<Broker>, names: &Names, link: Link) -> Self {
+    pub(crate) fn new(broker: &Arc<Broker>, names: &Names, link: SupervisedConnection) -> Self {
         let current = Mutex::new(Current { link, is_own: false });
         Self { broker: Arc::clone(broker), names: names.clone(), current }
     }
@@ -41,7 +41,7 @@ impl Line {
     /// # Errors
     ///
     /// Its own connection ended the same way: then the message is in this queue.
-    pub(crate) async fn readable(&self, place: Place) -> Result<Link> {
+    pub(crate) async fn readable(&self, place: Place) -> Result<SupervisedConnection> {
         let Current { link, is_own } = self.current().clone();
         if !link.is_unreadable() {
             return Ok(link);

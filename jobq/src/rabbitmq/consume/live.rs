@@ -18,7 +18,7 @@ use super::session::{Session, Sessions};
 use super::valve::Valve;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::channel::{self, Take};
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::topology::ensure::apply_again;
 use crate::rabbitmq::values::short;
@@ -41,7 +41,7 @@ pub(crate) struct Opener {
 
 /// A consumer.
 pub(super) struct Live {
-    up: Arc<Up>,
+    up: Arc<ConnectionEpoch>,
     /// Ready when the connection has ended: `lapin` may not tell its consumers.
     lost: Pin<Box<WaitForCancellationFutureOwned>>,
     pub(super) session: Arc<Session>,
@@ -75,7 +75,7 @@ impl Opener {
                 biased;
                 () = valve.recheck() => {}
                 // The answer may take long, and the reason is another one from now on.
-                () = link.lost(up.generation) => continue,
+                () = link.lost(up.number) => continue,
             }
             if valve.is_shut() {
                 self.interruptions.end();
@@ -87,14 +87,14 @@ impl Opener {
     }
 
     /// Begins a consumer. Declares a deleted queue again if this client had declared it.
-    pub(super) async fn start(&self, up: &Arc<Up>, prefetch: u16) -> Result<Live> {
+    pub(super) async fn start(&self, up: &Arc<ConnectionEpoch>, prefetch: u16) -> Result<Live> {
         match self.consume(up, prefetch).await {
             Err(error) if error.is_not_found() => {
                 let known = self.sessions.context().declarer.known();
                 let Some(wanted) = self.place.wanted(known) else {
                     let queue = self.place.queue();
                     let text = format!("there is no queue `{queue}` to consume; declare it first");
-                    return Err(Error::new(ErrorKind::NotFound, text).because(error));
+                    return Err(Error::new(ErrorKind::NotFound, text).with_source(error));
                 };
                 apply_again(up, &known.topology(&wanted)).await?;
                 self.consume(up, prefetch).await
@@ -103,7 +103,7 @@ impl Opener {
         }
     }
 
-    async fn consume(&self, up: &Arc<Up>, prefetch: u16) -> Result<Live> {
+    async fn consume(&self, up: &Arc<ConnectionEpoch>, prefetch: u16) -> Result<Live> {
         let channel = channel::open(up).await?;
         let names = self.sessions.context().names();
         let (queue, take) = (short(self.place.name(names))?, Take::Prefetch(prefetch));

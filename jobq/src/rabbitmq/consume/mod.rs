@@ -43,8 +43,8 @@ use crate::background;
 use crate::engine::{Consume, Consumer};
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::link::Link;
 use crate::rabbitmq::connection::probe::{self, Carrier};
+use crate::rabbitmq::connection::supervised::SupervisedConnection;
 use crate::rabbitmq::message::limited::LimitedQueues;
 use crate::rabbitmq::publish::Publisher;
 use crate::rabbitmq::topology::declarer::Declarer;
@@ -71,7 +71,7 @@ pub(crate) struct Consumers {
     shared: Arc<Shared>,
     /// Opened by the first consumer. Not the publishing connection, since the broker stops reading
     /// from connections that publish when it is short of memory or disk.
-    link: OnceCell<Link>,
+    link: OnceCell<SupervisedConnection>,
 }
 
 impl Consumers {

@@ -1,6 +1,6 @@
 //! Where a subscription takes its messages from.
 
-use crate::rabbitmq::topology::declared::Declared;
+use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
 use crate::rabbitmq::topology::requirements::Wanted;
 

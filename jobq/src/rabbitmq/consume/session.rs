@@ -18,7 +18,7 @@ use super::context::SettleContext;
 use super::counted::Counted;
 use super::verification::Verification;
 use crate::background;
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 
 /// How often finished deliveries are looked for that wait for an unfinished one before them. They
 /// wait for two looks at most.
@@ -78,7 +78,7 @@ impl Sessions {
 
     /// A session on this channel. It sends settlements until no more can come, or the connection has
     /// ended.
-    pub(crate) fn begin(&self, channel: Channel, up: &Up) -> Arc<Session> {
+    pub(crate) fn begin(&self, channel: Channel, up: &ConnectionEpoch) -> Arc<Session> {
         let (at_once, received) = mpsc::unbounded_channel();
         let finished = Arc::<Finished>::default();
         let (sender_channel, unsent, over) =

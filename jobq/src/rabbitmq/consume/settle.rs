@@ -17,7 +17,7 @@ use crate::engine::{Receipt, Settle, Settlement, Solo};
 use crate::error::{Error, Result};
 use crate::job::{Envelope, JobId};
 use crate::period;
-use crate::rabbitmq::connection::link::backoff;
+use crate::rabbitmq::connection::supervised::backoff;
 use crate::rabbitmq::errors::stale;
 use crate::rabbitmq::message::properties::{self, Changes, Message};
 use crate::rabbitmq::topology::destination::{Destination, Wait};
@@ -322,7 +322,7 @@ impl RabbitReceipt {
                     // As it is: its payload is with the message that was not sent.
                     self.open = false;
                     self.session.requeue(self.tag);
-                    Err(stale(self.session.context.queue).because(error))
+                    Err(stale(self.session.context.queue).with_source(error))
                 }
             }
         });

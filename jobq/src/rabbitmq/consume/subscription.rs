@@ -21,8 +21,8 @@ use super::live::{Live, Opener, Taken, Turn};
 use super::place::Place;
 use super::session::Session;
 use crate::error::{Error, Result};
-use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::connection::link::{STABLE_AFTER, backoff};
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::connection::supervised::{STABLE_AFTER, backoff};
 
 /// The shortest time between two changes of the prefetch.
 const BETWEEN_CHANGES: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ impl Subscription {
     }
 
     /// Begins to consume now, on this connection, or fails.
-    pub(crate) async fn begin(&mut self, up: &Arc<Up>) -> Result<()> {
+    pub(crate) async fn begin(&mut self, up: &Arc<ConnectionEpoch>) -> Result<()> {
         let live = up.answer("consuming", self.opener.start(up, self.room())).await?;
         self.has_begun(live);
         Ok(())
@@ -260,7 +260,7 @@ impl Subscription {
         let queue = self.opener.place.queue();
         let ended = self.end();
         let Some(reason) = reason else {
-            // The link tells why.
+            // The connection logs why.
             if let Some(session) = ended {
                 session.end();
             }

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::session::Session;
 use crate::period;
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::suspension::SuspensionWatch;
 
 /// RabbitMQ closes a connection that takes no bytes for this long (`send_timeout` in
@@ -27,7 +27,7 @@ pub(super) struct Verification {
 
 impl Verification {
     /// Watches for suspensions in which the broker may give up this connection.
-    pub(super) fn start(up: &Up) -> Self {
+    pub(super) fn start(up: &ConnectionEpoch) -> Self {
         let heartbeat = up.connection.configuration().heartbeat();
         let (suspension_limit, answer_limit) = limits(heartbeat);
         Self {

@@ -60,7 +60,7 @@ pub(crate) fn failure(doing: &str, error: lapin::Error) -> Error {
     let kind = match error.kind() {
         Lapin::ProtocolError(refusal) => match refusal.get_id() {
             PRECONDITION_FAILED => {
-                return conflict(refusal.get_message().as_str()).because(error);
+                return conflict(refusal.get_message().as_str()).with_source(error);
             }
             // A queue whose node or process is down exists.
             NOT_FOUND if refusal.get_message().as_str().contains("NOT_FOUND - no ") => {
@@ -92,7 +92,7 @@ pub(crate) fn failure(doing: &str, error: lapin::Error) -> Error {
         }
         _ => "",
     });
-    Error::new(kind, text).because(error)
+    Error::new(kind, text).with_source(error)
 }
 
 /// The error of an operation without an answer, and the likely reason.

@@ -206,7 +206,7 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
 }
 
 #[test]
-fn a_failed_job_says_why_and_is_put_back_as_if_new() {
+fn a_failed_job_says_why_and_is_retried_as_if_new() {
     let message = encode(&names(), job(), &Routing::Now(None)).unwrap();
     let changes =
         Changes::failed(FailedReason::Exhausted, "no route to host", 4, Clock::system().now());
@@ -227,7 +227,7 @@ fn a_failed_job_says_why_and_is_put_back_as_if_new() {
 }
 
 #[test]
-fn a_single_attempt_is_named_until_the_next_put_back() {
+fn a_single_attempt_is_named_until_the_next_retry() {
     let table = [
         (None, "once", None),
         (Some(long("zip")), "zip once", Some("zip")),

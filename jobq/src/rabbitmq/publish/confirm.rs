@@ -7,13 +7,13 @@ use super::error;
 use crate::background;
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::topology::routing::Route;
 
 /// Opens a channel in confirm mode.
-pub(crate) async fn open_confirming(up: &Up) -> Result<Channel> {
+pub(crate) async fn open_confirming(up: &ConnectionEpoch) -> Result<Channel> {
     let channel = open(up).await?;
     let doing = "asking for confirms";
     let confirming = async {
@@ -44,7 +44,7 @@ pub(crate) async fn send(
 ///
 /// A channel that cannot be opened. The inner result is the broker's answer.
 pub(crate) async fn send_alone(
-    up: &Up,
+    up: &ConnectionEpoch,
     message: &Message,
     mandatory: bool,
 ) -> Result<lapin::Result<Confirmation>> {
@@ -69,6 +69,6 @@ pub(crate) fn not_stored(message: &Message, error: lapin::Error) -> Error {
     if error.is_amqp_soft_error() {
         error::refused(message, error)
     } else {
-        error::lost(message).because(error)
+        error::lost(message).with_source(error)
     }
 }

@@ -17,10 +17,10 @@ use crate::error::{Error, Result};
 use crate::job::{Envelope, EventEnvelope};
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::message::properties::{self, Message};
-use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::destination::{Destination, Wait};
 use crate::rabbitmq::topology::levels::End;
+use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::routing::Routing;
 

@@ -15,7 +15,7 @@ fn publishing(message: &Message) -> String {
 pub(crate) fn unanswered(message: &Message, limit: Duration, trouble: &str, sent: bool) -> Error {
     let error = |what| timed_out(&format!("{} ({what})", publishing(message)), limit, trouble);
     if sent {
-        error("sent, and maybe stored all the same").but_maybe_enqueued()
+        error("sent, and maybe stored all the same").and_maybe_enqueued()
     } else {
         error("never sent, and not stored")
     }
@@ -24,13 +24,13 @@ pub(crate) fn unanswered(message: &Message, limit: Duration, trouble: &str, sent
 /// The channel ended before the broker answered.
 pub(crate) fn lost(message: &Message) -> Error {
     let text = format!("{}: the connection was lost before the answer came", publishing(message));
-    Error::new(ErrorKind::Connection, text).but_maybe_enqueued()
+    Error::new(ErrorKind::Connection, text).and_maybe_enqueued()
 }
 
 /// The broker closed the channel because of this message.
 pub(crate) fn refused(message: &Message, error: lapin::Error) -> Error {
     match Refusal::of(&error) {
-        Some(Refusal::Size { limit }) => too_large(message, limit).because(error),
+        Some(Refusal::Size { limit }) => too_large(message, limit).with_source(error),
         _ => errors::failure(&publishing(message), error),
     }
 }
@@ -49,7 +49,7 @@ pub(crate) fn too_large(message: &Message, limit: usize) -> Error {
 /// The channel is not in confirm mode.
 pub(crate) fn unconfirmed(message: &Message) -> Error {
     let text = format!("{}: the channel does not confirm", publishing(message));
-    Error::new(ErrorKind::Connection, text).but_maybe_enqueued()
+    Error::new(ErrorKind::Connection, text).and_maybe_enqueued()
 }
 
 /// The broker answered with `basic.nack`. Another queue of an event may have taken it, and of a
@@ -60,5 +60,5 @@ pub(crate) fn nacked(message: &Message) -> Error {
          queue has no quorum, or a policy limits its length",
         publishing(message)
     );
-    Error::new(ErrorKind::Refused, text).but_maybe_enqueued()
+    Error::new(ErrorKind::Refused, text).and_maybe_enqueued()
 }

@@ -15,10 +15,10 @@ use super::size_limit::{Fit, SizeLimit};
 use crate::background;
 use crate::engine::closed;
 use crate::error::{Error, Result};
-use crate::rabbitmq::connection::link::{Link, backoff};
+use crate::rabbitmq::connection::supervised::{SupervisedConnection, backoff};
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::message::size::size_of_table;
-use crate::rabbitmq::topology::declared::Declared;
+use crate::rabbitmq::topology::memory::Declared;
 use crate::telemetry::Who;
 
 /// The most bytes of messages that are unsent or unconfirmed. It bounds the memory of clients whose
@@ -37,7 +37,7 @@ const UNMOVABLE: Duration = Duration::from_secs(10);
 pub(crate) struct Publisher {
     requests: mpsc::UnboundedSender<Request>,
     room: Arc<Semaphore>,
-    link: Link,
+    link: SupervisedConnection,
     pub(super) timeout: Duration,
     pub(super) size_limit: Arc<SizeLimit>,
     /// Limits concurrent tries of messages of uncertain size.
@@ -45,7 +45,11 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    pub(crate) fn spawn(link: Link, declared: Arc<Declared>, timeout: Duration) -> Arc<Self> {
+    pub(crate) fn spawn(
+        link: SupervisedConnection,
+        declared: Arc<Declared>,
+        timeout: Duration,
+    ) -> Arc<Self> {
         let (requests, received) = mpsc::unbounded_channel();
         let size_limit = Arc::<SizeLimit>::default();
         let sender = Sender::new(link.clone(), declared, Arc::clone(&size_limit), received);

@@ -19,11 +19,11 @@ use super::error;
 use super::size_limit::SizeLimit;
 use crate::engine::closed;
 use crate::error::Result;
-use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::connection::link::{Link, backoff};
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::connection::supervised::{SupervisedConnection, backoff};
 use crate::rabbitmq::errors::{NOT_FOUND, code};
 use crate::rabbitmq::message::properties::Message;
-use crate::rabbitmq::topology::declared::Declared;
+use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::routing::Route;
 
 /// The most unconfirmed messages of a channel. `lapin` walks all that one confirm covers. More are
@@ -34,7 +34,7 @@ const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
 /// Sends the messages that it receives.
 pub(super) struct Sender {
-    link: Link,
+    link: SupervisedConnection,
     declared: Arc<Declared>,
     size_limit: Arc<SizeLimit>,
     requests: mpsc::UnboundedReceiver<Request>,
@@ -63,7 +63,7 @@ struct Sent {
 
 impl Sender {
     pub(super) fn new(
-        link: Link,
+        link: SupervisedConnection,
         declared: Arc<Declared>,
         size_limit: Arc<SizeLimit>,
         requests: mpsc::UnboundedReceiver<Request>,
@@ -78,7 +78,7 @@ impl Sender {
         let mut waits = backoff();
         let mut restored = None;
         while let Ok(up) = link.up().await {
-            if restored != Some(up.generation) {
+            if restored != Some(up.number) {
                 let restoring = self.declared.restore(&up);
                 let restoring = up.answer("declaring the queues again", restoring);
                 if let Err(error) = restoring.await {
@@ -91,7 +91,7 @@ impl Sender {
                         continue;
                     }
                 }
-                restored = Some(up.generation);
+                restored = Some(up.number);
             }
             let channel = match open_confirming(&up).await {
                 Ok(channel) => channel,
@@ -117,10 +117,10 @@ impl Sender {
     }
 
     /// Publishes on a channel until it ends.
-    async fn publish_on(&mut self, up: &Up, channel: Channel) -> Ended {
+    async fn publish_on(&mut self, up: &ConnectionEpoch, channel: Channel) -> Ended {
         let channel = Arc::new(channel);
         let link = self.link.clone();
-        let mut lost = pin!(link.lost(up.generation));
+        let mut lost = pin!(link.lost(up.number));
         let mut sent = FuturesUnordered::new();
         let (mut count, mut failed) = (0, Vec::new());
         let mut received = Vec::with_capacity(WINDOW);
@@ -185,7 +185,7 @@ impl Sender {
             let message = &request.message;
             match end {
                 End::Unknown => {
-                    let error = error::lost(message).because(error);
+                    let error = error::lost(message).with_source(error);
                     request.answer(Err(error));
                 }
                 // The exchange is declared again before anything else is sent.
@@ -240,8 +240,8 @@ fn answer(sent: Sent) -> Option<Unanswered> {
     }
 }
 
-async fn pause(link: &Link, up: &Up, wait: Option<Duration>) {
-    let _ = timeout(wait.unwrap_or_default(), link.lost(up.generation)).await;
+async fn pause(link: &SupervisedConnection, up: &ConnectionEpoch, wait: Option<Duration>) {
+    let _ = timeout(wait.unwrap_or_default(), link.lost(up.number)).await;
 }
 
 /// A message to send. Dropping it without an answer reports an error to the caller.

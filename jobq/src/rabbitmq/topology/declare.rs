@@ -6,7 +6,7 @@ use lapin::options::{
 use lapin::types::{AMQPValue, FieldTable, LongInt, ShortString};
 use lapin::{Channel, ExchangeKind};
 
-use super::declarations::{Argument, Arguments, By, Declaration, ExchangeType};
+use super::plan::{Argument, Arguments, By, Declaration, ExchangeType};
 use super::temporary::{QueueType, TemporaryQueue};
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::declarations::Topology;
-use super::declared::Declared;
 use super::destination::Wait;
 use super::ensure::{NEW_QUEUE_WAIT, apply_telling};
-use super::passive::Absent;
+use super::lookup::MissingQueues;
+use super::memory::Declared;
+use super::plan::Topology;
 use super::probes::wait_queues;
 use super::requirements::Wanted;
 use super::spread::spread;
@@ -28,14 +28,18 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Declarer {
     broker: Arc<Broker>,
     known: Arc<Declared>,
-    absent: Arc<Absent>,
+    absent: Arc<MissingQueues>,
     turn: Mutex<()>,
     /// How many declarations were answered.
     answered: AtomicUsize,
 }
 
 impl Declarer {
-    pub(crate) fn new(broker: Arc<Broker>, known: Arc<Declared>, absent: Arc<Absent>) -> Self {
+    pub(crate) fn new(
+        broker: Arc<Broker>,
+        known: Arc<Declared>,
+        absent: Arc<MissingQueues>,
+    ) -> Self {
         Self { broker, known, absent, turn: Mutex::default(), answered: AtomicUsize::new(0) }
     }
 
@@ -160,7 +164,7 @@ impl Declarer {
                 {
                     tracing::warn!(%error, "declaring again");
                     // If only the channel ended, the connection is still up.
-                    let _ = timeout(PAUSE, self.broker.publishing().lost(up.generation)).await;
+                    let _ = timeout(PAUSE, self.broker.publishing().lost(up.number)).await;
                 }
                 done => return done.map(|created| created || spread_any),
             }

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-use super::declared::Declared;
 use super::levels::End;
+use super::memory::Declared;
 use super::requirements::Tiers;
 use super::routing::{Route, Routing};
 use crate::error::Result;

@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures_util::stream::{FuturesOrdered, TryStreamExt as _};
 use lapin::Channel;
 
-use super::declarations::{Declaration, Topology};
 use super::declare::declare;
-use super::passive::{Seen, look};
+use super::lookup::{Seen, look};
+use super::plan::{Declaration, Topology};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, refusal};
 
 /// The wait after declaring new quorum queues. A broker that is killed earlier may not be able to
@@ -38,13 +38,13 @@ const NAMED: usize = 8;
 /// # Errors
 ///
 /// A conflict with existing parts, a refusal, a lost connection.
-pub(crate) async fn apply(up: &Up, topology: &Topology) -> Result<bool> {
+pub(crate) async fn apply(up: &ConnectionEpoch, topology: &Topology) -> Result<bool> {
     apply_telling(up, topology, || ()).await
 }
 
 /// [`apply`], with a call of `tell` for each answer to a declaration.
 pub(crate) async fn apply_telling(
-    up: &Up,
+    up: &ConnectionEpoch,
     topology: &Topology,
     tell: impl FnMut(),
 ) -> Result<bool> {
@@ -65,7 +65,7 @@ pub(crate) async fn apply_telling(
 }
 
 /// [`apply`], for parts that may have been deleted a moment ago.
-pub(crate) async fn apply_again(up: &Up, topology: &Topology) -> Result<bool> {
+pub(crate) async fn apply_again(up: &ConnectionEpoch, topology: &Topology) -> Result<bool> {
     let channel = open(up).await?;
     match look(up, &channel, &topology.places()).await? {
         Seen::Missing(_) => tokio::time::sleep(DELETED_QUEUE_WAIT).await,
@@ -100,7 +100,7 @@ pub(crate) fn is_forbidden(error: &Error) -> bool {
 /// # Errors
 ///
 /// Missing parts that may not be declared, by name; a lost connection.
-async fn add_missing(up: &Up, topology: &Topology) -> Result<bool> {
+async fn add_missing(up: &ConnectionEpoch, topology: &Topology) -> Result<bool> {
     let mut missing =
         Missing { channel: open(up).await?, up, made: Vec::new(), refused: Vec::new() };
     missing.places(topology).await?;
@@ -110,7 +110,7 @@ async fn add_missing(up: &Up, topology: &Topology) -> Result<bool> {
 
 struct Missing<'t> {
     channel: Channel,
-    up: &'t Up,
+    up: &'t ConnectionEpoch,
     /// Parts that were missing and were declared.
     made: Vec<&'t str>,
     /// Missing parts that may not be declared.
@@ -146,7 +146,7 @@ impl<'t> Missing<'t> {
             places = &places[place + 1..];
             self.channel = open(self.up).await?;
         }
-        refusal.map_or(Ok(()), |refusal| Err(cannot_declare(&self.refused).because(refusal)))
+        refusal.map_or(Ok(()), |refusal| Err(cannot_declare(&self.refused).with_source(refusal)))
     }
 
     async fn declare(&self, declaration: &Declaration) -> Result<()> {

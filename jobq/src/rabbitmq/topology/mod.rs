@@ -8,15 +8,15 @@
 //! `declare`, `declarer`, `ensure`, `passive`, `queue_types`, `spread`, `upkeep` and the clock of
 //! `destination` is pure.
 
-pub(crate) mod declarations;
 pub(crate) mod declare;
-pub(crate) mod declared;
 pub(crate) mod declarer;
 pub(crate) mod destination;
 pub(crate) mod ensure;
 pub(crate) mod levels;
+pub(crate) mod lookup;
+pub(crate) mod memory;
 pub(crate) mod names;
-pub(crate) mod passive;
+pub(crate) mod plan;
 pub(crate) mod probes;
 pub(crate) mod queue_types;
 pub(crate) mod requirements;

@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::declarations::{Argument, By, Topology};
 use super::levels;
 use super::names::Names;
+use super::plan::{Argument, By, Topology};
 use super::requirements::Wanted;
 use super::routing_key;
 use crate::engine::Passage;

@@ -1,7 +1,7 @@
 //! Which part of the topology an upkeep check covers: large topologies take turns. Pure.
 
-use super::declarations::{Declaration, Topology};
 use super::names::Names;
+use super::plan::{Declaration, Topology};
 use super::requirements::Wanted;
 
 /// The most queues in one check.

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::declarations::{DEAD_LETTER_EXCHANGE, Declaration, Topology};
 use super::declare::declare;
-use super::passive::{Seen, look};
+use super::lookup::{Seen, look};
+use super::plan::{DEAD_LETTER_EXCHANGE, Declaration, Topology};
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::connection::link::Link;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::connection::supervised::SupervisedConnection;
 
 /// How long a node may take for a connection. One that does not answer leads none of the queues.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// `tell` is called for each answer.
 pub(crate) async fn spread(
     broker: &Broker,
-    up: &Up,
+    up: &ConnectionEpoch,
     topology: &Topology,
     tell: &(dyn Fn() + Sync),
 ) -> bool {
@@ -52,11 +52,11 @@ pub(crate) async fn spread(
             }
         }
     }
-    join_all(links.iter().map(Link::close)).await;
+    join_all(links.iter().map(SupervisedConnection::close)).await;
     is_spread
 }
 
-async fn look_for(up: &Up, queues: &[&Declaration]) -> Result<Seen> {
+async fn look_for(up: &ConnectionEpoch, queues: &[&Declaration]) -> Result<Seen> {
     let channel = open(up).await?;
     let seen = look(up, &channel, queues).await?;
     if seen == Seen::All {
@@ -74,7 +74,7 @@ fn passes_on(declaration: &Declaration) -> bool {
 }
 
 async fn declare_on(
-    link: &Link,
+    link: &SupervisedConnection,
     queues: impl Iterator<Item = &Declaration>,
     tell: &(dyn Fn() + Sync),
 ) -> Result<()> {

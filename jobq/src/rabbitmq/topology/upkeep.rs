@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::declarations::Declaration;
 use super::declare::declare;
 use super::declarer::Declarer;
 use super::ensure::{NEW_QUEUE_WAIT, apply_again, is_forbidden};
-use super::passive::{Seen, look};
+use super::lookup::{Seen, look};
+use super::plan::Declaration;
 use super::rotation::{Part, Rotation};
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::connection::link::Link;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::connection::supervised::SupervisedConnection;
 
 /// The shortest and the longest time between two checks, in milliseconds.
 const BETWEEN: std::ops::RangeInclusive<u64> = 30_000..=50_000;
@@ -78,7 +78,11 @@ async fn look_and_declare(broker: &Broker, declarer: &Declarer, rotation: &mut R
 }
 
 /// Checks the next part, and declares everything again if some of it is missing.
-async fn keep(declarer: &Declarer, link: &Link, rotation: &mut Rotation) -> Result<()> {
+async fn keep(
+    declarer: &Declarer,
+    link: &SupervisedConnection,
+    rotation: &mut Rotation,
+) -> Result<()> {
     let up = link.up().await?;
     let known = declarer.known();
     let all = known.all();
@@ -101,7 +105,7 @@ async fn keep(declarer: &Declarer, link: &Link, rotation: &mut Rotation) -> Resu
     up.answer("binding again", bind(&up, bindings)).await
 }
 
-async fn first_missing(up: &Up, part: &Part) -> Result<Option<String>> {
+async fn first_missing(up: &ConnectionEpoch, part: &Part) -> Result<Option<String>> {
     let channel = open(up).await?;
     let places: Vec<_> = part.places.iter().collect();
     let seen = look(up, &channel, &places).await?;
@@ -117,7 +121,10 @@ async fn first_missing(up: &Up, part: &Part) -> Result<Option<String>> {
 
 /// Declares these bindings, since they cannot be looked for. Existing ones are unchanged. It needs
 /// no permission to configure.
-async fn bind<'b>(up: &Up, bindings: impl Iterator<Item = &'b Declaration>) -> Result<()> {
+async fn bind<'b>(
+    up: &ConnectionEpoch,
+    bindings: impl Iterator<Item = &'b Declaration>,
+) -> Result<()> {
     let channel = open(up).await?;
     let _question = up.questions.ask(channel.id());
     for binding in bindings {
@@ -143,7 +150,7 @@ impl Restored {
     pub(crate) async fn restore(
         &mut self,
         declarer: &Declarer,
-        up: &Up,
+        up: &ConnectionEpoch,
         queue: &str,
         of_levels: bool,
     ) {

@@ -162,9 +162,9 @@ async fn settle(inbox: &Inbox, visiting: &mut Visiting, queue: i64, decided: Vec
 fn settle_one(store: &Store<'_>, queue: i64, decided: &Decided) -> rusqlite::Result<bool> {
     let place = (queue, decided.seq, decided.id.as_bytes());
     match &decided.verdict {
-        Verdict::PutBack => put_back(store, place, None)?,
-        Verdict::PutBackBy { operation, once } => {
-            put_back(store, place, Some(By { operation, once: *once }))?;
+        Verdict::Retry => retry(store, place, None)?,
+        Verdict::RetryBy { operation, once } => {
+            retry(store, place, Some(By { operation, once: *once }))?;
         }
         _ => {}
     }
@@ -173,7 +173,7 @@ fn settle_one(store: &Store<'_>, queue: i64, decided: &Decided) -> rusqlite::Res
 }
 
 /// Inserts a failed job into its queue, as if it were new.
-fn put_back(
+fn retry(
     store: &Store<'_>,
     (queue, seq, id): (i64, i64, &[u8; 16]),
     by: Option<By<'_>>,
@@ -181,7 +181,7 @@ fn put_back(
     let sql = "SELECT headers FROM failed WHERE queue = ?1 AND seq = ?2 AND job_id = ?3";
     let mut select = store.connection.prepare_cached(sql)?;
     let headers = select.query_row((queue, seq, id), |row| {
-        Ok(headers_of_put_back(columns::text_or_null(row, 0)?.as_deref(), by))
+        Ok(headers_of_retry(columns::text_or_null(row, 0)?.as_deref(), by))
     });
     let Some(headers) = headers.optional()? else {
         return Ok(());
@@ -198,10 +198,10 @@ fn put_back(
 }
 
 /// The headers of a job that is put back. They are read only if something changes.
-fn headers_of_put_back(headers: Option<&str>, by: Option<By<'_>>) -> Option<String> {
+fn headers_of_retry(headers: Option<&str>, by: Option<By<'_>>) -> Option<String> {
     let has_own = |text: &str| text.contains(ONCE) || text.contains(OPERATIONS);
     if by.is_some() || headers.is_some_and(has_own) {
-        columns::of_headers(&columns::to_headers(headers).of_put_back(by))
+        columns::of_headers(&columns::to_headers(headers).of_retry(by))
     } else {
         headers.map(str::to_owned)
     }

@@ -17,8 +17,8 @@ use super::events;
 use super::inbox::Inbox;
 use super::place::Place;
 use crate::engine::{
-    About, Administer, Answers, Ask, Controlled, Counts, Diagnose, Membership, Part, Pause,
-    PoolReport, Question, QueueNames, QueueSpec, Read, Visit, Visited, closed, run_to_end,
+    About, Administer, Answers, Ask, Controlled, Counts, Diagnose, Figure, Membership, Part, Pause,
+    PoolReport, Question, QueueNames, QueueSpec, Visit, Visited, closed, run_to_end,
 };
 use crate::error::Result;
 use crate::finding::Report;
@@ -67,9 +67,9 @@ impl Administer for Admin {
         self.inbox.call(move |store| pauses::resume(store, &queue)).await
     }
 
-    async fn paused(&self, queue: &str) -> Result<Read<Option<Pause>>> {
+    async fn paused(&self, queue: &str) -> Result<Figure<Option<Pause>>> {
         let queue = queue.to_owned();
-        self.inbox.read(move |store| pauses::one(store, &queue)).await.map(Read::Known)
+        self.inbox.read(move |store| pauses::one(store, &queue)).await.map(Figure::Known)
     }
 
     async fn join(&self, pool: Arc<dyn Controlled>) -> Result<Membership> {

@@ -11,7 +11,8 @@ use tokio::time::{Instant, sleep};
 use super::pools::Pools;
 use crate::background;
 use crate::engine::{
-    Answers, Ask, Controlled, PoolId, Question, Read, Reply, Taker, ask_each, unaccounted,
+    Answers, Ask, Controlled, Figure, ListedConsumer, PoolId, Question, Reply, ask_each,
+    unaccounted,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::sqlite::failure::Failure;
@@ -49,21 +50,21 @@ pub(super) async fn ask(inbox: &Inbox, pools: &Pools, ask: Ask) -> Result<Answer
     if numbers != NONE {
         replies.extend(inbox.call(move |store| take(store, numbers)).await?);
     }
-    let takers = match unable {
-        Some(why) => Read::unknown(why),
-        None => inbox.read(|store| takers(store)).await?,
+    let consumers = match unable {
+        Some(why) => Figure::unknown(why),
+        None => inbox.read(|store| consumers(store)).await?,
     };
-    let unaccounted = match takers {
-        Read::Known(takers) => unaccounted(&queues, &takers, &replies),
-        Read::Unknown(why) => {
-            queues.into_iter().map(|queue| (queue, Read::Unknown(why.clone()))).collect()
+    let unaccounted = match consumers {
+        Figure::Known(consumers) => unaccounted(&queues, &consumers, &replies),
+        Figure::Unknown(why) => {
+            queues.into_iter().map(|queue| (queue, Figure::Unknown(why.clone()))).collect()
         }
     };
     Ok(Answers::new(replies, unaccounted))
 }
 
 fn unwritable(source: serde_json::Error) -> Error {
-    Error::new(ErrorKind::Invalid, "the question cannot be written as JSON").because(source)
+    Error::new(ErrorKind::Invalid, "the question cannot be written as JSON").with_source(source)
 }
 
 /// The first and the last number of no questions.
@@ -153,10 +154,10 @@ fn take(store: &Store<'_>, numbers: (i64, i64)) -> rusqlite::Result<Vec<(PoolId,
 }
 
 /// The consumers of living owners.
-pub(super) fn takers(store: &Store<'_>) -> rusqlite::Result<Read<Vec<Taker>>> {
+pub(super) fn consumers(store: &Store<'_>) -> rusqlite::Result<Figure<Vec<ListedConsumer>>> {
     let owners = Owners::read(store.connection)?;
     if owners.some_do_not_list {
-        return Ok(Read::unknown(
+        return Ok(Figure::unknown(
             "a process with an earlier version of jobq takes jobs from this file, and does not \
              tell of which queues",
         ));
@@ -165,16 +166,16 @@ pub(super) fn takers(store: &Store<'_>) -> rusqlite::Result<Read<Vec<Taker>>> {
         JOIN queues ON queues.id = queue WHERE namespace = ?1";
     let mut statement = store.connection.prepare_cached(sql)?;
     let mut rows = statement.query([store.namespace])?;
-    let mut takers = Vec::new();
+    let mut consumers = Vec::new();
     while let Some(row) = rows.next()? {
         let pool = columns::text_or_null(row, 2)?;
         if owners.living.contains(&row.get(3)?) {
             let pool = pool.and_then(|pool| pool.parse().ok());
             let (queue, name) = (columns::text(row, 0)?, columns::text(row, 1)?);
-            takers.push(Taker { queue, name, pool });
+            consumers.push(ListedConsumer { queue, name, pool });
         }
     }
-    Ok(Read::Known(takers))
+    Ok(Figure::Known(consumers))
 }
 
 /// The owners, as far as one look can tell.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{pauses, questions};
-use crate::engine::{Counts, Part, Place, Read, must_be_unused};
+use crate::engine::{Counts, Figure, Part, Place, must_be_unused};
 use crate::error::{Error, ErrorKind, Result};
 use crate::sqlite::store::Store;
 use crate::sqlite::{columns, events};
@@ -57,12 +57,12 @@ fn refuse_if_used(store: &mut Store<'_>, name: &str, queue: i64) -> rusqlite::Re
     let in_flight: i64 =
         store.connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;
     let in_flight = u64::try_from(in_flight).unwrap_or(0);
-    Ok(match questions::takers(store)? {
-        Read::Known(takers) => {
-            let theirs = takers.iter().filter(|taker| taker.queue == name).count() as u64;
+    Ok(match questions::consumers(store)? {
+        Figure::Known(consumers) => {
+            let theirs = consumers.iter().filter(|consumer| consumer.queue == name).count() as u64;
             must_be_unused(name, counts, &[(in_flight, "in flight"), (theirs, "consumers")])
         }
-        Read::Unknown(why) => Err(Error::new(
+        Figure::Unknown(why) => Err(Error::new(
             ErrorKind::Refused,
             format!(
                 "queue `{name}` is not deleted: its consumers are unknown, since {why}; end that \

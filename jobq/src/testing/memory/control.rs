@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::Shared;
 use crate::engine::{
-    Answers, Ask, Controlled, Membership, Pause, PoolId, Taker, ask_each, unaccounted,
+    Answers, Ask, Controlled, ListedConsumer, Membership, Pause, PoolId, ask_each, unaccounted,
 };
 use crate::error::Result;
 
@@ -15,7 +15,7 @@ use crate::error::Result;
 #[derive(Debug, Default)]
 pub(super) struct Control {
     pools: BTreeMap<u64, Arc<dyn Controlled>>,
-    takers: BTreeMap<u64, Taker>,
+    consumers: BTreeMap<u64, ListedConsumer>,
     pauses: BTreeMap<String, watch::Sender<Option<Pause>>>,
 }
 
@@ -34,22 +34,26 @@ impl Control {
     }
 
     pub(super) fn add_taker(&mut self, number: u64, queue: &str, pool: Option<PoolId>) {
-        let taker = Taker { queue: queue.to_owned(), name: taker_name(number), pool };
-        self.takers.insert(number, taker);
+        let consumer = ListedConsumer { queue: queue.to_owned(), name: taker_name(number), pool };
+        self.consumers.insert(number, consumer);
     }
 
     pub(super) fn remove_taker(&mut self, number: u64) {
-        self.takers.remove(&number);
+        self.consumers.remove(&number);
     }
 
     /// The number of consumers of a queue, unless it is paused.
     pub(super) fn takers_of(&self, queue: &str) -> u64 {
-        self.takers().iter().filter(|taker| taker.queue == queue).count() as u64
+        self.consumers().iter().filter(|consumer| consumer.queue == queue).count() as u64
     }
 
     /// The consumers of queues that are not paused.
-    fn takers(&self) -> Vec<Taker> {
-        self.takers.values().filter(|taker| !self.is_paused(&taker.queue)).cloned().collect()
+    fn consumers(&self) -> Vec<ListedConsumer> {
+        self.consumers
+            .values()
+            .filter(|consumer| !self.is_paused(&consumer.queue))
+            .cloned()
+            .collect()
     }
 }
 
@@ -86,7 +90,7 @@ pub(super) async fn ask(shared: &Shared, ask: Ask) -> Result<Answers> {
         Ok(state.control.pools.values().filter(is_asked).cloned().collect::<Vec<_>>())
     })?;
     let replies = ask_each(pools, &question, patience).await;
-    let takers = shared.change(|state| Ok(state.control.takers()))?;
-    let unaccounted = unaccounted(&queues, &takers, &replies);
+    let consumers = shared.change(|state| Ok(state.control.consumers()))?;
+    let unaccounted = unaccounted(&queues, &consumers, &replies);
     Ok(Answers::new(replies, unaccounted))
 }

@@ -22,7 +22,7 @@ use self::state::{Job, Place, State};
 use crate::clock::Clock;
 use crate::engine::{
     Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Delivery,
-    Engine, Membership, NotPushed, Part, Pause, Pushed, Pushing, QueueNames, QueueSpec, Read,
+    Engine, Figure, Membership, NotPushed, Part, Pause, Pushed, Pushing, QueueNames, QueueSpec,
     Visit, Visited, Visiting,
 };
 use crate::error::Result;
@@ -37,7 +37,7 @@ use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
 /// use jobq::testing::Memory;
 /// use jobq::{Client, Clock};
 ///
-/// let client = Client::on_engine(Arc::new(Memory::new(Clock::system())), "jobq");
+/// let client = Client::with_engine(Arc::new(Memory::new(Clock::system())), "jobq");
 /// ```
 #[derive(Debug, Clone)]
 pub struct Memory {
@@ -247,8 +247,8 @@ impl Administer for Memory {
         self.shared.change(|state| Ok(state.control.set_pause(queue, None).is_some()))
     }
 
-    async fn paused(&self, queue: &str) -> Result<Read<Option<Pause>>> {
-        self.shared.change(|state| Ok(Read::Known(state.control.pauses(queue).borrow().clone())))
+    async fn paused(&self, queue: &str) -> Result<Figure<Option<Pause>>> {
+        self.shared.change(|state| Ok(Figure::Known(state.control.pauses(queue).borrow().clone())))
     }
 
     async fn join(&self, pool: Arc<dyn Controlled>) -> Result<Membership> {

@@ -311,12 +311,12 @@ impl State {
                     stay.push(job);
                     break;
                 }
-                Verdict::PutBack => {
-                    self.put_back(job, None);
+                Verdict::Retry => {
+                    self.retry(job, None);
                     visiting.visited.settled.push(id);
                 }
-                Verdict::PutBackBy { operation, once } => {
-                    self.put_back(job, Some(By { operation: &operation, once }));
+                Verdict::RetryBy { operation, once } => {
+                    self.retry(job, Some(By { operation: &operation, once }));
                     visiting.visited.settled.push(id);
                 }
                 Verdict::Discard => visiting.visited.settled.push(id),
@@ -328,13 +328,13 @@ impl State {
     }
 
     /// Puts a failed job back, with the content that `docs/wire.md` lists.
-    fn put_back(&mut self, job: FailedJob, by: Option<By<'_>>) {
+    fn retry(&mut self, job: FailedJob, by: Option<By<'_>>) {
         let mut envelope = job.into_envelope();
         envelope.attempts = 0;
         // An event states that it has no expiry; otherwise its subscriber's would apply.
         let never = from_millis(u64::MAX);
         envelope.expires_at = envelope.topic.is_some().then_some(never);
-        envelope.headers = envelope.headers.of_put_back(by);
+        envelope.headers = envelope.headers.of_retry(by);
         self.push(envelope).expect("the queue is there");
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::engine::{Minute, Settlement};
+use crate::engine::{LastMinute, Settlement};
 
 /// A minute is kept in this many parts, of which the oldest is dropped as a whole.
 const PARTS: usize = 6;
@@ -10,15 +10,15 @@ const PART: Duration = Duration::from_secs(10);
 
 /// Outcomes and waits of the last minute, by the clock of the worker.
 #[derive(Debug)]
-pub(super) struct LastMinute {
-    parts: [Minute; PARTS],
+pub(super) struct MinuteWindow {
+    parts: [LastMinute; PARTS],
     /// The part that is written.
     current: usize,
     /// The end of that part.
     until: SystemTime,
 }
 
-impl LastMinute {
+impl MinuteWindow {
     pub(super) fn new(now: SystemTime) -> Self {
         Self { parts: Default::default(), current: 0, until: now + PART }
     }
@@ -56,13 +56,13 @@ impl LastMinute {
     }
 
     /// The sums of the last minute.
-    pub(super) fn read(&mut self, now: SystemTime) -> Minute {
+    pub(super) fn read(&mut self, now: SystemTime) -> LastMinute {
         // The clock was set back: what is older than a minute from now on is forgotten.
         if self.until.duration_since(now).is_ok_and(|ahead| ahead > 2 * PART) {
             self.until = now + PART;
         }
         self.part(now);
-        let mut sum = Minute::default();
+        let mut sum = LastMinute::default();
         for part in &self.parts {
             sum.completed += part.completed;
             sum.retried += part.retried;
@@ -74,7 +74,7 @@ impl LastMinute {
     }
 
     /// The part of this time.
-    fn part(&mut self, now: SystemTime) -> &mut Minute {
+    fn part(&mut self, now: SystemTime) -> &mut LastMinute {
         // Twice for each job, in which the current part is nearly always the one.
         if now >= self.until {
             self.advance(now);
@@ -86,7 +86,7 @@ impl LastMinute {
     fn advance(&mut self, now: SystemTime) {
         for _ in 0..PARTS {
             self.current = (self.current + 1) % PARTS;
-            self.parts[self.current] = Minute::default();
+            self.parts[self.current] = LastMinute::default();
             self.until += PART;
             if now < self.until {
                 return;
@@ -106,7 +106,7 @@ mod tests {
     fn what_is_older_than_a_minute_is_forgotten() {
         let start = SystemTime::UNIX_EPOCH;
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut minute = LastMinute::new(start);
+        let mut minute = MinuteWindow::new(start);
         let failed =
             Settlement::Fail { reason: FailedReason::Aborted, error: String::new(), attempts: 1 };
         let took = |millis| Some(Duration::from_millis(millis));
@@ -119,8 +119,9 @@ mod tests {
         minute.waited(Duration::from_secs(5), at(30));
         minute.decided(&Settlement::Release, took(500), at(45));
         minute.decided(&Settlement::Snooze(Duration::ZERO), took(500), at(45));
-        let sums = |minute: &mut LastMinute, seconds| {
-            let Minute { completed, retried, failed, waited, durations } = minute.read(at(seconds));
+        let sums = |minute: &mut MinuteWindow, seconds| {
+            let LastMinute { completed, retried, failed, waited, durations } =
+                minute.read(at(seconds));
             let longest = durations.percentile(100).map(|took| took.as_millis());
             let durations = (durations.count(), longest);
             (completed, retried, failed, waited.map(|waited| waited.as_secs()), durations)

@@ -26,7 +26,7 @@ pub(crate) async fn work(arguments: &[String]) -> Result<(), BoxError> {
     let lease = Duration::from_millis(lease.parse()?);
     let client = if url.starts_with("sqlite:") && lease != DEFAULT_LEASE {
         let engine = jobq::engine::conformance::open_with_lease(url, namespace, lease).await?;
-        Client::on_engine(engine, namespace)
+        Client::with_engine(engine, namespace)
     } else {
         Outcomes::install(Path::new(ledger), name)?;
         let builder = Client::builder(url).namespace(namespace).timeout(DEADLINE);

@@ -44,7 +44,7 @@ pub(crate) async fn work(arguments: &[String]) -> Result<(), BoxError> {
         // What a process that died had in hand is to come back soon.
         let lease = Duration::from_millis(600);
         let engine = jobq::engine::conformance::open_with_lease(url, namespace, lease).await?;
-        Client::on_engine(engine, namespace)
+        Client::with_engine(engine, namespace)
     } else {
         Client::builder(url).namespace(namespace).connect().await?
     };

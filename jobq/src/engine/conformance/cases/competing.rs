@@ -148,7 +148,7 @@ pub async fn failed_jobs_are_seen_by_every_engine(bench: &Bench) {
     })
     .await;
     let answer =
-        soon("a job to be put back", other.failed_settle("mail", None, Verdict::PutBack)).await;
+        soon("a job to be put back", other.failed_settle("mail", None, Verdict::Retry)).await;
     assert_eq!(answer.expect("puts back"), 1);
     assert_eq!(take(&mut consumer).await.envelope().id, pushed[0]);
     // An engine that has listed them leaves them to the others.

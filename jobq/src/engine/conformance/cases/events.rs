@@ -124,7 +124,7 @@ pub async fn a_retry_of_an_event_is_its_subscribers_own(bench: &Bench) {
 }
 
 /// A failed event is put back to the failed subscriber, with its topic.
-pub async fn an_event_that_is_put_back_is_its_subscribers_own(bench: &Bench) {
+pub async fn an_event_that_is_retried_is_its_subscribers_own(bench: &Bench) {
     subscribe(bench, "welcome", &["user.*"]).await;
     subscribe(bench, "audit", &["user.*"]).await;
     let mut published = event("user.created");
@@ -136,7 +136,7 @@ pub async fn an_event_that_is_put_back_is_its_subscribers_own(bench: &Bench) {
     bench.counts("welcome", 0, 0, 1).await;
     let failed = soon("a list", bench.engine().failed_list("welcome", 10)).await.expect("lists");
     assert_eq!((failed[0].id(), failed[0].attempts(), failed[0].queue()), (id, 1, "welcome"));
-    let back = bench.engine().failed_settle("welcome", Some(id), Verdict::PutBack);
+    let back = bench.engine().failed_settle("welcome", Some(id), Verdict::Retry);
     assert_eq!(soon("a put-back", back).await.expect("puts back"), 1);
     let delivery = take_from(bench, "welcome").await;
     assert_eq!((delivery.envelope().id, delivery.attempt), (id, 1));

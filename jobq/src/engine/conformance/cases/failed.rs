@@ -38,7 +38,7 @@ pub(super) async fn find(bench: &Bench, id: JobId) -> Option<FailedJob> {
 }
 
 pub(super) async fn retry(bench: &Bench, id: Option<JobId>) -> u64 {
-    settle_failed(bench, id, Verdict::PutBack).await
+    settle_failed(bench, id, Verdict::Retry).await
 }
 
 pub(super) async fn discard(bench: &Bench, id: Option<JobId>) -> u64 {
@@ -125,7 +125,7 @@ pub async fn an_error_of_8_kib_is_kept(bench: &Bench) {
 
 /// A job that is put back starts over: first attempt, all attempts, no expiry; same id, payload and
 /// headers.
-pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
+pub async fn one_failed_job_is_retried_with_fresh_attempts(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = Envelope {
         expires_at: Some(bench.now() + Duration::from_secs(600)),
@@ -152,7 +152,7 @@ pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
         enqueued_at: found.enqueued_at,
         retry_wait: found.retry_wait,
         expires_at: None,
-        headers: pushed.headers.of_put_back(None),
+        headers: pushed.headers.of_retry(None),
         ..pushed
     };
     assert_eq!(*found, expected);
@@ -168,7 +168,7 @@ pub async fn one_failed_job_is_put_back_with_fresh_attempts(bench: &Bench) {
 }
 
 /// All jobs are put back, and their number is returned.
-pub async fn all_failed_jobs_are_put_back(bench: &Bench) {
+pub async fn all_failed_jobs_are_retried(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 30).await;
     let pushed = bench.push_jobs("mail", 30).await;
     for delivery in take_many(&mut consumer, 30).await {

@@ -84,8 +84,8 @@ macro_rules! conformance {
                 failed::a_failed_job_is_listed_with_its_story
                 failed::every_reason_is_kept
                 failed::an_error_of_8_kib_is_kept
-                failed::one_failed_job_is_put_back_with_fresh_attempts
-                failed::all_failed_jobs_are_put_back
+                failed::one_failed_job_is_retried_with_fresh_attempts
+                failed::all_failed_jobs_are_retried
                 failed::failed_jobs_are_discarded
                 failed::what_is_not_there_is_no_error
                 failed::looking_disturbs_nothing
@@ -94,7 +94,7 @@ macro_rules! conformance {
                 visit::a_visit_ends_when_it_has_seen_enough
                 visit::visits_follow_one_another
                 visit::a_visit_sees_payloads_that_nobody_can_read
-                visit::a_job_may_be_put_back_for_a_single_attempt
+                visit::a_job_may_be_retried_for_a_single_attempt
                 visit::operations_that_put_a_job_back_are_named
                 visit::failed_jobs_of_one_id_are_told_apart
                 visit::a_visit_that_panics_loses_nothing
@@ -102,7 +102,7 @@ macro_rules! conformance {
                 events::an_event_reaches_a_queue_once
                 events::a_pattern_means_topics_as_in_amqp
                 events::a_retry_of_an_event_is_its_subscribers_own
-                events::an_event_that_is_put_back_is_its_subscribers_own
+                events::an_event_that_is_retried_is_its_subscribers_own
                 events::an_event_waits_for_its_subscribers_workers
                 events::only_a_mandatory_event_needs_a_subscriber
                 events::subscriptions_are_added_and_ended_one_by_one

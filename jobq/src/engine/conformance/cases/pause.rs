@@ -8,7 +8,7 @@ use crate::engine::conformance::bench::{
     Bench, eventually, ids, job, settle, soon, sorted, take, take_many,
 };
 use crate::engine::conformance::member::{Member, ask_all, unaccounted};
-use crate::engine::{Consumer, Engine, Membership, Pause, QueueSpec, Read, Settlement, Solo};
+use crate::engine::{Consumer, Engine, Figure, Membership, Pause, QueueSpec, Settlement, Solo};
 use crate::job::{Envelope, FailedReason, from_millis};
 
 /// Long enough for a job that would come in spite of a pause.
@@ -28,8 +28,8 @@ async fn resume(engine: &dyn Engine, queue: &str) -> bool {
 
 async fn paused(engine: &dyn Engine, queue: &str) -> Option<Pause> {
     match soon("the record of a pause", engine.admin().paused(queue)).await.expect("tells") {
-        Read::Known(pause) => pause,
-        Read::Unknown(why) => panic!("the pause of `{queue}` is unknown: {why}"),
+        Figure::Known(pause) => pause,
+        Figure::Unknown(why) => panic!("the pause of `{queue}` is unknown: {why}"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::engine::conformance::Bench;
 use crate::engine::conformance::bench::{consume, eventually, job, settle, soon, take};
-use crate::engine::{Consumer, Counts, Delivery, Place, QueueSpec, Read, Settlement, Solo};
+use crate::engine::{Consumer, Counts, Delivery, Figure, Place, QueueSpec, Settlement, Solo};
 use crate::job::{FailedReason, JobId};
 
 async fn alone(bench: &Bench) -> Consumer {
@@ -86,7 +86,7 @@ pub async fn the_parts_of_a_queue_make_its_counts(bench: &Bench) {
             sum(|place| place == Place::Failed),
         ]
     };
-    eventually("(ready, solo, waiting, failed)", [2, 1, 2, 1].map(Read::Known), parts).await;
+    eventually("(ready, solo, waiting, failed)", [2, 1, 2, 1].map(Figure::Known), parts).await;
     bench.counts("mail", 3, 2, 1).await;
     let none = soon("the parts", bench.engine().admin().parts("missing")).await.expect("parts");
     assert_eq!(none, [], "a queue that does not exist");

@@ -67,16 +67,16 @@ pub async fn a_visit_sees_all_jobs_oldest_first(bench: &Bench) {
 /// Each verdict is carried out, and the jobs that stay keep their order.
 pub async fn a_visit_settles_each_job_by_its_verdict(bench: &Bench) {
     let ids = fail_jobs(bench, 9).await;
-    let once = Verdict::PutBackBy { operation: "op".to_owned(), once: true };
+    let once = Verdict::RetryBy { operation: "op".to_owned(), once: true };
     let verdicts = [
         Verdict::Keep,
         Verdict::Discard,
-        Verdict::PutBack,
+        Verdict::Retry,
         Verdict::Keep,
         once,
         Verdict::Discard,
         Verdict::Keep,
-        Verdict::PutBack,
+        Verdict::Retry,
         Verdict::Keep,
     ];
     let (visited, seen) = visit(bench, &verdicts).await;
@@ -95,7 +95,7 @@ pub async fn a_visit_settles_each_job_by_its_verdict(bench: &Bench) {
 pub async fn a_visit_ends_when_it_has_seen_enough(bench: &Bench) {
     let ids = fail_jobs(bench, 5).await;
     let (visited, seen) =
-        visit(bench, &[Verdict::Discard, Verdict::Keep, Verdict::PutBack, Verdict::Enough]).await;
+        visit(bench, &[Verdict::Discard, Verdict::Keep, Verdict::Retry, Verdict::Enough]).await;
     assert_eq!((seen.len(), visited.complete), (4, false));
     assert_eq!(sorted(visited.settled), sorted(vec![ids[0], ids[2]]));
     assert_eq!(failed_ids(&list(bench, 10).await), [ids[1], ids[3], ids[4]]);
@@ -123,7 +123,7 @@ pub async fn a_visit_sees_payloads_that_nobody_can_read(bench: &Bench) {
         let job = Envelope { name: None, payload: payload.clone(), ..job("mail") };
         fail_job(bench, &mut consumer, job, "no").await;
     }
-    let (visited, seen) = visit(bench, &[Verdict::PutBack]).await;
+    let (visited, seen) = visit(bench, &[Verdict::Retry]).await;
     assert_eq!(visited.settled.len(), 3);
     for (job, payload) in seen.iter().zip(&payloads) {
         assert_eq!((job.payload_bytes(), job.name()), (&**payload, ""));
@@ -138,7 +138,7 @@ pub async fn a_visit_sees_payloads_that_nobody_can_read(bench: &Bench) {
 
 /// A job that is put back for a single attempt names its operation and what its worker must
 /// understand, also when it fails; one that is put back plainly does not.
-pub async fn a_job_may_be_put_back_for_a_single_attempt(bench: &Bench) {
+pub async fn a_job_may_be_retried_for_a_single_attempt(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let mut other = job("mail");
     other.headers.put("jobq-needs", "zip");
@@ -147,7 +147,7 @@ pub async fn a_job_may_be_put_back_for_a_single_attempt(bench: &Bench) {
     for (pushed, needs_once, needs) in table {
         fail_job(bench, &mut consumer, pushed.clone(), "no").await;
         for operation in ["first", "second"] {
-            let once = Verdict::PutBackBy { operation: operation.to_owned(), once: true };
+            let once = Verdict::RetryBy { operation: operation.to_owned(), once: true };
             let (visited, _) = visit(bench, &[once]).await;
             assert_eq!(visited.settled, [pushed.id]);
             let delivery = take(&mut consumer).await;
@@ -162,7 +162,7 @@ pub async fn a_job_may_be_put_back_for_a_single_attempt(bench: &Bench) {
             assert_eq!((failed.reason(), failed.error()), (FailedReason::Exhausted, "again"));
             assert_eq!(failed.header("jobq-once"), Some(operation));
         }
-        visit(bench, &[Verdict::PutBack]).await;
+        visit(bench, &[Verdict::Retry]).await;
         let delivery = take(&mut consumer).await;
         assert_eq!(delivery.envelope().headers.get("jobq-once"), None);
         assert_eq!(delivery.envelope().headers.get("jobq-needs"), needs);
@@ -180,7 +180,7 @@ pub async fn operations_that_put_a_job_back_are_named(bench: &Bench) {
     let expected =
         [&expected[..], &["1 2 3 4 5 6 7", "1 2 3 4 5 6 7 8", "2 3 4 5 6 7 8 9"]].concat();
     for (number, expected) in (1..).zip(expected) {
-        let by = Verdict::PutBackBy { operation: format!("{number}"), once: number % 2 == 0 };
+        let by = Verdict::RetryBy { operation: format!("{number}"), once: number % 2 == 0 };
         let (visited, _) = visit(bench, &[by]).await;
         assert_eq!(visited.settled, [pushed.id]);
         let mut delivery = take(&mut consumer).await;
@@ -201,9 +201,9 @@ pub async fn operations_that_put_a_job_back_are_named(bench: &Bench) {
         bench.counts("mail", 0, 0, 1).await;
         let failed = find(bench, pushed.id).await.expect("it is there");
         assert_eq!(failed.header("jobq-operations"), Some(expected));
-        assert!(failed.was_put_back_by(&number.to_string()) && !failed.was_put_back_by("0"));
+        assert!(failed.was_retried_by(&number.to_string()) && !failed.was_retried_by("0"));
     }
-    visit(bench, &[Verdict::PutBack]).await;
+    visit(bench, &[Verdict::Retry]).await;
     let delivery = take(&mut consumer).await;
     assert_eq!(delivery.envelope().headers.get("jobq-operations"), None);
     settle(delivery, Settlement::Complete).await;
@@ -250,6 +250,6 @@ pub async fn a_visit_that_panics_loses_nothing(bench: &Bench) {
         bench.counts("mail", 0, 0, 5 - done).await;
         assert_eq!(failed_ids(&list(bench, 10).await), ids[usize::from(done > 0)..]);
     }
-    let (visited, _) = visit(bench, &[Verdict::PutBack]).await;
+    let (visited, _) = visit(bench, &[Verdict::Retry]).await;
     assert_eq!(visited.settled, ids[1..]);
 }

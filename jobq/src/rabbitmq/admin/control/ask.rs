@@ -11,12 +11,12 @@ use super::Control;
 use super::calls::Response;
 use super::queue::publish;
 use super::wire::{ALL, Message, address_key, pool_key};
-use crate::engine::{Answers, Ask, PoolId, PoolReport, Question, Read, Reply, clock_offset_ms};
+use crate::engine::{Answers, Ask, Figure, PoolId, PoolReport, Question, Reply, clock_offset_ms};
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::channel::to_ask;
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::topology::lookup::Figures;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::passive::Figures;
 
 /// How long further answers are waited for after the question came back to its sender, and after
 /// each answer: a pool whose queues are paused has no consumers that are to be accounted for.
@@ -43,7 +43,7 @@ impl Control {
         let Ask { question, pool, queues, patience, .. } = ask;
         let is_order = !matches!(question, Question::Report | Question::Watch { .. });
         let question = serde_json::to_value(&question)
-            .map_err(|error| Error::invalid("the question cannot be written").because(error))?;
+            .map_err(|error| Error::invalid("the question cannot be written").with_source(error))?;
         let mut call = self.calls.open();
         let number = call.number;
         let asking = async {
@@ -126,7 +126,7 @@ impl Control {
         &self,
         queues: &[String],
         has_solo: impl Fn(&str) -> Option<bool>,
-    ) -> BTreeMap<String, Read<u32>> {
+    ) -> BTreeMap<String, Figure<u32>> {
         let counting = async {
             let up = self.broker.up().await?;
             let mut channel = to_ask(&up).await?;
@@ -150,9 +150,14 @@ impl Control {
     }
 
     /// The number of consumers of a queue of the broker.
-    async fn consumers(&self, up: &Up, channel: &mut Channel, place: &str) -> Result<Read<u32>> {
+    async fn consumers(
+        &self,
+        up: &ConnectionEpoch,
+        channel: &mut Channel,
+        place: &str,
+    ) -> Result<Figure<u32>> {
         let figures = self.absent.figures(up, channel, place).await?;
-        Ok(figures.map_or(Read::Known(0), |read| read.map(|Figures { consumers, .. }| consumers)))
+        Ok(figures.map_or(Figure::Known(0), |read| read.map(|Figures { consumers, .. }| consumers)))
     }
 }
 
@@ -169,25 +174,25 @@ fn compare_clock(reply: &mut Reply, (asked, start): (SystemTime, Instant)) {
     }
 }
 
-fn late(queues: &[String]) -> BTreeMap<String, Read<u32>> {
+fn late(queues: &[String]) -> BTreeMap<String, Figure<u32>> {
     not_counted(queues, "the broker did not count them in time")
 }
 
-fn not_counted(queues: &[String], why: &str) -> BTreeMap<String, Read<u32>> {
-    queues.iter().map(|queue| (queue.clone(), Read::unknown(why.to_owned()))).collect()
+fn not_counted(queues: &[String], why: &str) -> BTreeMap<String, Figure<u32>> {
+    queues.iter().map(|queue| (queue.clone(), Figure::unknown(why.to_owned()))).collect()
 }
 
 /// For each queue, how many of its consumers belong to no pool that answered.
 fn unaccounted(
-    consumers: &BTreeMap<String, Read<u32>>,
+    consumers: &BTreeMap<String, Figure<u32>>,
     answered: &Answered,
-) -> BTreeMap<String, Read<u32>> {
+) -> BTreeMap<String, Figure<u32>> {
     let mut left = BTreeMap::new();
     for (key, count) in consumers {
         let theirs = answered.values().filter_map(|(consumers, _)| consumers.get(key));
         let sum = theirs.fold(0, |sum: u32, count| sum.saturating_add(*count));
         let (queue, _) = key.split_once('@').unwrap_or((key, ""));
-        let known = left.remove(queue).unwrap_or(Read::Known(0));
+        let known = left.remove(queue).unwrap_or(Figure::Known(0));
         let more = count.clone().map(|count| count.saturating_sub(sum));
         left.insert(queue.to_owned(), known.zip(more, |sum: u32, more| sum.saturating_add(more)));
     }
@@ -208,22 +213,22 @@ mod tests {
             answer(&[("mail", 2), ("mail@solo", 1), ("other", 0)]),
             answer(&[("mail", 1), ("mail@solo", 1), ("new", 9)]),
         ];
-        let unknown = Read::unknown("no leader");
+        let unknown = Figure::unknown("no leader");
         for (queue, count, answers, expected) in [
-            ("mail", Read::Known(3), &answers[..], Read::Known(0)),
-            ("mail", Read::Known(4), &answers[..], Read::Known(1)),
-            ("mail", Read::Known(4), &answers[..1], Read::Known(2)),
-            ("mail", Read::Known(4), &[], Read::Known(4)),
+            ("mail", Figure::Known(3), &answers[..], Figure::Known(0)),
+            ("mail", Figure::Known(4), &answers[..], Figure::Known(1)),
+            ("mail", Figure::Known(4), &answers[..1], Figure::Known(2)),
+            ("mail", Figure::Known(4), &[], Figure::Known(4)),
             // A consumer that has ended since it was reported.
-            ("mail", Read::Known(1), &answers[..], Read::Known(0)),
-            ("other", Read::Known(0), &answers[..], Read::Known(0)),
-            ("nobody", Read::Known(1), &answers[..], Read::Known(1)),
+            ("mail", Figure::Known(1), &answers[..], Figure::Known(0)),
+            ("other", Figure::Known(0), &answers[..], Figure::Known(0)),
+            ("nobody", Figure::Known(1), &answers[..], Figure::Known(1)),
             ("mail", unknown.clone(), &answers[..], unknown),
         ] {
             // One of two solo consumers waits for its turn, and is not counted.
             let alone = u32::from(queue == "mail" && !answers.is_empty());
             let consumers =
-                [(queue.to_owned(), count), (Names::solo_key(queue), Read::Known(alone))].into();
+                [(queue.to_owned(), count), (Names::solo_key(queue), Figure::Known(alone))].into();
             let left = unaccounted(&consumers, &answers.iter().cloned().collect());
             assert_eq!(left, [(queue.to_owned(), expected)].into());
         }

@@ -10,8 +10,8 @@ use crate::engine::{Ask, PoolId, PoolReport, Question};
 use crate::error::Result;
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::topology::declarations::Topology;
-use crate::rabbitmq::topology::passive::{Seen, look};
+use crate::rabbitmq::topology::lookup::{Seen, look};
+use crate::rabbitmq::topology::plan::Topology;
 use crate::{host, period};
 
 /// The offset beyond which a pool is told, in milliseconds.

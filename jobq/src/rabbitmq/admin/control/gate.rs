@@ -9,7 +9,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
 use super::Control;
-use super::belief::Belief;
+use super::pause_state::PauseState;
 use super::queue::ControlQueue;
 use crate::background;
 use crate::engine::Pause;
@@ -46,7 +46,7 @@ enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Gate {
     queue: String,
-    belief: Mutex<Belief>,
+    state: Mutex<PauseState>,
     pauses: watch::Sender<Option<Pause>>,
     /// The number of questions that were wanted, and of those that were answered or given up.
     wanted: AtomicU64,
@@ -58,7 +58,7 @@ impl Gate {
     fn new(queue: &str) -> Self {
         Self {
             queue: queue.to_owned(),
-            belief: Mutex::default(),
+            state: Mutex::default(),
             pauses: watch::Sender::default(),
             wanted: AtomicU64::new(0),
             done: watch::Sender::default(),
@@ -67,7 +67,7 @@ impl Gate {
     }
 
     /// Asks anew, soon and again later. Returns the number of the first question.
-    pub(super) fn doubt(&self) -> u64 {
+    pub(super) fn ask_again(&self) -> u64 {
         let number = self.wanted.fetch_add(1, Ordering::AcqRel) + 1;
         self.events.notify_one();
         number
@@ -85,24 +85,24 @@ impl Gate {
 
     /// Somebody has paused the queue.
     pub(super) fn paused(&self, pause: Pause) {
-        self.change(|belief| belief.told_paused(pause, Instant::now()));
-        self.doubt();
+        self.change(|state| state.notified_paused(pause, Instant::now()));
+        self.ask_again();
     }
 
     /// Somebody has resumed the queue.
     pub(super) fn resumed(&self) {
-        self.change(Belief::told_resumed);
-        self.doubt();
+        self.change(PauseState::notified_resumed);
+        self.ask_again();
     }
 
-    fn belief(&self) -> MutexGuard<'_, Belief> {
-        self.belief.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, PauseState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut Belief)) {
-        let mut belief = self.belief();
-        change(&mut belief);
-        let paused = &belief.paused;
+    fn change(&self, change: impl FnOnce(&mut PauseState)) {
+        let mut state = self.state();
+        change(&mut state);
+        let paused = &state.paused;
         self.pauses.send_if_modified(|known| {
             let is_news = known != paused;
             if is_news {
@@ -117,7 +117,7 @@ impl Gate {
 impl Valve for Gate {
     async fn recheck(&self) {
         let mut done = self.done.subscribe();
-        let number = self.doubt();
+        let number = self.ask_again();
         let _ = done.wait_for(|done| *done >= number).await;
     }
 
@@ -170,14 +170,14 @@ impl Control {
                 unanswered = None;
                 gate.end_wait(wanted);
             }
-            self.learn_why(&gate).await;
+            self.read_record(&gate).await;
             if self.is_unused(&gate) {
                 return;
             }
             let wait = match again.next() {
                 Some(wait) => wait,
                 None if outcome != Outcome::Answered => AGAIN[0],
-                None if gate.belief().paused.is_some() => WHILE_PAUSED,
+                None if gate.state().paused.is_some() => WHILE_PAUSED,
                 None => WHILE_OPEN,
             };
             tokio::select! {
@@ -199,7 +199,7 @@ impl Control {
 
     /// Asks whether the queue is paused, and follows the answer.
     async fn look(self: &Arc<Self>, gate: &Gate) -> Outcome {
-        let told = gate.belief().told;
+        let notified = gate.state().notified;
         let patience = PATIENCE.min(self.broker.timeout() / 2);
         let asking = async {
             // It takes many answers of the broker, and would never be open if it were given up early.
@@ -212,7 +212,7 @@ impl Control {
         };
         match self.broker.unless_blocked("asking for a pause", asking).await {
             Ok(Some(is_paused)) => {
-                gate.change(|belief| belief.answered(is_paused, told, Instant::now()));
+                gate.change(|state| state.answered(is_paused, notified, Instant::now()));
                 Outcome::Answered
             }
             Ok(None) => Outcome::Unanswered,
@@ -237,7 +237,7 @@ impl Control {
             own.bind_echo().await?;
             answer = self.is_paused_on(own, &gate.queue).await?;
         }
-        if answer == Some(false) && gate.belief().expects_pause() {
+        if answer == Some(false) && gate.state().expects_pause() {
             return self.is_lost(own, &gate.queue).await.map(Some);
         }
         Ok(answer)
@@ -257,13 +257,13 @@ impl Control {
     }
 
     /// Reads the record of a pause that is known by its binding alone.
-    async fn learn_why(self: &Arc<Self>, gate: &Gate) {
-        if gate.belief().lacks_record()
+    async fn read_record(self: &Arc<Self>, gate: &Gate) {
+        if gate.state().lacks_record()
             && let Some(pause) = self.record(&gate.queue).await
         {
-            gate.change(|belief| {
-                if belief.lacks_record() {
-                    belief.paused = Some(pause);
+            gate.change(|state| {
+                if state.lacks_record() {
+                    state.paused = Some(pause);
                 }
             });
         }

@@ -11,11 +11,11 @@
 
 mod accounted;
 mod ask;
-mod belief;
 mod calls;
 mod clocks;
 mod gate;
 mod pause;
+mod pause_state;
 mod queue;
 mod record;
 mod waits;
@@ -43,12 +43,12 @@ use crate::error::Result;
 use crate::guard::{self, guarded};
 use crate::rabbitmq::admin::waits::Waits;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::link::backoff;
+use crate::rabbitmq::connection::supervised::backoff;
 use crate::rabbitmq::consume::Steering;
 use crate::rabbitmq::consume::place::Place;
-use crate::rabbitmq::topology::declared::Declared;
+use crate::rabbitmq::topology::lookup::MissingQueues;
+use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::passive::Absent;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
 
 /// How long an answer may take to be sent. Nobody waits longer for it.
@@ -64,7 +64,7 @@ const CLOSE: Duration = Duration::from_secs(1);
 pub(crate) struct Control {
     broker: Arc<Broker>,
     known: Arc<Declared>,
-    absent: Arc<Absent>,
+    absent: Arc<MissingQueues>,
     queue_types: Arc<QueueTypes>,
     pools: Mutex<BTreeMap<PoolId, Arc<dyn Controlled>>>,
     calls: Calls,
@@ -78,7 +78,7 @@ impl Control {
     pub(crate) fn new(
         broker: Arc<Broker>,
         known: Arc<Declared>,
-        absent: Arc<Absent>,
+        absent: Arc<MissingQueues>,
         queue_types: Arc<QueueTypes>,
     ) -> Self {
         Self {
@@ -197,7 +197,7 @@ impl Control {
                 Ok(_) => {
                     // Orders may have been missed.
                     for gate in self.gates().values().filter_map(Weak::upgrade) {
-                        gate.doubt();
+                        gate.ask_again();
                     }
                     return;
                 }

@@ -12,13 +12,13 @@ use super::Control;
 use super::calls::Response;
 use super::queue::{ControlQueue, publish};
 use super::wire::{ALL, Message, address_key, echo_key, paused_pattern};
-use crate::engine::{Pause, Read};
+use crate::engine::{Figure, Pause};
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
-use crate::rabbitmq::topology::declarations::Topology;
 use crate::rabbitmq::topology::ensure::apply;
+use crate::rabbitmq::topology::plan::Topology;
 use crate::rabbitmq::values::short;
 
 /// How long the record of a pause may take. The pause does not wait for it: a quorum queue may be
@@ -116,7 +116,7 @@ impl Control {
     }
 
     /// Ends the pause of a queue that was deleted, if it is paused.
-    pub(crate) async fn forget(&self, up: &Up, queue: &str) {
+    pub(crate) async fn forget(&self, up: &ConnectionEpoch, queue: &str) {
         let forgetting = async {
             self.unbind(up, queue).await?;
             self.delete_record(up, queue).await?;
@@ -130,12 +130,12 @@ impl Control {
     }
 
     /// The record of a queue, if it is paused.
-    pub(crate) async fn paused(self: &Arc<Self>, queue: &str) -> Result<Read<Option<Pause>>> {
+    pub(crate) async fn paused(self: &Arc<Self>, queue: &str) -> Result<Figure<Option<Pause>>> {
         match self.broker.unless_blocked("asking for a pause", self.is_paused(queue)).await {
-            Ok(false) => Ok(Read::Known(None)),
-            Ok(true) => Ok(Read::Known(Some(self.record(queue).await.unwrap_or_default()))),
+            Ok(false) => Ok(Figure::Known(None)),
+            Ok(true) => Ok(Figure::Known(Some(self.record(queue).await.unwrap_or_default()))),
             Err(error) if error.is_closed() || error.is_connection() => Err(error),
-            Err(error) => Ok(Read::unknown(error.to_string())),
+            Err(error) => Ok(Figure::unknown(error.to_string())),
         }
     }
 
@@ -200,7 +200,7 @@ impl Control {
     /// Binds or unbinds, until it is certain.
     async fn set(
         self: &Arc<Self>,
-        mut up: Arc<Up>,
+        mut up: Arc<ConnectionEpoch>,
         queue: &str,
         pause: Option<&Pause>,
     ) -> Result<()> {
@@ -234,7 +234,7 @@ impl Control {
     }
 
     /// Without arguments: a binding with others would be a second pause.
-    pub(super) async fn bind(&self, up: &Up, queue: &str) -> Result<()> {
+    pub(super) async fn bind(&self, up: &ConnectionEpoch, queue: &str) -> Result<()> {
         let channel = open(up).await?;
         let _question = up.questions.ask(channel.id());
         let binding = async {
@@ -248,7 +248,7 @@ impl Control {
         Ok(())
     }
 
-    async fn unbind(&self, up: &Up, queue: &str) -> Result<()> {
+    async fn unbind(&self, up: &ConnectionEpoch, queue: &str) -> Result<()> {
         let channel = open(up).await?;
         let _question = up.questions.ask(channel.id());
         let unbinding = async {
@@ -268,7 +268,7 @@ fn named(error: Error, doing: &str) -> Error {
     if error.to_string().starts_with(doing) {
         return error;
     }
-    Error::new(error.kind(), format!("{doing}: {error}")).because(error)
+    Error::new(error.kind(), format!("{doing}: {error}")).with_source(error)
 }
 
 /// The error of an order that was given, so that it is not known whether it is carried out.
@@ -276,7 +276,7 @@ fn maybe(error: Error, is_begun: &AtomicBool, what: &str) -> Error {
     if !is_begun.load(Ordering::Relaxed) {
         return error;
     }
-    Error::new(error.kind(), format!("{error}; {what}")).because(error)
+    Error::new(error.kind(), format!("{error}; {what}")).with_source(error)
 }
 
 #[cfg(test)]

@@ -14,14 +14,14 @@ use super::wire::{ALL, Message, address_key, echo_pattern, pool_key};
 use crate::engine::PoolId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::channel::{Take, consume, open};
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::message::properties;
 use crate::rabbitmq::publish::confirm::{open_confirming, send};
-use crate::rabbitmq::topology::declarations::Topology;
 use crate::rabbitmq::topology::declare::declare_temporary;
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::plan::Topology;
 use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::topology::temporary::{QueueType, TemporaryQueue};
 use crate::rabbitmq::values::short;
@@ -34,7 +34,7 @@ const UNCONFIRMED: Duration = Duration::from_secs(1);
 /// the queue of an ended connection.
 #[derive(Debug)]
 pub(super) struct ControlQueue {
-    pub(super) up: Arc<Up>,
+    pub(super) up: Arc<ConnectionEpoch>,
     pub(super) address: Uuid,
     kind: QueueType,
     /// Cancelled when nothing arrives any more.
@@ -50,7 +50,7 @@ impl ControlQueue {
     ///
     /// A missing permission; a lost connection.
     pub(super) async fn open(
-        up: Arc<Up>,
+        up: Arc<ConnectionEpoch>,
         names: &Names,
         kind: QueueType,
         pools: &[PoolId],
@@ -141,7 +141,10 @@ impl ControlQueue {
 }
 
 /// Publishes messages of control, each confirmed before the next is sent.
-pub(super) async fn publish(up: &Up, messages: &[(String, String, &Message)]) -> Result<()> {
+pub(super) async fn publish(
+    up: &ConnectionEpoch,
+    messages: &[(String, String, &Message)],
+) -> Result<()> {
     let doing = "sending a message of control";
     let channel = match up.telling.take() {
         Some(channel) => channel,

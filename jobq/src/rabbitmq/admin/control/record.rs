@@ -13,13 +13,13 @@ use super::Control;
 use crate::engine::Pause;
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::channel::{Take, consume, open};
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::publish::confirm::{not_stored, send_alone, stored};
-use crate::rabbitmq::topology::declarations::Topology;
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::plan::Topology;
 use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::values::short;
 
@@ -30,9 +30,14 @@ const MOST: u16 = 10;
 
 impl Control {
     /// Replaces the record of a queue.
-    pub(super) async fn write_record(&self, up: &Up, queue: &str, pause: &Pause) -> Result<()> {
+    pub(super) async fn write_record(
+        &self,
+        up: &ConnectionEpoch,
+        queue: &str,
+        pause: &Pause,
+    ) -> Result<()> {
         let payload = serde_json::to_vec(pause)
-            .map_err(|error| Error::invalid("the record cannot be written").because(error))?;
+            .map_err(|error| Error::invalid("the record cannot be written").with_source(error))?;
         apply(up, &Topology::of_pause_record(self.names(), queue)).await?;
         self.absent.forget(&self.names().pause_record(queue));
         self.purge_record(up, queue).await?;
@@ -46,7 +51,7 @@ impl Control {
     }
 
     /// Deletes the record.
-    pub(super) async fn purge_record(&self, up: &Up, queue: &str) -> Result<()> {
+    pub(super) async fn purge_record(&self, up: &ConnectionEpoch, queue: &str) -> Result<()> {
         let name = short(self.names().pause_record(queue))?;
         let channel = open(up).await?;
         let _question = up.questions.ask(channel.id());
@@ -60,7 +65,7 @@ impl Control {
     }
 
     /// Deletes the queue of the record.
-    pub(super) async fn delete_record(&self, up: &Up, queue: &str) -> Result<()> {
+    pub(super) async fn delete_record(&self, up: &ConnectionEpoch, queue: &str) -> Result<()> {
         let name = short(self.names().pause_record(queue))?;
         let channel = open(up).await?;
         let _question = up.questions.ask(channel.id());

@@ -10,10 +10,10 @@ use super::policy::{Effect, effects, longest_run};
 use super::presence;
 use super::role::role;
 use crate::finding::{Finding, FindingKind as Kind, Severity};
-use crate::rabbitmq::connection::link::ALARM_ADVICE;
 use crate::rabbitmq::connection::server_properties::{WITH_TIMEOUTS_OF_QUEUES, number};
-use crate::rabbitmq::topology::declarations::{Argument, Arguments, Declaration, Topology};
+use crate::rabbitmq::connection::supervised::ALARM_ADVICE;
 use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::plan::{Argument, Arguments, Declaration, Topology};
 use crate::rabbitmq::topology::temporary::QueueType;
 
 /// The oldest and the newest version that jobq is tested on.

@@ -20,15 +20,15 @@ use crate::finding::{Finding, Report};
 use crate::period;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::connection::link::Link;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::connection::supervised::SupervisedConnection;
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::publish::confirm::send_alone;
-use crate::rabbitmq::topology::declarations::{Declaration, Topology};
 use crate::rabbitmq::topology::declare::declare;
-use crate::rabbitmq::topology::declared::Declared;
 use crate::rabbitmq::topology::ensure::is_forbidden;
-use crate::rabbitmq::topology::passive::{Seen, look};
+use crate::rabbitmq::topology::lookup::{Seen, look};
+use crate::rabbitmq::topology::memory::Declared;
+use crate::rabbitmq::topology::plan::{Declaration, Topology};
 use crate::rabbitmq::topology::queue_types::QueueTypes;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::routing::Route;
@@ -171,7 +171,11 @@ impl Doctor {
         Unseen::Nothing
     }
 
-    async fn collect_facts(&self, link: &Link, topology: &Topology) -> Result<Facts> {
+    async fn collect_facts(
+        &self,
+        link: &SupervisedConnection,
+        topology: &Topology,
+    ) -> Result<Facts> {
         let up = link.up().await?;
         let version = up.version.clone();
         let temporary = self.queue_types.temporary(version.as_deref()).await;
@@ -216,7 +220,7 @@ impl Doctor {
 }
 
 /// Looks for these queues and exchanges, and compares them with their declarations.
-async fn look_at(up: &Up, topology: &Topology, facts: &mut Facts) -> Result<()> {
+async fn look_at(up: &ConnectionEpoch, topology: &Topology, facts: &mut Facts) -> Result<()> {
     let mut channel = open(up).await?;
     let mut may_declare = true;
     for place in topology.places() {
@@ -276,7 +280,7 @@ async fn look_at(up: &Up, topology: &Topology, facts: &mut Facts) -> Result<()> 
 }
 
 /// Publishes an unroutable message: a broker reports an alarm only to clients that publish.
-async fn publish_unroutable(link: &Link, up: &Up) -> Publishing {
+async fn publish_unroutable(link: &SupervisedConnection, up: &ConnectionEpoch) -> Publishing {
     let confirming = async {
         let route = Arc::new(Route { exchange: short("").ok()?, key: short(UNROUTABLE_KEY).ok()? });
         let properties = BasicProperties::default();

@@ -8,7 +8,7 @@ use tokio::time::{Instant, timeout};
 
 use super::examine::Doctor;
 use super::role::{Role, role, specs};
-use crate::engine::{Part, Place, Read};
+use crate::engine::{Figure, Part, Place};
 use crate::period;
 use crate::rabbitmq::topology::requirements::Wanted;
 
@@ -72,13 +72,13 @@ impl Doctor {
 
     /// The existing tiers of a queue and whether it has a solo queue. `None` if the management API
     /// does not list the queue: it may be new.
-    pub(crate) async fn listed(&self, queue: &str) -> Read<Option<Wanted>> {
+    pub(crate) async fn listed(&self, queue: &str) -> Figure<Option<Wanted>> {
         let last = self.last().await;
         found(last.as_ref(), NOT_GIVEN).map(|found| found.parts.part(queue))
     }
 
     /// The names of the existing level queues.
-    pub(crate) async fn listed_levels(&self) -> Read<Vec<String>> {
+    pub(crate) async fn listed_levels(&self) -> Figure<Vec<String>> {
         let last = self.last().await;
         found(last.as_ref(), LEVELS_NOT_GIVEN).map(|found| found.levels.clone())
     }
@@ -93,7 +93,7 @@ impl Doctor {
             let counted = found.messages.get(&name).map_or((None, None), |counted| *counted);
             // Failed jobs are failed also while somebody looks at them.
             let jobs = if place == Place::Failed { counted.1 } else { counted.0 };
-            Part::new(place, jobs.map_or_else(|| Read::unknown(NOT_COUNTED), Read::Known))
+            Part::new(place, jobs.map_or_else(|| Figure::unknown(NOT_COUNTED), Figure::Known))
         };
         let mut parts = vec![part(Place::Ready, names.work(queue))];
         parts.extend(wanted.solo.get(queue).map(|queue| part(Place::Solo, names.solo(queue))));
@@ -159,10 +159,10 @@ impl Doctor {
 }
 
 /// What the last list has, or why there is none.
-fn found<'l>(last: Option<&'l Listed>, not_given: &'static str) -> Read<&'l Found> {
+fn found<'l>(last: Option<&'l Listed>, not_given: &'static str) -> Figure<&'l Found> {
     match last.map(|listed| &listed.found) {
-        Some(Ok(found)) => Read::Known(found),
-        Some(Err(reason)) => Read::unknown(reason.clone()),
-        None => Read::unknown(not_given),
+        Some(Ok(found)) => Figure::Known(found),
+        Some(Err(reason)) => Figure::unknown(reason.clone()),
+        None => Figure::unknown(not_given),
     }
 }

@@ -276,7 +276,7 @@ fn call(agent: &Agent, url: &Url, authorization: &str) -> Result<(u16, Vec<u8>),
 
 /// The same certificates as for AMQP.
 fn tls(certificates: &Certificates) -> Result<TlsConfig> {
-    let unreadable = |error| Error::invalid("a certificate cannot be read").because(error);
+    let unreadable = |error| Error::invalid("a certificate cannot be read").with_source(error);
     let der = |certificate: &CertificateDer<'_>| Certificate::from_der(certificate).to_owned();
     let chain = |pem: &[u8]| -> Result<Vec<_>> {
         CertificateDer::pem_slice_iter(pem)

@@ -17,7 +17,7 @@ use super::facts::Queue;
 use super::role::Role;
 use crate::finding::Severity;
 use crate::period;
-use crate::rabbitmq::topology::declarations::CONSUMER_TIMEOUT;
+use crate::rabbitmq::topology::plan::CONSUMER_TIMEOUT;
 
 /// The effect of a policy key on a queue.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

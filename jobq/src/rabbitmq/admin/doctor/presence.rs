@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::facts::{Binding, Facts, Management};
 use super::role::{Role, role};
 use crate::finding::{Finding, FindingKind as Kind, Severity};
-use crate::rabbitmq::topology::declarations::{By, Declaration, Topology};
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
+use crate::rabbitmq::topology::plan::{By, Declaration, Topology};
 
 /// The remedy for missing parts.
 const REMEDY: &str = "a pool that runs declares it again within a minute, as does one that \

@@ -20,11 +20,11 @@ use crate::engine::{Visit, Visited, Visiting};
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::connection::epoch::Up;
-use crate::rabbitmq::connection::link::backoff;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
+use crate::rabbitmq::connection::supervised::backoff;
 use crate::rabbitmq::publish::Publisher;
+use crate::rabbitmq::topology::lookup::MissingQueues;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::passive::Absent;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
 
 /// The failed jobs of all queues.
@@ -32,7 +32,7 @@ use crate::rabbitmq::topology::queue_types::QueueTypes;
 pub(crate) struct Failed {
     broker: Arc<Broker>,
     names: Names,
-    absent: Arc<Absent>,
+    absent: Arc<MissingQueues>,
     publisher: Arc<Publisher>,
     queue_types: Arc<QueueTypes>,
     turns: Turns,
@@ -45,7 +45,7 @@ struct Access<'c> {
     /// The name of the queue of failed jobs.
     name: String,
     lock: Lock,
-    up: Arc<Up>,
+    up: Arc<ConnectionEpoch>,
     _turn: Turn<'c>,
 }
 
@@ -53,7 +53,7 @@ impl Failed {
     pub(crate) fn new(
         broker: Arc<Broker>,
         names: Names,
-        absent: Arc<Absent>,
+        absent: Arc<MissingQueues>,
         publisher: Arc<Publisher>,
         queue_types: Arc<QueueTypes>,
     ) -> Self {

@@ -17,9 +17,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::connection::channel::{Take, consume, open};
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
-use crate::rabbitmq::topology::passive::{BUSY, inspect};
+use crate::rabbitmq::topology::lookup::{BUSY, inspect};
 use crate::rabbitmq::values::short;
 
 /// The most bytes of messages in flight.
@@ -51,7 +51,7 @@ const UNTIL_APPLIED: usize = 2;
 
 /// A pass. Jobs that were not removed are requeued when it [ends](Self::end) or is dropped.
 pub(crate) struct Pass<'u> {
-    up: &'u Up,
+    up: &'u ConnectionEpoch,
     queue: ShortString,
     channel: Channel,
     /// They live as long as the channel: messages of a cancelled one may be requeued out of order.
@@ -75,7 +75,7 @@ pub(crate) struct Pass<'u> {
 
 impl<'u> Pass<'u> {
     /// Begins a pass through a queue without other consumers.
-    pub(crate) async fn begin(up: &'u Up, queue: &str) -> Result<Self> {
+    pub(crate) async fn begin(up: &'u ConnectionEpoch, queue: &str) -> Result<Self> {
         let mut channel = open(up).await?;
         let found = count(up, &mut channel, queue).await?;
         let mut pass = Self {
@@ -276,7 +276,11 @@ fn window(largest: usize, wanted: usize) -> u16 {
 ///
 /// A broker that is too busy to know within 250 ms returns 0 (`rabbit_quorum_queue:stat/1`), so a 0
 /// that took so long is requested again.
-pub(crate) async fn count(up: &Up, channel: &mut Channel, queue: &str) -> Result<Option<u64>> {
+pub(crate) async fn count(
+    up: &ConnectionEpoch,
+    channel: &mut Channel,
+    queue: &str,
+) -> Result<Option<u64>> {
     let start = Instant::now();
     loop {
         let asked = Instant::now();

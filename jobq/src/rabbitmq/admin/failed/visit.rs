@@ -102,8 +102,8 @@ impl Walk<'_> {
         let id = job.id();
         let back = match self.visiting.ask(job) {
             Verdict::Discard => None,
-            Verdict::PutBack => Some(self.back(message, id, None)),
-            Verdict::PutBackBy { operation, once } => {
+            Verdict::Retry => Some(self.back(message, id, None)),
+            Verdict::RetryBy { operation, once } => {
                 Some(self.back(message, id, Some(By { operation: &operation, once })))
             }
             verdict => {

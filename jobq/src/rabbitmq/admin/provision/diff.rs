@@ -7,9 +7,9 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 use crate::rabbitmq::admin::doctor::diagnosis::differences;
 use crate::rabbitmq::admin::doctor::facts::{Binding, Facts, Management};
-use crate::rabbitmq::topology::declarations::{By, Declaration, Topology};
 use crate::rabbitmq::topology::levels::LEVELS;
 use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::plan::{By, Declaration, Topology};
 
 /// How a broker differs from declarations, from [`Admin::topology`](crate::admin::Admin::topology).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]

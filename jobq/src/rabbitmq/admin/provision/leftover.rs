@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Pruned;
 use super::diff::Difference;
-use crate::engine::Read;
+use crate::engine::Figure;
 use crate::rabbitmq::admin::doctor::facts::Queue;
 use crate::rabbitmq::admin::doctor::role::{Role, role};
-use crate::rabbitmq::topology::declarations::{Declaration, Topology};
+use crate::rabbitmq::topology::lookup::Figures;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::passive::Figures;
+use crate::rabbitmq::topology::plan::{Declaration, Topology};
 
 impl Topology {
     /// The queues of a namespace that these declarations make, by the names that programs use.
@@ -82,11 +82,11 @@ fn why(queue: &Queue) -> Option<String> {
 }
 
 /// Why a queue stays that has these figures just before it is deleted.
-pub(super) fn stays(figures: Read<Figures>) -> Option<String> {
+pub(super) fn stays(figures: Figure<Figures>) -> Option<String> {
     match figures {
-        Read::Known(Figures { ready: 0, consumers: 0 }) => None,
-        Read::Known(Figures { ready, consumers }) => Some(in_use(ready, consumers.into())),
-        Read::Unknown(why) => Some(why.into_owned()),
+        Figure::Known(Figures { ready: 0, consumers: 0 }) => None,
+        Figure::Known(Figures { ready, consumers }) => Some(in_use(ready, consumers.into())),
+        Figure::Unknown(why) => Some(why.into_owned()),
     }
 }
 
@@ -153,12 +153,12 @@ mod tests {
 
     #[test]
     fn a_queue_whose_figures_are_unknown_stays() {
-        let known = |ready, consumers| Read::Known(Figures { ready, consumers });
+        let known = |ready, consumers| Figure::Known(Figures { ready, consumers });
         for (figures, expected) in [
             (known(0, 0), None),
             (known(3, 0), Some("it has 3 messages and 0 consumers")),
             (known(0, 2), Some("it has 0 messages and 2 consumers")),
-            (Read::unknown("its queue has no leader"), Some("its queue has no leader")),
+            (Figure::unknown("its queue has no leader"), Some("its queue has no leader")),
         ] {
             assert_eq!(stays(figures).as_deref(), expected);
         }

@@ -18,9 +18,9 @@ use crate::rabbitmq::admin::doctor::Doctor;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::errors::failure;
-use crate::rabbitmq::topology::declarations::Topology;
 use crate::rabbitmq::topology::declarer::Declarer;
-use crate::rabbitmq::topology::passive::Absent;
+use crate::rabbitmq::topology::lookup::MissingQueues;
+use crate::rabbitmq::topology::plan::Topology;
 use crate::rabbitmq::values::short;
 
 /// The result of a declaration, from [`Admin::apply_topology`](crate::admin::Admin::apply_topology).
@@ -109,7 +109,7 @@ impl Provision<'_> {
         let up = self.broker.up().await?;
         let mut channel = open(&up).await?;
         // Queues that were missing a moment ago may be there again.
-        let figures = Absent::default().figures(&up, &mut channel, name).await?;
+        let figures = MissingQueues::default().figures(&up, &mut channel, name).await?;
         if let Some(why) = figures.and_then(leftover::stays) {
             return Ok(Some(why));
         }

@@ -20,13 +20,13 @@ use crate::engine::{Passage, PoolReport};
 use crate::error::Result;
 use crate::metrics;
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
-use crate::rabbitmq::topology::declarations::{Declaration, Topology};
 use crate::rabbitmq::topology::declare::declare;
 use crate::rabbitmq::topology::ensure::NEW_QUEUE_WAIT;
+use crate::rabbitmq::topology::lookup::{Seen, look};
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::passive::{Seen, look};
+use crate::rabbitmq::topology::plan::{Declaration, Topology};
 use crate::rabbitmq::topology::probes::{LEVELS, WaitQueue, comes_back};
 use crate::rabbitmq::values::{fits, short};
 
@@ -136,7 +136,11 @@ impl Waits {
 /// # Errors
 ///
 /// A missing permission; a lost connection.
-pub(crate) async fn prepare(up: &Up, names: &Names, probed: &[WaitQueue]) -> Result<()> {
+pub(crate) async fn prepare(
+    up: &ConnectionEpoch,
+    names: &Names,
+    probed: &[WaitQueue],
+) -> Result<()> {
     let topology = Topology::of_probes(names, probed);
     let mut channel = open(up).await?;
     let created = is_missing(up, &channel, names).await?;
@@ -157,14 +161,18 @@ pub(crate) async fn prepare(up: &Up, names: &Names, probed: &[WaitQueue]) -> Res
 }
 
 /// Whether the queue of probes is missing. Then the broker has closed the channel.
-pub(crate) async fn is_missing(up: &Up, channel: &Channel, names: &Names) -> Result<bool> {
+pub(crate) async fn is_missing(
+    up: &ConnectionEpoch,
+    channel: &Channel,
+    names: &Names,
+) -> Result<bool> {
     let topology = Topology::of_probes(names, &[]);
     let seen = look(up, channel, &topology.places()).await?;
     Ok(matches!(seen, Seen::Missing(_)))
 }
 
 /// How many of the levels that are probed exist. Looking for one that does not costs the channel.
-pub(crate) async fn levels(up: &Up, names: &Names) -> Result<u32> {
+pub(crate) async fn levels(up: &ConnectionEpoch, names: &Names) -> Result<u32> {
     let exchange = |level| Topology::of_level(names, level).into_declarations().next();
     let levels: Vec<Declaration> = (0..LEVELS).filter_map(exchange).collect();
     let channel = open(up).await?;

@@ -395,5 +395,5 @@ impl fmt::Display for Argument {
 }
 
 #[cfg(test)]
-#[path = "declarations_tests.rs"]
+#[path = "plan_tests.rs"]
 mod tests;

@@ -4,16 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use super::declarations::{Declaration, Topology};
 use super::ensure::{NEW_QUEUE_WAIT, apply};
 use super::levels::End;
 use super::names::Names;
+use super::plan::{Declaration, Topology};
 use super::requirements::{Tiers, Wanted};
 use super::routing::Route;
 use super::routing::Routing;
 use crate::error::{Error, Result};
 use crate::period;
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 
 /// Everything that was declared, to declare it again on the next connection.
 #[derive(Debug)]
@@ -153,7 +153,7 @@ impl Declared {
     }
 
     /// Declares everything that was declared before, on a new connection.
-    pub(crate) async fn restore(&self, up: &Up) -> Result<()> {
+    pub(crate) async fn restore(&self, up: &ConnectionEpoch) -> Result<()> {
         let known = self.all();
         if !known.shared {
             return Ok(());

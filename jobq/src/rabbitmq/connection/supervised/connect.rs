@@ -92,7 +92,7 @@ impl Connector {
         let Target { address, tls, timeout, .. } = &*self.target;
         let stated = node.query.connection_timeout.map(Duration::from_millis);
         let limit = stated.unwrap_or(*timeout).min(*timeout).min(answer);
-        let because = |error| Unconnected::because(address, tls, node, error);
+        let because = |error| Unconnected::with_source(address, tls, node, error);
         let config = tls.config().map_err(|error| Unconnected::unprepared(node, &error))?;
         let config = Arc::new(config);
         let properties = properties(&self.name);

@@ -1,46 +1,46 @@
-//! Whether a queue is taken for paused, from what is told and what is answered. Pure.
+//! Whether a queue is taken for paused, from what is notified and what is answered. Pure.
 
 use std::time::{Duration, Instant};
 
 use crate::engine::Pause;
 
-/// How long one who was told of a pause does not believe an answer that there is none: on a
+/// How long one who was notified of a pause does not believe an answer that there is none: on a
 /// cluster, two nodes may see a binding at different moments.
 const TRUST: Duration = Duration::from_secs(2);
 
 /// Whether a queue is taken for paused.
 #[derive(Debug, Default)]
-pub(super) struct Belief {
+pub(super) struct PauseState {
     pub(super) paused: Option<Pause>,
     trusted_until: Option<Instant>,
     /// Whether the last news is that somebody has resumed the queue.
     is_resumed: bool,
-    /// How often it was told of something.
-    pub(super) told: u64,
+    /// How often it was notified of something.
+    pub(super) notified: u64,
 }
 
-impl Belief {
+impl PauseState {
     /// Somebody has paused the queue.
-    pub(super) fn told_paused(&mut self, pause: Pause, now: Instant) {
-        self.told += 1;
+    pub(super) fn notified_paused(&mut self, pause: Pause, now: Instant) {
+        self.notified += 1;
         self.trusted_until = Some(now + TRUST);
         self.is_resumed = false;
         self.paused = Some(pause);
     }
 
     /// Somebody has resumed the queue, which the next answer confirms.
-    pub(super) fn told_resumed(&mut self) {
-        self.told += 1;
+    pub(super) fn notified_resumed(&mut self) {
+        self.notified += 1;
         self.trusted_until = None;
         self.is_resumed = true;
     }
 
-    /// Follows the answer to a question that was asked when it had been told this often.
-    pub(super) fn answered(&mut self, is_paused: bool, told: u64, now: Instant) {
+    /// Follows the answer to a question that was asked when it had been notified this often.
+    pub(super) fn answered(&mut self, is_paused: bool, notified: u64, now: Instant) {
         let is_trusted = self.trusted_until.is_some_and(|until| now < until);
         match (is_paused, &self.paused) {
             (true, None) => self.paused = Some(Pause::default()),
-            (false, Some(_)) if told == self.told && !is_trusted => self.paused = None,
+            (false, Some(_)) if notified == self.notified && !is_trusted => self.paused = None,
             _ => {}
         }
     }
@@ -99,45 +99,45 @@ mod tests {
             (&[Paused(0), Resumed, old(false, 1)], true),
         ];
         for (number, (steps, expected)) in table.iter().enumerate() {
-            let mut belief = Belief::default();
+            let mut state = PauseState::default();
             for step in *steps {
                 match step {
-                    Paused(second) => belief.told_paused(Pause::default(), at(*second)),
-                    Resumed => belief.told_resumed(),
+                    Paused(second) => state.notified_paused(Pause::default(), at(*second)),
+                    Resumed => state.notified_resumed(),
                     Answer { is_paused, at: second, is_old } => {
-                        let told = belief.told - u64::from(*is_old);
-                        belief.answered(*is_paused, told, at(*second));
+                        let notified = state.notified - u64::from(*is_old);
+                        state.answered(*is_paused, notified, at(*second));
                     }
                 }
             }
-            assert_eq!(belief.paused.is_some(), *expected, "row {number}");
+            assert_eq!(state.paused.is_some(), *expected, "row {number}");
         }
     }
 
     #[test]
     fn a_pause_is_expected_until_somebody_resumes() {
         let now = Instant::now();
-        let mut belief = Belief::default();
-        assert!(!belief.expects_pause());
+        let mut state = PauseState::default();
+        assert!(!state.expects_pause());
         for _ in 0..2 {
-            belief.told_paused(Pause::default(), now);
-            assert!(belief.expects_pause());
-            belief.told_resumed();
-            assert!(belief.paused.is_some() && !belief.expects_pause());
+            state.notified_paused(Pause::default(), now);
+            assert!(state.expects_pause());
+            state.notified_resumed();
+            assert!(state.paused.is_some() && !state.expects_pause());
         }
     }
 
     #[test]
     fn a_record_is_kept_while_the_queue_stays_paused() {
         let now = Instant::now();
-        let mut belief = Belief::default();
-        assert!(!belief.lacks_record());
-        belief.answered(true, 0, now);
-        assert!(belief.lacks_record());
+        let mut state = PauseState::default();
+        assert!(!state.lacks_record());
+        state.answered(true, 0, now);
+        assert!(state.lacks_record());
         let pause = Pause::new(SystemTime::UNIX_EPOCH, "ann", "upgrade");
-        belief.told_paused(pause.clone(), now);
-        belief.answered(true, belief.told, now);
-        assert_eq!(belief.paused, Some(pause));
-        assert!(!belief.lacks_record());
+        state.notified_paused(pause.clone(), now);
+        state.answered(true, state.notified, now);
+        assert_eq!(state.paused, Some(pause));
+        assert!(!state.lacks_record());
     }
 }

@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 pub(super) use self::connect::Connector;
 use self::end::end;
 use super::address::Address;
-use super::epoch::{Established, Up};
+use super::epoch::{ConnectionEpoch, Established};
 use super::tls::Tls;
 use crate::background;
 use crate::engine::closed;
@@ -41,7 +41,7 @@ pub(crate) const ALARM_ADVICE: &str = "free memory or disk on its nodes, or rais
 
 /// A connection that is kept up until it is closed.
 #[derive(Debug, Clone)]
-pub(crate) struct Link {
+pub(crate) struct SupervisedConnection {
     state: watch::Receiver<State>,
     unreadable: Arc<AtomicBool>,
     closing: CancellationToken,
@@ -58,9 +58,9 @@ pub(crate) struct Target {
 
 #[derive(Debug, Clone)]
 enum State {
-    Up(Arc<Up>),
+    Up(Arc<ConnectionEpoch>),
     /// The broker does not read from the connection, for this reason.
-    Blocked(Arc<Up>, Arc<str>),
+    Blocked(Arc<ConnectionEpoch>, Arc<str>),
     /// With the reason.
     Down(Error),
     Closed,
@@ -75,7 +75,7 @@ struct Supervisor {
     closing: CancellationToken,
 }
 
-impl Link {
+impl SupervisedConnection {
     /// Connects to the nodes in an order with a random start, so that clients spread over them.
     /// Only the first connection's error is returned. Later ones are retried.
     pub(crate) async fn open(target: Arc<Target>, name: String) -> Result<Self> {
@@ -92,7 +92,7 @@ impl Link {
         // The socket and the heartbeats run on the runtime that opens the connection.
         let opening = background::spawn(async move {
             let connection = supervisor.connector.connect(Duration::MAX).await?;
-            let first = Arc::new(Up::new(connection, 0));
+            let first = Arc::new(ConnectionEpoch::new(connection, 0));
             supervisor.state.send_replace(State::Up(Arc::clone(&first)));
             Ok((supervisor, first))
         });
@@ -114,7 +114,7 @@ impl Link {
                 () = closing.cancelled() => return,
                 connection = supervisor.connect_again(&mut waits) => connection,
             };
-            let first = Arc::new(Up::new(connection, 0));
+            let first = Arc::new(ConnectionEpoch::new(connection, 0));
             supervisor.state.send_replace(State::Up(Arc::clone(&first)));
             supervisor.run(first).await;
         });
@@ -152,12 +152,15 @@ impl Link {
 
     /// The connection, once there is one that the broker reads from. Otherwise outgoing data would
     /// accumulate in this process.
-    pub(crate) async fn up(&self) -> Result<Arc<Up>> {
+    pub(crate) async fn up(&self) -> Result<Arc<ConnectionEpoch>> {
         self.up_or_tell(|_| ()).await
     }
 
     /// [`up`](Self::up), with a call of `tell` for each reason for the wait.
-    pub(crate) async fn up_or_tell(&self, mut tell: impl FnMut(&Error)) -> Result<Arc<Up>> {
+    pub(crate) async fn up_or_tell(
+        &self,
+        mut tell: impl FnMut(&Error),
+    ) -> Result<Arc<ConnectionEpoch>> {
         let mut state = self.state.clone();
         loop {
             match &*state.borrow_and_update() {
@@ -217,10 +220,10 @@ impl Link {
     }
 
     /// Waits until this epoch of the connection has ended.
-    pub(crate) async fn lost(&self, generation: u64) {
+    pub(crate) async fn lost(&self, number: u64) {
         let mut state = self.state.clone();
         let other = |state: &State| match state {
-            State::Up(up) | State::Blocked(up, _) => up.generation != generation,
+            State::Up(up) | State::Blocked(up, _) => up.number != number,
             State::Down(_) | State::Closed => true,
         };
         let _ = state.wait_for(other).await;
@@ -248,8 +251,8 @@ impl Drop for Supervisor {
 }
 
 impl Supervisor {
-    /// Keeps the connection until it is closed, or nobody has a link to it any more.
-    async fn run(mut self, mut up: Arc<Up>) {
+    /// Keeps the connection until it is closed, or nobody uses it any more.
+    async fn run(mut self, mut up: Arc<ConnectionEpoch>) {
         let mut waits = backoff();
         let (closing, state) = (self.closing.clone(), self.state.clone());
         let over = async || {
@@ -277,7 +280,7 @@ impl Supervisor {
             if since.elapsed() > STABLE_AFTER {
                 waits = backoff();
             }
-            let generation = up.generation + 1;
+            let number = up.number + 1;
             drop(up);
             let connection = tokio::select! {
                 () = over() => return,
@@ -286,7 +289,7 @@ impl Supervisor {
             let Connector { target, name, node, .. } = &self.connector;
             tracing::info!(broker = %target.address, node, connection = name, "connected again");
             target.metrics.reconnected();
-            up = Arc::new(Up::new(connection, generation));
+            up = Arc::new(ConnectionEpoch::new(connection, number));
             self.state.send_replace(State::Up(Arc::clone(&up)));
         }
         up.questions.end();
@@ -296,7 +299,7 @@ impl Supervisor {
     }
 
     /// Records that the broker has stopped reading, or reads again.
-    fn blocked(&self, up: &Arc<Up>, cause: Option<String>) {
+    fn blocked(&self, up: &Arc<ConnectionEpoch>, cause: Option<String>) {
         let (broker, connection) = (&self.connector.target.address, &self.connector.name);
         let state = if let Some(cause) = cause {
             tracing::warn!(%broker, connection, cause, "the broker takes no jobs for now");

@@ -10,12 +10,12 @@ use lapin::types::FieldTable;
 use lapin::{Channel, ExchangeKind, Queue};
 use tokio::time::Instant;
 
-use super::declarations::{Declaration, ExchangeType};
-use crate::engine::Read;
+use super::plan::{Declaration, ExchangeType};
+use crate::engine::Figure;
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::channel::{open, to_ask};
-use crate::rabbitmq::connection::epoch::Up;
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, failure, refusal};
 use crate::rabbitmq::values::short;
 
@@ -56,7 +56,11 @@ pub(crate) enum Seen {
 }
 
 /// Looks for these queues and exchanges.
-pub(crate) async fn look(up: &Up, channel: &Channel, places: &[&Declaration]) -> Result<Seen> {
+pub(crate) async fn look(
+    up: &ConnectionEpoch,
+    channel: &Channel,
+    places: &[&Declaration],
+) -> Result<Seen> {
     let _question = up.questions.ask(channel.id());
     let mut sent = FuturesOrdered::new();
     let mut answered = 0;
@@ -112,7 +116,7 @@ async fn look_for_queue(channel: &Channel, queue: &str) -> Result<Queue> {
 
 /// The number of ready messages in a queue, as [`inspect`] returns it.
 pub(crate) async fn messages_in(
-    up: &Up,
+    up: &ConnectionEpoch,
     channel: &mut Channel,
     queue: &str,
 ) -> Result<Option<u64>> {
@@ -123,7 +127,7 @@ pub(crate) async fn messages_in(
 /// The numbers of ready messages and of consumers of a queue; `None` if there is no such queue. In
 /// that case `channel` is replaced, since the broker closes it.
 pub(crate) async fn inspect(
-    up: &Up,
+    up: &ConnectionEpoch,
     channel: &mut Channel,
     queue: &str,
 ) -> Result<Option<(u64, u32)>> {
@@ -142,10 +146,10 @@ pub(crate) async fn inspect(
 
 /// The number of ready messages in all these queues, which exist.
 pub(crate) async fn ready_in_all(
-    up: &Up,
+    up: &ConnectionEpoch,
     channel: &mut Channel,
     queues: Vec<String>,
-) -> Result<Read<u64>> {
+) -> Result<Figure<u64>> {
     let question = up.questions.ask(channel.id());
     let look = |queue: String| {
         let channel = channel.clone();
@@ -158,9 +162,9 @@ pub(crate) async fn ready_in_all(
         let (answer, took) = (answers.next().await, last.elapsed());
         last = Instant::now();
         match answer {
-            None => break Ok(Read::Known(sum)),
+            None => break Ok(Figure::Known(sum)),
             Some(Ok(queue)) if queue.message_count() == 0 && took >= BUSY => {
-                break Ok(Read::unknown(UNSURE));
+                break Ok(Figure::unknown(UNSURE));
             }
             Some(Ok(queue)) => sum += u64::from(queue.message_count()),
             Some(Err(error)) if error.is_connection() => return Err(error),
@@ -170,7 +174,7 @@ pub(crate) async fn ready_in_all(
     drop(answers);
     drop(question);
     match counted {
-        Ok(counted @ Read::Known(_)) => Ok(counted),
+        Ok(counted @ Figure::Known(_)) => Ok(counted),
         // Answers may be under way, or the broker has closed the channel.
         Ok(unknown) => {
             *channel = open(up).await?;
@@ -178,7 +182,7 @@ pub(crate) async fn ready_in_all(
         }
         Err(error) => {
             *channel = open(up).await?;
-            Ok(Read::unknown(error.to_string()))
+            Ok(Figure::unknown(error.to_string()))
         }
     }
 }
@@ -188,7 +192,7 @@ pub(crate) async fn ready_in_all(
 /// Looking for a queue that does not exist costs a channel number for the life of the connection,
 /// so one that was missing a moment ago is assumed to be missing still.
 #[derive(Debug, Default)]
-pub(crate) struct Absent(Mutex<HashMap<String, Missing>>);
+pub(crate) struct MissingQueues(Mutex<HashMap<String, Missing>>);
 
 /// When a missing queue was looked for.
 #[derive(Debug, Clone, Copy)]
@@ -197,7 +201,7 @@ struct Missing {
     last: Instant,
 }
 
-impl Absent {
+impl MissingQueues {
     fn queues(&self) -> MutexGuard<'_, HashMap<String, Missing>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -237,10 +241,10 @@ impl Absent {
     /// 250 ms (`rabbit_quorum_queue:stat/1`). It is asked again, and then the numbers are unknown.
     pub(crate) async fn figures(
         &self,
-        up: &Up,
+        up: &ConnectionEpoch,
         channel: &mut Channel,
         queue: &str,
-    ) -> Result<Option<Read<Figures>>> {
+    ) -> Result<Option<Figure<Figures>>> {
         if self.is_missing(queue) {
             return Ok(None);
         }
@@ -254,16 +258,16 @@ impl Absent {
                 Ok(Some((0, _))) if asked.elapsed() >= BUSY => {}
                 Ok(Some((ready, consumers))) => {
                     self.forget(queue);
-                    return Ok(Some(Read::Known(Figures { ready, consumers })));
+                    return Ok(Some(Figure::Known(Figures { ready, consumers })));
                 }
                 Err(error) if error.is_connection() => return Err(error),
                 Err(error) => {
                     *channel = open(up).await?;
-                    return Ok(Some(Read::unknown(error.to_string())));
+                    return Ok(Some(Figure::unknown(error.to_string())));
                 }
             }
         }
-        Ok(Some(Read::unknown(UNSURE)))
+        Ok(Some(Figure::unknown(UNSURE)))
     }
 
     /// Whether there is this exchange; also if this user may not look for it.
@@ -292,7 +296,7 @@ impl Absent {
     /// a 0 that took so long is requested again.
     pub(crate) async fn messages_in(
         &self,
-        up: &Up,
+        up: &ConnectionEpoch,
         channel: &mut Channel,
         queue: &str,
     ) -> Result<Option<u64>> {
@@ -318,7 +322,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_queue_that_is_not_expected_is_missing_for_longer() {
-        let absent = Absent::default();
+        let absent = MissingQueues::default();
         absent.add("mail@solo", Instant::now());
         for (seconds, is_missing, was_missing) in
             [(4, true, true), (2, false, true), (590, false, true), (5, false, false)]
@@ -335,7 +339,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_queue_that_stays_missing_is_looked_for_less_often() {
-        let (absent, start) = (Absent::default(), Instant::now());
+        let (absent, start) = (MissingQueues::default(), Instant::now());
         let mut looks = Vec::new();
         for seconds in 0..300 {
             if !absent.is_missing("mail") {
