@@ -3,7 +3,7 @@
 
 use jobq::{BoxError, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::test_store::{Store, soon, until};
 use tokio::sync::{mpsc, watch};
 
 both_engines!(few_large_jobs_are_taken_ahead, jobs_that_wait_behind_a_long_one_go_to_a_free_pool,);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use jobq::{BoxError, Client, ErrorKind, RunningPool, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::test_store::{Store, soon, until};
 use jobq_tests::vhost::Vhost;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;

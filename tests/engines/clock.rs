@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jobq::{BoxError, Client, Clock, FailedReason, JobContext, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{DEADLINE, Store, soon, until};
+use jobq_tests::test_store::{DEADLINE, Store, soon, until};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 both_engines!(enqueueing_expiry_and_failure_go_by_the_clock_of_the_client);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobq::{Client, FailedReason, Job, JobContext, JobId, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::test_store::{Store, soon, until};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use jobq_tests::earlier::{Mixed, program};
 use jobq_tests::files::{NEWEST_SCHEMA, make_job_file};
 use jobq_tests::raw::Raw;
-use jobq_tests::stage::{Store, until};
+use jobq_tests::test_store::{Store, until};
 use serde_json::{Value, json};
 
 static EARLIER: LazyLock<PathBuf> =
@@ -332,7 +332,7 @@ macro_rules! rows {
         mod $engine {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $row() {
-                super::$row(jobq_tests::stage::Store::$engine).await;
+                super::$row(jobq_tests::test_store::Store::$engine).await;
             })*
         }
     };

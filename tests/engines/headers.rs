@@ -11,7 +11,7 @@ use jobq::{
 };
 use jobq_tests::both_engines;
 use jobq_tests::jobs::with;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::test_store::{Store, soon, until};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 

@@ -7,8 +7,8 @@ use jobq::{
     State, WorkerPool, abort, job,
 };
 use jobq_tests::both_engines;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::log_capture::LogCapture;
+use jobq_tests::test_store::{Store, soon, until};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -116,7 +116,7 @@ async fn layers_run_in_their_order_around_the_arguments(store: Store) {
 }
 
 async fn a_layer_maps_the_outcome(store: Store) {
-    let log = Seen::log();
+    let log = LogCapture::log();
     let (client, (words, mut said)) = (store.client().await, words());
     let pool = WorkerPool::new(&client).register::<Rent>().state(words.clone());
     let mapping = |_: Attempt, next: Next| async move {

@@ -10,8 +10,8 @@ use jobq::{
     WorkerPool, abort, job,
 };
 use jobq_tests::both_engines;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::{DEADLINE, Store, soon, until};
+use jobq_tests::log_capture::LogCapture;
+use jobq_tests::test_store::{DEADLINE, Store, soon, until};
 use serde::{Deserialize, Deserializer, Serialize};
 use tokio::sync::mpsc;
 use tracing::Span;
@@ -40,7 +40,7 @@ async fn check(
 }
 
 async fn a_healthy_program_logs_nothing_above_info(store: Store) {
-    let log = Seen::log();
+    let log = LogCapture::log();
     let client = store.client().await;
     assert!(client.counts("missing").await.unwrap().is_empty());
     client.enqueue(Check { until: 0 }).await.unwrap();
@@ -76,7 +76,7 @@ async fn greet(
 }
 
 async fn a_pool_at_info_writes_nothing_for_jobs_that_succeed(store: Store) {
-    let log = Seen::log();
+    let log = LogCapture::log();
     let client = store.client().await;
     let (began, mut attempts) = mpsc::unbounded_channel::<u32>();
     let pool = WorkerPool::new(&client).state(began).state(AtomicBool::new(true));
@@ -97,7 +97,7 @@ async fn a_pool_at_info_writes_nothing_for_jobs_that_succeed(store: Store) {
 }
 
 async fn a_pool_tells_what_it_did(store: Store) {
-    let log = Seen::log();
+    let log = LogCapture::log();
     let client = store.client().await;
     let (began, mut attempts) = mpsc::unbounded_channel::<u32>();
     let pool = WorkerPool::new(&client).state(began).concurrency(7).register::<Check>();
@@ -172,7 +172,7 @@ impl Propagation for Nothing {
 }
 
 async fn each_line_of_a_job_says_whose_it_is(store: Store) {
-    let log = Seen::log();
+    let log = LogCapture::log();
     for traced in [false, true] {
         let builder = Client::builder(&store.url).namespace(&store.namespace).timeout(DEADLINE);
         let builder = if traced { builder.propagation(Nothing) } else { builder };
@@ -222,7 +222,7 @@ async fn sink(long: bool) -> anyhow::Result<()> {
 }
 
 async fn an_error_is_logged_and_kept_with_all_its_sources(store: Store) {
-    let log = Seen::log();
+    let log = LogCapture::log();
     let client = store.client().await;
     let running = WorkerPool::new(&client).register::<Sink>().spawn().await.unwrap();
     let short = "printing the letter: the printer stops: writing page 7: the disk is full";
@@ -249,7 +249,7 @@ async fn a_backtrace_is_logged_and_kept_where_an_error_has_one(store: Store) {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;
     }
-    let log = Seen::log();
+    let log = LogCapture::log();
     let client = store.client().await;
     let running = WorkerPool::new(&client).register::<Sink>().spawn().await.unwrap();
     client.enqueue(Sink { long: false }).await.unwrap();

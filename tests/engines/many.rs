@@ -9,8 +9,8 @@ use jobq::FailedReason;
 use jobq_tests::account::Account;
 use jobq_tests::both_engines;
 use jobq_tests::files::Directory;
-use jobq_tests::flaky::Flaky;
-use jobq_tests::stage::{Store, until};
+use jobq_tests::jobs::fails_first::FailsFirst;
+use jobq_tests::test_store::{Store, until};
 
 both_engines!(every_job_ends_exactly_where_it_should);
 
@@ -24,7 +24,7 @@ struct Worker(Child);
 impl Worker {
     fn start(store: &Store, ledger: &Path) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_worker"))
-            .args(["flaky", &store.url, &store.namespace])
+            .args(["fails_first", &store.url, &store.namespace])
             .arg(ledger)
             .stdout(Stdio::piped())
             .spawn()
@@ -56,11 +56,11 @@ async fn every_job_ends_exactly_where_it_should(store: Store) {
     let client = store.client().await;
     let mut random = fastrand::Rng::with_seed(1);
     let jobs: Vec<_> =
-        (0..JOBS).map(|number| Flaky { number, failures: random.u32(0..=4) }).collect();
+        (0..JOBS).map(|number| FailsFirst { number, failures: random.u32(0..=4) }).collect();
     let workers: Vec<_> = (0..PROCESSES).map(|_| Worker::start(&store, &ledger)).collect();
     let ids = client.enqueue_all(jobs.clone()).await.unwrap();
 
-    let expected = |job: &Flaky| (job.failures + 1).min(MAX_ATTEMPTS);
+    let expected = |job: &FailsFirst| (job.failures + 1).min(MAX_ATTEMPTS);
     let all_attempts: u32 = jobs.iter().map(expected).sum();
     let exhausted = jobs.iter().filter(|job| job.failures >= MAX_ATTEMPTS).count();
     let mut account = Account::default();
@@ -71,7 +71,7 @@ async fn every_job_ends_exactly_where_it_should(store: Store) {
     })
     .await;
     let counts = until("every job to end", || async {
-        let counts = client.counts("flaky").await.unwrap();
+        let counts = client.counts("fails_first").await.unwrap();
         (counts.failed >= exhausted as u64).then_some(counts)
     })
     .await;
@@ -85,13 +85,13 @@ async fn every_job_ends_exactly_where_it_should(store: Store) {
         let expected: Vec<_> = (1..=expected(job)).collect();
         assert_eq!(account.attempts(*id), expected, "{job:?}");
     }
-    let failed = client.failed("flaky").list(JOBS as usize).await.unwrap();
+    let failed = client.failed("fails_first").list(JOBS as usize).await.unwrap();
     assert_eq!((failed.len(), counts.failed), (exhausted, (exhausted as u64).into()));
     for job in failed {
         assert_eq!((job.attempts(), job.reason()), (MAX_ATTEMPTS, FailedReason::Exhausted));
         assert_eq!(job.error(), "failure 4 of 4");
         assert_eq!(job.payload()["failures"], 4);
     }
-    let counts = client.counts("flaky").await.unwrap();
+    let counts = client.counts("fails_first").await.unwrap();
     assert_eq!(counts.open(), 0);
 }

@@ -13,7 +13,7 @@ use jobq_tests::broker;
 use jobq_tests::proxy::{Cut, Proxy};
 use jobq_tests::raw::Raw;
 use jobq_tests::scraped::Scraped;
-use jobq_tests::stage::{Hasty, Scripted, Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{Hasty, Scripted, Step, Store, TestStore, soon, until};
 use lapin::BasicProperties;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
 
@@ -74,21 +74,21 @@ async fn each_figure_is_what_happened(store: Store) {
     let handle = recorder.handle();
     // Handles are made in this thread.
     let _recording = metrics::set_default_local_recorder(&recorder);
-    let mut stage = Stage::on(store).await;
+    let mut test = TestStore::on(store).await;
 
-    stage.enqueue([Step::Succeed]).await;
-    isolate(&stage).await;
+    test.enqueue([Step::Succeed]).await;
+    isolate(&test).await;
     // Alone, since a pool hands back whatever else it has, which then counts as delivered before.
-    let running = stage.pool().spawn().await.unwrap();
-    stage.end().await;
+    let running = test.pool().spawn().await.unwrap();
+    test.end().await;
     running.shutdown().await.unwrap();
 
-    let client = &stage.client;
-    stage.enqueue([Step::Succeed]).await;
-    stage.enqueue([Step::Fail("no".into()), Step::Succeed]).await;
-    stage.enqueue([Step::Abort("no use".into())]).await;
-    stage.enqueue([Step::Snooze(50), Step::Succeed]).await;
-    stage.enqueue([Step::Panic("oh".into())]).await;
+    let client = &test.client;
+    test.enqueue([Step::Succeed]).await;
+    test.enqueue([Step::Fail("no".into()), Step::Succeed]).await;
+    test.enqueue([Step::Abort("no use".into())]).await;
+    test.enqueue([Step::Snooze(50), Step::Succeed]).await;
+    test.enqueue([Step::Panic("oh".into())]).await;
     client.enqueue(Hasty { steps: vec![Step::Hang] }).await.unwrap();
     client.enqueue(foreign::Misread { steps: 7 }).await.unwrap();
     client.enqueue(foreign::Stranger {}).await.unwrap();
@@ -98,7 +98,7 @@ async fn each_figure_is_what_happened(store: Store) {
     until("it to be expired", async || (SystemTime::now() > expired).then_some(())).await;
     client.enqueue_all((0..3).map(|_| succeeding())).await.unwrap();
     // Its file is locked, so that no answer comes before it is given up.
-    let file = stage.store.url.strip_prefix("sqlite://").map(|path| {
+    let file = test.store.url.strip_prefix("sqlite://").map(|path| {
         let file = rusqlite::Connection::open(path).unwrap();
         file.execute_batch("BEGIN IMMEDIATE").unwrap();
         file
@@ -113,7 +113,7 @@ async fn each_figure_is_what_happened(store: Store) {
     let error = client.publish("nobody.cares", &1).mandatory().await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 
-    let running = stage.pool().spawn().await.unwrap();
+    let running = test.pool().spawn().await.unwrap();
     let counters: Vec<_> = lines(
         "jobq_enqueued_total{queue=scripted,job=scripted,result=accepted} 11
         jobq_enqueued_total{queue=scripted,job=scripted,result=refused} 3
@@ -144,7 +144,7 @@ async fn each_figure_is_what_happened(store: Store) {
         jobq_failed_total{queue=hasty,job=hasty,reason=exhausted} 1",
     )
     // RabbitMQ does not tell since when a retry is due.
-    .chain(lines(if stage.store.is_file() {
+    .chain(lines(if test.store.is_file() {
         "jobq_wait_seconds_count{queue=scripted} 16
         jobq_wait_seconds_count{queue=hasty} 2"
     } else {
@@ -173,9 +173,9 @@ async fn each_figure_is_what_happened(store: Store) {
 }
 
 /// Has the first job of the queue run alone.
-async fn isolate(stage: &Stage) {
+async fn isolate(test: &TestStore) {
     let engine =
-        jobq::engine::conformance::open(&stage.store.url, &stage.store.namespace).await.unwrap();
+        jobq::engine::conformance::open(&test.store.url, &test.store.namespace).await.unwrap();
     engine.declare(&[jobq::engine::QueueSpec::new("scripted").solo()]).await.unwrap();
     let mut consumer = engine.consume_from("scripted", 1).await.unwrap();
     let delivery = soon("the job", consumer.next()).await.unwrap().unwrap();
@@ -197,13 +197,13 @@ async fn levels_rise_and_fall(store: Store) {
     let recorder = recorder();
     let handle = recorder.handle();
     let _recording = metrics::set_default_local_recorder(&recorder);
-    let mut stage = Stage::on(store).await;
+    let mut test = TestStore::on(store).await;
     let level = async |series: &str, value: u64| {
         until(series, async || (scrape(&handle).count(series) == value).then_some(())).await;
     };
     let end = Arc::new(AtomicBool::new(false));
     let pool = || {
-        let pool = stage.pool().state(Arc::clone(&end)).register::<Endless>();
+        let pool = test.pool().state(Arc::clone(&end)).register::<Endless>();
         pool.shutdown_timeout(Duration::ZERO)
     };
     let running = pool().spawn().await.unwrap();
@@ -214,20 +214,20 @@ async fn levels_rise_and_fall(store: Store) {
     assert_eq!(scrape(&handle).count("jobq_slots{queue=scripted}"), 10);
     assert_eq!(scrape(&handle).count("jobq_consuming{queue=scripted}"), 1);
 
-    stage.enqueue([Step::Wait]).await;
-    stage.run().await;
+    test.enqueue([Step::Wait]).await;
+    test.run().await;
     level("jobq_running{queue=scripted}", 1).await;
-    stage.go();
+    test.go();
     level("jobq_running{queue=scripted}", 0).await;
-    stage.client.enqueue(Endless {}).await.unwrap();
+    test.client.enqueue(Endless {}).await.unwrap();
     level("jobq_lost_slots{queue=endless}", 1).await;
     assert_eq!(scrape(&handle).count("jobq_running{queue=endless}"), 0, "its attempt is over");
     end.store(true, Ordering::Relaxed);
     level("jobq_lost_slots{queue=endless}", 0).await;
 
     // One that is cut short.
-    stage.enqueue([Step::Hang]).await;
-    stage.run().await;
+    test.enqueue([Step::Hang]).await;
+    test.run().await;
     running.shutdown().await.unwrap();
     let released = "jobq_attempts_total{queue=scripted,job=scripted,outcome=released}";
     assert_eq!(scrape(&handle).count(released), 1);
@@ -247,10 +247,10 @@ async fn lost_connections_and_what_they_lose_are_counted() {
     let value = |series: &str| scrape(&handle).count(series);
     let broker = broker::shared().await;
     let proxy = Proxy::to(&broker).await;
-    let mut stage = Stage::on(Store::on_broker(proxy.url())).await;
-    let running = stage.pool().spawn().await.unwrap();
-    let job = stage.enqueue([Step::Wait]).await;
-    assert_eq!(stage.run().await.id, job);
+    let mut test = TestStore::on(Store::on_broker(proxy.url())).await;
+    let running = test.pool().spawn().await.unwrap();
+    let job = test.enqueue([Step::Wait]).await;
+    assert_eq!(test.run().await.id, job);
     let consuming = async |pools: u64| {
         let series = "jobq_consuming{queue=scripted}";
         until(series, async || (value(series) == pools).then_some(())).await;
@@ -261,19 +261,19 @@ async fn lost_connections_and_what_they_lose_are_counted() {
     proxy.refuse(true);
     proxy.cut(Cut::End).await;
     consuming(0).await;
-    stage.go();
+    test.go();
     until("the lost outcome", async || (value("jobq_unrecorded_total") == 1).then_some(())).await;
     proxy.refuse(false);
     consuming(1).await;
     until("an empty queue", async || {
-        let counts = stage.client.counts("scripted").await.ok()?;
+        let counts = test.client.counts("scripted").await.ok()?;
         counts.is_empty().then_some(())
     })
     .await;
     until("both connections", async || (value("jobq_reconnects_total") == 2).then_some(())).await;
 
     let raw = Raw::connect(&broker).await;
-    raw.publish(&stage.store.namespace, "nowhere", BasicProperties::default(), b"{}").await;
+    raw.publish(&test.store.namespace, "nowhere", BasicProperties::default(), b"{}").await;
     let unroutable = "jobq_failed_total{queue=unknown,job=unknown,reason=unroutable}";
     until(unroutable, async || (value(unroutable) == 1).then_some(())).await;
     running.shutdown().await.unwrap();

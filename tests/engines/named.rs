@@ -2,26 +2,26 @@
 
 use jobq::{Client, Outgoing};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Stage, Step, Store};
+use jobq_tests::test_store::{Step, Store, TestStore};
 use serde_json::json;
 
 both_engines!(a_job_runs_without_its_type, hooks_are_called, names_are_checked);
 
 async fn a_job_runs_without_its_type(store: Store) {
-    let mut stage = Stage::on(store).await;
+    let mut test = TestStore::on(store).await;
     let payload = json!({"steps": [Step::Succeed]});
-    let id = stage.client.enqueue_named("scripted", "scripted", &payload).await.unwrap();
-    let pool = stage.pool().spawn().await.unwrap();
-    assert_eq!(stage.end().await, id);
+    let id = test.client.enqueue_named("scripted", "scripted", &payload).await.unwrap();
+    let pool = test.pool().spawn().await.unwrap();
+    assert_eq!(test.end().await, id);
     // Its retries are those of the worker's job.
     let payload = json!({"steps": [Step::Fail("no".into()), Step::Succeed]});
-    let id = stage.client.enqueue_named("scripted", "scripted", &payload).await.unwrap();
-    assert_eq!(stage.end().await, id);
+    let id = test.client.enqueue_named("scripted", "scripted", &payload).await.unwrap();
+    assert_eq!(test.end().await, id);
     pool.shutdown().await.unwrap();
 
-    let later = stage.client.enqueue_named("scripted", "scripted", &payload).delay("1h");
+    let later = test.client.enqueue_named("scripted", "scripted", &payload).delay("1h");
     later.await.unwrap();
-    assert_eq!(stage.client.counts("scripted").await.unwrap().ready, 0, "it waits");
+    assert_eq!(test.client.counts("scripted").await.unwrap().ready, 0, "it waits");
 }
 
 async fn hooks_are_called(store: Store) {
@@ -36,9 +36,9 @@ async fn hooks_are_called(store: Store) {
     let client = client.connect().await.unwrap();
     let payload = json!({"steps": [Step::Abort("no".into())]});
     client.enqueue_named("scripted", "scripted", &payload).header("tenant", "7").await.unwrap();
-    let stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    let failed = stage.failed("scripted").await;
+    let test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
+    let failed = test.failed("scripted").await;
     assert_eq!((failed.header("hook"), failed.header("tenant")), (Some("scripted"), Some("7")));
     pool.shutdown().await.unwrap();
 

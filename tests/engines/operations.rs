@@ -10,7 +10,7 @@ use jobq::engine::conformance::{EngineExt as _, open};
 use jobq::{Client, Clock, Envelope, FailedJob, FailedJobs, FailedReason, JobId};
 use jobq_tests::both_engines;
 use jobq_tests::failures::fail;
-use jobq_tests::stage::{DEADLINE, Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{DEADLINE, Step, Store, TestStore, soon, until};
 
 both_engines!(
     jobs_that_match_go_back_and_the_others_stay_in_their_order,
@@ -174,12 +174,12 @@ async fn an_operation_is_cancelled(store: Store) {
 }
 
 /// Fails scripted jobs, and waits until they are among the failed jobs.
-async fn scripted(stage: &Stage, jobs: Vec<Vec<Step>>) -> FailedJobs {
+async fn scripted(test: &TestStore, jobs: Vec<Vec<Step>>) -> FailedJobs {
     let count = jobs.len();
     for steps in jobs {
-        stage.enqueue(steps).await;
+        test.enqueue(steps).await;
     }
-    let failed = stage.store.client().await.failed("scripted");
+    let failed = test.store.client().await.failed("scripted");
     all_fail(&failed, count).await;
     failed
 }
@@ -203,11 +203,11 @@ async fn operator(store: &Store, is_ahead: bool) -> FailedJobs {
 }
 
 async fn operations_go_by_no_clock_of_another_machine(store: Store) {
-    let stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    let failed = scripted(&stage, vec![vec![abort()]; 12]).await;
+    let test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
+    let failed = scripted(&test, vec![vec![abort()]; 12]).await;
     for is_ahead in [false, true] {
-        let operator = operator(&stage.store, is_ahead).await;
+        let operator = operator(&test.store, is_ahead).await;
         let rated = |rate| operator.retry_where(Filter::new()).rate(rate);
         let done = soon("the end", rated(5.0).into_future()).await.unwrap();
         assert!(matches!(done.end, End::Finished), "{done:?}");
@@ -218,7 +218,7 @@ async fn operations_go_by_no_clock_of_another_machine(store: Store) {
         assert!(done.settled < 12, "{done:?}");
         all_fail(&failed, 12).await;
     }
-    let operator = operator(&stage.store, false).await;
+    let operator = operator(&test.store, false).await;
     let one = ids(&failed).await[0];
     let done = operator.retry_where(Filter::new().ids([one])).await.unwrap();
     assert_eq!((done.matched, done.settled), (1, 1));
@@ -237,9 +237,9 @@ async fn operations_go_by_no_clock_of_another_machine(store: Store) {
 
 async fn two_operations_on_jobs_that_fail_at_once_both_end(store: Store) {
     const COUNT: u64 = 20;
-    let stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    let failed = scripted(&stage, vec![vec![abort()]; 20]).await;
+    let test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
+    let failed = scripted(&test, vec![vec![abort()]; 20]).await;
     let operation = || failed.retry_where(Filter::new()).rate(8.0).into_future();
     let both = async { tokio::join!(operation(), operation()) };
     let (one, other) = soon("both to end", both).await;
@@ -253,9 +253,9 @@ async fn two_operations_on_jobs_that_fail_at_once_both_end(store: Store) {
 
 /// Another operator discards half of the jobs that the operation found when it began.
 async fn an_operation_takes_no_job_twice_in_the_place_of_others(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    let failed = scripted(&stage, vec![vec![abort()]; 20]).await;
+    let mut test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
+    let failed = scripted(&test, vec![vec![abort()]; 20]).await;
     let last = ids(&failed).await.split_off(10);
     let retrying = failed.retry_where(Filter::new()).rate(4.0).start().unwrap();
     let mut progress = retrying.progress();
@@ -266,7 +266,7 @@ async fn an_operation_takes_no_job_twice_in_the_place_of_others(store: Store) {
     all_fail(&failed, 20 - usize::try_from(discarded.settled).unwrap()).await;
     let mut runs = BTreeMap::new();
     for _ in 0..20 + retried.settled {
-        *runs.entry(stage.run().await.id).or_insert(0) += 1;
+        *runs.entry(test.run().await.id).or_insert(0) += 1;
     }
     assert!(runs.values().all(|runs| *runs <= 2), "{retried:?} {runs:?}");
     running.shutdown().await.unwrap();
@@ -293,27 +293,27 @@ async fn an_operation_leaves_what_fails_after_it_began(store: Store) {
 }
 
 async fn canaries_that_complete_let_the_others_follow(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    let failed = scripted(&stage, vec![vec![abort(), Step::Succeed]; 10]).await;
+    let mut test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
+    let failed = scripted(&test, vec![vec![abort(), Step::Succeed]; 10]).await;
     let operation = failed.retry_where(Filter::new()).canary(3);
     let done = soon("the end", operation.into_future()).await.unwrap();
     assert!(matches!(done.end, End::Finished), "{done:?}");
     assert_eq!((done.matched, done.settled), (10, 10));
     let mut ended = BTreeSet::new();
     for _ in 0..10 {
-        ended.insert(stage.end().await);
+        ended.insert(test.end().await);
     }
     assert_eq!(ended.len(), 10);
     running.shutdown().await.unwrap();
 }
 
 async fn a_canary_that_fails_keeps_the_others(store: Store) {
-    let stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
+    let test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
     // A plain error fails a canary at once, though the job has retries.
     let steps = vec![abort(), Step::Fail("still closed".into()), Step::Succeed];
-    let failed = scripted(&stage, vec![steps; 10]).await;
+    let failed = scripted(&test, vec![steps; 10]).await;
     let operation = failed.retry_where(Filter::new()).canary(2);
     let done = soon("the end", operation.into_future()).await.unwrap();
     let End::Stopped(Stop::CanaryFailed(canaries)) = &done.end else { panic!("{done:?}") };
@@ -327,15 +327,15 @@ async fn a_canary_that_fails_keeps_the_others(store: Store) {
 }
 
 async fn a_canary_that_nobody_tells_of_keeps_the_others(store: Store) {
-    let stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    let failed = scripted(&stage, vec![vec![abort(), Step::Wait]; 5]).await;
+    let test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
+    let failed = scripted(&test, vec![vec![abort(), Step::Wait]; 5]).await;
     let operation = failed.retry_where(Filter::new()).canary(1);
     let operation = operation.canary_patience(Duration::from_millis(300));
     let done = soon("the end", operation.into_future()).await.unwrap();
     assert!(matches!(&done.end, End::Stopped(Stop::CanaryUnknown(jobs)) if jobs.len() == 1));
     assert_eq!((done.settled, ids(&failed).await.len()), (1, 4));
-    stage.go();
+    test.go();
     running.shutdown().await.unwrap();
 }
 

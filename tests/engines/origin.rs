@@ -2,7 +2,7 @@
 
 use jobq::{BoxError, Client, JobContext, State, WorkerPool, abort, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{DEADLINE, Store, soon, until};
+use jobq_tests::test_store::{DEADLINE, Store, soon, until};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 both_engines!(a_job_says_which_program_enqueued_it);

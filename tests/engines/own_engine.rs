@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobq::{Attempt, BoxError, Client, Event, JobContext, Next, State, WorkerPool, job};
-use jobq_tests::stage::soon;
+use jobq_tests::test_store::soon;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 

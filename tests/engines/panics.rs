@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use jobq::{BoxError, Client, FailedReason, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::test_store::{Store, soon, until};
 use serde::{Deserialize, Serialize};
 
 both_engines!(

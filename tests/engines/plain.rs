@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jobq::{BoxError, Client, Job, JobContext, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{DEADLINE, Store, soon, until};
+use jobq_tests::test_store::{DEADLINE, Store, soon, until};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;

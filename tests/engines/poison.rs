@@ -13,8 +13,8 @@ use jobq::engine::{QueueSpec, Settlement};
 use jobq::{BoxError, FailedJob, FailedReason, JobContext, JobId, State, WorkerPool, job};
 use jobq_tests::both_engines;
 use jobq_tests::files::Directory;
-use jobq_tests::fragile::{End, Fragile};
-use jobq_tests::stage::{Store, until};
+use jobq_tests::jobs::ends_worker::{End, EndsWorker};
+use jobq_tests::test_store::{Store, until};
 use tokio::process::Command;
 use tokio::sync::mpsc;
 
@@ -31,7 +31,7 @@ const GOOD: u32 = 500;
 async fn supervise(store: &Store, ledger: &Path, deaths: &AtomicU32) {
     loop {
         let mut worker = Command::new(env!("CARGO_BIN_EXE_worker"))
-            .args(["fragile", &store.url, &store.namespace])
+            .args(["ends_worker", &store.url, &store.namespace])
             .arg(ledger)
             .stderr(Stdio::null())
             .kill_on_drop(true)
@@ -69,14 +69,15 @@ async fn three_jobs_that_kill_are_found_among_five_hundred_good_ones(store: Stor
     let client = store.client().await;
     let folder = Directory::new();
     let ledger = folder.path().join("ledger");
-    let mut jobs: Vec<_> = (0..GOOD).map(|number| Fragile { number, end: End::Complete }).collect();
+    let mut jobs: Vec<_> =
+        (0..GOOD).map(|number| EndsWorker { number, end: End::Complete }).collect();
     for (place, end) in [(20, End::Abort), (150, End::Overflow), (300, End::Kill)] {
-        jobs.insert(place, Fragile { number: GOOD, end });
+        jobs.insert(place, EndsWorker { number: GOOD, end });
     }
     let ids = client.enqueue_all(jobs).await.unwrap();
     let bad: BTreeSet<_> = [20, 150, 300].map(|place| ids[place]).into();
     let deaths = AtomicU32::new(0);
-    let failed = client.failed("fragile");
+    let failed = client.failed("ends_worker");
     let done = async {
         // Each death of a worker of a file costs a lease, so this takes a while.
         while ids_of(&failed.list(10).await.unwrap()).len() < 3 {
@@ -107,10 +108,10 @@ async fn a_job_that_ended_well_is_not_blamed_for_the_next_one(store: Store) {
     let folder = Directory::new();
     let ledger = folder.path().join("ledger");
     // The third is in hand when the second kills, before it and after it in turn.
-    let jobs = [End::Complete, End::Abort, End::Abort].map(|end| Fragile { number: 0, end });
+    let jobs = [End::Complete, End::Abort, End::Abort].map(|end| EndsWorker { number: 0, end });
     let ids = client.enqueue_all(jobs).await.unwrap();
-    isolate(&store, "fragile", 3).await;
-    let (failed, deaths) = (client.failed("fragile"), AtomicU32::new(0));
+    isolate(&store, "ends_worker", 3).await;
+    let (failed, deaths) = (client.failed("ends_worker"), AtomicU32::new(0));
     let both = until("two failed jobs", || async {
         Some(failed.list(10).await.unwrap()).filter(|jobs| jobs.len() >= 2)
     });

@@ -6,7 +6,7 @@ use std::thread;
 use futures_executor::block_on;
 use jobq::{BoxError, Client, ErrorKind, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{DEADLINE, Store, soon};
+use jobq_tests::test_store::{DEADLINE, Store, soon};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc;
 

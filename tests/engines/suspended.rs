@@ -7,10 +7,10 @@ use std::time::Duration;
 use jobq::admin::{Activity, PoolReport, Queues};
 use jobq::{Client, JobId};
 use jobq_tests::both_engines;
-use jobq_tests::errand::{Errand, Failure, Plan};
 use jobq_tests::files::Directory;
+use jobq_tests::jobs::soak_job::{Failure, Plan, SoakJob};
 use jobq_tests::proxy::{Proxy, Toward};
-use jobq_tests::stage::{Store, until};
+use jobq_tests::test_store::{Store, until};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -19,7 +19,7 @@ both_engines!(
     after_a_short_suspension_each_job_runs_once,
 );
 
-/// The slots of a pool of errands.
+/// The slots of a pool of soak jobs.
 const SLOTS: usize = 20;
 /// Fewer than a pool takes ahead of short jobs, also on a busy machine.
 const AHEAD: usize = 15;
@@ -40,7 +40,7 @@ impl Worker {
     /// One on this URL of a store. The lease of a file's jobs is two seconds.
     fn start(url: &str, store: &Store, ledger: &Path, name: &str) -> Self {
         let process = Command::new(env!("CARGO_BIN_EXE_worker"))
-            .args(["errands", url, &store.namespace])
+            .args(["soak_jobs", url, &store.namespace])
             .arg(ledger)
             .args([name, "2000", "0"])
             .stdout(Stdio::null())
@@ -75,14 +75,14 @@ impl Worker {
 async fn enqueue(client: &Client, count: usize, takes: Duration) -> Vec<JobId> {
     let takes = u64::try_from(takes.as_millis()).unwrap();
     let plan = Plan { failures: 0, failure: Failure::Error, takes };
-    client.enqueue_all((0..count).map(|_| Errand { plan })).await.unwrap()
+    client.enqueue_all((0..count).map(|_| SoakJob { plan })).await.unwrap()
 }
 
 /// The reports of so many pools, once they are like this.
 async fn reported(client: &Client, count: usize, is_so: impl Fn(&PoolReport) -> bool) {
     until("the reports of the pools", async || {
         let pools =
-            client.admin().pools(Queues::one("errand"), Duration::from_secs(1)).await.ok()?;
+            client.admin().pools(Queues::one("soak_job"), Duration::from_secs(1)).await.ok()?;
         (pools.pools.len() == count && pools.pools.iter().all(&is_so)).then_some(())
     })
     .await;
@@ -103,7 +103,7 @@ async fn ahead(
     enqueue(client, SLOTS, takes).await;
     enqueue(client, AHEAD, Duration::ZERO).await;
     reported(client, 1, |pool| {
-        let queue = pool.queue("errand").unwrap();
+        let queue = pool.queue("soak_job").unwrap();
         queue.running.len() == SLOTS && usize::try_from(queue.in_flight).unwrap() == SLOTS + AHEAD
     })
     .await;
@@ -139,7 +139,7 @@ async fn a_resumed_pool_starts_no_job_that_others_were_given(store: Store) {
     worker.written("ends", jobs).await;
     if !store.is_file() {
         until("a pause that holds", async || {
-            let paused = client.admin().pause("errand", "a deploy").await.unwrap();
+            let paused = client.admin().pause("soak_job", "a deploy").await.unwrap();
             (paused.still_taking == 0).then_some(())
         })
         .await;
@@ -156,13 +156,13 @@ async fn a_resumed_pool_starts_no_job_that_others_were_given(store: Store) {
     }
     let state = if store.is_file() { Activity::Consuming } else { Activity::Paused };
     reported(&client, 2, |pool| {
-        let queue = pool.queue("errand").unwrap();
+        let queue = pool.queue("soak_job").unwrap();
         queue.state == state && queue.in_flight == 0
     })
     .await;
     assert_eq!(worker.lines("begins").split_off(begun), [""; 0]);
 
-    client.admin().resume("errand").await.unwrap();
+    client.admin().resume("soak_job").await.unwrap();
     enqueue(&client, 1, Duration::ZERO).await;
     worker.written("ends", ended + SLOTS + 1).await;
 }
@@ -184,7 +184,7 @@ async fn after_a_short_suspension_each_job_runs_once(store: Store) {
     let begun = worker.lines("begins");
     let is_first = |line: &String| line.ends_with(" 1 suspended");
     assert!(begun.len() == jobs && begun.iter().all(is_first), "{begun:#?}");
-    let overview = client.admin().overview(Queues::one("errand")).await.unwrap();
+    let overview = client.admin().overview(Queues::one("soak_job")).await.unwrap();
     let queue = &overview.queues[0];
     assert!(queue.ready == 0 && queue.failed == 0, "{queue:?}");
 }

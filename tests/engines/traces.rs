@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jobq::{BoxError, Client, JobContext, Propagation, State, Trace, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::{DEADLINE, Store, soon, until};
+use jobq_tests::log_capture::LogCapture;
+use jobq_tests::test_store::{DEADLINE, Store, soon, until};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tracing::Span;
 
@@ -93,7 +93,7 @@ async fn a_context_stays_through_retries_levels_and_that_of_a_failed_job(store: 
 
 async fn a_context_is_read_in_the_program_before_the_span_is_entered(store: Store) {
     // Without a subscriber no span is there.
-    let _ = Seen::log();
+    let _ = LogCapture::log();
     let (extracted, mut spans) = unbounded_channel();
     let look = move |span: &Span, _: &dyn Fn(&str) -> Option<String>, _| {
         let name = std::thread::current().name().unwrap_or_default().to_owned();
@@ -135,7 +135,7 @@ async fn a_propagation_that_panics_loses_no_job(store: Store) {
 }
 
 async fn a_header_that_cannot_be_is_left_out_and_told_once(store: Store) {
-    let log = Seen::log();
+    let log = LogCapture::log();
     let zipkin = |set: &mut dyn FnMut(&str, &str)| {
         set("x-b3-traceid", "1");
         set("traceparent", PARENT);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jobq_tests::broker;
 use jobq_tests::files::Directory;
 use jobq_tests::scraped::Scraped;
-use jobq_tests::stage::DEADLINE;
+use jobq_tests::test_store::DEADLINE;
 
 use super::examples::command;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jobq::{BoxError, FailedReason, job};
 use jobq_tests::declared::declared_in;
 use jobq_tests::raw::Raw;
-use jobq_tests::stage::{Scripted, Stage, Step, Store, until};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore, until};
 use jobq_tests::vhost::Vhost;
 use lapin::ExchangeKind;
 use lapin::options::ExchangeDeclareOptions;
@@ -19,15 +19,15 @@ async fn welcome(_user: u64) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A pool's stage in a vhost of its own, with all that can be declared.
-async fn stage(vhost: &Vhost) -> (Stage, jobq::RunningPool, BTreeSet<String>) {
-    let stage = Stage::on(Store::on_broker(vhost.url())).await;
-    let pool = stage.pool().register::<Welcome>().spawn().await.expect("it starts");
-    stage.client.declare_delays_up_to(Duration::from_secs(1)).await.expect("declares");
+/// A pool's test in a vhost of its own, with all that can be declared.
+async fn set_up(vhost: &Vhost) -> (TestStore, jobq::RunningPool, BTreeSet<String>) {
+    let test = TestStore::on(Store::on_broker(vhost.url())).await;
+    let pool = test.pool().register::<Welcome>().spawn().await.expect("it starts");
+    test.client.declare_delays_up_to(Duration::from_secs(1)).await.expect("declares");
     let later = Scripted { steps: vec![Step::Succeed] };
-    stage.client.enqueue(later).delay(Duration::from_millis(1)).await.expect("it is accepted");
-    let all = declared_in(vhost, &stage.store.namespace).await.into_iter().collect();
-    (stage, pool, all)
+    test.client.enqueue(later).delay(Duration::from_millis(1)).await.expect("it is accepted");
+    let all = declared_in(vhost, &test.store.namespace).await.into_iter().collect();
+    (test, pool, all)
 }
 
 /// The second word of each line that begins with this one.
@@ -52,16 +52,16 @@ async fn restored(vhost: &Vhost, namespace: &str, all: &BTreeSet<String>) {
 
 /// A job that fails once is retried, one that fails each time is a failed one, an event comes,
 /// and a delayed job as well.
-async fn all_ways_lead_somewhere(stage: &mut Stage) {
+async fn all_ways_lead_somewhere(test: &mut TestStore) {
     let fail = || Step::Fail("no".to_owned());
-    let retried = stage.enqueue([fail(), Step::Succeed]).await;
-    until("the retry", async || (stage.end().await == retried).then_some(())).await;
-    let failed = stage.enqueue([Step::Abort("no".to_owned())]).await;
-    assert_eq!(stage.failed("scripted").await.id(), failed);
+    let retried = test.enqueue([fail(), Step::Succeed]).await;
+    until("the retry", async || (test.end().await == retried).then_some(())).await;
+    let failed = test.enqueue([Step::Abort("no".to_owned())]).await;
+    assert_eq!(test.failed("scripted").await.id(), failed);
     let later = Scripted { steps: vec![Step::Succeed] };
-    let later = stage.client.enqueue(later).delay(Duration::from_millis(200)).await;
+    let later = test.client.enqueue(later).delay(Duration::from_millis(200)).await;
     let later = later.expect("it is accepted");
-    until("the delayed job", async || (stage.end().await == later).then_some(())).await;
+    until("the delayed job", async || (test.end().await == later).then_some(())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -70,8 +70,8 @@ async fn everything_but_the_work_queues_is_declared_again() {
     let Some(vhost) = Vhost::of(test).await else {
         return;
     };
-    let (mut stage, pool, all) = stage(&vhost).await;
-    stage.end().await;
+    let (mut test, pool, all) = set_up(&vhost).await;
+    test.end().await;
     let raw = Raw::connect(&vhost.url()).await;
     for exchange in names(&all, "exchange") {
         raw.delete_exchange(exchange).await;
@@ -81,8 +81,8 @@ async fn everything_but_the_work_queues_is_declared_again() {
             raw.delete(queue).await;
         }
     }
-    restored(&vhost, &stage.store.namespace, &all).await;
-    all_ways_lead_somewhere(&mut stage).await;
+    restored(&vhost, &test.store.namespace, &all).await;
+    all_ways_lead_somewhere(&mut test).await;
     assert!(pool.health().missing.is_none());
     pool.shutdown().await.expect("it ends");
 }
@@ -92,8 +92,8 @@ async fn bindings_are_made_again() {
     let Some(vhost) = Vhost::of("bindings_are_made_again").await else {
         return;
     };
-    let (mut stage, pool, all) = stage(&vhost).await;
-    stage.end().await;
+    let (mut test, pool, all) = set_up(&vhost).await;
+    test.end().await;
     let raw = Raw::connect(&vhost.url()).await;
     for line in &all {
         let words: Vec<_> = line.split([' ', '=']).collect();
@@ -111,8 +111,8 @@ async fn bindings_are_made_again() {
             .await
             .expect("it is unbound");
     }
-    restored(&vhost, &stage.store.namespace, &all).await;
-    all_ways_lead_somewhere(&mut stage).await;
+    restored(&vhost, &test.store.namespace, &all).await;
+    all_ways_lead_somewhere(&mut test).await;
     pool.shutdown().await.expect("it ends");
 }
 
@@ -122,16 +122,16 @@ async fn a_retry_that_finds_no_way_makes_it_anew() {
     let Some(vhost) = Vhost::of("a_retry_that_finds_no_way_makes_it_anew").await else {
         return;
     };
-    let (mut stage, pool, all) = stage(&vhost).await;
-    stage.end().await;
+    let (mut test, pool, all) = set_up(&vhost).await;
+    test.end().await;
     let raw = Raw::connect(&vhost.url()).await;
     for queue in names(&all, "queue") {
         if queue.contains("@wait.") || queue.contains("@due") {
             raw.delete(queue).await;
         }
     }
-    all_ways_lead_somewhere(&mut stage).await;
-    let failed = stage.client.failed("scripted").list(10).await.expect("they are listed");
+    all_ways_lead_somewhere(&mut test).await;
+    let failed = test.client.failed("scripted").list(10).await.expect("they are listed");
     assert!(failed.iter().all(|job| job.reason() == FailedReason::Aborted), "{failed:?}");
     pool.shutdown().await.expect("it ends");
 }
@@ -142,16 +142,16 @@ async fn a_pool_that_may_not_declare_says_what_is_missing() {
     let Some(vhost) = Vhost::of(test).await else {
         return;
     };
-    let (mut stage, admin, _) = stage(&vhost).await;
-    stage.end().await;
+    let (mut test, admin, _) = set_up(&vhost).await;
+    test.end().await;
     admin.shutdown().await.expect("it ends");
     // It would declare again what is missing.
-    stage.client.close().await;
-    let name = &stage.store.namespace;
+    test.client.close().await;
+    let name = &test.store.namespace;
     vhost.node().ctl(&["add_user", name, "secret"]).await;
     vhost.permit(name, ["^$", ".*", ".*"]).await;
-    let user = stage.store.client_as(name, "secret").await;
-    let pool = stage.pool_of(&user).spawn().await.expect("all that it needs is there");
+    let user = test.store.client_as(name, "secret").await;
+    let pool = test.pool_of(&user).spawn().await.expect("all that it needs is there");
     assert!(pool.health().missing.is_none());
 
     let raw = Raw::connect(&vhost.url()).await;
@@ -163,7 +163,7 @@ async fn a_pool_that_may_not_declare_says_what_is_missing() {
     assert!(pool.health().is_consuming(), "{:?}", pool.health());
 
     // As an administrator declares it.
-    let topology = stage.pool().topology().expect("it can be told").to_string();
+    let topology = test.pool().topology().expect("it can be told").to_string();
     let of_retry = format!("exchange {retry} direct alternate-exchange={name}.orphan");
     assert!(topology.contains(&of_retry), "{topology}");
     let mut arguments = FieldTable::default();
@@ -177,6 +177,6 @@ async fn a_pool_that_may_not_declare_says_what_is_missing() {
     // Its bindings are made again without the permission to configure.
     let steps = vec![Step::Fail("no".to_owned()), Step::Succeed];
     let retried = user.enqueue(Scripted { steps }).await.expect("it is accepted");
-    until("the retry", async || (stage.end().await == retried).then_some(())).await;
+    until("the retry", async || (test.end().await == retried).then_some(())).await;
     pool.shutdown().await.expect("it ends");
 }

@@ -11,7 +11,7 @@ use jobq::engine::{Counts, Engine, QueueSpec, Settlement, Verdict, Visited};
 use jobq::{Client, Envelope, FailedJob, JobId};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::raw::Raw;
-use jobq_tests::stage::until;
+use jobq_tests::test_store::until;
 use lapin::BasicProperties;
 use lapin::options::{BasicPublishOptions, BasicQosOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;

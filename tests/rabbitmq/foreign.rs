@@ -9,7 +9,7 @@ use jobq::engine::{Consumer, Delivery, QueueSpec, Settlement, Verdict};
 use jobq_tests::broker;
 use jobq_tests::jobs::push;
 use jobq_tests::raw::{self, Raw, headers, text};
-use jobq_tests::stage::until;
+use jobq_tests::test_store::until;
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldArray, LongString};
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use jobq::admin::Queues;
 use jobq::{ErrorKind, FindingKind, Severity};
 use jobq_tests::hardened::{Hardened, NAMESPACES, PASSWORD};
-use jobq_tests::stage::{Scripted, Stage, Step, Store};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore};
 
 use crate::{pause, permissions};
 
@@ -37,34 +37,34 @@ async fn nothing_needs_classic_queues() {
 }
 
 async fn users_with_few_permissions(store: Store) {
-    let stage = permissions::declared(store).await;
+    let test = permissions::declared(store).await;
     let mut users = Vec::new();
     for (set, _) in permissions::sets(NAMESPACES) {
-        users.push((set, stage.store.client_as(set, PASSWORD).await));
+        users.push((set, test.store.client_as(set, PASSWORD).await));
     }
-    permissions::each_set_lets_through(stage, users).await;
+    permissions::each_set_lets_through(test, users).await;
 }
 
 /// What another client holds is in use, and free some seconds after its end.
 async fn a_dead_client_holds_its_lock_for_some_seconds(broker: &Hardened) {
-    let stage = Stage::on(broker.store()).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    let id = stage.enqueue([Step::Abort("no".into())]).await;
-    assert_eq!(stage.failed("scripted").await.id(), id);
+    let test = TestStore::on(broker.store()).await;
+    let pool = test.pool().spawn().await.unwrap();
+    let id = test.enqueue([Step::Abort("no".into())]).await;
+    assert_eq!(test.failed("scripted").await.id(), id);
     pool.shutdown().await.unwrap();
 
-    let raw = broker.raw(&stage.store).await;
-    let lock = format!("{}:scripted@failed.lock", stage.store.namespace);
+    let raw = broker.raw(&test.store).await;
+    let lock = format!("{}:scripted@failed.lock", test.store.namespace);
     raw.declare_quorum(&lock, &[("x-max-length", 7), ("x-expires", 6_000)]).await;
     let consumer = raw.consume(&lock, "holder").await;
 
-    let impatient = stage.store.client_within(Duration::from_secs(4)).await;
+    let impatient = test.store.client_within(Duration::from_secs(4)).await;
     let error = impatient.failed("scripted").list(1).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     assert!(error.to_string().contains(&lock), "{error}");
     drop((consumer, raw));
     let dead = Instant::now();
-    assert_eq!(stage.client.failed("scripted").list(9).await.unwrap().len(), 1);
+    assert_eq!(test.client.failed("scripted").list(9).await.unwrap().len(), 1);
     assert!(dead.elapsed() > Duration::from_secs(2), "it was not held: {:?}", dead.elapsed());
     // A client that ends in order gives it up at once.
     let again = Instant::now();

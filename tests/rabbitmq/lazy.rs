@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobq::{BoxError, Client, ErrorKind, State, WorkerPool, job};
 use jobq_tests::broker::Broker;
-use jobq_tests::stage::{DEADLINE, soon};
+use jobq_tests::test_store::{DEADLINE, soon};
 use tokio::sync::mpsc;
 
 #[job]

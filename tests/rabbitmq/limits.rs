@@ -2,7 +2,7 @@
 
 use jobq::{Client, Error, ErrorKind, Job, WorkerPool};
 use jobq_tests::broker::{self, Broker, namespace};
-use jobq_tests::stage::{Scripted, Stage, Store};
+use jobq_tests::test_store::{Scripted, Store, TestStore};
 use jobq_tests::vhost::Vhost;
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ async fn the_limits_of_a_vhost_are_named() {
     limit(r#"{"max-connections": 1}"#).await;
     let client = Client::connect(&vhost.url()).await.expect("one fits");
     let error =
-        Stage::on(Store::on_broker(vhost.node().url())).await.pool_of(&client).spawn().await;
+        TestStore::on(Store::on_broker(vhost.node().url())).await.pool_of(&client).spawn().await;
     says(&error.unwrap_err(), &["limit (1) is reached", "one with a pool two"]);
 
     limit(r#"{"max-connections": -1, "max-queues": 3}"#).await;

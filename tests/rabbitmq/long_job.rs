@@ -5,8 +5,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use jobq_tests::files::Directory;
-use jobq_tests::patient::Patient;
-use jobq_tests::stage::Store;
+use jobq_tests::jobs::waits_for_others::WaitsForOthers;
+use jobq_tests::test_store::Store;
 use jobq_tests::vhost::Vhost;
 use tokio::process::{Child, Command};
 
@@ -17,7 +17,7 @@ const LAST: u32 = 30_000;
 
 fn worker(store: &Store, ledger: &Path, waits: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_worker"));
-    command.args(["patient", &store.url, &store.namespace]).arg(ledger).arg(waits);
+    command.args(["waits_for_others", &store.url, &store.namespace]).arg(ledger).arg(waits);
     command.stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap()
 }
 
@@ -26,7 +26,7 @@ fn lines(ledger: &Path) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// As [`until`](jobq_tests::stage::until), with time for 10,000 jobs on a busy machine.
+/// As [`until`](jobq_tests::test_store::until), with time for 10,000 jobs on a busy machine.
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let asking = async {
         while !is_so().await {
@@ -50,7 +50,7 @@ async fn a_long_job_among_ten_thousand_holds_none_up_and_has_none_run_again() {
     let client = store.client().await;
     let folder = Directory::new();
     let ledger = folder.path().join("ledger");
-    let job = |number, until| Patient { number, until };
+    let job = |number, until| WaitsForOthers { number, until };
 
     client.enqueue(job(LONG, SHORT)).await.unwrap();
     let mut first = worker(&store, &ledger, "1");
@@ -62,7 +62,7 @@ async fn a_long_job_among_ten_thousand_holds_none_up_and_has_none_run_again() {
     // A second one, so that what the broker says is of now: the two alone are in hand.
     client.enqueue(job(SECOND_LONG, u32::MAX)).await.unwrap();
     written(&ledger, format!("begins {SECOND_LONG}")).await;
-    let queue = format!("{}:patient", store.namespace);
+    let queue = format!("{}:waits_for_others", store.namespace);
     let columns = ["name", "messages_ready", "messages_unacknowledged"];
     until("the end of all short jobs is known to the broker", async || {
         let listed = vhost.list("list_queues", &columns).await;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jobq::engine::conformance::eventually;
 use jobq::{Client, ErrorKind};
 use jobq_tests::broker::{Broker, namespace, shared_with_ctl};
-use jobq_tests::stage::{Stage, Step, Store, until};
+use jobq_tests::test_store::{Step, Store, TestStore, until};
 
 /// How long a queue must have lived to outlive its broker.
 const FIRST_MOMENTS: Duration = Duration::from_secs(3);
@@ -32,10 +32,10 @@ async fn the_clients_of_a_dead_node_go_on_at_another() {
     };
     // The one that is left takes the connection, whichever is tried first.
     second.kill();
-    let mut stage = Stage::on(Store::on_broker(together(&[&first, &second]))).await;
-    let pool = stage.pool().spawn().await.expect("the pool starts");
-    let id = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(stage.end().await, id);
+    let mut test = TestStore::on(Store::on_broker(together(&[&first, &second]))).await;
+    let pool = test.pool().spawn().await.expect("the pool starts");
+    let id = test.enqueue([Step::Succeed]).await;
+    assert_eq!(test.end().await, id);
     let (mut dies, mut lives) = (first, second);
     for _ in 0..2 {
         lives.restart().await;
@@ -44,12 +44,12 @@ async fn the_clients_of_a_dead_node_go_on_at_another() {
         tokio::time::sleep(FIRST_MOMENTS).await;
         dies.kill();
         // A job may be refused while the client finds out.
-        let job = || jobq_tests::stage::Scripted { steps: vec![Step::Succeed] };
-        let id = until("a job to be accepted", async || stage.client.enqueue(job()).await.ok());
+        let job = || jobq_tests::test_store::Scripted { steps: vec![Step::Succeed] };
+        let id = until("a job to be accepted", async || test.client.enqueue(job()).await.ok());
         let id = id.await;
-        while stage.end().await != id {}
+        while test.end().await != id {}
         let queues = lives.ctl(&["list_queues", "name", "--silent"]).await;
-        let queue = format!("{}:scripted", stage.store.namespace);
+        let queue = format!("{}:scripted", test.store.namespace);
         assert!(queues.contains(&queue), "{queue} is declared there: {queues}");
         (dies, lives) = (lives, dies);
     }
@@ -63,9 +63,9 @@ async fn what_dead_letters_is_declared_on_each_node_in_turns() {
     else {
         return;
     };
-    let stage = Stage::on(Store::on_broker(together(&[&first, &second]))).await;
-    stage.client.declare_delays_up_to(Duration::from_secs(10)).await.unwrap();
-    let prefix = format!("{}.level.", stage.store.namespace);
+    let test = TestStore::on(Store::on_broker(together(&[&first, &second]))).await;
+    test.client.declare_delays_up_to(Duration::from_secs(10)).await.unwrap();
+    let prefix = format!("{}.level.", test.store.namespace);
     let mut levels = Vec::new();
     for node in [&first, &second] {
         let queues = node.ctl(&["list_queues", "name", "--silent"]).await;

@@ -8,7 +8,7 @@ use jobq::engine::conformance::{EngineExt as _, open};
 use jobq::{Client, Envelope, FailedJob, JobId};
 use jobq_tests::broker::Broker;
 use jobq_tests::failures::fail;
-use jobq_tests::stage::{soon, until};
+use jobq_tests::test_store::{soon, until};
 
 const QUEUE: &str = "letters";
 

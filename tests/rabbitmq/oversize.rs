@@ -9,7 +9,7 @@ use jobq::engine::{Engine, QueueSpec, Settlement};
 use jobq::{BoxError, Client, ErrorKind, JobId, WorkerPool, job};
 use jobq_tests::broker::{Broker, namespace};
 use jobq_tests::jobs;
-use jobq_tests::stage::{DEADLINE, until};
+use jobq_tests::test_store::{DEADLINE, until};
 use tokio::sync::mpsc;
 
 const LIMIT: usize = 100_000;

@@ -7,7 +7,7 @@ use jobq::{Client, QueueState, RunningPool};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::proxy::{Cut, Proxy};
 use jobq_tests::raw::Raw;
-use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
+use jobq_tests::test_store::{DEADLINE, Scripted, Step, Store, TestStore, until};
 use lapin::options::ExchangeUnbindOptions;
 use lapin::types::FieldTable;
 
@@ -26,13 +26,13 @@ async fn pool_is(operator: &Client, state: Activity) {
     .await;
 }
 
-async fn begin(store: Store) -> (Stage, RunningPool) {
-    let mut stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.expect("it starts");
-    let first = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(stage.end().await, first);
-    assert_eq!(stage.run().await.id, first);
-    (stage, pool)
+async fn begin(store: Store) -> (TestStore, RunningPool) {
+    let mut test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.expect("it starts");
+    let first = test.enqueue([Step::Succeed]).await;
+    assert_eq!(test.end().await, first);
+    assert_eq!(test.run().await.id, first);
+    (test, pool)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -45,12 +45,12 @@ async fn a_pause_outlives_a_restart_of_the_broker() {
 
 /// A pause outlives restarts of the broker, of which these kill it.
 pub(crate) async fn outlives_restarts(node: &Broker, store: Store, kills: &[bool]) {
-    let (mut stage, pool) = begin(store).await;
-    let operator = stage.store.client().await;
+    let (mut test, pool) = begin(store).await;
+    let operator = test.store.client().await;
     for kill in kills {
         let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
         assert!(paused.still_taking == 0 && paused.stopped.len() == 1, "{paused:?}");
-        let job = stage.enqueue([Step::Succeed]).await;
+        let job = test.enqueue([Step::Succeed]).await;
         if *kill {
             node.kill();
         } else {
@@ -61,22 +61,22 @@ pub(crate) async fn outlives_restarts(node: &Broker, store: Store, kills: &[bool
         let overview = operator.admin().overview(Queues::one("scripted")).await.unwrap();
         let pause = overview.queues[0].paused.known().cloned().flatten().unwrap();
         assert_eq!(pause.why.as_deref(), Some("a deploy"), "{overview:?}");
-        assert!(overview.queues[0].ready == 1 && !stage.has_run(), "{overview:?}");
+        assert!(overview.queues[0].ready == 1 && !test.has_run(), "{overview:?}");
         assert!(operator.admin().resume("scripted").await.unwrap().was_paused);
-        assert_eq!(stage.run().await.id, job);
-        assert_eq!(stage.end().await, job);
+        assert_eq!(test.run().await.id, job);
+        assert_eq!(test.end().await, job);
     }
     pool.shutdown().await.expect("it ends");
 }
 
 /// A proxy with a pool behind it, and an operator beside it.
-async fn behind_a_proxy() -> (Proxy, Client, Stage, RunningPool) {
+async fn behind_a_proxy() -> (Proxy, Client, TestStore, RunningPool) {
     let direct = Store::rabbitmq().await;
     let proxy = Proxy::to(&broker::shared().await).await;
     let mut store = Store::on_broker(proxy.url());
     store.namespace.clone_from(&direct.namespace);
-    let (stage, pool) = begin(store).await;
-    (proxy, direct.client().await, stage, pool)
+    let (test, pool) = begin(store).await;
+    (proxy, direct.client().await, test, pool)
 }
 
 /// A pool that is cut off misses the order. It asks before it consumes again, and waits for the answer
@@ -85,7 +85,7 @@ async fn behind_a_proxy() -> (Proxy, Client, Stage, RunningPool) {
 async fn a_pool_that_was_cut_off_learns_of_a_pause_and_of_its_end() {
     // Opening the control queue takes more than two seconds where each answer is so slow.
     const SLOW: Duration = Duration::from_millis(100);
-    let (proxy, operator, mut stage, pool) = behind_a_proxy().await;
+    let (proxy, operator, mut test, pool) = behind_a_proxy().await;
     for (how, delay) in [(Cut::Reset, Duration::ZERO), (Cut::End, SLOW)] {
         // A job whose outcome is not recorded would run again.
         pool_is(&operator, Activity::Consuming).await;
@@ -102,16 +102,16 @@ async fn a_pool_that_was_cut_off_learns_of_a_pause_and_of_its_end() {
             matches!(queue.state, QueueState::Paused { .. }).then_some(())
         })
         .await;
-        assert!(!stage.has_run());
+        assert!(!test.has_run());
         proxy.delay(Duration::ZERO);
         pool_is(&operator, Activity::Paused).await;
-        assert!(!stage.has_run());
+        assert!(!test.has_run());
         proxy.refuse(true);
         proxy.cut(how).await;
         operator.admin().resume("scripted").await.unwrap();
         proxy.refuse(false);
-        assert_eq!(stage.run().await.id, job);
-        assert_eq!(stage.end().await, job);
+        assert_eq!(test.run().await.id, job);
+        assert_eq!(test.end().await, job);
     }
     pool.shutdown().await.expect("it ends");
 }
@@ -130,30 +130,30 @@ async fn a_client_that_asks_needs_no_pool_and_declares_no_queue() {
 /// An exchange is deleted with its bindings, which no client makes again by declaring it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_holds_after_its_exchange_was_deleted_and_made_again() {
-    let (mut stage, pool) = begin(Store::rabbitmq().await).await;
-    let raw = Raw::connect(&stage.store.url).await;
-    raw.delete_exchange(&format!("{}.control.echo", stage.store.namespace)).await;
-    let operator = stage.store.client().await;
+    let (mut test, pool) = begin(Store::rabbitmq().await).await;
+    let raw = Raw::connect(&test.store.url).await;
+    raw.delete_exchange(&format!("{}.control.echo", test.store.namespace)).await;
+    let operator = test.store.client().await;
     let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
     assert!(paused.still_taking == 0 && paused.stopped.len() == 1, "{paused:?}");
-    let job = stage.enqueue([Step::Succeed]).await;
+    let job = test.enqueue([Step::Succeed]).await;
     // The pool has asked several times by then.
-    let early = tokio::time::timeout(WATCHED, stage.run()).await;
+    let early = tokio::time::timeout(WATCHED, test.run()).await;
     assert!(early.is_err(), "{early:?}");
     assert!(operator.admin().resume("scripted").await.unwrap().was_paused);
-    assert_eq!(stage.run().await.id, job);
+    assert_eq!(test.run().await.id, job);
     pool.shutdown().await.expect("it ends");
 }
 
 /// As a node that was killed may do.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_that_the_broker_lost_is_set_again() {
-    let (mut stage, pool) = begin(Store::rabbitmq().await).await;
-    let operator = stage.store.client().await;
+    let (mut test, pool) = begin(Store::rabbitmq().await).await;
+    let operator = test.store.client().await;
     operator.admin().pause("scripted", "a deploy").await.unwrap();
-    let job = stage.enqueue([Step::Succeed]).await;
-    let raw = Raw::connect(&stage.store.url).await;
-    let exchange = |end: &str| format!("{}.{end}", stage.store.namespace).into();
+    let job = test.enqueue([Step::Succeed]).await;
+    let raw = Raw::connect(&test.store.url).await;
+    let exchange = |end: &str| format!("{}.{end}", test.store.namespace).into();
     let (echo, paused, key) = (exchange("control.echo"), exchange("paused"), "scripted.*".into());
     let (options, none) = (ExchangeUnbindOptions::default(), FieldTable::default());
     raw.channel.exchange_unbind(echo, paused, key, options, none).await.unwrap();
@@ -163,27 +163,27 @@ async fn a_pause_that_the_broker_lost_is_set_again() {
     };
     let pause = until("the pause to be there again", seen).await;
     assert_eq!(pause.why.as_deref(), Some("a deploy"));
-    assert!(!stage.has_run());
+    assert!(!test.has_run());
     assert!(operator.admin().resume("scripted").await.unwrap().was_paused);
-    assert_eq!(stage.run().await.id, job);
+    assert_eq!(test.run().await.id, job);
     pool.shutdown().await.expect("it ends");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_with_a_short_timeout_learns_of_the_end_of_a_pause_that_it_did_not_hear() {
-    let mut stage = Stage::on(Store::rabbitmq().await).await;
-    let builder = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
+    let mut test = TestStore::on(Store::rabbitmq().await).await;
+    let builder = Client::builder(&test.store.url).namespace(&test.store.namespace);
     let workers = builder.timeout(Duration::from_secs(5)).connect().await.unwrap();
-    let pool = stage.pool_of(&workers).spawn().await.expect("it starts");
-    stage.client.admin().pause("scripted", "a deploy").await.unwrap();
-    pool_is(&stage.client, Activity::Paused).await;
-    let job = stage.enqueue([Step::Succeed]).await;
+    let pool = test.pool_of(&workers).spawn().await.expect("it starts");
+    test.client.admin().pause("scripted", "a deploy").await.unwrap();
+    pool_is(&test.client, Activity::Paused).await;
+    let job = test.enqueue([Step::Succeed]).await;
     // No message reaches a control queue that is there now.
-    let raw = Raw::connect(&stage.store.url).await;
-    raw.delete_exchange(&format!("{}.control", stage.store.namespace)).await;
-    let operator = stage.store.client().await;
+    let raw = Raw::connect(&test.store.url).await;
+    raw.delete_exchange(&format!("{}.control", test.store.namespace)).await;
+    let operator = test.store.client().await;
     assert!(operator.admin().resume("scripted").await.unwrap().was_paused);
-    assert_eq!(stage.run().await.id, job);
+    assert_eq!(test.run().await.id, job);
     pool.shutdown().await.expect("it ends");
 }
 
@@ -194,13 +194,13 @@ async fn no_question_waits_for_a_control_queue_that_does_not_answer() {
     let Some(node) = broker::shared_with_ctl(test).await else {
         return;
     };
-    let (mut stage, pool) = begin(Store::on_broker(node.url())).await;
-    let name = format!("{}.stuck", stage.store.namespace);
-    let raw = Raw::connect(&stage.store.url).await;
+    let (mut test, pool) = begin(Store::on_broker(node.url())).await;
+    let name = format!("{}.stuck", test.store.namespace);
+    let raw = Raw::connect(&test.store.url).await;
     raw.declare_quorum(&name, &[]).await;
-    raw.bind(&name, &format!("{}.control", stage.store.namespace), "all").await;
+    raw.bind(&name, &format!("{}.control", test.store.namespace), "all").await;
     let patience = Duration::from_secs(30);
-    let operator = stage.store.client_within(patience).await;
+    let operator = test.store.client_within(patience).await;
     let ask = async || {
         let pools = operator.admin().pools(Queues::one("scripted"), patience).await.unwrap();
         assert_eq!((pools.pools.len(), &pools.unaccounted), (1, &Figure::Known(0)), "{pools:?}");
@@ -216,7 +216,7 @@ async fn no_question_waits_for_a_control_queue_that_does_not_answer() {
     operator.admin().resume("scripted").await.unwrap();
     assert!(asked.elapsed() < patience, "{:?}", asked.elapsed());
     node.ctl(&["eval", &format!("sys:resume({process}).")]).await;
-    let job = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(stage.end().await, job);
+    let job = test.enqueue([Step::Succeed]).await;
+    assert_eq!(test.end().await, job);
     pool.shutdown().await.expect("it ends");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobq::admin::{Figure, Queues};
 use jobq::{BoxError, Client, ErrorKind, FindingKind, Severity, job};
 use jobq_tests::broker::{self, Node};
-use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
+use jobq_tests::test_store::{DEADLINE, Scripted, Step, Store, TestStore, until};
 
 #[job(on = "user.*")]
 async fn welcome(_user: u64) -> Result<(), BoxError> {
@@ -20,16 +20,16 @@ async fn client(node: &Node, store: &Store, permissions: [&str; 3]) -> Client {
     store.client_as(&name, "secret").await
 }
 
-/// A stage whose topology an administrator has declared, levels and subscriptions included.
-pub(crate) async fn declared(store: Store) -> Stage {
-    let mut stage = Stage::on(store).await;
-    let pool = stage.pool().register::<Welcome>().spawn().await.expect("it starts");
+/// A test whose topology an administrator has declared, levels and subscriptions included.
+pub(crate) async fn declared(store: Store) -> TestStore {
+    let mut test = TestStore::on(store).await;
+    let pool = test.pool().register::<Welcome>().spawn().await.expect("it starts");
     let later = Scripted { steps: vec![Step::Succeed] };
-    stage.client.declare_delays().await.expect("declares");
-    stage.client.enqueue(later).delay(Duration::from_millis(1)).await.expect("it is accepted");
-    stage.end().await;
+    test.client.declare_delays().await.expect("declares");
+    test.client.enqueue(later).delay(Duration::from_millis(1)).await.expect("it is accepted");
+    test.end().await;
     pool.shutdown().await.expect("it ends");
-    stage
+    test
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -38,19 +38,19 @@ async fn who_may_write_and_read_needs_not_configure() {
     else {
         return;
     };
-    let mut stage = declared(Store::on_broker(node.url())).await;
-    let user = client(node, &stage.store, ["^$", ".*", ".*"]).await;
-    let pool = stage.pool_of(&user).register::<Welcome>().spawn().await.expect("it starts");
+    let mut test = declared(Store::on_broker(node.url())).await;
+    let user = client(node, &test.store, ["^$", ".*", ".*"]).await;
+    let pool = test.pool_of(&user).register::<Welcome>().spawn().await.expect("it starts");
     let job = |steps: Vec<Step>| Scripted { steps };
     let fail = || Step::Fail("no".to_owned());
     let retried = user.enqueue(job(vec![fail(), Step::Succeed])).await.expect("it is accepted");
-    until("the retry", async || (stage.end().await == retried).then_some(())).await;
+    until("the retry", async || (test.end().await == retried).then_some(())).await;
     let later = user.enqueue(job(vec![Step::Succeed])).delay(Duration::from_millis(200)).await;
     let later = later.expect("it is accepted");
-    until("the delayed job", async || (stage.end().await == later).then_some(())).await;
+    until("the delayed job", async || (test.end().await == later).then_some(())).await;
     user.publish("user.created", &7_u64).mandatory().await.expect("somebody subscribes");
     let failed = user.enqueue(job(vec![Step::Abort("no".into())])).await.expect("it is accepted");
-    assert_eq!(stage.failed("scripted").await.id(), failed);
+    assert_eq!(test.failed("scripted").await.id(), failed);
     pool.shutdown().await.expect("it ends");
 
     // Nothing is called wrong that could not be looked at.
@@ -70,17 +70,17 @@ async fn who_only_enqueues_needs_only_write_to_the_exchanges() {
     let Some(node) = broker::shared_with_ctl(test).await else {
         return;
     };
-    let mut stage = declared(Store::on_broker(node.url())).await;
-    let name = &stage.store.namespace;
+    let mut test = declared(Store::on_broker(node.url())).await;
+    let name = &test.store.namespace;
     let write = format!("^{name}$|^{name}\\.(retry|events|level\\.[0-9])$");
-    let user = client(node, &stage.store, ["^$", &write, "^$"]).await;
+    let user = client(node, &test.store, ["^$", &write, "^$"]).await;
     let job = || Scripted { steps: vec![Step::Succeed] };
     let now = user.enqueue(job()).await.expect("it is accepted");
     let later = user.enqueue(job()).delay(Duration::from_millis(200)).await;
     let later = later.expect("it is accepted");
     user.publish("user.created", &7_u64).await.expect("it is accepted");
-    let pool = stage.pool().spawn().await.expect("it starts");
-    let mut ended = [stage.end().await, stage.end().await];
+    let pool = test.pool().spawn().await.expect("it starts");
+    let mut ended = [test.end().await, test.end().await];
     let mut expected = [now, later];
     ended.sort();
     expected.sort();
@@ -119,26 +119,26 @@ async fn a_job_is_kept_while_the_queues_of_its_wait_may_not_be_declared() {
     let Some(node) = broker::shared_with_ctl(test).await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
-    stage.pool().spawn().await.unwrap().shutdown().await.unwrap();
+    let mut test = TestStore::on(Store::on_broker(node.url())).await;
+    test.pool().spawn().await.unwrap().shutdown().await.unwrap();
     let name = broker::namespace();
     let permit = async |configure| {
         node.ctl(&["set_permissions", &name, configure, ".*", ".*"]).await;
     };
     node.ctl(&["add_user", &name, "secret"]).await;
     permit("\\.control\\.").await;
-    let user = stage.store.client_as(&name, "secret").await;
-    let job = stage.enqueue([Step::RetryIn(1), Step::Succeed]).await;
-    let pool = stage.pool_of(&user).spawn().await.unwrap();
-    let first = stage.run().await;
+    let user = test.store.client_as(&name, "secret").await;
+    let job = test.enqueue([Step::RetryIn(1), Step::Succeed]).await;
+    let pool = test.pool_of(&user).spawn().await.unwrap();
+    let first = test.run().await;
     assert_eq!((first.id, first.attempt), (job, 1));
-    let refused = format!("'{}.level.", stage.store.namespace);
+    let refused = format!("'{}.level.", test.store.namespace);
     let is_refused = |line: &str| line.contains(&refused) && line.contains("refused");
     until("the refusal", async || node.log().lines().any(is_refused).then_some(())).await;
     permit(".*").await;
-    let second = stage.run().await;
+    let second = test.run().await;
     assert_eq!((second.id, second.attempt), (job, 2));
-    assert_eq!(stage.end().await, job);
+    assert_eq!(test.end().await, job);
     pool.shutdown().await.unwrap();
 }
 
@@ -188,19 +188,19 @@ async fn each_set_of_permissions_lets_through_what_it_is_for() {
     let Some(node) = broker::shared_with_ctl(test).await else {
         return;
     };
-    let stage = declared(Store::on_broker(node.url())).await;
-    let sets = sets(&stage.store.namespace);
+    let test = declared(Store::on_broker(node.url())).await;
+    let sets = sets(&test.store.namespace);
     let mut users = Vec::new();
     for (set, permissions) in sets {
         let permissions = permissions.each_ref().map(String::as_str);
-        users.push((set, client(node, &stage.store, permissions).await));
+        users.push((set, client(node, &test.store, permissions).await));
     }
-    each_set_lets_through(stage, users).await;
+    each_set_lets_through(test, users).await;
 }
 
 /// Who only enqueues asks no pools; who runs jobs asks them, and pauses no queue. The users have the
 /// permissions of these sets.
-pub(crate) async fn each_set_lets_through(mut stage: Stage, users: Vec<(&str, Client)>) {
+pub(crate) async fn each_set_lets_through(mut test: TestStore, users: Vec<(&str, Client)>) {
     let refused = Some(ErrorKind::Refused);
     for (set, user) in users {
         let (works, operates) = (set != "enqueue", set == "operate");
@@ -222,14 +222,14 @@ pub(crate) async fn each_set_lets_through(mut stage: Stage, users: Vec<(&str, Cl
         let failed = user.failed("scripted");
         assert_eq!(end(failed.retry_all().await), allowed(operates), "{set}: failed jobs");
         // The user's own pool, or an administrator's.
-        let pool = if works { stage.pool_of(&user) } else { stage.pool() };
+        let pool = if works { test.pool_of(&user) } else { test.pool() };
         let pool = pool.register::<Welcome>().spawn().await.expect("it starts");
-        let mut ended = [stage.end().await, stage.end().await];
+        let mut ended = [test.end().await, test.end().await];
         let mut expected = [enqueued, later];
         ended.sort();
         expected.sort();
         assert_eq!(ended, expected, "{set}");
-        let administrator = stage.client.admin();
+        let administrator = test.client.admin();
         let pools = administrator.pools(Queues::one("scripted"), DEADLINE).await;
         let pools = pools.expect("an administrator asks");
         assert_eq!((pools.pools.len(), pools.unaccounted), (1, Figure::Known(0)), "{set}");
@@ -246,14 +246,14 @@ async fn a_pool_without_control_runs_on() {
     let Some(node) = broker::shared_with_ctl("a_pool_without_control_runs_on").await else {
         return;
     };
-    let mut stage = declared(Store::on_broker(node.url())).await;
-    let user = client(node, &stage.store, ["^$", ".*", ".*"]).await;
-    let pool = stage.pool_of(&user).spawn().await.expect("it starts");
-    let admin = stage.client.admin();
+    let mut test = declared(Store::on_broker(node.url())).await;
+    let user = client(node, &test.store, ["^$", ".*", ".*"]).await;
+    let pool = test.pool_of(&user).spawn().await.expect("it starts");
+    let admin = test.client.admin();
     let paused = admin.pause("scripted", "a deploy").await.expect("pauses");
     assert!(paused.still_taking > 0, "{paused:?}");
-    let job = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(stage.end().await, job);
+    let job = test.enqueue([Step::Succeed]).await;
+    assert_eq!(test.end().await, job);
     admin.resume("scripted").await.expect("resumes");
     pool.shutdown().await.expect("it ends");
 }

@@ -9,8 +9,8 @@ use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
 use jobq::{Client, Envelope, JobId};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::jobs::{event, job, with};
+use jobq_tests::log_capture::LogCapture;
 use jobq_tests::raw::Raw;
-use jobq_tests::seen::Seen;
 use jobq_tests::vhost::Vhost;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -96,7 +96,7 @@ async fn connections_that_are_closed_come_back() {
     let engine = jobq::engine::conformance::open(&vhost.url(), "jobq").await.expect("opens");
     engine.declare(&[spec("mail")]).await.expect("declares");
     let mut consumer = engine.consume_from("mail", 3).await.expect("consumes");
-    let log = Seen::log();
+    let log = LogCapture::log();
     for _ in 0..3 {
         vhost.close_connections().await;
         let pushed = soon("the jobs to be accepted", push_surely(&*engine)).await;

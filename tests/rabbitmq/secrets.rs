@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jobq::{BoxError, Client, ErrorKind, State, WorkerPool, job};
 use jobq_tests::broker::Broker;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::{soon, until};
+use jobq_tests::log_capture::LogCapture;
+use jobq_tests::test_store::{soon, until};
 use tokio::sync::mpsc;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
@@ -28,7 +28,7 @@ async fn runs_a_job(client: &Client, heard: &mut mpsc::UnboundedReceiver<()>) {
 }
 
 /// What cannot connect says why, and is seen.
-async fn refused(seen: &mut Seen, url: &str, kind: ErrorKind) {
+async fn refused(seen: &mut LogCapture, url: &str, kind: ErrorKind) {
     let builder = Client::builder(url);
     seen.debug(&builder);
     let error = builder.connect().await.expect_err("it cannot connect");
@@ -39,7 +39,7 @@ async fn refused(seen: &mut Seen, url: &str, kind: ErrorKind) {
 /// Its subscriber hears all that its process logs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_is_shown_nowhere() {
-    let mut seen = Seen::default();
+    let mut seen = LogCapture::default();
     let writer = seen.clone();
     // Everything from everywhere, from other threads and from the libraries as well. There
     // is one exception, which jobq cannot hold: this module of lapin logs each frame at

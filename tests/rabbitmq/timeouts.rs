@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use futures_util::StreamExt as _;
 use jobq::{JobId, RunningPool};
 use jobq_tests::broker::Broker;
+use jobq_tests::log_capture::LogCapture;
 use jobq_tests::raw::Raw;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::{Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{Step, Store, TestStore, soon, until};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 
@@ -49,62 +49,62 @@ async fn somebody_times_out(node: &Broker) {
 }
 
 /// A pool that runs one job at a time.
-async fn pool(stage: &Stage) -> RunningPool {
-    stage.pool().concurrency(1).spawn().await.unwrap()
+async fn pool(test: &TestStore) -> RunningPool {
+    test.pool().concurrency(1).spawn().await.unwrap()
 }
 
 /// A pool that takes some jobs ahead, as it has seen that they are short.
-async fn pool_with_some_ahead(stage: &mut Stage) -> RunningPool {
-    let pool = pool(stage).await;
+async fn pool_with_some_ahead(test: &mut TestStore) -> RunningPool {
+    let pool = pool(test).await;
     for _ in 0..20 {
-        stage.enqueue([Step::Succeed]).await;
-        stage.run().await;
-        stage.end().await;
+        test.enqueue([Step::Succeed]).await;
+        test.run().await;
+        test.end().await;
     }
     pool
 }
 
 /// A long job that has begun, and five that wait behind it.
-async fn one_long_and_five(stage: &mut Stage) -> (JobId, Vec<JobId>) {
-    let slow = stage.enqueue([Step::Wait]).await;
-    assert_eq!(stage.run().await.id, slow);
+async fn one_long_and_five(test: &mut TestStore) -> (JobId, Vec<JobId>) {
+    let slow = test.enqueue([Step::Wait]).await;
+    assert_eq!(test.run().await.id, slow);
     let mut waiting = Vec::new();
     for _ in 0..5 {
-        waiting.push(stage.enqueue([Step::Succeed]).await);
+        waiting.push(test.enqueue([Step::Succeed]).await);
     }
     (slow, waiting)
 }
 
 /// Lets the long job end, and sees that it and the others have run once each.
-async fn each_ends_once(stage: &mut Stage, slow: JobId, waiting: Vec<JobId>) {
-    assert!(!stage.has_run(), "nothing runs beside the long job");
-    stage.go();
-    assert_eq!(stage.end().await, slow);
+async fn each_ends_once(test: &mut TestStore, slow: JobId, waiting: Vec<JobId>) {
+    assert!(!test.has_run(), "nothing runs beside the long job");
+    test.go();
+    assert_eq!(test.end().await, slow);
     let (mut ended, mut begun) = (BTreeSet::new(), BTreeSet::new());
     for _ in 0..waiting.len() {
-        ended.insert(stage.end().await);
-        begun.insert(stage.run().await.id);
+        ended.insert(test.end().await);
+        begun.insert(test.run().await.id);
     }
     assert_eq!((&ended, &begun), (&waiting.iter().copied().collect(), &ended));
     until("an empty queue", async || {
-        let counts = stage.client.counts("scripted").await.ok()?;
+        let counts = test.client.counts("scripted").await.ok()?;
         counts.is_empty().then_some(())
     })
     .await;
-    assert!(!stage.has_run(), "each has run once");
+    assert!(!test.has_run(), "each has run once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_job_longer_than_the_brokers_timeout_runs_once() {
-    let (log, _turn) = (Seen::log(), TURN.lock().await);
+    let (log, _turn) = (LogCapture::log(), TURN.lock().await);
     let Some(node) = node("a_job_longer_than_the_brokers_timeout_runs_once").await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
+    let mut test = TestStore::on(Store::on_broker(node.url())).await;
     let warning = ["given to another worker", "jobs=\"scripted\""];
     let before = (log.lines(&warning).len(), log.lines(&ENDED).len());
-    let pool = pool_with_some_ahead(&mut stage).await;
-    let (slow, waiting) = one_long_and_five(&mut stage).await;
+    let pool = pool_with_some_ahead(&mut test).await;
+    let (slow, waiting) = one_long_and_five(&mut test).await;
     // Twice as long as the timeout, by the broker's own clock.
     somebody_times_out(&node).await;
     somebody_times_out(&node).await;
@@ -121,10 +121,10 @@ async fn a_job_longer_than_the_brokers_timeout_runs_once() {
         assert!(taken_back.is_empty(), "{taken_back:?}");
         assert!(warned.is_empty(), "{warned:?}");
         let unsettled = node.ctl(&["list_queues", "name", "messages_unacknowledged"]).await;
-        let line = format!("{}:scripted\t6", stage.store.namespace);
+        let line = format!("{}:scripted\t6", test.store.namespace);
         assert!(unsettled.contains(&line), "all are still the pool's: {unsettled}");
     }
-    each_ends_once(&mut stage, slow, waiting).await;
+    each_ends_once(&mut test, slow, waiting).await;
     pool.shutdown().await.unwrap();
 }
 
@@ -139,44 +139,44 @@ async fn hasty_node(test: &str) -> Option<Broker> {
     Some(node)
 }
 
-async fn goes_on_without_its_jobs(log: &Seen, pool: RunningPool, stage: &mut Stage) {
+async fn goes_on_without_its_jobs(log: &LogCapture, pool: RunningPool, test: &mut TestStore) {
     let before = log.lines(&ENDED).len();
-    let (slow, mut waiting) = one_long_and_five(stage).await;
+    let (slow, mut waiting) = one_long_and_five(test).await;
     for taken_back in 1..3 {
         // Further jobs, since a queue of 4.3 that was busy and is quiet may look at the time
         // only when it is told of something: five of eight queues with 3,000 messages in
         // their last 4.5 s took nothing back in 20 s, and at once after one message more.
         until("the broker to take the jobs back", async || {
-            waiting.push(stage.enqueue([Step::Succeed]).await);
+            waiting.push(test.enqueue([Step::Succeed]).await);
             let ends = log.lines(&ENDED).len();
             (ends >= before + taken_back).then_some(())
         })
         .await;
         until("the pool to consume", async || pool.health().is_consuming().then_some(())).await;
     }
-    each_ends_once(stage, slow, waiting).await;
+    each_ends_once(test, slow, waiting).await;
     pool.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_whose_jobs_were_taken_back_goes_on() {
-    let (log, _turn) = (Seen::log(), TURN.lock().await);
+    let (log, _turn) = (LogCapture::log(), TURN.lock().await);
     let Some(node) = hasty_node("a_pool_whose_jobs_were_taken_back_goes_on").await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
-    let pool = pool_with_some_ahead(&mut stage).await;
-    goes_on_without_its_jobs(log, pool, &mut stage).await;
+    let mut test = TestStore::on(Store::on_broker(node.url())).await;
+    let pool = pool_with_some_ahead(&mut test).await;
+    goes_on_without_its_jobs(log, pool, &mut test).await;
 }
 
 /// It has as many in hand as it takes, so that it waits for none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_pool_whose_job_was_taken_back_goes_on() {
-    let (log, _turn) = (Seen::log(), TURN.lock().await);
+    let (log, _turn) = (LogCapture::log(), TURN.lock().await);
     let Some(node) = hasty_node("a_full_pool_whose_job_was_taken_back_goes_on").await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
-    let pool = pool(&stage).await;
-    goes_on_without_its_jobs(log, pool, &mut stage).await;
+    let mut test = TestStore::on(Store::on_broker(node.url())).await;
+    let pool = pool(&test).await;
+    goes_on_without_its_jobs(log, pool, &mut test).await;
 }

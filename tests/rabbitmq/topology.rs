@@ -12,7 +12,7 @@ use jobq_tests::broker;
 use jobq_tests::declared::declared_in;
 use jobq_tests::jobs::{self, event, with};
 use jobq_tests::raw::{self, Raw, header, headers, text};
-use jobq_tests::stage::until;
+use jobq_tests::test_store::until;
 use jobq_tests::vhost::Vhost;
 use lapin::BasicProperties;
 use lapin::options::{BasicGetOptions, BasicNackOptions, QueueBindOptions, QueueDeclareOptions};

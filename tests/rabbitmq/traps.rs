@@ -8,11 +8,11 @@ use futures_util::future::join_all;
 use jobq::engine::conformance::soon;
 use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
 use jobq::{Envelope, ErrorKind, JobId};
-use jobq_tests::backwards::confirming_backwards;
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::jobs::{event, job, push};
+use jobq_tests::late_confirms_proxy::late_confirms_proxy;
 use jobq_tests::raw::{Raw, header, headers, text};
-use jobq_tests::stage::until;
+use jobq_tests::test_store::until;
 use lapin::BasicProperties;
 
 async fn take(consumer: &mut Consumer) -> Delivery {
@@ -36,7 +36,7 @@ fn ids(deliveries: &[Delivery]) -> BTreeSet<JobId> {
 /// is rare, but where confirms come in another order than their messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_of_many_mandatory_events_gets_its_own_answer() {
-    let url = confirming_backwards(&broker::shared().await).await;
+    let url = late_confirms_proxy(&broker::shared().await).await;
     let engine = jobq::engine::conformance::open(&url, &broker::namespace()).await.unwrap();
     engine.declare(&[QueueSpec::new("mail").patterns(["heard.*"])]).await.unwrap();
     let topics: Vec<_> = (0..600)

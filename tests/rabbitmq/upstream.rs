@@ -4,11 +4,11 @@
 use std::process::Command;
 
 use futures_util::StreamExt as _;
-use jobq_tests::backwards::confirming_backwards;
 use jobq_tests::broker;
+use jobq_tests::late_confirms_proxy::late_confirms_proxy;
+use jobq_tests::log_capture::LogCapture;
 use jobq_tests::raw::Raw;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::until;
+use jobq_tests::test_store::until;
 use lapin::options::{
     BasicAckOptions, BasicCancelOptions, BasicPublishOptions, QueueDeclareOptions,
 };
@@ -50,7 +50,7 @@ async fn the_number_of_a_channel_that_the_broker_has_closed_stays_unusable() {
 /// `rabbitmq/lapin/log` drops such lines of the channels on which jobq asks.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_the_broker_answers_by_no_is_logged_as_an_error() {
-    let log = Seen::log();
+    let log = LogCapture::log();
     let raw = Raw::connect(&broker::shared().await).await;
     assert!(ask_in_vain(&raw.channel).await.is_amqp_soft_error());
     let lines = log.lines(&[" ERROR ", "lapin::channel", "NOT_FOUND"]);
@@ -60,7 +60,7 @@ async fn a_question_that_the_broker_answers_by_no_is_logged_as_an_error() {
 /// `rabbitmq/publish/enqueue` publishes each mandatory event on a channel of its own therefore.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_return_comes_with_the_confirm_of_another_message() {
-    let url = confirming_backwards(&broker::shared().await).await;
+    let url = late_confirms_proxy(&broker::shared().await).await;
     let raw = Raw::connect(&url).await;
     let queue = raw.tap("amq.direct", "heard").await;
     let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };

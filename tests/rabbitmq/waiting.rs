@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobq::admin::{Part, Place, QueueOverview, Queues, State};
 use jobq::{BoxError, Client, ErrorKind, job};
 use jobq_tests::broker::{namespace, shared, shared_with_ctl, shared_with_management};
-use jobq_tests::stage::{DEADLINE, until};
+use jobq_tests::test_store::{DEADLINE, until};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 

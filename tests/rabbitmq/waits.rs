@@ -6,9 +6,9 @@ use jobq::admin::Queues;
 use jobq::engine::{Passage, QueueSpec};
 use jobq::{Client, Clock, ErrorKind, Finding, Job, RunningPool, Severity};
 use jobq_tests::broker::{self, Broker};
+use jobq_tests::log_capture::LogCapture;
 use jobq_tests::raw::Raw;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
+use jobq_tests::test_store::{DEADLINE, Scripted, Step, Store, TestStore, until};
 use lapin::BasicProperties;
 
 use crate::permissions;
@@ -50,12 +50,12 @@ async fn the_end_of_dead_lettering_is_told_until_the_node_restarts() {
 /// A pool whose client has a clock of the test's. Its tier of 200 ms is looked at: others have waits
 /// of their own by the clock of the broker, which does not advance so fast.
 struct Probing {
-    stage: Stage,
+    test: TestStore,
     clock: Clock,
     client: Client,
     pool: RunningPool,
     tier: String,
-    seen: &'static Seen,
+    seen: &'static LogCapture,
 }
 
 const LATE: [&str; 2] = ["WARN", "a probe of waiting jobs is late"];
@@ -64,14 +64,14 @@ const PASSING: [&str; 2] = ["INFO", "come through again"];
 
 impl Probing {
     async fn on(node: &Broker) -> Self {
-        let seen = Seen::log();
-        let stage = Stage::on(Store::on_broker(node.url())).await;
+        let seen = LogCapture::log();
+        let test = TestStore::on(Store::on_broker(node.url())).await;
         let clock = Clock::stopped_at(SystemTime::now());
-        let builder = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
+        let builder = Client::builder(&test.store.url).namespace(&test.store.namespace);
         let client = builder.clock(clock.clone()).connect().await.unwrap();
-        let pool = stage.pool_of(&client).spawn().await.unwrap();
-        let tier = format!("{}:scripted@wait.200ms", stage.store.namespace);
-        Self { stage, clock, client, pool, tier, seen }
+        let pool = test.pool_of(&client).spawn().await.unwrap();
+        let tier = format!("{}:scripted@wait.200ms", test.store.namespace);
+        Self { test, clock, client, pool, tier, seen }
     }
 
     /// How often this was logged of the tier.
@@ -100,7 +100,7 @@ impl Probing {
     /// Waits until a further probe of the tier is sent. The time goes on slowly, so that this one is
     /// seen before it is late.
     async fn sends(&self, raw: &Raw) {
-        let probes = format!("{}.probe", self.stage.store.namespace);
+        let probes = format!("{}.probe", self.test.store.namespace);
         while raw.take(&probes).await.is_some() {}
         until("a probe", async || {
             self.clock.advance(Duration::from_secs(1));
@@ -116,9 +116,9 @@ async fn standstill_is_told(node: &Broker, stop: &str, mend: impl AsyncFnOnce())
     probing.reaches(Passage::Passing).await;
     node.ctl(&["eval", stop]).await;
     let before = [LATE, STUCK, PASSING].map(|line| probing.says(line));
-    let stage = &mut probing.stage;
-    let job = stage.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
-    assert_eq!(stage.run().await.id, job);
+    let test = &mut probing.test;
+    let job = test.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
+    assert_eq!(test.run().await.id, job);
     probing.tells(LATE, before[0]).await;
     stays::<Scripted>(&probing.client, "a pool reports that ").await;
     probing.tells(STUCK, before[1]).await;
@@ -129,9 +129,9 @@ async fn standstill_is_told(node: &Broker, stop: &str, mend: impl AsyncFnOnce())
         found.about() == "the tiers of queue `scripted`" && found.severity() == Severity::Error
     };
     assert_eq!(report.findings().iter().filter(is_told).count(), 1, "{report}");
-    assert!(!probing.stage.has_run());
+    assert!(!probing.test.has_run());
     mend().await;
-    assert_eq!(probing.stage.end().await, job);
+    assert_eq!(probing.test.end().await, job);
     probing.tells(PASSING, before[2]).await;
     probing.pool.shutdown().await.unwrap();
 }
@@ -149,10 +149,10 @@ async fn probes_that_something_else_holds_up_do_not_count() {
     let raw = Raw::connect(&node.url()).await;
     probing.clock.advance(Duration::from_secs(9));
     for _ in 0..5 {
-        probing.stage.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
-        probing.stage.end().await;
+        probing.test.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
+        probing.test.end().await;
     }
-    assert_eq!(raw.take(&format!("{}.probe", probing.stage.store.namespace)).await, None);
+    assert_eq!(raw.take(&format!("{}.probe", probing.test.store.namespace)).await, None);
     probing.reaches(Passage::Passing).await;
 
     node.ctl(&["eval", &workers("suspend")]).await;
@@ -190,16 +190,16 @@ async fn probes_that_something_else_holds_up_do_not_count() {
 async fn a_pool_that_may_not_declare_the_queue_of_probes_says_so_once() {
     let test = "a_pool_that_may_not_declare_the_queue_of_probes_says_so_once";
     let Some(node) = broker::shared_with_ctl(test).await else { return };
-    let seen = Seen::log();
-    let mut stage = permissions::declared(Store::on_broker(node.url())).await;
-    let (space, user) = (stage.store.namespace.clone(), broker::namespace());
+    let seen = LogCapture::log();
+    let mut test = permissions::declared(Store::on_broker(node.url())).await;
+    let (space, user) = (test.store.namespace.clone(), broker::namespace());
     node.ctl(&["add_user", &user, "secret"]).await;
     let own = format!("^{space}\\.control\\.");
     node.ctl(&["set_permissions", &user, &own, ".*", ".*"]).await;
     let clock = Clock::stopped_at(SystemTime::now());
     let url = node.url().replace("amqp://", &format!("amqp://{user}:secret@"));
     let builder = Client::builder(url).namespace(&space).clock(clock.clone());
-    let pool = stage.pool_of(&builder.connect().await.unwrap()).spawn().await.unwrap();
+    let pool = test.pool_of(&builder.connect().await.unwrap()).spawn().await.unwrap();
 
     let probes = format!("{space}.probe");
     let refused = format!("access to queue '{probes}' in vhost '/' refused");
@@ -215,8 +215,8 @@ async fn a_pool_that_may_not_declare_the_queue_of_probes_says_so_once() {
     }
     let said = ["WARN", "cannot tell whether waiting jobs come through", &probes];
     assert_eq!(seen.lines(&said).len(), 1, "{}", seen.text());
-    let job = stage.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
-    assert_eq!(stage.end().await, job);
+    let job = test.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
+    assert_eq!(test.end().await, job);
     pool.shutdown().await.unwrap();
 }
 
@@ -243,28 +243,28 @@ async fn held_back(client: &Client) -> Vec<String> {
 async fn a_broker_that_passes_nothing_on_is_found_without_pools() {
     let test = "a_broker_that_passes_nothing_on_is_found_without_pools";
     let Some((node, management)) = Broker::with_management(test).await else { return };
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
-    let space = stage.store.namespace.clone();
+    let mut test = TestStore::on(Store::on_broker(node.url())).await;
+    let space = test.store.namespace.clone();
     let builder = Client::builder(node.url()).namespace(&space).timeout(DEADLINE);
     let operator = builder.management(management).connect().await.unwrap();
-    let pool = stage.pool().spawn().await.unwrap();
-    let job = stage.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
-    assert_eq!(stage.end().await, job);
+    let pool = test.pool().spawn().await.unwrap();
+    let job = test.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
+    assert_eq!(test.end().await, job);
     assert!(held_back(&operator).await.is_empty());
     node.ctl(&["eval", &workers("suspend")]).await;
 
     // It was nacked: the broker has it in no queue that AMQP shows.
-    stage.enqueue([Step::Fail("no".to_owned())]).await;
-    while stage.run().await.id == job {}
+    test.enqueue([Step::Fail("no".to_owned())]).await;
+    while test.run().await.id == job {}
     pool.shutdown().await.unwrap();
     until("the job to be out of sight", async || {
-        stage.client.counts("scripted").await.unwrap().is_empty().then_some(())
+        test.client.counts("scripted").await.unwrap().is_empty().then_some(())
     })
     .await;
     stays::<Scripted>(&operator, &format!("1 messages in `{space}:scripted`")).await;
     // It waits in the tier no longer.
     let later = Scripted { steps: vec![Step::Succeed] };
-    stage.client.enqueue(later).delay(Duration::from_millis(200)).await.unwrap();
+    test.client.enqueue(later).delay(Duration::from_millis(200)).await.unwrap();
     let found = until("both queues", async || {
         let found = held_back(&operator).await;
         let has =
@@ -278,7 +278,7 @@ async fn a_broker_that_passes_nothing_on_is_found_without_pools() {
     until("nothing to be held back", async || held_back(&operator).await.is_empty().then_some(()))
         .await;
     until("both jobs", async || {
-        (stage.client.counts("scripted").await.unwrap().ready == 2).then_some(())
+        (test.client.counts("scripted").await.unwrap().ready == 2).then_some(())
     })
     .await;
     stays::<Scripted>(&operator, "2 jobs ready").await;

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use jobq_tests::broker::Broker;
-use jobq_tests::errand::{self, Failure, Load, Plan};
+use jobq_tests::jobs::soak_job::{self, Failure, Load, Plan};
 use jobq_tests::ledger::{Answer, Ledger};
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 
 use super::{Books, place, rounds};
 
@@ -20,10 +20,10 @@ async fn nothing_is_lost_when_the_broker_dies() {
     let (client, workers) = (store.client().await, store.client().await);
     let mut books = Books::open();
     let ledger = Ledger::open(&books.path, "pool").unwrap();
-    let running = errand::pool(&workers, &ledger).spawn().await.unwrap();
+    let running = soak_job::pool(&workers, &ledger).spawn().await.unwrap();
     // Every queue that is needed is there.
     let plan = Plan { failures: 1, failure: Failure::RetryIn(100), takes: 0 };
-    let answer = errand::enqueue(&client, &ledger, plan, Duration::from_millis(100)).await;
+    let answer = soak_job::enqueue(&client, &ledger, plan, Duration::from_millis(100)).await;
     assert_eq!(answer, Answer::Accepted);
     books.until("the first job does not end", |account| account.progress() == (1, 1)).await;
     // A quorum queue whose broker is killed in the first moments of its life may not come

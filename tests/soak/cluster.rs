@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use jobq::Client;
 use jobq_tests::cluster::Cluster;
-use jobq_tests::errand::{self, Failure, Plan};
+use jobq_tests::jobs::soak_job::{self, Failure, Plan};
 use jobq_tests::ledger::{Answer, Ledger};
 
 use super::{Books, rounds};
@@ -23,7 +23,7 @@ use super::{Books, rounds};
 /// Long after a cluster that has lost one node should serve its clients again.
 const LONG: Duration = Duration::from_secs(240);
 
-/// Waits until every queue that errands need is there with all its copies, without which two
+/// Waits until every queue that soak jobs need is there with all its copies, without which two
 /// nodes may be too few, and has been for a while: one whose nodes are killed in the first
 /// moments of its life may not come back, and nothing tells when they are over.
 async fn ready(cluster: &Cluster, books: &mut Books, client: &Client, ledger: &Ledger) {
@@ -39,7 +39,7 @@ async fn first_job(books: &mut Books, client: &Client, ledger: &Ledger) {
     // small machine. Each try goes on from where the last one ended.
     let first = async {
         let delay = Duration::from_millis(100);
-        while errand::enqueue(client, ledger, plan, delay).await != Answer::Accepted {}
+        while soak_job::enqueue(client, ledger, plan, delay).await != Answer::Accepted {}
     };
     assert!(tokio::time::timeout(LONG, first).await.is_ok(), "the queues cannot be made");
     books.until("the first job does not end", |account| account.progress() >= (1, 1)).await;

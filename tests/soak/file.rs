@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobq_tests::ledger::Ledger;
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 
 use super::{Books, Process, rounds};
 
@@ -30,7 +30,7 @@ async fn nothing_is_lost_on_a_sqlite_file_whose_process_dies() {
         let state: String = file.query_row("PRAGMA quick_check", [], |row| row.get(0)).unwrap();
         assert_eq!(state, "ok", "after kill {number}");
         let client = store.client().await;
-        client.counts("errand").await.unwrap();
+        client.counts("soak_job").await.unwrap();
         client.close().await;
     }
     let mut last = Process::start(&store, &books.path, "last", LEASE, 0);

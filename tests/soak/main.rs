@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use jobq::{Client, FailedJob, FailedReason};
 use jobq_tests::account::{Account, Report};
 use jobq_tests::files::Directory;
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 
 mod broker;
 mod cluster;
@@ -131,7 +131,7 @@ impl Books {
         let mut any = false;
         for job in failed.iter().filter(taken_for_poison) {
             println!("{} was in hand at so many kills that it failed; it is put back", job.id());
-            any |= client.failed("errand").retry(job.id()).await.is_ok();
+            any |= client.failed("soak_job").retry(job.id()).await.is_ok();
         }
         any
     }
@@ -147,8 +147,8 @@ fn place(store: &Store) -> String {
 async fn stock(client: &Client) -> (Vec<FailedJob>, u64) {
     loop {
         let stock = async {
-            let counts = client.counts("errand").await?;
-            Ok::<_, jobq::Error>((client.failed("errand").list(MANY).await?, counts))
+            let counts = client.counts("soak_job").await?;
+            Ok::<_, jobq::Error>((client.failed("soak_job").list(MANY).await?, counts))
         };
         match stock.await {
             Ok((failed, counts)) => {
@@ -160,7 +160,7 @@ async fn stock(client: &Client) -> (Vec<FailedJob>, u64) {
     }
 }
 
-/// A process that runs errands; it is killed with the test.
+/// A process that runs soak jobs; it is killed with the test.
 struct Process {
     child: Child,
     name: String,
@@ -169,7 +169,7 @@ struct Process {
 impl Process {
     fn start(store: &Store, ledger: &Path, name: &str, lease: Duration, load: usize) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_worker"))
-            .args(["errands", &store.url, &store.namespace])
+            .args(["soak_jobs", &store.url, &store.namespace])
             .arg(ledger)
             .args([name, &lease.as_millis().to_string(), &load.to_string()])
             .stdout(Stdio::piped())

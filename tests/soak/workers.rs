@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use jobq_tests::both_engines;
-use jobq_tests::errand::Load;
+use jobq_tests::jobs::soak_job::Load;
 use jobq_tests::ledger::Ledger;
 use jobq_tests::spans;
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 
 use super::{Books, Process, is_full, place, rounds};
 

@@ -4,13 +4,13 @@ use std::fs;
 use std::io::{Seek as _, SeekFrom, Write as _};
 
 use jobq::{Client, ErrorKind, FindingKind, Severity};
-use jobq_tests::stage::{Scripted, Stage, Step, Store};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore};
 
 #[tokio::test]
 async fn of_a_sound_file_nothing_is_found() {
-    let stage = Stage::on(Store::sqlite().await).await;
-    stage.enqueue([Step::Succeed]).await;
-    let report = stage.client.doctor().job::<Scripted>().await.expect("it can be examined");
+    let test = TestStore::on(Store::sqlite().await).await;
+    test.enqueue([Step::Succeed]).await;
+    let report = test.client.doctor().job::<Scripted>().await.expect("it can be examined");
     // What the machine of the test is like is not the test's matter.
     let of_the_file: Vec<_> = report
         .findings()
@@ -32,19 +32,19 @@ async fn a_file_in_memory_is_told() {
 #[tokio::test]
 async fn a_damaged_file_is_told() {
     let store = Store::sqlite().await;
-    let stage = Stage::on(store).await;
+    let test = TestStore::on(store).await;
     for _ in 0..200 {
-        stage.enqueue([Step::Fail("x".repeat(1_000))]).await;
+        test.enqueue([Step::Fail("x".repeat(1_000))]).await;
     }
     // All of it is in the file itself when the last client has left.
-    stage.client.close().await;
-    let path = stage.store.url.strip_prefix("sqlite://").expect("it is a file's");
+    test.client.close().await;
+    let path = test.store.url.strip_prefix("sqlite://").expect("it is a file's");
     let length = fs::metadata(path).expect("it is there").len();
     assert!(length > 128 * 1024, "{length}");
     let mut file = fs::File::options().write(true).open(path).expect("it can be written");
     file.seek(SeekFrom::Start(64 * 1024)).expect("it is long enough");
     file.write_all(&vec![0xff; 32 * 1024]).expect("it is damaged now");
-    let client = stage.store.client().await;
+    let client = test.store.client().await;
     let report = client.doctor().await.expect("it can be examined");
     let damage = report.errors().find(|found| found.kind() == FindingKind::Damage);
     assert!(damage.is_some_and(|found| found.about().contains("jobs.db")), "{report}");

@@ -9,7 +9,7 @@ use jobq::engine::{Figure, Part, Place, Verdict};
 use jobq::{Client, Error, ErrorKind};
 use jobq_tests::files::{Directory, SmallDisk};
 use jobq_tests::jobs::{push, ready};
-use jobq_tests::stage::{Scripted, Stage, Step, Store};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore};
 
 pub(super) async fn refusal(path: &Path) -> Error {
     let url = format!("sqlite://{}", path.display());
@@ -159,13 +159,13 @@ async fn a_file_on_a_read_only_disk_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pool_goes_on_by_itself_when_a_lock_is_over() {
-    let mut stage = Stage::on(Store::sqlite().await).await;
-    let path = stage.store.url.strip_prefix("sqlite://").unwrap().to_owned();
-    let client = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
+    let mut test = TestStore::on(Store::sqlite().await).await;
+    let path = test.store.url.strip_prefix("sqlite://").unwrap().to_owned();
+    let client = Client::builder(&test.store.url).namespace(&test.store.namespace);
     let client = client.timeout(Duration::from_millis(200)).connect().await.unwrap();
-    let running = stage.pool_of(&client).spawn().await.unwrap();
-    let held = stage.enqueue([Step::Wait]).await;
-    assert_eq!(stage.run().await.id, held);
+    let running = test.pool_of(&client).spawn().await.unwrap();
+    let held = test.enqueue([Step::Wait]).await;
+    assert_eq!(test.run().await.id, held);
 
     let holder = rusqlite::Connection::open(&path).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -174,19 +174,19 @@ async fn a_pool_goes_on_by_itself_when_a_lock_is_over() {
     assert_says(&error, ErrorKind::Timeout, &["is locked by another process", &path, "timeout"]);
     assert!(!error.maybe_enqueued());
     // It ends while that cannot be recorded.
-    stage.go();
-    assert_eq!(stage.end().await, held);
+    test.go();
+    assert_eq!(test.end().await, held);
     let error = client.failed("scripted").retry_all().await.unwrap_err();
     assert_says(&error, ErrorKind::Timeout, &["is locked by another process"]);
     holder.execute_batch("ROLLBACK").unwrap();
 
-    let next = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(stage.run().await.id, next, "neither the refused one nor one that has ended");
+    let next = test.enqueue([Step::Succeed]).await;
+    assert_eq!(test.run().await.id, next, "neither the refused one nor one that has ended");
     eventually("jobs in the file", 0, || async {
         holder.query_row("SELECT count(*) FROM jobs", [], |row| row.get::<_, i64>(0)).unwrap()
     })
     .await;
-    assert!(!stage.has_run());
+    assert!(!test.has_run());
     running.shutdown().await.unwrap();
 }
 
@@ -194,21 +194,21 @@ async fn a_pool_goes_on_by_itself_when_a_lock_is_over() {
 async fn tell_of_a_lost_file(lose: fn(&Path)) {
     let store = Store::sqlite().await;
     let path = store.url.trim_start_matches("sqlite://").to_owned();
-    let mut stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    stage.enqueue([Step::Succeed]).await;
-    stage.end().await;
+    let mut test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
+    test.enqueue([Step::Succeed]).await;
+    test.end().await;
 
     lose(Path::new(&path));
     let told = soon("the end of the pool", running.wait()).await.unwrap_err();
     assert_says(&told, ErrorKind::Refused, &[&path, "removed or replaced", "start the program"]);
     for _ in 0..2 {
         let job = Scripted { steps: vec![Step::Succeed] };
-        let error = stage.client.enqueue(job).await.unwrap_err();
+        let error = test.client.enqueue(job).await.unwrap_err();
         assert_says(&error, ErrorKind::Refused, &[&path, "removed or replaced"]);
         assert!(!error.maybe_enqueued(), "nobody finds it");
     }
-    assert!(stage.client.counts("scripted").await.is_err());
+    assert!(test.client.counts("scripted").await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use jobq::engine::{Ask, Figure, Pause, Question, QueueSpec, Verdict};
 use jobq::{Client, ErrorKind};
 use jobq_tests::files::{Directory, NEWEST_SCHEMA, make_job_file, schema_of};
 use jobq_tests::jobs::push;
-use jobq_tests::stage::{Scripted, Step};
+use jobq_tests::test_store::{Scripted, Step};
 
 use super::LONG;
 use super::places::assert_says;

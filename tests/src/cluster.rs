@@ -7,7 +7,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::broker::{Broker, blocking, given_url, setting, skipped_for, unique};
 use crate::network::Network;
 use crate::place::Place;
-use crate::stage::until;
+use crate::test_store::until;
 
 const NODES: usize = 3;
 /// One cluster at a time is as much as a small machine can bear.

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::files::Directory;
-use crate::stage::{Store, until};
+use crate::test_store::{Store, until};
 
 /// The commit of the earlier version.
 const COMMIT: &str = "86f2642";

@@ -10,7 +10,7 @@ use crate::broker::{Broker, blocking, skipped_for, unique};
 use crate::node::Node;
 use crate::place::Place;
 use crate::raw::Raw;
-use crate::stage::Store;
+use crate::test_store::Store;
 
 /// The first version that can be without classic queues.
 const FIRST: (u32, u32) = (4, 2);

@@ -4,7 +4,7 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::stage::{soon, until};
+use crate::test_store::{soon, until};
 
 /// Somebody who says everything again, and tells of the end of what he hears.
 async fn echo() -> (String, mpsc::UnboundedReceiver<io::Result<()>>) {

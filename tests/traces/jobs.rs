@@ -7,7 +7,7 @@ use jobq::{
     BoxError, Client, Event, JobContext, RunningPool, State, Trace, WorkerPool, abort, job,
 };
 use jobq_opentelemetry::OpenTelemetry;
-use jobq_tests::stage::{DEADLINE, Store, soon};
+use jobq_tests::test_store::{DEADLINE, Store, soon};
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;

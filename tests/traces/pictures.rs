@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jobq::{Trace, WorkerPool};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Store, until};
+use jobq_tests::test_store::{Store, until};
 use tracing::{Instrument as _, info_span};
 
 use crate::jobs::{Count, Hang, Pay, Shop, Suffer, UserCreated};
@@ -267,7 +267,7 @@ async fn a_context_of_the_programs_own_is_kept(store: Store) {
         .spawn()
         .await
         .unwrap();
-    let found = jobq_tests::stage::soon("the headers", headers.recv()).await.unwrap();
+    let found = jobq_tests::test_store::soon("the headers", headers.recv()).await.unwrap();
     assert_eq!(found, (Some(own.to_owned()), None));
     pool.shutdown().await.unwrap();
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jobq_tests::broker::Broker;
-use jobq_tests::stage::{Scripted, Stage, Step, Store};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore};
 
 use crate::process::{eventually, jobq};
 
@@ -13,35 +13,35 @@ async fn an_alarm_is_named_and_nothing_is_done() {
     let Some((node, management)) = Broker::with_management(test).await else {
         return;
     };
-    let stage = Stage::on(Store::on_broker(node.url())).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    stage.enqueue([Step::Abort("no card".into())]).await;
-    stage.failed("scripted").await;
+    let test = TestStore::on(Store::on_broker(node.url())).await;
+    let pool = test.pool().spawn().await.unwrap();
+    test.enqueue([Step::Abort("no card".into())]).await;
+    test.failed("scripted").await;
     pool.shutdown().await.unwrap();
-    stage.enqueue([Step::Succeed]).await;
-    stage.enqueue([Step::Succeed]).await;
+    test.enqueue([Step::Succeed]).await;
+    test.enqueue([Step::Succeed]).await;
     let later = Scripted { steps: vec![Step::Succeed] };
-    stage.client.enqueue(later).delay(Duration::from_secs(60_000)).await.unwrap();
+    test.client.enqueue(later).delay(Duration::from_secs(60_000)).await.unwrap();
     node.ctl(&["set_vm_memory_high_watermark", "0.00001"]).await;
 
     let alarm = "low on memory";
     // The alarm takes a moment to be heard all over the broker.
-    eventually(&stage.store, &["workers"], |ran| ran.code == 5 && ran.err.contains(alarm)).await;
+    eventually(&test.store, &["workers"], |ran| ran.code == 5 && ran.err.contains(alarm)).await;
     for arguments in [&["pause", "scripted", "--why", "upgrade"][..], &["resume", "scripted"]] {
-        let ran = jobq(&stage.store, arguments).await;
+        let ran = jobq(&test.store, arguments).await;
         let error = ran.error(5);
         assert!(error.contains(alarm) && error.contains("rabbitmq-diagnostics alarms"), "{ran:#?}");
     }
-    let ran = jobq(&stage.store, &["queues", "scripted"]).await;
+    let ran = jobq(&test.store, &["queues", "scripted"]).await;
     let row: Vec<_> = ran.lines(0)[1].split_whitespace().collect();
     assert_eq!(row, ["scripted", "?", "?", "?", "?", "?", "?", "?", "unknown"], "{ran:#?}");
     assert!(ran.err.contains(alarm), "{ran:#?}");
-    let ran = jobq(&stage.store, &["check", "scripted", "--failed-max", "0"]).await;
+    let ran = jobq(&test.store, &["check", "scripted", "--failed-max", "0"]).await;
     let said = "scripted: failed: expected at most 0, found unknown (";
     assert!(ran.lines(1)[0].starts_with(said) && ran.out.contains(alarm), "{ran:#?}");
 
     let limits = ["--failed-max", "0", "--min-pools", "1", "--waited-max", "30s"];
-    let ran = jobq(&stage.store, &[&["check", "scripted"], &limits[..]].concat()).await;
+    let ran = jobq(&test.store, &[&["check", "scripted"], &limits[..]].concat()).await;
     let [line] = ran.lines(1)[..] else { panic!("one reason is one line: {ran:#?}") };
     assert!(line.starts_with("scripted: failed, pools, waited: unknown ("), "{ran:#?}");
 
@@ -52,15 +52,14 @@ async fn an_alarm_is_named_and_nothing_is_done() {
         row.get(..5) == Some(&["scripted", "2", "0", "?", "1"])
             && ran.err.contains("jobs in the delay levels, of all queues: 1\n")
     };
-    let ran =
-        eventually(&stage.store, &[&["queues", "scripted"], &api[..]].concat(), counted).await;
+    let ran = eventually(&test.store, &[&["queues", "scripted"], &api[..]].concat(), counted).await;
     assert!(ran.err.contains(alarm), "{ran:#?}");
-    let ran = jobq(&stage.store, &[&["check"], &limits[..], &api].concat()).await;
+    let ran = jobq(&test.store, &[&["check"], &limits[..], &api].concat()).await;
     let [unknown, failed] = ran.lines(1)[..] else { panic!("one reason is one line: {ran:#?}") };
     assert!(unknown.starts_with("hasty, scripted: pools, waited: unknown ("), "{ran:#?}");
     assert_eq!(failed, "scripted: failed: expected at most 0, found 1");
 
     node.ctl(&["set_vm_memory_high_watermark", "0.9"]).await;
     let ends = |state| move |ran: &crate::process::Ran| ran.out.trim_end().ends_with(state);
-    eventually(&stage.store, &["queues", "scripted"], ends("unattended")).await;
+    eventually(&test.store, &["queues", "scripted"], ends("unattended")).await;
 }

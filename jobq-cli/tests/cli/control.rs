@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use jobq::JobId;
 use jobq::engine::conformance::{EngineExt as _, open};
 use jobq::engine::{Controlled, PoolId, PoolQueue, PoolReport, Question, Reply, RunningJob};
-use jobq_tests::stage::{Stage, Step, Store, soon};
+use jobq_tests::test_store::{Step, Store, TestStore, soon};
 use jobq_tests::{both_engines, on_a_file};
 
 use crate::process::{Ran, eventually, jobq};
@@ -69,17 +69,17 @@ impl Controlled for Held {
 const MINUTE: Duration = Duration::from_secs(60);
 
 async fn workers_say_what_they_run(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    let id = stage.enqueue([Step::Wait]).await;
-    stage.run().await;
+    let mut test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
+    let id = test.enqueue([Step::Wait]).await;
+    test.run().await;
     let answers = |ran: &Ran| ran.out.contains(&id.to_string());
-    let ran = eventually(&stage.store, &["workers"], answers).await;
+    let ran = eventually(&test.store, &["workers"], answers).await;
     let row = ran.lines(0).into_iter().find(|line| line.contains(&id.to_string())).unwrap();
     assert!(row.contains("scripted") && row.contains("attempt 1"), "{ran:#?}");
     assert!(ran.out.contains(&std::process::id().to_string()), "{ran:#?}");
 
-    let ran = eventually(&stage.store, &["workers", "scripted", "--json"], answers).await;
+    let ran = eventually(&test.store, &["workers", "scripted", "--json"], answers).await;
     let document = ran.json(0, "workers");
     let queues = document["pools"][0]["queues"].as_array().unwrap();
     let queue = queues.iter().find(|queue| queue["queue"] == "scripted").unwrap();
@@ -87,18 +87,18 @@ async fn workers_say_what_they_run(store: Store) {
     assert_eq!(document["unaccounted"], 0);
 
     let check = ["check", "scripted", "--min-pools", "1"];
-    eventually(&stage.store, &check, |ran| ran.out == "ok: scripted\n" && ran.code == 0).await;
+    eventually(&test.store, &check, |ran| ran.out == "ok: scripted\n" && ran.code == 0).await;
     let check = ["check", "scripted", "--min-pools", "2"];
     let said = "scripted: pools: expected at least 2, found 1\n";
-    eventually(&stage.store, &check, |ran| ran.out == said && ran.code == 1).await;
-    stage.go();
-    stage.end().await;
+    eventually(&test.store, &check, |ran| ran.out == said && ran.code == 1).await;
+    test.go();
+    test.end().await;
     let has_ended = |ran: &Ran| ran.out.contains(r#""completed":1"#);
-    let ran = eventually(&stage.store, &["queues", "scripted", "--json"], has_ended).await;
+    let ran = eventually(&test.store, &["queues", "scripted", "--json"], has_ended).await;
     let document = ran.json(0, "queues");
     let [p50, p95] = ["p50_ms", "p95_ms"].map(|name| document["queues"][0][name].as_f64().unwrap());
     assert!(0.0 < p50 && p50 <= p95, "{document:#}");
-    let ran = eventually(&stage.store, &["workers", "scripted", "--json"], has_ended).await;
+    let ran = eventually(&test.store, &["workers", "scripted", "--json"], has_ended).await;
     let document = ran.json(0, "workers");
     let queues = document["pools"][0]["queues"].as_array().unwrap();
     let queue = queues.iter().find(|queue| queue["queue"] == "scripted").unwrap();
@@ -107,116 +107,116 @@ async fn workers_say_what_they_run(store: Store) {
 }
 
 async fn a_paused_queue_says_who_and_why(store: Store) {
-    let stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
+    let test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
     let arguments = ["pause", "scripted", "--why", "mail server upgrade", "--by", "ann", "--json"];
-    let ran = eventually(&stage.store, &arguments, |ran| ran.code == 0).await;
+    let ran = eventually(&test.store, &arguments, |ran| ran.code == 0).await;
     let document = ran.json(0, "pause");
     assert_eq!((&document["by"], &document["still_taking"]), (&"ann".into(), &0.into()));
     assert_eq!(document["stopped"].as_array().unwrap().len(), 1);
 
-    let ran = jobq(&stage.store, &["queues", "scripted"]).await;
+    let ran = jobq(&test.store, &["queues", "scripted"]).await;
     let row = ran.lines(0)[1];
     assert!(row.contains(" paused ") && row.ends_with("by ann: mail server upgrade"), "{ran:#?}");
 
-    let document = jobq(&stage.store, &["resume", "scripted", "--json"]).await.json(0, "resume");
+    let document = jobq(&test.store, &["resume", "scripted", "--json"]).await.json(0, "resume");
     assert_eq!(document["was_paused"], true);
-    let ran = jobq(&stage.store, &["resume", "scripted"]).await;
+    let ran = jobq(&test.store, &["resume", "scripted"]).await;
     assert_eq!(ran.lines(0), ["queue scripted was not paused"]);
     pool.shutdown().await.unwrap();
 }
 
 async fn a_pool_is_told_to_take_no_more_and_to_stop(store: Store) {
-    let stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
+    let test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
     let is_done = |ran: &Ran| ran.code == 0;
     let answers = |ran: &Ran| ran.out.contains("consuming");
-    let ran = eventually(&stage.store, &["workers", "--json"], answers).await;
+    let ran = eventually(&test.store, &["workers", "--json"], answers).await;
     let document = ran.json(0, "workers");
     let id = document["pools"][0]["pool"].as_str().unwrap();
-    let ran = eventually(&stage.store, &["workers", "quiet", id, "--json"], is_done).await;
+    let ran = eventually(&test.store, &["workers", "quiet", id, "--json"], is_done).await;
     let document = ran.json(0, "order");
     assert_eq!((&document["pool"], &document["order"]), (&id.into(), &"quiet".into()));
     let is_halted = |ran: &Ran| ran.out.contains(r#""state":"halted""#);
-    eventually(&stage.store, &["queues", "scripted", "--json"], is_halted).await;
+    eventually(&test.store, &["queues", "scripted", "--json"], is_halted).await;
 
-    let ran = jobq(&stage.store, &["workers", "stop", id]).await;
+    let ran = jobq(&test.store, &["workers", "stop", id]).await;
     assert_eq!(ran.lines(0), [format!("pool {id} is shutting down")]);
     soon("the end of the pool", pool.wait()).await.unwrap();
-    assert!(jobq(&stage.store, &["workers", "stop", id]).await.error(4).contains(id));
-    assert!(jobq(&stage.store, &["workers", "stop", "7"]).await.error(2).contains("`7`"));
+    assert!(jobq(&test.store, &["workers", "stop", id]).await.error(4).contains(id));
+    assert!(jobq(&test.store, &["workers", "stop", "7"]).await.error(2).contains("`7`"));
 }
 
 async fn a_running_job_is_cancelled(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    let id = stage.enqueue([Step::Hang]).await.to_string();
-    stage.run().await;
-    let ran = eventually(&stage.store, &["cancel", &id, "--json"], |ran| ran.code == 0).await;
+    let mut test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
+    let id = test.enqueue([Step::Hang]).await.to_string();
+    test.run().await;
+    let ran = eventually(&test.store, &["cancel", &id, "--json"], |ran| ran.code == 0).await;
     let document = ran.json(0, "cancel");
     assert_eq!(document["cancelled"][0]["cancel"], "asked");
-    stage.failed("scripted").await;
-    assert!(jobq(&stage.store, &["cancel", &id]).await.error(4).contains(&id));
+    test.failed("scripted").await;
+    assert!(jobq(&test.store, &["cancel", &id]).await.error(4).contains(&id));
     pool.shutdown().await.unwrap();
 }
 
 async fn all_queues_are_found(store: Store) {
-    let stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
+    let test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
     let is_consumed = |ran: &Ran| ran.out.matches(r#""state":"consumed""#).count() == 2;
-    let ran = eventually(&stage.store, &["queues", "--json"], is_consumed).await;
+    let ran = eventually(&test.store, &["queues", "--json"], is_consumed).await;
     let document = ran.json(0, "queues");
     let queues = document["queues"].as_array().unwrap();
     let names: Vec<_> = queues.iter().map(|queue| queue["queue"].as_str().unwrap()).collect();
     assert_eq!(names, ["hasty", "scripted"], "{document:#}");
-    assert_eq!(document["complete"], stage.store.is_file());
-    let ran = jobq(&stage.store, &["queues"]).await;
-    assert_eq!(ran.err.contains("AMQP cannot list queues"), !stage.store.is_file(), "{ran:#?}");
+    assert_eq!(document["complete"], test.store.is_file());
+    let ran = jobq(&test.store, &["queues"]).await;
+    assert_eq!(ran.err.contains("AMQP cannot list queues"), !test.store.is_file(), "{ran:#?}");
     // A pool of a broker says more of itself.
     let answers = |ran: &Ran| ran.out.contains(r#""state":"consuming""#);
-    eventually(&stage.store, &["workers", "--json"], answers).await.json(0, "workers");
+    eventually(&test.store, &["workers", "--json"], answers).await.json(0, "workers");
     pool.shutdown().await.unwrap();
 }
 
 async fn a_queue_whose_slots_are_held_is_stuck(store: Store) {
-    let stage = Stage::on(store).await;
-    let engine = open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let test = TestStore::on(store).await;
+    let engine = open(&test.store.url, &test.store.namespace).await.unwrap();
     let pool = engine.admin().join(Held::with(0)).await.unwrap();
     let queues = ["queues", "scripted", "--json"];
     let is =
         |state: &'static str| move |ran: &Ran| ran.json(0, "queues")["queues"][0]["state"] == state;
     // Nothing waits behind the attempt.
-    eventually(&stage.store, &queues, is("consumed")).await;
-    stage.enqueue([Step::Succeed]).await;
-    eventually(&stage.store, &queues, is("stuck")).await;
-    let ran = eventually(&stage.store, &["queues"], |ran| ran.out.contains("stuck")).await;
+    eventually(&test.store, &queues, is("consumed")).await;
+    test.enqueue([Step::Succeed]).await;
+    eventually(&test.store, &queues, is("stuck")).await;
+    let ran = eventually(&test.store, &["queues"], |ran| ran.out.contains("stuck")).await;
     assert!(
         ran.lines(0).iter().any(|line| line.starts_with("scripted ") && line.ends_with("  stuck"))
     );
     drop(pool);
-    eventually(&stage.store, &queues, is("unattended")).await;
+    eventually(&test.store, &queues, is("unattended")).await;
 
     // The jobs that one pool has taken ahead wait, although another one is idle.
     let pool = engine.admin().join(Held::with(3)).await.unwrap();
-    eventually(&stage.store, &queues, is("stuck")).await;
+    eventually(&test.store, &queues, is("stuck")).await;
     let idle = engine.admin().join(Held::idle()).await.unwrap();
-    let ran = eventually(&stage.store, &queues, is("withheld")).await;
+    let ran = eventually(&test.store, &queues, is("withheld")).await;
     let queue = &ran.json(0, "queues")["queues"][0];
     assert_eq!((&queue["in_flight"], &queue["ahead"]), (&4.into(), &3.into()), "{queue:#}");
     let says = |ran: &Ran| ran.out.contains("1/1, 3 ahead");
-    eventually(&stage.store, &["workers", "scripted"], says).await;
+    eventually(&test.store, &["workers", "scripted"], says).await;
     let ran =
-        eventually(&stage.store, &["workers", "--json"], |ran| ran.out.contains("\"ahead\":3"));
+        eventually(&test.store, &["workers", "--json"], |ran| ran.out.contains("\"ahead\":3"));
     ran.await.json(0, "workers");
     let is_breach = |ran: &Ran| ran.code == 1 && ran.out.contains("has taken jobs ahead");
-    eventually(&stage.store, &["check", "scripted", "--waited-max", "1h"], is_breach).await;
+    eventually(&test.store, &["check", "scripted", "--waited-max", "1h"], is_breach).await;
     drop((pool, idle));
 
     // A pool that takes jobs and starts none, with a job that waits.
     let idle = engine.admin().join(Held::idle()).await.unwrap();
-    eventually(&stage.store, &queues, is("consumed")).await;
+    eventually(&test.store, &queues, is("consumed")).await;
     let check = ["check", "scripted", "--waited-max", "500ms"];
-    let ran = eventually(&stage.store, &check, |ran| ran.out.contains("none started")).await;
+    let ran = eventually(&test.store, &check, |ran| ran.out.contains("none started")).await;
     let said = "scripted: waited: expected at most 500ms, found unknown (jobs wait, and none \
                 started in the last minute)";
     assert_eq!(ran.lines(1), [said]);

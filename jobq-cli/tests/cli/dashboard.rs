@@ -1,7 +1,7 @@
 //! `jobq dashboard`.
 
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Scripted, Stage, Step, Store, until};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore, until};
 
 use crate::server::Server;
 
@@ -9,15 +9,15 @@ both_engines!(an_end_in_the_middle_of_an_operation_leaves_each_job_in_one_place)
 
 async fn an_end_in_the_middle_of_an_operation_leaves_each_job_in_one_place(store: Store) {
     const JOBS: u64 = 2_000;
-    let stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
+    let test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
     let job = || Scripted { steps: vec![Step::Abort("no".into())] };
-    stage.client.enqueue_all((0..JOBS).map(|_| job())).await.unwrap();
-    let counts = async || stage.client.counts("scripted").await.ok();
+    test.client.enqueue_all((0..JOBS).map(|_| job())).await.unwrap();
+    let counts = async || test.client.counts("scripted").await.ok();
     until("the jobs to fail", async || (counts().await?.failed == JOBS).then_some(())).await;
     pool.shutdown().await.unwrap();
 
-    let server = Server::start(&stage.store, &[]).await;
+    let server = Server::start(&test.store, &[]).await;
     let started = server.post("/queues/scripted/failed/retry", "confirmed=yes").await;
     assert!(started.starts_with("HTTP/1.0 303"), "{started}");
     until("the first to be put back", async || (counts().await?.ready > 0).then_some(())).await;

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use jobq::{BoxError, State, WorkerPool, job};
-use jobq_tests::stage::{Stage, Step, Store, soon};
+use jobq_tests::test_store::{Step, Store, TestStore, soon};
 use jobq_tests::{both_engines, on_a_file};
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt as _;
@@ -24,16 +24,16 @@ fn steps() -> String {
 }
 
 async fn an_enqueued_job_runs(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let ran = jobq(&stage.store, &["enqueue", "scripted", "--payload", &steps()]).await;
+    let mut test = TestStore::on(store).await;
+    let ran = jobq(&test.store, &["enqueue", "scripted", "--payload", &steps()]).await;
     let [id] = ran.lines(0)[..] else { panic!("{ran:#?}") };
-    let pool = stage.pool().spawn().await.unwrap();
-    assert_eq!(stage.end().await.to_string(), id);
+    let pool = test.pool().spawn().await.unwrap();
+    assert_eq!(test.end().await.to_string(), id);
 
     let arguments = ["enqueue", "scripted", "--json", "--payload", &steps()];
-    let document = jobq(&stage.store, &arguments).await.json(0, "enqueue");
+    let document = jobq(&test.store, &arguments).await.json(0, "enqueue");
     assert_eq!((&document["job"], &document["queue"]), (&"scripted".into(), &"scripted".into()));
-    assert_eq!(stage.end().await.to_string(), document["id"]);
+    assert_eq!(test.end().await.to_string(), document["id"]);
     pool.shutdown().await.unwrap();
 }
 
@@ -54,9 +54,9 @@ async fn a_job_has_the_options_that_are_given(store: Store) {
     let options = ["--header", "tenant=7", "--expires-in", "1h", "--payload", payload];
     let ran = jobq(&store, &[&arguments[..], &options].concat()).await;
     assert_eq!(ran.lines(0), [id]);
-    let stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    let failed = stage.failed("scripted").await;
+    let test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
+    let failed = test.failed("scripted").await;
     assert_eq!(failed.id().to_string(), id);
     assert_eq!(failed.header("tenant"), Some("7"));
     assert_eq!(failed.payload_bytes(), payload.as_bytes());
@@ -64,8 +64,8 @@ async fn a_job_has_the_options_that_are_given(store: Store) {
     pool.shutdown().await.unwrap();
 
     let arguments = ["enqueue", "scripted", "--delay", "1h", "--payload", &steps()];
-    jobq(&stage.store, &arguments).await.lines(0);
-    assert_eq!(stage.client.counts("scripted").await.unwrap().ready, 0, "it waits");
+    jobq(&test.store, &arguments).await.lines(0);
+    assert_eq!(test.client.counts("scripted").await.unwrap().ready, 0, "it waits");
 }
 
 /// Is told of each user.

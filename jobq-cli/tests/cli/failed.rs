@@ -10,7 +10,7 @@ use jobq::engine::conformance::{EngineExt as _, open};
 use jobq::engine::{Settlement, Verdict};
 use jobq::{Envelope, JobId};
 use jobq_tests::failures::fail;
-use jobq_tests::stage::{Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{Step, Store, TestStore, soon, until};
 use jobq_tests::{both_engines, on_a_file};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -33,78 +33,78 @@ on_a_file!(
     an_operation_is_cancelled,
 );
 
-/// A stage whose queue has jobs that failed with these errors, and no pool.
-async fn stage(store: Store, errors: &[&str]) -> (Stage, Vec<JobId>) {
-    let stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
+/// A test whose queue has jobs that failed with these errors, and no pool.
+async fn set_up(store: Store, errors: &[&str]) -> (TestStore, Vec<JobId>) {
+    let test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
     let mut ids = Vec::new();
     for error in errors {
-        ids.push(stage.enqueue([Step::Abort((*error).to_owned()), Step::Succeed]).await);
+        ids.push(test.enqueue([Step::Abort((*error).to_owned()), Step::Succeed]).await);
         let failed = ids.len() as u64;
         until("the job to fail", async || {
-            (stage.client.counts("scripted").await.ok()?.failed == failed).then_some(())
+            (test.client.counts("scripted").await.ok()?.failed == failed).then_some(())
         })
         .await;
     }
     pool.shutdown().await.unwrap();
-    (stage, ids)
+    (test, ids)
 }
 
-async fn failed(stage: &Stage, arguments: &[&str]) -> Ran {
-    jobq(&stage.store, &[&["failed"], arguments].concat()).await
+async fn failed(test: &TestStore, arguments: &[&str]) -> Ran {
+    jobq(&test.store, &[&["failed"], arguments].concat()).await
 }
 
 async fn failed_jobs_are_listed_in_pages(store: Store) {
-    let (stage, ids) = stage(store, &["first", "second", "third"]).await;
-    let ran = failed(&stage, &["list", "scripted", "--limit", "2", "--json"]).await;
+    let (test, ids) = set_up(store, &["first", "second", "third"]).await;
+    let ran = failed(&test, &["list", "scripted", "--limit", "2", "--json"]).await;
     let page = ran.json(0, "failed-list");
     let found: Vec<_> = page["jobs"].as_array().unwrap().iter().map(|job| &job["id"]).collect();
     assert_eq!(found, [&ids[0].to_string(), &ids[1].to_string()]);
     let next = page["next"].as_str().unwrap();
-    let ran = failed(&stage, &["list", "scripted", "--after", next]).await;
+    let ran = failed(&test, &["list", "scripted", "--after", next]).await;
     let lines = ran.lines(0);
     assert_eq!(lines.len(), 2, "{ran:#?}");
     assert!(lines[1].starts_with(&ids[2].to_string()) && lines[1].ends_with("third"), "{ran:#?}");
 
-    let ran = failed(&stage, &["list", "scripted", "--error", "second", "--json"]).await;
+    let ran = failed(&test, &["list", "scripted", "--error", "second", "--json"]).await;
     let page = ran.json(0, "failed-list");
     assert_eq!((&page["matching"], &page["next"]), (&1.into(), &Value::Null));
-    let ran = failed(&stage, &["list", "scripted", "--job", "other"]).await;
+    let ran = failed(&test, &["list", "scripted", "--job", "other"]).await;
     assert_eq!(ran.lines(0).len(), 1);
     assert_eq!(ran.err, "no failed job matches\n");
 }
 
 async fn a_failed_job_is_shown(store: Store) {
-    let (stage, ids) = stage(store, &["the card is\x1b stolen"]).await;
+    let (test, ids) = set_up(store, &["the card is\x1b stolen"]).await;
     let id = ids[0].to_string();
-    let ran = failed(&stage, &["show", "scripted", &id]).await;
+    let ran = failed(&test, &["show", "scripted", &id]).await;
     assert!(ran.lines(0).contains(&"  the card is\\u{1b} stolen"), "{ran:#?}");
-    let job = failed(&stage, &["show", "scripted", &id, "--json"]).await.json(0, "failed-job");
+    let job = failed(&test, &["show", "scripted", &id, "--json"]).await.json(0, "failed-job");
     assert_eq!((&job["reason"], &job["attempts"]), (&"aborted".into(), &1.into()));
     assert_eq!(job["payload"]["steps"][1], "Succeed");
     let other = JobId::new().to_string();
-    assert!(failed(&stage, &["show", "scripted", &other]).await.error(4).contains(&other));
+    assert!(failed(&test, &["show", "scripted", &other]).await.error(4).contains(&other));
 }
 
 async fn failed_jobs_are_grouped(store: Store) {
     let errors = ["user 1: no card", "user 2: no card", "disk on fire"];
-    let (stage, ids) = stage(store, &errors).await;
-    let document = failed(&stage, &["groups", "scripted", "--json"]).await;
+    let (test, ids) = set_up(store, &errors).await;
+    let document = failed(&test, &["groups", "scripted", "--json"]).await;
     let document = document.json(0, "failed-groups");
     let groups = document["groups"].as_array().unwrap();
     assert_eq!((groups.len(), &groups[0]["count"]), (2, &2.into()), "{document:#}");
     assert_eq!(groups[0]["error"], "user #: no card");
     assert_eq!(groups[0]["last"], ids[1].to_string());
-    let ran = failed(&stage, &["groups", "scripted"]).await;
+    let ran = failed(&test, &["groups", "scripted"]).await;
     assert!(ran.lines(0)[1].ends_with("user #: no card"), "{ran:#?}");
     let arguments = ["list", "scripted", "--pattern", "user #: no card", "--json"];
-    let page = failed(&stage, &arguments).await.json(0, "failed-list");
+    let page = failed(&test, &arguments).await.json(0, "failed-list");
     assert_eq!(page["matching"], 2);
 }
 
 async fn failed_jobs_are_exported(store: Store) {
-    let (stage, ids) = stage(store, &["first", "second"]).await;
-    let ran = failed(&stage, &["export", "scripted"]).await;
+    let (test, ids) = set_up(store, &["first", "second"]).await;
+    let ran = failed(&test, &["export", "scripted"]).await;
     let lines = ran.lines(0);
     assert_eq!(lines.len(), 2, "{ran:#?}");
     for (line, id) in lines.iter().zip(ids) {
@@ -112,7 +112,7 @@ async fn failed_jobs_are_exported(store: Store) {
         schema::check("failed-job", &job);
         assert_eq!(job["id"], id.to_string());
     }
-    assert!(failed(&stage, &["export", "nothing"]).await.error(4).contains("no queue `nothing`"));
+    assert!(failed(&test, &["export", "nothing"]).await.error(4).contains("no queue `nothing`"));
 }
 
 /// The job of a line of an export, as docs/failed-jobs.md describes it.
@@ -203,85 +203,85 @@ fn without_version(job: &Value) -> Value {
 }
 
 async fn what_matches_is_retried(store: Store) {
-    let (stage, ids) = stage(store, &["bank is down", "bank is down", "no card"]).await;
+    let (test, ids) = set_up(store, &["bank is down", "bank is down", "no card"]).await;
     let arguments = ["retry", "scripted", "--error", "bank", "--dry-run", "--json"];
-    let done = failed(&stage, &arguments).await.json(0, "failed-operation");
+    let done = failed(&test, &arguments).await.json(0, "failed-operation");
     assert_eq!((&done["matched"], &done["settled"]), (&2.into(), &0.into()));
 
     let arguments = ["retry", "scripted", "--error", "bank", "--rate", "100/s", "--json"];
-    let done = failed(&stage, &arguments).await.json(0, "failed-operation");
+    let done = failed(&test, &arguments).await.json(0, "failed-operation");
     assert_eq!((&done["matched"], &done["settled"]), (&2.into(), &2.into()));
     assert_eq!(done["end"]["kind"], "finished");
-    let ran = failed(&stage, &["retry", "scripted", &ids[2].to_string()]).await;
+    let ran = failed(&test, &["retry", "scripted", &ids[2].to_string()]).await;
     assert_eq!(ran.lines(0), ["1 of 1 failed jobs of queue scripted put back"]);
     // What matches nothing is done; a job that is named and not there is an error.
-    let ran = failed(&stage, &["retry", "scripted", "--error", "bank"]).await;
+    let ran = failed(&test, &["retry", "scripted", "--error", "bank"]).await;
     assert_eq!(ran.lines(0), ["0 of 0 failed jobs of queue scripted put back"]);
-    let ran = failed(&stage, &["retry", "scripted", &ids[2].to_string()]).await;
+    let ran = failed(&test, &["retry", "scripted", &ids[2].to_string()]).await;
     ran.lines(4);
     assert!(ran.err.contains("no such failed job"), "{ran:#?}");
 
-    let ran = failed(&stage, &["retry", "scripted"]).await;
+    let ran = failed(&test, &["retry", "scripted"]).await;
     assert!(ran.error(2).contains("--all"), "{ran:#?}");
-    assert_eq!(stage.client.counts("scripted").await.unwrap().ready, 3);
+    assert_eq!(test.client.counts("scripted").await.unwrap().ready, 3);
 }
 
 async fn what_is_deleted_is_confirmed(store: Store) {
-    let (stage, ids) = stage(store, &["one", "two", "three"]).await;
+    let (test, ids) = set_up(store, &["one", "two", "three"]).await;
     let id = ids[0].to_string();
-    let ran = failed(&stage, &["discard", "scripted", &id]).await;
+    let ran = failed(&test, &["discard", "scripted", &id]).await;
     assert!(ran.error(2).contains("--yes") && ran.err.contains("delete 1 failed jobs"), "{ran:#?}");
-    assert_eq!(stage.client.counts("scripted").await.unwrap().failed, 3);
-    let ran = failed(&stage, &["discard", "scripted", &id, "--yes"]).await;
+    assert_eq!(test.client.counts("scripted").await.unwrap().failed, 3);
+    let ran = failed(&test, &["discard", "scripted", &id, "--yes"]).await;
     assert_eq!(ran.lines(0), ["1 of 1 failed jobs of queue scripted deleted"]);
-    let ran = failed(&stage, &["discard", "scripted", &id, &ids[1].to_string(), "--dry-run"]).await;
+    let ran = failed(&test, &["discard", "scripted", &id, &ids[1].to_string(), "--dry-run"]).await;
     assert_eq!(ran.lines(3), ["1 failed jobs of queue scripted would be deleted"]);
     assert!(ran.err.contains("no failed jobs of 1 of the ids"), "{ran:#?}");
-    let ran = failed(&stage, &["purge", "scripted", "--dry-run"]).await;
+    let ran = failed(&test, &["purge", "scripted", "--dry-run"]).await;
     assert_eq!(ran.lines(0), ["2 failed jobs of queue scripted would be deleted"]);
-    let ran = failed(&stage, &["purge", "scripted", "--yes", "--json"]).await;
+    let ran = failed(&test, &["purge", "scripted", "--yes", "--json"]).await;
     assert_eq!(ran.json(0, "failed-operation")["settled"], 2);
-    assert_eq!(stage.client.counts("scripted").await.unwrap().failed, 0);
+    assert_eq!(test.client.counts("scripted").await.unwrap().failed, 0);
     // Nothing would be deleted, so nobody is asked.
-    let ran = failed(&stage, &["purge", "scripted"]).await;
+    let ran = failed(&test, &["purge", "scripted"]).await;
     assert_eq!(ran.lines(0), ["0 of 0 failed jobs of queue scripted deleted"]);
-    let ran = failed(&stage, &["discard", "scripted", &id, "--json"]).await;
+    let ran = failed(&test, &["discard", "scripted", &id, "--json"]).await;
     assert_eq!(ran.json(4, "failed-operation")["settled"], 0);
 }
 
 async fn a_canary_that_fails_stops_the_rest(store: Store) {
-    let stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
+    let test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
     for _ in 0..3 {
-        stage.enqueue([Step::Abort("no".into())]).await;
+        test.enqueue([Step::Abort("no".into())]).await;
     }
     until("the jobs to fail", async || {
-        (stage.client.counts("scripted").await.ok()?.failed == 3).then_some(())
+        (test.client.counts("scripted").await.ok()?.failed == 3).then_some(())
     })
     .await;
     let arguments = ["retry", "scripted", "--all", "--canary", "1", "--json"];
-    let ran = failed(&stage, &arguments).await;
+    let ran = failed(&test, &arguments).await;
     let done = ran.json(3, "failed-operation");
     assert_eq!((&done["settled"], &done["end"]["kind"]), (&1.into(), &"stopped".into()));
     assert!(ran.err.contains("these canaries failed"), "{ran:#?}");
     pool.shutdown().await.unwrap();
     // Nobody would tell the outcome.
-    let ran = failed(&stage, &["retry", "scripted", "--all", "--canary", "1"]).await;
+    let ran = failed(&test, &["retry", "scripted", "--all", "--canary", "1"]).await;
     assert!(!ran.error(5).is_empty());
 }
 
 async fn an_operation_is_cancelled(store: Store) {
-    let (stage, _) = stage(store, &["one", "two"]).await;
+    let (test, _) = set_up(store, &["one", "two"]).await;
     // The second one would follow in a hundred seconds.
     let arguments = ["failed", "retry", "scripted", "--all", "--rate", "0.01/s", "--json"];
-    let mut command = on(&stage.store, &arguments);
+    let mut command = on(&test.store, &arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the first job to be put back", async || {
-        (stage.client.counts("scripted").await.ok()?.ready == 1).then_some(())
+        (test.client.counts("scripted").await.ok()?.ready == 1).then_some(())
     })
     .await;
     interrupt(&child);
-    let output = jobq_tests::stage::soon("the end", child.wait_with_output()).await.unwrap();
+    let output = jobq_tests::test_store::soon("the end", child.wait_with_output()).await.unwrap();
     let ran = Ran::from(output);
     let done = ran.json(3, "failed-operation");
     assert_eq!((&done["settled"], &done["end"]["kind"]), (&1.into(), &"cancelled".into()));
@@ -304,9 +304,9 @@ fn hears_interrupts(child: &Child) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_interrupt_ends_an_operation_that_waits() {
-    let (stage, _) = stage(Store::rabbitmq().await, &["one"]).await;
+    let (test, _) = set_up(Store::rabbitmq().await, &["one"]).await;
     // Somebody looks at the failed jobs, and does not end.
-    let engine = open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let engine = open(&test.store.url, &test.store.namespace).await.unwrap();
     let (looks, mut looked) = tokio::sync::mpsc::unbounded_channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let looking = tokio::spawn(async move {
@@ -317,8 +317,8 @@ async fn a_second_interrupt_ends_an_operation_that_waits() {
         };
         engine.admin().failed_visit("scripted", Box::new(visit)).await
     });
-    jobq_tests::stage::soon("a look", looked.recv()).await.unwrap();
-    let mut command = on(&stage.store, &["failed", "retry", "scripted", "--all"]);
+    jobq_tests::test_store::soon("a look", looked.recv()).await.unwrap();
+    let mut command = on(&test.store, &["failed", "retry", "scripted", "--all"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("the command to hear", async || hears_interrupts(&child).then_some(())).await;
     // The first one cancels it, and it goes on to wait for its turn.
@@ -332,5 +332,5 @@ async fn a_second_interrupt_ends_an_operation_that_waits() {
     assert!(ran.error(3).contains("interrupted again"), "{ran:#?}");
     drop(end);
     looking.await.unwrap().unwrap();
-    assert_eq!(stage.client.counts("scripted").await.unwrap().failed, 1);
+    assert_eq!(test.client.counts("scripted").await.unwrap().failed, 1);
 }

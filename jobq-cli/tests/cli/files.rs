@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use jobq_tests::files::{Directory, NEWEST_SCHEMA, make_job_file, schema_of};
-use jobq_tests::stage::{Stage, Step, Store};
+use jobq_tests::test_store::{Step, Store, TestStore};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::Command;
@@ -140,16 +140,16 @@ async fn a_user_who_may_only_read_looks_while_a_program_has_the_file_open() {
         return;
     }
     for mode in [0o755, 0o777] {
-        let stage = Stage::on(Store::sqlite().await).await;
-        let path = stage.store.url.strip_prefix("sqlite://").unwrap().to_owned();
+        let test = TestStore::on(Store::sqlite().await).await;
+        let path = test.store.url.strip_prefix("sqlite://").unwrap().to_owned();
         let directory = Path::new(&path).parent().unwrap();
         set_permissions(directory, Permissions::from_mode(mode)).unwrap();
         set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-        let pool = stage.pool().spawn().await.unwrap();
-        stage.enqueue([Step::Abort("no".into())]).await;
-        stage.failed("scripted").await;
+        let pool = test.pool().spawn().await.unwrap();
+        test.enqueue([Step::Abort("no".into())]).await;
+        test.failed("scripted").await;
 
-        let ask = |arguments: &[&str]| run(by_nobody(on(&stage.store, arguments)));
+        let ask = |arguments: &[&str]| run(by_nobody(on(&test.store, arguments)));
         let ran = ask(&["queues", "scripted"]).await;
         assert!(ran.lines(0)[1].contains("scripted"), "{ran:#?}");
         let document = ask(&["queues", "scripted", "--json"]).await.json(0, "queues");
@@ -165,7 +165,7 @@ async fn a_user_who_may_only_read_looks_while_a_program_has_the_file_open() {
         assert!(told.err.contains("a queue is paused") && told.err.contains("is_finished=false"));
 
         pool.shutdown().await.unwrap();
-        stage.client.close().await;
+        test.client.close().await;
         let files = || std::fs::read_dir(directory).unwrap().count();
         let before = files();
         let told = ask(&["queues"]).await;

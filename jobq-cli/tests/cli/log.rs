@@ -1,7 +1,7 @@
 //! The log of the command, on standard error.
 
 use jobq_tests::on_a_file;
-use jobq_tests::stage::{Stage, Step, Store, until};
+use jobq_tests::test_store::{Step, Store, TestStore, until};
 
 use crate::process::{Ran, command, eventually, jobq, on, run};
 use crate::server::Server;
@@ -14,15 +14,15 @@ fn audit(text: &str) -> Vec<&str> {
 }
 
 async fn what_a_command_changes_is_logged(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    stage.enqueue([Step::Abort("no card".into()), Step::Succeed]).await;
-    stage.failed("scripted").await;
+    let mut test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
+    test.enqueue([Step::Abort("no card".into()), Step::Succeed]).await;
+    test.failed("scripted").await;
 
     let why = "moving\nout \u{1b}[31m";
     let pause = ["pause", "scripted", "--why", why, "--by", "ann", "--json"];
     let paused = |ran: &Ran| ran.code == 0;
-    let ran = eventually(&stage.store, &pause, paused).await;
+    let ran = eventually(&test.store, &pause, paused).await;
     ran.json(0, "pause");
     let [line] = audit(&ran.err)[..] else { panic!("{ran:#?}") };
     for part in [
@@ -37,26 +37,26 @@ async fn what_a_command_changes_is_logged(store: Store) {
     assert!(!ran.err.contains('\u{1b}'), "{ran:#?}");
 
     // What only looks changes nothing.
-    let ran = jobq(&stage.store, &["queues", "scripted"]).await;
+    let ran = jobq(&test.store, &["queues", "scripted"]).await;
     assert!(ran.code == 0 && audit(&ran.err).is_empty(), "{ran:#?}");
 
     for filter in ["off", "jobq=warn", "error,jobq::audit=off"] {
-        let ran = jobq(&stage.store, &["resume", "scripted", "--log", filter]).await;
+        let ran = jobq(&test.store, &["resume", "scripted", "--log", filter]).await;
         assert!(ran.code == 0 && audit(&ran.err).is_empty(), "{filter}: {ran:#?}");
     }
-    let mut resume = on(&stage.store, &["resume", "scripted"]);
+    let mut resume = on(&test.store, &["resume", "scripted"]);
     resume.env("JOBQ_LOG", "off");
     assert_eq!(audit(&run(resume).await.err), [""; 0]);
-    let mut resume = on(&stage.store, &["resume", "scripted", "--by", "bob"]);
+    let mut resume = on(&test.store, &["resume", "scripted", "--by", "bob"]);
     resume.env("JOBQ_LOG", "");
     let ran = run(resume).await;
     assert!(ran.err.contains(r#"a queue is resumed actor="bob""#), "{ran:#?}");
 
     let ran =
-        jobq(&stage.store, &["failed", "retry", "scripted", "--all", "--by", "ann", "--yes"]).await;
+        jobq(&test.store, &["failed", "retry", "scripted", "--all", "--by", "ann", "--yes"]).await;
     let [line] = audit(&ran.err)[..] else { panic!("{ran:#?}") };
     assert!(line.contains("failed jobs were settled") && line.contains("count=1"), "{ran:#?}");
-    stage.end().await;
+    test.end().await;
     pool.shutdown().await.unwrap();
 
     let ran = run(command(&["queues", "--log", "jobq=loud"])).await;
@@ -64,10 +64,10 @@ async fn what_a_command_changes_is_logged(store: Store) {
 }
 
 async fn what_the_dashboard_changes_is_logged(store: Store) {
-    let stage = Stage::on(store).await;
-    stage.enqueue([Step::Succeed]).await;
-    let mut server = Server::start(&stage.store, &["--by", "ann"]).await;
-    let quiet = Server::start(&stage.store, &["--log", "off"]).await;
+    let test = TestStore::on(store).await;
+    test.enqueue([Step::Succeed]).await;
+    let mut server = Server::start(&test.store, &["--by", "ann"]).await;
+    let quiet = Server::start(&test.store, &["--log", "off"]).await;
     until("the queue to be paused", async || {
         let answer = server.post("/queues/scripted/pause", "why=moving").await;
         answer.starts_with("HTTP/1.0 303").then_some(())

@@ -1,6 +1,6 @@
 //! The commands that look: `jobq queues`, `check`, `doctor` and `metrics`.
 
-use jobq_tests::stage::{Stage, Step, Store};
+use jobq_tests::test_store::{Step, Store, TestStore};
 use jobq_tests::{both_engines, on_a_file};
 
 use crate::nights::Metrics;
@@ -15,21 +15,21 @@ both_engines!(
 // The nights are told by a check and by figures on a broker.
 on_a_file!(a_check_says_which_limit_is_exceeded, prometheus_reads_the_figures);
 
-/// A stage with two jobs that are ready and one that failed.
-async fn stage(store: Store) -> Stage {
-    let stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    stage.enqueue([Step::Abort("the card is stolen".into())]).await;
-    stage.failed("scripted").await;
+/// A test with two jobs that are ready and one that failed.
+async fn set_up(store: Store) -> TestStore {
+    let test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
+    test.enqueue([Step::Abort("the card is stolen".into())]).await;
+    test.failed("scripted").await;
     pool.shutdown().await.unwrap();
-    stage.enqueue([Step::Succeed]).await;
-    stage.enqueue([Step::Succeed]).await;
-    stage
+    test.enqueue([Step::Succeed]).await;
+    test.enqueue([Step::Succeed]).await;
+    test
 }
 
 async fn queues_are_a_table_and_a_document(store: Store) {
-    let stage = stage(store).await;
-    let ran = jobq(&stage.store, &["queues", "scripted"]).await;
+    let test = set_up(store).await;
+    let ran = jobq(&test.store, &["queues", "scripted"]).await;
     let lines = ran.lines(0);
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let titles = "QUEUE READY WAITING IN-FLIGHT FAILED POOLS RATE WAITED STATE";
@@ -37,9 +37,9 @@ async fn queues_are_a_table_and_a_document(store: Store) {
     assert_eq!(words(lines[1])[..2], ["scripted", "2"]);
     assert_eq!(lines.len(), 2);
 
-    let ran = jobq(&stage.store, &["queues", "scripted", "--parts"]).await;
+    let ran = jobq(&test.store, &["queues", "scripted", "--parts"]).await;
     let lines: Vec<_> = ran.lines(0).into_iter().map(words).collect();
-    let expected: &[&str] = if stage.store.is_file() {
+    let expected: &[&str] = if test.store.is_file() {
         &[
             "QUEUE PLACE JOBS",
             "scripted ready 2",
@@ -51,9 +51,9 @@ async fn queues_are_a_table_and_a_document(store: Store) {
         &["QUEUE PLACE JOBS", "scripted ready 2", "scripted waiting ?", "scripted failed 1"]
     };
     assert_eq!(lines, expected.iter().map(|line| words(line)).collect::<Vec<_>>());
-    assert_eq!(ran.err.contains("? WAITING of scripted: "), !stage.store.is_file(), "{ran:#?}");
+    assert_eq!(ran.err.contains("? WAITING of scripted: "), !test.store.is_file(), "{ran:#?}");
 
-    let document = jobq(&stage.store, &["queues", "scripted", "--json"]).await.json(0, "queues");
+    let document = jobq(&test.store, &["queues", "scripted", "--json"]).await.json(0, "queues");
     let queue = &document["queues"][0];
     assert_eq!((&queue["ready"], &queue["failed"]), (&2.into(), &1.into()));
     for (figure, value) in queue.as_object().unwrap() {
@@ -62,14 +62,14 @@ async fn queues_are_a_table_and_a_document(store: Store) {
             ["waits", "paused", "waited_ms", "p50_ms", "p95_ms"].contains(&figure.as_str());
         assert!(value.is_null() == is_unknown || may_be_none, "{figure}: {document:#}");
     }
-    assert!(jobq(&stage.store, &["queues", "no name"]).await.error(2).contains("no name"));
+    assert!(jobq(&test.store, &["queues", "no name"]).await.error(2).contains("no name"));
 }
 
 async fn a_check_says_which_limit_is_exceeded(store: Store) {
-    let stage = stage(store).await;
+    let test = set_up(store).await;
     let check = async |limits: &[&str]| {
         let arguments = [&["check", "scripted"], limits].concat();
-        jobq(&stage.store, &arguments).await
+        jobq(&test.store, &arguments).await
     };
     let ran = check(&["--failed-max", "1", "--ready-max", "2"]).await;
     assert_eq!(ran.lines(0), ["ok: scripted"]);
@@ -83,31 +83,31 @@ async fn a_check_says_which_limit_is_exceeded(store: Store) {
     assert_eq!((&document["ok"], &document["breaches"][0]["found"]), (&false.into(), &1.into()));
     assert!(check(&[]).await.error(2).contains("--failed-max"));
     // A long pause is no reason for which nobody is told that jobs wait.
-    stage.client.admin().pause("scripted", "upgrade").await.unwrap();
+    test.client.admin().pause("scripted", "upgrade").await.unwrap();
     let document = check(&["--waited-max", "100ms", "--json"]).await.json(1, "check");
     let why = document["breaches"][0]["unknown"].as_str().unwrap();
     assert_eq!(why, "jobs wait, and none started in the last minute; the queue is paused");
-    stage.client.admin().resume("scripted").await.unwrap();
+    test.client.admin().resume("scripted").await.unwrap();
 
     let file = jobq_tests::files::Directory::new();
     for (text, code) in [("typo # and a comment\n", 1), ("\n# none\n", 2), ("{}", 2)] {
         std::fs::write(file.file("queues"), text).unwrap();
         let path = file.file("queues").display().to_string();
-        let ran = jobq(&stage.store, &["check", "--queues-from", &path, "--failed-max", "0"]).await;
+        let ran = jobq(&test.store, &["check", "--queues-from", &path, "--failed-max", "0"]).await;
         assert_eq!(ran.code, code, "{ran:#?}");
         assert!(code == 2 || ran.out.starts_with("typo: failed: "), "{ran:#?}");
     }
-    let ran = jobq(&stage.store, &["check", "typo", "--failed-max", "0"]).await;
+    let ran = jobq(&test.store, &["check", "typo", "--failed-max", "0"]).await;
     let expected = ["typo: failed: expected at most 0, found unknown (there is no such queue)"];
     assert_eq!(ran.lines(1), expected);
 }
 
 async fn a_queue_that_does_not_exist_is_said_to_be_missing(store: Store) {
-    let stage = stage(store).await;
-    let ran = jobq(&stage.store, &["queues", "scripted", "typo"]).await;
+    let test = set_up(store).await;
+    let ran = jobq(&test.store, &["queues", "scripted", "typo"]).await;
     let lines = ran.lines(4);
     assert!(lines[1].ends_with("unattended") && lines[2].ends_with("missing"), "{ran:#?}");
-    let document = jobq(&stage.store, &["queues", "typo", "--json"]).await.json(4, "queues");
+    let document = jobq(&test.store, &["queues", "typo", "--json"]).await.json(4, "queues");
     assert_eq!(document["queues"][0]["state"], "missing");
     for (arguments, schema) in [
         (&["list", "typo"][..], "failed-list"),
@@ -116,30 +116,30 @@ async fn a_queue_that_does_not_exist_is_said_to_be_missing(store: Store) {
         (&["discard", "typo", "--error", "no"], "failed-operation"),
         (&["purge", "typo", "--yes"], "failed-operation"),
     ] {
-        let ran = jobq(&stage.store, &[&["failed"], arguments, &["--json"]].concat()).await;
+        let ran = jobq(&test.store, &[&["failed"], arguments, &["--json"]].concat()).await;
         ran.json(4, schema);
         assert!(ran.err.contains("there is no queue `typo`"), "{ran:#?}");
     }
-    let ran = jobq(&stage.store, &["pause", "typo"]).await;
+    let ran = jobq(&test.store, &["pause", "typo"]).await;
     assert_eq!(ran.lines(0), ["queue typo is paused; pools that stopped: 0"]);
     assert!(ran.err.contains("there is no such queue yet"), "{ran:#?}");
 }
 
 async fn the_doctor_gives_its_report(store: Store) {
-    let stage = stage(store).await;
-    let ran = jobq(&stage.store, &["doctor", "scripted"]).await;
-    let name = if stage.store.is_file() { "SQLite" } else { "RabbitMQ" };
+    let test = set_up(store).await;
+    let ran = jobq(&test.store, &["doctor", "scripted"]).await;
+    let name = if test.store.is_file() { "SQLite" } else { "RabbitMQ" };
     assert!(ran.out.starts_with(name), "{ran:#?}");
-    let report = stage.client.doctor().queue("scripted").await.unwrap();
+    let report = test.client.doctor().queue("scripted").await.unwrap();
     assert_eq!(ran.code, i32::from(!report.is_sound()));
-    let ran = jobq(&stage.store, &["doctor", "scripted", "--json"]).await;
+    let ran = jobq(&test.store, &["doctor", "scripted", "--json"]).await;
     let document = ran.json(ran.code, "doctor");
     assert_eq!(document["findings"].as_array().unwrap().len(), report.findings().len());
 }
 
 async fn prometheus_reads_the_figures(store: Store) {
-    let stage = stage(store).await;
-    let answer = Metrics::start(&stage.store, &["scripted"]).await.scrape().await;
+    let test = set_up(store).await;
+    let answer = Metrics::start(&test.store, &["scripted"]).await.scrape().await;
     assert!(answer.contains(r#"jobq_queue_jobs{queue="scripted",state="ready"} 2"#), "{answer}");
     assert!(answer.contains(r#"jobq_queue_jobs{queue="scripted",state="failed"} 1"#), "{answer}");
     assert!(answer.contains("text/plain; version=0.0.4"), "{answer}");

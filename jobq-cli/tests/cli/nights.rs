@@ -8,9 +8,9 @@ use jobq::engine::conformance::{EngineExt as _, open};
 use jobq::{Client, Clock};
 use jobq_tests::broker::Broker;
 use jobq_tests::files::Directory;
+use jobq_tests::log_capture::LogCapture;
 use jobq_tests::raw::Raw;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::{Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{Step, Store, TestStore, soon, until};
 use jobq_tests::vhost::Vhost;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -24,7 +24,7 @@ pub(crate) struct Metrics {
     address: String,
     _process: Child,
     /// Its log.
-    said: Seen,
+    said: LogCapture,
 }
 
 impl Metrics {
@@ -32,7 +32,7 @@ impl Metrics {
     pub(crate) async fn start(store: &Store, arguments: &[&str]) -> Self {
         let all = [&["metrics", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut process = on(store, &all).stderr(Stdio::piped()).spawn().unwrap();
-        let said = Seen::default();
+        let said = LogCapture::default();
         let (mut log, mut writer) = (process.stderr.take().unwrap(), said.clone());
         tokio::spawn(async move {
             let mut part = [0; 4096];
@@ -78,11 +78,11 @@ async fn a_queue_whose_last_pool_died_is_told() {
     let Some(vhost) = Vhost::of("a_queue_whose_last_pool_died_is_told").await else {
         return;
     };
-    let stage = Stage::on(Store::on_broker(vhost.url())).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    let metrics = Metrics::start(&stage.store, &["--timeout", "1s"]).await;
+    let test = TestStore::on(Store::on_broker(vhost.url())).await;
+    let pool = test.pool().spawn().await.unwrap();
+    let metrics = Metrics::start(&test.store, &["--timeout", "1s"]).await;
     // It enqueues nothing, and so knows of no queue by itself.
-    let operator = stage.store.client().await;
+    let operator = test.store.client().await;
     let found = async || {
         let overview = operator.admin().overview(Queues::All).await.ok()?;
         overview.queues.iter().find(|queue| queue.queue == "scripted").map(|queue| queue.state)
@@ -94,7 +94,7 @@ async fn a_queue_whose_last_pool_died_is_told() {
 
     // The queue is named as long as it exists, and after that for an hour.
     pool.shutdown().await.unwrap();
-    stage.enqueue([Step::Succeed]).await;
+    test.enqueue([Step::Succeed]).await;
     metrics
         .says(&[
             "jobq_pools{queue=\"scripted\"} 0",
@@ -103,39 +103,39 @@ async fn a_queue_whose_last_pool_died_is_told() {
         .await;
     assert_eq!(found().await, Some(State::Unattended));
     let check = ["check", "--min-pools", "1"];
-    let ran = jobq(&stage.store, &check).await;
+    let ran = jobq(&test.store, &check).await;
     let error = ran.error(2);
     assert!(error.contains("`--queues-from`") && error.contains("`--management`"), "{error}");
     let folder = Directory::new();
     let path = folder.file("queues.json");
-    let topology = stage.pool().topology().unwrap();
+    let topology = test.pool().topology().unwrap();
     std::fs::write(&path, serde_json::to_string(&topology).unwrap()).unwrap();
     let from = ["--queues-from", path.to_str().unwrap()];
-    let ran = jobq(&stage.store, &[&check[..], &from].concat()).await;
+    let ran = jobq(&test.store, &[&check[..], &from].concat()).await;
     let said = "scripted: pools: expected at least 1, found 0";
     assert!(ran.lines(1).contains(&said), "{ran:#?}");
     let api = ["--management", "http://127.0.0.1:1"];
-    let ran = jobq(&stage.store, &[&check[..], &api].concat()).await;
+    let ran = jobq(&test.store, &[&check[..], &api].concat()).await;
     let lines = ran.lines(1);
     assert!(lines.last().unwrap().contains("http://127.0.0.1:1/ cannot be reached"), "{ran:#?}");
-    let ran = jobq(&stage.store, &[&check[..], &api, &["--json"]].concat()).await;
+    let ran = jobq(&test.store, &[&check[..], &api, &["--json"]].concat()).await;
     let document = ran.json(1, "check");
     let incomplete = document["incomplete"].as_str().unwrap_or_default();
     assert!(incomplete.contains("http://127.0.0.1:1/ cannot be reached"), "{document}");
 
     // Somebody who may not ask pools learns that, and not that there is no queue.
-    let eve = &*stage.store.namespace;
+    let eve = &*test.store.namespace;
     vhost.node().ctl(&["add_user", eve, "geheim"]).await;
     vhost.permit(eve, ["^$"; 3]).await;
-    let url = stage.store.url.replace("amqp://", &format!("amqp://{eve}:geheim@"));
+    let url = test.store.url.replace("amqp://", &format!("amqp://{eve}:geheim@"));
     let mut store = Store::on_broker(url);
-    store.namespace.clone_from(&stage.store.namespace);
+    store.namespace.clone_from(&test.store.namespace);
     let ran = jobq(&store, &["queues"]).await;
     assert!(ran.error(5).contains("set_permissions"), "{ran:#?}");
 
     // It would declare them again.
-    soon("the client to close", stage.client.close()).await;
-    let (space, raw) = (&stage.store.namespace, Raw::connect(&vhost.url()).await);
+    soon("the client to close", test.client.close()).await;
+    let (space, raw) = (&test.store.namespace, Raw::connect(&vhost.url()).await);
     for queue in ["hasty", "hasty@failed", "scripted", "scripted@failed"] {
         raw.delete(&format!("{space}:{queue}")).await;
     }
@@ -200,15 +200,15 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
     let Some((broker, management)) = Broker::with_management(test).await else {
         return;
     };
-    let stage = Stage::on(Store::on_broker(broker.url())).await;
+    let test = TestStore::on(Store::on_broker(broker.url())).await;
     let clock = Clock::stopped_at(SystemTime::now());
-    let builder = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
+    let builder = Client::builder(&test.store.url).namespace(&test.store.namespace);
     let client = builder.clock(clock.clone()).connect().await.unwrap();
-    let pool = stage.pool_of(&client).spawn().await.unwrap();
-    let watch = Watch::start(&stage.store, &management).await;
+    let pool = test.pool_of(&client).spawn().await.unwrap();
+    let watch = Watch::start(&test.store, &management).await;
 
     // Jobs are taken ahead and stand, beside a pool that is idle.
-    let engine = open(&stage.store.url, &stage.store.namespace).await.unwrap();
+    let engine = open(&test.store.url, &test.store.namespace).await.unwrap();
     let held = engine.admin().join(Held::with(3)).await.unwrap();
     watch
         .tells(&Night {
@@ -226,7 +226,7 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
     let reaches = async |expected: Passage, step: u64| {
         until("what is known of waiting jobs", async || {
             clock.advance(Duration::from_secs(step));
-            let overview = stage.client.admin().overview(Queues::one("scripted")).await.ok()?;
+            let overview = test.client.admin().overview(Queues::one("scripted")).await.ok()?;
             (overview.queues[0].waits == Some(expected)).then_some(())
         })
         .await;
@@ -250,13 +250,13 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
             log: &["WARN", "a queue is in trouble", "\"scripted\"", "do not come through"],
         })
         .await;
-    let ran = jobq(&stage.store, &["queues", "scripted"]).await;
+    let ran = jobq(&test.store, &["queues", "scripted"]).await;
     assert!(ran.lines(0)[1].ends_with("  consumed, waits stuck"), "{ran:#?}");
     broker.ctl(&["eval", &workers("resume")]).await;
 
     // The last pool dies.
     pool.shutdown().await.unwrap();
-    stage.enqueue([Step::Succeed]).await;
+    test.enqueue([Step::Succeed]).await;
     watch
         .tells(&Night {
             check: &["--min-pools", "1"],
@@ -270,11 +270,11 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
         })
         .await;
     // Nobody knows whether what waits comes through.
-    let ran = jobq(&stage.store, &["queues", "scripted"]).await;
+    let ran = jobq(&test.store, &["queues", "scripted"]).await;
     assert!(ran.err.contains("? waits of scripted: no pool reports it"), "{ran:#?}");
 
     // The broker dies.
-    let stranger = stage.store.client().await;
+    let stranger = test.store.client().await;
     broker.kill();
     watch
         .tells(&Night {
@@ -285,7 +285,7 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
             log: &["ERROR", "the figures cannot be read"],
         })
         .await;
-    eventually(&stage.store, &["check", "scripted", "--min-pools", "1"], |ran| ran.code == 5).await;
+    eventually(&test.store, &["check", "scripted", "--min-pools", "1"], |ran| ran.code == 5).await;
     let admin = stranger.admin();
     let looked = tokio::time::timeout(Duration::from_secs(30), admin.overview(Queues::All));
     let error = looked.await.expect("nobody waits for long").unwrap_err();

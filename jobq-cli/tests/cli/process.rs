@@ -2,7 +2,7 @@
 
 use std::process::{Output, Stdio};
 
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::test_store::{Store, soon, until};
 use serde_json::Value;
 use tokio::process::Command;
 

@@ -2,7 +2,7 @@
 
 use std::process::{ExitStatus, Stdio};
 
-use jobq_tests::stage::{Store, soon};
+use jobq_tests::test_store::{Store, soon};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::process::{Child, ChildStderr};

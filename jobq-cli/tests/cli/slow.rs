@@ -4,7 +4,7 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use jobq_tests::stage::{Stage, Step, Store, soon};
+use jobq_tests::test_store::{Step, Store, TestStore, soon};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::process::{Child, Command};
@@ -90,10 +90,10 @@ async fn bears_slow_clients(store: &Store, command: &str, path: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_clients_lock_nobody_out() {
-    let stage = Stage::on(Store::sqlite().await).await;
-    stage.enqueue([Step::Succeed]).await;
+    let test = TestStore::on(Store::sqlite().await).await;
+    test.enqueue([Step::Succeed]).await;
     tokio::join!(
-        bears_slow_clients(&stage.store, "dashboard", "/"),
-        bears_slow_clients(&stage.store, "metrics", "/metrics"),
+        bears_slow_clients(&test.store, "dashboard", "/"),
+        bears_slow_clients(&test.store, "metrics", "/metrics"),
     );
 }

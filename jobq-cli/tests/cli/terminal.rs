@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use jobq_tests::files::Directory;
-use jobq_tests::stage::until;
+use jobq_tests::test_store::until;
 
 /// A terminal in which the command runs. Dropping it ends both.
 #[derive(Debug)]

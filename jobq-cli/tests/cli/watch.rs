@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use jobq_tests::broker::Broker;
-use jobq_tests::stage::{Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{Step, Store, TestStore, soon, until};
 use jobq_tests::{both_engines, on_a_file};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -17,10 +17,10 @@ both_engines!(looks_are_documents);
 on_a_file!(off_a_terminal_it_is_an_error);
 
 async fn looks_are_documents(store: Store) {
-    let stage = Stage::on(store).await;
-    let pool = stage.pool().spawn().await.unwrap();
+    let test = TestStore::on(store).await;
+    let pool = test.pool().spawn().await.unwrap();
     let arguments = ["watch", "scripted", "--json", "--interval", "10ms"];
-    let mut child = on(&stage.store, &arguments).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = on(&test.store, &arguments).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     until("a look with the pool", async || {
         let line = soon("the next look", lines.next_line()).await.unwrap().unwrap();
@@ -47,16 +47,16 @@ async fn off_a_terminal_it_is_an_error(store: Store) {
 /// What fits any machine: pages, a pause and its end, groups, and a question with both answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_turn_pages_and_do_things() {
-    let mut stage = Stage::on(Store::sqlite().await).await;
-    let pool = stage.pool().spawn().await.unwrap();
+    let mut test = TestStore::on(Store::sqlite().await).await;
+    let pool = test.pool().spawn().await.unwrap();
     let failing = [Step::Abort("user 7: no card".into()), Step::Succeed];
-    stage.enqueue(failing).await;
-    stage.run().await;
-    stage.failed("scripted").await;
+    test.enqueue(failing).await;
+    test.run().await;
+    test.failed("scripted").await;
 
-    let namespace = stage.store.namespace.clone();
+    let namespace = test.store.namespace.clone();
     let arguments = ["watch", "--interval", "100ms", "--by", "ann", "--namespace", &namespace];
-    let terminal = Terminal::start(&stage.store.url, &arguments);
+    let terminal = Terminal::start(&test.store.url, &arguments);
     terminal.shows_text("consumed").await;
     // The second of two queues.
     terminal.press(&["j"]);
@@ -74,10 +74,10 @@ async fn keys_turn_pages_and_do_things() {
     terminal.shows_text("put 1 failed jobs of `scripted`").await;
     terminal.press(&["n"]);
     terminal.shows_text("l look again").await;
-    assert_eq!(stage.client.counts("scripted").await.unwrap().failed, 1);
+    assert_eq!(test.client.counts("scripted").await.unwrap().failed, 1);
     terminal.press(&["R", "y"]);
     terminal.shows_text("put back: 1 of 1 failed jobs").await;
-    stage.end().await;
+    test.end().await;
 
     terminal.press(&["3"]);
     terminal.shows_text(&std::process::id().to_string()).await;
@@ -96,12 +96,12 @@ async fn a_broker_may_die_and_come_back() {
     let Some(broker) = Broker::to_kill("watch::a_broker_may_die_and_come_back").await else {
         return;
     };
-    let stage = Stage::on(Store::on_broker(broker.url())).await;
-    stage.enqueue([Step::Succeed]).await;
-    let namespace = stage.store.namespace.clone();
+    let test = TestStore::on(Store::on_broker(broker.url())).await;
+    test.enqueue([Step::Succeed]).await;
+    let namespace = test.store.namespace.clone();
     let arguments = ["watch", "scripted", "--interval", "100ms", "--timeout", "1s"];
     let terminal =
-        Terminal::start(&stage.store.url, &[&arguments[..], &["--namespace", &namespace]].concat());
+        Terminal::start(&test.store.url, &[&arguments[..], &["--namespace", &namespace]].concat());
     terminal.shows_text("unattended").await;
     broker.kill();
     // Unknown is not 0, and the reason is below the table.
@@ -116,11 +116,11 @@ async fn a_broker_may_die_and_come_back() {
 /// A terminal in raw mode takes no line, since Enter does not end one.
 #[tokio::test]
 async fn a_signal_leaves_a_terminal_that_works() {
-    let stage = Stage::on(Store::sqlite().await).await;
-    stage.enqueue([Step::Succeed]).await;
-    let namespace = stage.store.namespace.clone();
+    let test = TestStore::on(Store::sqlite().await).await;
+    test.enqueue([Step::Succeed]).await;
+    let namespace = test.store.namespace.clone();
     for signal in ["TERM", "HUP", "INT"] {
-        let terminal = Terminal::start(&stage.store.url, &["watch", "--namespace", &namespace]);
+        let terminal = Terminal::start(&test.store.url, &["watch", "--namespace", &namespace]);
         terminal.shows_text("unattended").await;
         terminal.signal(signal);
         let is_restored =

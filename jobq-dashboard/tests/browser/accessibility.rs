@@ -1,6 +1,6 @@
 //! axe-core finds nothing on any page.
 
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 use serde_json::Value;
 
 use crate::driver::{Browser, Look};

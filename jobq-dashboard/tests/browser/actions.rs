@@ -57,7 +57,7 @@ async fn selected_jobs_are_discarded_after_a_question() {
 async fn everything_works_without_a_script() {
     let look = Look { without_script: true, ..Look::default() };
     let Some(browser) = Browser::open("no script", look) else { return };
-    let shop = Shop::on(jobq_tests::stage::Store::rabbitmq().await, "/admin/jobs").await;
+    let shop = Shop::on(jobq_tests::test_store::Store::rabbitmq().await, "/admin/jobs").await;
     browser.go(&shop.at("/?find=pay&sort=ready"));
     browser.press("Pause payments");
     browser.sees("by ann");

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use jobq_tests::stage::DEADLINE;
+use jobq_tests::test_store::DEADLINE;
 use serde_json::{Value, json};
 
 /// The key of an element in the protocol.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jobq::{BoxError, Client, RunningPool, State, WorkerPool, abort, job};
 use jobq_dashboard::Standalone;
-use jobq_tests::stage::{Store, until};
+use jobq_tests::test_store::{Store, until};
 
 /// Whether what makes jobs fail is repaired.
 pub(crate) type Repaired = Arc<AtomicBool>;

@@ -7,7 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode};
 use jobq::{BoxError, Client, JobId, RunningPool, WorkerPool, abort, job};
 use jobq_dashboard::{Access, Dashboard};
-pub(crate) use jobq_tests::stage::until;
+pub(crate) use jobq_tests::test_store::until;
 use tower::ServiceExt as _;
 
 /// Fails with the text that it is given.

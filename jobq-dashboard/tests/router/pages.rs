@@ -6,7 +6,7 @@ use jobq::admin::Passage;
 use jobq::engine::conformance::{EngineExt as _, open};
 use jobq::engine::{Controlled, PoolId, PoolQueue, PoolReport, Question, Reply};
 use jobq_dashboard::Access;
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 
 use crate::kit::{Greet, Kit, until};
 

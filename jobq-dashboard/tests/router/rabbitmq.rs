@@ -7,7 +7,7 @@ use jobq::Client;
 use jobq_dashboard::Access;
 use jobq_tests::proxy::{Proxy, Toward};
 use jobq_tests::raw::Raw;
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 
 use crate::kit::{Greet, Kit, until};
 

@@ -4,7 +4,7 @@ use jobq::rabbitmq::Topology;
 use jobq::{Client, WorkerPool};
 use jobq_dashboard::Access;
 use jobq_tests::broker;
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 use serde_json::{Value, json};
 
 use crate::kit::{Greet, Kit, Wait};

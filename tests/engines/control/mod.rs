@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use jobq::admin::{Activity, Figure, PoolQueue, PoolReport, Queues, State as QueueIs};
 use jobq::{Client, Clock, FindingKind, QueueState, Severity};
 use jobq_tests::both_engines;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
+use jobq_tests::log_capture::LogCapture;
+use jobq_tests::test_store::{DEADLINE, Scripted, Step, Store, TestStore, until};
 
 both_engines!(
     a_pool_reports_what_it_does,
@@ -44,21 +44,21 @@ async fn queue_where(
 }
 
 pub(crate) async fn a_pool_reports_what_it_does(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let operator = stage.store.client().await;
-    let running = stage.pool().concurrency(2).spawn().await.unwrap();
+    let mut test = TestStore::on(store).await;
+    let operator = test.store.client().await;
+    let running = test.pool().concurrency(2).spawn().await.unwrap();
     let enqueued = Instant::now();
-    let waits = stage.enqueue([Step::Wait]).await;
-    stage.run().await;
+    let waits = test.enqueue([Step::Wait]).await;
+    test.run().await;
     let began = Instant::now();
     let (_, queue) = queue_where(&operator, "scripted", |queue| queue.running.len() == 1).await;
     assert_eq!((queue.minute.completed, queue.minute.durations.count()), (0, 0));
     assert!(queue.minute.waited.is_some(), "it has started: {queue:?}");
-    let completes = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(stage.run().await.id, completes);
-    let fails = stage.enqueue([Step::Fail("no".into()), Step::Abort("no".into())]).await;
+    let completes = test.enqueue([Step::Succeed]).await;
+    assert_eq!(test.run().await.id, completes);
+    let fails = test.enqueue([Step::Fail("no".into()), Step::Abort("no".into())]).await;
     for _ in 0..2 {
-        assert_eq!(stage.run().await.id, fails);
+        assert_eq!(test.run().await.id, fails);
     }
     let (report, queue) = queue_where(&operator, "scripted", |queue| {
         (queue.minute.failed, queue.in_flight) == (1, 1)
@@ -76,7 +76,7 @@ pub(crate) async fn a_pool_reports_what_it_does(store: Store) {
     assert_eq!((hasty.running.len(), hasty.minute.waited), (0, None));
     assert_eq!(hasty.minute.durations.percentile(50), None);
     let ran = began.elapsed();
-    stage.go();
+    test.go();
     let (_, queue) = queue_where(&operator, "scripted", |queue| queue.minute.completed == 2).await;
     assert_eq!((queue.minute.durations.count(), queue.running.len()), (4, 0), "{queue:?}");
     let longest = queue.minute.durations.percentile(100).unwrap();
@@ -90,11 +90,11 @@ pub(crate) async fn a_pool_reports_what_it_does(store: Store) {
 /// A pool whose clock is a minute ahead of the operator's, and one whose clock is the same. On
 /// SQLite they are on one machine.
 async fn a_clock_that_differs_is_told(store: Store) {
-    let log = Seen::log();
-    let text = "the clock of this machine differs";
-    let stage = Stage::on(store).await;
-    let same = stage.pool().spawn().await.unwrap();
-    let operator = stage.store.client().await;
+    let log = LogCapture::log();
+    let warning = "the clock of this machine differs";
+    let test = TestStore::on(store).await;
+    let same = test.pool().spawn().await.unwrap();
+    let operator = test.store.client().await;
     let [report] = &reports(&operator, 1).await[..] else { panic!("one pool") };
     assert!(report.reported_at.is_some() && report.clock_offset_ms.is_none(), "{report:?}");
     let clocks = async || {
@@ -103,47 +103,47 @@ async fn a_clock_that_differs_is_told(store: Store) {
         of_clocks.cloned().collect::<Vec<_>>()
     };
     assert!(clocks().await.is_empty());
-    assert_eq!(log.count(text), 0);
+    assert_eq!(log.count(warning), 0);
     same.shutdown().await.unwrap();
-    if stage.store.is_file() {
+    if test.store.is_file() {
         return;
     }
     let clock = Clock::stopped_at(SystemTime::now() + Duration::from_secs(65));
-    let builder = Client::builder(&stage.store.url).namespace(&stage.store.namespace);
+    let builder = Client::builder(&test.store.url).namespace(&test.store.namespace);
     let ahead = builder.timeout(DEADLINE).clock(clock).connect().await.unwrap();
-    let ahead = stage.pool_of(&ahead).spawn().await.unwrap();
+    let ahead = test.pool_of(&ahead).spawn().await.unwrap();
     let [report] = &reports(&operator, 1).await[..] else { panic!("one pool") };
     // The clock stands still while the test goes on.
     let offset = report.clock_offset_ms.unwrap();
     assert!((20_000..=65_100).contains(&offset), "{offset}");
-    until("the pool to log it", async || (log.count(text) > 0).then_some(())).await;
+    until("the pool to log it", async || (log.count(warning) > 0).then_some(())).await;
     let [finding] = &clocks().await[..] else { panic!("one finding") };
     assert_eq!(finding.severity(), Severity::Warning);
     assert!(finding.what().contains("ahead of") && finding.about().contains(&report.host));
     reports(&operator, 1).await;
     ahead.shutdown().await.unwrap();
-    let [line] = &log.lines(&[text])[..] else { panic!("once an hour: {}", log.text()) };
+    let [line] = &log.lines(&[warning])[..] else { panic!("once an hour: {}", log.text()) };
     assert!(line.contains(" WARN ") && line.contains(&report.pool.to_string()), "{line}");
 }
 
 pub(crate) async fn an_operator_sees_the_queues(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let operator = stage.store.client().await;
+    let mut test = TestStore::on(store).await;
+    let operator = test.store.client().await;
     let overview = async || {
         let named = Queues::Named(vec!["scripted".into(), "nothing".into()]);
         let mut queues = operator.admin().overview(named).await.unwrap().queues;
         assert_eq!(queues[0].queue, "nothing");
         (queues.remove(1), queues.remove(0))
     };
-    stage.enqueue([Step::Fail("no".into()), Step::Abort("no".into())]).await;
+    test.enqueue([Step::Fail("no".into()), Step::Abort("no".into())]).await;
     let (queue, nothing) = overview().await;
     assert!(queue.ready == 1 && queue.failed == 0 && queue.pools == 0, "{queue:?}");
     assert_eq!((queue.state, nothing.state), (QueueIs::Unattended, QueueIs::Missing));
     assert!(nothing.ready == 0 && nothing.paused == None, "{nothing:?}");
     assert!(queue.durations == None, "nothing ended: {queue:?}");
-    let running = stage.pool().spawn().await.unwrap();
+    let running = test.pool().spawn().await.unwrap();
     for _ in 0..2 {
-        stage.run().await;
+        test.run().await;
     }
     let queue = until("the failed job", async || {
         let (queue, _) = overview().await;
@@ -166,14 +166,14 @@ pub(crate) async fn an_operator_sees_the_queues(store: Store) {
 }
 
 pub(crate) async fn a_paused_queue_starts_no_job(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let operator = stage.store.client().await;
-    let running = stage.pool().concurrency(1).spawn().await.unwrap();
-    let first = stage.enqueue([Step::Wait]).await;
-    assert_eq!(stage.run().await.id, first);
+    let mut test = TestStore::on(store).await;
+    let operator = test.store.client().await;
+    let running = test.pool().concurrency(1).spawn().await.unwrap();
+    let first = test.enqueue([Step::Wait]).await;
+    assert_eq!(test.run().await.id, first);
     // These fill the prefetch buffer.
     let jobs: Vec<_> = (0..5).map(|_| Scripted { steps: vec![Step::Succeed] }).collect();
-    let ids: HashSet<_> = stage.client.enqueue_all(jobs).await.unwrap().into_iter().collect();
+    let ids: HashSet<_> = test.client.enqueue_all(jobs).await.unwrap().into_iter().collect();
     let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
     assert!(paused.still_taking == 0, "{paused:?}");
     assert_eq!(paused.stopped.len(), 1);
@@ -182,82 +182,82 @@ pub(crate) async fn a_paused_queue_starts_no_job(store: Store) {
         matches!(health.unwrap().state, QueueState::Paused { why: Some(why), .. } if why == "a deploy")
     );
     assert!(running.health().is_consuming(), "a pause is healthy");
-    stage.go();
-    assert_eq!(stage.end().await, first, "what runs ends");
+    test.go();
+    assert_eq!(test.end().await, first, "what runs ends");
     until("the others to be handed back", async || {
-        (stage.client.counts("scripted").await.unwrap().ready == 5).then_some(())
+        (test.client.counts("scripted").await.unwrap().ready == 5).then_some(())
     })
     .await;
-    let later = stage.enqueue([Step::Succeed]).await;
+    let later = test.enqueue([Step::Succeed]).await;
     let (_, queue) = queue_where(&operator, "scripted", |queue| queue.in_flight == 0).await;
     assert_eq!((queue.state, queue.consumers), (Activity::Paused, vec![]));
-    assert!(!stage.has_run());
+    assert!(!test.has_run());
     let resumed = operator.admin().resume("scripted").await.unwrap();
     assert!(resumed.was_paused);
     let mut ran = HashSet::new();
     for _ in 0..6 {
-        let run = stage.run().await;
+        let run = test.run().await;
         assert_eq!(run.attempt, 1, "a pause uses no attempt");
         ran.insert(run.id);
     }
     assert!(ran.is_superset(&ids) && ran.contains(&later));
     assert!(!operator.admin().resume("scripted").await.unwrap().was_paused);
     for _ in 0..6 {
-        stage.end().await;
+        test.end().await;
     }
     running.shutdown().await.unwrap();
 
     // A pool that starts meanwhile waits.
-    let id = stage.enqueue([Step::Succeed]).await;
+    let id = test.enqueue([Step::Succeed]).await;
     let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
     assert!(paused.still_taking == 0 && paused.stopped.is_empty(), "{paused:?}");
-    let running = stage.pool().spawn().await.unwrap();
+    let running = test.pool().spawn().await.unwrap();
     let (report, queue) =
         queue_where(&operator, "scripted", |queue| queue.state == Activity::Paused).await;
     assert_eq!(report.queue("hasty").unwrap().state, Activity::Consuming);
-    assert!(queue.since.is_some() && !stage.has_run());
+    assert!(queue.since.is_some() && !test.has_run());
     operator.admin().resume("scripted").await.unwrap();
-    assert_eq!(stage.run().await.id, id);
-    assert_eq!(stage.end().await, id);
+    assert_eq!(test.run().await.id, id);
+    assert_eq!(test.end().await, id);
     running.shutdown().await.unwrap();
 }
 
 async fn a_pause_may_be_ended_while_pools_are_asked(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let operator = stage.store.client().await;
-    let running = stage.pool().spawn().await.unwrap();
+    let mut test = TestStore::on(store).await;
+    let operator = test.store.client().await;
+    let running = test.pool().spawn().await.unwrap();
     let admin = operator.admin();
     let pausing = admin.pause("scripted", "a deploy");
     let resuming = async {
         let is_paused = async || {
             let queues = Queues::Named(vec!["scripted".into()]);
-            let overview = stage.client.admin().overview(queues).await.unwrap();
+            let overview = test.client.admin().overview(queues).await.unwrap();
             matches!(overview.queues[0].paused, Figure::Known(Some(_))).then_some(())
         };
         until("the pause", is_paused).await;
-        assert!(stage.client.admin().resume("scripted").await.unwrap().was_paused);
+        assert!(test.client.admin().resume("scripted").await.unwrap().was_paused);
     };
     let (paused, ()) = tokio::join!(pausing, resuming);
     if let Err(error) = paused {
         assert!(error.is_conflict(), "{error}");
     }
     assert!(!admin.resume("scripted").await.unwrap().was_paused, "it was resumed");
-    let id = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(stage.end().await, id);
+    let id = test.enqueue([Step::Succeed]).await;
+    assert_eq!(test.end().await, id);
     running.shutdown().await.unwrap();
 }
 
 async fn ten_pauses_make_no_job_a_suspect(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let operator = stage.store.client().await;
-    let running = stage.pool().concurrency(1).spawn().await.unwrap();
+    let mut test = TestStore::on(store).await;
+    let operator = test.store.client().await;
+    let running = test.pool().concurrency(1).spawn().await.unwrap();
     // After a short job the pool takes others ahead.
-    stage.enqueue([Step::Succeed]).await;
-    stage.run().await;
-    let blocker = stage.enqueue([Step::Wait]).await;
-    assert_eq!(stage.run().await.id, blocker);
+    test.enqueue([Step::Succeed]).await;
+    test.run().await;
+    let blocker = test.enqueue([Step::Wait]).await;
+    assert_eq!(test.run().await.id, blocker);
     let jobs = (0..40).map(|_| Scripted { steps: vec![Step::Succeed] });
-    stage.client.enqueue_all(jobs).await.unwrap();
+    test.client.enqueue_all(jobs).await.unwrap();
     for _ in 0..10 {
         queue_where(&operator, "scripted", |queue| queue.in_flight > 1).await;
         let paused = operator.admin().pause("scripted", "again").await.unwrap();
@@ -265,9 +265,9 @@ async fn ten_pauses_make_no_job_a_suspect(store: Store) {
         queue_where(&operator, "scripted", |queue| queue.in_flight == 1).await;
         operator.admin().resume("scripted").await.unwrap();
     }
-    stage.go();
+    test.go();
     for _ in 0..40 {
-        assert_eq!(stage.run().await.attempt, 1);
+        assert_eq!(test.run().await.attempt, 1);
     }
     let (_, queue) = queue_where(&operator, "scripted", |queue| queue.minute.completed == 42).await;
     // A job that is suspected runs alone, and its queue rests meanwhile.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jobq::admin::{Activity, Cancel, Order, Queues};
 use jobq::{BoxError, Cancellation, FailedReason, JobContext, PoolControl, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{Step, Store, TestStore, soon, until};
 use tokio::sync::mpsc;
 
 use super::{queue_where, reports};
@@ -21,12 +21,12 @@ both_engines!(
 );
 
 async fn a_quiet_pool_finishes_and_goes_on_answering(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let operator = stage.store.client().await;
-    let running = stage.pool().concurrency(1).spawn().await.unwrap();
-    let first = stage.enqueue([Step::Wait]).await;
-    assert_eq!(stage.run().await.id, first);
-    stage.enqueue([Step::Succeed]).await;
+    let mut test = TestStore::on(store).await;
+    let operator = test.store.client().await;
+    let running = test.pool().concurrency(1).spawn().await.unwrap();
+    let first = test.enqueue([Step::Wait]).await;
+    assert_eq!(test.run().await.id, first);
+    test.enqueue([Step::Succeed]).await;
     let pool = reports(&operator, 1).await[0].pool;
     operator.admin().tell(pool, Order::Quiet).await.unwrap();
     let (report, queue) =
@@ -35,31 +35,31 @@ async fn a_quiet_pool_finishes_and_goes_on_answering(store: Store) {
     let paused = operator.admin().pause("scripted", "a deploy").await.unwrap();
     assert!(paused.still_taking == 0 && paused.stopped == [pool], "{paused:?}");
     operator.admin().resume("scripted").await.unwrap();
-    stage.go();
-    assert_eq!(stage.end().await, first);
+    test.go();
+    assert_eq!(test.end().await, first);
     queue_where(&operator, "scripted", |queue| queue.in_flight == 0).await;
-    assert!(stage.client.counts("scripted").await.unwrap().ready == 1 && !stage.has_run());
+    assert!(test.client.counts("scripted").await.unwrap().ready == 1 && !test.has_run());
     running.shutdown().await.unwrap();
     let error = operator.admin().tell(pool, Order::Quiet).await.unwrap_err();
     assert!(error.is_not_found() && error.to_string().contains(&pool.to_string()), "{error}");
 }
 
 async fn a_quiet_pool_ends_with_its_client(store: Store) {
-    let stage = Stage::on(store).await;
-    let operator = stage.store.client().await;
-    let running = stage.pool().spawn().await.unwrap();
+    let test = TestStore::on(store).await;
+    let operator = test.store.client().await;
+    let running = test.pool().spawn().await.unwrap();
     let pool = reports(&operator, 1).await[0].pool;
     operator.admin().tell(pool, Order::Quiet).await.unwrap();
     queue_where(&operator, "scripted", |queue| queue.state == Activity::Quiet).await;
-    stage.client.close().await;
+    test.client.close().await;
     let error = soon("the pool to end", running.wait()).await.unwrap_err();
     assert!(error.is_closed(), "{error}");
 }
 
 async fn a_pool_is_told_to_stop(store: Store) {
-    let stage = Stage::on(store).await;
-    let operator = stage.store.client().await;
-    let (stays, ends) = (stage.pool().spawn().await.unwrap(), stage.pool().spawn().await.unwrap());
+    let test = TestStore::on(store).await;
+    let operator = test.store.client().await;
+    let (stays, ends) = (test.pool().spawn().await.unwrap(), test.pool().spawn().await.unwrap());
     let [first, second] = &reports(&operator, 2).await[..] else { panic!("two pools") };
     assert!(first.pool < second.pool, "sorted by their start");
     operator.admin().tell(second.pool, Order::Stop).await.unwrap();
@@ -178,12 +178,12 @@ async fn a_function_that_blocks_keeps_its_slot_when_it_is_cancelled(store: Store
 }
 
 async fn a_pool_may_take_no_orders(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let pool = stage.pool().control(PoolControl::Look).spawn().await.unwrap();
-    let id = stage.enqueue([Step::Wait]).await;
-    stage.run().await;
-    let report = reports(&stage.client, 1).await.remove(0);
-    let admin = stage.client.admin();
+    let mut test = TestStore::on(store).await;
+    let pool = test.pool().control(PoolControl::Look).spawn().await.unwrap();
+    let id = test.enqueue([Step::Wait]).await;
+    test.run().await;
+    let report = reports(&test.client, 1).await.remove(0);
+    let admin = test.client.admin();
     for error in [
         admin.tell(report.pool, Order::Stop).await.unwrap_err(),
         admin.cancel_running(id).await.unwrap_err(),
@@ -192,9 +192,9 @@ async fn a_pool_may_take_no_orders(store: Store) {
     }
     assert!(admin.pause("scripted", "it is told of pauses").await.unwrap().still_taking == 0);
     admin.resume("scripted").await.unwrap();
-    stage.go();
+    test.go();
     pool.shutdown().await.unwrap();
-    let pool = stage.pool().control(PoolControl::Off).spawn().await.unwrap();
+    let pool = test.pool().control(PoolControl::Off).spawn().await.unwrap();
     let unasked = until("its consumers to be counted", async || {
         let pools = admin.pools(Queues::one("scripted"), Duration::from_millis(100)).await.unwrap();
         (pools.unaccounted > 0).then_some(pools)

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use jobq::{BoxError, FailedReason, JobContext, QueueState, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Hasty, Scripted, Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{Hasty, Scripted, Step, Store, TestStore, soon, until};
 use tokio::sync::{Notify, mpsc};
 
 use super::nothing_is_left;
@@ -72,25 +72,25 @@ async fn a_blocking_function_runs_where_it_may_block(store: Store) {
 }
 
 async fn a_panic_is_a_failed_attempt(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    let id = stage.enqueue([Step::Panic("oh no".into()), Step::Succeed]).await;
-    assert_eq!(stage.run().await.attempt, 1);
-    assert_eq!(stage.run().await.attempt, 2);
-    assert_eq!(stage.end().await, id);
-    stage.enqueue([Step::Panic("oh no".into())]).await;
-    assert_eq!(stage.failed("scripted").await.error(), "it panicked: oh no");
+    let mut test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
+    let id = test.enqueue([Step::Panic("oh no".into()), Step::Succeed]).await;
+    assert_eq!(test.run().await.attempt, 1);
+    assert_eq!(test.run().await.attempt, 2);
+    assert_eq!(test.end().await, id);
+    test.enqueue([Step::Panic("oh no".into())]).await;
+    assert_eq!(test.failed("scripted").await.error(), "it panicked: oh no");
     running.shutdown().await.unwrap();
 }
 
 async fn a_timeout_is_a_failed_attempt(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    stage.client.enqueue(Hasty { steps: vec![Step::Hang] }).await.unwrap();
-    let job = stage.failed("hasty").await;
+    let mut test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
+    test.client.enqueue(Hasty { steps: vec![Step::Hang] }).await.unwrap();
+    let job = test.failed("hasty").await;
     assert_eq!(job.error(), "it took longer than its timeout of 100ms");
     assert_eq!((job.reason(), job.attempts()), (FailedReason::Exhausted, 2));
-    assert_eq!((stage.run().await.attempt, stage.run().await.attempt), (1, 2));
+    assert_eq!((test.run().await.attempt, test.run().await.attempt), (1, 2));
     running.shutdown().await.unwrap();
 }
 
@@ -144,10 +144,10 @@ struct Turns {
 }
 
 async fn an_endless_loop_fails_and_costs_its_slot_alone(store: Store) {
-    let mut stage = Stage::on(store).await;
+    let mut test = TestStore::on(store).await;
     let (begun, mut begins) = mpsc::unbounded_channel();
     let end = Arc::new(AtomicBool::new(false));
-    let pool = stage.pool().state(Turns { begun, end: Arc::clone(&end) });
+    let pool = test.pool().state(Turns { begun, end: Arc::clone(&end) });
     let running = pool.register::<Endless>().spawn().await.unwrap();
     let lost = async |count| {
         until("its slot to be lost, or free again", || async {
@@ -159,8 +159,8 @@ async fn an_endless_loop_fails_and_costs_its_slot_alone(store: Store) {
         .await
     };
     lost(0).await;
-    stage.client.enqueue(Endless { number: 1 }).await.unwrap();
-    let job = stage.failed("endless").await;
+    test.client.enqueue(Endless { number: 1 }).await.unwrap();
+    let job = test.failed("endless").await;
     assert_eq!((job.reason(), job.attempts()), (FailedReason::Exhausted, 1));
     assert_eq!(job.error(), "it took longer than its timeout of 100ms");
     assert_eq!(soon("the first job", begins.recv()).await, Some(1));
@@ -170,17 +170,17 @@ async fn an_endless_loop_fails_and_costs_its_slot_alone(store: Store) {
     assert!(error.to_string().contains("hold all 1 slots of queue `endless`"), "{error}");
     assert!(!running.health().is_consuming());
     // This queue has no slot left. The other ones go on.
-    stage.client.enqueue(Endless { number: 2 }).await.unwrap();
-    let other = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(stage.end().await, other);
+    test.client.enqueue(Endless { number: 2 }).await.unwrap();
+    let other = test.enqueue([Step::Succeed]).await;
+    assert_eq!(test.end().await, other);
     assert!(begins.try_recv().is_err(), "the slot is taken");
     // It holds no jobs that others could run.
     let (begun, mut begins_elsewhere) = mpsc::unbounded_channel();
     let turns = Turns { begun, end: Arc::clone(&end) };
-    let elsewhere = stage.pool().state(turns).register::<Endless>().spawn().await.unwrap();
+    let elsewhere = test.pool().state(turns).register::<Endless>().spawn().await.unwrap();
     assert_eq!(soon("the second job", begins_elsewhere.recv()).await, Some(2));
     elsewhere.shutdown().await.unwrap();
-    stage.client.enqueue(Endless { number: 3 }).await.unwrap();
+    test.client.enqueue(Endless { number: 3 }).await.unwrap();
     assert!(begins.try_recv().is_err(), "the slot is taken");
     end.store(true, Ordering::Relaxed);
     assert_eq!(soon("the third job", begins.recv()).await, Some(3));
@@ -237,16 +237,16 @@ async fn a_late_end_is_that_of_no_other_attempt(store: Store) {
 }
 
 async fn an_expired_job_does_not_start(store: Store) {
-    let mut stage = Stage::on(store).await;
+    let mut test = TestStore::on(store).await;
     let late = Scripted { steps: vec![Step::Succeed] };
-    let late = stage.client.enqueue(late).expires_in(Duration::ZERO).await.unwrap();
+    let late = test.client.enqueue(late).expires_in(Duration::ZERO).await.unwrap();
     let snooze = Scripted { steps: vec![Step::Snooze(400)] };
-    let snooze = stage.client.enqueue(snooze).expires_in(Duration::from_millis(300)).await.unwrap();
+    let snooze = test.client.enqueue(snooze).expires_in(Duration::from_millis(300)).await.unwrap();
     let good = Scripted { steps: vec![Step::Succeed] };
-    let good = stage.client.enqueue(good).expires_in(Duration::from_secs(600)).await.unwrap();
-    let running = stage.pool().spawn().await.unwrap();
-    assert_eq!(stage.end().await, good);
-    let failed = stage.client.failed("scripted");
+    let good = test.client.enqueue(good).expires_in(Duration::from_secs(600)).await.unwrap();
+    let running = test.pool().spawn().await.unwrap();
+    assert_eq!(test.end().await, good);
+    let failed = test.client.failed("scripted");
     let jobs = until("two to expire", || async {
         failed.list(9).await.ok().filter(|jobs| jobs.len() == 2)
     })
@@ -255,6 +255,6 @@ async fn an_expired_job_does_not_start(store: Store) {
     assert!(jobs.iter().all(|job| job.reason() == FailedReason::Expired && job.attempts() == 0));
     // Put back, it has no limit any more.
     failed.retry(late).await.unwrap();
-    assert_eq!(stage.end().await, late);
+    assert_eq!(test.end().await, late);
     running.shutdown().await.unwrap();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jobq::{BoxError, FailedReason, JobContext, JobId, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::test_store::{Store, soon, until};
 use tokio::sync::mpsc;
 
 both_engines!(controls_keep_their_meaning_however_they_are_wrapped);

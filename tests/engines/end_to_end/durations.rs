@@ -7,7 +7,7 @@ use jobq::{
     State, WorkerPool,
 };
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::test_store::{Store, soon, until};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 

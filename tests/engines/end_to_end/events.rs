@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jobq::{BoxError, Client, FailedReason, JobContext, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::test_store::{Store, soon, until};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jobq::{BoxError, FailedReason, JobContext, JobId, State, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Script, Stage, Step, Store, until};
+use jobq_tests::test_store::{Script, Step, Store, TestStore, until};
 
 both_engines!(
     a_job_expires_while_it_waits_for_whatever_it_may,
@@ -34,17 +34,17 @@ fn fail() -> Step {
     Step::Fail("busy".into())
 }
 
-/// A stage with a pool; the first wait of a client may have to be prepared for, for longer than
+/// A test with a pool; the first wait of a client may have to be prepared for, for longer than
 /// other jobs live.
-async fn stage(store: Store) -> (Stage, jobq::RunningPool) {
-    let mut stage = Stage::on(store).await;
-    let pool = stage.pool().register::<Fixed>().register::<Growing>();
+async fn set_up(store: Store) -> (TestStore, jobq::RunningPool) {
+    let mut test = TestStore::on(store).await;
+    let pool = test.pool().register::<Fixed>().register::<Growing>();
     let running = pool.spawn().await.unwrap();
-    let first = stage.client.enqueue(Growing { steps: vec![Step::Succeed] });
+    let first = test.client.enqueue(Growing { steps: vec![Step::Succeed] });
     first.delay(Duration::from_millis(1)).expires_in(Duration::from_secs(600)).await.unwrap();
-    stage.run().await;
-    stage.end().await;
-    (stage, running)
+    test.run().await;
+    test.end().await;
+    (test, running)
 }
 
 /// Each step as a job's first one, with the attempts that it uses: the wait of the policy
@@ -60,8 +60,8 @@ fn waits() -> [(Step, u32); 5] {
 }
 
 async fn a_job_expires_while_it_waits_for_whatever_it_may(store: Store) {
-    let (mut stage, running) = stage(store).await;
-    let client = stage.client.clone();
+    let (mut test, running) = set_up(store).await;
+    let client = test.client.clone();
     // How many attempts are used up, and how often it ran.
     let mut expected = HashMap::<JobId, (u32, usize)>::new();
     for delay in [0, 300, LONG] {
@@ -83,8 +83,8 @@ async fn a_job_expires_while_it_waits_for_whatever_it_may(store: Store) {
     })
     .await;
     let mut runs = HashMap::<JobId, usize>::new();
-    while stage.has_run() {
-        *runs.entry(stage.run().await.id).or_default() += 1;
+    while test.has_run() {
+        *runs.entry(test.run().await.id).or_default() += 1;
     }
     let found: HashMap<_, _> = failed
         .iter()
@@ -96,8 +96,8 @@ async fn a_job_expires_while_it_waits_for_whatever_it_may(store: Store) {
 }
 
 async fn a_job_whose_time_is_not_over_outlives_its_waits(store: Store) {
-    let (mut stage, running) = stage(store).await;
-    let client = stage.client.clone();
+    let (mut test, running) = set_up(store).await;
+    let client = test.client.clone();
     let mut ids = HashSet::new();
     // It counts from the end of the wait before the first attempt, however long that is.
     for delay in [LONG, LONG + 1] {
@@ -113,7 +113,7 @@ async fn a_job_whose_time_is_not_over_outlives_its_waits(store: Store) {
         ids.insert(client.enqueue(Growing { steps }).expires_in(long).await.unwrap());
     }
     while !ids.is_empty() {
-        let id = stage.end().await;
+        let id = test.end().await;
         assert!(ids.remove(&id));
     }
     for queue in ["fixed", "growing"] {

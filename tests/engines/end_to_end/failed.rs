@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use jobq::{FailedReason, Job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore, soon, until};
 use serde::{Deserialize, Serialize};
 
 use super::nothing_is_left;
@@ -18,33 +18,33 @@ both_engines!(
 );
 
 pub(crate) async fn failed_jobs_are_kept_shown_retried_and_discarded(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
+    let mut test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
     let fail = || Step::Fail("the bank is busy".into());
     let steps = [fail(), fail(), fail(), fail(), fail(), Step::Succeed];
     let before = SystemTime::now() - Duration::from_secs(1);
-    let id = stage.enqueue(steps.clone()).await;
-    let job = stage.failed("scripted").await;
+    let id = test.enqueue(steps.clone()).await;
+    let job = test.failed("scripted").await;
     assert_eq!((job.id(), job.name(), job.queue()), (id, "scripted", "scripted"));
     assert_eq!((job.attempts(), job.reason()), (4, FailedReason::Exhausted));
     assert_eq!(job.error(), "the bank is busy");
     assert_eq!(job.payload(), serde_json::json!({ "steps": steps }));
     assert!(job.failed_at() >= before && job.failed_at() <= SystemTime::now());
     for attempt in 1..=4 {
-        assert_eq!(stage.run().await.attempt, attempt);
+        assert_eq!(test.run().await.attempt, attempt);
     }
-    stage.client.failed("scripted").retry(id).await.unwrap();
+    test.client.failed("scripted").retry(id).await.unwrap();
     for attempt in 1..=2 {
-        let run = stage.run().await;
+        let run = test.run().await;
         assert_eq!((run.id, run.attempt), (id, attempt), "it has fresh attempts");
     }
-    assert_eq!(stage.end().await, id);
+    assert_eq!(test.end().await, id);
 
     let mut ids = Vec::new();
     for number in 0..4 {
-        ids.push(stage.enqueue([Step::Abort(format!("number {number}"))]).await);
+        ids.push(test.enqueue([Step::Abort(format!("number {number}"))]).await);
     }
-    let failed = stage.client.failed("scripted");
+    let failed = test.client.failed("scripted");
     until("all to fail", || async { (failed.list(9).await.ok()?.len() == 4).then_some(()) }).await;
     assert_eq!(failed.show(ids[2]).await.unwrap().error(), "number 2");
     failed.discard(ids[2]).await.unwrap();
@@ -56,7 +56,7 @@ pub(crate) async fn failed_jobs_are_kept_shown_retried_and_discarded(store: Stor
     assert_eq!(failed.list(9).await.unwrap().len(), 0);
     assert_eq!(failed.retry_all().await.unwrap(), 0);
     running.shutdown().await.unwrap();
-    nothing_is_left(&stage.client, "scripted").await;
+    nothing_is_left(&test.client, "scripted").await;
 }
 
 /// What an older version of a program sent.
@@ -67,13 +67,13 @@ struct OldScripted {
 }
 
 async fn unreadable_payloads_fail_and_the_pool_goes_on(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let running = stage.pool().concurrency(1).spawn().await.unwrap();
+    let mut test = TestStore::on(store).await;
+    let running = test.pool().concurrency(1).spawn().await.unwrap();
     let old = OldScripted { instructions: "succeed".into() };
-    let id = stage.client.enqueue(old).await.unwrap();
-    let good = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(stage.end().await, good);
-    let job = stage.failed("scripted").await;
+    let id = test.client.enqueue(old).await.unwrap();
+    let good = test.enqueue([Step::Succeed]).await;
+    assert_eq!(test.end().await, good);
+    let job = test.failed("scripted").await;
     assert_eq!((job.id(), job.reason()), (id, FailedReason::UnreadablePayload));
     assert!(job.error().contains("missing field `steps`"), "{}", job.error());
     assert_eq!(job.payload(), serde_json::json!({ "instructions": "succeed" }));
@@ -85,11 +85,11 @@ async fn unreadable_payloads_fail_and_the_pool_goes_on(store: Store) {
 struct NotDeployed {}
 
 async fn unknown_jobs_fail_after_their_retries(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let id = stage.client.enqueue(NotDeployed {}).await.unwrap();
+    let mut test = TestStore::on(store).await;
+    let id = test.client.enqueue(NotDeployed {}).await.unwrap();
     // Twenty workers tried already.
     let engine =
-        jobq::engine::conformance::open(&stage.store.url, &stage.store.namespace).await.unwrap();
+        jobq::engine::conformance::open(&test.store.url, &test.store.namespace).await.unwrap();
     let mut consumer = engine.consume_from("scripted", 1).await.unwrap();
     for _ in 0..20 {
         let delivery = soon("the job", consumer.next()).await.unwrap().unwrap();
@@ -98,34 +98,34 @@ async fn unknown_jobs_fail_after_their_retries(store: Store) {
     }
     consumer.stop().await;
     engine.close().await;
-    let running = stage.pool().spawn().await.unwrap();
-    let good = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(stage.end().await, good);
-    let job = stage.failed("scripted").await;
+    let running = test.pool().spawn().await.unwrap();
+    let good = test.enqueue([Step::Succeed]).await;
+    assert_eq!(test.end().await, good);
+    let job = test.failed("scripted").await;
     assert_eq!((job.id(), job.reason()), (id, FailedReason::UnknownJob));
     assert!(job.error().contains("`not.deployed.yet`"), "{}", job.error());
     // One that is met for the first time waits for a deploy.
-    stage.client.failed("scripted").purge().await.unwrap();
-    stage.client.enqueue(NotDeployed {}).await.unwrap();
+    test.client.failed("scripted").purge().await.unwrap();
+    test.client.enqueue(NotDeployed {}).await.unwrap();
     until("the job to wait", || async {
-        (stage.client.counts("scripted").await.unwrap().waiting == 1).then_some(())
+        (test.client.counts("scripted").await.unwrap().waiting == 1).then_some(())
     })
     .await;
-    assert_eq!(stage.client.failed("scripted").list(1).await.unwrap().len(), 0);
+    assert_eq!(test.client.failed("scripted").list(1).await.unwrap().len(), 0);
     running.shutdown().await.unwrap();
 }
 
 async fn a_message_without_a_name_is_the_only_job_of_its_queue(store: Store) {
-    let mut stage = Stage::on(store).await;
-    stage.client.declare::<Scripted>().await.unwrap();
+    let mut test = TestStore::on(store).await;
+    test.client.declare::<Scripted>().await.unwrap();
     let engine =
-        jobq::engine::conformance::open(&stage.store.url, &stage.store.namespace).await.unwrap();
+        jobq::engine::conformance::open(&test.store.url, &test.store.namespace).await.unwrap();
     let envelope = jobq::Envelope::new("scripted", br#"{"steps": ["Succeed"]}"#.to_vec());
     let id = envelope.id;
     engine.declare(&[jobq::engine::QueueSpec::new("scripted")]).await.unwrap();
     engine.push(envelope).await.unwrap();
     engine.close().await;
-    let running = stage.pool().spawn().await.unwrap();
-    assert_eq!(stage.end().await, id);
+    let running = test.pool().spawn().await.unwrap();
+    assert_eq!(test.end().await, id);
     running.shutdown().await.unwrap();
 }

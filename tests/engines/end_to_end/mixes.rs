@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jobq::{BoxError, FailedReason, JobContext, JobId, State, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Script, Stage, Step, Store, until};
+use jobq_tests::test_store::{Script, Step, Store, TestStore, until};
 
 both_engines!(attempts_are_counted_through_any_mixture);
 
@@ -97,8 +97,8 @@ fn steps(random: &mut fastrand::Rng) -> Vec<Step> {
 }
 
 async fn attempts_are_counted_through_any_mixture(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let pool = stage.pool().register::<Constant>().register::<Listed>().register::<Growing>();
+    let mut test = TestStore::on(store).await;
+    let pool = test.pool().register::<Constant>().register::<Listed>().register::<Growing>();
     let running = pool.spawn().await.unwrap();
     let mut expected = HashMap::<JobId, (Vec<Step>, Story)>::new();
     for seed in 0..48 {
@@ -106,7 +106,7 @@ async fn attempts_are_counted_through_any_mixture(store: Store) {
         let steps = steps(&mut random);
         let delay = Duration::from_millis(wait(&mut random));
         let told = (steps.clone(), story(&steps));
-        let client = &stage.client;
+        let client = &test.client;
         let enqueued = match seed % 3 {
             0 => client.enqueue(Constant { steps }).delay(delay).await,
             1 => client.enqueue(Listed { steps }).delay(delay).await,
@@ -117,7 +117,7 @@ async fn attempts_are_counted_through_any_mixture(store: Store) {
 
     let mut attempts = HashMap::<JobId, Vec<u32>>::new();
     for _ in 0..expected.values().map(|(_, story)| story.attempts.len()).sum() {
-        let run = stage.run().await;
+        let run = test.run().await;
         let (script, told) = &expected[&run.id];
         let attempts = attempts.entry(run.id).or_default();
         attempts.push(run.attempt);
@@ -127,11 +127,11 @@ async fn attempts_are_counted_through_any_mixture(store: Store) {
     let mut failed = until("all to end", || async {
         let mut failed = HashMap::new();
         for queue in QUEUES {
-            let counts = stage.client.counts(queue).await.unwrap();
+            let counts = test.client.counts(queue).await.unwrap();
             if counts.open() > 0 {
                 return None;
             }
-            let jobs = stage.client.failed(queue).list(99).await.unwrap();
+            let jobs = test.client.failed(queue).list(99).await.unwrap();
             failed.extend(jobs.iter().map(|job| (job.id(), (job.attempts(), job.reason()))));
         }
         (failed.len() >= number).then_some(failed)
@@ -142,6 +142,6 @@ async fn attempts_are_counted_through_any_mixture(store: Store) {
         let found = Story { attempts, failed: failed.remove(&id) };
         assert_eq!(found, story, "{steps:?}");
     }
-    assert!(failed.is_empty() && !stage.has_run(), "{failed:?}");
+    assert!(failed.is_empty() && !test.has_run(), "{failed:?}");
     running.shutdown().await.unwrap();
 }

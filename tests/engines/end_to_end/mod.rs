@@ -12,7 +12,7 @@ mod payloads;
 mod pools;
 
 use jobq::Client;
-use jobq_tests::stage::until;
+use jobq_tests::test_store::until;
 
 async fn nothing_is_left(client: &Client, queue: &str) {
     until("an empty queue", || async {

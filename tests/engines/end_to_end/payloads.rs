@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use jobq::{BoxError, Client, ErrorKind, FailedReason, Job, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::test_store::{Store, soon, until};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jobq::{BoxError, JobContext, State, WorkerPool, job};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore, soon, until};
 use tokio::sync::mpsc;
 
 use super::nothing_is_left;
@@ -22,24 +22,24 @@ both_engines!(
 );
 
 async fn competing_pools_run_each_job_once(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let other = stage.store.client().await;
+    let mut test = TestStore::on(store).await;
+    let other = test.store.client().await;
     let pools = [
-        stage.pool().spawn().await.unwrap(),
-        stage.pool().spawn().await.unwrap(),
-        stage.pool_of(&other).spawn().await.unwrap(),
+        test.pool().spawn().await.unwrap(),
+        test.pool().spawn().await.unwrap(),
+        test.pool_of(&other).spawn().await.unwrap(),
     ];
     let jobs = (0..600).map(|_| Scripted { steps: vec![Step::Succeed] });
-    let ids = stage.client.enqueue_all(jobs).await.unwrap();
+    let ids = test.client.enqueue_all(jobs).await.unwrap();
     let mut ended = HashSet::new();
     for _ in &ids {
-        assert!(ended.insert(stage.end().await), "none ends twice");
+        assert!(ended.insert(test.end().await), "none ends twice");
     }
     assert_eq!(ended, ids.into_iter().collect());
     for pool in pools {
         pool.shutdown().await.unwrap();
     }
-    nothing_is_left(&stage.client, "scripted").await;
+    nothing_is_left(&test.client, "scripted").await;
 }
 
 #[job(queue = "few", concurrency = 3)]
@@ -71,37 +71,37 @@ async fn concurrency_holds_for_a_queue(store: Store) {
 }
 
 async fn a_shutdown_finishes_what_runs_and_hands_back_the_rest(store: Store) {
-    let mut stage = Stage::on(store).await;
-    let running = stage.pool().concurrency(2).spawn().await.unwrap();
+    let mut test = TestStore::on(store).await;
+    let running = test.pool().concurrency(2).spawn().await.unwrap();
     let ids: Vec<_> = {
         let jobs = (0..20).map(|_| Scripted { steps: vec![Step::Wait, Step::Succeed] });
-        stage.client.enqueue_all(jobs).await.unwrap()
+        test.client.enqueue_all(jobs).await.unwrap()
     };
-    let first = [stage.run().await.id, stage.run().await.id];
+    let first = [test.run().await.id, test.run().await.id];
     // Nothing is taken from here on. A pool that holds no more than it runs has the others ready
     // before it knows of the shutdown.
     running.stop();
     let shutdown = tokio::spawn(running.shutdown());
     // What was not started is handed back while the two still run.
     until("the others to be ready", || async {
-        (stage.client.counts("scripted").await.unwrap().ready == 18).then_some(())
+        (test.client.counts("scripted").await.unwrap().ready == 18).then_some(())
     })
     .await;
-    assert!(!stage.has_run());
-    stage.go();
-    let ended: HashSet<_> = [stage.end().await, stage.end().await].into();
+    assert!(!test.has_run());
+    test.go();
+    let ended: HashSet<_> = [test.end().await, test.end().await].into();
     assert_eq!(ended, first.into());
     soon("the shutdown", shutdown).await.unwrap().unwrap();
-    let running = stage.pool().spawn().await.unwrap();
+    let running = test.pool().spawn().await.unwrap();
     let mut rest = HashSet::new();
     for _ in 0..18 {
-        let run = stage.run().await;
+        let run = test.run().await;
         assert_eq!(run.attempt, 1, "a shutdown uses no attempt");
         rest.insert(run.id);
     }
     assert_eq!(rest.union(&ended).count(), ids.len());
     running.shutdown().await.unwrap();
-    nothing_is_left(&stage.client, "scripted").await;
+    nothing_is_left(&test.client, "scripted").await;
 }
 
 #[job(queue = "endless")]
@@ -147,11 +147,11 @@ async fn a_pool_that_cannot_run_does_not_start(store: Store) {
 }
 
 async fn a_closed_client_ends_its_pools(store: Store) {
-    let stage = Stage::on(store).await;
-    let running = stage.pool().spawn().await.unwrap();
-    stage.client.close().await;
+    let test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
+    test.client.close().await;
     let error = soon("the pool to end", running.wait()).await.unwrap_err();
     assert_eq!(error.kind(), jobq::ErrorKind::Closed);
-    let error = stage.client.enqueue(Scripted { steps: vec![] }).await.unwrap_err();
+    let error = test.client.enqueue(Scripted { steps: vec![] }).await.unwrap_err();
     assert_eq!((error.kind(), error.maybe_enqueued()), (jobq::ErrorKind::Closed, false));
 }

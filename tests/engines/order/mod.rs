@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use jobq::engine::Counts;
 use jobq::{Client, JobId};
 use jobq_tests::both_engines;
-use jobq_tests::stage::{Store, until};
-use jobq_tests::timed::{
-    Beside, ONCE, PAUSE, Run, Runs, Timed, enqueue, millis, next, timed_pool, warm_up,
+use jobq_tests::jobs::reports_runs::{
+    Beside, ONCE, PAUSE, ReportsRun, Run, Runs, enqueue, millis, next, reporting_pool, warm_up,
 };
+use jobq_tests::test_store::{Store, until};
 
 use self::pace::{Pace, Watch, summary};
 
@@ -35,7 +35,7 @@ struct Waited {
 /// Nothing but a slow store excuses what is out of order.
 async fn a_thousand_waits_end_in_order_as_far_as_the_store_is_quick(store: Store) {
     let client = store.client().await;
-    let (running, mut runs) = timed_pool(&client).await;
+    let (running, mut runs) = reporting_pool(&client).await;
     warm_up(&client, &mut runs).await;
     in_order(&client, &mut runs, 1).await;
     running.shutdown().await.unwrap();
@@ -47,7 +47,7 @@ const ROUNDS: usize = 4;
 /// The same in each round, and in one of them nothing is out of order.
 async fn a_thousand_waits_end_in_order_on_a_quiet_machine(store: Store) {
     let client = store.client().await;
-    let (running, mut runs) = timed_pool(&client).await;
+    let (running, mut runs) = reporting_pool(&client).await;
     warm_up(&client, &mut runs).await;
     let mut round = 1;
     while !in_order(&client, &mut runs, round).await {
@@ -73,7 +73,7 @@ async fn in_order(client: &Client, runs: &mut Runs, round: usize) -> bool {
         expected.insert(id, (since, due, 1));
         let since = Instant::now();
         let (id, due) = match number % 10 {
-            3 => enqueue(client, Timed { failures: FAILURES }, wait()).await,
+            3 => enqueue(client, ReportsRun { failures: FAILURES }, wait()).await,
             7 => enqueue(client, Beside { failures: FAILURES }, wait()).await,
             _ => continue,
         };
@@ -108,7 +108,7 @@ async fn in_order(client: &Client, runs: &mut Runs, round: usize) -> bool {
         assert!(misplaced.is_empty(), "{queue}: ran so long after a later one: {misplaced:?}");
         in_order &= excused.is_empty();
     }
-    for queue in ["timed", "beside"] {
+    for queue in ["reports_run", "beside"] {
         until("all to be done with", || async {
             (client.counts(queue).await.unwrap() == Counts::new(0, 0, 0)).then_some(())
         })

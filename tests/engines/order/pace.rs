@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use jobq::{BoxError, Client, job};
-use jobq_tests::timed::millis;
+use jobq_tests::jobs::reports_runs::millis;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

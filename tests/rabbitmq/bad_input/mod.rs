@@ -9,7 +9,7 @@ use jobq::{
     BoxError, Client, FailedJob, FailedReason, JobContext, MAX_PAYLOAD, State, WorkerPool, job,
 };
 use jobq_tests::raw::Raw;
-use jobq_tests::stage::{Store, until};
+use jobq_tests::test_store::{Store, until};
 use lapin::types::AMQPValue;
 use tokio::sync::mpsc;
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jobq::{Client, ErrorKind, QueueState, RunningPool};
 use jobq_tests::broker::{self, Broker};
+use jobq_tests::log_capture::LogCapture;
 use jobq_tests::proxy::{Cut, Proxy, Toward};
 use jobq_tests::raw::Raw;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore, soon, until};
 use jobq_tests::vhost::Vhost;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpListener;
@@ -55,10 +55,10 @@ async fn interrupted(pool: &RunningPool, kind: ErrorKind, words: &[&str]) {
 }
 
 /// Waits until the pool says that it takes jobs, and sees it run one.
-async fn goes_on(stage: &mut Stage, pool: &RunningPool) {
+async fn goes_on(test: &mut TestStore, pool: &RunningPool) {
     until("the pool to consume", async || pool.health().is_consuming().then_some(())).await;
-    let id = accepted(&stage.client).await;
-    while stage.end().await != id {}
+    let id = accepted(&test.client).await;
+    while test.end().await != id {}
 }
 
 /// Enqueues until a job is accepted.
@@ -74,16 +74,16 @@ async fn a_password_that_changes_is_told_until_it_is_right_again() {
         return;
     };
     let (user, node) = (&*place.user, place.vhost.node());
-    let mut stage = Stage::on(place.store()).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    goes_on(&mut stage, &pool).await;
+    let mut test = TestStore::on(place.store()).await;
+    let pool = test.pool().spawn().await.unwrap();
+    goes_on(&mut test, &pool).await;
     node.ctl(&["change_password", user, "second"]).await;
     place.vhost.close_connections().await;
     let said = format!("refuses the user `{user}`");
     interrupted(&pool, ErrorKind::Refused, &[&said, "the password"]).await;
     assert!(!format!("{:?}", pool.health()).contains("first"), "no password is shown");
     node.ctl(&["change_password", user, "first"]).await;
-    goes_on(&mut stage, &pool).await;
+    goes_on(&mut test, &pool).await;
     pool.shutdown().await.unwrap();
 }
 
@@ -94,9 +94,9 @@ async fn permissions_that_are_taken_away_are_told_until_they_are_back() {
         return;
     };
     let (user, vhost) = (&*place.user, place.vhost.name());
-    let mut stage = Stage::on(place.store()).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    goes_on(&mut stage, &pool).await;
+    let mut test = TestStore::on(place.store()).await;
+    let pool = test.pool().spawn().await.unwrap();
+    goes_on(&mut test, &pool).await;
     // The vhost is closed to the user.
     place.vhost.node().ctl(&["clear_permissions", "-p", vhost, user]).await;
     place.vhost.close_connections().await;
@@ -107,11 +107,11 @@ async fn permissions_that_are_taken_away_are_told_until_they_are_back() {
     let words = ["consuming queue", "ACCESS_REFUSED", "set_permissions"];
     interrupted(&pool, ErrorKind::Refused, &words).await;
     let job = Scripted { steps: vec![Step::Succeed] };
-    let error = stage.client.enqueue(job).await.unwrap_err();
+    let error = test.client.enqueue(job).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
     assert!(error.to_string().contains("set_permissions"), "{error}");
     place.permit(".*").await;
-    goes_on(&mut stage, &pool).await;
+    goes_on(&mut test, &pool).await;
     pool.shutdown().await.unwrap();
 }
 
@@ -121,47 +121,47 @@ async fn a_vhost_that_is_deleted_and_made_again_is_used_again() {
     let Some(place) = Place::of(test).await else {
         return;
     };
-    let mut stage = Stage::on(place.store()).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    goes_on(&mut stage, &pool).await;
+    let mut test = TestStore::on(place.store()).await;
+    let pool = test.pool().spawn().await.unwrap();
+    goes_on(&mut test, &pool).await;
     place.vhost.delete().await;
     let said = format!("the vhost `{}` does not exist", place.vhost.name());
     interrupted(&pool, ErrorKind::Refused, &[&said]).await;
     place.vhost.add().await;
     place.permit(".*").await;
     // Its queues are declared again, too.
-    goes_on(&mut stage, &pool).await;
+    goes_on(&mut test, &pool).await;
     pool.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_that_is_deleted_under_a_pool_is_declared_and_consumed_again() {
-    let mut stage = Stage::on(Store::rabbitmq().await).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    goes_on(&mut stage, &pool).await;
+    let mut test = TestStore::on(Store::rabbitmq().await).await;
+    let pool = test.pool().spawn().await.unwrap();
+    goes_on(&mut test, &pool).await;
     // The broker tells the consumer so by a `basic.cancel`.
-    let raw = Raw::connect(&stage.store.url).await;
-    raw.delete(&format!("{}:scripted", stage.store.namespace)).await;
+    let raw = Raw::connect(&test.store.url).await;
+    raw.delete(&format!("{}:scripted", test.store.namespace)).await;
     // It finds no way, and has its queue declared again if the consumer has not yet.
-    let id = accepted(&stage.client).await;
-    assert_eq!(stage.end().await, id);
-    goes_on(&mut stage, &pool).await;
+    let id = accepted(&test.client).await;
+    assert_eq!(test.end().await, id);
+    goes_on(&mut test, &pool).await;
     pool.shutdown().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_connection_is_told_while_consumers_wait_for_an_answer() {
-    let mut stage = Stage::on(Store::rabbitmq().await).await;
-    let proxy = Proxy::to(&stage.store.url).await;
-    let builder = Client::builder(proxy.url()).namespace(&stage.store.namespace);
+    let mut test = TestStore::on(Store::rabbitmq().await).await;
+    let proxy = Proxy::to(&test.store.url).await;
+    let builder = Client::builder(proxy.url()).namespace(&test.store.namespace);
     let workers = builder.timeout(Duration::from_secs(600)).connect().await.unwrap();
-    let pool = stage.pool_of(&workers).spawn().await.unwrap();
+    let pool = test.pool_of(&workers).spawn().await.unwrap();
     until("the pool to consume", async || pool.health().is_consuming().then_some(())).await;
     // The consumers end, and ask in vain whether their queues are paused.
     proxy.freeze(Toward::Broker);
-    let raw = Raw::connect(&stage.store.url).await;
+    let raw = Raw::connect(&test.store.url).await;
     for queue in pool.health().queues {
-        raw.delete(&format!("{}:{}", stage.store.namespace, queue.queue)).await;
+        raw.delete(&format!("{}:{}", test.store.namespace, queue.queue)).await;
     }
     interrupted(&pool, ErrorKind::Connection, &["it was cancelled"]).await;
     proxy.refuse(true);
@@ -169,7 +169,7 @@ async fn a_lost_connection_is_told_while_consumers_wait_for_an_answer() {
     interrupted(&pool, ErrorKind::Connection, &["cannot connect"]).await;
     proxy.refuse(false);
     proxy.thaw();
-    goes_on(&mut stage, &pool).await;
+    goes_on(&mut test, &pool).await;
     pool.shutdown().await.unwrap();
 }
 
@@ -178,18 +178,18 @@ async fn a_broker_that_is_gone_is_told() {
     let Some(node) = Broker::to_kill("a_broker_that_is_gone_is_told").await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    goes_on(&mut stage, &pool).await;
+    let mut test = TestStore::on(Store::on_broker(node.url())).await;
+    let pool = test.pool().spawn().await.unwrap();
+    goes_on(&mut test, &pool).await;
     // A broker that is killed in the first moments of a queue's life may not bring it back.
     tokio::time::sleep(Duration::from_secs(3)).await;
     node.kill();
     interrupted(&pool, ErrorKind::Connection, &["check that the broker runs"]).await;
     node.restart().await;
-    goes_on(&mut stage, &pool).await;
+    goes_on(&mut test, &pool).await;
     // The pool that has ended says so, too.
     let health = || pool.health();
-    stage.client.close().await;
+    test.client.close().await;
     until("the end of the pool", async || {
         let ended = |state: &QueueState| matches!(state, QueueState::Ended(Some(_)));
         health().queues.iter().all(|queue| ended(&queue.state)).then_some(())
@@ -213,19 +213,19 @@ async fn a_handshake_that_is_given_up_leaves_no_socket() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn jobs_that_come_before_a_late_answer_to_the_end_of_a_consumer_are_handed_back() {
-    let log = Seen::log();
-    let mut stage = Stage::on(Store::rabbitmq().await).await;
-    let proxy = Proxy::to(&stage.store.url).await;
-    let builder = Client::builder(proxy.url()).namespace(&stage.store.namespace);
+    let log = LogCapture::log();
+    let mut test = TestStore::on(Store::rabbitmq().await).await;
+    let proxy = Proxy::to(&test.store.url).await;
+    let builder = Client::builder(proxy.url()).namespace(&test.store.namespace);
     let workers = builder.timeout(Duration::from_secs(3)).connect().await.unwrap();
-    let pool = stage.pool_of(&workers).concurrency(2).spawn().await.unwrap();
-    let first = stage.enqueue([Step::Wait]).await;
-    assert_eq!(stage.run().await.id, first);
+    let pool = test.pool_of(&workers).concurrency(2).spawn().await.unwrap();
+    let first = test.enqueue([Step::Wait]).await;
+    assert_eq!(test.run().await.id, first);
     proxy.freeze(Toward::Client);
-    stage.enqueue([Step::Succeed]).await;
+    test.enqueue([Step::Succeed]).await;
     let ready = async |count| {
         until("so many jobs to be ready", async || {
-            (stage.client.counts("scripted").await.ok()?.ready == count).then_some(())
+            (test.client.counts("scripted").await.ok()?.ready == count).then_some(())
         })
         .await;
     };
@@ -239,7 +239,7 @@ async fn jobs_that_come_before_a_late_answer_to_the_end_of_a_consumer_are_handed
     proxy.thaw();
     // The first job still runs.
     ready(1).await;
-    stage.go();
-    assert_eq!(stage.end().await, first);
+    test.go();
+    assert_eq!(test.end().await, first);
     soon("the pool to end", pool.wait()).await.unwrap();
 }

@@ -4,4 +4,4 @@
 
 mod cuts;
 mod faults;
-mod scene;
+mod proxied;

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use jobq::Client;
 use jobq_tests::broker;
+use jobq_tests::jobs::reports_runs::millis;
 use jobq_tests::proxy::{Cut, Proxy, Toward};
 use jobq_tests::raw::Raw;
-use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, until};
-use jobq_tests::timed::millis;
+use jobq_tests::test_store::{DEADLINE, Scripted, Step, Store, TestStore, until};
 
 /// Longer than the second that new queues take, and needs two levels.
 const WAIT: Duration = millis(3_000);
@@ -39,32 +39,32 @@ enum Kind {
 
 /// The first message of its namespace that needs levels, which are made meanwhile.
 async fn comes_in_time(url: &str, kind: Kind) {
-    let mut stage = Stage::on(Store::on_broker(url.to_owned())).await;
-    stage.client.declare::<Scripted>().await.unwrap();
+    let mut test = TestStore::on(Store::on_broker(url.to_owned())).await;
+    test.client.declare::<Scripted>().await.unwrap();
     let raw = Raw::connect(url).await;
-    let space = stage.store.namespace.clone();
+    let space = test.store.namespace.clone();
     let out_of_levels =
         out_of_levels(&raw, &space, if kind == Kind::Event { "e" } else { "q" }).await;
     let events = raw.tap(&format!("{space}.events"), "#").await;
-    let running = stage.pool().spawn().await.unwrap();
+    let running = test.pool().spawn().await.unwrap();
     let job = |steps: &[Step]| Scripted { steps: steps.to_vec() };
     let mut since = Instant::now();
     let wait = u64::try_from(WAIT.as_millis()).unwrap();
     match kind {
-        Kind::One => drop(stage.client.enqueue(job(&[Step::Succeed])).delay(WAIT).await.unwrap()),
+        Kind::One => drop(test.client.enqueue(job(&[Step::Succeed])).delay(WAIT).await.unwrap()),
         Kind::Many => {
-            stage.client.enqueue_all([job(&[Step::Succeed])]).delay(WAIT).await.unwrap();
+            test.client.enqueue_all([job(&[Step::Succeed])]).delay(WAIT).await.unwrap();
         }
         Kind::Named => {
             let payload = serde_json::json!({"steps": ["Succeed"]});
-            let later = stage.client.enqueue_named("scripted", "scripted", &payload).delay(WAIT);
+            let later = test.client.enqueue_named("scripted", "scripted", &payload).delay(WAIT);
             later.await.unwrap();
         }
-        Kind::Event => drop(stage.client.publish("late", &()).delay(WAIT).await.unwrap()),
+        Kind::Event => drop(test.client.publish("late", &()).delay(WAIT).await.unwrap()),
         Kind::RetryIn | Kind::Snooze => {
             let step = if kind == Kind::Snooze { Step::Snooze(wait) } else { Step::RetryIn(wait) };
-            stage.client.enqueue(job(&[step, Step::Succeed])).await.unwrap();
-            since = stage.run().await.at;
+            test.client.enqueue(job(&[step, Step::Succeed])).await.unwrap();
+            since = test.run().await.at;
         }
     }
     let key = if kind == Kind::Event {
@@ -75,7 +75,7 @@ async fn comes_in_time(url: &str, kind: Kind) {
         })
         .await
     } else {
-        assert!(stage.run().await.at - since >= WAIT, "{kind:?} is early");
+        assert!(test.run().await.at - since >= WAIT, "{kind:?} is early");
         raw.take(&out_of_levels).await
     };
     // On a slow machine it was due when the levels were there.
@@ -99,11 +99,11 @@ async fn making_the_levels_makes_no_first_job_late() {
 async fn a_job_that_waits_for_a_connection_is_not_late() {
     let url = broker::shared().await;
     let proxy = Proxy::to(&url).await;
-    let mut stage = Stage::on(Store::on_broker(url.clone())).await;
+    let mut test = TestStore::on(Store::on_broker(url.clone())).await;
     let raw = Raw::connect(&url).await;
-    let running = stage.pool().spawn().await.unwrap();
-    stage.client.declare_delays_up_to(WAIT).await.unwrap();
-    let space = stage.store.namespace.clone();
+    let running = test.pool().spawn().await.unwrap();
+    test.client.declare_delays_up_to(WAIT).await.unwrap();
+    let space = test.store.namespace.clone();
     let out_of_levels = out_of_levels(&raw, &space, "q").await;
     let sender = Client::builder(proxy.url()).namespace(&space).timeout(DEADLINE).connect().await;
     let sender = sender.unwrap();
@@ -127,7 +127,7 @@ async fn a_job_that_waits_for_a_connection_is_not_late() {
     }
     let mut keys = Vec::new();
     for wait in [millis(1), WAIT] {
-        assert!(stage.run().await.at - since >= wait, "one of {wait:?} is early");
+        assert!(test.run().await.at - since >= wait, "one of {wait:?} is early");
         keys.extend(raw.take(&out_of_levels).await);
     }
     assert!(keys.len() < 2, "the one that is due goes to its queue: {keys:?}");

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use jobq::{Client, JobId};
 use jobq_tests::broker::Broker;
-use jobq_tests::stage::{DEADLINE, Store};
-use jobq_tests::timed::{ONCE, enqueue, millis, next, timed_pool, warm_up};
+use jobq_tests::jobs::reports_runs::{ONCE, enqueue, millis, next, reporting_pool, warm_up};
+use jobq_tests::test_store::{DEADLINE, Store};
 
 /// A broker that has just started may pass a message on to a queue that is not up yet. It
 /// waits for the answer for three minutes before it passes it on again, and here for half a
@@ -22,7 +22,7 @@ async fn waits_go_on_while_there_is_no_broker() {
     };
     pass_on_soon(&node);
     let client = Store::on_broker(node.url()).client().await;
-    let (running, mut runs) = timed_pool(&client).await;
+    let (running, mut runs) = reporting_pool(&client).await;
     warm_up(&client, &mut runs).await;
     // A quorum queue whose broker is killed in the first moments of its life may not come
     // back, and nothing tells when they are over.
@@ -70,7 +70,7 @@ async fn a_restart_does_not_begin_a_wait_anew() {
     // So it does within the margin.
     pass_on_soon(&node);
     let client = Store::on_broker(node.url()).client().await;
-    let (running, mut runs) = timed_pool(&client).await;
+    let (running, mut runs) = reporting_pool(&client).await;
     warm_up(&client, &mut runs).await;
     // As above.
     tokio::time::sleep(Duration::from_secs(3)).await;

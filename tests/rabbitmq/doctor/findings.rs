@@ -3,7 +3,7 @@ use std::time::Duration;
 use jobq::{Client, FindingKind, Severity, WorkerPool};
 use jobq_tests::broker::{Broker, namespace};
 use jobq_tests::raw::{Raw, text};
-use jobq_tests::stage::{Scripted, Step, until};
+use jobq_tests::test_store::{Scripted, Step, until};
 use lapin::ExchangeKind;
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};

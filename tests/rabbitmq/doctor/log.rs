@@ -1,9 +1,9 @@
 //! What AMQP alone shows of a policy: what it left behind on a job.
 
 use jobq::engine::conformance::eventually;
+use jobq_tests::log_capture::LogCapture;
 use jobq_tests::raw::Raw;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::{Stage, Store, until};
+use jobq_tests::test_store::{Store, TestStore, until};
 use lapin::BasicProperties;
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
@@ -16,10 +16,10 @@ async fn a_job_that_a_policy_took_out_of_its_queue_is_told_once() {
     let Some(place) = Place::shared(test).await else {
         return;
     };
-    let seen = Seen::log();
-    let stage = Stage::on(Store::on_broker(place.node.url())).await;
-    let space = &stage.store.namespace;
-    stage.client.declare::<jobq_tests::stage::Scripted>().await.expect("declares");
+    let seen = LogCapture::log();
+    let test = TestStore::on(Store::on_broker(place.node.url())).await;
+    let space = &test.store.namespace;
+    test.client.declare::<jobq_tests::test_store::Scripted>().await.expect("declares");
     let (name, pattern) = (format!("ttl-{space}"), format!("^{space}:scripted$"));
     let ttl = r#"{"message-ttl":50}"#;
     place.node.ctl(&["set_policy", &name, &pattern, ttl, "--apply-to", "queues"]).await;
@@ -36,9 +36,9 @@ async fn a_job_that_a_policy_took_out_of_its_queue_is_told_once() {
     .await;
     place.node.ctl(&["clear_policy", &name]).await;
 
-    let running = stage.pool().spawn().await.expect("nobody tells it of policies");
+    let running = test.pool().spawn().await.expect("nobody tells it of policies");
     eventually("the orphans to be failed jobs", true, async || {
-        stage.client.counts(key).await.is_ok_and(|counts| counts.failed >= 2)
+        test.client.counts(key).await.is_ok_and(|counts| counts.failed >= 2)
     })
     .await;
     running.shutdown().await.expect("it ends");

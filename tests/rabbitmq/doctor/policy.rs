@@ -1,13 +1,13 @@
 use jobq::{Client, ErrorKind, FindingKind, Report, Severity};
-use jobq_tests::stage::{Scripted, Stage, Step, Store, until};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore, until};
 
 use super::Place;
 
-/// The stage of a client that is told of the management API.
-async fn stage(place: &Place) -> Stage {
-    let mut stage = Stage::on(Store::on_broker(place.node.url())).await;
-    stage.client = place.client_in(&stage.store.namespace).await;
-    stage
+/// The test of a client that is told of the management API.
+async fn set_up(place: &Place) -> TestStore {
+    let mut test = TestStore::on(Store::on_broker(place.node.url())).await;
+    test.client = place.client_in(&test.store.namespace).await;
+    test
 }
 
 /// The first report with a policy in it. Brokers apply one a moment after they took it.
@@ -25,9 +25,9 @@ async fn refuses_to_start(of_operator: bool, keys: &[(&str, &str, &str)], test: 
     let Some(place) = Place::shared(test).await else {
         return;
     };
-    let stage = stage(&place).await;
-    let space = &stage.store.namespace;
-    let pool = stage.pool().spawn().await.expect("it starts");
+    let test = set_up(&place).await;
+    let space = &test.store.namespace;
+    let pool = test.pool().spawn().await.expect("it starts");
     pool.shutdown().await.expect("it ends");
 
     let name = format!("limit-{space}");
@@ -35,11 +35,11 @@ async fn refuses_to_start(of_operator: bool, keys: &[(&str, &str, &str)], test: 
     let (pattern, definition) = (format!("^{space}:scripted$"), format!("{{{}}}", set.join(",")));
     let what = if of_operator { "set_operator_policy" } else { "set_policy" };
     place.node.ctl(&[what, &name, &pattern, &definition, "--apply-to", "queues"]).await;
-    let report = report(&stage.client).await;
+    let report = report(&test.client).await;
     let errors: Vec<_> = report.errors().collect();
     assert_eq!(errors.len(), keys.len(), "{report}");
     let clear = what.replace("set", "clear");
-    let error = stage.pool().spawn().await.expect_err("its jobs would be lost or stuck");
+    let error = test.pool().spawn().await.expect_err("its jobs would be lost or stuck");
     assert_eq!(error.kind(), ErrorKind::Conflict, "{error:?}");
     for (found, (key, _, value)) in errors.iter().zip(keys) {
         assert_eq!(found.kind(), FindingKind::Policy);
@@ -57,20 +57,20 @@ async fn refuses_to_start(of_operator: bool, keys: &[(&str, &str, &str)], test: 
     if keys.iter().any(|(key, ..)| *key == "overflow") {
         for _ in 0..20 {
             let job = Scripted { steps: vec![Step::Succeed] };
-            stage.client.enqueue(job).await.expect("the broker accepts it");
+            test.client.enqueue(job).await.expect("the broker accepts it");
         }
-        let ready = stage.client.counts("scripted").await.expect("they are counted").ready;
+        let ready = test.client.counts("scripted").await.expect("they are counted").ready;
         assert!(ready < 5, "{ready} of 20 accepted jobs are left");
     }
     // Who cannot know of it starts, and the doctor says what it could not see.
     let plain = place.plain_client_in(space).await;
-    let running = stage.pool_of(&plain).spawn().await.expect("it starts");
+    let running = test.pool_of(&plain).spawn().await.expect("it starts");
     running.shutdown().await.expect("it ends");
 
     place.node.ctl(&[&clear, &name]).await;
-    let running = until("a pool to start", async || stage.pool().spawn().await.ok()).await;
+    let running = until("a pool to start", async || test.pool().spawn().await.ok()).await;
     running.shutdown().await.expect("it ends");
-    let report = stage.client.doctor().await.expect("it can be examined");
+    let report = test.client.doctor().await.expect("it can be examined");
     assert!(report.is_sound(), "{report}");
 }
 
@@ -93,13 +93,13 @@ async fn what_deletes_failed_jobs_alone_is_a_warning() {
     let Some(place) = Place::shared(test).await else {
         return;
     };
-    let stage = stage(&place).await;
-    let space = &stage.store.namespace;
+    let test = set_up(&place).await;
+    let space = &test.store.namespace;
     let name = format!("tidy-{space}");
     let (pattern, month) = (format!("^{space}:.*@failed$"), r#"{"message-ttl":2592000000}"#);
-    stage.pool().spawn().await.expect("it starts").shutdown().await.expect("it ends");
+    test.pool().spawn().await.expect("it starts").shutdown().await.expect("it ends");
     place.node.ctl(&["set_policy", &name, &pattern, month, "--apply-to", "queues"]).await;
-    let report = report(&stage.client).await;
+    let report = report(&test.client).await;
     let policies: Vec<_> =
         report.findings().iter().filter(|found| found.kind() == FindingKind::Policy).collect();
     assert!(report.is_sound(), "{report}");
@@ -107,7 +107,7 @@ async fn what_deletes_failed_jobs_alone_is_a_warning() {
     assert_eq!(policies.len(), 1, "{report}");
     assert_eq!(policies[0].severity(), Severity::Warning);
     assert!(policies[0].why().contains("failed jobs are deleted after 30d"), "{report}");
-    stage.pool().spawn().await.expect("it starts").shutdown().await.expect("it ends");
+    test.pool().spawn().await.expect("it starts").shutdown().await.expect("it ends");
     place.node.ctl(&["clear_policy", &name]).await;
 }
 
@@ -117,16 +117,16 @@ async fn a_policy_on_another_programs_queue_is_not_this_pools_matter() {
     let Some(place) = Place::shared(test).await else {
         return;
     };
-    let stage = stage(&place).await;
-    let space = &stage.store.namespace;
+    let test = set_up(&place).await;
+    let space = &test.store.namespace;
     let other = jobq::Client::builder(place.node.url()).namespace(space).connect().await;
     let other = other.expect("connects");
     other.declare::<Other>().await.expect("declares");
     let (name, pattern) = (format!("other-{space}"), format!("^{space}:other$"));
     let limit = r#"{"max-length":1}"#;
     place.node.ctl(&["set_policy", &name, &pattern, limit, "--apply-to", "queues"]).await;
-    assert!(!report(&stage.client).await.is_sound());
-    stage.pool().spawn().await.expect("it starts").shutdown().await.expect("it ends");
+    assert!(!report(&test.client).await.is_sound());
+    test.pool().spawn().await.expect("it starts").shutdown().await.expect("it ends");
     place.node.ctl(&["clear_policy", &name]).await;
 }
 

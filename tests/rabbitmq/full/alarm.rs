@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use jobq::engine::conformance::eventually;
 use jobq::{BoxError, Client, job};
 use jobq_tests::broker::Broker;
-use jobq_tests::seen::Seen;
-use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
+use jobq_tests::log_capture::LogCapture;
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore, soon, until};
 
 /// What a client of these tests waits for at the most.
 /// Long enough for what a busy machine does.
@@ -63,15 +63,15 @@ async fn goes_on_by_itself(alarm: &Alarm, test: &str) {
     let Some(node) = Broker::to_kill(test).await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
-    let sender = client(&stage.store).await;
+    let mut test = TestStore::on(Store::on_broker(node.url())).await;
+    let sender = client(&test.store).await;
     let accepted = [
-        stage.enqueue([Step::Succeed]).await,
+        test.enqueue([Step::Succeed]).await,
         // By the broker alone, through a tier.
-        stage.enqueue([Step::Fail("again".into()), Step::Succeed]).await,
+        test.enqueue([Step::Fail("again".into()), Step::Succeed]).await,
     ];
-    let republished = stage.enqueue([Step::RetryIn(100), Step::RetryIn(100), Step::Succeed]).await;
-    let failing = stage.enqueue([Step::Abort("no use".into())]).await;
+    let republished = test.enqueue([Step::RetryIn(100), Step::RetryIn(100), Step::Succeed]).await;
+    let failing = test.enqueue([Step::Abort("no use".into())]).await;
     sound(&node, alarm, &sender).await;
 
     let error = sender.enqueue(scripted([Step::Abort("never".into())])).await;
@@ -82,12 +82,12 @@ async fn goes_on_by_itself(alarm: &Alarm, test: &str) {
     }
 
     // A pool that is shut down ends in time, and says which outcomes it could not record.
-    let log = Seen::log();
-    let leaving = stage.store.client().await;
-    let pool = stage.pool_of(&leaving).shutdown_timeout(SHUTDOWN).spawn().await.expect("it starts");
+    let log = LogCapture::log();
+    let leaving = test.store.client().await;
+    let pool = test.pool_of(&leaving).shutdown_timeout(SHUTDOWN).spawn().await.expect("it starts");
     let mut runs = Vec::new();
     while ![republished, failing].iter().all(|id| runs.contains(id)) {
-        runs.push(stage.run().await.id);
+        runs.push(test.run().await.id);
     }
     let since = Instant::now();
     pool.shutdown().await.expect("it ends");
@@ -105,27 +105,27 @@ async fn goes_on_by_itself(alarm: &Alarm, test: &str) {
     assert_eq!(log.lines(&["pool ended", "unrecorded=2"]).len(), 1, "{}", log.text());
 
     // Workers take jobs, and complete and retry them, during the alarm.
-    let workers = stage.store.client().await;
-    let pool = stage.pool_of(&workers).spawn().await.expect("the pool starts");
+    let workers = test.store.client().await;
+    let pool = test.pool_of(&workers).spawn().await.expect("the pool starts");
     let mut ran = Vec::new();
     while !accepted.iter().all(|id| ran.contains(id)) {
-        ran.push(stage.end().await);
+        ran.push(test.end().await);
     }
     assert!(!ran.contains(&republished), "it cannot be published now");
 
     node.ctl(&alarm.off).await;
     while !ran.contains(&republished) {
-        ran.push(stage.end().await);
+        ran.push(test.end().await);
     }
     let id = until("a job to be accepted", async || {
         sender.enqueue(scripted([Step::Succeed])).await.ok()
     });
     let id = id.await;
     while !ran.contains(&id) {
-        ran.push(stage.end().await);
+        ran.push(test.end().await);
     }
     pool.shutdown().await.expect("the pool ends");
-    let counts = stage.client.counts("scripted").await.expect("counts");
+    let counts = test.client.counts("scripted").await.expect("counts");
     assert_eq!(
         (counts.ready, counts.failed),
         (0.into(), 1.into()),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jobq::{BoxError, ErrorKind, JobContext, JobId, State, WorkerPool, job};
 use jobq_tests::broker::{Broker, shared_with_ctl};
 use jobq_tests::raw::Raw;
-use jobq_tests::stage::{DEADLINE, Scripted, Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{DEADLINE, Scripted, Step, Store, TestStore, soon, until};
 use lapin::options::QueueDeclareOptions;
 use lapin::types::FieldTable;
 use serde::{Deserialize, Serialize};
@@ -48,33 +48,33 @@ async fn a_full_queue_stalls_itself_alone_and_loses_nothing() {
     node.set("dead_letter_worker_publisher_confirm_timeout", 500);
     node.stop();
     node.restart().await;
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
+    let mut test = TestStore::on(Store::on_broker(node.url())).await;
     let (begun, mut begins) = mpsc::unbounded_channel();
     let (ended, mut ends) = mpsc::unbounded_channel();
     let gate = Gate { begun, ended, open: CancellationToken::new() };
-    let client = stage.client.clone();
+    let client = test.client.clone();
     let pool = || {
         WorkerPool::new(&client).state(gate.clone()).register::<Full>().shutdown_timeout(DEADLINE)
     };
     let running = pool().spawn().await.expect("the pool starts");
-    stage.client.declare_delays_up_to(DELAY).await.expect("the levels are made");
+    test.client.declare_delays_up_to(DELAY).await.expect("the levels are made");
     let mut expected = HashSet::new();
     for _ in 0..JOBS {
         let job = Full { fails: true };
-        expected.insert(stage.client.enqueue(job).await.expect("the job is accepted"));
+        expected.insert(test.client.enqueue(job).await.expect("the job is accepted"));
     }
     for _ in 0..JOBS {
         soon("an attempt to begin", begins.recv()).await.expect("the test keeps a sender");
     }
 
-    let (space, limit) = (stage.store.namespace.clone(), r#"{"max-length":1}"#);
+    let (space, limit) = (test.store.namespace.clone(), r#"{"max-length":1}"#);
     let queue = format!("{space}:full");
     let pattern = format!("^{queue}$");
     node.ctl(&["set_policy", "limit", &pattern, limit, "--apply-to", "queues"]).await;
     // The policy takes a moment, and a quorum queue looks at its length after a few more.
     let refused = async {
         loop {
-            match stage.client.enqueue(Full { fails: false }).await {
+            match test.client.enqueue(Full { fails: false }).await {
                 Ok(id) => expected.insert(id),
                 Err(error) => return error,
             };
@@ -99,7 +99,7 @@ async fn a_full_queue_stalls_itself_alone_and_loses_nothing() {
 
     // More come to the full queue out of a level that all queues share.
     for _ in 0..JOBS {
-        let job = stage.client.enqueue(Full { fails: false }).delay(DELAY);
+        let job = test.client.enqueue(Full { fails: false }).delay(DELAY);
         expected.insert(job.await.expect("a job with a delay is accepted"));
     }
 
@@ -113,14 +113,14 @@ async fn a_full_queue_stalls_itself_alone_and_loses_nothing() {
             raw.channel.queue_declare(queue.as_str().into(), options, FieldTable::default());
         declared.await.expect("it is there").message_count() as usize
     };
-    let others = WorkerPool::new(&stage.client).state(stage.script.clone());
+    let others = WorkerPool::new(&test.client).state(test.script.clone());
     let others = others.register::<Scripted>().spawn().await.expect("the pool starts");
     for _ in 0..5 {
-        let id = stage.enqueue([Step::Fail("once".into()), Step::Succeed]).await;
-        assert_eq!(stage.end().await, id);
-        let delayed = stage.client.enqueue(Scripted { steps: vec![Step::Succeed] }).delay(DELAY);
+        let id = test.enqueue([Step::Fail("once".into()), Step::Succeed]).await;
+        assert_eq!(test.end().await, id);
+        let delayed = test.client.enqueue(Scripted { steps: vec![Step::Succeed] }).delay(DELAY);
         let id = delayed.await.expect("a job with a delay is accepted");
-        assert_eq!(stage.end().await, id);
+        assert_eq!(test.end().await, id);
         assert_eq!(ready().await, beside, "a job got into the full queue");
     }
 
@@ -140,7 +140,7 @@ async fn a_full_queue_stalls_itself_alone_and_loses_nothing() {
         assert!(expected.remove(&id), "{id} ran again after its end");
     }
     assert!(begins.is_empty(), "a first attempt was made again");
-    let id = stage.client.enqueue(Full { fails: false }).await.expect("it takes jobs again");
+    let id = test.client.enqueue(Full { fails: false }).await.expect("it takes jobs again");
     assert_eq!(soon("it to end", ends.recv()).await, Some(id));
     running.shutdown().await.expect("the pool ends");
     others.shutdown().await.expect("the pool ends");
@@ -167,10 +167,10 @@ async fn an_event_that_one_subscriber_refuses_may_be_with_the_others() {
     let Some(node) = shared_with_ctl(test).await else {
         return;
     };
-    let stage = Stage::on(Store::on_broker(node.url())).await;
-    stage.client.declare::<Bill>().await.expect("a subscriber");
-    stage.client.declare::<Ship>().await.expect("another one");
-    let space = &stage.store.namespace;
+    let test = TestStore::on(Store::on_broker(node.url())).await;
+    test.client.declare::<Bill>().await.expect("a subscriber");
+    test.client.declare::<Ship>().await.expect("another one");
+    let space = &test.store.namespace;
     let (name, pattern) = (format!("full-{space}"), format!("^{space}:bill$"));
     let limit = r#"{"max-length":1}"#;
     node.ctl(&["set_policy", &name, &pattern, limit, "--apply-to", "queues"]).await;
@@ -178,7 +178,7 @@ async fn an_event_that_one_subscriber_refuses_may_be_with_the_others() {
         let mut number = 0;
         loop {
             number += 1;
-            if let Err(error) = stage.client.publish("order.paid", &Order { number }).await {
+            if let Err(error) = test.client.publish("order.paid", &Order { number }).await {
                 return (error, u64::from(number));
             }
         }
@@ -186,7 +186,7 @@ async fn an_event_that_one_subscriber_refuses_may_be_with_the_others() {
     let (error, published) = soon("an event to be refused", refused).await;
     assert_eq!((error.kind(), error.maybe_enqueued()), (ErrorKind::Refused, true), "{error:?}");
     until("the other subscriber to have it", async || {
-        let counts = stage.client.counts("ship").await.expect("it is there");
+        let counts = test.client.counts("ship").await.expect("it is there");
         (counts.ready.known() == Some(&published)).then_some(())
     })
     .await;

@@ -5,7 +5,7 @@ use std::time::Instant;
 use jobq::admin::{Figure, Order, Queues};
 use jobq::{Error, JobId};
 use jobq_tests::broker::Broker;
-use jobq_tests::stage::{Scripted, Stage, Step, Store, soon, until};
+use jobq_tests::test_store::{Scripted, Step, Store, TestStore, soon, until};
 
 use super::alarm::{Alarm, DISK, MEMORY, TIMEOUT, client, sound};
 
@@ -22,15 +22,15 @@ async fn orders_fail_at_once_and_are_not_carried_out_later(alarm: &Alarm, test: 
     let Some(node) = Broker::to_kill(test).await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(node.url())).await;
-    let workers = stage.store.client().await;
-    let pool = stage.pool_of(&workers).spawn().await.expect("the pool starts");
-    stage.enqueue([Step::Succeed]).await;
-    stage.end().await;
-    let (sender, operator) = (client(&stage.store).await, client(&stage.store).await);
-    let steward = client(&stage.store).await;
+    let mut test = TestStore::on(Store::on_broker(node.url())).await;
+    let workers = test.store.client().await;
+    let pool = test.pool_of(&workers).spawn().await.expect("the pool starts");
+    test.enqueue([Step::Succeed]).await;
+    test.end().await;
+    let (sender, operator) = (client(&test.store).await, client(&test.store).await);
+    let steward = client(&test.store).await;
     let pools =
-        soon("the pools", stage.client.admin().pools(Queues::one("scripted"), TIMEOUT)).await;
+        soon("the pools", test.client.admin().pools(Queues::one("scripted"), TIMEOUT)).await;
     let id = pools.unwrap().pools[0].pool;
     // Each operator's own connection learns of it by its first order.
     sound(&node, alarm, &sender).await;
@@ -69,7 +69,7 @@ async fn orders_fail_at_once_and_are_not_carried_out_later(alarm: &Alarm, test: 
         sender.enqueue(Scripted { steps: [Step::Succeed].into() }).await.ok()
     });
     let id = id.await;
-    while stage.end().await != id {}
+    while test.end().await != id {}
     assert_eq!(until("the broker to answer", paused).await, None, "it is not paused later");
 
     let order = soon("a pause", admin.pause("scripted", why)).await.expect("it is paused");
@@ -82,8 +82,8 @@ async fn orders_fail_at_once_and_are_not_carried_out_later(alarm: &Alarm, test: 
     let pause = until("the broker to answer again", paused).await.expect("it stays paused");
     assert_eq!(pause.why.as_deref(), Some("upgrade"));
     assert!(soon("an end", admin.resume("scripted")).await.expect("it is resumed").was_paused);
-    let id = stage.enqueue([Step::Succeed]).await;
-    while stage.end().await != id {}
+    let id = test.enqueue([Step::Succeed]).await;
+    while test.end().await != id {}
     pool.shutdown().await.expect("the pool ends");
 }
 

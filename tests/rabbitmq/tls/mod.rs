@@ -10,7 +10,7 @@ use jobq_tests::authority::{Authority, Issued};
 use jobq_tests::broker::Broker;
 use jobq_tests::files::Directory;
 use jobq_tests::port::free_port;
-use jobq_tests::stage::until;
+use jobq_tests::test_store::until;
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 

@@ -1,9 +1,9 @@
 //! The clients of one node are cut off from it, and the node lives on.
 
 use jobq_tests::cluster::Cluster;
-use jobq_tests::errand::{self, Load};
+use jobq_tests::jobs::soak_job::{self, Load};
 use jobq_tests::ledger::Ledger;
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 
 use super::gap::{Watch, summary};
 use super::proxy::{Mode, Proxy};
@@ -38,7 +38,7 @@ async fn the_clients_that_one_node_has_lost_go_on_at_another() {
     let (client, workers) = (store.client().await, store.client().await);
     let mut books = Books::open();
     let ledger = Ledger::open(&books.path, "pool").unwrap();
-    let running = errand::pool(&workers, &ledger).spawn().await.unwrap();
+    let running = soak_job::pool(&workers, &ledger).spawn().await.unwrap();
     ready(&cluster, &mut books, &client, &ledger).await;
 
     let cuts = rounds(2, 6);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use jobq::Client;
 use jobq::admin::{Figure, Queues, State};
 use jobq_tests::cluster::Cluster;
-use jobq_tests::stage::{Stage, Step, Store, until};
+use jobq_tests::test_store::{Step, Store, TestStore, until};
 
 use super::LONG;
 
@@ -21,16 +21,16 @@ async fn without_a_majority_figures_are_unknown_and_not_waited_for() {
     let Some(cluster) = Cluster::to_kill(test).await else {
         return;
     };
-    let mut stage = Stage::on(Store::on_broker(cluster.url())).await;
-    let pool = stage.pool().spawn().await.unwrap();
-    let job = stage.enqueue([Step::Succeed]).await;
-    assert_eq!(stage.end().await, job);
+    let mut test = TestStore::on(Store::on_broker(cluster.url())).await;
+    let pool = test.pool().spawn().await.unwrap();
+    let job = test.enqueue([Step::Succeed]).await;
+    assert_eq!(test.end().await, job);
     pool.shutdown().await.unwrap();
-    stage.enqueue([Step::Succeed]).await;
+    test.enqueue([Step::Succeed]).await;
     cluster.whole(0).await;
     // Queues whose nodes are killed in the first moments of their lives may not come back.
     tokio::time::sleep(Duration::from_secs(3)).await;
-    let space = &stage.store.namespace;
+    let space = &test.store.namespace;
     let leader = cluster.leader(&format!("{space}:scripted"), 0).await;
     let left = (leader + 1) % cluster.nodes().len();
     // A client of the node that is left: where it has other nodes, it looks for a better one.

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use jobq_tests::cluster::Cluster;
-use jobq_tests::errand::{self, Load};
+use jobq_tests::jobs::soak_job::{self, Load};
 use jobq_tests::ledger::Ledger;
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 
 use super::gap::{Watch, summary};
 use super::{go_on, ready};
@@ -21,10 +21,10 @@ async fn nothing_is_lost_when_the_leader_of_a_busy_queue_dies() {
     let (client, workers) = (store.client().await, store.client().await);
     let mut books = Books::open();
     let ledger = Ledger::open(&books.path, "pool").unwrap();
-    let running = errand::pool(&workers, &ledger).spawn().await.unwrap();
+    let running = soak_job::pool(&workers, &ledger).spawn().await.unwrap();
     ready(&cluster, &mut books, &client, &ledger).await;
 
-    let (kills, queue) = (rounds(2, 10), format!("{}:errand", store.namespace));
+    let (kills, queue) = (rounds(2, 10), format!("{}:soak_job", store.namespace));
     let load = Load::start(&client, &ledger, 10);
     let mut gaps = Vec::new();
     let mut alive = 0;

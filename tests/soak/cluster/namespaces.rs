@@ -12,9 +12,9 @@ use jobq::engine::Passage;
 use jobq::{Client, RunningPool};
 use jobq_tests::broker::Broker;
 use jobq_tests::cluster::Cluster;
-use jobq_tests::errand::{self, Load};
+use jobq_tests::jobs::soak_job::{self, Load};
 use jobq_tests::ledger::Ledger;
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 use tokio::time::{sleep, timeout};
 
 use super::partition::Fault;
@@ -62,7 +62,7 @@ impl Namespace {
         let (client, workers) = (store.client().await, store.client().await);
         let mut books = Books::open();
         let ledger = Ledger::open(&books.path, "pool").unwrap();
-        let running = errand::pool(&workers, &ledger).spawn().await.unwrap();
+        let running = soak_job::pool(&workers, &ledger).spawn().await.unwrap();
         if has_all_levels {
             // It goes on from where it ended.
             let levels = async { while client.declare_delays().await.is_err() {} };
@@ -90,9 +90,9 @@ impl Namespace {
     /// The pool's report of the tiers of its queue, and of the levels.
     async fn passages(&self) -> Option<[Passage; 2]> {
         let admin = self.client.admin();
-        let pools = admin.pools(Queues::one("errand"), Duration::from_secs(5)).await.ok()?.pools;
+        let pools = admin.pools(Queues::one("soak_job"), Duration::from_secs(5)).await.ok()?.pools;
         let pool = pools.first()?;
-        Some([pool.queue("errand")?.waits?, pool.levels?])
+        Some([pool.queue("soak_job")?.waits?, pool.levels?])
     }
 }
 

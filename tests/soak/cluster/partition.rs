@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use jobq::Client;
 use jobq_tests::cluster::Cluster;
-use jobq_tests::errand::{self, Load};
+use jobq_tests::jobs::soak_job::{self, Load};
 use jobq_tests::ledger::Ledger;
-use jobq_tests::stage::{Scripted, Step, Store};
+use jobq_tests::test_store::{Scripted, Step, Store};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -53,13 +53,13 @@ async fn part(test: &str, handling: &str) {
     let (client, workers) = (client().await, client().await);
     let mut books = Books::open();
     let ledger = Ledger::open(&books.path, "pool").unwrap();
-    let running = errand::pool(&workers, &ledger).spawn().await.unwrap();
+    let running = soak_job::pool(&workers, &ledger).spawn().await.unwrap();
     ready(&cluster, &mut books, &client, &ledger).await;
     for node in others {
         network.join_clients(node);
     }
 
-    let (rounds, queue) = (rounds(1, 2), format!("{}:errand", store.namespace));
+    let (rounds, queue) = (rounds(1, 2), format!("{}:soak_job", store.namespace));
     let mut gaps = Vec::new();
     let load = Load::start(&client, &ledger, 8);
     for round in 0..rounds {

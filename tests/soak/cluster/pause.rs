@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use jobq::admin::{Activity, Queues};
 use jobq::{Client, JobId, RunningPool, WorkerPool};
 use jobq_tests::cluster::Cluster;
-use jobq_tests::stage::{Hasty, Scripted, Stage, Step, Store, until};
+use jobq_tests::test_store::{Hasty, Scripted, Step, Store, TestStore, until};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -121,7 +121,7 @@ enum Call {
 struct Round<'c> {
     cluster: &'c Cluster,
     case: Case,
-    stage: Stage,
+    test: TestStore,
     operator: Client,
     workers: Client,
     pool: Mutex<Option<JoinHandle<RunningPool>>>,
@@ -136,8 +136,8 @@ impl<'c> Round<'c> {
     /// The pool consumes, unless it is late.
     async fn begin(cluster: &'c Cluster, case: Case) -> Self {
         let (nodes, network) = (cluster.nodes(), cluster.network());
-        let stage = Stage::on(Store::on_broker(nodes[OTHER].url())).await;
-        let namespace = stage.store.namespace.clone();
+        let test = TestStore::on(Store::on_broker(nodes[OTHER].url())).await;
+        let namespace = test.store.namespace.clone();
         // Queues are led by the node of the client that declares them.
         let leader = client(&nodes[if case.leads { APART } else { OTHER }].url(), &namespace).await;
         leader.declare::<Scripted>().await.unwrap();
@@ -160,7 +160,7 @@ impl<'c> Round<'c> {
         let khepri = "erlang:function_exported(rabbit_khepri, is_enabled, 0)
             andalso rabbit_khepri:is_enabled().";
         let stops = nodes[APART].ctl(&["eval", khepri]).await.trim() == "false";
-        let round = Self { cluster, case, stage, operator, workers, pool, jobs, began, stops };
+        let round = Self { cluster, case, test, operator, workers, pool, jobs, began, stops };
         if case.pool != Place::Late {
             round.start();
             round.pool_is(Activity::Consuming, &round.workers).await;
@@ -178,7 +178,7 @@ impl<'c> Round<'c> {
         self.began = Instant::now();
         self.during_a_cut(Call::Pause).await;
         self.tell("the nodes are one cluster");
-        self.pool_is(Activity::Paused, &self.stage.client).await;
+        self.pool_is(Activity::Paused, &self.test.client).await;
         self.tell("the pool is paused");
         let since = Instant::now();
         while since.elapsed() < WATCHED {
@@ -189,13 +189,13 @@ impl<'c> Round<'c> {
         self.during_a_cut(Call::Resume).await;
         self.tell("the nodes are one cluster");
         while !self.jobs().is_empty() {
-            let run = self.stage.run().await;
+            let run = self.test.run().await;
             self.jobs().remove(&run.id);
         }
         self.tell("all jobs have run");
         let pool = self.pool.lock().unwrap().take().unwrap();
         pool.await.unwrap().shutdown().await.unwrap();
-        for client in [&self.workers, &self.operator, &self.stage.client] {
+        for client in [&self.workers, &self.operator, &self.test.client] {
             client.close().await;
         }
     }
@@ -210,7 +210,7 @@ impl<'c> Round<'c> {
 
     /// Starts the pool, for as long as that takes.
     fn start(&self) {
-        let (script, client) = (self.stage.script.clone(), self.workers.clone());
+        let (script, client) = (self.test.script.clone(), self.workers.clone());
         let starting = async move {
             loop {
                 let pool = WorkerPool::new(&client).state(script.clone());
@@ -353,9 +353,9 @@ impl<'c> Round<'c> {
     async fn done(&self, call: Call) {
         self.tell("the call is over");
         if call == Call::Pause {
-            assert!(!self.stage.has_run(), "there was no job");
+            assert!(!self.test.has_run(), "there was no job");
             for _ in 0..3 {
-                let job = self.stage.enqueue([Step::Succeed]).await;
+                let job = self.test.enqueue([Step::Succeed]).await;
                 self.jobs().insert(job);
             }
         }
@@ -375,9 +375,9 @@ impl<'c> Round<'c> {
     /// Waits until the pool has run a job of a queue that is not paused, and none of the other one.
     async fn other_queue_runs(&mut self) {
         let job = Hasty { steps: vec![Step::Succeed] };
-        let other = self.stage.client.enqueue(job).await.unwrap();
+        let other = self.test.client.enqueue(job).await.unwrap();
         loop {
-            let run = self.stage.run().await;
+            let run = self.test.run().await;
             assert!(!self.jobs().contains(&run.id), "a job of a paused queue ran");
             if run.id == other {
                 return;

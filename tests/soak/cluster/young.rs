@@ -10,8 +10,8 @@ use jobq::engine::conformance::cases::solo;
 use jobq::engine::conformance::{Bench, Store as Place};
 use jobq_tests::broker::namespace;
 use jobq_tests::cluster::Cluster;
-use jobq_tests::errand::Errand;
-use jobq_tests::stage::{Stage, Step, Store};
+use jobq_tests::jobs::soak_job::SoakJob;
+use jobq_tests::test_store::{Step, Store, TestStore};
 
 use crate::place;
 
@@ -40,12 +40,12 @@ async fn each_queue_has_three_copies_and_a_young_one_outlives_a_node() {
     let what = format!("a cluster, {}", place(&store));
 
     // Killed as soon as the first job of the queue is accepted.
-    let mut stage = Stage::on(store).await;
-    let id = stage.enqueue([Step::Succeed]).await;
-    let leader = cluster.leader(&format!("{}:scripted", stage.store.namespace), 0).await;
+    let mut test = TestStore::on(store).await;
+    let id = test.enqueue([Step::Succeed]).await;
+    let leader = cluster.leader(&format!("{}:scripted", test.store.namespace), 0).await;
     cluster.nodes()[leader].kill();
-    let pool = stage.pool().spawn().await.unwrap();
-    assert_eq!(stage.end().await, id);
+    let pool = test.pool().spawn().await.unwrap();
+    assert_eq!(test.end().await, id);
     pool.shutdown().await.unwrap();
     cluster.nodes()[leader].restart().await;
     cluster.whole((leader + 1) % cluster.nodes().len()).await;
@@ -56,7 +56,7 @@ async fn each_queue_has_three_copies_and_a_young_one_outlives_a_node() {
     let client = builder.timeout(Duration::from_secs(240)).connect().await.unwrap();
     let before = memory(&cluster).await;
     let since = Instant::now();
-    client.declare::<Errand>().await.unwrap();
+    client.declare::<SoakJob>().await.unwrap();
     let queues = since.elapsed();
     let since = Instant::now();
     client.declare_delays().await.unwrap();

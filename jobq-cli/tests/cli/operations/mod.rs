@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use jobq_tests::broker::shared_with_management;
-use jobq_tests::stage::{Store, soon, until};
+use jobq_tests::test_store::{Store, soon, until};
 use tokio::process::Command;
 
 use self::page::{Part, Step, masked, parts};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jobq::{BoxError, Client, RunningPool, State, WorkerPool, job};
-use jobq_tests::stage::{DEADLINE, Store, until};
+use jobq_tests::test_store::{DEADLINE, Store, until};
 
 /// Mails that fail since their server is down, and those that fail since they have no address.
 const UNSENT: u64 = 112;

@@ -10,7 +10,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use futures_util::StreamExt as _;
 use jobq_dashboard::{Access, Dashboard};
-use jobq_tests::stage::{Store, until};
+use jobq_tests::test_store::{Store, until};
 
 use crate::driver::{Browser, Look};
 use crate::shop::Shop;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use jobq_tests::port::free_port;
-use jobq_tests::stage::{Store, until};
+use jobq_tests::test_store::{Store, until};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -88,7 +88,7 @@ async fn reads(stream: &mut TcpStream, seen: &mut String, part: &str) {
             seen.push_str(&String::from_utf8_lossy(&bytes[..count]));
         }
     };
-    jobq_tests::stage::soon(part, reading).await;
+    jobq_tests::test_store::soon(part, reading).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

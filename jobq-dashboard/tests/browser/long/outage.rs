@@ -1,7 +1,7 @@
 //! A broker that dies while somebody looks.
 
 use jobq_tests::broker::Broker;
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 
 use crate::driver::{Browser, Look, within};
 use crate::shop::Shop;

@@ -1,7 +1,7 @@
 //! A connection that falls silent without an error.
 
 use jobq_tests::proxy::{Proxy, Toward};
-use jobq_tests::stage::Store;
+use jobq_tests::test_store::Store;
 
 use crate::driver::{Browser, Look, within};
 use crate::shop::Shop;

@@ -1,9 +1,9 @@
 //! A worker process, as one program for all of its kinds: `worker KIND ARGUMENT...`.
 
-mod errands;
-mod flaky;
-mod fragile;
-mod patient;
+mod ends_worker;
+mod fails_first;
+mod soak_jobs;
+mod waits_for_others;
 
 use jobq::BoxError;
 
@@ -12,10 +12,10 @@ async fn main() -> Result<(), BoxError> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let (kind, arguments) = arguments.split_first().ok_or("the kind of worker is missing")?;
     match &**kind {
-        "errands" => errands::work(arguments).await,
-        "flaky" => flaky::work(arguments).await,
-        "fragile" => fragile::work(arguments).await,
-        "patient" => patient::work(arguments).await,
+        "soak_jobs" => soak_jobs::work(arguments).await,
+        "fails_first" => fails_first::work(arguments).await,
+        "ends_worker" => ends_worker::work(arguments).await,
+        "waits_for_others" => waits_for_others::work(arguments).await,
         other => Err(format!("there is no worker `{other}`").into()),
     }
 }

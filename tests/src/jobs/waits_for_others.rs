@@ -1,4 +1,4 @@
-//! The jobs of the worker process `patient`.
+//! The jobs of the worker process `waits_for_others`.
 
 use jobq::Job;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A job among many others.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, Job)]
 #[job(concurrency = 50)]
-pub struct Patient {
+pub struct WaitsForOthers {
     /// Tells it from the others.
     pub number: u32,
     /// It ends when its worker has ended so many others.

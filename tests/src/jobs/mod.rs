@@ -1,4 +1,10 @@
-//! Jobs and queues at the level of engines.
+//! Jobs for tests: those of programs have a file each, and those at the level of engines are here.
+
+pub mod ends_worker;
+pub mod fails_first;
+pub mod reports_runs;
+pub mod soak_job;
+pub mod waits_for_others;
 
 use std::time::SystemTime;
 

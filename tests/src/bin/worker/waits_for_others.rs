@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::Write as _;
 
 use jobq::{BoxError, Client, State, WorkerPool};
-use jobq_tests::patient::Patient;
+use jobq_tests::jobs::waits_for_others::WaitsForOthers;
 use tokio::sync::watch;
 
 struct Worker {
@@ -24,7 +24,7 @@ impl Worker {
     }
 }
 
-async fn patient(job: Patient, worker: State<Worker>) -> Result<(), BoxError> {
+async fn waits_for_others(job: WaitsForOthers, worker: State<Worker>) -> Result<(), BoxError> {
     worker.write("begins", job.number)?;
     if worker.waits && job.until > 0 {
         worker.ended.subscribe().wait_for(|ended| *ended >= job.until).await?;
@@ -43,5 +43,5 @@ pub(crate) async fn work(arguments: &[String]) -> Result<(), BoxError> {
     let client = Client::builder(url).namespace(namespace).connect().await?;
     let ledger = File::options().append(true).create(true).open(ledger)?;
     let worker = Worker { ledger, waits: waits == "1", ended: watch::Sender::new(0) };
-    Ok(WorkerPool::new(&client).state(worker).handle(patient).run().await?)
+    Ok(WorkerPool::new(&client).state(worker).handle(waits_for_others).run().await?)
 }

@@ -1,18 +1,18 @@
-//! A process that runs errands, with every attempt in a ledger, until it is killed or gets
+//! A process that runs soak jobs, with every attempt in a ledger, until it is killed or gets
 //! SIGTERM.
 //!
 //! Arguments: URL, namespace, path of the ledger, its name there, the lease of a file's
-//! jobs in milliseconds, how many enqueue errands all the time. It says `ready` when it
+//! jobs in milliseconds, how many enqueue soak jobs all the time. It says `ready` when it
 //! consumes. On a broker, and on a file with the default lease, it has traces.
 
 use std::path::Path;
 use std::time::Duration;
 
 use jobq::{BoxError, Client};
-use jobq_tests::errand::{self, Load};
+use jobq_tests::jobs::soak_job::{self, Load};
 use jobq_tests::ledger::Ledger;
 use jobq_tests::spans::{NoContext, Outcomes};
-use jobq_tests::stage::DEADLINE;
+use jobq_tests::test_store::DEADLINE;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// That of a file whose client is made of its URL.
@@ -35,7 +35,7 @@ pub(crate) async fn work(arguments: &[String]) -> Result<(), BoxError> {
     let ledger = Ledger::open(Path::new(ledger), name)?;
     let mut terminate = signal(SignalKind::terminate())?;
     let load = Load::start(&client, &ledger, load.parse()?);
-    let running = errand::pool(&client, &ledger).spawn().await?;
+    let running = soak_job::pool(&client, &ledger).spawn().await?;
     println!("ready");
     tokio::select! {
         ended = running.wait() => return Ok(ended?),

@@ -8,9 +8,9 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use jobq::{BoxError, Client, State, WorkerPool};
-use jobq_tests::fragile::{End, Fragile};
+use jobq_tests::jobs::ends_worker::{End, EndsWorker};
 
-async fn fragile(job: Fragile, ledger: State<File>) -> Result<(), BoxError> {
+async fn ends_worker(job: EndsWorker, ledger: State<File>) -> Result<(), BoxError> {
     // Who aborts does so before anything else can happen.
     if job.end != End::Abort {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -49,5 +49,5 @@ pub(crate) async fn work(arguments: &[String]) -> Result<(), BoxError> {
         Client::builder(url).namespace(namespace).connect().await?
     };
     let ledger = File::options().append(true).create(true).open(ledger)?;
-    Ok(WorkerPool::new(&client).state(ledger).handle(fragile).run().await?)
+    Ok(WorkerPool::new(&client).state(ledger).handle(ends_worker).run().await?)
 }

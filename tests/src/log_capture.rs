@@ -4,13 +4,13 @@ use std::fmt::{Debug, Display};
 use std::io::{self, Write};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use crate::stage::until;
+use crate::test_store::until;
 
 /// Everything that was written to it or to a clone of it: a writer for `tracing_subscriber`.
 #[derive(Debug, Clone, Default)]
-pub struct Seen(Arc<Mutex<Vec<u8>>>);
+pub struct LogCapture(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Seen {
+impl Write for LogCapture {
     fn write(&mut self, text: &[u8]) -> io::Result<usize> {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.extend_from_slice(text);
@@ -22,7 +22,7 @@ impl Write for Seen {
     }
 }
 
-impl Seen {
+impl LogCapture {
     /// What this process logs from its first call on, at `INFO` and above.
     ///
     /// # Panics
@@ -30,8 +30,8 @@ impl Seen {
     /// If the process has another subscriber already.
     #[must_use]
     pub fn log() -> &'static Self {
-        static LOG: LazyLock<Seen> = LazyLock::new(|| {
-            let seen = Seen::default();
+        static LOG: LazyLock<LogCapture> = LazyLock::new(|| {
+            let seen = LogCapture::default();
             let writer = seen.clone();
             tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).init();
             seen

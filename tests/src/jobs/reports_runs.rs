@@ -14,10 +14,10 @@ pub const fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The policy's wait of a [`timed`] job.
+/// The policy's wait of a [`reports_run`] job.
 pub const PAUSE: Duration = millis(700);
 
-/// A run of a [`timed`] job.
+/// A run of a [`reports_run`] job.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     /// The job.
@@ -32,7 +32,7 @@ pub struct Run {
     pub failed: Option<Instant>,
 }
 
-/// What the runs of [`timed`] jobs are measured by.
+/// What the runs of [`reports_run`] jobs are measured by.
 #[derive(Debug, Clone)]
 pub struct Watch {
     /// When each job ran last.
@@ -55,8 +55,12 @@ impl Watch {
 ///
 /// So many times.
 #[job(retries = 5, delay = "700ms", concurrency = 1)]
-pub async fn timed(failures: u32, ctx: JobContext, watch: State<Watch>) -> Result<(), BoxError> {
-    watch.run("timed", failures, &ctx)
+pub async fn reports_run(
+    failures: u32,
+    ctx: JobContext,
+    watch: State<Watch>,
+) -> Result<(), BoxError> {
+    watch.run("reports_run", failures, &ctx)
 }
 
 /// The same in another queue.
@@ -77,10 +81,10 @@ pub type Runs = mpsc::UnboundedReceiver<Run>;
 /// # Panics
 ///
 /// If it does not start.
-pub async fn timed_pool(client: &Client) -> (RunningPool, Runs) {
+pub async fn reporting_pool(client: &Client) -> (RunningPool, Runs) {
     let (runs, received) = mpsc::unbounded_channel();
     let watch = Watch { last: Arc::default(), runs };
-    let pool = WorkerPool::new(client).state(watch).register::<Timed>().register::<Beside>();
+    let pool = WorkerPool::new(client).state(watch).register::<ReportsRun>().register::<Beside>();
     (pool.spawn().await.expect("the pool starts"), received)
 }
 
@@ -96,7 +100,7 @@ pub async fn enqueue(client: &Client, job: impl Job, wait: Duration) -> (JobId, 
 }
 
 /// A job that runs once.
-pub const ONCE: Timed = Timed { failures: 0 };
+pub const ONCE: ReportsRun = ReportsRun { failures: 0 };
 
 /// The next run of any job.
 ///

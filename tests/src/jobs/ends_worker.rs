@@ -1,4 +1,4 @@
-//! The job of the worker process `fragile`.
+//! The job of the worker process `ends_worker`.
 
 use jobq::Job;
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// A job that its worker may not outlive.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, Job)]
 #[job(concurrency = 50)]
-pub struct Fragile {
+pub struct EndsWorker {
     /// Tells it from the others.
     pub number: u32,
     /// How it ends.

@@ -25,7 +25,7 @@ const BASIC_ACK: [u8; 4] = [0, 60, 0, 80];
 /// # Panics
 ///
 /// If there is no port for it.
-pub async fn confirming_backwards(url: &str) -> String {
+pub async fn late_confirms_proxy(url: &str) -> String {
     let broker = url.rsplit(['@', '/']).next().expect("a host and a port").to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a port");
     let port = listener.local_addr().expect("it has an address").port();

@@ -10,7 +10,7 @@ use jobq_tests::broker;
 use jobq_tests::files::Directory;
 use jobq_tests::ledger::{Answer, End, Ledger};
 use jobq_tests::proxy::Proxy;
-use jobq_tests::stage::{DEADLINE, soon, until};
+use jobq_tests::test_store::{DEADLINE, soon, until};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -72,7 +72,7 @@ async fn held(
 }
 
 /// One test: its client, its pool and its books.
-pub(crate) struct Scene {
+pub(crate) struct ProxiedStore {
     pub(crate) proxy: Proxy,
     pub(crate) client: Client,
     pub(crate) ledger: Ledger,
@@ -83,7 +83,7 @@ pub(crate) struct Scene {
     _folder: Directory,
 }
 
-impl Scene {
+impl ProxiedStore {
     /// On the broker of this URL, by way of a proxy whose URL has this part beyond a `?`.
     pub(crate) async fn open(url: &str, query: &str) -> Self {
         let proxy = Proxy::to(url).await;
@@ -92,7 +92,7 @@ impl Scene {
         let folder = Directory::new();
         let path = folder.file("ledger");
         let ledger = Ledger::open(&path, "pool").unwrap();
-        let mut scene = Self {
+        let mut test = Self {
             proxy,
             client,
             ledger,
@@ -102,12 +102,12 @@ impl Scene {
             account: Account::default(),
             _folder: folder,
         };
-        scene.start_pool().await;
+        test.start_pool().await;
         // Every queue that is needed is there.
         let all = [Ending::Complete, Ending::Fail, Ending::Move, Ending::Abort];
-        assert_eq!(scene.enqueue(all).join_all().await, [Answer::Accepted; 4]);
-        scene.settle_down().await;
-        scene
+        assert_eq!(test.enqueue(all).join_all().await, [Answer::Accepted; 4]);
+        test.settle_down().await;
+        test
     }
 
     pub(crate) async fn start_pool(&mut self) {

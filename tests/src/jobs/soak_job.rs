@@ -9,9 +9,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::ledger::{Answer, End, Ledger};
-use crate::stage::DEADLINE;
+use crate::test_store::DEADLINE;
 
-/// What becomes of an [`Errand`].
+/// What becomes of a [`SoakJob`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// How many attempts fail.
@@ -33,7 +33,7 @@ pub enum Failure {
     Abort,
 }
 
-/// The most attempts of an [`Errand`].
+/// The most attempts of a [`SoakJob`].
 const MAX_ATTEMPTS: u32 = 4;
 
 /// The first retry leaves its wait to the broker, the others move the job to another tier.
@@ -42,7 +42,7 @@ const MAX_ATTEMPTS: u32 = 4;
 ///
 /// What its plan says.
 #[job(retries = 3, delay = ["200ms", "400ms", "1s"], concurrency = 20)]
-pub async fn errand(plan: Plan, ctx: JobContext, ledger: State<Ledger>) -> Result<(), BoxError> {
+pub async fn soak_job(plan: Plan, ctx: JobContext, ledger: State<Ledger>) -> Result<(), BoxError> {
     let (id, attempt) = (ctx.id(), ctx.attempt());
     ledger.begins(id, attempt);
     tokio::time::sleep(Duration::from_millis(plan.takes)).await;
@@ -93,14 +93,14 @@ impl Plan {
 pub async fn enqueue(client: &Client, ledger: &Ledger, plan: Plan, delay: Duration) -> Answer {
     let id = JobId::new();
     ledger.enqueues(id, plan.attempts(), plan.fails());
-    let answer = Answer::to(&client.enqueue(Errand { plan }).id(id).delay(delay).await);
+    let answer = Answer::to(&client.enqueue(SoakJob { plan }).id(id).delay(delay).await);
     ledger.answered(id, answer);
     answer
 }
 
-/// A worker pool for errands. A busy machine gets the time to settle what has run.
+/// A worker pool for soak jobs. A busy machine gets the time to settle what has run.
 pub fn pool(client: &Client, ledger: &Ledger) -> WorkerPool {
-    WorkerPool::new(client).state(ledger.clone()).register::<Errand>().shutdown_timeout(DEADLINE)
+    WorkerPool::new(client).state(ledger.clone()).register::<SoakJob>().shutdown_timeout(DEADLINE)
 }
 
 /// Those who enqueue all the time.

@@ -7,10 +7,14 @@
 use std::path::Path;
 
 use jobq::{BoxError, Client, JobContext, State, WorkerPool};
-use jobq_tests::flaky::Flaky;
+use jobq_tests::jobs::fails_first::FailsFirst;
 use jobq_tests::ledger::Ledger;
 
-async fn flaky(job: Flaky, ctx: JobContext, ledger: State<Ledger>) -> Result<(), BoxError> {
+async fn fails_first(
+    job: FailsFirst,
+    ctx: JobContext,
+    ledger: State<Ledger>,
+) -> Result<(), BoxError> {
     ledger.begins(ctx.id(), ctx.attempt());
     if ctx.attempt() <= job.failures {
         return Err(format!("failure {} of {}", ctx.attempt(), job.failures).into());
@@ -24,8 +28,8 @@ pub(crate) async fn work(arguments: &[String]) -> Result<(), BoxError> {
     };
     let client = Client::builder(url).namespace(namespace).connect().await?;
     // Nobody kills these workers, and there are many lines.
-    let ledger = Ledger::open(Path::new(ledger), "flaky")?.without_disk();
-    let pool = WorkerPool::new(&client).state(ledger).handle(flaky);
+    let ledger = Ledger::open(Path::new(ledger), "fails_first")?.without_disk();
+    let pool = WorkerPool::new(&client).state(ledger).handle(fails_first);
     println!("ready");
     Ok(pool.concurrency(20).run().await?)
 }

@@ -129,7 +129,7 @@ pub enum Step {
     RetryIn(u64),
     /// Asks to be run later, after these milliseconds.
     Snooze(u64),
-    /// Waits until the test says [`Stage::go`].
+    /// Waits until the test says [`TestStore::go`].
     Wait,
     /// Never ends.
     Hang,
@@ -221,7 +221,7 @@ impl Script {
 
 /// A store with a client, and what the [`Scripted`] jobs on it do.
 #[derive(Debug)]
-pub struct Stage {
+pub struct TestStore {
     /// Where the jobs are.
     pub store: Store,
     /// A client of it.
@@ -232,8 +232,8 @@ pub struct Stage {
     ends: mpsc::UnboundedReceiver<JobId>,
 }
 
-impl Stage {
-    /// A stage on this store.
+impl TestStore {
+    /// A test on this store.
     pub async fn on(store: Store) -> Self {
         let client = store.client().await;
         let (runs, run_events) = mpsc::unbounded_channel();
@@ -242,7 +242,7 @@ impl Stage {
         Self { store, client, script, runs: run_events, ends: end_events }
     }
 
-    /// A pool of this stage's client for the scripted jobs.
+    /// A pool of this test store's client for the scripted jobs.
     pub fn pool(&self) -> WorkerPool {
         self.pool_of(&self.client)
     }
@@ -272,7 +272,9 @@ impl Stage {
     ///
     /// If there is none in time.
     pub async fn run(&mut self) -> Run {
-        soon("the next run of a job", self.runs.recv()).await.expect("the stage keeps a sender")
+        soon("the next run of a job", self.runs.recv())
+            .await
+            .expect("the test store keeps a sender")
     }
 
     /// The next job that succeeded.
@@ -281,7 +283,9 @@ impl Stage {
     ///
     /// If there is none in time.
     pub async fn end(&mut self) -> JobId {
-        soon("the next end of a job", self.ends.recv()).await.expect("the stage keeps a sender")
+        soon("the next end of a job", self.ends.recv())
+            .await
+            .expect("the test store keeps a sender")
     }
 
     /// Whether any job ran that the test did not yet ask for.
@@ -310,14 +314,14 @@ macro_rules! both_engines {
         mod rabbitmq {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test($crate::stage::Store::rabbitmq().await).await;
+                super::$test($crate::test_store::Store::rabbitmq().await).await;
             })*
         }
 
         mod sqlite {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test($crate::stage::Store::sqlite().await).await;
+                super::$test($crate::test_store::Store::sqlite().await).await;
             })*
         }
     };
@@ -331,7 +335,7 @@ macro_rules! on_a_file {
         mod on_a_file {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $test() {
-                super::$test($crate::stage::Store::sqlite().await).await;
+                super::$test($crate::test_store::Store::sqlite().await).await;
             })*
         }
     };
