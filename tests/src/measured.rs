@@ -1,5 +1,7 @@
 //! What benchmarks share: a store of their own, the figures of processes, and arguments.
 
+pub mod table;
+
 use std::fs;
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use jobq::Client;
 
 use crate::ledger::Measured;
 use crate::place::{Place, Size};
-use crate::table::{head, number, row};
+use jobq_tests::measured::table::{head, number, row};
 
 /// How many enqueues are awaited at once.
 const AT_ONCE: usize = 1_000;

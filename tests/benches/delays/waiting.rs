@@ -15,7 +15,7 @@ use crate::lateness::Lateness;
 use crate::ledger::{Entries, Ledger, Measured, PARTS};
 use crate::options::Options;
 use crate::place::Place;
-use crate::table::{head, number, row};
+use jobq_tests::measured::table::{head, number, row};
 
 /// How many jobs are surely enqueued in a second, so that all are before the hour begins.
 const ENQUEUED_A_SECOND: u32 = 2_500;

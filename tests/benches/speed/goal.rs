@@ -1,6 +1,6 @@
 //! The goals, each beside what was found.
 
-use crate::table::{head, number, row};
+use jobq_tests::measured::table::{head, number, row};
 
 /// One goal, and what was found.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use crate::plot::{self, Line};
 use crate::process::{Store, Under};
 use crate::sample::Sample;
 use crate::scenario::{Engine, Scenario, Side};
-use crate::table::{head, median, number, row};
+use jobq_tests::measured::table::{head, median, number, row};
 
 /// What is varied.
 #[derive(Debug, Clone, Copy)]

@@ -17,7 +17,7 @@ use crate::goal::{self, Goal};
 use crate::options::Options;
 use crate::process::{Store, Under};
 use crate::scenario::{Engine, Scenario, Side};
-use crate::table::{head, number, row};
+use jobq_tests::measured::table::{head, number, row};
 
 /// The two numbers of jobs. A process under callgrind is some fifty times slower.
 const JOBS: [u32; 2] = [2_000, 12_000];

@@ -39,8 +39,6 @@ mod scenario;
 
 #[path = "../delays/options.rs"]
 mod options;
-#[path = "../delays/table.rs"]
-mod table;
 
 use anyhow::bail;
 use jobq_tests::measured::arguments;

@@ -12,7 +12,7 @@ use crate::options::Options;
 use crate::process::{Store, Under};
 use crate::sample::Sample;
 use crate::scenario::{Engine, Scenario, Side};
-use crate::table::{head, median, row, spread};
+use jobq_tests::measured::table::{head, median, row, spread};
 
 /// What is to be measured.
 #[derive(Debug)]

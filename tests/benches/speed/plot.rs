@@ -3,7 +3,7 @@
 use anyhow::anyhow;
 use plotters::prelude::*;
 
-use crate::table::number;
+use jobq_tests::measured::table::number;
 
 /// One line: a figure for each label of the axis.
 #[derive(Debug)]

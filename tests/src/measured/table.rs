@@ -1,7 +1,7 @@
 //! Figures as people read them.
 
 /// The middle one, and in brackets the lowest and the highest, with so many decimals.
-pub(crate) fn spread(mut figures: Vec<f64>, decimals: usize) -> String {
+pub fn spread(mut figures: Vec<f64>, decimals: usize) -> String {
     figures.sort_by(f64::total_cmp);
     let (least, most) = (figures[0], figures[figures.len() - 1]);
     let [middle, least, most] =
@@ -10,13 +10,14 @@ pub(crate) fn spread(mut figures: Vec<f64>, decimals: usize) -> String {
 }
 
 /// The middle one, of an even number the lower one of two.
-pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+pub fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[(figures.len() - 1) / 2]
 }
 
 /// A number with its thousands set apart.
-pub(crate) fn number(figure: f64, decimals: usize) -> String {
+#[must_use]
+pub fn number(figure: f64, decimals: usize) -> String {
     let text = format!("{figure:.decimals$}");
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));
     let mut grouped = String::new();
@@ -30,12 +31,13 @@ pub(crate) fn number(figure: f64, decimals: usize) -> String {
 }
 
 /// A row of a Markdown table.
-pub(crate) fn row<T: AsRef<str>>(cells: &[T]) -> String {
+pub fn row<T: AsRef<str>>(cells: &[T]) -> String {
     let cells: Vec<_> = cells.iter().map(AsRef::as_ref).collect();
     format!("| {} |", cells.join(" | "))
 }
 
 /// The first two lines of a Markdown table.
-pub(crate) fn head(titles: &[&str]) -> String {
+#[must_use]
+pub fn head(titles: &[&str]) -> String {
     format!("{}\n|{}", row(titles), "---|".repeat(titles.len()))
 }
