@@ -27,6 +27,9 @@ pub(super) const CLAIM: &str = "UPDATE jobs SET owner = ?2 WHERE seq IN (
     SELECT seq FROM jobs
     WHERE queue = ?1 AND owner IS NULL AND solo IS NULL ORDER BY due, seq LIMIT ?3)";
 
+/// As [`CLAIM`], for jobs that are neighbours in the table: no index is searched for them.
+const CLAIM_RANGE: &str = "UPDATE jobs SET owner = ?1 WHERE seq BETWEEN ?2 AND ?3";
+
 /// A claimed job.
 pub(super) struct Claimed {
     pub(super) seq: i64,
@@ -67,9 +70,15 @@ pub(super) fn claim(
             look.claimed.push(read(row, name)?);
         }
     }
-    if !look.claimed.is_empty() {
+    if let (Some(first), Some(last)) = (look.claimed.first(), look.claimed.last()) {
         let count = i64::try_from(look.claimed.len()).unwrap_or(i64::MAX);
-        connection.prepare_cached(CLAIM)?.execute((queue, owner, count))?;
+        let is_range = last.seq - first.seq < count && look.claimed.is_sorted_by_key(|job| job.seq);
+        if is_range {
+            let range = (owner, first.seq, last.seq);
+            connection.prepare_cached(CLAIM_RANGE)?.execute(range)?;
+        } else {
+            connection.prepare_cached(CLAIM)?.execute((queue, owner, count))?;
+        }
     }
     Ok(look)
 }
