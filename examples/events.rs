@@ -114,7 +114,7 @@ async fn main() -> Result<(), BoxError> {
     }
 
     shop.server_down.store(false, Ordering::Relaxed);
-    shop.say("shop:         the server is up, and the event is put back: for add_reader alone");
+    shop.say("shop:         the server is up, and the event is retried: for add_reader alone");
     failed.retry(event).await?;
     completed.recv().await;
 

@@ -1,4 +1,4 @@
-//! Jobs that failed for good: listed, shown as JSON, put back, and discarded.
+//! Jobs that failed for good: listed, shown as JSON, retried, and discarded.
 //!
 //! ```text
 //! cargo run --example failed_jobs                              # in memory: no server, no file
@@ -55,7 +55,7 @@ async fn main() -> Result<(), BoxError> {
     let job = failed.show(unlucky).await?;
     println!("{}", serde_json::to_string_pretty(&job)?);
 
-    // Put back before its cause is mended, it would fail again.
+    // Retried before its cause is mended, it would fail again.
     has_paper.store(true, Ordering::Relaxed);
     failed.retry(unlucky).await?;
     println!("printed parcel {}", finished.recv().await.ok_or("the printer is gone")?);

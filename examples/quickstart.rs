@@ -1,5 +1,5 @@
 //! A first look at jobq: jobs that succeed, one that fails twice before it does, and one that
-//! fails for good, is looked at, and is put back.
+//! fails for good, is looked at, and is retried.
 //!
 //! ```text
 //! cargo run --example quickstart                                   # on the file jobq.db
@@ -104,7 +104,7 @@ async fn main() -> Result<(), jobq::BoxError> {
     }
 
     shop.depot_closed.store(false, Ordering::Relaxed);
-    shop.say("main:         the depot opens, and the parcel is put back");
+    shop.say("main:         the depot opens, and the parcel is retried");
     failed.retry(parcel).await?;
     completed.recv().await;
 

@@ -30,7 +30,7 @@ pub enum Action {
     Pause,
     /// Enqueue jobs.
     Enqueue,
-    /// Put failed jobs back.
+    /// Retry failed jobs.
     Retry,
     /// Delete failed jobs.
     Discard,

@@ -26,7 +26,7 @@ const AT_FIRST: u64 = 60;
 /// The state of the simulated jobs.
 #[derive(Debug, Clone, Default)]
 struct Shop {
-    /// Jobs that have failed for good: they succeed when they are put back, as if the cause were
+    /// Jobs that have failed for good: they succeed when they are retried, as if the cause were
     /// repaired.
     repaired: Arc<Mutex<HashSet<JobId>>>,
 }

@@ -52,14 +52,14 @@ impl OperationKind {
     /// As an order.
     pub(crate) fn order(self) -> &'static str {
         match self {
-            Self::Retry => "Put back",
+            Self::Retry => "Retry",
             Self::Discard => "Discard",
         }
     }
 
     pub(crate) fn past(self) -> &'static str {
         match self {
-            Self::Retry => "put back",
+            Self::Retry => "retried",
             Self::Discard => "discarded",
         }
     }
@@ -286,7 +286,7 @@ mod tests {
         progress.wait_for(|progress| progress.settled == 1).await.unwrap();
         operations.end().await;
         let text = started.end().unwrap().text;
-        assert_eq!(text, "The job was put back. Note: it was cancelled; the others stay failed.");
+        assert_eq!(text, "The job was retried. Note: it was cancelled; the others stay failed.");
         operations.end().await;
     }
 

@@ -35,7 +35,7 @@
 //!   payload's type, and its documentation has all attributes; [`macro@Job`] declares a payload of
 //!   your own. [`State`](struct@State), [`JobContext`] and types with [`FromAttempt`] are arguments
 //!   that are not part of the payload.
-//! * A [`Client`] enqueues jobs ([`Client::enqueue`]), and lists and puts back failed jobs
+//! * A [`Client`] enqueues jobs ([`Client::enqueue`]), and lists and retries failed jobs
 //!   ([`Client::failed`]). [`Client::connect`] has the forms of its URL.
 //! * A [`WorkerPool`] takes jobs from their queues and runs them. Many pools in many
 //!   processes compete for them. [Layers](WorkerPool::around) stand around its attempts.
@@ -56,7 +56,7 @@
 //! | returns [`retry_in`]`(wait, error)` | another attempt after this wait, or failed as `Exhausted` |
 //! | returns [`snooze`]`(wait)` | runs again after this wait; uses no attempt |
 //!
-//! A failed job is kept, with its error and its [`FailedReason`], until it is put back or
+//! A failed job is kept, with its error and its [`FailedReason`], until it is retried or
 //! discarded.
 //!
 //! # Guarantees

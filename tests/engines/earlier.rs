@@ -121,8 +121,8 @@ async fn pools_share_a_queue(make: impl AsyncFn() -> Store) {
     }
 }
 
-/// Jobs fail at once where an operation puts them back. The header `jobq-operations` stays with a job in a
-/// pool of the earlier version, and its operations leave it where it is.
+/// Jobs fail at once where an operation retries them. The header `jobq-operations` stays with a job
+/// in a pool of the earlier version, and its operations leave it where it is.
 async fn operations_end(make: impl AsyncFn() -> Store) {
     const JOBS: u64 = 5;
     for mut pair in Pair::both_ways(make).await {
@@ -169,7 +169,7 @@ async fn operations_end(make: impl AsyncFn() -> Store) {
     }
 }
 
-/// A job that is put back for one attempt tells its outcome to whoever put it back.
+/// A failed job that is retried with one attempt tells its outcome to whoever retried it.
 async fn a_canary_is_told(make: impl AsyncFn() -> Store) {
     for mut pair in Pair::both_ways(make).await {
         pair.other.must(&json!("consume"));

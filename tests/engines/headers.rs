@@ -258,7 +258,7 @@ async fn a_job_that_runs_once_fails_with_its_first_attempt(store: Store) {
         assert_eq!(next(&mut attempts).await, "1 for 7", "{how}");
         let job = failed(&client, "bill").await;
         assert_eq!((job.id(), job.reason(), job.attempts()), (id, FailedReason::Exhausted, 1));
-        // Put back, it has all its attempts.
+        // Once retried, it has all its attempts.
         client.failed("bill").retry(id).await.unwrap();
         for attempt in 1..=6 {
             assert_eq!(next(&mut attempts).await, format!("{attempt} for 7"), "{how}");

@@ -193,7 +193,7 @@ fn abort() -> Step {
 }
 
 /// A client of an operator whose clock is a minute ahead of the workers', or behind. On a file, where
-/// jobs that are put back are due by that clock, it is less, since the test waits as long.
+/// retried jobs are due by that clock, it is less, since the test waits as long.
 async fn operator(store: &Store, is_ahead: bool) -> FailedJobs {
     let offset = Duration::from_secs(if store.is_file() { 10 } else { 60 });
     let now = SystemTime::now();

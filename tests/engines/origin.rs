@@ -54,6 +54,6 @@ async fn a_job_says_which_program_enqueued_it(store: Store) {
         assert_eq!(job.enqueued_by(), Some(program));
     }
     client.failed("report").retry(failed[1].id()).await.unwrap();
-    assert_eq!(soon("a job put back", programs.recv()).await, named("shop-cli"));
+    assert_eq!(soon("the retry of a failed job", programs.recv()).await, named("shop-cli"));
     running.shutdown().await.unwrap();
 }

@@ -78,7 +78,7 @@ fn check_quickstart(lines: &[String]) {
         "charge_card:  order 17, attempt 2 of 4: the bank is busy",
         "charge_card:  order 17, attempt 3 of 4: charged",
         r#"failed:       ship_parcel {"parcel":5} after 2 attempts: the depot is closed (exhausted)"#,
-        "main:         the depot opens, and the parcel is put back",
+        "main:         the depot opens, and the parcel is retried",
         "ship_parcel:  parcel 5, attempt 1 of 2: on its way",
         "main:         all done",
     ];
@@ -107,7 +107,7 @@ fn check_events(lines: &[String]) {
         "add_reader:   ann, attempt 1 of 2: the server is down",
         "add_reader:   ann, attempt 2 of 2: the server is down",
         r#"failed:       add_reader user.created {"user":"ann"} after 2 attempts: the server is down (exhausted)"#,
-        "shop:         the server is up, and the event is put back: for add_reader alone",
+        "shop:         the server is up, and the event is retried: for add_reader alone",
         "add_reader:   ann, attempt 1 of 2: added",
         "shop:         all done",
     ];

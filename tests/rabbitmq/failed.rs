@@ -88,8 +88,8 @@ async fn looks_leave_thousands_in_their_order() {
     }
     let listed = engine.failed_list(QUEUE, 9_000).await.expect("listed");
     assert_eq!(ids(&listed), left);
-    let back = engine.failed_settle(QUEUE, None, Verdict::Retry);
-    assert_eq!(back.await.expect("put back"), 4_997);
+    let retry = engine.failed_settle(QUEUE, None, Verdict::Retry);
+    assert_eq!(retry.await.expect("retried"), 4_997);
     let expected = Counts::new(4_997, 0, 0);
     until("all to be back", async || {
         (engine.admin().counts(QUEUE).await.expect("counted") == expected).then_some(())
@@ -373,7 +373,7 @@ async fn a_broker_that_dies_during_a_visit_loses_no_job() {
     for (place, id) in all.iter().enumerate() {
         let told = (settled.contains(id), unknown.contains(id));
         match (place % 3, told) {
-            (0, (true, _)) => assert!(back.contains(id), "{place}: it was put back"),
+            (0, (true, _)) => assert!(back.contains(id), "{place}: it was retried"),
             (0, (_, true)) => assert!(back.contains(id) || failed.contains(id), "{place}"),
             (2, (false, true)) => assert!(!back.contains(id), "{place}"),
             (2, (true, _)) => panic!("{place}: nobody can know that"),

@@ -260,8 +260,8 @@ async fn an_event_of_another_client_is_a_job_of_each_subscriber() {
         take(&mut consumer).await.settle(fail).await.expect("settles");
         let failed = engine.failed_find("welcome", ids[0]).await.expect("looks").expect("is there");
         assert_eq!(failed.topic(), Some(topic));
-        let back = engine.failed_settle("welcome", Some(ids[0]), Verdict::Retry);
-        assert_eq!(back.await.expect("puts back"), 1);
+        let retry = engine.failed_settle("welcome", Some(ids[0]), Verdict::Retry);
+        assert_eq!(retry.await.expect("retries"), 1);
         let delivery = take(&mut consumer).await;
         assert_eq!((delivery.attempt, delivery.envelope().topic.as_deref()), (1, Some(topic)));
         delivery.settle(Settlement::Complete).await.expect("settles");

@@ -294,14 +294,14 @@ async fn an_event_passes_its_exchange_once() {
     let tap = raw.tap(&format!("{namespace}.events"), "#").await;
     engine.publish(event("user.created"), false).await.expect("publishes");
     let mut consumer = engine.consume_from("welcome", 1).await.expect("consumes");
-    // By another copy, by the broker, through the levels, as a failed job, put back.
+    // By another copy, by the broker, through the levels, as a failed job, and as its retry.
     for wait in [WAIT, WAIT, Duration::from_millis(300)] {
         take(&mut consumer).await.settle(Settlement::Retry(wait)).await.expect("settles");
     }
     let reason = FailedReason::Exhausted;
     let fail = Settlement::Fail { reason, error: String::new(), attempts: 4 };
     take(&mut consumer).await.settle(fail).await.expect("settles");
-    assert_eq!(engine.failed_settle("welcome", None, Verdict::Retry).await.expect("puts back"), 1);
+    assert_eq!(engine.failed_settle("welcome", None, Verdict::Retry).await.expect("retries"), 1);
     take(&mut consumer).await.settle(Settlement::Complete).await.expect("settles");
     // What comes after all of that.
     engine.publish(event("order.paid"), false).await.expect("publishes");

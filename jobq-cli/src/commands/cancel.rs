@@ -10,7 +10,7 @@ use crate::output::Output;
 /// Cancel a running job, in all pools
 ///
 /// Asks the job function to end; an `async fn` is dropped five seconds later. The job fails as
-/// `cancelled`, and `jobq failed retry` puts it back.
+/// `cancelled`, and `jobq failed retry` retries it.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Id of the job

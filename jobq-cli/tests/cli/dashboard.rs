@@ -20,7 +20,7 @@ async fn an_end_in_the_middle_of_an_operation_leaves_each_job_in_one_place(store
     let server = Server::start(&test.store, &[]).await;
     let started = server.post("/queues/scripted/failed/retry", "confirmed=yes").await;
     assert!(started.starts_with("HTTP/1.0 303"), "{started}");
-    until("the first to be put back", async || (counts().await?.ready > 0).then_some(())).await;
+    until("the first to be retried", async || (counts().await?.ready > 0).then_some(())).await;
     assert_eq!(server.terminate().await.code(), Some(0));
     // A connection that is closed gives back what it held.
     let all = until("all jobs to be ready or failed", async || {

@@ -213,10 +213,10 @@ async fn what_matches_is_retried(store: Store) {
     assert_eq!((&done["matched"], &done["settled"]), (&2.into(), &2.into()));
     assert_eq!(done["end"]["kind"], "finished");
     let ran = failed(&test, &["retry", "scripted", &ids[2].to_string()]).await;
-    assert_eq!(ran.lines(0), ["1 of 1 failed jobs of queue scripted put back"]);
+    assert_eq!(ran.lines(0), ["1 of 1 failed jobs of queue scripted retried"]);
     // What matches nothing is done; a job that is named and not there is an error.
     let ran = failed(&test, &["retry", "scripted", "--error", "bank"]).await;
-    assert_eq!(ran.lines(0), ["0 of 0 failed jobs of queue scripted put back"]);
+    assert_eq!(ran.lines(0), ["0 of 0 failed jobs of queue scripted retried"]);
     let ran = failed(&test, &["retry", "scripted", &ids[2].to_string()]).await;
     ran.lines(4);
     assert!(ran.err.contains("no such failed job"), "{ran:#?}");
@@ -276,7 +276,7 @@ async fn an_operation_is_cancelled(store: Store) {
     let arguments = ["failed", "retry", "scripted", "--all", "--rate", "0.01/s", "--json"];
     let mut command = on(&test.store, &arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    until("the first job to be put back", async || {
+    until("the first job to be retried", async || {
         (test.client.counts("scripted").await.ok()?.ready == 1).then_some(())
     })
     .await;

@@ -71,12 +71,12 @@ async fn keys_turn_pages_and_do_things() {
     terminal.press(&["Enter"]);
     terminal.shows_text("user #: no card").await;
     terminal.press(&["R"]);
-    terminal.shows_text("put 1 failed jobs of `scripted`").await;
+    terminal.shows_text("retry 1 failed jobs of `scripted`").await;
     terminal.press(&["n"]);
     terminal.shows_text("l look again").await;
     assert_eq!(test.client.counts("scripted").await.unwrap().failed, 1);
     terminal.press(&["R", "y"]);
-    terminal.shows_text("put back: 1 of 1 failed jobs").await;
+    terminal.shows_text("retried: 1 of 1 failed jobs").await;
     test.end().await;
 
     terminal.press(&["3"]);

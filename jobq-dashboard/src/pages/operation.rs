@@ -225,6 +225,6 @@ fn gone() -> Problem {
         axum::http::StatusCode::NOT_FOUND,
         "There is no such operation",
         "It was of an earlier run of this process, which cancels its operations when it ends. What \
-         it had put back or discarded stays so.",
+         it had retried or discarded stays so.",
     )
 }

@@ -44,8 +44,8 @@ async fn every_page_is_accessible() {
     let job = browser.address();
     assert!(job.contains("/failed/jobs/"), "{job}");
     browser.go(&shop.at("/queues/payments/failed/retry"));
-    browser.press("Put 3 back");
-    browser.sees("3 of 3 jobs were put back");
+    browser.press("Retry 3 jobs");
+    browser.sees("3 of 3 jobs were retried");
     let operation = browser.address();
     shop.failed(3).await;
     let pages = [

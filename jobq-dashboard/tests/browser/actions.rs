@@ -20,15 +20,15 @@ async fn jobs_are_retried_when_a_canary_completes() {
     browser.sees("payments has 30 failed jobs");
     browser.press("payments");
     browser.sees("order #: the gateway is down");
-    browser.press("Put back");
-    browser.sees("Put back 30 failed jobs?");
-    browser.press("Put 30 back");
+    browser.press("Retry");
+    browser.sees("Retry 30 failed jobs?");
+    browser.press("Retry 30 jobs");
     browser.sees("these canaries failed");
     assert_eq!(shop.client.counts("payments").await.expect("they are counted").failed, 30);
     shop.repaired.store(true, Ordering::Relaxed);
     browser.go(&shop.at("/queues/payments/failed/retry"));
-    browser.press("Put 30 back");
-    browser.sees("30 of 30 jobs were put back.");
+    browser.press("Retry 30 jobs");
+    browser.sees("30 of 30 jobs were retried.");
     shop.failed(0).await;
     browser.press("Activity");
     browser.sees("these canaries failed");
@@ -79,13 +79,13 @@ async fn everything_works_without_a_script() {
     browser.press("Failed jobs");
     browser.press("order #");
     browser.sees("Filter: active");
-    browser.press("Put back all that match");
-    browser.press("Put 2 back");
+    browser.press("Retry all that match");
+    browser.press("Retry 2 jobs");
     let operation = browser.address();
     assert!(operation.contains("/admin/jobs/operations/"), "{operation}");
     let done = within(|| {
         browser.go(&operation);
-        browser.text().contains("2 of 2 jobs were put back.").then_some(())
+        browser.text().contains("2 of 2 jobs were retried.").then_some(())
     });
     assert!(done.is_some(), "{}", browser.text());
     browser.go(&shop.at("/activity"));
@@ -128,12 +128,12 @@ async fn keys_alone_reach_everything() {
         }
         panic!("keys do not reach `{text}`");
     };
-    reach("Put back");
+    reach("Retry");
     browser.keys(&[ENTER]);
-    browser.sees("Put back 1 failed jobs?");
-    reach("Put 1 back");
+    browser.sees("Retry 1 failed jobs?");
+    reach("Retry 1 jobs");
     browser.keys(&[ENTER]);
-    browser.sees("The job was put back.");
+    browser.sees("The job was retried.");
     browser.go(&shop.at("/"));
     reach("Pause payments");
     browser.keys(&[ENTER]);

@@ -74,12 +74,9 @@ async fn failed_jobs_are_retried_by_filter_and_by_id() {
     let first = kit.failed("connection refused").await;
     let second = kit.failed("no such customer").await;
     let ask = kit.get("/queues/mail/failed/retry?error=refused").await.text;
-    assert!(
-        ask.contains("Put back 1 failed jobs?") && ask.contains("error with `refused`"),
-        "{ask}"
-    );
+    assert!(ask.contains("Retry 1 failed jobs?") && ask.contains("error with `refused`"), "{ask}");
     let started = kit.post("/queues/mail/failed/retry", "error=refused&confirmed=yes").await;
-    assert!(kit.ended(&started).await.contains("The job was put back."));
+    assert!(kit.ended(&started).await.contains("The job was retried."));
     assert!(kit.client.failed("mail").show(first).await.is_err());
     let started = kit.post("/queues/mail/failed/retry", &format!("id={second}")).await;
     kit.ended(&started).await;
@@ -295,6 +292,6 @@ async fn what_an_access_does_not_include_is_refused_and_not_offered() {
         let may_pause = access == Access::Only(vec![Action::Pause]);
         assert_eq!(offers("/pause\""), may_pause);
         assert_eq!(queues(&kit, "/").await.contains("/pause\""), may_pause);
-        assert!(!offers("/enqueue\"") && !offers("Put back all"));
+        assert!(!offers("/enqueue\"") && !offers("Retry all"));
     }
 }

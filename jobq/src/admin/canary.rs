@@ -1,4 +1,4 @@
-//! Jobs that are put back first, with a single attempt, to see whether they complete.
+//! Failed jobs that are retried first, with a single attempt, to see whether they complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) async fn check(engine: &dyn Administer, queue: &str) -> Result<()> {
         ErrorKind::Unsupported,
         format!(
             "no pool of queue `{queue}` answers, and pools tell the outcome of a canary; start a \
-             pool, or put the jobs back without a canary"
+             pool, or retry the jobs without a canary"
         ),
     ))
 }

@@ -23,7 +23,7 @@ const FIRST_LOOK: usize = 1_000;
 /// for job in failed.list(50).await? {
 ///     println!("{} {}: {} ({})", job.id(), job.payload(), job.error(), job.reason());
 /// }
-/// println!("{} put back", failed.retry_all().await?);
+/// println!("{} retried", failed.retry_all().await?);
 /// # Ok(())
 /// # }
 /// ```
@@ -76,7 +76,7 @@ impl FailedJobs {
         background::call(found).await?.ok_or_else(|| self.not_found(id))
     }
 
-    /// Puts the failed job with this id back into its queue, with fresh attempts and
+    /// Retries the failed job with this id: it returns to its queue, with fresh attempts and
     /// without its expiry.
     ///
     /// # Errors
@@ -87,13 +87,13 @@ impl FailedJobs {
         self.settle(id, Verdict::Retry).await
     }
 
-    /// Puts all failed jobs back, as [`retry_where`](Self::retry_where) does, and returns how many:
+    /// Retries all failed jobs, as [`retry_where`](Self::retry_where) does, and returns how many:
     /// at most as many as there were when it began. It works in passes of at most 20 s, between
     /// which others may look at the failed jobs; if the future is dropped, it ends there.
     ///
     /// # Errors
     ///
-    /// As [`list`](Self::list), or that of the first job which could not be put back. Jobs put back
+    /// As [`list`](Self::list), or that of the first job which could not be retried. Jobs retried
     /// before the error stay in their queue.
     pub async fn retry_all(&self) -> Result<u64> {
         all(self.retry_where(Filter::new())).await
@@ -108,8 +108,8 @@ impl FailedJobs {
         self.settle(id, Verdict::Discard).await
     }
 
-    /// Deletes all failed jobs and returns how many, as [`retry_all`](Self::retry_all) puts them
-    /// back.
+    /// Deletes all failed jobs and returns how many, as [`retry_all`](Self::retry_all) retries
+    /// them.
     ///
     /// # Errors
     ///
@@ -191,7 +191,7 @@ impl FailedJobs {
         Ok(grouping.groups(visited.complete, visited.extent))
     }
 
-    /// Puts all failed jobs back that match, as [`retry`](Self::retry) does. Each keeps the id of
+    /// Retries all failed jobs that match, as [`retry`](Self::retry) does. Each keeps the id of
     /// the operation, so that it is not taken again if it fails meanwhile.
     pub fn retry_where(&self, filter: Filter) -> Operation {
         self.operation(filter, Action::Retry)
@@ -236,8 +236,8 @@ impl FailedJobs {
         Error::new(
             ErrorKind::NotFound,
             format!(
-                "queue `{}` has no failed job {id}: it was put back or deleted, or is one of another \
-                 queue",
+                "queue `{}` has no failed job {id}: it was retried or deleted, or is one of \
+                 another queue",
                 self.queue
             ),
         )

@@ -23,7 +23,7 @@ const CANARY_PATIENCE: Duration = Duration::from_secs(600);
 /// its progress.
 ///
 /// It acts on at most as many jobs as the queue had failed ones when its first pass began, the oldest
-/// ones, and takes none again that it put back itself: such a job bears its id. No clock decides. It
+/// ones, and takes none again that it retried itself: such a job bears its id. No clock decides. It
 /// works in passes, between which others may look at the failed jobs or act on them.
 ///
 /// ```
@@ -35,7 +35,7 @@ const CANARY_PATIENCE: Duration = Duration::from_secs(600);
 /// let filter = Filter::new().error("connection refused");
 /// let done = failed.retry_where(filter).canary(3).rate(10.0).await?;
 /// if !matches!(done.end, End::Finished) {
-///     println!("{} of {} put back: {:?}", done.settled, done.matched, done.end);
+///     println!("{} of {} retried: {:?}", done.settled, done.matched, done.end);
 /// }
 /// # Ok(())
 /// # }
@@ -76,7 +76,7 @@ impl Operation {
         Self { engine, plan }
     }
 
-    /// Puts this many jobs back first, each with a single attempt, and the rest when all of these
+    /// Retries this many jobs first, each with a single attempt, and the rest when all of these
     /// have completed. If one of them fails, or none is heard of for the
     /// [patience](Self::canary_patience), the operation ends, and the rest stays failed.
     ///
@@ -114,7 +114,7 @@ impl Operation {
         self
     }
 
-    /// Ends as soon as a job that it put back has failed again: it has the id of the operation then.
+    /// Ends as soon as a job that it retried has failed again: it has the id of the operation then.
     /// It looks in its passes and between them, so it needs a [`rate`](Self::rate). What fails after
     /// the last pass ends nothing.
     pub fn stop_on_failure(mut self) -> Self {
@@ -206,9 +206,9 @@ pub struct Progress {
     pub phase: Phase,
     /// Jobs that matched when they were looked at.
     pub matched: u64,
-    /// Jobs that were put back or discarded.
+    /// Jobs that were retried or discarded.
     pub settled: u64,
-    /// Jobs that could not be put back and stay failed.
+    /// Jobs that could not be retried and stay failed.
     pub refused: u64,
 }
 
@@ -235,9 +235,9 @@ pub struct Done {
     /// Jobs that matched when they were looked at. With a [`dry_run`](Operation::dry_run) all that
     /// match.
     pub matched: u64,
-    /// Jobs that were put back or discarded.
+    /// Jobs that were retried or discarded.
     pub settled: u64,
-    /// Jobs that could not be put back and stay failed, with the errors.
+    /// Jobs that could not be retried and stay failed, with the errors.
     pub refused: Vec<(JobId, Error)>,
     /// Jobs of which it is not known, because the connection was lost: they are settled, still
     /// failed, or both.
@@ -275,9 +275,9 @@ pub enum Stop {
     CanaryFailed(Vec<(JobId, FailedReason)>),
     /// Nothing was heard of these canaries for the patience of the operation.
     CanaryUnknown(Vec<JobId>),
-    /// A job that was put back failed again.
+    /// A retried job failed again.
     FailedAgain(JobId),
     /// There are more failed jobs than can be looked at in 20 s, and none of those looked at
-    /// matched, or failed again after it was put back.
+    /// matched, or failed again after its retry.
     TooMany,
 }

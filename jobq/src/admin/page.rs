@@ -29,8 +29,8 @@ pub struct Page<T> {
     pub as_of: SystemTime,
 }
 
-/// A position among failed jobs: the end of a [`Page`]. It stays valid when jobs before it are put
-/// back or discarded.
+/// A position among failed jobs: the end of a [`Page`]. It stays valid when jobs before it are
+/// retried or discarded.
 ///
 /// It is opaque: its text form has no meaning but for [`FromStr`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -53,7 +53,7 @@ impl Plan {
             }
             () if self.canary == Some(0) => "an operation has at least one canary, or none is set",
             () if self.canary.is_some() && is_discard => {
-                "a canary is put back, and this operation discards; leave the canary out"
+                "a canary is retried, and this operation discards; leave the canary out"
             }
             () if self.stop_on_failure && is_discard => {
                 "jobs that are discarded do not fail again; leave `stop_on_failure` out"
@@ -135,7 +135,7 @@ struct Passes<'p> {
     extent: Option<Extent>,
     /// Whether no pass has ended yet.
     is_first: bool,
-    /// The id of the operation, in the headers of the jobs that it puts back.
+    /// The id of the operation, in the headers of the jobs that it retries.
     id: String,
     totals: Totals,
     progress: watch::Sender<Progress>,
@@ -158,11 +158,11 @@ struct Pass {
     limit: u64,
     filter: Filter,
     operation: String,
-    /// Whether a job that this operation put back ends the pass.
+    /// Whether a job that this operation retried ends the pass.
     stops_on_failure: bool,
-    /// A job that this operation put back, and that failed again.
+    /// A job that this operation retried, and that failed again.
     failed_again: Option<JobId>,
-    /// Jobs that could not be put back by an earlier pass.
+    /// Jobs that an earlier pass could not retry.
     refused: HashSet<JobId>,
     cancel: CancellationToken,
     matched: u64,
@@ -238,7 +238,7 @@ impl Passes<'_> {
         }
     }
 
-    /// The verdict about a job that is put back.
+    /// The verdict about a job that is retried.
     fn retry(&self, once: bool) -> Verdict {
         Verdict::RetryBy { operation: self.id.clone(), once }
     }
@@ -298,7 +298,7 @@ impl Passes<'_> {
         }
     }
 
-    /// Puts canaries back and waits for their outcomes. `None` if all completed.
+    /// Retries canaries and waits for their outcomes. `None` if all completed.
     async fn canaries(&mut self, count: u32) -> Result<Option<End>> {
         canary::check(self.administer, &self.plan.queue).await?;
         let mut jobs = Vec::new();
@@ -335,8 +335,8 @@ impl Passes<'_> {
         Ok(stop.map(End::Stopped))
     }
 
-    /// The reason to stop if a job that was put back has failed since, or if that is not known: those
-    /// that failed last are at the end of the queue.
+    /// The reason to stop if a retried job has failed since, or if that is not known: those that
+    /// failed last are at the end of the queue.
     async fn failed_again(&self) -> Result<Option<Stop>> {
         let operation = self.id.clone();
         let look = move |found: &mut Option<JobId>, job: FailedJob| {

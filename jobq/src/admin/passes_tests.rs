@@ -82,7 +82,7 @@ struct Shelf {
     most: usize,
     /// How long it is away before each look.
     away: Duration,
-    /// Whether each job that is put back fails at once.
+    /// Whether each retried job fails at once.
     fails_again: bool,
     canaries: Mutex<Vec<JobId>>,
 }
@@ -122,7 +122,7 @@ impl Shelf {
     }
 }
 
-/// A job that an operation put back and that failed again.
+/// A job that an operation retried and that failed again.
 fn retried_by(job: &FailedJob, operation: &str) -> FailedJob {
     let mut envelope = Envelope::new("mail", Vec::new());
     envelope.id = job.id();
@@ -205,7 +205,7 @@ async fn the_next_job_is_the_canary_where_one_is_refused() {
         (5, 0..2, 2, 2..4, 3),
         (5, 1..2, 3, 0..4, 4),
         (5, 3..5, 4, 0..3, 3),
-        // None can be put back.
+        // None can be retried.
         (2, 0..2, 1, 0..0, 0),
     ] {
         let (mut shelf, ids) = Shelf::new(count);

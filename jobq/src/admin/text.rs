@@ -121,7 +121,7 @@ fn why(stop: &Stop) -> String {
             )
         }
         Stop::FailedAgain(id) => {
-            format!("job {id} failed again after it was put back; the others stay failed")
+            format!("job {id} failed again after its retry; the others stay failed")
         }
         Stop::TooMany => {
             "there are more failed jobs than one look can see in its time, and more of \

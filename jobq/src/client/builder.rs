@@ -83,9 +83,9 @@ impl ClientBuilder {
 
     /// Adds a hook that is called for each job and event of this client before it is enqueued: for
     /// each [`enqueue`](Client::enqueue), each job of an [`enqueue_all`](Client::enqueue_all) and
-    /// each [`publish`](Client::publish), but not for a retry or a job that is put back. It may set
-    /// headers, which [`JobContext::header`](crate::JobContext::header) returns. Hooks run in the
-    /// order in which they were added, in the task that enqueues.
+    /// each [`publish`](Client::publish), but not for the retry of an attempt or of a failed job.
+    /// It may set headers, which [`JobContext::header`](crate::JobContext::header) returns. Hooks
+    /// run in the order in which they were added, in the task that enqueues.
     ///
     /// If a hook returns an error or panics, the call fails as
     /// [`Invalid`](crate::ErrorKind::Invalid), and the job is certainly not enqueued.

@@ -198,8 +198,8 @@ macro_rules! time_options {
             self
         }
 
-        /// Sets a header, which stays with the job when it is retried, fails or is put back.
-        /// [`JobContext::header`](crate::JobContext::header) and
+        /// Sets a header, which stays with the job when an attempt is retried, the job fails, or
+        /// the failed job is retried. [`JobContext::header`](crate::JobContext::header) and
         /// [`FailedJob::header`](crate::FailedJob::header) return it. A header that
         /// [`Headers::set`](crate::Headers::set) refuses is an [invalid](crate::ErrorKind::Invalid)
         /// argument. Defaults to no headers.

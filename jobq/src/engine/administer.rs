@@ -54,7 +54,7 @@ pub trait Administer: fmt::Debug + Send + Sync {
     /// An engine that cannot be reached or refuses, before a job was settled;
     /// [`Conflict`](crate::ErrorKind::Conflict) if somebody else looks at the failed jobs for longer
     /// than the timeout. A queue that does not exist has no failed jobs. An error after that is in
-    /// [`Visited::end`]: each job that was to be put back is then in its queue or still failed, or
+    /// [`Visited::end`]: each job that was to be retried is then in its queue or still failed, or
     /// both after a lost connection.
     async fn failed_visit(&self, queue: &str, visit: Visit) -> Result<Visited>;
 
@@ -170,7 +170,7 @@ pub enum Verdict {
     Keep,
     /// It stays, and no further job is looked at.
     Enough,
-    /// It goes back into its queue, with fresh attempts, no expiry and no further delay. Nothing
+    /// It returns to its queue, with fresh attempts, no expiry and no further delay. Nothing
     /// of former operations is left.
     Retry,
     /// The same by an operation. Its id joins the others in the header `jobq-operations`, of which
@@ -196,11 +196,11 @@ pub struct Visited {
     /// The jobs that there were at the beginning. An operation settles at most as many: without
     /// this it is limited by the header `jobq-operations` alone.
     pub extent: Option<Extent>,
-    /// The jobs that were put back or deleted.
+    /// The jobs that were retried or deleted.
     pub settled: Vec<JobId>,
-    /// Jobs that could not be put back and stay, with the errors.
+    /// Jobs that could not be retried and stay, with the errors.
     pub refused: Vec<(JobId, Error)>,
-    /// Jobs of which it is not known whether they were put back or deleted.
+    /// Jobs of which it is not known whether they were retried or deleted.
     pub unknown: Vec<JobId>,
     /// The error that ended it early.
     pub end: Option<Error>,

@@ -62,7 +62,7 @@ pub trait Controlled: fmt::Debug + Send + Sync {
 pub enum Question {
     /// The report of the pool: see [`PoolReport`].
     Report,
-    /// The outcomes of jobs that an operation put back with a single attempt.
+    /// The outcomes of failed jobs that an operation retried with a single attempt.
     Watch {
         /// The jobs.
         jobs: Vec<Watched>,
@@ -85,7 +85,7 @@ pub enum Question {
     },
 }
 
-/// A job that an operation put back with a single attempt.
+/// A failed job that an operation retried with a single attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Watched {

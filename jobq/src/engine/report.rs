@@ -85,7 +85,7 @@ impl PoolReport {
             Finding::new(FindingKind::Needs, Severity::Warning, about)
                 .found(format!("jobs need `{words}`, which jobq {} lacks", self.version))
                 .matters(
-                    "it puts these jobs back for 30 s each time, until another worker takes them",
+                    "it snoozes these jobs for 30 s each time, until another worker takes them",
                 )
                 .remedy("update the program of the pool to the version of jobq that enqueued them")
         })

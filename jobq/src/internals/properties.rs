@@ -30,8 +30,8 @@ pub const ALL: [(&str, Property); 7] = [
     ("refusal", refusal),
 ];
 
-/// Any message, properties and body: it is a job that can be run, retried, run alone, failed and
-/// put back.
+/// Any message, properties and body: it is a job that can be run, retried, run alone and failed,
+/// and retried as a failed job.
 pub fn message(data: &[u8]) {
     rabbitmq::invariants::message(data);
 }

@@ -123,7 +123,7 @@ impl FailedJob {
         self.number
     }
 
-    /// Whether one of the last eight operations that put it back is this one.
+    /// Whether one of the last eight operations that retried it is this one.
     #[must_use]
     pub fn was_retried_by(&self, operation: &str) -> bool {
         let operations = self.header(OPERATIONS).unwrap_or_default();

@@ -11,9 +11,9 @@ use crate::error::{Error, Result};
 
 /// Space-separated words that a worker must understand to run the job.
 pub(crate) const NEEDS: &str = "jobq-needs";
-/// The operation that put the job back for a single attempt.
+/// The operation that retried the failed job with a single attempt.
 pub(crate) const ONCE: &str = "jobq-once";
-/// The ids of the last operations that put the job back, the newest last.
+/// The ids of the last operations that retried the failed job, the newest last.
 pub(crate) const OPERATIONS: &str = "jobq-operations";
 /// Distinguishes two enqueues of one id.
 pub(crate) const NONCE: &str = "jobq-nonce";
@@ -39,7 +39,7 @@ const MAX_BYTES: usize = 8 * 1024;
 const MAX_NAME: usize = 120;
 
 /// The headers of a job or an event: names and text values, such as a tenant or a trace. Every
-/// engine keeps them when a job is retried, fails or is put back.
+/// engine keeps them when an attempt is retried, the job fails, or the failed job is retried.
 ///
 /// ```
 /// use jobq::Headers;
@@ -110,7 +110,7 @@ impl Headers {
         self.0.insert(name.to_owned(), value.into());
     }
 
-    /// The headers of a failed job that is put back, by an operation or by its id.
+    /// The headers of a failed job that is retried, by an operation or by its id.
     #[cfg_attr(not(any(feature = "sqlite", feature = "testing")), allow(dead_code))]
     pub(crate) fn of_retry(mut self, by: Option<By<'_>>) -> Self {
         let operations = self.0.remove(OPERATIONS);
@@ -155,7 +155,7 @@ impl Headers {
     }
 }
 
-/// The operation that puts a job back.
+/// The operation that retries a failed job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct By<'o> {
     pub(crate) operation: &'o str,
@@ -163,7 +163,7 @@ pub(crate) struct By<'o> {
     pub(crate) once: bool,
 }
 
-/// The value of [`OPERATIONS`] of a job that a further operation puts back.
+/// The value of [`OPERATIONS`] of a failed job that a further operation retries.
 #[cfg_attr(
     not(any(feature = "rabbitmq", feature = "sqlite", feature = "testing")),
     allow(dead_code)
@@ -175,14 +175,14 @@ pub(crate) fn operations_with(before: Option<&str>, operation: &str) -> String {
     ids[ids.len().saturating_sub(MOST_OPERATIONS)..].join(" ")
 }
 
-/// The needs of a job that is put back: all but [`NEEDS_ONCE`].
+/// The needs of a failed job that is retried: all but [`NEEDS_ONCE`].
 #[cfg_attr(not(any(feature = "rabbitmq", feature = "sqlite")), allow(dead_code))]
 pub(crate) fn needs_without_once(needs: &str) -> String {
     let words: Vec<_> = needs.split_whitespace().filter(|word| *word != NEEDS_ONCE).collect();
     words.join(" ")
 }
 
-/// The needs of a job that is put back for a single attempt.
+/// The needs of a failed job that is retried with a single attempt.
 #[cfg_attr(
     not(any(feature = "rabbitmq", feature = "sqlite", feature = "testing")),
     allow(dead_code)

@@ -20,7 +20,7 @@ use crate::job::{Envelope, JobId};
 
 /// The most unrecorded outcomes that are kept.
 const MAX_UNRECORDED: usize = 10_000;
-/// How long an unrecorded outcome is kept: a later delivery may be a job that was put back.
+/// How long an unrecorded outcome is kept: a later delivery may be the retry of a failed job.
 pub(super) const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// Identifies the redeliveries of one attempt. The id alone does not: several jobs may have the
@@ -184,7 +184,7 @@ impl Unrecorded {
     /// not every outcome is taken.
     fn remember(&mut self, identity: &Identity, settlement: Settlement, now: Instant) {
         // After any other outcome an equal delivery may be new and must run: the job was snoozed,
-        // or it failed and was put back.
+        // or it failed and the failed job was retried.
         if !matches!(settlement, Settlement::Complete | Settlement::Retry(_)) {
             return;
         }

@@ -253,7 +253,7 @@ async fn an_expired_job_does_not_start(store: Store) {
     .await;
     assert_eq!(jobs.iter().map(jobq::FailedJob::id).collect::<HashSet<_>>(), [late, snooze].into());
     assert!(jobs.iter().all(|job| job.reason() == FailedReason::Expired && job.attempts() == 0));
-    // Put back, it has no limit any more.
+    // Once retried, it has no limit any more.
     failed.retry(late).await.unwrap();
     assert_eq!(test.end().await, late);
     running.shutdown().await.unwrap();

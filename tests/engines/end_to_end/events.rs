@@ -282,7 +282,7 @@ async fn events_expire_as_their_publisher_or_their_subscriber_wants(store: Store
         let failed = client.failed(queue);
         let job = until("the failed job", || async { failed.list(1).await.ok()?.pop() }).await;
         assert_eq!((job.reason(), job.attempts()), (FailedReason::Expired, 0), "{queue}");
-        // A person who puts it back wants it to run.
+        // A person who retries it wants it to run.
         failed.retry(job.id()).await.unwrap();
         next(&mut seen).await;
     }

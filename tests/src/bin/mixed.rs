@@ -73,7 +73,7 @@ enum Command {
     Failed,
     RetryAll,
     RetryOnce,
-    /// Puts jobs back at this rate until all are.
+    /// Retries all failed jobs at this rate.
     RetryAtRate {
         rate: f64,
     },

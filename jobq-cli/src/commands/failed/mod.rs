@@ -17,7 +17,7 @@ use crate::end::{End, Ended, Problem};
 use crate::options::Options;
 use crate::output::Output;
 
-/// Show, put back and delete failed jobs
+/// Show, retry and delete failed jobs
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]

@@ -48,7 +48,7 @@ struct How {
     rate: Option<f64>,
 }
 
-/// Put failed jobs back into their queue, with fresh attempts
+/// Retry failed jobs: return them to their queue, with fresh attempts
 ///
 /// Ctrl-C finishes the work already begun, reports what was done and exits. A second Ctrl-C exits
 /// at once.
@@ -58,14 +58,13 @@ pub(crate) struct Retry {
     which: Which,
     #[command(flatten)]
     how: How,
-    /// Put this many jobs back first, each with one attempt, and the rest only if all of them
-    /// complete
+    /// Retry this many jobs first, each with one attempt, and the rest only if all of them complete
     #[arg(long, value_name = "NUMBER")]
     canary: Option<u32>,
     /// Time to wait for the outcomes of the canaries
     #[arg(long, value_name = "DURATION", value_parser = period, requires = "canary")]
     canary_patience: Option<Duration>,
-    /// Stop as soon as a job that was put back fails again; requires --rate
+    /// Stop as soon as a retried job fails again; requires --rate
     #[arg(long, requires = "rate")]
     stop_on_failure: bool,
 }
@@ -125,7 +124,7 @@ pub(crate) async fn retry(arguments: Retry, options: &Options, output: Output) -
     if arguments.stop_on_failure {
         operation = operation.stop_on_failure();
     }
-    let (action, dry_run) = (("retry", "put back"), arguments.how.dry_run);
+    let (action, dry_run) = (("retry", "retried"), arguments.how.dry_run);
     Doing { client, failed, filter, action, dry_run, named }.run(operation, output).await
 }
 

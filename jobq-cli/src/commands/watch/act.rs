@@ -66,7 +66,7 @@ async fn change(client: &Client, actor: &str, action: Action) -> Result<String> 
         }
         Action::Retry(queue, group, extent) => {
             let operation = client.failed(&queue).retry_where(filter(&group)).by(actor);
-            format!("put back: {}", done(operation, extent).await?)
+            format!("retried: {}", done(operation, extent).await?)
         }
         Action::Discard(queue, group, extent) => {
             let operation = client.failed(&queue).discard_where(filter(&group)).by(actor);

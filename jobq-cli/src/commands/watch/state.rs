@@ -105,7 +105,7 @@ pub(super) enum Action {
     Cancel(JobId),
     /// Reads the groups of failed jobs of a queue.
     Load(String),
-    /// Puts the jobs of a group back that were looked at.
+    /// Retries the jobs of a group that were looked at.
     Retry(String, Group, Option<Extent>),
     /// Deletes the jobs of a group that were looked at.
     Discard(String, Group, Option<Extent>),
@@ -274,7 +274,7 @@ impl State {
             (Page::Queues, 'r', Key::Queue(queue)) => Some(Action::Resume(queue)),
             (Page::Failed, 'R', Key::Group(group)) => {
                 let queue = self.queue.clone()?;
-                let question = format!("put {} back", group.jobs_of(&queue));
+                let question = format!("retry {}", group.jobs_of(&queue));
                 self.ask(&question, Action::Retry(queue, group, extent))
             }
             (Page::Failed, 'D', Key::Group(group)) => {
@@ -312,7 +312,7 @@ impl Page {
     pub(super) fn keys(self) -> &'static str {
         match self {
             Self::Queues => "enter failed  p pause  r resume",
-            Self::Failed => "l look again  R put back  D delete",
+            Self::Failed => "l look again  R retry  D delete",
             Self::Pools => "Q take no more  S shut down  C cancel job",
             Self::Doctor => "l look again",
         }

@@ -84,9 +84,7 @@ fn failed_jobs_are_read_when_somebody_asks() {
     let retry = Action::Retry("mail".into(), group(), Some(Extent::new(200)));
     assert_eq!(press(&mut state, "R"), [None]);
     let (question, _) = state.question.as_ref().unwrap();
-    assert!(
-        question.contains("put 112 failed jobs of `mail` (pay, exhausted: card declined) back")
-    );
+    assert!(question.contains("retry 112 failed jobs of `mail` (pay, exhausted: card declined)?"));
     assert_eq!(press(&mut state, "y"), [Some(retry)]);
     let discard = Action::Discard("mail".into(), group(), Some(Extent::new(200)));
     assert_eq!(press(&mut state, "Dy"), [None, Some(discard)]);

@@ -123,7 +123,7 @@ pub trait EngineExt: Engine {
     ///
     /// # Errors
     ///
-    /// As [`Administer::failed_visit`], and those of jobs that cannot be put back.
+    /// As [`Administer::failed_visit`], and those of jobs that cannot be retried.
     async fn failed_settle(&self, queue: &str, id: Option<JobId>, verdict: Verdict) -> Result<u64> {
         visits::settle(self.admin(), queue, id, verdict).await
     }

@@ -338,7 +338,7 @@ pub(crate) fn failed_at(properties: &BasicProperties) -> SystemTime {
     time.and_then(decimal).map_or(UNIX_EPOCH, from_millis)
 }
 
-/// The queue that a failed job of this queue is put back into.
+/// The queue to which the retry of a failed job of this queue goes.
 pub(crate) fn return_queue(properties: &BasicProperties, queue: &str) -> ShortString {
     let key = stray_key(properties, queue).and_then(|key| ShortString::try_new(key).ok());
     key.unwrap_or_else(|| fits(queue))

@@ -288,7 +288,7 @@ fn headers_of_programs_and_of_later_versions_are_read() {
     assert_eq!((read.envelope.due(), first_due(&properties, &read)), (due, Some(due)));
     let retried = again(&properties, &who(JobId::new()), Changes::next(0));
     let read = decode(&names(), "mail".into(), &retried, Vec::new());
-    assert_eq!(first_due(&retried, &read), None, "it was snoozed, or put back");
+    assert_eq!(first_due(&retried, &read), None, "it was snoozed, or retried after it failed");
     for kept in [&retried, &fresh(&properties, &who(JobId::new()), None)] {
         let later = kept.headers().as_ref().unwrap().inner().get("jobq-later");
         assert_eq!(later, Some(&long("of no version so far")));

@@ -197,7 +197,7 @@ fn retry(
     Ok(())
 }
 
-/// The headers of a job that is put back. They are read only if something changes.
+/// The headers of a failed job that is retried. They are read only if something changes.
 fn headers_of_retry(headers: Option<&str>, by: Option<By<'_>>) -> Option<String> {
     let has_own = |text: &str| text.contains(ONCE) || text.contains(OPERATIONS);
     if by.is_some() || headers.is_some_and(has_own) {

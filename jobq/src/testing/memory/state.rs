@@ -327,7 +327,7 @@ impl State {
         self.queues.entry(queue.to_owned()).or_default().failed = stay;
     }
 
-    /// Puts a failed job back, with the content that `docs/wire.md` lists.
+    /// Retries a failed job, with the content that `docs/wire.md` lists.
     fn retry(&mut self, job: FailedJob, by: Option<By<'_>>) {
         let mut envelope = job.into_envelope();
         envelope.attempts = 0;

@@ -1,4 +1,4 @@
-//! The outcomes of jobs that an operation put back with a single attempt, for who asks.
+//! The outcomes of failed jobs that an operation retried with a single attempt, for who asks.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

@@ -134,7 +134,7 @@ pub async fn a_retry_is_counted_from_engine_to_engine(bench: &Bench) {
     assert_eq!(take(&mut third).await.attempt, 3);
 }
 
-/// Any engine can list failed jobs and put them back.
+/// Any engine can list failed jobs and retry them.
 pub async fn failed_jobs_are_seen_by_every_engine(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = bench.push_jobs("mail", 1).await;
@@ -148,8 +148,8 @@ pub async fn failed_jobs_are_seen_by_every_engine(bench: &Bench) {
     })
     .await;
     let answer =
-        soon("a job to be put back", other.failed_settle("mail", None, Verdict::Retry)).await;
-    assert_eq!(answer.expect("puts back"), 1);
+        soon("the retry of a job", other.failed_settle("mail", None, Verdict::Retry)).await;
+    assert_eq!(answer.expect("retries"), 1);
     assert_eq!(take(&mut consumer).await.envelope().id, pushed[0]);
     // An engine that has listed them leaves them to the others.
     let answer = soon("the failed jobs", bench.engine().failed_list("mail", 10)).await;

@@ -123,7 +123,7 @@ pub async fn a_retry_of_an_event_is_its_subscribers_own(bench: &Bench) {
     bench.counts("audit", 1, 0, 0).await;
 }
 
-/// A failed event is put back to the failed subscriber, with its topic.
+/// The retry of a failed event goes to the failed subscriber, with its topic.
 pub async fn an_event_that_is_retried_is_its_subscribers_own(bench: &Bench) {
     subscribe(bench, "welcome", &["user.*"]).await;
     subscribe(bench, "audit", &["user.*"]).await;
@@ -136,8 +136,8 @@ pub async fn an_event_that_is_retried_is_its_subscribers_own(bench: &Bench) {
     bench.counts("welcome", 0, 0, 1).await;
     let failed = soon("a list", bench.engine().failed_list("welcome", 10)).await.expect("lists");
     assert_eq!((failed[0].id(), failed[0].attempts(), failed[0].queue()), (id, 1, "welcome"));
-    let back = bench.engine().failed_settle("welcome", Some(id), Verdict::Retry);
-    assert_eq!(soon("a put-back", back).await.expect("puts back"), 1);
+    let retry = bench.engine().failed_settle("welcome", Some(id), Verdict::Retry);
+    assert_eq!(soon("a retry", retry).await.expect("retries"), 1);
     let delivery = take_from(bench, "welcome").await;
     assert_eq!((delivery.envelope().id, delivery.attempt), (id, 1));
     assert_eq!(delivery.envelope().topic.as_deref(), Some("user.created"));

@@ -1,4 +1,4 @@
-//! Failed jobs: list, find, put back, discard.
+//! Failed jobs: list, find, retry, discard.
 
 use crate::engine::conformance::EngineExt as _;
 use std::time::{Duration, SystemTime};
@@ -123,8 +123,8 @@ pub async fn an_error_of_8_kib_is_kept(bench: &Bench) {
     }
 }
 
-/// A job that is put back starts over: first attempt, all attempts, no expiry; same id, payload and
-/// headers.
+/// A failed job that is retried starts over: first attempt, all attempts, no expiry; same id,
+/// payload and headers.
 pub async fn one_failed_job_is_retried_with_fresh_attempts(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = Envelope {
@@ -167,7 +167,7 @@ pub async fn one_failed_job_is_retried_with_fresh_attempts(bench: &Bench) {
     assert_eq!(errors(&list(bench, 10).await), ["another", "second"]);
 }
 
-/// All jobs are put back, and their number is returned.
+/// All failed jobs are retried, and their number is returned.
 pub async fn all_failed_jobs_are_retried(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 30).await;
     let pushed = bench.push_jobs("mail", 30).await;

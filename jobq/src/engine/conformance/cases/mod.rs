@@ -95,7 +95,7 @@ macro_rules! conformance {
                 visit::visits_follow_one_another
                 visit::a_visit_sees_payloads_that_nobody_can_read
                 visit::a_job_may_be_retried_for_a_single_attempt
-                visit::operations_that_put_a_job_back_are_named
+                visit::operations_that_retry_a_job_are_named
                 visit::failed_jobs_of_one_id_are_told_apart
                 visit::a_visit_that_panics_loses_nothing
                 events::an_event_reaches_every_subscriber

@@ -115,7 +115,7 @@ pub async fn visits_follow_one_another(bench: &Bench) {
     assert_eq!(failed_ids(&list(bench, 10).await), left);
 }
 
-/// A job with any bytes as its payload, and without a name, is seen and put back as it is.
+/// A job with any bytes as its payload, and without a name, is seen, and retried as it is.
 pub async fn a_visit_sees_payloads_that_nobody_can_read(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let payloads = [Vec::new(), b"{\"n\":".to_vec(), vec![0, 159, 255]];
@@ -136,8 +136,8 @@ pub async fn a_visit_sees_payloads_that_nobody_can_read(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-/// A job that is put back for a single attempt names its operation and what its worker must
-/// understand, also when it fails; one that is put back plainly does not.
+/// A failed job that is retried with a single attempt names its operation and what its worker must
+/// understand, also when it fails; one that is retried plainly does not.
 pub async fn a_job_may_be_retried_for_a_single_attempt(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let mut other = job("mail");
@@ -170,9 +170,9 @@ pub async fn a_job_may_be_retried_for_a_single_attempt(bench: &Bench) {
     }
 }
 
-/// An operation that puts a job back is named in its header until the job is put back by its id:
-/// the last eight, also when it was retried, waited and failed again.
-pub async fn operations_that_put_a_job_back_are_named(bench: &Bench) {
+/// An operation that retries a failed job is named in the header of the job until it is retried by
+/// its id: the last eight, also when an attempt was retried, and the job waited and failed again.
+pub async fn operations_that_retry_a_job_are_named(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = job("mail");
     fail_job(bench, &mut consumer, pushed.clone(), "no").await;

@@ -1,6 +1,6 @@
 //! A visit: one pass, during which jobs are settled in batches as it is decided.
 //!
-//! A job that is put back is published, and removed once that is confirmed, so that it is always in
+//! A job that is retried is published, and removed once that is confirmed, so that it is always in
 //! one of the two places. The broker does not confirm removals: whether they were lost with a
 //! connection is not known.
 
@@ -25,8 +25,8 @@ use crate::telemetry::Who;
 struct Decided {
     tag: u64,
     id: JobId,
-    /// The message with which it is put back; `None` if it is deleted.
-    back: Option<Result<Message>>,
+    /// The message with which it is retried; `None` if it is deleted.
+    retry: Option<Result<Message>>,
 }
 
 /// How many batches a broker that dies may have confirmed and not yet removed.
@@ -39,7 +39,7 @@ struct Walk<'w> {
     decided: Vec<Decided>,
     /// Deleted jobs.
     deleted: Vec<JobId>,
-    /// The numbers of jobs that the last [`UNAPPLIED`] batches put back.
+    /// The numbers of jobs that the last [`UNAPPLIED`] batches retried.
     newest: VecDeque<usize>,
     /// Whether a job stays that was taken.
     keeps: bool,
@@ -100,23 +100,23 @@ impl Walk<'_> {
         let (tag, payload) = (message.delivery_tag, message.data.clone());
         let job = decode_failed(&failed.names, queue.clone(), &message.properties, payload);
         let id = job.id();
-        let back = match self.visiting.ask(job) {
+        let retry = match self.visiting.ask(job) {
             Verdict::Discard => None,
-            Verdict::Retry => Some(self.back(message, id, None)),
+            Verdict::Retry => Some(self.retry(message, id, None)),
             Verdict::RetryBy { operation, once } => {
-                Some(self.back(message, id, Some(By { operation: &operation, once })))
+                Some(self.retry(message, id, Some(By { operation: &operation, once })))
             }
             verdict => {
                 self.keeps = true;
                 return verdict == Verdict::Enough;
             }
         };
-        self.decided.push(Decided { tag, id, back });
+        self.decided.push(Decided { tag, id, retry });
         false
     }
 
-    /// The message with which a job is put back.
-    fn back(&self, message: Delivery, id: JobId, by: Option<By<'_>>) -> Result<Message> {
+    /// The message with which a job is retried.
+    fn retry(&self, message: Delivery, id: JobId, by: Option<By<'_>>) -> Result<Message> {
         let (names, queue) = (&self.access.failed.names, &self.access.queue);
         let mut read = decode(names, queue.clone(), &message.properties, Vec::new());
         // A message without an id gets the one that was shown.
@@ -132,16 +132,16 @@ impl Walk<'_> {
         })
     }
 
-    /// Settles what is decided. A job that cannot be put back stays.
+    /// Settles what is decided. A job that cannot be retried stays.
     async fn settle(&mut self, pass: &mut Pass<'_>) -> Result<()> {
-        // Jobs that are put back now could not be removed.
+        // Jobs that are retried now could not be removed.
         pass.check()?;
         let mut batch = Batch::new(&self.access.failed.publisher);
-        let (mut back, mut tags) = (Vec::new(), Vec::new());
-        for Decided { tag, id, back: message } in self.decided.drain(..) {
-            if let Some(message) = message {
+        let (mut retried, mut tags) = (Vec::new(), Vec::new());
+        for Decided { tag, id, retry } in self.decided.drain(..) {
+            if let Some(message) = retry {
                 batch.send(message).await;
-                back.push((tag, id));
+                retried.push((tag, id));
             } else {
                 tags.push(tag);
                 self.deleted.push(id);
@@ -150,7 +150,7 @@ impl Walk<'_> {
         let visited = &mut self.visiting.visited;
         let mut lost = None;
         for (place, error) in batch.finish().await.into_iter().rev() {
-            let (_, id) = back.remove(place);
+            let (_, id) = retried.remove(place);
             self.keeps = true;
             lost = is_lost(&error).then(|| error.clone()).or(lost);
             if error.maybe_enqueued() {
@@ -159,12 +159,12 @@ impl Walk<'_> {
                 visited.refused.push((id, error));
             }
         }
-        tags.extend(back.iter().map(|(tag, _)| *tag));
+        tags.extend(retried.iter().map(|(tag, _)| *tag));
         if self.newest.len() == UNAPPLIED {
             self.newest.pop_front();
         }
-        self.newest.push_back(back.len());
-        visited.settled.extend(back.into_iter().map(|(_, id)| id));
+        self.newest.push_back(retried.len());
+        visited.settled.extend(retried.into_iter().map(|(_, id)| id));
         tags.sort_unstable();
         pass.remove(&tags, !self.keeps).await?;
         lost.map_or(Ok(()), Err)

@@ -18,7 +18,7 @@ use crate::rabbitmq::message::size::shrink;
 use crate::rabbitmq::values::{fits, long, text};
 use crate::telemetry::Who;
 
-/// Headers of failed jobs, dropped when a job is put back.
+/// Headers of failed jobs, dropped when a failed job is retried.
 const OF_FAILED: [&str; 12] = [
     ATTEMPTS_HEADER,
     EXPIRES_AT,
@@ -107,7 +107,7 @@ pub(crate) fn again(original: &BasicProperties, who: &Who, changes: Changes) -> 
     rewrite(original, who, |key| [SOLO, START, STRAY, WAIT_UNTIL].contains(&key), changes)
 }
 
-/// The properties of a failed job that is put back, by an operation or by its id: fresh attempts and
+/// The properties of a failed job that is retried, by an operation or by its id: fresh attempts and
 /// fresh headers.
 pub(crate) fn fresh(original: &BasicProperties, who: &Who, by: Option<By<'_>>) -> BasicProperties {
     // A stated 0 tells the job from one that was just enqueued.
