@@ -305,7 +305,7 @@ impl Serving {
             Error::new(ErrorKind::Refused, format!("the dashboard no longer listens: {error}"))
         });
         if timeout(LONGEST_END, self.app.end()).await.is_err() {
-            tracing::warn!("changes were still under way when the dashboard ended");
+            tracing::warn!("dashboard stopped with changes still in progress");
         }
         served
     }

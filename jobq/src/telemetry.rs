@@ -57,23 +57,35 @@ impl Who {
             }
             Settlement::Retry(wait) => {
                 let wait = period::format(*wait);
-                tracing::warn!(%job, %id, %queue, attempt, of, millis, error, backtrace, wait, "attempt failed; retrying");
+                tracing::warn!(
+                    %job, %id, %queue, attempt, of, millis, error, backtrace, wait,
+                    "attempt failed; retrying"
+                );
             }
             Settlement::Snooze(wait) => {
                 let wait = period::format(*wait);
                 tracing::debug!(%job, %id, %queue, attempt, millis, wait, "job snoozed");
             }
             Settlement::Fail { reason, .. } => {
-                tracing::error!(%job, %id, %queue, attempt, of, millis, error, backtrace, %reason, "job failed for good");
+                tracing::error!(
+                    %job, %id, %queue, attempt, of, millis, error, backtrace, %reason,
+                    "job failed for good"
+                );
             }
             Settlement::Isolate => {
-                tracing::warn!(%job, %id, %queue, attempt, "workers died while they had the job; it runs alone");
+                tracing::warn!(
+                    %job, %id, %queue, attempt,
+                    "workers died while holding the job; it will run alone"
+                );
             }
             Settlement::Start => {
-                tracing::info!(%job, %id, %queue, attempt, "job runs alone; the pool takes no other meanwhile");
+                tracing::info!(
+                    %job, %id, %queue, attempt,
+                    "job runs alone; the pool takes no other jobs meanwhile"
+                );
             }
             Settlement::Release => {
-                tracing::info!(%job, %id, %queue, attempt, "job handed back");
+                tracing::info!(%job, %id, %queue, attempt, "job returned to its queue");
             }
         }
     }
@@ -83,7 +95,7 @@ impl Who {
         let Self { job, id, queue, attempt, .. } = self;
         tracing::warn!(
             %job, %id, %queue, attempt, needs = word,
-            "a job needs a feature that this version of jobq lacks; update this worker"
+            "job needs a feature that this version of jobq lacks; update this worker"
         );
     }
 
@@ -92,7 +104,10 @@ impl Who {
         let Some(error) = function.and_then(Outcome::error) else { return };
         if outcome.is_completed() {
             let Self { job, id, queue, attempt, .. } = self;
-            tracing::warn!(%job, %id, %queue, attempt, error, "function failed, and a layer completed its job");
+            tracing::warn!(
+                %job, %id, %queue, attempt, error,
+                "function failed, but a layer completed its job"
+            );
         }
     }
 
@@ -102,7 +117,7 @@ impl Who {
         let wait = period::format(wait);
         tracing::error!(
             %job, %id, %queue, attempt, wait,
-            "the system gives no thread for a plain `fn`, and its job waits; look at the limit of processes"
+            "could not start a thread for a plain `fn`; its job waits; check the process limit"
         );
     }
 
@@ -111,21 +126,28 @@ impl Who {
         let Self { job, id, queue, attempt, .. } = self;
         tracing::warn!(
             %job, %id, %queue, attempt, lost, slots,
-            "function did not end at its timeout; its slot is lost until it ends; look at `JobContext::is_cancelled` in long loops"
+            "function still running after its timeout; its slot is lost until it ends; check \
+             `JobContext::is_cancelled` in long loops"
         );
     }
 
     /// Logs that a lost slot is free again.
     pub(crate) fn regained_slot(&self, lost: usize, slots: u16) {
         let Self { job, id, queue, attempt, .. } = self;
-        tracing::info!(%job, %id, %queue, attempt, lost, slots, "function ended; its slot is free again");
+        tracing::info!(
+            %job, %id, %queue, attempt, lost, slots,
+            "function ended; its slot is free again"
+        );
     }
 
     /// Logs that the engine did not record the outcome.
     pub(crate) fn not_recorded(&self, settlement: &Settlement, error: &Error) {
         let Self { job, id, queue, attempt, .. } = self;
         let outcome = settlement.outcome();
-        tracing::warn!(%job, %id, %queue, attempt, outcome, ?error, "outcome not recorded; the job is delivered again");
+        tracing::warn!(
+            %job, %id, %queue, attempt, outcome, ?error,
+            "outcome not recorded; the job will be redelivered"
+        );
     }
 }
 
@@ -140,45 +162,42 @@ pub(crate) fn pool_started(
         queues.map(|(name, concurrency)| format!("{name}={concurrency}")).collect();
     let queues = queues.join(" ");
     let control = pool.map_or_else(|| "off".to_owned(), |pool| pool.to_string());
-    tracing::info!(engine, namespace, queues, control, "pool takes jobs");
+    tracing::info!(engine, namespace, queues, control, "pool started");
 }
 
 /// Warns that a pool cannot be asked and does not learn of pauses.
 pub(crate) fn control_forbidden(error: &Error) {
-    tracing::warn!(%error, "pool cannot be controlled, and does not learn that a queue is paused");
+    tracing::warn!(%error, "pool control unavailable; orders and pauses do not reach this pool");
 }
 
 /// Logs that a pool was given an order.
 pub(crate) fn told(pool: PoolId, order: &str) {
-    tracing::info!(%pool, order, "pool was given an order");
+    tracing::info!(%pool, order, "pool received an order");
 }
 
 /// Logs that the clock of a pool is ahead of another machine's, or behind it.
 pub(crate) fn clock_differs(pool: PoolId, ahead_ms: i64, of: &str) {
     tracing::warn!(
         %pool, ahead_ms, of,
-        "the clock of this machine differs from another one's, so that jobs with `expires` expire \
-         too early or too late; synchronize the clocks"
+        "clock differs from that of another machine; jobs with `expires` expire too early or too \
+         late; synchronize the clocks"
     );
 }
 
 /// Logs that a queue is paused.
 pub(crate) fn queue_paused(queue: &str, pause: &Pause) {
     let Pause { by, why, .. } = pause;
-    tracing::info!(queue, by, why, "queue is paused; its jobs wait");
+    tracing::info!(queue, by, why, "queue paused; its jobs wait");
 }
 
 /// Logs that a pool has ended, with the numbers of attempts.
 pub(crate) fn pool_stopped([completed, retried, failed, unrecorded]: [u64; 4]) {
-    tracing::info!(completed, retried, failed, unrecorded, "pool ended");
+    tracing::info!(completed, retried, failed, unrecorded, "pool stopped");
 }
 
 /// Warns that a pool ends before it knows that the last settlements of a queue are recorded.
 pub(crate) fn settlements_not_recorded(queue: &str) {
-    tracing::warn!(
-        queue,
-        "the last outcomes may not be recorded; their jobs are delivered again then"
-    );
+    tracing::warn!(queue, "last outcomes may be unrecorded; jobs without one will be redelivered");
 }
 
 /// Warns that the engine may take these jobs back while they still run.
@@ -189,7 +208,7 @@ pub(crate) fn may_be_taken_back(jobs: &[&str], hold: &Hold) {
             jobs,
             limit,
             remedy = hold.remedy,
-            "jobs without a shorter timeout that run for longer are given to another worker while they still run"
+            "jobs without a timeout below the limit are redelivered if they run past it"
         );
     }
 }
@@ -198,7 +217,7 @@ pub(crate) fn may_be_taken_back(jobs: &[&str], hold: &Hold) {
 pub(crate) fn weakened(finding: &Finding) {
     let (about, found) = (finding.about(), finding.what());
     let (why, remedy) = (finding.why(), finding.advice());
-    tracing::warn!(about, found, why, remedy, "a policy weakens what jobq promises");
+    tracing::warn!(about, found, why, remedy, "policy weakens jobq's guarantees");
 }
 
 /// Logs that a queue of a pool ended before the pool.

@@ -182,7 +182,7 @@ impl Sending {
         for (name, value) in &self.context {
             if let Err(error) = headers.set(name, value) {
                 REFUSED.call_once(|| {
-                    tracing::warn!(%error, "a header of a trace is left out, here and later");
+                    tracing::warn!(%error, "trace header left out; later ones are not logged");
                 });
             }
         }

@@ -93,7 +93,7 @@ async fn a_pool_at_info_writes_nothing_for_jobs_that_succeed(store: Store) {
     let [line] = text.strip_prefix(&before).unwrap().lines().collect::<Vec<_>>()[..] else {
         panic!("{text}")
     };
-    assert!(line.contains("pool ended completed=22 retried=0 failed=0"), "{line}");
+    assert!(line.contains("pool stopped completed=22 retried=0 failed=0"), "{line}");
 }
 
 async fn a_pool_tells_what_it_did(store: Store) {
@@ -102,7 +102,7 @@ async fn a_pool_tells_what_it_did(store: Store) {
     let (began, mut attempts) = mpsc::unbounded_channel::<u32>();
     let pool = WorkerPool::new(&client).state(began).concurrency(7).register::<Check>();
     let running = pool.spawn().await.unwrap();
-    let [started] = &log.lines(&["pool takes jobs"])[..] else { panic!("{}", log.text()) };
+    let [started] = &log.lines(&["pool started"])[..] else { panic!("{}", log.text()) };
     let engine = if store.url.starts_with("amqp") { "RabbitMQ" } else { "SQLite" };
     for part in [" INFO ", engine, "check=7"] {
         assert!(started.contains(part), "{part}: {started}");
@@ -123,7 +123,7 @@ async fn a_pool_tells_what_it_did(store: Store) {
     running.shutdown().await.unwrap();
     assert_eq!(log.lines(&[" WARN ", "attempt=2 of=6"]).len(), 2, "{}", log.text());
     assert_eq!(log.lines(&[" ERROR ", "attempt=6 of=6", "aborted"]).len(), 1, "{}", log.text());
-    let ended = "pool ended completed=2 retried=7 failed=1";
+    let ended = "pool stopped completed=2 retried=7 failed=1";
     assert_eq!(log.lines(&[" INFO ", ended]).len(), 1, "{}", log.text());
 }
 

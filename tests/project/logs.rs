@@ -82,7 +82,7 @@ fn written(code: &str) -> Vec<Line> {
 fn documented(page: &str) -> Vec<Line> {
     let mut lines = Vec::new();
     for section in page.split("\n## ") {
-        let is_of_jobs = section.starts_with("The lines of a job");
+        let is_of_jobs = section.starts_with("Jobs\n");
         for row in section.lines().filter(|line| line.starts_with("| ")) {
             let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
             let [level, text, fields] = cells[..] else { continue };

@@ -12,7 +12,7 @@ use lapin::options::QueueDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable};
 
 const TIMEOUT: u32 = 3_000;
-const ENDED: [&str; 2] = ["the broker ended the consumer", "queue=\"scripted\""];
+const ENDED: [&str; 2] = ["consumer closed by the broker", "queue=\"scripted\""];
 /// The tests here read what both log.
 static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
@@ -101,7 +101,7 @@ async fn a_job_longer_than_the_brokers_timeout_runs_once() {
         return;
     };
     let mut test = TestStore::on(Store::on_broker(node.url())).await;
-    let warning = ["given to another worker", "jobs=\"scripted\""];
+    let warning = ["redelivered if they run past it", "jobs=\"scripted\""];
     let before = (log.lines(&warning).len(), log.lines(&ENDED).len());
     let pool = pool_with_some_ahead(&mut test).await;
     let (slow, waiting) = one_long_and_five(&mut test).await;

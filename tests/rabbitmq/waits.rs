@@ -58,9 +58,9 @@ struct Probing {
     seen: &'static LogCapture,
 }
 
-const LATE: [&str; 2] = ["WARN", "a probe of waiting jobs is late"];
-const STUCK: [&str; 2] = ["ERROR", "nothing comes out"];
-const PASSING: [&str; 2] = ["INFO", "come through again"];
+const LATE: [&str; 2] = ["WARN", "probe of waiting jobs is late"];
+const STUCK: [&str; 2] = ["ERROR", "queue of waiting jobs is stuck"];
+const PASSING: [&str; 2] = ["INFO", "queue of waiting jobs delivers again"];
 
 impl Probing {
     async fn on(node: &Broker) -> Self {
@@ -213,7 +213,7 @@ async fn a_pool_that_may_not_declare_the_queue_of_probes_says_so_once() {
         .await;
         node.ctl(&["close_all_user_connections", &user, "a test"]).await;
     }
-    let said = ["WARN", "cannot tell whether waiting jobs come through", &probes];
+    let said = ["WARN", "cannot detect stuck waiting jobs", &probes];
     assert_eq!(seen.lines(&said).len(), 1, "{}", seen.text());
     let job = test.enqueue([Step::Fail("no".to_owned()), Step::Succeed]).await;
     assert_eq!(test.end().await, job);

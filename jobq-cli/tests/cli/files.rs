@@ -162,7 +162,7 @@ async fn a_user_who_may_only_read_looks_while_a_program_has_the_file_open() {
         assert!(ran.err.contains("may only read the job file"), "{ran:#?}");
         let told = ask(&["pause", "scripted"]).await;
         assert!(told.error(5).contains("is read-only; give this user the right"), "{told:#?}");
-        assert!(told.err.contains("a queue is paused") && told.err.contains("is_finished=false"));
+        assert!(told.err.contains("queue paused") && told.err.contains("is_finished=false"));
 
         pool.shutdown().await.unwrap();
         test.client.close().await;

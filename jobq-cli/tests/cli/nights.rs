@@ -216,7 +216,7 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
             code: 1,
             says: "scripted: waited: expected at most 1h, found unknown (a pool whose slots are held",
             metrics: &["jobq_queue_state{queue=\"scripted\",state=\"withheld\"} 1"],
-            log: &["WARN", "a queue is in trouble", "\"scripted\"", "has taken jobs ahead"],
+            log: &["WARN", "queue in trouble", "\"scripted\"", "has taken jobs ahead"],
         })
         .await;
     drop(held);
@@ -247,7 +247,7 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
                 "jobq_waits_stuck{queue=\"scripted\"} 1",
                 "jobq_waits_late{queue=\"scripted\"} 1",
             ],
-            log: &["WARN", "a queue is in trouble", "\"scripted\"", "do not come through"],
+            log: &["WARN", "queue in trouble", "\"scripted\"", "do not come through"],
         })
         .await;
     let ran = jobq(&test.store, &["queues", "scripted"]).await;
@@ -266,7 +266,7 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
                 "jobq_pools{queue=\"scripted\"} 0",
                 "jobq_queue_jobs{queue=\"scripted\",state=\"ready\"} 1",
             ],
-            log: &["WARN", "a queue is in trouble", "\"scripted\"", "no pool takes them"],
+            log: &["WARN", "queue in trouble", "\"scripted\"", "no pool takes them"],
         })
         .await;
     // Nobody knows whether what waits comes through.
@@ -282,7 +282,7 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
             code: 5,
             says: "",
             metrics: &["HTTP/1.0 503", "jobq_up 0"],
-            log: &["ERROR", "the figures cannot be read"],
+            log: &["ERROR", "metrics unavailable"],
         })
         .await;
     eventually(&test.store, &["check", "scripted", "--min-pools", "1"], |ran| ran.code == 5).await;

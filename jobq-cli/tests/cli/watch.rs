@@ -87,7 +87,7 @@ async fn keys_turn_pages_and_do_things() {
     let left = terminal.shows_text("ended with 0").await;
     // What was changed is logged when the page is gone.
     let logged = left.replace('\n', "");
-    assert!(logged.contains("jobq::audit: a queue is paused actor=\"ann\""), "{left}");
+    assert!(logged.contains("jobq::audit: queue paused actor=\"ann\""), "{left}");
     pool.shutdown().await.unwrap();
 }
 

@@ -251,7 +251,7 @@ pub(crate) async fn enqueue(
     };
     tracing::info!(
         target: "jobq::audit", actor = viewer.name(), action = "enqueue", queue, job = name, result,
-        "a job enqueued by hand"
+        "job enqueued by hand"
     );
     record(&app, &viewer, "enqueue", &*queue, result);
     enqueued?;

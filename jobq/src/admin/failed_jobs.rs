@@ -131,7 +131,7 @@ impl FailedJobs {
             tracing::info!(
                 target: "jobq::audit",
                 actor, action, queue, filter, count, is_finished,
-                "failed jobs were settled"
+                "failed jobs settled"
             );
         }
         if settled? == 0 { Err(self.not_found(id)) } else { Ok(()) }

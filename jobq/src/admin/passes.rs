@@ -122,7 +122,7 @@ pub(super) async fn run(
         tracing::info!(
             target: "jobq::audit",
             actor, action, queue, %filter, count = settled, is_finished,
-            "failed jobs were settled"
+            "failed jobs settled"
         );
     }
     Ok(Done { matched, settled, refused, unknown, end, extent })

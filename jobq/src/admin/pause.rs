@@ -47,7 +47,7 @@ pub(super) async fn pause(engine: &dyn Administer, queue: &str, record: &Pause) 
     tracing::info!(
         target: "jobq::audit",
         actor, action = "pause", queue, why, is_finished,
-        "a queue is paused"
+        "queue paused"
     );
     paused?;
     let start = Instant::now();
@@ -92,7 +92,7 @@ pub(super) async fn resume(engine: &dyn Administer, queue: &str, actor: &str) ->
     tracing::info!(
         target: "jobq::audit",
         actor, action = "resume", queue, is_finished,
-        "a queue is resumed"
+        "queue resumed"
     );
     Ok(Resumed { queue: queue.to_owned(), was_paused: was_paused? })
 }

@@ -82,7 +82,7 @@ pub(super) async fn tell(
     tracing::info!(
         target: "jobq::audit",
         actor, action, %pool, is_finished,
-        "a pool is given an order"
+        "order sent to pool"
     );
     told
 }
@@ -116,7 +116,7 @@ pub(super) async fn cancel(
     tracing::info!(
         target: "jobq::audit",
         actor, action = "cancel", %id, is_finished,
-        "a running job is cancelled"
+        "running job cancelled"
     );
     cancelled
 }

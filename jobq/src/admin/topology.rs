@@ -44,7 +44,7 @@ impl Admin {
             tracing::info!(
                 target: "jobq::audit",
                 actor = %self.actor, action = "apply_topology", is_finished = applied.is_ok(),
-                "a topology is declared"
+                "topology declared"
             );
             applied
         })
@@ -72,7 +72,7 @@ impl Admin {
                 tracing::info!(
                     target: "jobq::audit",
                     actor = %self.actor, action = "prune_topology", is_finished = pruned.is_ok(),
-                    "queues that are not declared are deleted"
+                    "undeclared queues deleted"
                 );
             }
             pruned

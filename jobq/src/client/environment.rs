@@ -49,7 +49,7 @@ impl ClientBuilder {
             return Ok(Self::new(&url));
         }
         let path = std::path::absolute(DEFAULT_FILE).unwrap_or(DEFAULT_FILE.into());
-        tracing::info!(path = %path.display(), "JOBQ_URL is not set: jobs are kept in a file");
+        tracing::info!(path = %path.display(), "JOBQ_URL is not set; storing jobs in a file");
         Ok(Self::new(&format!("sqlite://{DEFAULT_FILE}")))
     }
 }

@@ -85,8 +85,8 @@ impl Lease {
                 }
             }
             tracing::warn!(
-                "the lease of this engine ran out and others took its jobs over; it was held up \
-                 for longer than {:?}",
+                "lease expired: this engine stalled for longer than {:?}; other engines took over \
+                 its jobs",
                 self.length
             );
         }
@@ -132,7 +132,7 @@ pub(super) fn take_over(connection: &Connection, dead: Dead) -> rusqlite::Result
     if connection.prepare_cached(sql)?.execute((owner, until))? == 0 {
         return Ok(());
     }
-    tracing::info!(owner, "handing back the jobs of a worker process that ended or hangs");
+    tracing::info!(owner, "releasing the jobs of a worker process that exited or hangs");
     release_all(connection, owner, 1)
 }
 

@@ -101,7 +101,7 @@ impl Settling {
                     id,
                     queue,
                     attempt,
-                    "a completed job runs again: this engine was held up for longer than its lease"
+                    "completed job will run again: this engine stalled for longer than its lease"
                 );
             }
         }

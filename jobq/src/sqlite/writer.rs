@@ -226,7 +226,7 @@ impl Writer {
     /// Answers all callers with a failure.
     fn give_up(&mut self, work: Vec<Work>, failure: &Failure) {
         let error = failure.error();
-        tracing::warn!(error = &error as &dyn std::error::Error, "a transaction failed");
+        tracing::warn!(error = &error as &dyn std::error::Error, "transaction failed");
         self.paused_until = Some(Instant::now() + PAUSE);
         self.others.forget();
         for work in work {

@@ -28,7 +28,8 @@ pub(super) async fn watch(queue: Arc<Queue>) {
                 tracing::info!(
                     queue = queue.name,
                     jobs,
-                    "jobs that waited behind long ones are handed back: another pool has a free slot"
+                    "jobs waiting behind long ones returned to the queue; another pool has a free \
+                     slot"
                 );
             }
             pause = LOOK;
@@ -48,7 +49,7 @@ async fn have_others_room(queue: &Queue) -> bool {
     let answers = match administer.ask(ask).await {
         Ok(answers) => answers,
         Err(error) => {
-            tracing::debug!(queue = queue.name, %error, "other pools were not asked for free slots");
+            tracing::debug!(queue = queue.name, %error, "could not ask other pools for free slots");
             return false;
         }
     };

@@ -249,7 +249,7 @@ impl WorkerPool {
             ended = running.wait() => return ended,
             () = signals.next() => {}
         }
-        tracing::info!("asked to stop: finishing the attempts that run");
+        tracing::info!("shutdown requested; finishing running attempts");
         running.stop();
         tokio::select! {
             ended = running.wait() => return ended,

@@ -91,7 +91,7 @@ pub(crate) async fn a_pool_reports_what_it_does(store: Store) {
 /// SQLite they are on one machine.
 async fn a_clock_that_differs_is_told(store: Store) {
     let log = LogCapture::log();
-    let warning = "the clock of this machine differs";
+    let warning = "clock differs from that of another machine";
     let test = TestStore::on(store).await;
     let same = test.pool().spawn().await.unwrap();
     let operator = test.store.client().await;

@@ -233,7 +233,7 @@ async fn jobs_that_come_before_a_late_answer_to_the_end_of_a_consumer_are_handed
     ready(0).await;
     pool.stop();
     until("the pool to give up the answer", async || {
-        (log.count("did not answer in time that a consumer is cancelled") > 0).then_some(())
+        (log.count("consumer cancellation timed out") > 0).then_some(())
     })
     .await;
     proxy.thaw();

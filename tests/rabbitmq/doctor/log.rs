@@ -42,7 +42,7 @@ async fn a_job_that_a_policy_took_out_of_its_queue_is_told_once() {
     })
     .await;
     running.shutdown().await.expect("it ends");
-    let queue = format!("a policy limits the queue `{space}:scripted`");
+    let queue = format!("policy limits queue `{space}:scripted`");
     assert_eq!(seen.count(&queue), 1, "once for a queue");
     assert_eq!(seen.lines(&[&queue, "reason=\"expired\""]).len(), 1);
 }

@@ -102,7 +102,7 @@ async fn goes_on_by_itself(alarm: &Alarm, test: &str) {
             "{line}"
         );
     }
-    assert_eq!(log.lines(&["pool ended", "unrecorded=2"]).len(), 1, "{}", log.text());
+    assert_eq!(log.lines(&["pool stopped", "unrecorded=2"]).len(), 1, "{}", log.text());
 
     // Workers take jobs, and complete and retry them, during the alarm.
     let workers = test.store.client().await;

@@ -31,9 +31,9 @@ async fn without_a_majority_the_broker_ends_no_connection() {
     first.kill();
     second.kill();
     // The connection for publishing, and that for consuming.
-    let left = "the node does not get the agreement";
+    let left = "node has no quorum";
     until("both are left", async || (seen.count(left) >= 2).then_some(())).await;
-    let ended = seen.lines(&["the connection was lost", "INTERNAL_ERROR"]);
+    let ended = seen.lines(&["connection lost", "INTERNAL_ERROR"]);
     assert!(ended.is_empty(), "{ended:#?}");
     tokio::join!(first.restart(), second.restart());
     let job = || jobq_tests::test_store::Scripted { steps: vec![Step::Succeed] };

@@ -129,16 +129,16 @@ impl Seen {
     fn tell(&mut self, read: &Result<Overview, String>) {
         let was_down = matches!(self.sample, Some((_, Err(_))));
         match read {
-            Err(error) if !was_down => tracing::error!(error, "the figures cannot be read"),
-            Ok(_) if was_down => tracing::info!("the figures can be read again"),
+            Err(error) if !was_down => tracing::error!(error, "metrics unavailable"),
+            Ok(_) if was_down => tracing::info!("metrics available again"),
             _ => {}
         }
         let changes = read.iter().flat_map(|overview| self.troubles.look(signs(overview)));
         for Change { queue, trouble, is_over } in changes {
             if is_over {
-                tracing::info!(queue, trouble, "the trouble of a queue is over");
+                tracing::info!(queue, trouble, "queue trouble resolved");
             } else {
-                tracing::warn!(queue, trouble, "a queue is in trouble");
+                tracing::warn!(queue, trouble, "queue in trouble");
             }
         }
     }

@@ -94,7 +94,7 @@ impl Figures<'_> {
         Ok(match listed {
             Some(Ok(_)) => QueueNames::new(names, vec!["client", "management"], true),
             Some(Err(reason)) => {
-                tracing::warn!(reason, "the queues could not be listed by the management API");
+                tracing::warn!(reason, "could not list the queues through the management API");
                 QueueNames::new(names, vec!["client"], false).incomplete(reason)
             }
             None => QueueNames::new(names, vec!["client"], false).incomplete(NOT_LISTED),

@@ -30,7 +30,7 @@ pub(crate) async fn open(up: &ConnectionEpoch) -> Result<Channel> {
             opened = up.connection.create_channel().await;
         }
         if matches!(&opened, Err(error) if matches!(error.kind(), Lapin::ChannelsLimitReached)) {
-            tracing::warn!("no channel is left on the connection; it is replaced");
+            tracing::warn!("connection is out of channels; replacing it");
             let _ = up.connection.close(200, "out of channels".into()).await;
         }
         opened.map_err(|error| failure(doing, error))

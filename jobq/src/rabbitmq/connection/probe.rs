@@ -137,11 +137,7 @@ async fn keep(
             Err(_) if is_blocked() || !on.connection.status().connected() => {}
             Err(_) => {
                 let silent = crate::period::format(asked.elapsed());
-                tracing::warn!(
-                    silent,
-                    "the node does not get the agreement of the others of its cluster; it is left \
-                     for the next one of the URL"
-                );
+                tracing::warn!(silent, "node has no quorum; switching to the next node in the URL");
                 silence_limit.double();
                 let closing = up.connection.close(200, "no answer".into());
                 let _ = timeout(CLOSE_TIMEOUT, closing).await;

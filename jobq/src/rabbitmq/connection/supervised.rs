@@ -270,7 +270,7 @@ impl Supervisor {
                 (reason, unreadable) = end(&up.connection, events, told) => {
                     let Connector { target, name, node, .. } = &self.connector;
                     let broker = &target.address;
-                    tracing::warn!(%broker, node, connection = name, reason, "the connection was lost");
+                    tracing::warn!(%broker, node, connection = name, reason, "connection lost");
                     up.over.cancel();
                     self.unreadable.fetch_or(unreadable, Ordering::AcqRel);
                     let lost = format!("the connection to {broker} was lost: {reason}");
@@ -287,7 +287,10 @@ impl Supervisor {
                 connection = self.connect_again(&mut waits) => connection,
             };
             let Connector { target, name, node, .. } = &self.connector;
-            tracing::info!(broker = %target.address, node, connection = name, "connected again");
+            tracing::info!(
+                broker = %target.address, node, connection = name,
+                "connection restored"
+            );
             target.metrics.reconnected();
             up = Arc::new(ConnectionEpoch::new(connection, number));
             self.state.send_replace(State::Up(Arc::clone(&up)));
@@ -302,10 +305,16 @@ impl Supervisor {
     fn blocked(&self, up: &Arc<ConnectionEpoch>, cause: Option<String>) {
         let (broker, connection) = (&self.connector.target.address, &self.connector.name);
         let state = if let Some(cause) = cause {
-            tracing::warn!(%broker, connection, cause, "the broker takes no jobs for now");
+            tracing::warn!(
+                %broker, connection, cause,
+                "connection blocked by the broker; publishing is suspended"
+            );
             State::Blocked(Arc::clone(up), cause.into())
         } else {
-            tracing::info!(%broker, connection, "the broker takes jobs again");
+            tracing::info!(
+                %broker, connection,
+                "connection unblocked by the broker; publishing resumes"
+            );
             State::Up(Arc::clone(up))
         };
         self.state.send_replace(state);
@@ -324,9 +333,15 @@ impl Supervisor {
                     }
                     // Waiting alone does not resolve a refusal.
                     if error.kind() == ErrorKind::Connection || error.is_timeout() {
-                        tracing::warn!(%error, connection = self.connector.name, "still not connected");
+                        tracing::warn!(
+                            %error, connection = self.connector.name,
+                            "reconnect failed; retrying"
+                        );
                     } else {
-                        tracing::error!(%error, connection = self.connector.name, "still not connected");
+                        tracing::error!(
+                            %error, connection = self.connector.name,
+                            "reconnect failed; retrying"
+                        );
                     }
                     self.state.send_replace(State::Down(error));
                 }

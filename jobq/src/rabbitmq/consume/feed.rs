@@ -267,7 +267,8 @@ impl Feed {
         }
         tracing::warn!(
             queue = self.subscription.context().queue,
-            "the broker did not answer in time that a consumer is cancelled; the jobs that it sends meanwhile are handed back when it does"
+            "consumer cancellation timed out; jobs delivered before the broker's answer are \
+             returned to the queue"
         );
         let (jobs, closing) = (self.jobs.clone(), broker.closing().clone());
         background::spawn(self.shared.tasks.track_future(async move {

@@ -48,9 +48,9 @@ pub(crate) fn ended(queue: &str, reason: &str) -> Error {
 /// Logs a refusal as an error, since waiting alone does not resolve it.
 pub(crate) fn log(queue: &str, error: &Error) {
     if error.is_connection() || error.is_timeout() {
-        tracing::warn!(queue, %error, "not consuming yet");
+        tracing::warn!(queue, %error, "could not start the consumer; retrying");
     } else {
-        tracing::error!(queue, %error, "not consuming; trying again");
+        tracing::error!(queue, %error, "could not start the consumer; retrying");
     }
 }
 

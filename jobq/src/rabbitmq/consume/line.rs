@@ -66,7 +66,10 @@ impl Line {
                 Ok(own)
             }
             Err(error) => {
-                tracing::warn!(queue, %error, "no connection of its own yet");
+                tracing::warn!(
+                    queue, %error,
+                    "could not open a dedicated connection; staying on the shared one"
+                );
                 Ok(link)
             }
         }

@@ -107,7 +107,7 @@ impl Drop for RabbitReceipt {
                 if let Err(error) = released.release().await {
                     tracing::debug!(
                         %job, %id, %queue, attempt, %error,
-                        "a job was not handed back; the broker delivers it again"
+                        "could not return the job to its queue; the broker redelivers it"
                     );
                 }
             }));
@@ -285,7 +285,7 @@ impl RabbitReceipt {
                 return Err(error);
             }
             let Who { job, id, queue, attempt, .. } = self.who();
-            tracing::warn!(%job, %id, %queue, attempt, %error, "a job cannot be made to wait yet");
+            tracing::warn!(%job, %id, %queue, attempt, %error, "could not delay the job; retrying");
             tokio::time::sleep(waits.next().unwrap_or_default()).await;
         }
         let to = Destination::from(wait);

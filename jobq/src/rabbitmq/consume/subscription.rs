@@ -127,7 +127,10 @@ impl Subscription {
                         Ok(live) => self.has_begun(live),
                         Err(error) => {
                             let queue = self.opener.place.queue();
-                            tracing::warn!(queue, %error, "consuming anew");
+                            tracing::warn!(
+                                queue, %error,
+                                "could not replace the consumer; resubscribing"
+                            );
                             self.opener.interruptions.begin(&error);
                             self.open(None);
                         }
@@ -266,7 +269,7 @@ impl Subscription {
             }
             return self.open(None);
         };
-        tracing::warn!(queue, reason, "the broker ended the consumer; consuming anew");
+        tracing::warn!(queue, reason, "consumer closed by the broker; resubscribing");
         self.opener.interruptions.begin(&interruption::ended(queue, &reason));
         self.open(ended);
     }

@@ -71,7 +71,7 @@ impl Session {
                 Some(Err(_)) => {
                     tracing::warn!(
                         limit = period::format(*answer_limit),
-                        "the broker did not answer after a suspension of this process; consuming anew"
+                        "no answer from the broker after this process was suspended; resubscribing"
                     );
                     self.abandon().await;
                 }

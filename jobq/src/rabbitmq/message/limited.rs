@@ -27,9 +27,9 @@ impl LimitedQueues {
             tracing::error!(
                 queue,
                 reason,
-                "a policy limits the queue `{}`: the broker took jobs out of it that no worker had, \
-                 and loses such jobs; `rabbitmqctl list_policies` and `list_operator_policies` show \
-                 which, take jobq's queues out of its pattern",
+                "policy limits queue `{}`: the broker removes and loses jobs that no worker \
+                 holds; find the policy with `rabbitmqctl list_policies` and \
+                 `list_operator_policies`, and exclude jobq's queues from its pattern",
                 name
             );
         }

@@ -29,7 +29,7 @@ pub(crate) fn shrink(headers: &mut BTreeMap<ShortString, AMQPValue>, who: &Who) 
             let Who { job, id, queue, attempt, .. } = who;
             tracing::warn!(
                 %job, %id, %queue, attempt, header = key.as_str(), length,
-                "a header was dropped: too long to be sent"
+                "header dropped: too long to send"
             );
             total -= length;
         }

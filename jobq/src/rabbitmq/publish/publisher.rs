@@ -106,7 +106,7 @@ impl Publisher {
                 if !std::mem::replace(&mut told, true) {
                     tracing::error!(
                         %job, %id, %queue, attempt, %error,
-                        "a job cannot be moved; it stays where it is until the broker takes it"
+                        "could not move the job; it stays in place until the broker accepts it"
                     );
                 }
                 let changed = timeout(UNMOVABLE, self.size_limit.may_have_changed());
@@ -115,7 +115,7 @@ impl Publisher {
             }
             tracing::warn!(
                 %job, %id, %queue, attempt, %error,
-                "a job could not be moved; it stays where it is until it can"
+                "could not move the job; it stays in place; retrying"
             );
             let wait = tokio::time::sleep(waits.next().unwrap_or_default());
             given_up.run_until_cancelled(wait).await;

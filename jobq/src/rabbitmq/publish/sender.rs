@@ -82,10 +82,7 @@ impl Sender {
                 let restoring = self.declared.restore(&up);
                 let restoring = up.answer("declaring the queues again", restoring);
                 if let Err(error) = restoring.await {
-                    tracing::error!(
-                        ?error,
-                        "the queues could not be declared on the new connection"
-                    );
+                    tracing::error!(?error, "could not redeclare the queues on the new connection");
                     if error.is_connection() {
                         pause(&link, &up, waits.next()).await;
                         continue;
@@ -96,7 +93,7 @@ impl Sender {
             let channel = match open_confirming(&up).await {
                 Ok(channel) => channel,
                 Err(error) => {
-                    tracing::warn!(%error, "no channel to publish on");
+                    tracing::warn!(%error, "could not open a channel for publishing; retrying");
                     pause(&link, &up, waits.next()).await;
                     continue;
                 }

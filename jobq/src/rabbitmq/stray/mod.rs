@@ -63,7 +63,10 @@ pub(crate) async fn run(strays: Strays, mut subscription: Subscription) {
                 Ok(taken) => taken,
                 Err(error) if error.is_closed() => return,
                 Err(error) => {
-                    tracing::error!(%error, "unroutable messages stay in the orphan queue");
+                    tracing::error!(
+                        %error,
+                        "orphan queue no longer consumed; unroutable messages stay in it"
+                    );
                     return;
                 }
             };
@@ -77,7 +80,7 @@ pub(crate) async fn run(strays: Strays, mut subscription: Subscription) {
                     session.acknowledge(tag).await;
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the orphan queue is not consumed for now");
+                    tracing::warn!(%error, "could not move an unroutable message; retrying");
                     subscription.start_over();
                 }
             }
@@ -95,7 +98,8 @@ impl Strays {
         let Who { job, id, queue, attempt, .. } = &who;
         tracing::warn!(
             %job, %id, %queue, attempt, needs,
-            "nothing took a message, which needs what this version lacks; it waits for another worker"
+            "unroutable message needs a feature that this version of jobq lacks; leaving it to \
+             another worker"
         );
         let again = async {
             sleep(UNMET).await;
@@ -156,7 +160,7 @@ impl Strays {
         let (exchange, key) = (route.exchange.as_str(), route.key.as_str());
         tracing::warn!(
             %job, %id, %queue, attempt, exchange, key,
-            "nothing took a message; it is sent on its way once more"
+            "unroutable message; republishing it once"
         );
         self.send(&message).await
     }
@@ -244,7 +248,7 @@ pub(crate) fn has_no_subscribers(names: &Names, stray: &Stray) -> bool {
     let (exchange, key) = (stray.exchange.as_str(), stray.routing_key.as_str());
     let topic = names.topic_of(exchange, key).filter(|_| names.is_out_of_levels(exchange, key));
     if let Some(topic) = topic {
-        tracing::debug!(topic, "nobody subscribed to an event when its delay was over");
+        tracing::debug!(topic, "delayed event had no subscribers when due");
     }
     topic.is_some()
 }

@@ -83,7 +83,7 @@ impl Declarer {
         match self.apply_surely(&topology).await {
             Err(error) if error.is_connection() || error.is_timeout() => Err(error),
             Err(error) => {
-                tracing::debug!(%error, "what probes need is not declared");
+                tracing::debug!(%error, "could not declare the topology of probes");
                 Ok(false)
             }
             created => created,
@@ -162,7 +162,7 @@ impl Declarer {
                 Err(error)
                     if error.is_connection() || is_down(&error) && began.elapsed() < patience =>
                 {
-                    tracing::warn!(%error, "declaring again");
+                    tracing::warn!(%error, "declaration failed; retrying");
                     // If only the channel ended, the connection is still up.
                     let _ = timeout(PAUSE, self.broker.publishing().lost(up.number)).await;
                 }

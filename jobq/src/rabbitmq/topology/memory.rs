@@ -159,9 +159,7 @@ impl Declared {
             return Ok(());
         }
         if apply(up, &self.topology(&known)).await? {
-            tracing::warn!(
-                "the broker had lost exchanges or queues; they were declared again, without their jobs"
-            );
+            tracing::warn!("exchanges or queues lost by the broker; redeclared without their jobs");
             tokio::time::sleep(NEW_QUEUE_WAIT).await;
         }
         Ok(())

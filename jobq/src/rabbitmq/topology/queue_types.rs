@@ -68,7 +68,10 @@ impl QueueTypes {
         match timeout(PATIENCE, self.try_classic()).await {
             Ok(Err(error)) if lacks_classic(&error) => QueueType::Quorum,
             Ok(Err(error)) => {
-                tracing::debug!(%error, "whether the broker has classic queues is not known");
+                tracing::debug!(
+                    %error,
+                    "could not determine whether the broker has classic queues"
+                );
                 QueueType::Classic
             }
             Ok(Ok(())) | Err(_) => QueueType::Classic,

@@ -48,7 +48,10 @@ pub(crate) async fn spread(
         });
         for declared in join_all(turns).await {
             if let Err(error) = declared {
-                tracing::debug!(%error, "a node leads none of the new queues");
+                tracing::debug!(
+                    %error,
+                    "could not declare queues on a node; it leads none of the new ones"
+                );
             }
         }
     }

@@ -60,18 +60,21 @@ async fn look_and_declare(broker: &Broker, declarer: &Declarer, rotation: &mut R
     match looking.await {
         Ok(()) => {
             if known.set_missing(None).is_some() {
-                tracing::info!("all that was missing on the broker is there again");
+                tracing::info!("topology complete again on the broker");
             }
         }
         // The error says nothing about the topology.
         Err(error) if error.is_connection() || error.is_timeout() => {
-            tracing::debug!(%error, "what is missing on the broker could not be looked for");
+            tracing::debug!(%error, "could not check the topology on the broker");
         }
         Err(error) => {
             let text = error.to_string();
             let before = known.set_missing(Some(error));
             if before.is_none_or(|before| before.to_string() != text) {
-                tracing::error!(error = text, "jobs may wait for what is missing on the broker");
+                tracing::error!(
+                    error = text,
+                    "topology incomplete on the broker; jobs may be stuck"
+                );
             }
         }
     }
@@ -97,7 +100,7 @@ async fn keep(
     if missing.is_some() || known.missing().is_some() {
         let created = up.answer("declaring again", apply_again(&up, &topology)).await?;
         if let (true, Some(missing)) = (created, missing) {
-            tracing::warn!(missing, "something was deleted on the broker; it was declared again");
+            tracing::warn!(missing, "exchange or queue deleted on the broker; redeclared");
         }
         return Ok(());
     }
@@ -169,13 +172,13 @@ impl Restored {
             Ok(true) => {
                 tracing::warn!(
                     queue,
-                    "something of the queue was deleted on the broker; it was declared again"
+                    "part of the queue's topology deleted on the broker; redeclared"
                 );
                 sleep(NEW_QUEUE_WAIT).await;
             }
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(queue, %error, "what a queue needs could not be declared again");
+                tracing::warn!(queue, %error, "could not redeclare the queue's topology");
             }
         }
         self.0 = Some((queue.to_owned(), Instant::now()));

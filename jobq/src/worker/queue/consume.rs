@@ -105,7 +105,7 @@ async fn consume_again(
         match shared.resources.client.engine().consume(what).await {
             Err(error) if error.may_pass() => {
                 status.set_trying(&error, shared.clock().now());
-                tracing::warn!(queue = name, %error, "not consuming yet");
+                tracing::warn!(queue = name, %error, "could not start the consumer; retrying");
                 sleep(RETRY_PAUSE).await;
             }
             consumed => return consumed,

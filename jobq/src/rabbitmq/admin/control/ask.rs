@@ -102,7 +102,7 @@ impl Control {
                     if pool.is_none() && !is_order && unaccounted(&counted, &answered).values().any(|count| *count != 0) {
                         let again = [(self.names().control(), ALL.to_owned(), &message)];
                         if let Ok(Err(error)) = timeout_at(deadline, publish(&queue.up, &again)).await {
-                            tracing::debug!(%error, "pools were not asked again");
+                            tracing::debug!(%error, "could not repeat the question to pools");
                         }
                     }
                     consumers = Some(counted);

@@ -36,7 +36,7 @@ impl Control {
             return;
         }
         if let Err(error) = publish(&queue.up, &messages).await {
-            tracing::debug!(%error, "pools were not told that their clocks differ");
+            tracing::debug!(%error, "could not notify pools that their clocks differ");
         }
     }
 
@@ -64,7 +64,7 @@ impl Control {
         };
         let reports: Result<_> = asking.await;
         reports.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the pools are not known to the doctor");
+            tracing::debug!(%error, "could not query pools for the doctor");
             Vec::new()
         })
     }

@@ -163,7 +163,7 @@ impl Control {
                 if since.elapsed() >= UNANSWERED && gate.end_wait(wanted) {
                     tracing::warn!(
                         queue = gate.queue,
-                        "jobs are taken, and it is not known whether the queue is paused"
+                        "pause state of the queue unknown; taking jobs"
                     );
                 }
             } else {
@@ -217,7 +217,10 @@ impl Control {
             }
             Ok(None) => Outcome::Unanswered,
             Err(error) => {
-                tracing::debug!(queue = gate.queue, %error, "whether a queue is paused is not known");
+                tracing::debug!(
+                    queue = gate.queue, %error,
+                    "could not query the pause state of the queue"
+                );
                 let may_come = error.is_connection() || error.is_timeout();
                 if may_come && !self.broker.publishing().is_blocked() {
                     Outcome::Unanswered
@@ -251,7 +254,7 @@ impl Control {
         let is_lost = self.record(queue).await.is_some();
         if is_lost {
             self.bind(&own.up, queue).await?;
-            tracing::warn!(queue, "the broker had lost the pause of a queue; it is set again");
+            tracing::warn!(queue, "pause of the queue lost by the broker; restored");
         }
         Ok(is_lost)
     }

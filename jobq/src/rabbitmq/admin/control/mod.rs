@@ -202,11 +202,15 @@ impl Control {
                     return;
                 }
                 Err(error) if error.is_connection() || error.is_timeout() => {
-                    tracing::debug!(%error, "the control queue is not open yet");
+                    tracing::debug!(%error, "could not open the control queue; retrying");
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut warned, true) {
-                        tracing::warn!(%error, "pools of this client cannot be asked, and do not learn of pauses");
+                        tracing::warn!(
+                            %error,
+                            "pool control unavailable; orders and pauses do not reach this \
+                             client's pools"
+                        );
                     }
                     sleep(REFUSED).await;
                 }
@@ -242,7 +246,7 @@ impl Control {
                 self.tell(&queue, |gate| gate.paused(pause));
             }
             Ok(Message::Resumed { queue }) => self.tell(&queue, Gate::resumed),
-            Err(error) => tracing::debug!(error, "a message of control cannot be read"),
+            Err(error) => tracing::debug!(error, "could not parse a control message"),
         }
     }
 
@@ -264,7 +268,7 @@ impl Control {
             publish(&up, &[(self.names().control(), key, &answer)]).await
         };
         if let Ok(Err(error)) = timeout(ANSWER, sending).await {
-            tracing::debug!(%error, "an answer was not sent");
+            tracing::debug!(%error, "could not answer a control message");
         }
     }
 

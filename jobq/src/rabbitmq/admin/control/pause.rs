@@ -45,12 +45,12 @@ impl Control {
             match timeout(RECORD, self.write_record(&up, queue, pause)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {
-                    tracing::warn!(queue, %error, "who paused a queue, and why, could not be recorded");
+                    tracing::warn!(queue, %error, "could not record who paused the queue and why");
                 }
                 Err(_) => tracing::warn!(
                     queue,
                     error = "no answer from the broker",
-                    "who paused a queue, and why, could not be recorded"
+                    "could not record who paused the queue and why"
                 ),
             }
             is_begun.store(true, Ordering::Relaxed);
@@ -85,7 +85,7 @@ impl Control {
             is_begun.store(true, Ordering::Relaxed);
             // First: without its binding, the record means that the broker has lost the pause.
             if let Ok(Err(error)) = timeout(RECORD, self.purge_record(&up, queue)).await {
-                tracing::debug!(queue, %error, "the record of a pause is not deleted");
+                tracing::debug!(queue, %error, "could not delete the pause record");
             }
             self.set(up, queue, None).await
         };
@@ -111,7 +111,10 @@ impl Control {
             publish(&up, &[(self.names().control(), ALL.to_owned(), &message)]).await
         };
         if let Err(error) = self.broker.unless_blocked("telling pools", telling).await {
-            tracing::debug!(queue, %error, "pools were not told of a pause or its end, and learn of it later");
+            tracing::debug!(
+                queue, %error,
+                "could not notify pools of a pause or resume; they learn of it later"
+            );
         }
     }
 
@@ -125,7 +128,7 @@ impl Control {
         };
         if let Err(error) = forgetting.await {
             // The exchanges may not exist, or be none of this user's.
-            tracing::debug!(queue, %error, "a deleted queue may still be paused");
+            tracing::debug!(queue, %error, "could not clear the pause of a deleted queue");
         }
     }
 

@@ -120,7 +120,10 @@ impl ControlQueue {
             unbound.await.map_err(|error| failure("unbinding the control queue", error))
         };
         if let Err(error) = self.up.answer("unbinding the control queue", unbinding).await {
-            tracing::debug!(%error, "the binding of an ended pool stays until its client ends");
+            tracing::debug!(
+                %error,
+                "could not remove the binding of a stopped pool; it stays until the client closes"
+            );
         }
     }
 
@@ -135,7 +138,7 @@ impl ControlQueue {
             deleted.map_err(|error| failure("deleting the control queue", error))
         };
         if let Err(error) = self.up.answer("deleting the control queue", deleting).await {
-            tracing::debug!(%error, "a control queue stays for a minute");
+            tracing::debug!(%error, "could not delete the control queue; it expires in a minute");
         }
     }
 }

@@ -102,7 +102,7 @@ impl Control {
                 if error.is_not_found() {
                     self.absent.add(&place, asked);
                 }
-                tracing::debug!(queue, %error, "the record of a pause cannot be read");
+                tracing::debug!(queue, %error, "could not read the pause record");
                 None
             }
             Err(_) => None,

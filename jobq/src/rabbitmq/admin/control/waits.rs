@@ -57,11 +57,14 @@ impl Control {
             self.waits.interrupt();
             if is_forbidden(&error) {
                 if !self.waits.refused() {
-                    tracing::warn!(%error, "this client cannot tell whether waiting jobs come through");
+                    tracing::warn!(
+                        %error,
+                        "probes refused; this client cannot detect stuck waiting jobs"
+                    );
                 }
                 return;
             }
-            tracing::debug!(%error, "probes are not sent for now");
+            tracing::debug!(%error, "could not send probes; retrying");
             clock.sleep(AGAIN).await;
         }
     }
@@ -151,7 +154,7 @@ impl Control {
         };
         match self.broker.within("looking for delay levels", looking).await {
             Ok(found) => prepared.levels = found,
-            Err(error) => tracing::debug!(%error, "delay levels could not be looked for"),
+            Err(error) => tracing::debug!(%error, "could not look up the delay levels"),
         }
     }
 

@@ -124,7 +124,7 @@ impl Doctor {
         let found = match found {
             Ok(found) => found,
             Err(reason) => {
-                tracing::warn!(reason, "the policies of the queues could not be looked at");
+                tracing::warn!(reason, "could not check the queue policies");
                 return Ok(Vec::new());
             }
         };

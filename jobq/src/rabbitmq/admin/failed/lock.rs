@@ -85,7 +85,7 @@ impl Lock {
         if let Ok(Err(error)) = released
             && error.kind() != ErrorKind::NotFound
         {
-            tracing::warn!(%error, queue, "the lock of the failed jobs was not given up");
+            tracing::warn!(%error, queue, "could not release the lock on failed jobs");
         }
         let _ = timeout(limit, self.channel.close(200, "done".into())).await;
     }

@@ -119,10 +119,10 @@ impl Waits {
             match passage {
                 Passage::Stuck => tracing::error!(
                     place = name,
-                    "nothing comes out of a queue in which jobs wait: restart the node that leads it"
+                    "queue of waiting jobs is stuck; restart the node that leads it"
                 ),
-                Passage::Late => tracing::warn!(place = name, "a probe of waiting jobs is late"),
-                _ => tracing::info!(place = name, "waiting jobs come through again"),
+                Passage::Late => tracing::warn!(place = name, "probe of waiting jobs is late"),
+                _ => tracing::info!(place = name, "queue of waiting jobs delivers again"),
             }
             let worst = self.ledger().passage(queue.as_deref()).unwrap_or(Passage::Unknown);
             metrics::comes_through(queue.as_deref(), worst);
