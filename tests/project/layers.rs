@@ -225,35 +225,22 @@ fn the_path_of_a_job_in_a_file_knows_nobody_who_watches_it() {
     assert!(seen > 15, "the sources were found");
 }
 
-/// The engines whose files stand in an order.
+/// The folders whose files stand in an order.
 const ORDERED: [&str; 1] = ["sqlite"];
 
 /// A `mod.rs` is a file as others: it names its children, so they name nothing that it defines. The
 /// declaration `mod child;` names nothing.
 #[test]
-fn files_of_an_engine_do_not_import_each_other() {
+fn files_of_an_engine_stand_in_an_order() {
     for engine in ORDERED {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jobq/src").join(engine);
-        let modules = modules(&folder);
-        let mut imports: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
-        for (module, code) in &modules {
-            let named = paths(code).into_iter().filter_map(|path| {
-                let mut named = resolved(engine, module, &path, &modules)?;
-                while !modules.contains_key(&named) {
-                    named.pop();
-                }
-                Some(named)
-            });
-            imports.insert(module, named.filter(|named| named != module).collect());
-        }
-        assert!(imports.values().flatten().count() > 50, "the imports were found");
+        let mut imports = imports(engine);
         // Without those that are at no circle's beginning or end, circles are left.
         loop {
             let before = imports.len();
-            let left: BTreeSet<_> = imports.keys().map(|module| (*module).clone()).collect();
+            let left: BTreeSet<_> = imports.keys().cloned().collect();
             let imported: BTreeSet<_> = imports.values().flatten().cloned().collect();
             imports.retain(|module, named| {
-                imported.contains(*module) && named.iter().any(|named| left.contains(named))
+                imported.contains(module) && named.iter().any(|named| left.contains(named))
             });
             if imports.len() == before {
                 break;
@@ -264,10 +251,50 @@ fn files_of_an_engine_do_not_import_each_other() {
     }
 }
 
-/// A file of an engine, by its path without `mod` and `.rs`.
+/// A module and its parent may name each other.
+#[test]
+fn no_two_files_import_each_other() {
+    let imports = imports("");
+    let is_child = |module: &Module, of: &Module| module.starts_with(of);
+    let both = |module: &Module, named: &Module| {
+        imports.get(named).is_some_and(|named| named.contains(module))
+            && !is_child(module, named)
+            && !is_child(named, module)
+    };
+    let pairs: Vec<_> = imports
+        .iter()
+        .flat_map(|(module, named)| named.iter().map(move |named| (module, named)))
+        .filter(|(module, named)| module < named && both(module, named))
+        .map(|(module, named)| format!("{} and {}", module.join("/"), named.join("/")))
+        .collect();
+    assert!(pairs.is_empty(), "these files import each other: {pairs:#?}");
+}
+
+/// The files that each file of a folder of the crate imports; of the whole crate if it has no name.
+fn imports(folder: &str) -> BTreeMap<Module, BTreeSet<Module>> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jobq/src").join(folder);
+    let modules = modules(&path);
+    let imports: BTreeMap<_, BTreeSet<_>> = modules
+        .iter()
+        .map(|(module, code)| {
+            let named = paths(code).into_iter().filter_map(|path| {
+                let mut named = resolved(folder, module, &path, &modules)?;
+                while !modules.contains_key(&named) {
+                    named.pop()?;
+                }
+                Some(named)
+            });
+            (module.clone(), named.filter(|named| named != module).collect())
+        })
+        .collect();
+    assert!(imports.values().flatten().count() > 50, "the imports were found");
+    imports
+}
+
+/// A file, by its path below the folder without `mod` and `.rs`.
 type Module = Vec<String>;
 
-/// The code of the files of an engine, without comments and tests.
+/// The code of the files of a folder, without comments and tests.
 fn modules(folder: &Path) -> BTreeMap<Module, String> {
     let mut modules = BTreeMap::new();
     for file in files(folder) {
@@ -325,7 +352,7 @@ fn write_out(below: &[String], tree: &str, paths: &mut BTreeSet<Vec<String>>) {
     }
 }
 
-/// The place that a path names in the engine of this module; `None` if it is outside.
+/// The place that a path names in the folder of this module; `None` if it is outside.
 fn resolved(
     engine: &str,
     module: &[String],
@@ -337,7 +364,10 @@ fn resolved(
     match path.first()?.as_str() {
         "crate" => {
             named.clear();
-            rest = path[1..].strip_prefix(&[engine.to_owned()])?;
+            rest = &path[1..];
+            if !engine.is_empty() {
+                rest = rest.strip_prefix(&[engine.to_owned()])?;
+            }
             // `pub(in crate::engine)` names nothing.
             rest.first()?;
         }

@@ -69,7 +69,7 @@ async fn the_broker_has_what_was_printed() {
     engine.declare_delays(Duration::MAX).await.expect("declares");
 
     let found = declared_in(&vhost, &namespace).await;
-    let printed = Topology::of(&namespace, &queues).to_string();
+    let printed = Topology::from_queues(&namespace, &queues).to_string();
     let mut printed: Vec<_> = printed.lines().map(str::to_owned).collect();
     printed.sort();
     assert_eq!(found, printed);

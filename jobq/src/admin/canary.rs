@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::PATIENCE;
-use super::operation::Stop;
+use super::progress::Stop;
 use super::visits::visit;
 use crate::engine::{Administer, Ask, Question, Reply, Verdict, Watched};
 use crate::error::{Error, ErrorKind, Result};

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use super::Filter;
 use super::group::{Grouping, Groups};
-use super::operation::{Action, Done, End, Operation};
+use super::operation::Operation;
 use super::page::{Cursor, Page, Paging};
+use super::progress::{Action, Done, End};
 use super::visits;
 use crate::background;
 use crate::engine::{Administer, Engine, Verdict, Visited, administration};

@@ -15,6 +15,7 @@ mod page;
 mod passes;
 mod pause;
 mod pools;
+mod progress;
 mod state;
 pub mod text;
 #[cfg(feature = "rabbitmq")]
@@ -29,11 +30,12 @@ use std::time::Duration;
 pub use failed_jobs::FailedJobs;
 pub use filter::Filter;
 pub use group::{Group, Groups};
-pub use operation::{Done, End, Operation, OperationFuture, Phase, Progress, Running, Stop};
+pub use operation::{Operation, OperationFuture, Running};
 pub use overview::{Overview, QueueOverview};
 pub use page::{Cursor, Page};
 pub use pause::{Paused, Resumed};
 pub use pools::{Cancelled, Order, Pools};
+pub use progress::{Done, End, Phase, Progress, Stop};
 pub use state::State;
 
 pub use crate::engine::{

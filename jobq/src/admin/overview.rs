@@ -311,7 +311,7 @@ impl Asked {
         parts: Vec<Part>,
         paused: Figure<Option<Pause>>,
     ) -> QueueOverview {
-        let counts = Counts::of(&parts);
+        let counts = Counts::from_parts(&parts);
         let theirs: Vec<_> = self.queues().filter(|report| report.queue == queue).collect();
         let unaccounted = match self.unaccounted.get(&queue) {
             Some(unaccounted) => unaccounted.clone(),

@@ -112,7 +112,7 @@ struct Probed;
 #[async_trait]
 impl Administer for Probed {
     async fn counts(&self, _: &str) -> Result<Counts> {
-        Ok(Counts::of(&self.parts("mail").await?))
+        Ok(Counts::from_parts(&self.parts("mail").await?))
     }
 
     async fn parts(&self, _: &str) -> Result<Vec<Part>> {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::Filter;
 use super::canary;
-use super::operation::{Action, Done, End, Phase, Progress, Stop};
+use super::progress::{Action, Done, End, Phase, Progress, Stop};
 use super::visits::visit;
 use crate::engine::{Administer, Engine, Extent, Verdict, Visited, administration};
 use crate::error::{Error, Result};

@@ -95,7 +95,7 @@ impl Serialize for Part {
 impl Counts {
     /// The counts of a queue whose jobs are in these places.
     #[must_use]
-    pub fn of(parts: &[Part]) -> Self {
+    pub fn from_parts(parts: &[Part]) -> Self {
         let mut counts = Self::new(0, 0, 0);
         for part in parts {
             let sum = match part.place {
@@ -132,10 +132,10 @@ mod tests {
             Part::new(Place::Due, 16),
             Part::new(Place::Failed, 32),
         ];
-        assert_eq!(Counts::of(&parts), Counts::new(3, 28, 32));
-        assert_eq!(Counts::of(&Counts::new(5, 6, 7).into_parts()), Counts::new(5, 6, 7));
+        assert_eq!(Counts::from_parts(&parts), Counts::new(3, 28, 32));
+        assert_eq!(Counts::from_parts(&Counts::new(5, 6, 7).into_parts()), Counts::new(5, 6, 7));
         let unknown = [Part::new(tier(30), 4), Part::new(Place::Due, Figure::unknown("no leader"))];
-        let counts = Counts::of(&unknown);
+        let counts = Counts::from_parts(&unknown);
         assert_eq!((counts.waiting.why(), counts.ready), (Some("no leader"), 0.into()));
     }
 

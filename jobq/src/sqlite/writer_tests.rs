@@ -42,7 +42,7 @@ async fn push(inbox: &Inbox, bytes: usize) -> crate::Result<()> {
 }
 
 async fn counts(inbox: &Inbox) -> Counts {
-    Counts::of(&inbox.call(|store| queues::parts(store, "mail")).await.unwrap())
+    Counts::from_parts(&inbox.call(|store| queues::parts(store, "mail")).await.unwrap())
 }
 
 #[tokio::test]

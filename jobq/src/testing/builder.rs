@@ -10,6 +10,14 @@ use crate::clock::Clock;
 use crate::job::{BoxError, Outcome};
 use crate::worker::{Attempt, InlineBuilder, JobFunction, Next, Run};
 
+impl Jobs {
+    /// The settings of the jobs of a test.
+    #[allow(clippy::new_ret_no_self)] // as `Client::builder`, in the most used call of tests
+    pub fn new() -> JobsBuilder {
+        JobsBuilder::new()
+    }
+}
+
 /// The settings of [`Jobs`].
 ///
 /// ```

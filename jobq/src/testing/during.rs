@@ -1,7 +1,41 @@
+use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
 use super::expect::{Entry, Recorded};
 use super::jobs::Jobs;
+
+impl Jobs {
+    /// Awaits a future, and returns its value with the jobs and events that were enqueued
+    /// meanwhile, for assertions.
+    ///
+    /// ```
+    /// # use jobq::testing::{Jobs, assert_enqueued, refute_enqueued};
+    /// # use jobq::{BoxError, job};
+    /// # #[job] async fn audit(what: String) -> Result<(), BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let jobs = Jobs::new().register::<Audit>().start().await;
+    /// let new = jobs.during(jobs.client().enqueue(Audit { what: "login".into() })).await;
+    /// assert_enqueued!(new, 1, Audit { .. });
+    /// let id = new.value?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If another `during` is running: the jobs of the two could not be told apart.
+    pub async fn during<F: IntoFuture>(&self, work: F) -> During<F::Output> {
+        assert!(
+            !self.has_interval.swap(true, Ordering::SeqCst),
+            "two calls of `during` overlap, and their jobs cannot be told apart; await one before \
+             the other, or give each a `Jobs` of its own"
+        );
+        let interval = Interval::begin(self);
+        let value = work.into_future().await;
+        interval.end(value)
+    }
+}
 
 /// The value of a future, and what was enqueued and published while it was awaited: see
 /// [`Jobs::during`]. The assertions take it in place of [`Jobs`].
@@ -53,6 +87,6 @@ impl<'j> Interval<'j> {
 
 impl Drop for Interval<'_> {
     fn drop(&mut self) {
-        self.jobs.end_interval();
+        self.jobs.has_interval.store(false, Ordering::SeqCst);
     }
 }

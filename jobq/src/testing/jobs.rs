@@ -1,15 +1,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use super::builder::JobsBuilder;
-use super::during::{During, Interval};
 use super::expect::{Entry, Recorded};
 use super::memory::{Claimed, Enqueued, Memory, Unclaimed};
 use super::paused;
 use super::ran::{Attempted, End, Ran};
-use super::run::RunJob;
 use crate::client::{Client, IntoPeriod};
 use crate::clock::Clock;
 use crate::engine::{Delivery, Settlement};
@@ -27,7 +24,7 @@ const MOST_ATTEMPTS: usize = 10_000;
 /// background: a job runs inside [`drain`](Self::drain), [`advance`](Self::advance),
 /// [`run`](Self::run), [`deliver_twice`](Self::deliver_twice) and
 /// [`crash_before_ack`](Self::crash_before_ack) alone. A job that panics fails the test; see
-/// [`JobsBuilder::allow_panics`].
+/// [`JobsBuilder::allow_panics`](super::JobsBuilder::allow_panics).
 ///
 /// ```
 /// use jobq::testing::{Jobs, assert_enqueued};
@@ -53,22 +50,16 @@ const MOST_ATTEMPTS: usize = 10_000;
 /// # }
 /// ```
 pub struct Jobs {
-    worker: Inline,
+    pub(super) worker: Inline,
     client: Client,
     memory: Memory,
     clock: Clock,
     allows_panics: bool,
     /// Whether a [`during`](Self::during) is running.
-    has_interval: AtomicBool,
+    pub(super) has_interval: AtomicBool,
 }
 
 impl Jobs {
-    /// The settings of the jobs of a test.
-    #[allow(clippy::new_ret_no_self)] // as `Client::builder`, in the most used call of tests
-    pub fn new() -> JobsBuilder {
-        JobsBuilder::new()
-    }
-
     pub(super) fn started(
         worker: Inline,
         client: Client,
@@ -144,39 +135,6 @@ impl Jobs {
         }
     }
 
-    /// Runs one attempt of a job outside of its queue. The payload passes through JSON, as on the
-    /// wire. The jobs that it enqueues are enqueued; its own end changes no queue.
-    ///
-    /// ```
-    /// # use jobq::testing::Jobs;
-    /// # use jobq::{BoxError, job};
-    /// #[job(retries = 3)]
-    /// async fn charge(order: u64) -> Result<(), BoxError> {
-    ///     Err("no money".into())
-    /// }
-    ///
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() {
-    /// let jobs = Jobs::new().register::<Charge>().start().await;
-    /// let end = jobs.run(Charge { order: 7 }).attempt(4).await;
-    /// assert_eq!(end.failed_as(), Some(jobq::FailedReason::Exhausted));
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// If the job panics or was not registered.
-    #[allow(clippy::needless_pass_by_value)] // as `Client::enqueue`
-    #[track_caller]
-    pub fn run<J: Job>(&self, job: J) -> RunJob<'_> {
-        assert!(
-            self.worker.knows::<J>(),
-            "job `{}` has no function here; add it by `.register` or `.handle` before `.start()`",
-            J::NAME
-        );
-        RunJob::new(self, &job)
-    }
-
     /// Runs an enqueued job twice, as after a lost acknowledgement: the same attempt is delivered
     /// again. The second end counts.
     ///
@@ -234,42 +192,6 @@ impl Jobs {
         );
         let end = End::of(&decision);
         (Attempted { job, id, attempt, at, end }, delivery, decision.settlement)
-    }
-
-    /// Awaits a future, and returns its value with the jobs and events that were enqueued
-    /// meanwhile, for assertions.
-    ///
-    /// ```
-    /// # use jobq::testing::{Jobs, assert_enqueued, refute_enqueued};
-    /// # use jobq::{BoxError, job};
-    /// # #[job] async fn audit(what: String) -> Result<(), BoxError> { Ok(()) }
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> jobq::Result<()> {
-    /// # let jobs = Jobs::new().register::<Audit>().start().await;
-    /// let new = jobs.during(jobs.client().enqueue(Audit { what: "login".into() })).await;
-    /// assert_enqueued!(new, 1, Audit { .. });
-    /// let id = new.value?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Panics
-    ///
-    /// If another `during` is running: the jobs of the two could not be told apart.
-    pub async fn during<F: IntoFuture>(&self, work: F) -> During<F::Output> {
-        assert!(
-            !self.has_interval.swap(true, Ordering::SeqCst),
-            "two calls of `during` overlap, and their jobs cannot be told apart; await one before \
-             the other, or give each a `Jobs` of its own"
-        );
-        let interval = Interval::begin(self);
-        let value = work.into_future().await;
-        interval.end(value)
-    }
-
-    /// Ends the interval of a [`during`](Self::during).
-    pub(super) fn end_interval(&self) {
-        self.has_interval.store(false, Ordering::SeqCst);
     }
 
     /// The failed jobs of this type, the oldest first.

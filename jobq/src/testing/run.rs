@@ -10,6 +10,41 @@ use crate::engine::{Delivery, Receipt, Settle};
 use crate::error::Result;
 use crate::job::{Envelope, Job, JobId, Payload, queue_of};
 
+impl Jobs {
+    /// Runs one attempt of a job outside of its queue. The payload passes through JSON, as on the
+    /// wire. The jobs that it enqueues are enqueued; its own end changes no queue.
+    ///
+    /// ```
+    /// # use jobq::testing::Jobs;
+    /// # use jobq::{BoxError, job};
+    /// #[job(retries = 3)]
+    /// async fn charge(order: u64) -> Result<(), BoxError> {
+    ///     Err("no money".into())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let jobs = Jobs::new().register::<Charge>().start().await;
+    /// let end = jobs.run(Charge { order: 7 }).attempt(4).await;
+    /// assert_eq!(end.failed_as(), Some(jobq::FailedReason::Exhausted));
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the job panics or was not registered.
+    #[allow(clippy::needless_pass_by_value)] // as `Client::enqueue`
+    #[track_caller]
+    pub fn run<J: Job>(&self, job: J) -> RunJob<'_> {
+        assert!(
+            self.worker.knows::<J>(),
+            "job `{}` has no function here; add it by `.register` or `.handle` before `.start()`",
+            J::NAME
+        );
+        RunJob::new(self, &job)
+    }
+}
+
 /// One attempt of a job, made by [`Jobs::run`]. Await it.
 #[derive(Debug)]
 #[must_use = "the job runs only when this is awaited"]

@@ -204,7 +204,7 @@ impl WorkerPool {
     #[cfg(feature = "rabbitmq")]
     pub fn topology(&self) -> Result<Topology> {
         let queues = self.registry.check(self.concurrency)?;
-        Ok(Topology::of(self.client.namespace(), &registry::specs(&queues)))
+        Ok(Topology::from_queues(self.client.namespace(), &registry::specs(&queues)))
     }
 
     /// Looks for settings that weaken the guarantees of jobq, as [`Client::doctor`] does, for the

@@ -71,7 +71,7 @@ pub(crate) async fn parts(
     let failed = failed_in(&up, &mut channel, absent, &names.failed(queue)).await?;
     parts.push(Part::new(Place::Failed, failed));
     up.asking.keep(channel);
-    if is_missing && Counts::of(&parts).is_empty() {
+    if is_missing && Counts::from_parts(&parts).is_empty() {
         parts.clear();
     }
     Ok(parts)

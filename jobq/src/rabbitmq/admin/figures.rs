@@ -38,7 +38,7 @@ pub(crate) struct Figures<'e> {
 impl Figures<'_> {
     /// The numbers of jobs of a queue.
     pub(crate) async fn counts(&self, queue: &str) -> Result<Counts> {
-        Ok(Counts::of(&self.parts(queue).await?))
+        Ok(Counts::from_parts(&self.parts(queue).await?))
     }
 
     /// Where the jobs of a queue are.

@@ -16,8 +16,9 @@ use tokio_util::task::TaskTracker;
 use super::acks::Ledger;
 use super::context::SettleContext;
 use super::counted::Counted;
-use super::verification::Verification;
+use super::verification::{Answer, Verification};
 use crate::background;
+use crate::period;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 
 /// How often finished deliveries are looked for that wait for an unfinished one before them. They
@@ -184,6 +185,25 @@ impl Session {
     /// The number of its deliveries in flight.
     pub(crate) fn unsettled(&self) -> usize {
         self.unsettled.load(Ordering::Relaxed)
+    }
+
+    /// Asks the broker, until it has answered a question that was asked after the last suspension.
+    /// Without an answer in time, the session ends.
+    pub(super) async fn verify(self: Arc<Self>) {
+        let _turn = self.verification.turn().await;
+        while self.is_alive() && self.verification.is_needed() {
+            match self.verification.ask(&self.channel, &self.over).await {
+                Answer::Given => {}
+                Answer::Ended => self.end(),
+                Answer::Missing(limit) => {
+                    tracing::warn!(
+                        limit = period::format(limit),
+                        "no answer from the broker after this process was suspended; resubscribing"
+                    );
+                    self.abandon().await;
+                }
+            }
+        }
     }
 
     /// Marks the session as ended: the broker has requeued its deliveries.

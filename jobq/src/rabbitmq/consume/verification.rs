@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lapin::Channel;
 use lapin::options::ChannelFlowOptions;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
-use super::session::Session;
-use crate::period;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::suspension::SuspensionWatch;
 
@@ -21,7 +22,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(15);
 pub(super) struct Verification {
     suspensions: Arc<SuspensionWatch>,
     /// The slots that wait share one question.
-    asking: tokio::sync::Mutex<()>,
+    turns: Mutex<()>,
     answer_limit: Duration,
 }
 
@@ -32,7 +33,7 @@ impl Verification {
         let (suspension_limit, answer_limit) = limits(heartbeat);
         Self {
             suspensions: SuspensionWatch::start(suspension_limit),
-            asking: tokio::sync::Mutex::default(),
+            turns: Mutex::default(),
             answer_limit,
         }
     }
@@ -41,6 +42,37 @@ impl Verification {
     pub(super) fn is_needed(&self) -> bool {
         self.suspensions.is_unanswered()
     }
+
+    /// Waits until nobody else asks.
+    pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turns.lock().await
+    }
+
+    /// Asks the broker on the channel of the deliveries.
+    pub(super) async fn ask(&self, channel: &Channel, over: &CancellationToken) -> Answer {
+        let asked = self.suspensions.count();
+        // It changes nothing: messages flow. What was in the socket before proves nothing.
+        let answer = channel.channel_flow(ChannelFlowOptions { active: true });
+        match over.run_until_cancelled(timeout(self.answer_limit, answer)).await {
+            Some(Ok(Ok(_))) => {
+                self.suspensions.answer(asked);
+                Answer::Given
+            }
+            None | Some(Ok(Err(_))) => Answer::Ended,
+            Some(Err(_)) => Answer::Missing(self.answer_limit),
+        }
+    }
+}
+
+/// The result of a question to the broker.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Answer {
+    /// The channel has its deliveries still.
+    Given,
+    /// The connection or the channel has ended.
+    Ended,
+    /// Nothing came within this limit.
+    Missing(Duration),
 }
 
 /// The longest suspension after which nothing has to be verified, and how long the broker may take
@@ -51,33 +83,6 @@ fn limits(heartbeat: u16) -> (Duration, Duration) {
         seconds => Duration::from_secs(seconds.into()),
     };
     (heartbeat.min(SEND_TIMEOUT) / 2, heartbeat)
-}
-
-impl Session {
-    /// Asks the broker on the channel of the deliveries, until it has answered a question that was
-    /// asked after the last suspension. Without an answer in time, the session ends.
-    pub(super) async fn verify(self: Arc<Self>) {
-        let Verification { suspensions, asking, answer_limit } = &self.verification;
-        let _turn = asking.lock().await;
-        while self.is_alive() && suspensions.is_unanswered() {
-            let asked = suspensions.count();
-            // It changes nothing: messages flow. What was in the socket before proves nothing.
-            let answering = self.channel.channel_flow(ChannelFlowOptions { active: true });
-            let answered = self.over.run_until_cancelled(timeout(*answer_limit, answering)).await;
-            match answered {
-                Some(Ok(Ok(_))) => suspensions.answer(asked),
-                // The connection or the channel has ended.
-                None | Some(Ok(Err(_))) => self.end(),
-                Some(Err(_)) => {
-                    tracing::warn!(
-                        limit = period::format(*answer_limit),
-                        "no answer from the broker after this process was suspended; resubscribing"
-                    );
-                    self.abandon().await;
-                }
-            }
-        }
-    }
 }
 
 #[cfg(test)]

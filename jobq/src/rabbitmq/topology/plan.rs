@@ -9,10 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::levels::{self, End};
 use super::names::{Names, ORPHAN};
-use super::probes::wait_queues;
 use super::requirements::{Tiers, Wanted};
 use super::routing_key;
-use crate::engine::QueueSpec;
 
 /// The delivery limit of each queue: in practice none, on every version. -1 means 0 to `RabbitMQ`
 /// 3.10, and without a limit 4.x deletes a job after 21 returns.
@@ -99,17 +97,6 @@ impl Topology {
         for (queue, pattern) in &wanted.subscriptions {
             topology.subscription(names, queue, pattern);
         }
-        topology
-    }
-
-    /// The declarations for these queues. All levels, which the engine declares when a job needs
-    /// them, are always included.
-    #[must_use]
-    pub fn of(namespace: &str, queues: &[QueueSpec]) -> Self {
-        let wanted = Wanted { levels: levels::LEVELS, ..Wanted::queues(queues) };
-        let names = Names::new(namespace);
-        let mut topology = Self::new(&names, &wanted);
-        topology.add(Self::of_probes(&names, &wait_queues(&names, &wanted, levels::LEVELS)));
         topology
     }
 

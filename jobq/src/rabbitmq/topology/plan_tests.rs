@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::engine::QueueSpec;
 
 fn spec(name: &str, waits: &[u64]) -> QueueSpec {
     QueueSpec::new(name).waits(waits.iter().map(|ms| Duration::from_millis(*ms)))
@@ -82,15 +83,15 @@ fn the_levels_are_a_chain_that_is_built_from_its_end() {
 
 #[test]
 fn one_queue_named_twice_has_the_tiers_of_both() {
-    let once = Topology::of("jobq", &[spec("a", &[1_000, 2_000])]);
-    assert_eq!(Topology::of("jobq", &[spec("a", &[2_000]), spec("a", &[1_000])]), once);
-    let none = Topology::of("jobq", &[spec("a", &[])]);
-    assert_eq!(Topology::of("jobq", &[spec("a", &[0])]), none, "no tier for no wait");
+    let once = Topology::from_queues("jobq", &[spec("a", &[1_000, 2_000])]);
+    assert_eq!(Topology::from_queues("jobq", &[spec("a", &[2_000]), spec("a", &[1_000])]), once);
+    let none = Topology::from_queues("jobq", &[spec("a", &[])]);
+    assert_eq!(Topology::from_queues("jobq", &[spec("a", &[0])]), none, "no tier for no wait");
 }
 
 #[test]
 fn a_queue_may_be_called_orphan() {
-    let printed = Topology::of("jobq", &[spec("orphan", &[])]).to_string();
+    let printed = Topology::from_queues("jobq", &[spec("orphan", &[])]).to_string();
     assert_eq!(printed.matches("queue jobq:orphan@failed").count(), 1, "{printed}");
     assert!(printed.contains("queue jobq:orphan x-consumer-timeout"), "{printed}");
 }
@@ -100,7 +101,7 @@ fn every_name_fits() {
     let mut waits = spec(&"q".repeat(120), &[1, 315_359_999_999]);
     waits.waits.insert(Duration::MAX);
     waits.waits.insert(Duration::from_nanos(1));
-    for declaration in Topology::of(&"n".repeat(32), &[waits]).declarations() {
+    for declaration in Topology::from_queues(&"n".repeat(32), &[waits]).declarations() {
         let names = match declaration {
             Declaration::Exchange { name, .. } | Declaration::Queue { name, .. } => vec![name],
             Declaration::Binding { exchange, queue, .. } => vec![exchange, queue],

@@ -12,7 +12,7 @@ use super::names::Names;
 use super::plan::{Argument, By, Topology};
 use super::requirements::Wanted;
 use super::routing_key;
-use crate::engine::Passage;
+use crate::engine::{Passage, QueueSpec};
 use crate::rabbitmq::connection::probe::ProbeRoute;
 use crate::rabbitmq::values::fits;
 
@@ -85,6 +85,17 @@ pub(crate) fn node_probe(names: &Names) -> ProbeRoute {
 }
 
 impl Topology {
+    /// The declarations for these queues. All levels, which the engine declares when a job needs
+    /// them, are always included.
+    #[must_use]
+    pub fn from_queues(namespace: &str, queues: &[QueueSpec]) -> Self {
+        let wanted = Wanted { levels: levels::LEVELS, ..Wanted::queues(queues) };
+        let names = Names::new(namespace);
+        let mut topology = Self::new(&names, &wanted);
+        topology.add(Self::of_probes(&names, &wait_queues(&names, &wanted, levels::LEVELS)));
+        topology
+    }
+
     /// The declarations that probes of these queues need, beside the queues themselves.
     pub(crate) fn of_probes(names: &Names, probed: &[WaitQueue]) -> Self {
         let mut topology = Self::default();
@@ -108,7 +119,6 @@ impl Topology {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::QueueSpec;
 
     #[test]
     fn probes_have_a_queue_that_is_bound_wherever_they_pass() {

@@ -40,7 +40,7 @@ pub(super) struct Admin {
 #[async_trait]
 impl Administer for Admin {
     async fn counts(&self, queue: &str) -> Result<Counts> {
-        Ok(Counts::of(&self.parts(queue).await?))
+        Ok(Counts::from_parts(&self.parts(queue).await?))
     }
 
     async fn parts(&self, queue: &str) -> Result<Vec<Part>> {

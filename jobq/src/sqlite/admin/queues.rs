@@ -46,13 +46,13 @@ pub(in crate::sqlite) fn parts(store: &mut Store<'_>, name: &str) -> rusqlite::R
         let parts =
             PLACES.into_iter().enumerate().map(part).collect::<rusqlite::Result<Vec<_>>>()?;
         let is_deleted: bool = row.get(PLACES.len())?;
-        Ok(if is_deleted && Counts::of(&parts).is_empty() { Vec::new() } else { parts })
+        Ok(if is_deleted && Counts::from_parts(&parts).is_empty() { Vec::new() } else { parts })
     })
 }
 
 /// An error if a queue to delete has jobs or consumers.
 fn refuse_if_used(store: &mut Store<'_>, name: &str, queue: i64) -> rusqlite::Result<Result<()>> {
-    let counts = Counts::of(&parts(store, name)?);
+    let counts = Counts::from_parts(&parts(store, name)?);
     let sql = "SELECT count(*) FROM jobs WHERE queue = ?1 AND owner IS NOT NULL";
     let in_flight: i64 =
         store.connection.prepare_cached(sql)?.query_row([queue], |row| row.get(0))?;

@@ -268,7 +268,7 @@ impl State {
     }
 
     pub(super) fn counts(&self, queue: &str) -> Counts {
-        Counts::of(&self.parts(queue))
+        Counts::from_parts(&self.parts(queue))
     }
 
     pub(super) fn parts(&self, queue: &str) -> Vec<Part> {

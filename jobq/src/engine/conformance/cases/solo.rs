@@ -77,7 +77,7 @@ pub async fn the_parts_of_a_queue_make_its_counts(bench: &Bench) {
         let parts = soon("the parts", bench.engine().admin().parts("mail")).await.expect("parts");
         let sum = |is_here: fn(Place) -> bool| {
             let here: Vec<_> = parts.iter().filter(|part| is_here(part.place)).cloned().collect();
-            Counts::of(&here).total()
+            Counts::from_parts(&here).total()
         };
         [
             sum(|place| place == Place::Ready),

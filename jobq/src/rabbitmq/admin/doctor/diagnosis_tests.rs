@@ -12,7 +12,7 @@ fn names() -> Names {
 }
 
 fn topology() -> Topology {
-    Topology::of("jobq", &[QueueSpec::new("mail").waits([Duration::from_secs(30)])])
+    Topology::from_queues("jobq", &[QueueSpec::new("mail").waits([Duration::from_secs(30)])])
 }
 
 /// Queues as jobq declares them, on these nodes.

@@ -10,7 +10,7 @@ fn names() -> Names {
 
 fn topology() -> Topology {
     let spec = QueueSpec::new("mail").waits([Duration::from_secs(30)]).patterns(["user.*"]);
-    Topology::of("jobq", &[spec.solo()])
+    Topology::from_queues("jobq", &[spec.solo()])
 }
 
 /// The bindings of a topology, as the management API shows them.

@@ -191,7 +191,7 @@ mod tests {
     type Change = Box<dyn Fn(&mut Facts)>;
 
     fn topology() -> Topology {
-        Topology::of("shop", &[QueueSpec::new("mail")])
+        Topology::from_queues("shop", &[QueueSpec::new("mail")])
     }
 
     /// The facts about a broker on which all is as declared.

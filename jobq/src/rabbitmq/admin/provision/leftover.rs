@@ -18,7 +18,7 @@ impl Topology {
     /// use jobq::engine::QueueSpec;
     /// use jobq::rabbitmq::Topology;
     ///
-    /// let topology = Topology::of("shop", &[QueueSpec::new("mail"), QueueSpec::new("stock")]);
+    /// let topology = Topology::from_queues("shop", &[QueueSpec::new("mail"), QueueSpec::new("stock")]);
     /// assert_eq!(topology.queues("shop"), ["mail".to_owned(), "stock".to_owned()].into());
     /// assert!(topology.queues("other").is_empty());
     /// ```
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_queue_goes_with_all_its_parts_or_stays_with_them() {
         let names = Names::new("jobq");
-        let declared = Topology::of("jobq", &[QueueSpec::new("mail")]);
+        let declared = Topology::from_queues("jobq", &[QueueSpec::new("mail")]);
         let uncounted = Queue { name: "jobq:new".into(), ..Queue::default() };
         let table: [(&[Queue], &[&str], &[&str]); 6] = [
             (&[found("jobq:mail", 0, 0), found("jobq:mail@failed", 0, 0)], &[], &[]),
