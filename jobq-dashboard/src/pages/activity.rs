@@ -1,13 +1,11 @@
 //! The page of activities.
 
 use askama::Template;
-use axum::response::Response;
 
-use super::{Page, render};
+use super::render;
 use crate::activity::Record;
 use crate::dashboard::App;
 use crate::links::Links;
-use crate::live;
 use crate::problem::Problem;
 use crate::show::Time;
 
@@ -16,10 +14,6 @@ use crate::show::Time;
 struct View<'p> {
     links: &'p Links,
     records: Vec<(Time, Record)>,
-}
-
-pub(crate) async fn page(request: live::Request) -> Result<Response, Problem> {
-    request.answer(Page::Activity).await
 }
 
 pub(crate) fn content(app: &App) -> Result<String, Problem> {

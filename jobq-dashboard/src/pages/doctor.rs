@@ -1,18 +1,11 @@
 //! What the doctor found.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::State;
-use axum::response::{Html, IntoResponse as _, Response};
 use jobq::Report;
 
-use super::{Tab, layout, render};
-use crate::access::Viewer;
-use crate::dashboard::App;
-use crate::fields::Query;
+use super::Tab;
 use crate::links::Links;
-use crate::problem::Problem;
+use crate::request::{Answer, Request};
 use crate::sampler;
 use crate::show::{Sign, Time};
 use crate::topology::{Comparison, Part};
@@ -48,13 +41,10 @@ impl View<'_> {
     }
 }
 
-pub(crate) async fn page(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Query(fields): Query,
-) -> Result<Response, Problem> {
-    if fields.one("again").is_some() || app.sampler.examination().is_none() {
-        sampler::examine(&app).await;
+pub(crate) async fn page(request: Request) -> Answer {
+    let app = &request.app;
+    if request.fields.one("again").is_some() || app.sampler.examination().is_none() {
+        sampler::examine(app).await;
     }
     let examination = app.sampler.examination();
     let report = examination.as_ref().map(|examination| &examination.report);
@@ -69,8 +59,7 @@ pub(crate) async fn page(
             .as_ref()
             .map_or(&Comparison::NotDeclared, |examination| &examination.comparison),
     };
-    let content = render(&view)?;
-    Ok(Html(layout::page(&app, &viewer, Tab::Doctor, "Doctor", &content, false)).into_response())
+    request.page(Tab::Doctor, "Doctor", &view)
 }
 
 fn rows(report: &Report) -> Vec<Row> {

@@ -1,22 +1,19 @@
 //! The pools with their running jobs, and orders to them.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use askama::Template;
-use axum::extract::{Path, State};
-use axum::response::{Html, IntoResponse as _, Response};
+use axum::extract::Path;
 use jobq::JobId;
 use jobq::admin::text;
-use jobq::admin::{Cancel, Figure, Order, PoolId, PoolQueue, PoolReport, RunningJob};
+use jobq::admin::{Cancel, Cancelled, Figure, Order, PoolId, PoolQueue, PoolReport, RunningJob};
 
-use super::{Age, Page, Tab, layout, record, render, see};
+use super::{Age, Page, Tab, render};
 use crate::access::{Action, Viewer};
 use crate::dashboard::App;
-use crate::fields::Form;
-use crate::links::Links;
-use crate::live;
+use crate::links::{Links, segment};
 use crate::problem::Problem;
+use crate::request::{Answer, Form, Request, see};
 use crate::sampler::Sample;
 use crate::show::{ShownFigure, Sign, Time};
 
@@ -91,9 +88,9 @@ struct Question<'p> {
     queues: Vec<String>,
 }
 
-pub(crate) async fn page(request: live::Request) -> Result<Response, Problem> {
+pub(crate) async fn page(request: Request) -> Answer {
     let queue = request.fields.one("queue").map(str::to_owned);
-    request.answer(Page::Pools(queue)).await
+    request.live(Page::Pools(queue)).await
 }
 
 pub(crate) fn content(app: &App, viewer: &Viewer, queue: Option<&str>) -> Result<String, Problem> {
@@ -223,96 +220,55 @@ fn job_row(queue: &PoolQueue, job: &RunningJob, is_lost: bool) -> (Duration, Job
     (job.running, row)
 }
 
-pub(crate) async fn quiet(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(pool): Path<String>,
-    _: Form,
-) -> Result<Response, Problem> {
-    tell(&app, &viewer, &pool, Order::Quiet, "quiet").await
+pub(crate) async fn quiet(Path(pool): Path<String>, form: Form) -> Answer {
+    tell(&form, &pool, Order::Quiet, "quiet").await
 }
 
-pub(crate) async fn stop(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(pool): Path<String>,
-    Form(fields): Form,
-) -> Result<Response, Problem> {
-    if fields.one("confirmed").is_none() {
-        viewer.require(Action::Pools)?;
-        return Ok(see(&app.links().to(&format!("/pools/{}/stop", crate::links::segment(&pool)))));
+pub(crate) async fn stop(Path(pool): Path<String>, form: Form) -> Answer {
+    if form.fields.one("confirmed").is_none() {
+        form.viewer.require(Action::Pools)?;
+        return Ok(see(&form.app.links().to(&format!("/pools/{}/stop", segment(&pool)))));
     }
-    tell(&app, &viewer, &pool, Order::Stop, "stop").await
+    tell(&form, &pool, Order::Stop, "stop").await
 }
 
 /// Asks before a pool is shut down.
-pub(crate) async fn ask_stop(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(pool): Path<String>,
-) -> Result<Response, Problem> {
-    viewer.require(Action::Pools)?;
+pub(crate) async fn ask_stop(Path(pool): Path<String>, request: Request) -> Answer {
+    request.viewer.require(Action::Pools)?;
     let pool: PoolId = pool.parse()?;
-    let sample = app.sampler.now();
+    let sample = request.app.sampler.now();
     let report =
         sample.as_ref().and_then(|sample| sample.pools().iter().find(|report| report.pool == pool));
     let question = Question {
-        links: app.links(),
+        links: request.app.links(),
         pool,
         name: report.map_or_else(|| pool.to_string(), name),
         queues: report
             .map(|report| report.queues.iter().map(|queue| queue.queue.clone()).collect())
             .unwrap_or_default(),
     };
-    let content = render(&question)?;
-    Ok(Html(layout::page(&app, &viewer, Tab::Pools, "Stop a pool", &content, false))
-        .into_response())
+    request.page(Tab::Pools, "Stop a pool", &question)
 }
 
-async fn tell(
-    app: &App,
-    viewer: &Viewer,
-    pool: &str,
-    order: Order,
-    action: &'static str,
-) -> Result<Response, Problem> {
-    viewer.require(Action::Pools)?;
+async fn tell(form: &Form, pool: &str, order: Order, action: &'static str) -> Answer {
+    form.viewer.require(Action::Pools)?;
     let pool: PoolId = pool.parse()?;
-    let told = app.admin(viewer).tell(pool, order).await;
-    let result = match &told {
-        Ok(()) => "the pool has begun".to_owned(),
-        Err(error) => format!("not done: {error}"),
-    };
-    record(app, viewer, action, format!("pool {pool}"), result);
-    told?;
-    app.sampler.refresh().await;
-    Ok(see(&app.links().to("/pools")))
+    let told = form.admin().tell(pool, order).await;
+    let result = |(): &()| "the pool has begun".to_owned();
+    form.acted((action, format!("pool {pool}")), told, result, &form.app.links().to("/pools")).await
 }
 
-pub(crate) async fn cancel(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(id): Path<String>,
-    _: Form,
-) -> Result<Response, Problem> {
-    viewer.require(Action::Pools)?;
+pub(crate) async fn cancel(Path(id): Path<String>, form: Form) -> Answer {
+    form.viewer.require(Action::Pools)?;
     let id: JobId = id.parse().map_err(|_| Problem::invalid("The id of a job is a UUID."))?;
-    let cancelled = app.admin(&viewer).cancel_running(id).await;
-    let result = match &cancelled {
-        Ok(cancelled) => cancelled
-            .iter()
-            .map(|cancelled| match cancelled.cancel {
-                Cancel::AskedBlocking => {
-                    "asked to end; it is a plain `fn` and keeps its slot until it does"
-                }
-                _ => "asked to end",
-            })
-            .collect::<Vec<_>>()
-            .join(", "),
-        Err(error) => format!("not done: {error}"),
+    let cancelled = form.admin().cancel_running(id).await;
+    let text = |cancelled: &Cancelled| match cancelled.cancel {
+        Cancel::AskedBlocking => {
+            "asked to end; it is a plain `fn` and keeps its slot until it does"
+        }
+        _ => "asked to end",
     };
-    record(&app, &viewer, "cancel", format!("running job {id}"), result);
-    cancelled?;
-    app.sampler.refresh().await;
-    Ok(see(&app.links().to("/pools")))
+    let result = |all: &Vec<_>| all.iter().map(text).collect::<Vec<_>>().join(", ");
+    let (action, page) = (("cancel", format!("running job {id}")), form.app.links().to("/pools"));
+    form.acted(action, cancelled, result, &page).await
 }

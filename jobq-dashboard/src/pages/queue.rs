@@ -1,25 +1,21 @@
 //! The page of one queue, and its actions.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{Path, State};
-use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::extract::Path;
 use jobq::admin::text;
-use jobq::admin::{Figure, Percentiles, PoolReport, QueueOverview};
+use jobq::admin::{Figure, Paused, Percentiles, PoolReport, QueueOverview, Resumed};
 use serde_json::value::RawValue;
 
 use super::parts::Parts;
 use super::queues::{Choice, pause_text};
-use super::{Age, Page, record, render, see};
+use super::{Age, Page, render};
 use crate::access::{Action, Viewer};
 use crate::dashboard::App;
-use crate::fields::{Fields, Form, Query};
 use crate::links::Links;
-use crate::live;
 use crate::problem::Problem;
+use crate::request::{Answer, Form, Request, see};
 use crate::show::{ShownFigure, Sign};
 use crate::spark::Spark;
 
@@ -64,14 +60,8 @@ struct View<'p> {
     may_enqueue: bool,
 }
 
-pub(crate) async fn page(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    headers: HeaderMap,
-    Path(queue): Path<String>,
-    Query(fields): Query,
-) -> Result<Response, Problem> {
-    live::answer(app, viewer, &headers, &fields, Page::Queue(queue)).await
+pub(crate) async fn page(Path(queue): Path<String>, request: Request) -> Answer {
+    request.live(Page::Queue(queue)).await
 }
 
 pub(crate) fn content(app: &App, viewer: &Viewer, queue: &str) -> Result<String, Problem> {
@@ -171,65 +161,40 @@ fn pool(report: &PoolReport, queue: &str) -> Option<PoolRow> {
 }
 
 /// Where a form came from: the page of all queues, if it says so, as it was.
-fn back(app: &App, fields: &Fields, queue: &str) -> String {
-    match fields.one("back") {
-        Some("queues") => Choice::of(fields).address(app.links(), queue),
-        _ => app.links().queue(queue),
+fn back(form: &Form, queue: &str) -> String {
+    match form.fields.one("back") {
+        Some("queues") => Choice::of(&form.fields).address(form.app.links(), queue),
+        _ => form.app.links().queue(queue),
     }
 }
 
-pub(crate) async fn pause(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(queue): Path<String>,
-    Form(fields): Form,
-) -> Result<Response, Problem> {
-    viewer.require(Action::Pause)?;
-    let why = fields.one("why").unwrap_or_default();
-    let paused = app.admin(&viewer).pause(&queue, why).await;
-    let result = match &paused {
-        Ok(paused) => match &paused.still_taking {
-            Figure::Known(0) => "no pool takes its jobs any more".to_owned(),
-            Figure::Known(still) => {
-                format!("pools or consumers that may still take its jobs: {still}")
-            }
-            Figure::Unknown(why) => {
-                format!("it is not known whether pools still take its jobs: {why}")
-            }
-        },
-        Err(error) => format!("not done: {error}"),
+pub(crate) async fn pause(Path(queue): Path<String>, form: Form) -> Answer {
+    form.viewer.require(Action::Pause)?;
+    let why = form.fields.one("why").unwrap_or_default();
+    let paused = form.admin().pause(&queue, why).await;
+    let result = |paused: &Paused| match &paused.still_taking {
+        Figure::Known(0) => "no pool takes its jobs any more".to_owned(),
+        Figure::Known(still) => {
+            format!("pools or consumers that may still take its jobs: {still}")
+        }
+        Figure::Unknown(why) => {
+            format!("it is not known whether pools still take its jobs: {why}")
+        }
     };
-    record(&app, &viewer, "pause", &*queue, result);
-    paused?;
-    app.sampler.refresh().await;
-    Ok(see(&back(&app, &fields, &queue)))
+    let page = back(&form, &queue);
+    form.acted(("pause", queue), paused, result, &page).await
 }
 
-pub(crate) async fn resume(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(queue): Path<String>,
-    Form(fields): Form,
-) -> Result<Response, Problem> {
-    viewer.require(Action::Pause)?;
-    let resumed = app.admin(&viewer).resume(&queue).await;
-    let result = match &resumed {
-        Ok(resumed) if resumed.was_paused => "done".to_owned(),
-        Ok(_) => "it was not paused".to_owned(),
-        Err(error) => format!("not done: {error}"),
-    };
-    record(&app, &viewer, "resume", &*queue, result);
-    resumed?;
-    app.sampler.refresh().await;
-    Ok(see(&back(&app, &fields, &queue)))
+pub(crate) async fn resume(Path(queue): Path<String>, form: Form) -> Answer {
+    form.viewer.require(Action::Pause)?;
+    let resumed = form.admin().resume(&queue).await;
+    let result = |it: &Resumed| if it.was_paused { "done" } else { "it was not paused" }.to_owned();
+    let page = back(&form, &queue);
+    form.acted(("resume", queue), resumed, result, &page).await
 }
 
-pub(crate) async fn enqueue(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(queue): Path<String>,
-    Form(fields): Form,
-) -> Result<Response, Problem> {
+pub(crate) async fn enqueue(Path(queue): Path<String>, form: Form) -> Answer {
+    let Form { app, viewer, fields } = &form;
     viewer.require(Action::Enqueue)?;
     let name = fields.one("job").ok_or_else(|| {
         Problem::invalid("The name of the job is missing: it is what the pools know it by.")
@@ -253,7 +218,7 @@ pub(crate) async fn enqueue(
         target: "jobq::audit", actor = viewer.name(), action = "enqueue", queue, job = name, result,
         "a job enqueued by hand"
     );
-    record(&app, &viewer, "enqueue", &*queue, result);
+    form.record("enqueue", queue.clone(), result);
     enqueued?;
     app.sampler.refresh().await;
     Ok(see(&app.links().queue(&queue)))

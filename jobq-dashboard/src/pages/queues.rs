@@ -1,23 +1,19 @@
 //! The page of all queues.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::State as AppState;
-use axum::http::HeaderMap;
-use axum::response::Response;
 use jobq::admin::text;
 use jobq::admin::{Figure, Overview, Passage, Pause, QueueOverview, State};
 
 use super::{Age, Page, render};
 use crate::access::{Action, Viewer};
 use crate::dashboard::App;
-use crate::fields::{Fields, Query};
+use crate::fields::Fields;
 use crate::links::{Links, segment};
-use crate::live;
 use crate::problem::Problem;
+use crate::request::{Answer, Request};
 use crate::show::{ShownFigure, Sign, Time, count};
 use crate::spark::Spark;
 
@@ -144,14 +140,9 @@ struct View<'p> {
     may_pause: bool,
 }
 
-pub(crate) async fn page(
-    AppState(app): AppState<Arc<App>>,
-    viewer: Viewer,
-    headers: HeaderMap,
-    Query(fields): Query,
-) -> Result<Response, Problem> {
-    let page = Page::Queues(Choice::of(&fields));
-    live::answer(app, viewer, &headers, &fields, page).await
+pub(crate) async fn page(request: Request) -> Answer {
+    let choice = Choice::of(&request.fields);
+    request.live(Page::Queues(choice)).await
 }
 
 pub(crate) fn content(app: &App, viewer: &Viewer, choice: &Choice) -> Result<String, Problem> {
