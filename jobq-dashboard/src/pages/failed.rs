@@ -17,17 +17,6 @@ use crate::problem::Problem;
 use crate::request::{Answer, Request};
 use crate::show::{Time, count};
 
-const REASONS: [FailedReason; 8] = [
-    FailedReason::Exhausted,
-    FailedReason::Aborted,
-    FailedReason::Expired,
-    FailedReason::UnknownJob,
-    FailedReason::UnreadablePayload,
-    FailedReason::Poison,
-    FailedReason::Unroutable,
-    FailedReason::Cancelled,
-];
-
 struct GroupRow {
     job: String,
     reason: FailedReason,

@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::Path;
 use jobq::JobId;
 use jobq::admin::text;
-use jobq::admin::{Cancel, Cancelled, Figure, Order, PoolId, PoolQueue, PoolReport, RunningJob};
+use jobq::admin::{Cancelled, Figure, Order, PoolId, PoolQueue, PoolReport, RunningJob};
 
 use super::{Age, Page, Tab, render};
 use crate::access::{Action, Viewer};
@@ -40,8 +40,8 @@ struct JobRow {
     job: String,
     queue: String,
     attempt: u32,
-    running: String,
-    timeout: String,
+    /// How long it has run, and its timeout.
+    time: String,
     is_late: bool,
     /// Whether it was told to end, and its function goes on.
     is_lost: bool,
@@ -212,16 +212,15 @@ fn job_row(queue: &PoolQueue, job: &RunningJob, is_lost: bool) -> (Duration, Job
         job: job.job.clone(),
         queue: queue.queue.clone(),
         attempt: job.attempt,
-        running: text::duration(job.running),
-        timeout: job.timeout.map(text::duration).unwrap_or_default(),
-        is_late: is_lost || job.timeout.is_some_and(|timeout| job.running >= timeout),
+        time: text::running(job),
+        is_late: is_lost || job.is_overdue(),
         is_lost,
     };
     (job.running, row)
 }
 
 pub(crate) async fn quiet(Path(pool): Path<String>, form: Form) -> Answer {
-    tell(&form, &pool, Order::Quiet, "quiet").await
+    tell(&form, &pool, Order::Quiet).await
 }
 
 pub(crate) async fn stop(Path(pool): Path<String>, form: Form) -> Answer {
@@ -229,7 +228,7 @@ pub(crate) async fn stop(Path(pool): Path<String>, form: Form) -> Answer {
         form.viewer.require(Action::Pools)?;
         return Ok(see(&form.app.links().to(&format!("/pools/{}/stop", segment(&pool)))));
     }
-    tell(&form, &pool, Order::Stop, "stop").await
+    tell(&form, &pool, Order::Stop).await
 }
 
 /// Asks before a pool is shut down.
@@ -250,24 +249,20 @@ pub(crate) async fn ask_stop(Path(pool): Path<String>, request: Request) -> Answ
     request.page(Tab::Pools, "Stop a pool", &question)
 }
 
-async fn tell(form: &Form, pool: &str, order: Order, action: &'static str) -> Answer {
+async fn tell(form: &Form, pool: &str, order: Order) -> Answer {
     form.viewer.require(Action::Pools)?;
     let pool: PoolId = pool.parse()?;
     let told = form.admin().tell(pool, order).await;
     let result = |(): &()| "the pool has begun".to_owned();
-    form.acted((action, format!("pool {pool}")), told, result, &form.app.links().to("/pools")).await
+    let (action, page) = ((order.as_str(), format!("pool {pool}")), form.app.links().to("/pools"));
+    form.acted(action, told, result, &page).await
 }
 
 pub(crate) async fn cancel(Path(id): Path<String>, form: Form) -> Answer {
     form.viewer.require(Action::Pools)?;
     let id: JobId = id.parse().map_err(|_| Problem::invalid("The id of a job is a UUID."))?;
     let cancelled = form.admin().cancel_running(id).await;
-    let text = |cancelled: &Cancelled| match cancelled.cancel {
-        Cancel::AskedBlocking => {
-            "asked to end; it is a plain `fn` and keeps its slot until it does"
-        }
-        _ => "asked to end",
-    };
+    let text = |cancelled: &Cancelled| text::cancel(cancelled.cancel);
     let result = |all: &Vec<_>| all.iter().map(text).collect::<Vec<_>>().join(", ");
     let (action, page) = (("cancel", format!("running job {id}")), form.app.links().to("/pools"));
     form.acted(action, cancelled, result, &page).await

@@ -172,14 +172,9 @@ pub(crate) async fn pause(Path(queue): Path<String>, form: Form) -> Answer {
     form.viewer.require(Action::Pause)?;
     let why = form.fields.one("why").unwrap_or_default();
     let paused = form.admin().pause(&queue, why).await;
-    let result = |paused: &Paused| match &paused.still_taking {
-        Figure::Known(0) => "no pool takes its jobs any more".to_owned(),
-        Figure::Known(still) => {
-            format!("pools or consumers that may still take its jobs: {still}")
-        }
-        Figure::Unknown(why) => {
-            format!("it is not known whether pools still take its jobs: {why}")
-        }
+    let result = |paused: &Paused| {
+        let still = text::still_taking(&paused.still_taking);
+        still.unwrap_or_else(|| "no pool takes its jobs any more".to_owned())
     };
     let page = back(&form, &queue);
     form.acted(("pause", queue), paused, result, &page).await
