@@ -13,11 +13,9 @@ use crate::show::Time;
 #[template(path = "activity.html")]
 struct View<'p> {
     links: &'p Links,
-    records: Vec<(Time, Record)>,
+    records: Vec<Record>,
 }
 
 pub(crate) fn content(app: &App) -> Result<String, Problem> {
-    let records = app.activities.records();
-    let records = records.into_iter().map(|record| (Time(record.at), record)).collect();
-    render(&View { links: app.links(), records })
+    render(&View { links: app.links(), records: app.activities.records() })
 }

@@ -1,6 +1,6 @@
 //! The pools with their running jobs, and orders to them.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use askama::Template;
 use axum::extract::Path;
@@ -22,42 +22,26 @@ const RUNNING: usize = 50;
 /// The offset of a clock that disturbs jobs with `expires`, in milliseconds.
 const LARGE_OFFSET: u64 = 1_000;
 
-struct QueueRow {
-    queue: String,
-    state: Sign,
-    since: String,
-    problem: String,
-    slots: u32,
-    running: usize,
-    lost_slots: u32,
-    in_flight: u32,
-    /// Those that wait for a slot, if the pool tells and there are any.
-    ahead: u32,
-}
-
-struct JobRow {
-    id: JobId,
-    job: String,
-    queue: String,
-    attempt: u32,
+struct JobRow<'p> {
+    queue: &'p str,
+    job: &'p RunningJob,
     /// How long it has run, and its timeout.
     time: String,
-    is_late: bool,
     /// Whether it was told to end, and its function goes on.
     is_lost: bool,
 }
 
-struct PoolView {
-    id: PoolId,
+struct PoolView<'p> {
+    report: &'p PoolReport,
     name: String,
-    version: String,
     is_other_version: bool,
     up: String,
     /// How far its clock differs, if it certainly does, with the class of its colour.
     clock: Option<(String, &'static str)>,
     memory: ShownFigure,
-    queues: Vec<QueueRow>,
-    jobs: Vec<JobRow>,
+    /// Its queues, with how long each has had its state.
+    queues: Vec<(&'p PoolQueue, Option<String>)>,
+    jobs: Vec<JobRow<'p>>,
     running: usize,
     lost: usize,
     more_jobs: usize,
@@ -69,7 +53,7 @@ struct View<'p> {
     links: &'p Links,
     age: Age,
     queue: Option<&'p str>,
-    pools: Vec<PoolView>,
+    pools: Vec<PoolView<'p>>,
     versions: usize,
     slots: u32,
     running: usize,
@@ -112,16 +96,14 @@ pub(crate) fn content(app: &App, viewer: &Viewer, queue: Option<&str>) -> Result
     let mut versions: Vec<_> = all.iter().map(|report| &report.version).collect();
     versions.sort_unstable();
     versions.dedup();
-    let sum = |figure: fn(&QueueRow) -> usize| {
-        pools.iter().flat_map(|pool| &pool.queues).map(figure).sum()
-    };
+    let queues = || pools.iter().flat_map(|pool| &pool.report.queues);
     let view = View {
         links: app.links(),
         age: Age::of(sample),
         queue,
         versions: versions.len(),
-        slots: pools.iter().flat_map(|pool| &pool.queues).map(|queue| queue.slots).sum(),
-        running: sum(|queue| queue.running),
+        slots: queues().map(|queue| queue.slots).sum(),
+        running: queues().map(|queue| queue.running.len()).sum(),
         unasked: sample.and_then(unasked),
         unaccounted: sample.map(unaccounted).unwrap_or_default(),
         may_steer: viewer.may(Action::Pools),
@@ -156,46 +138,30 @@ pub(crate) fn name(report: &PoolReport) -> String {
     format!("{}:{} · {}", report.host, report.pid, &id[id.len() - 4..])
 }
 
-fn view(report: &PoolReport, is_other_version: bool, now: SystemTime) -> PoolView {
+fn view(report: &PoolReport, is_other_version: bool, now: SystemTime) -> PoolView<'_> {
     let attempts = |of: fn(&PoolQueue) -> &[RunningJob], is_lost| {
-        let queues = report.queues.iter();
-        let mut jobs: Vec<_> = queues
-            .flat_map(|queue| of(queue).iter().map(move |job| job_row(queue, job, is_lost)))
-            .collect();
-        jobs.sort_by_key(|(running, _)| std::cmp::Reverse(*running));
+        let of_queue = |queue| of(queue).iter().map(move |job| JobRow::of(queue, job, is_lost));
+        let mut jobs: Vec<_> = report.queues.iter().flat_map(of_queue).collect();
+        jobs.sort_by_key(|row| std::cmp::Reverse(row.job.running));
         jobs
     };
     let lost = attempts(|queue| &queue.lost, true);
     let running = attempts(|queue| &queue.running, false);
     // Its times are by its own clock.
     let now = report.reported_at.unwrap_or(now);
+    let age = |queue: &PoolQueue| queue.since.map(|since| Time(since).age(now));
     PoolView {
-        id: report.pool,
+        report,
         name: name(report),
-        version: report.version.clone(),
         is_other_version,
         up: Time(report.started_at).age(now),
         clock: report.clock_offset_ms.map(clock),
         memory: ShownFigure::memory(report.memory_bytes),
-        queues: report.queues.iter().map(|queue| queue_row(queue, now)).collect(),
+        queues: report.queues.iter().map(|queue| (queue, age(queue))).collect(),
         running: running.len(),
         lost: lost.len(),
         more_jobs: (lost.len() + running.len()).saturating_sub(RUNNING),
-        jobs: lost.into_iter().chain(running).take(RUNNING).map(|(_, row)| row).collect(),
-    }
-}
-
-fn queue_row(queue: &PoolQueue, now: SystemTime) -> QueueRow {
-    QueueRow {
-        queue: queue.queue.clone(),
-        state: queue.state.into(),
-        since: queue.since.map(|since| Time(since).age(now)).unwrap_or_default(),
-        problem: queue.problem.clone().unwrap_or_default(),
-        slots: queue.slots,
-        running: queue.running.len(),
-        lost_slots: queue.lost_slots,
-        in_flight: queue.in_flight,
-        ahead: queue.ahead.unwrap_or_default(),
+        jobs: lost.into_iter().chain(running).take(RUNNING).collect(),
     }
 }
 
@@ -205,18 +171,10 @@ fn clock(ahead: i64) -> (String, &'static str) {
     (text::clock(ahead), class)
 }
 
-/// An attempt, with how long it has run.
-fn job_row(queue: &PoolQueue, job: &RunningJob, is_lost: bool) -> (Duration, JobRow) {
-    let row = JobRow {
-        id: job.id,
-        job: job.job.clone(),
-        queue: queue.queue.clone(),
-        attempt: job.attempt,
-        time: text::running(job),
-        is_late: is_lost || job.is_overdue(),
-        is_lost,
-    };
-    (job.running, row)
+impl<'p> JobRow<'p> {
+    fn of(queue: &'p PoolQueue, job: &'p RunningJob, is_lost: bool) -> Self {
+        Self { queue: &queue.queue, job, time: text::running(job), is_lost }
+    }
 }
 
 pub(crate) async fn quiet(Path(pool): Path<String>, form: Form) -> Answer {

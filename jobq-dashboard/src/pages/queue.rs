@@ -5,7 +5,7 @@ use std::time::Duration;
 use askama::Template;
 use axum::extract::Path;
 use jobq::admin::text;
-use jobq::admin::{Figure, Paused, Percentiles, PoolReport, QueueOverview, Resumed};
+use jobq::admin::{Figure, Paused, Percentiles, PoolQueue, PoolReport, QueueOverview, Resumed};
 use serde_json::value::RawValue;
 
 use super::parts::Parts;
@@ -22,19 +22,10 @@ use crate::spark::Spark;
 /// The points of the charts: an hour.
 const POINTS: usize = 360;
 
-struct PoolRow {
+struct PoolRow<'p> {
     name: String,
-    state: Sign,
-    problem: String,
-    running: usize,
-    slots: u32,
-    lost_slots: u32,
-    in_flight: u32,
-    ahead: String,
-    completed: u64,
-    retried: u64,
-    failed: u64,
-    waited: String,
+    queue: &'p PoolQueue,
+    waited: Option<String>,
 }
 
 #[derive(Template)]
@@ -51,7 +42,7 @@ struct View<'p> {
     parts: Option<Parts>,
     outcomes: Vec<(&'static str, ShownFigure)>,
     failed: u64,
-    pools: Vec<PoolRow>,
+    pools: Vec<PoolRow<'p>>,
     /// The reason why pools cannot be asked.
     unasked: Option<String>,
     unaccounted: Option<u32>,
@@ -108,7 +99,7 @@ fn totals(queue: &QueueOverview) -> Vec<(&'static str, ShownFigure)> {
         ("Taken ahead", ShownFigure::number(&queue.ahead)),
         ("Failed", ShownFigure::number(&queue.failed)),
         ("Pools", ShownFigure::number(&queue.pools)),
-        ("Longest wait, last minute", ShownFigure::wait(&queue.waited)),
+        ("Longest wait, last minute", ShownFigure::duration(&queue.waited)),
     ];
     if queue.waits != None {
         totals.push(("Waits", ShownFigure::waits(&queue.waits)));
@@ -131,7 +122,7 @@ fn outcomes(overview: &QueueOverview, reports: &[PoolReport]) -> Vec<(&'static s
     };
     let figure = |sum| ShownFigure::number(&known(sum));
     let took = |percentile: fn(Percentiles) -> Duration| {
-        ShownFigure::took(&overview.durations.clone().map(|took| took.map(percentile)))
+        ShownFigure::duration(&overview.durations.clone().map(|took| took.map(percentile)))
     };
     vec![
         ("completed", figure(minutes().map(|queue| queue.minute.completed).sum())),
@@ -142,22 +133,10 @@ fn outcomes(overview: &QueueOverview, reports: &[PoolReport]) -> Vec<(&'static s
     ]
 }
 
-fn pool(report: &PoolReport, queue: &str) -> Option<PoolRow> {
+fn pool<'p>(report: &'p PoolReport, queue: &str) -> Option<PoolRow<'p>> {
     let queue = report.queue(queue)?;
-    Some(PoolRow {
-        name: super::pools::name(report),
-        state: queue.state.into(),
-        problem: queue.problem.clone().unwrap_or_default(),
-        running: queue.running.len(),
-        slots: queue.slots,
-        lost_slots: queue.lost_slots,
-        in_flight: queue.in_flight,
-        ahead: queue.ahead.map_or_else(|| "?".to_owned(), |ahead| ahead.to_string()),
-        completed: queue.minute.completed,
-        retried: queue.minute.retried,
-        failed: queue.minute.failed,
-        waited: queue.minute.waited.map_or_else(|| "–".to_owned(), text::duration),
-    })
+    let (name, waited) = (super::pools::name(report), queue.minute.waited.map(text::duration));
+    Some(PoolRow { name, queue, waited })
 }
 
 /// Where a form came from: the page of all queues, if it says so, as it was.

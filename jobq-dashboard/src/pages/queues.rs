@@ -92,24 +92,13 @@ const HEADINGS: [Heading; 9] = [
     Heading { sort: "waited", name: "Waited", class: "n" },
 ];
 
-struct Row {
-    name: String,
+struct Row<'p> {
+    queue: &'p QueueOverview,
     link: String,
-    failed_link: String,
-    state: Sign,
-    waits: Option<Sign>,
-    pause: String,
+    pause: Option<String>,
     /// Whether it may be paused and resumed. Both if it is unknown whether it is paused.
     pauses: bool,
     resumes: bool,
-    ready: ShownFigure,
-    waiting: ShownFigure,
-    in_flight: ShownFigure,
-    failed: ShownFigure,
-    has_failed: bool,
-    pools: ShownFigure,
-    completed: ShownFigure,
-    waited: ShownFigure,
     spark: Spark,
 }
 
@@ -127,7 +116,7 @@ struct View<'p> {
     links: &'p Links,
     age: Age,
     choice: &'p Choice,
-    rows: Vec<Row>,
+    rows: Vec<Row<'p>>,
     hidden: usize,
     totals: Vec<(&'static str, ShownFigure)>,
     /// Whether jobs come out of the delay levels, if they certainly do not do so in time.
@@ -174,29 +163,17 @@ pub(crate) fn content(app: &App, viewer: &Viewer, choice: &Choice) -> Result<Str
     render(&view)
 }
 
-fn row(app: &App, queue: &QueueOverview) -> Row {
-    let links = app.links();
+fn row<'p>(app: &App, queue: &'p QueueOverview) -> Row<'p> {
     let points: Vec<_> =
         app.sampler.history(&queue.queue, POINTS).iter().map(|point| point.ready).collect();
-    let name = queue.queue.clone();
+    let paused = queue.paused.known();
     Row {
-        link: links.queue(&name),
-        failed_link: links.failed(&name),
-        state: queue.state.into(),
-        waits: Sign::of_waits(&queue.waits),
-        pause: queue.paused.known().and_then(Option::as_ref).map(pause_text).unwrap_or_default(),
-        pauses: queue.paused.known().is_none_or(Option::is_none),
-        resumes: queue.paused.known().is_none_or(Option::is_some),
-        ready: ShownFigure::number(&queue.ready),
-        waiting: ShownFigure::number(&queue.waiting),
-        in_flight: ShownFigure::number(&queue.in_flight),
-        failed: ShownFigure::number(&queue.failed),
-        has_failed: queue.failed > 0,
-        pools: ShownFigure::number(&queue.pools),
-        completed: ShownFigure::number(&queue.completed),
-        waited: ShownFigure::wait(&queue.waited),
+        queue,
+        link: app.links().queue(&queue.queue),
+        pause: paused.and_then(Option::as_ref).map(pause_text),
+        pauses: paused.is_none_or(Option::is_none),
+        resumes: paused.is_none_or(Option::is_some),
         spark: Spark::new("Ready jobs", "five minutes", &points, POINTS),
-        name,
     }
 }
 
