@@ -76,9 +76,8 @@ impl FilterOptions {
 
 fn reason(text: &str) -> Result<FailedReason, String> {
     FailedReason::parse(text).ok_or_else(|| {
-        "it is one of exhausted, aborted, expired, unknown-job, unreadable-payload, poison, \
-         unroutable, cancelled"
-            .into()
+        let all: Vec<_> = FailedReason::all().map(FailedReason::as_str).collect();
+        format!("it is one of {}", all.join(", "))
     })
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 
@@ -62,6 +61,11 @@ pub(crate) struct Viewer {
 }
 
 impl Viewer {
+    /// The sender of a request that has come through the frame.
+    pub(crate) fn of(parts: &Parts) -> Result<Self, Problem> {
+        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::forbidden)
+    }
+
     /// `None` if the request may not even look.
     pub(crate) fn new(actor: Option<String>, access: Access) -> Option<Self> {
         (access != Access::No).then_some(Self { actor, access })
@@ -95,14 +99,6 @@ impl Viewer {
     /// A text that differs where a page does.
     pub(crate) fn key(&self) -> String {
         format!("{:?}", self.access)
-    }
-}
-
-impl<S: Sync> FromRequestParts<S> for Viewer {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::forbidden)
     }
 }
 

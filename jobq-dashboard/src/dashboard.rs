@@ -1,22 +1,24 @@
 use std::fmt;
 use std::sync::{Arc, Once};
+use std::time::SystemTime;
 
 use axum::Router;
 use axum::http::request::Parts;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use jobq::Client;
-use jobq::admin::Admin;
 use tokio::runtime::Handle;
 use tokio::sync::RwLock;
 
 use crate::access::{Access, Decide, Identify, Viewer};
-use crate::activity::Activities;
+use crate::activity::{Activities, Record};
 use crate::failed::Looks;
 use crate::links::Links;
 use crate::live::Rendered;
 use crate::operations::Operations;
+use crate::pages::Page;
 use crate::payload::Privacy;
+use crate::request::Request;
 use crate::sampler::{self, Sampler};
 use crate::topology::{Comparison, Declared};
 use crate::{assets, frame, guard, pages};
@@ -179,13 +181,13 @@ fn routes() -> Router<Arc<App>> {
         .route("/queues/{queue}/failed/jobs/{id}", get(pages::failed_job::page))
         .route("/operations/{id}", get(pages::operation::page))
         .route("/operations/{id}/cancel", post(pages::operation::cancel))
-        .route("/failed", get(pages::failed_queues::page))
+        .route("/failed", get(|request: Request| request.live(Page::FailedQueues)))
         .route("/pools", get(pages::pools::page))
         .route("/pools/{pool}/quiet", post(pages::pools::quiet))
         .route("/pools/{pool}/stop", get(pages::pools::ask_stop).post(pages::pools::stop))
         .route("/running/{id}/cancel", post(pages::pools::cancel))
         .route("/doctor", get(pages::doctor::page))
-        .route("/activity", get(pages::activity::page))
+        .route("/activity", get(|request: Request| request.live(Page::Activity)))
         .route("/assets/{name}", get(assets::serve))
         .fallback(pages::fallback)
 }
@@ -219,9 +221,18 @@ impl App {
         &self.settings.client
     }
 
-    /// The administration in the name of a viewer.
-    pub(crate) fn admin(&self, viewer: &Viewer) -> Admin {
-        self.client().admin().by(viewer.name())
+    /// Records what somebody did, with the id of the operation if it was one.
+    pub(crate) fn record(
+        &self,
+        actor: &str,
+        action: &'static str,
+        target: String,
+        result: String,
+        operation: Option<u64>,
+    ) {
+        let (at, actor) = (SystemTime::now(), actor.to_owned());
+        self.activities.add(Record { at, actor, action, target, result, operation });
+        self.sampler.changed();
     }
 
     pub(crate) fn links(&self) -> &Links {

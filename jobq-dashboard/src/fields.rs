@@ -2,16 +2,7 @@
 
 use std::fmt::Write as _;
 
-use axum::body::{Bytes, to_bytes};
-use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
-use axum::http::request::Parts;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-
-use crate::problem::Problem;
-
-/// The most bytes of a form: a job of 1 MiB, with room for its encoding.
-const MAX_FORM: usize = 4 * 1024 * 1024;
 
 /// The fields of a query or a form, in their order. A name may have several values.
 #[derive(Debug, Clone, Default)]
@@ -63,37 +54,6 @@ impl Fields {
             let _ = write!(query, "{mark}{}={}", encode(name), encode(value));
         }
         query
-    }
-}
-
-/// The fields of a query.
-#[derive(Debug)]
-pub(crate) struct Query(pub(crate) Fields);
-
-impl<S: Sync> FromRequestParts<S> for Query {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        Ok(Self(Fields::parse(parts.uri.query().unwrap_or_default().as_bytes())))
-    }
-}
-
-/// The fields of a form that was sent.
-#[derive(Debug)]
-pub(crate) struct Form(pub(crate) Fields);
-
-impl<S: Sync> FromRequest<S> for Form {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        let body: Bytes = to_bytes(request.into_body(), MAX_FORM).await.map_err(|_| {
-            Problem::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "The form is too large",
-                "A form may have 4 MiB. Nothing was changed.",
-            )
-        })?;
-        Ok(Self(Fields::parse(&body)))
     }
 }
 

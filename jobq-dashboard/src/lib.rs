@@ -37,6 +37,7 @@ mod operations;
 mod pages;
 mod payload;
 mod problem;
+mod request;
 mod sampler;
 mod secret;
 mod serve;

@@ -5,9 +5,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::extract::FromRequestParts;
 use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
-use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{Html, IntoResponse, Response};
@@ -18,9 +16,9 @@ use tokio::time::{Instant, timeout_at};
 use crate::access::Viewer;
 use crate::assets::hash;
 use crate::dashboard::App;
-use crate::fields::{Fields, Query};
 use crate::pages::{Page, layout};
 use crate::problem::Problem;
+use crate::request::{Answer, Request};
 
 /// The time that a stream lasts. Then the browser opens a new one, so that a login that has ended ends it
 /// and a server that shuts down does not wait for long.
@@ -60,41 +58,9 @@ fn is_full(contents: &HashMap<String, Arc<str>>) -> bool {
     contents.len() >= MOST || contents.iter().map(size).sum::<usize>() >= MOST_BYTES
 }
 
-/// A request for a page that is live.
-#[derive(Debug)]
-pub(crate) struct Request {
-    app: Arc<App>,
-    viewer: Viewer,
-    headers: HeaderMap,
-    pub(crate) fields: Fields,
-}
-
-impl FromRequestParts<Arc<App>> for Request {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Problem> {
-        let viewer = Viewer::from_request_parts(parts, app).await?;
-        let Query(fields) = Query::from_request_parts(parts, app).await?;
-        Ok(Self { app: Arc::clone(app), viewer, headers: parts.headers.clone(), fields })
-    }
-}
-
-impl Request {
-    /// The answer, if this is the page.
-    pub(crate) async fn answer(self, page: Page) -> Result<Response, Problem> {
-        let Self { app, viewer, headers, fields } = self;
-        answer(app, viewer, &headers, &fields, page).await
-    }
-}
-
 /// The answer to a request for a page: the page, its content alone, or a stream of it.
-pub(crate) async fn answer(
-    app: Arc<App>,
-    viewer: Viewer,
-    headers: &HeaderMap,
-    fields: &Fields,
-    page: Page,
-) -> Result<Response, Problem> {
+pub(crate) async fn answer(request: Request, page: Page) -> Answer {
+    let Request { app, viewer, headers, fields } = request;
     app.sampler.looked().await;
     // Also before a stream: that of a page that is not there would end at once, and the browser would
     // open the next one for ever.
@@ -104,9 +70,11 @@ pub(crate) async fn answer(
         Some("stream") => {
             ([("x-accel-buffering", "no")], stream_of(app, viewer, page)).into_response()
         }
-        Some("fragment") => fragment(headers, &content),
-        _ => Html(layout::page(&app, &viewer, page.tab(), &page.title(), &content, true))
-            .into_response(),
+        Some("fragment") => fragment(&headers, &content),
+        _ => {
+            let (tab, title) = (page.tab(), page.title());
+            Html(layout::page(&app, Some(&viewer), tab, &title, &content, true)).into_response()
+        }
     })
 }
 

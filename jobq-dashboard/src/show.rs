@@ -27,14 +27,10 @@ impl ShownFigure {
         Self::of(read, |number| count((*number).into()))
     }
 
-    /// The longest wait of a queue from which something started.
-    pub(crate) fn wait(read: &Figure<Option<Duration>>) -> Self {
-        Self::of(read, |waited| waited.map_or_else(|| "–".to_owned(), text::duration))
-    }
-
-    /// How long attempts took, where some ended.
-    pub(crate) fn took(read: &Figure<Option<Duration>>) -> Self {
-        Self::of(read, |took| took.map_or_else(|| "–".to_owned(), text::duration))
+    /// The longest wait of a queue from which something started, or how long attempts took, where
+    /// some ended.
+    pub(crate) fn duration(read: &Figure<Option<Duration>>) -> Self {
+        Self::of(read, |duration| duration.map_or_else(|| "–".to_owned(), text::duration))
     }
 
     /// Whether waiting jobs come through, where there are any places for them.
@@ -100,6 +96,11 @@ fn size(bytes: u64) -> String {
 pub(crate) struct Time(pub(crate) SystemTime);
 
 impl Time {
+    /// For templates, which pass references.
+    pub(crate) fn of(time: &SystemTime) -> Self {
+        Self(*time)
+    }
+
     /// The time of day.
     pub(crate) fn of_day(self) -> String {
         self.text().split_off(11)
@@ -154,6 +155,11 @@ impl From<State> for Sign {
 }
 
 impl Sign {
+    /// For templates, which pass references.
+    pub(crate) fn of<T: Copy + Into<Self>>(state: &T) -> Self {
+        (*state).into()
+    }
+
     /// Of jobs that wait, where they certainly do not come through in time.
     pub(crate) fn of_waits(waits: &Figure<Option<Passage>>) -> Option<Self> {
         match waits.known().copied().flatten()? {
@@ -209,7 +215,7 @@ mod tests {
         {
             assert_eq!(count(number), text);
         }
-        assert_eq!(ShownFigure::took(&Figure::Known(None)).text, "–");
+        assert_eq!(ShownFigure::duration(&Figure::Known(None)).text, "–");
         for (bytes, text) in [
             (4_096, "4 KiB"),
             (1_048_575, "1023 KiB"),

@@ -1,6 +1,7 @@
 use clap::Args;
 use jobq::JobId;
-use jobq::admin::{Cancel, Cancelled};
+use jobq::admin::Cancelled;
+use jobq::admin::text;
 use serde::Serialize;
 
 use crate::end::{End, Ended};
@@ -32,16 +33,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         return Ok(End::Done);
     }
     for Cancelled { pool, cancel, .. } in cancelled {
-        output.line(&format!("pool {pool}: {}", done(cancel)))?;
+        output.line(&format!("pool {pool}: {}", text::cancel(cancel)))?;
     }
     Ok(End::Done)
-}
-
-/// The answer of a pool, for people.
-fn done(cancel: Cancel) -> &'static str {
-    match cancel {
-        Cancel::Asked => "asked to end; it is dropped in five seconds",
-        Cancel::AskedBlocking => "asked to end; a plain `fn` keeps its slot until it does",
-        _ => "it does not run there any more",
-    }
 }

@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use jobq::admin::text;
 use jobq::admin::{Figure, Paused};
 use serde::Serialize;
 
@@ -8,6 +9,10 @@ use super::queues::exists;
 use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
+
+/// What to do while pools may still take jobs.
+const NEXT: &str = "a pool that goes on is wedged, or its permissions forbid that it learns of a \
+     pause; pause it again to look again, and see `jobq workers`";
 
 /// Pause a queue: no pool starts its jobs until `jobq resume`
 ///
@@ -42,8 +47,8 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
             paused.stopped.len()
         ))?;
     }
-    if let Some(warning) = warning(&paused.still_taking) {
-        output.error(&warning);
+    if let Some(text) = text::still_taking(&paused.still_taking) {
+        output.error(&format!("{text}; {NEXT}"));
     } else if paused.stopped.is_empty() && !exists(&client, &arguments.queue).await? {
         output
             .note("there is no such queue yet: pools that work on it later take none of its jobs");
@@ -54,20 +59,6 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
 /// The end of a pause that left so many pools at work.
 fn end(still_taking: &Figure<u32>) -> End {
     if *still_taking == 0 { End::Done } else { End::Partly }
-}
-
-fn warning(still_taking: &Figure<u32>) -> Option<String> {
-    let next = "pause it again to look again, and see `jobq workers`";
-    match still_taking {
-        Figure::Known(0) => None,
-        Figure::Known(count) => Some(format!(
-            "pools or consumers that may still take its jobs: {count}; they are wedged, or their \
-             permissions forbid that they learn of a pause; {next}"
-        )),
-        Figure::Unknown(why) => {
-            Some(format!("whether pools still take its jobs is unknown: {why}; {next}"))
-        }
-    }
 }
 
 #[cfg(test)]
@@ -82,7 +73,7 @@ mod tests {
             (Figure::unknown("no leader"), End::Partly),
         ] {
             assert_eq!(end(&still_taking), expected);
-            assert_eq!(warning(&still_taking).is_none(), expected == End::Done);
+            assert_eq!(text::still_taking(&still_taking).is_none(), expected == End::Done);
         }
     }
 }

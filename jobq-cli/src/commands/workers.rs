@@ -9,7 +9,7 @@ use jobq::admin::{Activity, Figure, Order, PoolId, PoolQueue, PoolReport, Pools,
 use serde::Serialize;
 
 use super::queues::selection;
-use crate::end::{End, Ended, Problem};
+use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
 use crate::output::colour::Style;
@@ -67,17 +67,12 @@ async fn tell(pool: PoolId, order: Order, options: &Options, output: Output) -> 
         order: &'static str,
     }
 
-    let (name, done) = match order {
-        Order::Quiet => ("quiet", "takes no more jobs"),
-        Order::Stop => ("stop", "is shutting down"),
-        _ => return Err(Problem::Usage("there is no such order".into())),
-    };
     let client = options.client().await?;
     options.admin(&client).tell(pool, order).await?;
     if output.is_json() {
-        output.document(Told { pool, order: name })?;
+        output.document(Told { pool, order: order.as_str() })?;
     } else {
-        output.line(&format!("pool {pool} {done}"))?;
+        output.line(&format!("pool {pool} {}", text::order(order)))?;
     }
     Ok(End::Done)
 }
@@ -211,7 +206,7 @@ fn slots(queue: &PoolQueue) -> String {
 
 /// A job that runs. One that exceeds its timeout is overdue.
 fn running(job: &RunningJob) -> Cell {
-    if job.timeout.is_some_and(|timeout| job.running > timeout) {
+    if job.is_overdue() {
         return Cell::new(format!("{}, overdue", attempt(job)), Style::Bad);
     }
     Cell::from(attempt(job))
@@ -223,9 +218,7 @@ fn lost(job: &RunningJob) -> Cell {
 }
 
 fn attempt(job: &RunningJob) -> String {
-    let timeout = job.timeout.map(|timeout| format!(" of {}", text::duration(timeout)));
-    let (running, timeout) = (text::duration(job.running), timeout.unwrap_or_default());
-    format!("{} {} attempt {}, {running}{timeout}", job.job, job.id, job.attempt)
+    format!("{} {} attempt {}, {}", job.job, job.id, job.attempt, text::running(job))
 }
 
 fn notes(pools: &Pools) -> Vec<String> {

@@ -3,31 +3,19 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, State};
-use axum::response::{Html, IntoResponse as _, Response};
+use axum::extract::Path;
 use jobq::FailedReason;
 use jobq::admin::Group;
 
-use super::{Tab, layout, render};
+use super::Tab;
 use crate::access::{Action, Viewer};
-use crate::dashboard::App;
 use crate::failed::{FIELDS, Look, Row};
-use crate::fields::{Fields, Query};
+use crate::fields::Fields;
 use crate::links::Links;
 use crate::operations::Started;
 use crate::problem::Problem;
+use crate::request::{Answer, Request};
 use crate::show::{Time, count};
-
-const REASONS: [FailedReason; 8] = [
-    FailedReason::Exhausted,
-    FailedReason::Aborted,
-    FailedReason::Expired,
-    FailedReason::UnknownJob,
-    FailedReason::UnreadablePayload,
-    FailedReason::Poison,
-    FailedReason::Unroutable,
-    FailedReason::Cancelled,
-];
 
 struct GroupRow {
     job: String,
@@ -75,13 +63,9 @@ impl View<'_> {
     }
 }
 
-pub(crate) async fn page(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(queue): Path<String>,
-    Query(fields): Query,
-) -> Result<Response, Problem> {
-    let look = app.looks.look(app.client(), &queue, &fields, app.privacy()).await;
+pub(crate) async fn page(Path(queue): Path<String>, request: Request) -> Answer {
+    let Request { app, viewer, fields, .. } = &request;
+    let look = app.looks.look(app.client(), &queue, fields, app.privacy()).await;
     let filter = fields.only(&FIELDS);
     let (look, problem) = match look {
         Ok(look) => (Some(look), None),
@@ -107,13 +91,12 @@ pub(crate) async fn page(
         as_of: look.map(|look| Time(look.as_of).of_day()),
         next: next.map(|next| filter.clone().with("after", next.to_string()).query()),
         running: app.operations.of_queue(&queue),
-        viewer: &viewer,
+        viewer,
         shows_payloads: app.privacy().shown,
     };
-    let content = render(&view)?;
-    let title = format!("Failed jobs of {queue}");
-    let page = layout::page(&app, &viewer, Tab::Failed, &title, &content, false);
-    Ok((status, Html(page)).into_response())
+    let mut page = request.page(Tab::Failed, &format!("Failed jobs of {queue}"), &view)?;
+    *page.status_mut() = status;
+    Ok(page)
 }
 
 fn groups(look: &Look, filter: &Fields) -> Option<Vec<GroupRow>> {

@@ -1,18 +1,15 @@
 //! The page of one failed job.
 
-use std::sync::Arc;
-
 use askama::Template;
-use axum::extract::{Path, State};
-use axum::response::{Html, IntoResponse as _, Response};
+use axum::extract::Path;
 use jobq::{FailedJob, JobId};
 
-use super::{Tab, layout, render};
-use crate::access::{Action, Viewer};
-use crate::dashboard::App;
+use super::Tab;
+use crate::access::Action;
 use crate::links::Links;
 use crate::payload;
 use crate::problem::Problem;
+use crate::request::{Answer, Request};
 use crate::show::{Time, count};
 
 #[derive(Template)]
@@ -33,11 +30,8 @@ struct View<'p> {
     may_discard: bool,
 }
 
-pub(crate) async fn page(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path((queue, id)): Path<(String, String)>,
-) -> Result<Response, Problem> {
+pub(crate) async fn page(Path((queue, id)): Path<(String, String)>, request: Request) -> Answer {
+    let Request { app, viewer, .. } = &request;
     let id: JobId = id.parse().map_err(|_| Problem::not_found())?;
     let job = app.client().failed(&*queue).show(id).await?;
     let payload = app.privacy().shown.then(|| match job.payload_text() {
@@ -58,9 +52,7 @@ pub(crate) async fn page(
         may_discard: viewer.may(Action::Discard),
         job: &job,
     };
-    let content = render(&view)?;
-    let title = format!("Failed job {id}");
-    Ok(Html(layout::page(&app, &viewer, Tab::Failed, &title, &content, false)).into_response())
+    request.page(Tab::Failed, &format!("Failed job {id}"), &view)
 }
 
 /// The same with the command `jobq`.

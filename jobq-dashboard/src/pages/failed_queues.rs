@@ -1,12 +1,10 @@
 //! The queues with failed jobs.
 
 use askama::Template;
-use axum::response::Response;
 
-use super::{Age, Page, render};
+use super::{Age, render};
 use crate::dashboard::App;
 use crate::links::Links;
-use crate::live;
 use crate::problem::Problem;
 use crate::show::count;
 
@@ -19,10 +17,6 @@ struct View<'p> {
     queues: Vec<(String, String)>,
     unknown: Vec<(String, String)>,
     others: usize,
-}
-
-pub(crate) async fn page(request: live::Request) -> Result<Response, Problem> {
-    request.answer(Page::FailedQueues).await
 }
 
 pub(crate) fn content(app: &App) -> Result<String, Problem> {

@@ -29,25 +29,14 @@ struct ProblemView<'p> {
     problem: &'p Problem,
 }
 
-/// A whole page.
-pub(crate) fn page(
-    app: &App,
-    viewer: &Viewer,
-    tab: Tab,
-    title: &str,
-    content: &str,
-    live: bool,
-) -> String {
-    whole(app, Some(viewer), tab, title, content, live)
-}
-
 /// The page of a problem.
 pub(crate) fn problem(app: &App, viewer: Option<&Viewer>, problem: &Problem) -> String {
     let content = ProblemView { problem }.render().unwrap_or_default();
-    whole(app, viewer, Tab::None, &problem.title, &content, false)
+    page(app, viewer, Tab::None, &problem.title, &content, false)
 }
 
-fn whole(
+/// A whole page.
+pub(crate) fn page(
     app: &App,
     viewer: Option<&Viewer>,
     tab: Tab,

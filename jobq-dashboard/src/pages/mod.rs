@@ -12,17 +12,13 @@ pub(crate) mod pools;
 pub(crate) mod queue;
 pub(crate) mod queues;
 
-use std::time::SystemTime;
-
 use askama::Template;
 use axum::http::{StatusCode, Uri};
-use axum::response::{IntoResponse as _, Redirect, Response};
 
 use crate::access::Viewer;
-use crate::activity::Record;
 use crate::dashboard::App;
-use crate::live;
 use crate::problem::Problem;
+use crate::request::{Answer, Request};
 use crate::sampler::Sample;
 use crate::show::Time;
 
@@ -124,37 +120,10 @@ pub(crate) fn render(template: &impl Template) -> Result<String, Problem> {
     })
 }
 
-/// Records what somebody did.
-pub(crate) fn record(
-    app: &App,
-    viewer: &Viewer,
-    action: &'static str,
-    target: impl Into<String>,
-    result: impl Into<String>,
-) {
-    app.activities.add(Record {
-        at: SystemTime::now(),
-        actor: viewer.name().to_owned(),
-        action,
-        target: target.into(),
-        result: result.into(),
-        operation: None,
-    });
-    app.sampler.changed();
-}
-
-/// A redirect after a form.
-pub(crate) fn see(path: &str) -> Response {
-    Redirect::to(path).into_response()
-}
-
 /// The queues with a `/` behind the prefix, and pages that do not exist.
-pub(crate) async fn fallback(uri: Uri, request: live::Request) -> Result<Response, Problem> {
+pub(crate) async fn fallback(uri: Uri, request: Request) -> Answer {
     match uri.path() {
-        "" | "/" => {
-            let page = Page::Queues(queues::Choice::of(&request.fields));
-            request.answer(page).await
-        }
+        "" | "/" => queues::page(request).await,
         _ => Err(Problem::not_found()),
     }
 }

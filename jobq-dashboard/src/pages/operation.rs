@@ -1,23 +1,20 @@
 //! Operations on all failed jobs that match: the question before, and the progress.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use askama::Template;
-use axum::extract::{Path, State};
-use axum::response::{Html, IntoResponse as _, Response};
+use axum::extract::Path;
 use jobq::admin::{End, Phase, Progress};
 
-use super::{Page, Tab, layout, record, render, see};
+use super::{Page, Tab, render};
 use crate::access::Viewer;
-use crate::activity::Record;
 use crate::dashboard::App;
 use crate::failed::{FIELDS, filter};
-use crate::fields::{Fields, Form, Query};
+use crate::fields::Fields;
 use crate::links::Links;
-use crate::live;
 use crate::operations::{OperationKind, Started, Summary, What};
 use crate::problem::Problem;
+use crate::request::{Answer, Form, Request, see};
 use crate::show::{Time, count, first_line};
 
 #[derive(Template)]
@@ -63,15 +60,11 @@ fn sent_on(fields: &Fields) -> Result<Fields, Problem> {
 }
 
 /// Asks before an operation, with the number of jobs that match now.
-pub(crate) async fn ask(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path((queue, kind)): Path<(String, String)>,
-    Query(fields): Query,
-) -> Result<Response, Problem> {
+pub(crate) async fn ask(Path((queue, kind)): Path<(String, String)>, request: Request) -> Answer {
+    let Request { app, viewer, fields, .. } = &request;
     let kind = OperationKind::parse(&kind)?;
     viewer.require(kind.action())?;
-    let sent_on = sent_on(&fields)?;
+    let sent_on = sent_on(fields)?;
     let filter = filter(&sent_on, app.privacy())?;
     let shown = filter.to_string();
     let failed = app.client().failed(&*queue);
@@ -102,18 +95,13 @@ pub(crate) async fn ask(
         query: sent_on.only(&FIELDS).query(),
         fields: &asked,
     };
-    let content = render(&question)?;
     let title = format!("{} failed jobs of {queue}", kind.order());
-    Ok(Html(layout::page(&app, &viewer, Tab::Failed, &title, &content, false)).into_response())
+    request.page(Tab::Failed, &title, &question)
 }
 
 /// Starts an operation. A discard without its confirmation leads to the question.
-pub(crate) async fn start(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path((queue, kind)): Path<(String, String)>,
-    Form(fields): Form,
-) -> Result<Response, Problem> {
+pub(crate) async fn start(Path((queue, kind)): Path<(String, String)>, form: Form) -> Answer {
+    let Form { app, viewer, fields } = form;
     let kind = OperationKind::parse(&kind)?;
     viewer.require(kind.action())?;
     let sent_on = sent_on(&fields)?;
@@ -151,15 +139,9 @@ pub(crate) async fn start(
     let ended = move |started: &Started, summary: &Summary| {
         if let Some(app) = theirs.upgrade() {
             app.looks.forget();
-            app.activities.add(Record {
-                at: SystemTime::now(),
-                actor: started.actor.clone(),
-                action: started.kind.path(),
-                target: format!("{}: {}", started.queue, started.filter),
-                result: summary.text.clone(),
-                operation: Some(started.id),
-            });
-            app.sampler.changed();
+            let target = format!("{}: {}", started.queue, started.filter);
+            let (action, result) = (started.kind.path(), summary.text.clone());
+            app.record(&started.actor, action, target, result, Some(started.id));
         }
     };
     let started = app.operations.start(operation, what, changed, ended)?;
@@ -173,12 +155,9 @@ fn number<N: std::str::FromStr>(fields: &Fields, name: &str) -> Result<Option<N>
     parsed.map_err(|_| Problem::invalid(format!("The field `{name}` takes a number.")))
 }
 
-pub(crate) async fn page(
-    Path(id): Path<String>,
-    request: live::Request,
-) -> Result<Response, Problem> {
+pub(crate) async fn page(Path(id): Path<String>, request: Request) -> Answer {
     let id = id.parse().map_err(|_| Problem::not_found())?;
-    request.answer(Page::Operation(id)).await
+    request.live(Page::Operation(id)).await
 }
 
 pub(crate) fn content(app: &App, viewer: &Viewer, id: u64) -> Result<String, Problem> {
@@ -204,20 +183,15 @@ pub(crate) fn content(app: &App, viewer: &Viewer, id: u64) -> Result<String, Pro
     render(&view)
 }
 
-pub(crate) async fn cancel(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(id): Path<String>,
-    _: Form,
-) -> Result<Response, Problem> {
+pub(crate) async fn cancel(Path(id): Path<String>, form: Form) -> Answer {
     let id = id.parse().map_err(|_| Problem::not_found())?;
-    let started = app.operations.find(id).ok_or_else(gone)?;
-    viewer.require(started.kind.action())?;
+    let started = form.app.operations.find(id).ok_or_else(gone)?;
+    form.viewer.require(started.kind.action())?;
     if started.end().is_none() {
         started.cancel();
-        record(&app, &viewer, "cancel operation", format!("operation {id}"), "asked to end");
+        form.record("cancel operation", format!("operation {id}"), "asked to end".to_owned());
     }
-    Ok(see(&app.links().to(&format!("/operations/{id}"))))
+    Ok(see(&form.app.links().to(&format!("/operations/{id}"))))
 }
 
 fn gone() -> Problem {

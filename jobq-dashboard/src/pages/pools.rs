@@ -1,22 +1,19 @@
 //! The pools with their running jobs, and orders to them.
 
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use askama::Template;
-use axum::extract::{Path, State};
-use axum::response::{Html, IntoResponse as _, Response};
+use axum::extract::Path;
 use jobq::JobId;
 use jobq::admin::text;
-use jobq::admin::{Cancel, Figure, Order, PoolId, PoolQueue, PoolReport, RunningJob};
+use jobq::admin::{Cancelled, Figure, Order, PoolId, PoolQueue, PoolReport, RunningJob};
 
-use super::{Age, Page, Tab, layout, record, render, see};
+use super::{Age, Page, Tab, render};
 use crate::access::{Action, Viewer};
 use crate::dashboard::App;
-use crate::fields::Form;
-use crate::links::Links;
-use crate::live;
+use crate::links::{Links, segment};
 use crate::problem::Problem;
+use crate::request::{Answer, Form, Request, see};
 use crate::sampler::Sample;
 use crate::show::{ShownFigure, Sign, Time};
 
@@ -25,42 +22,26 @@ const RUNNING: usize = 50;
 /// The offset of a clock that disturbs jobs with `expires`, in milliseconds.
 const LARGE_OFFSET: u64 = 1_000;
 
-struct QueueRow {
-    queue: String,
-    state: Sign,
-    since: String,
-    problem: String,
-    slots: u32,
-    running: usize,
-    lost_slots: u32,
-    in_flight: u32,
-    /// Those that wait for a slot, if the pool tells and there are any.
-    ahead: u32,
-}
-
-struct JobRow {
-    id: JobId,
-    job: String,
-    queue: String,
-    attempt: u32,
-    running: String,
-    timeout: String,
-    is_late: bool,
+struct JobRow<'p> {
+    queue: &'p str,
+    job: &'p RunningJob,
+    /// How long it has run, and its timeout.
+    time: String,
     /// Whether it was told to end, and its function goes on.
     is_lost: bool,
 }
 
-struct PoolView {
-    id: PoolId,
+struct PoolView<'p> {
+    report: &'p PoolReport,
     name: String,
-    version: String,
     is_other_version: bool,
     up: String,
     /// How far its clock differs, if it certainly does, with the class of its colour.
     clock: Option<(String, &'static str)>,
     memory: ShownFigure,
-    queues: Vec<QueueRow>,
-    jobs: Vec<JobRow>,
+    /// Its queues, with how long each has had its state.
+    queues: Vec<(&'p PoolQueue, Option<String>)>,
+    jobs: Vec<JobRow<'p>>,
     running: usize,
     lost: usize,
     more_jobs: usize,
@@ -72,7 +53,7 @@ struct View<'p> {
     links: &'p Links,
     age: Age,
     queue: Option<&'p str>,
-    pools: Vec<PoolView>,
+    pools: Vec<PoolView<'p>>,
     versions: usize,
     slots: u32,
     running: usize,
@@ -91,9 +72,9 @@ struct Question<'p> {
     queues: Vec<String>,
 }
 
-pub(crate) async fn page(request: live::Request) -> Result<Response, Problem> {
+pub(crate) async fn page(request: Request) -> Answer {
     let queue = request.fields.one("queue").map(str::to_owned);
-    request.answer(Page::Pools(queue)).await
+    request.live(Page::Pools(queue)).await
 }
 
 pub(crate) fn content(app: &App, viewer: &Viewer, queue: Option<&str>) -> Result<String, Problem> {
@@ -115,16 +96,14 @@ pub(crate) fn content(app: &App, viewer: &Viewer, queue: Option<&str>) -> Result
     let mut versions: Vec<_> = all.iter().map(|report| &report.version).collect();
     versions.sort_unstable();
     versions.dedup();
-    let sum = |figure: fn(&QueueRow) -> usize| {
-        pools.iter().flat_map(|pool| &pool.queues).map(figure).sum()
-    };
+    let queues = || pools.iter().flat_map(|pool| &pool.report.queues);
     let view = View {
         links: app.links(),
         age: Age::of(sample),
         queue,
         versions: versions.len(),
-        slots: pools.iter().flat_map(|pool| &pool.queues).map(|queue| queue.slots).sum(),
-        running: sum(|queue| queue.running),
+        slots: queues().map(|queue| queue.slots).sum(),
+        running: queues().map(|queue| queue.running.len()).sum(),
         unasked: sample.and_then(unasked),
         unaccounted: sample.map(unaccounted).unwrap_or_default(),
         may_steer: viewer.may(Action::Pools),
@@ -159,46 +138,30 @@ pub(crate) fn name(report: &PoolReport) -> String {
     format!("{}:{} · {}", report.host, report.pid, &id[id.len() - 4..])
 }
 
-fn view(report: &PoolReport, is_other_version: bool, now: SystemTime) -> PoolView {
+fn view(report: &PoolReport, is_other_version: bool, now: SystemTime) -> PoolView<'_> {
     let attempts = |of: fn(&PoolQueue) -> &[RunningJob], is_lost| {
-        let queues = report.queues.iter();
-        let mut jobs: Vec<_> = queues
-            .flat_map(|queue| of(queue).iter().map(move |job| job_row(queue, job, is_lost)))
-            .collect();
-        jobs.sort_by_key(|(running, _)| std::cmp::Reverse(*running));
+        let of_queue = |queue| of(queue).iter().map(move |job| JobRow::of(queue, job, is_lost));
+        let mut jobs: Vec<_> = report.queues.iter().flat_map(of_queue).collect();
+        jobs.sort_by_key(|row| std::cmp::Reverse(row.job.running));
         jobs
     };
     let lost = attempts(|queue| &queue.lost, true);
     let running = attempts(|queue| &queue.running, false);
     // Its times are by its own clock.
     let now = report.reported_at.unwrap_or(now);
+    let age = |queue: &PoolQueue| queue.since.map(|since| Time(since).age(now));
     PoolView {
-        id: report.pool,
+        report,
         name: name(report),
-        version: report.version.clone(),
         is_other_version,
         up: Time(report.started_at).age(now),
         clock: report.clock_offset_ms.map(clock),
         memory: ShownFigure::memory(report.memory_bytes),
-        queues: report.queues.iter().map(|queue| queue_row(queue, now)).collect(),
+        queues: report.queues.iter().map(|queue| (queue, age(queue))).collect(),
         running: running.len(),
         lost: lost.len(),
         more_jobs: (lost.len() + running.len()).saturating_sub(RUNNING),
-        jobs: lost.into_iter().chain(running).take(RUNNING).map(|(_, row)| row).collect(),
-    }
-}
-
-fn queue_row(queue: &PoolQueue, now: SystemTime) -> QueueRow {
-    QueueRow {
-        queue: queue.queue.clone(),
-        state: queue.state.into(),
-        since: queue.since.map(|since| Time(since).age(now)).unwrap_or_default(),
-        problem: queue.problem.clone().unwrap_or_default(),
-        slots: queue.slots,
-        running: queue.running.len(),
-        lost_slots: queue.lost_slots,
-        in_flight: queue.in_flight,
-        ahead: queue.ahead.unwrap_or_default(),
+        jobs: lost.into_iter().chain(running).take(RUNNING).collect(),
     }
 }
 
@@ -208,111 +171,57 @@ fn clock(ahead: i64) -> (String, &'static str) {
     (text::clock(ahead), class)
 }
 
-/// An attempt, with how long it has run.
-fn job_row(queue: &PoolQueue, job: &RunningJob, is_lost: bool) -> (Duration, JobRow) {
-    let row = JobRow {
-        id: job.id,
-        job: job.job.clone(),
-        queue: queue.queue.clone(),
-        attempt: job.attempt,
-        running: text::duration(job.running),
-        timeout: job.timeout.map(text::duration).unwrap_or_default(),
-        is_late: is_lost || job.timeout.is_some_and(|timeout| job.running >= timeout),
-        is_lost,
-    };
-    (job.running, row)
-}
-
-pub(crate) async fn quiet(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(pool): Path<String>,
-    _: Form,
-) -> Result<Response, Problem> {
-    tell(&app, &viewer, &pool, Order::Quiet, "quiet").await
-}
-
-pub(crate) async fn stop(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(pool): Path<String>,
-    Form(fields): Form,
-) -> Result<Response, Problem> {
-    if fields.one("confirmed").is_none() {
-        viewer.require(Action::Pools)?;
-        return Ok(see(&app.links().to(&format!("/pools/{}/stop", crate::links::segment(&pool)))));
+impl<'p> JobRow<'p> {
+    fn of(queue: &'p PoolQueue, job: &'p RunningJob, is_lost: bool) -> Self {
+        Self { queue: &queue.queue, job, time: text::running(job), is_lost }
     }
-    tell(&app, &viewer, &pool, Order::Stop, "stop").await
+}
+
+pub(crate) async fn quiet(Path(pool): Path<String>, form: Form) -> Answer {
+    tell(&form, &pool, Order::Quiet).await
+}
+
+pub(crate) async fn stop(Path(pool): Path<String>, form: Form) -> Answer {
+    if form.fields.one("confirmed").is_none() {
+        form.viewer.require(Action::Pools)?;
+        return Ok(see(&form.app.links().to(&format!("/pools/{}/stop", segment(&pool)))));
+    }
+    tell(&form, &pool, Order::Stop).await
 }
 
 /// Asks before a pool is shut down.
-pub(crate) async fn ask_stop(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(pool): Path<String>,
-) -> Result<Response, Problem> {
-    viewer.require(Action::Pools)?;
+pub(crate) async fn ask_stop(Path(pool): Path<String>, request: Request) -> Answer {
+    request.viewer.require(Action::Pools)?;
     let pool: PoolId = pool.parse()?;
-    let sample = app.sampler.now();
+    let sample = request.app.sampler.now();
     let report =
         sample.as_ref().and_then(|sample| sample.pools().iter().find(|report| report.pool == pool));
     let question = Question {
-        links: app.links(),
+        links: request.app.links(),
         pool,
         name: report.map_or_else(|| pool.to_string(), name),
         queues: report
             .map(|report| report.queues.iter().map(|queue| queue.queue.clone()).collect())
             .unwrap_or_default(),
     };
-    let content = render(&question)?;
-    Ok(Html(layout::page(&app, &viewer, Tab::Pools, "Stop a pool", &content, false))
-        .into_response())
+    request.page(Tab::Pools, "Stop a pool", &question)
 }
 
-async fn tell(
-    app: &App,
-    viewer: &Viewer,
-    pool: &str,
-    order: Order,
-    action: &'static str,
-) -> Result<Response, Problem> {
-    viewer.require(Action::Pools)?;
+async fn tell(form: &Form, pool: &str, order: Order) -> Answer {
+    form.viewer.require(Action::Pools)?;
     let pool: PoolId = pool.parse()?;
-    let told = app.admin(viewer).tell(pool, order).await;
-    let result = match &told {
-        Ok(()) => "the pool has begun".to_owned(),
-        Err(error) => format!("not done: {error}"),
-    };
-    record(app, viewer, action, format!("pool {pool}"), result);
-    told?;
-    app.sampler.refresh().await;
-    Ok(see(&app.links().to("/pools")))
+    let told = form.admin().tell(pool, order).await;
+    let result = |(): &()| "the pool has begun".to_owned();
+    let (action, page) = ((order.as_str(), format!("pool {pool}")), form.app.links().to("/pools"));
+    form.acted(action, told, result, &page).await
 }
 
-pub(crate) async fn cancel(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(id): Path<String>,
-    _: Form,
-) -> Result<Response, Problem> {
-    viewer.require(Action::Pools)?;
+pub(crate) async fn cancel(Path(id): Path<String>, form: Form) -> Answer {
+    form.viewer.require(Action::Pools)?;
     let id: JobId = id.parse().map_err(|_| Problem::invalid("The id of a job is a UUID."))?;
-    let cancelled = app.admin(&viewer).cancel_running(id).await;
-    let result = match &cancelled {
-        Ok(cancelled) => cancelled
-            .iter()
-            .map(|cancelled| match cancelled.cancel {
-                Cancel::AskedBlocking => {
-                    "asked to end; it is a plain `fn` and keeps its slot until it does"
-                }
-                _ => "asked to end",
-            })
-            .collect::<Vec<_>>()
-            .join(", "),
-        Err(error) => format!("not done: {error}"),
-    };
-    record(&app, &viewer, "cancel", format!("running job {id}"), result);
-    cancelled?;
-    app.sampler.refresh().await;
-    Ok(see(&app.links().to("/pools")))
+    let cancelled = form.admin().cancel_running(id).await;
+    let text = |cancelled: &Cancelled| text::cancel(cancelled.cancel);
+    let result = |all: &Vec<_>| all.iter().map(text).collect::<Vec<_>>().join(", ");
+    let (action, page) = (("cancel", format!("running job {id}")), form.app.links().to("/pools"));
+    form.acted(action, cancelled, result, &page).await
 }

@@ -1,44 +1,31 @@
 //! The page of one queue, and its actions.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::{Path, State};
-use axum::http::HeaderMap;
-use axum::response::Response;
+use axum::extract::Path;
 use jobq::admin::text;
-use jobq::admin::{Figure, Percentiles, PoolReport, QueueOverview};
+use jobq::admin::{Figure, Paused, Percentiles, PoolQueue, PoolReport, QueueOverview, Resumed};
 use serde_json::value::RawValue;
 
 use super::parts::Parts;
 use super::queues::{Choice, pause_text};
-use super::{Age, Page, record, render, see};
+use super::{Age, Page, render};
 use crate::access::{Action, Viewer};
 use crate::dashboard::App;
-use crate::fields::{Fields, Form, Query};
 use crate::links::Links;
-use crate::live;
 use crate::problem::Problem;
+use crate::request::{Answer, Form, Request, see};
 use crate::show::{ShownFigure, Sign};
 use crate::spark::Spark;
 
 /// The points of the charts: an hour.
 const POINTS: usize = 360;
 
-struct PoolRow {
+struct PoolRow<'p> {
     name: String,
-    state: Sign,
-    problem: String,
-    running: usize,
-    slots: u32,
-    lost_slots: u32,
-    in_flight: u32,
-    ahead: String,
-    completed: u64,
-    retried: u64,
-    failed: u64,
-    waited: String,
+    queue: &'p PoolQueue,
+    waited: Option<String>,
 }
 
 #[derive(Template)]
@@ -55,7 +42,7 @@ struct View<'p> {
     parts: Option<Parts>,
     outcomes: Vec<(&'static str, ShownFigure)>,
     failed: u64,
-    pools: Vec<PoolRow>,
+    pools: Vec<PoolRow<'p>>,
     /// The reason why pools cannot be asked.
     unasked: Option<String>,
     unaccounted: Option<u32>,
@@ -64,14 +51,8 @@ struct View<'p> {
     may_enqueue: bool,
 }
 
-pub(crate) async fn page(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    headers: HeaderMap,
-    Path(queue): Path<String>,
-    Query(fields): Query,
-) -> Result<Response, Problem> {
-    live::answer(app, viewer, &headers, &fields, Page::Queue(queue)).await
+pub(crate) async fn page(Path(queue): Path<String>, request: Request) -> Answer {
+    request.live(Page::Queue(queue)).await
 }
 
 pub(crate) fn content(app: &App, viewer: &Viewer, queue: &str) -> Result<String, Problem> {
@@ -118,7 +99,7 @@ fn totals(queue: &QueueOverview) -> Vec<(&'static str, ShownFigure)> {
         ("Taken ahead", ShownFigure::number(&queue.ahead)),
         ("Failed", ShownFigure::number(&queue.failed)),
         ("Pools", ShownFigure::number(&queue.pools)),
-        ("Longest wait, last minute", ShownFigure::wait(&queue.waited)),
+        ("Longest wait, last minute", ShownFigure::duration(&queue.waited)),
     ];
     if queue.waits != None {
         totals.push(("Waits", ShownFigure::waits(&queue.waits)));
@@ -141,7 +122,7 @@ fn outcomes(overview: &QueueOverview, reports: &[PoolReport]) -> Vec<(&'static s
     };
     let figure = |sum| ShownFigure::number(&known(sum));
     let took = |percentile: fn(Percentiles) -> Duration| {
-        ShownFigure::took(&overview.durations.clone().map(|took| took.map(percentile)))
+        ShownFigure::duration(&overview.durations.clone().map(|took| took.map(percentile)))
     };
     vec![
         ("completed", figure(minutes().map(|queue| queue.minute.completed).sum())),
@@ -152,84 +133,42 @@ fn outcomes(overview: &QueueOverview, reports: &[PoolReport]) -> Vec<(&'static s
     ]
 }
 
-fn pool(report: &PoolReport, queue: &str) -> Option<PoolRow> {
+fn pool<'p>(report: &'p PoolReport, queue: &str) -> Option<PoolRow<'p>> {
     let queue = report.queue(queue)?;
-    Some(PoolRow {
-        name: super::pools::name(report),
-        state: queue.state.into(),
-        problem: queue.problem.clone().unwrap_or_default(),
-        running: queue.running.len(),
-        slots: queue.slots,
-        lost_slots: queue.lost_slots,
-        in_flight: queue.in_flight,
-        ahead: queue.ahead.map_or_else(|| "?".to_owned(), |ahead| ahead.to_string()),
-        completed: queue.minute.completed,
-        retried: queue.minute.retried,
-        failed: queue.minute.failed,
-        waited: queue.minute.waited.map_or_else(|| "–".to_owned(), text::duration),
-    })
+    let (name, waited) = (super::pools::name(report), queue.minute.waited.map(text::duration));
+    Some(PoolRow { name, queue, waited })
 }
 
 /// Where a form came from: the page of all queues, if it says so, as it was.
-fn back(app: &App, fields: &Fields, queue: &str) -> String {
-    match fields.one("back") {
-        Some("queues") => Choice::of(fields).address(app.links(), queue),
-        _ => app.links().queue(queue),
+fn back(form: &Form, queue: &str) -> String {
+    match form.fields.one("back") {
+        Some("queues") => Choice::of(&form.fields).address(form.app.links(), queue),
+        _ => form.app.links().queue(queue),
     }
 }
 
-pub(crate) async fn pause(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(queue): Path<String>,
-    Form(fields): Form,
-) -> Result<Response, Problem> {
-    viewer.require(Action::Pause)?;
-    let why = fields.one("why").unwrap_or_default();
-    let paused = app.admin(&viewer).pause(&queue, why).await;
-    let result = match &paused {
-        Ok(paused) => match &paused.still_taking {
-            Figure::Known(0) => "no pool takes its jobs any more".to_owned(),
-            Figure::Known(still) => {
-                format!("pools or consumers that may still take its jobs: {still}")
-            }
-            Figure::Unknown(why) => {
-                format!("it is not known whether pools still take its jobs: {why}")
-            }
-        },
-        Err(error) => format!("not done: {error}"),
+pub(crate) async fn pause(Path(queue): Path<String>, form: Form) -> Answer {
+    form.viewer.require(Action::Pause)?;
+    let why = form.fields.one("why").unwrap_or_default();
+    let paused = form.admin().pause(&queue, why).await;
+    let result = |paused: &Paused| {
+        let still = text::still_taking(&paused.still_taking);
+        still.unwrap_or_else(|| "no pool takes its jobs any more".to_owned())
     };
-    record(&app, &viewer, "pause", &*queue, result);
-    paused?;
-    app.sampler.refresh().await;
-    Ok(see(&back(&app, &fields, &queue)))
+    let page = back(&form, &queue);
+    form.acted(("pause", queue), paused, result, &page).await
 }
 
-pub(crate) async fn resume(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(queue): Path<String>,
-    Form(fields): Form,
-) -> Result<Response, Problem> {
-    viewer.require(Action::Pause)?;
-    let resumed = app.admin(&viewer).resume(&queue).await;
-    let result = match &resumed {
-        Ok(resumed) if resumed.was_paused => "done".to_owned(),
-        Ok(_) => "it was not paused".to_owned(),
-        Err(error) => format!("not done: {error}"),
-    };
-    record(&app, &viewer, "resume", &*queue, result);
-    resumed?;
-    app.sampler.refresh().await;
-    Ok(see(&back(&app, &fields, &queue)))
+pub(crate) async fn resume(Path(queue): Path<String>, form: Form) -> Answer {
+    form.viewer.require(Action::Pause)?;
+    let resumed = form.admin().resume(&queue).await;
+    let result = |it: &Resumed| if it.was_paused { "done" } else { "it was not paused" }.to_owned();
+    let page = back(&form, &queue);
+    form.acted(("resume", queue), resumed, result, &page).await
 }
 
-pub(crate) async fn enqueue(
-    State(app): State<Arc<App>>,
-    viewer: Viewer,
-    Path(queue): Path<String>,
-    Form(fields): Form,
-) -> Result<Response, Problem> {
+pub(crate) async fn enqueue(Path(queue): Path<String>, form: Form) -> Answer {
+    let Form { app, viewer, fields } = &form;
     viewer.require(Action::Enqueue)?;
     let name = fields.one("job").ok_or_else(|| {
         Problem::invalid("The name of the job is missing: it is what the pools know it by.")
@@ -253,7 +192,7 @@ pub(crate) async fn enqueue(
         target: "jobq::audit", actor = viewer.name(), action = "enqueue", queue, job = name, result,
         "job enqueued by hand"
     );
-    record(&app, &viewer, "enqueue", &*queue, result);
+    form.record("enqueue", queue.clone(), result);
     enqueued?;
     app.sampler.refresh().await;
     Ok(see(&app.links().queue(&queue)))

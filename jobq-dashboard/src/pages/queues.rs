@@ -1,23 +1,19 @@
 //! The page of all queues.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use askama::Template;
-use axum::extract::State as AppState;
-use axum::http::HeaderMap;
-use axum::response::Response;
 use jobq::admin::text;
 use jobq::admin::{Figure, Overview, Passage, Pause, QueueOverview, State};
 
 use super::{Age, Page, render};
 use crate::access::{Action, Viewer};
 use crate::dashboard::App;
-use crate::fields::{Fields, Query};
+use crate::fields::Fields;
 use crate::links::{Links, segment};
-use crate::live;
 use crate::problem::Problem;
+use crate::request::{Answer, Request};
 use crate::show::{ShownFigure, Sign, Time, count};
 use crate::spark::Spark;
 
@@ -96,24 +92,13 @@ const HEADINGS: [Heading; 9] = [
     Heading { sort: "waited", name: "Waited", class: "n" },
 ];
 
-struct Row {
-    name: String,
+struct Row<'p> {
+    queue: &'p QueueOverview,
     link: String,
-    failed_link: String,
-    state: Sign,
-    waits: Option<Sign>,
-    pause: String,
+    pause: Option<String>,
     /// Whether it may be paused and resumed. Both if it is unknown whether it is paused.
     pauses: bool,
     resumes: bool,
-    ready: ShownFigure,
-    waiting: ShownFigure,
-    in_flight: ShownFigure,
-    failed: ShownFigure,
-    has_failed: bool,
-    pools: ShownFigure,
-    completed: ShownFigure,
-    waited: ShownFigure,
     spark: Spark,
 }
 
@@ -131,7 +116,7 @@ struct View<'p> {
     links: &'p Links,
     age: Age,
     choice: &'p Choice,
-    rows: Vec<Row>,
+    rows: Vec<Row<'p>>,
     hidden: usize,
     totals: Vec<(&'static str, ShownFigure)>,
     /// Whether jobs come out of the delay levels, if they certainly do not do so in time.
@@ -144,14 +129,9 @@ struct View<'p> {
     may_pause: bool,
 }
 
-pub(crate) async fn page(
-    AppState(app): AppState<Arc<App>>,
-    viewer: Viewer,
-    headers: HeaderMap,
-    Query(fields): Query,
-) -> Result<Response, Problem> {
-    let page = Page::Queues(Choice::of(&fields));
-    live::answer(app, viewer, &headers, &fields, page).await
+pub(crate) async fn page(request: Request) -> Answer {
+    let choice = Choice::of(&request.fields);
+    request.live(Page::Queues(choice)).await
 }
 
 pub(crate) fn content(app: &App, viewer: &Viewer, choice: &Choice) -> Result<String, Problem> {
@@ -183,29 +163,17 @@ pub(crate) fn content(app: &App, viewer: &Viewer, choice: &Choice) -> Result<Str
     render(&view)
 }
 
-fn row(app: &App, queue: &QueueOverview) -> Row {
-    let links = app.links();
+fn row<'p>(app: &App, queue: &'p QueueOverview) -> Row<'p> {
     let points: Vec<_> =
         app.sampler.history(&queue.queue, POINTS).iter().map(|point| point.ready).collect();
-    let name = queue.queue.clone();
+    let paused = queue.paused.known();
     Row {
-        link: links.queue(&name),
-        failed_link: links.failed(&name),
-        state: queue.state.into(),
-        waits: Sign::of_waits(&queue.waits),
-        pause: queue.paused.known().and_then(Option::as_ref).map(pause_text).unwrap_or_default(),
-        pauses: queue.paused.known().is_none_or(Option::is_none),
-        resumes: queue.paused.known().is_none_or(Option::is_some),
-        ready: ShownFigure::number(&queue.ready),
-        waiting: ShownFigure::number(&queue.waiting),
-        in_flight: ShownFigure::number(&queue.in_flight),
-        failed: ShownFigure::number(&queue.failed),
-        has_failed: queue.failed > 0,
-        pools: ShownFigure::number(&queue.pools),
-        completed: ShownFigure::number(&queue.completed),
-        waited: ShownFigure::wait(&queue.waited),
+        queue,
+        link: app.links().queue(&queue.queue),
+        pause: paused.and_then(Option::as_ref).map(pause_text),
+        pauses: paused.is_none_or(Option::is_none),
+        resumes: paused.is_none_or(Option::is_some),
         spark: Spark::new("Ready jobs", "five minutes", &points, POINTS),
-        name,
     }
 }
 

@@ -32,6 +32,17 @@ pub enum Order {
     Stop,
 }
 
+impl Order {
+    /// The text of the order in the log and in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Quiet => "quiet",
+            Self::Stop => "stop",
+        }
+    }
+}
+
 /// A running job that was cancelled in a pool, from
 /// [`Admin::cancel_running`](super::Admin::cancel_running).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -73,15 +84,15 @@ pub(super) async fn tell(
     order: Order,
     actor: &str,
 ) -> Result<()> {
-    let (question, action) = match order {
-        Order::Quiet => (Question::Quiet, "quiet"),
-        Order::Stop => (Question::Stop, "stop"),
+    let question = match order {
+        Order::Quiet => Question::Quiet,
+        Order::Stop => Question::Stop,
     };
     let told = order_pool(engine, pool, question).await;
     let is_finished = told.is_ok();
     tracing::info!(
         target: "jobq::audit",
-        actor, action, %pool, is_finished,
+        actor, action = order.as_str(), %pool, is_finished,
         "order sent to pool"
     );
     told

@@ -118,7 +118,7 @@ fn is_stuck(pool: &PoolQueue) -> bool {
 
 /// Whether an attempt may hold its slot for any time.
 fn holds(job: &RunningJob) -> bool {
-    job.running > LONG && job.timeout.is_none_or(|timeout| job.running > timeout)
+    job.running > LONG && (job.timeout.is_none() || job.is_overdue())
 }
 
 #[cfg(test)]

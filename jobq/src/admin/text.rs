@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Done, End, Stop};
+use super::{Cancel, Done, End, Figure, Order, RunningJob, Stop};
 use crate::error::{Error, Result};
 use crate::job::JobId;
 use crate::period;
@@ -36,6 +36,13 @@ pub fn duration(duration: Duration) -> String {
         (3_600..86_400, _) => two(seconds / 3_600, 'h', seconds / 60 % 60, 'm'),
         _ => two(seconds / 86_400, 'd', seconds / 3_600 % 24, 'h'),
     }
+}
+
+/// How long an attempt has run, and its timeout if it has one: `1m30s of 2m`.
+#[must_use]
+pub fn running(job: &RunningJob) -> String {
+    let timeout = job.timeout.map(|timeout| format!(" of {}", duration(timeout)));
+    duration(job.running) + &timeout.unwrap_or_default()
 }
 
 /// How far a clock is ahead of this machine's, from milliseconds: `clock +1m5s`.
@@ -81,6 +88,40 @@ pub fn moment(text: &str) -> Result<SystemTime> {
              as `2h`"
         ))
     })
+}
+
+/// What a pool does after an order.
+#[must_use]
+pub fn order(order: Order) -> &'static str {
+    match order {
+        Order::Quiet => "takes no more jobs",
+        Order::Stop => "is shutting down",
+    }
+}
+
+/// How a pool cancels a job.
+#[must_use]
+pub fn cancel(cancel: Cancel) -> &'static str {
+    match cancel {
+        Cancel::Asked => "asked to end; it is dropped in five seconds",
+        Cancel::AskedBlocking => "asked to end; a plain `fn` keeps its slot until it does",
+        Cancel::NotRunning => "it does not run there any more",
+    }
+}
+
+/// The pools and consumers that may still take jobs of a paused queue
+/// ([`Paused::still_taking`](super::Paused::still_taking)). `None` if there are certainly none.
+#[must_use]
+pub fn still_taking(count: &Figure<u32>) -> Option<String> {
+    match count {
+        Figure::Known(0) => None,
+        Figure::Known(count) => {
+            Some(format!("pools or consumers that may still take its jobs: {count}"))
+        }
+        Figure::Unknown(why) => {
+            Some(format!("whether pools still take its jobs is unknown: {why}"))
+        }
+    }
 }
 
 /// The reasons why an operation left jobs that matched.
@@ -180,6 +221,14 @@ mod tests {
         for text in ["yesterday", "99999999d", "größegrößegröße"] {
             assert!(moment(text).unwrap_err().to_string().contains("such as `2h`"), "{text}");
         }
+    }
+
+    #[test]
+    fn an_attempt_is_told_with_its_timeout() {
+        let mut job = RunningJob::new(JobId::new(), "pay", 1, Duration::from_secs(90));
+        assert_eq!((running(&job), job.is_overdue()), ("1m30s".into(), false));
+        job.timeout = Some(Duration::from_secs(60));
+        assert_eq!((running(&job), job.is_overdue()), ("1m30s of 1m".into(), true));
     }
 
     #[test]

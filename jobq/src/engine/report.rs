@@ -269,6 +269,12 @@ impl RunningJob {
     pub fn new(id: JobId, job: impl Into<String>, attempt: u32, running: Duration) -> Self {
         Self { id, job: job.into(), attempt, running, timeout: None }
     }
+
+    /// Whether it has run longer than its timeout.
+    #[must_use]
+    pub fn is_overdue(&self) -> bool {
+        self.timeout.is_some_and(|timeout| self.running > timeout)
+    }
 }
 
 /// What a pool did with the jobs of a queue in the last minute.

@@ -45,6 +45,11 @@ impl FailedReason {
         Self::Cancelled,
     ];
 
+    /// All reasons.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter()
+    }
+
     /// The text of the reason on the wire and in the file.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -63,7 +68,7 @@ impl FailedReason {
     /// The reason with this text, if there is one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+        Self::all().find(|reason| reason.as_str() == text)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use jobq::admin::text;
-use jobq::admin::{self, Cancelled, Extent, Figure, Filter, Operation, Order};
+use jobq::admin::{self, Cancelled, Extent, Filter, Operation};
 use jobq::{Client, Finding, Result, Severity};
 
 use super::Event;
@@ -34,31 +34,17 @@ async fn change(client: &Client, actor: &str, action: Action) -> Result<String> 
     let admin = client.admin().by(actor);
     Ok(match action {
         Action::Pause(queue) => {
-            let paused = admin.pause(&queue, WHY).await?;
-            match paused.still_taking {
-                Figure::Known(0) => format!("queue {queue} is paused"),
-                Figure::Known(count) => {
-                    format!(
-                        "queue {queue} is paused; pools or consumers that may still take its \
-                         jobs: {count}"
-                    )
-                }
-                Figure::Unknown(why) => {
-                    format!("queue {queue} is paused; whether pools still take its jobs: {why}")
-                }
-            }
+            let still_taking = admin.pause(&queue, WHY).await?.still_taking;
+            let but = text::still_taking(&still_taking).map(|text| format!("; {text}"));
+            format!("queue {queue} is paused{}", but.unwrap_or_default())
         }
         Action::Resume(queue) => {
             let was = admin.resume(&queue).await?.was_paused;
             format!("queue {queue} {}", if was { "is resumed" } else { "was not paused" })
         }
-        Action::Quiet(pool) => {
-            admin.tell(pool, Order::Quiet).await?;
-            format!("pool {pool} takes no more jobs")
-        }
-        Action::Stop(pool) => {
-            admin.tell(pool, Order::Stop).await?;
-            format!("pool {pool} is shutting down")
+        Action::Tell(pool, order) => {
+            admin.tell(pool, order).await?;
+            format!("pool {pool} {}", text::order(order))
         }
         Action::Cancel(job) => {
             let cancelled: Vec<Cancelled> = admin.cancel_running(job).await?;

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use jobq::admin::{Extent, PoolId};
+use jobq::admin::{Extent, Order, PoolId};
 use jobq::{FailedReason, JobId};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -100,8 +100,7 @@ pub(super) enum Action {
     Quit,
     Pause(String),
     Resume(String),
-    Quiet(PoolId),
-    Stop(PoolId),
+    Tell(PoolId, Order),
     Cancel(JobId),
     /// Reads the groups of failed jobs of a queue.
     Load(String),
@@ -283,10 +282,11 @@ impl State {
                 self.ask(&question, Action::Discard(queue, group, extent))
             }
             (Page::Pools, 'Q', Key::Pool(pool, _)) => {
-                self.ask(&format!("let pool {pool} take no more jobs"), Action::Quiet(pool))
+                let question = format!("let pool {pool} take no more jobs");
+                self.ask(&question, Action::Tell(pool, Order::Quiet))
             }
             (Page::Pools, 'S', Key::Pool(pool, _)) => {
-                self.ask(&format!("shut pool {pool} down"), Action::Stop(pool))
+                self.ask(&format!("shut pool {pool} down"), Action::Tell(pool, Order::Stop))
             }
             (Page::Pools, 'C', Key::Pool(_, Some(job))) => {
                 self.ask(&format!("cancel job {job}"), Action::Cancel(job))

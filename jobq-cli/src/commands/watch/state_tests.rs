@@ -64,8 +64,8 @@ fn a_pause_is_done_at_once_and_what_cannot_be_undone_after_a_yes() {
     assert_eq!(press(&mut state, "p"), [Some(Action::Pause("mail".into()))]);
     assert_eq!(press(&mut state, "r"), [Some(Action::Resume("mail".into()))]);
     press(&mut state, "3");
-    assert_eq!(press(&mut state, "Qy"), [None, Some(Action::Quiet(pool))]);
-    assert_eq!(press(&mut state, "Sy"), [None, Some(Action::Stop(pool))]);
+    assert_eq!(press(&mut state, "Qy"), [None, Some(Action::Tell(pool, Order::Quiet))]);
+    assert_eq!(press(&mut state, "Sy"), [None, Some(Action::Tell(pool, Order::Stop))]);
     assert_eq!(press(&mut state, "Cy"), [None, Some(Action::Cancel(job))]);
     // Any other key is a no, and nothing else.
     assert_eq!(press(&mut state, "Sqn"), [None, None, None]);
