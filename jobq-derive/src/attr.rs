@@ -4,7 +4,6 @@
 mod entry;
 mod event;
 mod value;
-mod within;
 
 use proc_macro2::TokenStream;
 use syn::ext::IdentExt;
@@ -15,7 +14,6 @@ use crate::words;
 use entry::Entry;
 pub(crate) use event::EventOptions;
 pub(crate) use value::{Growth, Number, Patterns, Period, Wait};
-pub(crate) use within::within;
 
 /// What `#[job(...)]` says, with the tokens that say it.
 #[derive(Default)]
@@ -40,32 +38,21 @@ pub(crate) enum Place {
     Struct,
 }
 
-const RETRIES: &str = "retries";
-const DELAY: &str = "delay";
-const NAME: &str = "name";
-const QUEUE: &str = "queue";
-const TIMEOUT: &str = "timeout";
-const CONCURRENCY: &str = "concurrency";
-const EXPIRES: &str = "expires";
-const PAYLOAD: &str = "payload";
-const ON: &str = "on";
-const UNCHECKED: &str = "unchecked";
-const CRATE: &str = "crate";
-
 /// Every key, each as one might write it. One that is written alone takes no value.
-const KEYS: [(&str, &str); 11] = [
-    (RETRIES, "retries = 3"),
-    (DELAY, "delay = \"30s\""),
-    (NAME, "name = \"mail.welcome\""),
-    (QUEUE, "queue = \"mail\""),
-    (TIMEOUT, "timeout = \"2m\""),
-    (CONCURRENCY, "concurrency = 8"),
-    (EXPIRES, "expires = \"1h\""),
-    (PAYLOAD, "payload = \"WelcomeMail\""),
-    (ON, "on = \"user.*\""),
-    (UNCHECKED, UNCHECKED),
-    (CRATE, "crate = \"my_jobq\""),
+const KEYS: [&str; 11] = [
+    "retries = 3",
+    "delay = \"30s\"",
+    "name = \"mail.welcome\"",
+    "queue = \"mail\"",
+    "timeout = \"2m\"",
+    "concurrency = 8",
+    "expires = \"1h\"",
+    "payload = \"WelcomeMail\"",
+    "on = \"user.*\"",
+    "unchecked",
+    CRATE,
 ];
+const CRATE: &str = "crate = \"my_jobq\"";
 
 impl Options {
     /// Reads what stands between the parentheses.
@@ -92,10 +79,8 @@ impl Options {
         seen: &mut Vec<String>,
         mistakes: &mut Mistakes,
     ) {
-        let keys: Vec<(&str, &str)> = KEYS
-            .into_iter()
-            .filter(|(key, _)| place == Place::Function || *key != PAYLOAD)
-            .collect();
+        let mut keys = KEYS.to_vec();
+        keys.retain(|key| place == Place::Function || !key.starts_with("payload"));
         for tokens in entry::split(tokens, mistakes) {
             if is_payload_of_struct(&tokens, place) {
                 mistakes.at(
@@ -105,31 +90,40 @@ impl Options {
                 );
                 continue;
             }
-            let entry = entry::read(tokens, &keys, seen, mistakes);
-            if let Some(entry) = entry {
+            let entry = entry::read(tokens, &keys, seen);
+            if let Some(entry) = mistakes.take(entry) {
                 self.set(&entry, mistakes);
             }
         }
     }
 
     fn set(&mut self, entry: &Entry, mistakes: &mut Mistakes) {
-        match entry.word.as_str() {
-            RETRIES => self.retries = mistakes.take(value::whole_number(entry, &0, &u32::MAX)),
-            DELAY => self.delay = value::wait(entry, mistakes),
-            NAME => self.name = mistakes.take(value::text(entry)),
-            QUEUE => self.queue = mistakes.take(value::text(entry)),
-            TIMEOUT => self.timeout = mistakes.take(value::period(entry)),
-            CONCURRENCY => {
+        match entry::key_of(entry.example) {
+            "retries" => self.retries = mistakes.take(value::whole_number(entry, &0, &u32::MAX)),
+            "delay" => self.delay = value::wait(entry, mistakes),
+            "name" => self.name = mistakes.take(value::text(entry)),
+            "queue" => self.queue = mistakes.take(value::text(entry)),
+            "timeout" => self.timeout = mistakes.take(value::period(entry)),
+            "concurrency" => {
                 self.concurrency = mistakes.take(value::whole_number(entry, &1, &u16::MAX));
             }
-            EXPIRES => self.expires = mistakes.take(value::period(entry)),
-            PAYLOAD => self.payload = mistakes.take(value::type_name(entry)),
-            ON => self.on = value::patterns(entry, mistakes),
-            UNCHECKED => self.unchecked = true,
-            CRATE => self.path = mistakes.take(value::path(entry)),
-            _ => {}
+            "expires" => self.expires = mistakes.take(value::period(entry)),
+            "payload" => self.payload = mistakes.take(value::type_name(entry)),
+            "on" => self.on = value::patterns(entry, mistakes),
+            "unchecked" => self.unchecked = true,
+            _ => self.path = mistakes.take(value::path(entry)),
         }
     }
+}
+
+/// Reads the `within` of an assertion.
+pub(crate) fn within(tokens: TokenStream, mistakes: &mut Mistakes) -> Option<Period> {
+    let (mut seen, mut within) = (Vec::new(), None);
+    for tokens in entry::split(tokens, mistakes) {
+        let entry = entry::read(tokens, &["within = \"10m\""], &mut seen);
+        within = mistakes.take(entry.and_then(|entry| value::period(&entry)));
+    }
+    within
 }
 
 /// What stands between the parentheses of each attribute of this name.
@@ -155,12 +149,12 @@ fn contents(
 
 fn is_payload_of_struct(tokens: &[proc_macro2::TokenTree], place: Place) -> bool {
     place == Place::Struct
-        && matches!(tokens.first(), Some(proc_macro2::TokenTree::Ident(key)) if key == PAYLOAD)
+        && matches!(tokens.first(), Some(proc_macro2::TokenTree::Ident(key)) if key == "payload")
 }
 
 /// The message for a key that there is not.
-fn unknown(key: &Ident, keys: &[(&str, &str)]) -> String {
-    let words: Vec<&str> = keys.iter().map(|(word, _)| *word).collect();
+fn unknown(key: &Ident, keys: &[&str]) -> String {
+    let words: Vec<&str> = keys.iter().map(|example| entry::key_of(example)).collect();
     let word = key.unraw().to_string();
     if ["cron", "schedule", "every"].contains(&word.as_str()) {
         return format!(

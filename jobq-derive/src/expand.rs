@@ -104,8 +104,7 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
     let fields = fields(job);
     let declared = fields.iter().map(|field| declare(field, visibility));
     let travel = fields.iter().map(|field| travels(field, &private));
-    let clone = clone_impl(job, name, &fields);
-    let debug = debug_impl(job, name, &fields);
+    let clone_and_debug = clone_and_debug(job, name, &fields);
     quote! {
         #(#travel)*
         #documentation
@@ -117,8 +116,7 @@ pub(crate) fn payload(job: &FunctionJob, name: &Ident) -> TokenStream {
         #visibility struct #name {
             #(#declared,)*
         }
-        #clone
-        #debug
+        #clone_and_debug
     }
 }
 
@@ -155,12 +153,16 @@ fn declare(field: &Field<'_>, visibility: &Visibility) -> TokenStream {
 
 /// `for<'a>` makes the compiler accept a bound that does not hold, and the impl then
 /// does not exist. A plain `Type: Clone` would be an error.
-fn clone_impl(job: &FunctionJob, name: &Ident, fields: &[Field<'_>]) -> TokenStream {
+fn clone_and_debug(job: &FunctionJob, name: &Ident, fields: &[Field<'_>]) -> TokenStream {
     let private = private(&job.policy.jobq);
     let attributes = &job.impl_attributes;
-    let types = fields.iter().map(|field| &field.argument.ty);
-    let names = fields.iter().map(|field| field.name);
+    let types: Vec<_> = fields.iter().map(|field| &field.argument.ty).collect();
+    let names: Vec<_> = fields.iter().map(|field| field.name).collect();
+    let texts = names.iter().map(|name| name.unraw().to_string());
+    let text = name.unraw().to_string();
     let clone = quote!(#private::core::clone::Clone);
+    let fmt = quote!(#private::core::fmt);
+    let formatter = own("__formatter");
     quote! {
         #[automatically_derived]
         #(#attributes)*
@@ -172,19 +174,7 @@ fn clone_impl(job: &FunctionJob, name: &Ident, fields: &[Field<'_>]) -> TokenStr
                 Self { #(#names: #clone::clone(&self.#names),)* }
             }
         }
-    }
-}
 
-fn debug_impl(job: &FunctionJob, name: &Ident, fields: &[Field<'_>]) -> TokenStream {
-    let private = private(&job.policy.jobq);
-    let attributes = &job.impl_attributes;
-    let types = fields.iter().map(|field| &field.argument.ty);
-    let names = fields.iter().map(|field| field.name);
-    let texts = fields.iter().map(|field| field.name.unraw().to_string());
-    let text = name.unraw().to_string();
-    let fmt = quote!(#private::core::fmt);
-    let formatter = own("__formatter");
-    quote! {
         #[automatically_derived]
         #(#attributes)*
         impl #fmt::Debug for #name

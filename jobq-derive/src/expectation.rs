@@ -1,14 +1,13 @@
 //! The assertions of the test kit, from tokens to code: [`read`] → [`valid`] → [`expand`].
 
 mod expand;
-mod names;
 mod read;
 mod source;
 mod texts;
 mod valid;
 
 use proc_macro2::TokenTree;
-use syn::{Expr, Ident, LitInt, LitStr, Pat};
+use syn::{Expr, Ident, LitStr, Pat};
 
 use crate::attr::Period;
 pub(crate) use expand::expand;
@@ -19,7 +18,7 @@ pub(crate) use valid::check;
 pub(crate) struct Expectation {
     assertion: Assertion,
     jobs: Expr,
-    count: Option<LitInt>,
+    count: Option<usize>,
     sought: Sought,
     within: Option<Period>,
 }

@@ -4,12 +4,12 @@
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use std::collections::HashSet;
-use syn::visit::{self, Visit};
-use syn::{GenericParam, Generics, Ident, Type};
+use syn::{Generics, Ident, Type};
 
 use crate::expand;
 use crate::model::{EventType, FunctionJob, StructJob};
-use crate::valid;
+use crate::valid::{self, Found};
+use crate::words;
 
 pub(crate) fn function(mut job: FunctionJob) -> TokenStream {
     job.function.attributes.retain(|attribute| !valid::is_job(attribute));
@@ -76,15 +76,7 @@ pub(crate) fn is_needed_anyway(job: &FunctionJob) -> bool {
 }
 
 fn is_inferred(ty: &Type) -> bool {
-    struct Inferred(bool);
-    impl<'ast> Visit<'ast> for Inferred {
-        fn visit_type_infer(&mut self, _: &'ast syn::TypeInfer) {
-            self.0 = true;
-        }
-    }
-    let mut inferred = Inferred(false);
-    inferred.visit_type(ty);
-    inferred.0
+    words::has(ty.to_token_stream(), &|word| word == "_")
 }
 
 pub(crate) fn structure(job: &StructJob) -> TokenStream {
@@ -117,29 +109,9 @@ pub(crate) fn event(event: &EventType) -> TokenStream {
 
 /// Whether a field could not have this type.
 fn is_open(ty: &Type, generics: &Generics) -> bool {
-    struct Open<'g> {
-        generics: &'g Generics,
-        found: bool,
-    }
-    impl<'ast> Visit<'ast> for Open<'_> {
-        fn visit_type(&mut self, ty: &'ast Type) {
-            self.found |= matches!(ty, Type::ImplTrait(_) | Type::Infer(_));
-            visit::visit_type(self, ty);
-        }
-
-        fn visit_lifetime(&mut self, lifetime: &'ast syn::Lifetime) {
-            self.found |= lifetime.ident != "static";
-        }
-
-        fn visit_ident(&mut self, ident: &'ast Ident) {
-            self.found |= self.generics.params.iter().any(|param| match param {
-                GenericParam::Type(param) => param.ident == *ident,
-                GenericParam::Const(param) => param.ident == *ident,
-                GenericParam::Lifetime(_) => false,
-            });
-        }
-    }
-    let mut open = Open { generics, found: false };
-    open.visit_type(ty);
-    open.found
+    let is_param = |word: &Ident| {
+        generics.type_params().any(|param| param.ident == *word)
+            || generics.const_params().any(|param| param.ident == *word)
+    };
+    Found::in_type(ty).any() || is_inferred(ty) || words::has(ty.to_token_stream(), &is_param)
 }

@@ -9,6 +9,7 @@ use syn::{
 };
 
 use crate::mistakes::Mistakes;
+use crate::words;
 
 /// The user's function. Its body stays as the tokens that it is: nothing here depends
 /// on it, and half-written code in an editor keeps its payload type.
@@ -21,14 +22,12 @@ pub(crate) struct Function {
 
 impl Parse for Function {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let item: TokenStream = input.fork().parse()?;
-        let mut attributes = input.call(Attribute::parse_outer)?;
+        let attributes = input.call(Attribute::parse_outer)?;
         let visibility = input.parse()?;
-        let signature: Signature =
-            input.parse().map_err(|_| no_function(&attributes, item.clone()))?;
+        let word = input.fork().parse().ok();
+        let signature = input.parse().map_err(|_| no_function(&attributes, word))?;
         match input.parse()? {
             TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => {
-                let attributes = std::mem::take(&mut attributes);
                 Ok(Self { attributes, visibility, signature, body })
             }
             end => Err(Error::new_spanned(
@@ -49,42 +48,23 @@ impl ToTokens for Function {
 }
 
 /// The error for an item that is no function, at the word that says what it is.
-fn no_function(attributes: &[Attribute], item: TokenStream) -> Error {
-    let message = "`#[job]` goes on a function: write `#[job] async fn ...`";
-    let parse = |input: ParseStream<'_>| {
-        input.call(Attribute::parse_outer)?;
-        input.parse::<Visibility>()?;
-        let word: TokenTree = input.parse()?;
-        let _rest: TokenStream = input.parse()?;
-        Ok(word)
-    };
-    let Ok(word) = syn::parse::Parser::parse2(parse, item) else {
-        return Error::new(proc_macro2::Span::call_site(), message);
-    };
-    let kind = word.to_string();
-    let message = match kind.as_str() {
-        "struct" if attributes.iter().any(derives_job) => {
+fn no_function(attributes: &[Attribute], word: Option<TokenTree>) -> Error {
+    let message = match word.as_ref().map(TokenTree::to_string).as_deref() {
+        Some("struct") if attributes.iter().any(derives_job) => {
             "`#[job(...)]` of a struct goes below its `#[derive(Job)]`: move it there"
         }
-        "struct" => {
+        Some("struct") => {
             "`#[job]` goes on a function; for a payload of your own write `#[derive(Job)]` above \
              the struct, and the keys below that as `#[job(...)]`"
         }
-        _ => message,
+        _ => "`#[job]` goes on a function: write `#[job] async fn ...`",
     };
     Error::new_spanned(word, message)
 }
 
 fn derives_job(attribute: &Attribute) -> bool {
-    let Meta::List(list) = &attribute.meta else {
-        return false;
-    };
-    list.path.is_ident("derive")
-        && list
-            .tokens
-            .clone()
-            .into_iter()
-            .any(|token| matches!(token, TokenTree::Ident(word) if word == "Job"))
+    attribute.path().is_ident("derive")
+        && words::has(attribute.to_token_stream(), &|word| word == "Job")
 }
 
 /// An argument of the function, without the attributes that are for the macro.
@@ -162,28 +142,26 @@ fn read(typed: &mut syn::PatType, mistakes: &mut Mistakes) -> Argument {
     };
     let mut said: Option<Role> = None;
     for attribute in std::mem::take(&mut typed.attrs) {
-        let path = attribute.path();
-        let role = match () {
-            () if path.is_ident("payload") => Role::Payload,
-            () if path.is_ident("context") => Role::Context,
-            () => {
-                match () {
-                    () if path.is_ident("doc") => argument.docs.push(attribute),
-                    () if path.is_ident("serde") => argument.serde.push(attribute),
-                    () => argument.others.push(attribute),
+        let word = attribute.path().to_token_stream().to_string();
+        let role = match &*word {
+            "payload" => Role::Payload,
+            "context" => Role::Context,
+            _ => {
+                match &*word {
+                    "doc" => argument.docs.push(attribute),
+                    "serde" => argument.serde.push(attribute),
+                    _ => argument.others.push(attribute),
                 }
                 continue;
             }
         };
         if !matches!(attribute.meta, Meta::Path(_)) {
-            let word = path.to_token_stream();
             mistakes.at(&attribute.meta, format!("`#[{word}]` takes nothing: write `#[{word}]`"));
         }
         match said {
-            Some(before) if before == role => mistakes.at(
-                &attribute,
-                format!("`#[{}]` is given twice; keep one", path.to_token_stream()),
-            ),
+            Some(before) if before == role => {
+                mistakes.at(&attribute, format!("`#[{word}]` is given twice; keep one"));
+            }
             Some(_) => mistakes
                 .at(&attribute, "an argument is either `#[payload]` or `#[context]`; keep one"),
             None => argument.role = role,

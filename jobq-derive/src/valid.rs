@@ -5,7 +5,7 @@ mod policy;
 mod subscriber;
 
 use syn::visit::{self, Visit};
-use syn::{Data, GenericParam, Generics, ReturnType, Type};
+use syn::{Attribute, Data, GenericParam, Generics, ReturnType, Signature, Type};
 
 use crate::mistakes::Mistakes;
 use crate::model::{FunctionJob, StructJob};
@@ -67,47 +67,34 @@ fn payload_is_no_argument(job: &FunctionJob, mistakes: &mut Mistakes) {
 
 // #[job] #[job(retries = 1)]
 fn one_job_attribute(job: &FunctionJob, mistakes: &mut Mistakes) {
-    for attribute in &job.function.attributes {
-        if is_job(attribute) {
-            mistakes.at(attribute, "`#[job]` is given twice; keep one, with all keys");
-        }
-    }
+    let jobs = job.function.attributes.iter().filter(|attribute| is_job(attribute));
+    mistakes.at_each(jobs, "`#[job]` is given twice; keep one, with all keys");
 }
 
-pub(crate) fn is_job(attribute: &syn::Attribute) -> bool {
+pub(crate) fn is_job(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|last| last.ident == "job")
 }
 
 // unsafe fn, extern "C" fn, const fn, fn(...)
 fn plain_function(job: &FunctionJob, mistakes: &mut Mistakes) {
-    let signature = &job.function.signature;
-    if let Some(word) = &signature.unsafety {
-        mistakes.at(
-            word,
-            "a job function must be safe to call: remove `unsafe` and uphold the promise inside",
-        );
-    }
-    if let Some(abi) = &signature.abi {
-        mistakes.at(abi, "a job is a plain function: remove `extern`");
-    }
-    if let Some(word) = &signature.constness {
-        mistakes.at(word, "a job runs in a worker, never in a constant: remove `const`");
-    }
-    if let Some(variadic) = &signature.variadic {
-        mistakes
-            .at(variadic, "a job takes a fixed number of arguments: write for example `Vec<T>`");
-    }
+    let Signature { unsafety, abi, constness, variadic, .. } = &job.function.signature;
+    mistakes.at_each(
+        unsafety,
+        "a job function must be safe to call: remove `unsafe` and uphold the promise inside",
+    );
+    mistakes.at_each(abi, "a job is a plain function: remove `extern`");
+    mistakes.at_each(constness, "a job runs in a worker, never in a constant: remove `const`");
+    mistakes
+        .at_each(variadic, "a job takes a fixed number of arguments: write for example `Vec<T>`");
 }
 
 // fn save(&self)
 fn no_receiver(job: &FunctionJob, mistakes: &mut Mistakes) {
-    if let Some(receiver) = &job.arguments.receiver {
-        mistakes.at(
-            receiver,
-            "a job has no `self`: make it a free function and take what it shares with others as \
-             a `State<T>`",
-        );
-    }
+    mistakes.at_each(
+        &job.arguments.receiver,
+        "a job has no `self`: make it a free function and take what it shares with others as a \
+         `State<T>`",
+    );
 }
 
 // async fn cleanup() { }
@@ -134,11 +121,10 @@ fn has_a_name(argument: &Argument, mistakes: &mut Mistakes) {
 // fn save(text: &str). Says whether a lifetime of the function may be what is wrong.
 fn is_owned(argument: &Argument, mistakes: &mut Mistakes) -> bool {
     let ty = &argument.ty;
-    let mut found = Found::default();
-    match argument.role {
-        Role::Payload => found.visit_type(ty),
-        Role::Context => found.borrowed = matches!(ty, Type::Reference(_)),
-    }
+    let found = match argument.role {
+        Role::Payload => Found::in_type(ty),
+        Role::Context => Found { borrowed: matches!(ty, Type::Reference(_)), open: false },
+    };
     if found.borrowed {
         let owned = words::code(&argument.owned);
         let reason = match argument.role {
@@ -153,10 +139,21 @@ fn is_owned(argument: &Argument, mistakes: &mut Mistakes) -> bool {
 }
 
 /// What a type contains that no payload can.
-#[derive(Default)]
-struct Found {
+pub(crate) struct Found {
     borrowed: bool,
     open: bool,
+}
+
+impl Found {
+    pub(crate) fn in_type(ty: &Type) -> Self {
+        let mut found = Self { borrowed: false, open: false };
+        found.visit_type(ty);
+        found
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        self.borrowed || self.open
+    }
 }
 
 impl<'ast> Visit<'ast> for Found {
@@ -176,27 +173,24 @@ impl<'ast> Visit<'ast> for Found {
 // fn save(#[serde(default)] mailer: State<Mailer>)
 fn serde_is_for_payload(argument: &Argument, mistakes: &mut Mistakes) {
     if argument.role == Role::Context {
-        for attribute in &argument.serde {
-            mistakes.at(
-                attribute,
-                "this argument comes from the worker pool and is never read from a payload: \
-                 remove `#[serde]`",
-            );
-        }
+        mistakes.at_each(
+            &argument.serde,
+            "this argument comes from the worker pool and is never read from a payload: remove \
+             `#[serde]`",
+        );
     }
 }
 
 // fn save(#[cfg(unix)] mode: u32)
 fn always_there(argument: &Argument, mistakes: &mut Mistakes) {
-    for attribute in &argument.others {
-        if ["cfg", "cfg_attr"].iter().any(|name| attribute.path().is_ident(name)) {
-            mistakes.at(
-                attribute,
-                "client and worker must agree on a job's arguments, so none of them can depend on \
-                 a configuration: take an `Option`, or put the `cfg` on the function",
-            );
-        }
-    }
+    let is_cfg = |attribute: &&Attribute| {
+        ["cfg", "cfg_attr"].iter().any(|name| attribute.path().is_ident(name))
+    };
+    mistakes.at_each(
+        argument.others.iter().filter(is_cfg),
+        "client and worker must agree on a job's arguments, so none of them can depend on a \
+         configuration: take an `Option`, or put the `cfg` on the function",
+    );
 }
 
 // fn save<T>(value: T)

@@ -1,5 +1,6 @@
 //! Text for names and messages.
 
+use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 
 /// `send_welcome` to `SendWelcome`.
@@ -87,6 +88,15 @@ pub(crate) fn code(tokens: impl ToTokens) -> String {
     text
 }
 
+/// Whether there is such a word in these tokens, also in brackets.
+pub(crate) fn has(tokens: TokenStream, is_it: &impl Fn(&Ident) -> bool) -> bool {
+    tokens.into_iter().any(|token| match &token {
+        TokenTree::Group(group) => has(group.stream(), is_it),
+        TokenTree::Ident(word) => is_it(word),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,7 +159,7 @@ mod tests {
             "::jobq::__private",
             "HashMap<String, (u8, [u8; 4])>",
         ] {
-            assert_eq!(code(text.parse::<proc_macro2::TokenStream>().unwrap()), text);
+            assert_eq!(code(text.parse::<TokenStream>().unwrap()), text);
         }
     }
 

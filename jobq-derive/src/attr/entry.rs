@@ -1,5 +1,5 @@
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
-use syn::Ident;
+use syn::{Error, Ident, Result};
 
 use super::unknown;
 use crate::mistakes::Mistakes;
@@ -7,9 +7,8 @@ use crate::mistakes::Mistakes;
 /// `key = value`, or a key that takes no value.
 pub(super) struct Entry {
     pub(super) key: Ident,
-    pub(super) word: String,
     /// How this key might be written, for messages.
-    pub(super) example: String,
+    pub(super) example: &'static str,
     pub(super) value: TokenStream,
 }
 
@@ -38,46 +37,38 @@ pub(super) fn split(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Vec<Tok
 /// Reads `key = value` or `key` with one of the keys, each at most once.
 pub(super) fn read(
     tokens: Vec<TokenTree>,
-    keys: &[(&str, &str)],
+    keys: &[&'static str],
     seen: &mut Vec<String>,
-    mistakes: &mut Mistakes,
-) -> Option<Entry> {
-    let mut rest = tokens.into_iter();
-    let first = rest.next()?;
-    let TokenTree::Ident(key) = first else {
-        let example = keys.first().map_or("", |(_, example)| example);
-        let tokens: TokenStream = std::iter::once(first).chain(rest).collect();
-        mistakes.at(tokens, format!("expected a key and its value; write for example `{example}`"));
-        return None;
+) -> Result<Entry> {
+    let [TokenTree::Ident(key), rest @ ..] = &tokens[..] else {
+        let message = format!("expected a key and its value; write for example `{}`", keys[0]);
+        return Err(Error::new_spanned(TokenStream::from_iter(tokens), message));
     };
+    let wrong = |message| Err(Error::new_spanned(key, message));
     let word = key.to_string();
-    let Some((_, example)) = keys.iter().find(|(known, _)| *known == word) else {
-        mistakes.at(&key, unknown(&key, keys));
-        return None;
+    let Some(&example) = keys.iter().find(|example| key_of(example) == word) else {
+        return wrong(unknown(key, keys));
     };
     if seen.contains(&word) {
-        mistakes.at(&key, format!("`{word}` is given twice; keep one"));
-        return None;
+        return wrong(format!("`{word}` is given twice; keep one"));
     }
     seen.push(word.clone());
-    let equals = rest.next();
-    let value: TokenStream = rest.collect();
-    if *example == word {
-        if equals.is_some() {
-            mistakes.at(&key, format!("`{word}` takes no value: write `{word}` alone"));
-            return None;
+    let value = match rest {
+        [] if example == word => rest,
+        _ if example == word => {
+            return wrong(format!("`{word}` takes no value: write `{word}` alone"));
         }
-        return Some(Entry { key, word, example: (*example).to_owned(), value });
-    }
-    match equals {
-        Some(TokenTree::Punct(equals)) if equals.as_char() == '=' && !value.is_empty() => {
-            Some(Entry { key, word, example: (*example).to_owned(), value })
+        [TokenTree::Punct(equals), value @ ..] if equals.as_char() == '=' && !value.is_empty() => {
+            value
         }
-        _ => {
-            mistakes.at(&key, format!("`{word}` needs a value; write for example `{example}`"));
-            None
-        }
-    }
+        _ => return wrong(format!("`{word}` needs a value; write for example `{example}`")),
+    };
+    Ok(Entry { key: key.clone(), example, value: value.iter().cloned().collect() })
+}
+
+/// The key in an example.
+pub(super) fn key_of(example: &str) -> &str {
+    example.split(' ').next().unwrap_or_default()
 }
 
 /// The content of the only token, if that is a group in such brackets.

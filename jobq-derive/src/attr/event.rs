@@ -10,27 +10,21 @@ pub(crate) struct EventOptions {
     pub(crate) path: Option<Path>,
 }
 
-const TOPIC: &str = "topic";
-
 /// Every key, each as one might write it.
-const KEYS: [(&str, &str); 2] =
-    [(TOPIC, "topic = \"user.created\""), (CRATE, "crate = \"my_jobq\"")];
+const KEYS: [&str; 2] = ["topic = \"user.created\"", CRATE];
 
 impl EventOptions {
     /// Reads all `#[event(...)]` of a type, as if they were one.
     pub(crate) fn read(attributes: &[Attribute], mistakes: &mut Mistakes) -> Self {
         let mut options = Self::default();
         let mut seen = Vec::new();
-        let (_, example) = KEYS[0];
-        for tokens in contents(attributes, "event", example, mistakes) {
+        for tokens in contents(attributes, "event", KEYS[0], mistakes) {
             for tokens in entry::split(tokens, mistakes) {
-                let Some(entry) = entry::read(tokens, &KEYS, &mut seen, mistakes) else {
-                    continue;
-                };
-                match entry.word.as_str() {
-                    TOPIC => options.topic = mistakes.take(value::text(&entry)),
-                    CRATE => options.path = mistakes.take(value::path(&entry)),
-                    _ => {}
+                let entry = entry::read(tokens, &KEYS, &mut seen);
+                let Some(entry) = mistakes.take(entry) else { continue };
+                match entry::key_of(entry.example) {
+                    "topic" => options.topic = mistakes.take(value::text(&entry)),
+                    _ => options.path = mistakes.take(value::path(&entry)),
                 }
             }
         }

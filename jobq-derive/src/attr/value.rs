@@ -41,11 +41,7 @@ pub(crate) struct Growth {
     pub(crate) jitter: Option<Number<f64>>,
 }
 
-const MAX: &str = "max";
-const FACTOR: &str = "factor";
-const JITTER: &str = "jitter";
-const GROWTH_KEYS: [(&str, &str); 3] =
-    [(MAX, "max = \"1h\""), (FACTOR, "factor = 2"), (JITTER, "jitter = 0.1")];
+const GROWTH_KEYS: [&str; 3] = ["max = \"1h\"", "factor = 2", "jitter = 0.1"];
 
 const WAITS: &str = "write `delay = \"30s\"`, `delay = [\"10s\", \"1m\"]` or \
                      `delay = exponential(\"10s\", max = \"1h\")`";
@@ -57,7 +53,7 @@ pub(super) fn text(entry: &Entry) -> Result<LitStr> {
         Some(Lit::Str(text)) if text.suffix().is_empty() => Ok(text),
         Some(Lit::Int(number)) => {
             let text = number.base10_digits();
-            Err(wrong(entry, format!("is a text: write `{} = \"{text}\"`", entry.word)))
+            Err(wrong(entry, format!("is a text: write `{} = \"{text}\"`", entry.key)))
         }
         _ => Err(wrong(entry, format!("is a text: write for example `{}`", entry.example))),
     }
@@ -74,7 +70,7 @@ pub(super) fn whole_number<T: FromStr + Display>(
         _ => None,
     };
     if let Some(number) = quoted {
-        return Err(wrong(entry, format!("is a number: write `{} = {number}`", entry.word)));
+        return Err(wrong(entry, format!("is a number: write `{} = {number}`", entry.key)));
     }
     let value = match &literal {
         Some(Lit::Int(number)) if number.suffix().is_empty() => number.base10_digits().parse().ok(),
@@ -103,42 +99,40 @@ fn number(entry: &Entry) -> Result<Number<f64>> {
 }
 
 pub(super) fn period(entry: &Entry) -> Result<Period> {
-    period_of(&entry.value).unwrap_or_else(|| {
-        Err(wrong(
-            entry,
-            format!("is a duration, a text with a unit: write for example `{}`", entry.example),
-        ))
-    })
+    let (key, example) = (&entry.key, entry.example);
+    let advice = "is a duration, a text with a unit: write for example";
+    period_of(&entry.value, format!("`{key}` {advice} `{example}`"))
 }
 
-/// Reads a duration. `None` is for what is no duration at all and needs a message that
-/// says where it stands.
-fn period_of(tokens: &TokenStream) -> Option<Result<Period>> {
-    let bare = match literal(tokens)? {
-        Lit::Str(literal) => {
-            return Some(match period::parse(&literal.value()) {
-                Ok(value) => Ok(Period { value, literal }),
-                Err(problem) => Err(Error::new_spanned(literal, problem)),
-            });
-        }
-        Lit::Int(number) => format!("{}{}", number.base10_digits(), number.suffix()),
-        Lit::Float(number) => {
+/// Reads a duration. The message is for what is no duration at all.
+fn period_of(tokens: &TokenStream, message: impl Display) -> Result<Period> {
+    let bare = match literal(tokens) {
+        Some(Lit::Str(literal)) => match period::parse(&literal.value()) {
+            Ok(value) => return Ok(Period { value, literal }),
+            Err(problem) => return Err(Error::new_spanned(literal, problem)),
+        },
+        Some(Lit::Int(number)) => format!("{}{}", number.base10_digits(), number.suffix()),
+        Some(Lit::Float(number)) => {
             // A fraction has no place in a duration; `1.5` is best said in a smaller unit.
-            return Some(Err(Error::new_spanned(
+            return Err(Error::new_spanned(
                 number,
                 "a duration is a text with whole numbers and units: write for example \"1m 30s\"",
-            )));
+            ));
         }
-        _ => return None,
+        _ => return Err(Error::new_spanned(tokens, message)),
     };
     let guess = match period::parse(&bare) {
         Ok(_) => bare,
         Err(_) => format!("{}s", bare.trim_end_matches(|c: char| !c.is_ascii_digit())),
     };
-    Some(Err(Error::new_spanned(
-        tokens,
-        format!("a duration is a text with a unit: write \"{guess}\""),
-    )))
+    let message = format!("a duration is a text with a unit: write \"{guess}\"");
+    Err(Error::new_spanned(tokens, message))
+}
+
+/// Reads a duration of a list.
+fn period_in_list(part: Vec<TokenTree>, example: &str) -> Result<Period> {
+    let message = format!("this is no duration: write for example \"{example}\"");
+    period_of(&part.into_iter().collect(), message)
 }
 
 /// Reads a `delay`; it may hold several mistakes.
@@ -153,10 +147,7 @@ pub(super) fn wait(entry: &Entry, mistakes: &mut Mistakes) -> Option<Wait> {
         let arguments = entry::group(arguments, Delimiter::Parenthesis).unwrap_or_default();
         return growth(function, arguments, mistakes);
     }
-    let Some(period) = period_of(&entry.value) else {
-        mistakes.at(&entry.value, format!("this is no delay: {WAITS}"));
-        return None;
-    };
+    let period = period_of(&entry.value, format!("this is no delay: {WAITS}"));
     mistakes.take(period).map(Wait::Constant)
 }
 
@@ -165,11 +156,7 @@ fn waits(list: TokenStream, entry: &Entry, mistakes: &mut Mistakes) -> Option<Wa
     let count = parts.len();
     let mut waits = Vec::new();
     for part in parts {
-        let part: TokenStream = part.into_iter().collect();
-        let period = period_of(&part).unwrap_or_else(|| {
-            Err(Error::new_spanned(&part, "this is no duration: write for example \"30s\""))
-        });
-        waits.extend(mistakes.take(period));
+        waits.extend(mistakes.take(period_in_list(part, "30s")));
     }
     (waits.len() == count).then(|| Wait::List { waits, tokens: entry.value.clone() })
 }
@@ -178,10 +165,7 @@ fn growth(function: &Ident, arguments: TokenStream, mistakes: &mut Mistakes) -> 
     let mut parts = entry::split(arguments, mistakes).into_iter().peekable();
     let named = |part: &Vec<TokenTree>| matches!(part.first(), Some(TokenTree::Ident(_)));
     let first = if let Some(part) = parts.next_if(|part| !named(part)) {
-        let part: TokenStream = part.into_iter().collect();
-        mistakes.take(period_of(&part).unwrap_or_else(|| {
-            Err(Error::new_spanned(&part, "this is no duration: write for example \"10s\""))
-        }))
+        mistakes.take(period_in_list(part, "10s"))
     } else {
         mistakes.at(
             function,
@@ -192,14 +176,12 @@ fn growth(function: &Ident, arguments: TokenStream, mistakes: &mut Mistakes) -> 
     let (mut max, mut factor, mut jitter) = (None, None, None);
     let mut seen = Vec::new();
     for part in parts {
-        let Some(entry) = entry::read(part, &GROWTH_KEYS, &mut seen, mistakes) else {
-            continue;
-        };
-        match entry.word.as_str() {
-            MAX => max = mistakes.take(period(&entry)),
-            FACTOR => factor = mistakes.take(number(&entry)),
-            JITTER => jitter = mistakes.take(number(&entry)),
-            _ => {}
+        let entry = entry::read(part, &GROWTH_KEYS, &mut seen);
+        let Some(entry) = mistakes.take(entry) else { continue };
+        match entry::key_of(entry.example) {
+            "max" => max = mistakes.take(period(&entry)),
+            "factor" => factor = mistakes.take(number(&entry)),
+            _ => jitter = mistakes.take(number(&entry)),
         }
     }
     first.map(|first| Wait::Exponential(Growth { first, max, factor, jitter }))

@@ -1,86 +1,64 @@
 //! The options of a job to code.
 
-use std::time::Duration;
-
 use jobq_names::period;
-use proc_macro2::{Literal, TokenStream};
-use quote::quote;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, format_ident, quote};
 
 use super::private;
-use crate::attr::Wait;
+use crate::attr::{Period, Wait};
 use crate::model::Policy;
 
 pub(super) fn options(Policy { options, plain, jobq, .. }: &Policy) -> TokenStream {
     let private = &private(jobq);
-    let queue = options.queue.as_ref().map(|queue| quote!(.queue(#queue)));
-    let retries = options.retries.as_ref().map(|retries| {
-        let retries = Literal::u32_suffixed(retries.value);
-        quote!(.retries(#retries))
-    });
-    let delay = options.delay.as_ref().map(|wait| {
-        let delay = delay(wait, private);
-        quote!(.delay(#delay))
-    });
-    let timeout = options.timeout.as_ref().map(|timeout| {
-        let timeout = duration(timeout.value, private);
-        quote!(.timeout(#timeout))
-    });
-    let concurrency = options.concurrency.as_ref().map(|concurrency| {
-        let concurrency = Literal::u16_suffixed(concurrency.value);
-        quote!(.concurrency(#concurrency))
-    });
-    let expires = options.expires.as_ref().map(|expires| {
-        let expires = duration(expires.value, private);
-        quote!(.expires(#expires))
-    });
+    let duration = |period: &Period| duration(period, private);
     let on = options.on.as_ref().map(|patterns| {
         let patterns = &patterns.all;
-        quote!(.on(&[#(#patterns),*]))
+        quote!(&[#(#patterns),*])
     });
-    let read_back = match (options.unchecked, plain) {
-        (true, _) => Some(quote!(.unchecked())),
-        (false, true) => Some(quote!(.plain())),
-        (false, false) => None,
-    };
-    quote! {
-        #private::JobOptions::new() #queue #retries #delay #timeout #concurrency #expires #on #read_back
-    }
+    let calls = [
+        call("queue", options.queue.as_ref()),
+        call("retries", options.retries.as_ref().map(|retries| retries.value)),
+        call("delay", options.delay.as_ref().map(|wait| delay(wait, private))),
+        call("timeout", options.timeout.as_ref().map(duration)),
+        call("concurrency", options.concurrency.as_ref().map(|count| count.value)),
+        call("expires", options.expires.as_ref().map(duration)),
+        call("on", on),
+        call("unchecked", options.unchecked.then(TokenStream::new)),
+        call("plain", (*plain && !options.unchecked).then(TokenStream::new)),
+    ];
+    quote!(#private::JobOptions::new() #(#calls)*)
+}
+
+/// The call of a setter, if there is a value.
+fn call(setter: &str, value: Option<impl ToTokens>) -> Option<TokenStream> {
+    let (setter, value) = (format_ident!("{setter}"), value?);
+    Some(quote!(.#setter(#value)))
 }
 
 fn delay(wait: &Wait, private: &TokenStream) -> TokenStream {
+    let duration = |period: &Period| duration(period, private);
     match wait {
         Wait::Constant(period) => {
-            let wait = duration(period.value, private);
+            let wait = duration(period);
             quote!(#private::Delay::constant(#wait))
         }
         Wait::List { waits, .. } => {
-            let waits = waits.iter().map(|wait| duration(wait.value, private));
+            let waits = waits.iter().map(duration);
             quote!(#private::Delay::list(const { &[#(#waits),*] }))
         }
         Wait::Exponential(growth) => {
-            let first = duration(growth.first.value, private);
-            let max = growth.max.as_ref().map(|max| {
-                let max = duration(max.value, private);
-                quote!(.max(#max))
-            });
-            let factor = growth.factor.as_ref().map(|factor| {
-                let factor = Literal::f64_suffixed(factor.value);
-                quote!(.factor(#factor))
-            });
-            let jitter = growth.jitter.as_ref().map(|jitter| {
-                let jitter = Literal::f64_suffixed(jitter.value);
-                quote!(.jitter(#jitter))
-            });
-            quote! {
-                #private::Delay::Exponential(
-                    #private::Exponential::new(#first) #max #factor #jitter
-                )
-            }
+            let first = duration(&growth.first);
+            let calls = [
+                call("max", growth.max.as_ref().map(duration)),
+                call("factor", growth.factor.as_ref().map(|factor| factor.value)),
+                call("jitter", growth.jitter.as_ref().map(|jitter| jitter.value)),
+            ];
+            quote!(#private::Delay::Exponential(#private::Exponential::new(#first) #(#calls)*))
         }
     }
 }
 
-fn duration(period: Duration, private: &TokenStream) -> TokenStream {
-    let millis = Literal::u64_suffixed(period::millis(period));
+fn duration(period: &Period, private: &TokenStream) -> TokenStream {
+    let millis = period::millis(period.value);
     quote!(#private::Duration::from_millis(#millis))
 }

@@ -1,11 +1,8 @@
 //! An [`Expectation`] to code. Nothing is decided here.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
-use quote::{format_ident, quote, quote_spanned};
-use syn::punctuated::Punctuated;
-use syn::spanned::Spanned;
-use syn::token::Brace;
-use syn::{Expr, Ident, Pat, PatStruct, Path, QSelf};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::{Expr, Ident, Pat};
 
 use super::texts::{self, Case};
 use super::{Assertion, Expectation, Sought, source};
@@ -66,22 +63,13 @@ fn payload(assertion: &Assertion, pattern: &Pat, guard: Option<&Expr>) -> TokenS
 /// such type is, and never a new name.
 fn whole(pattern: &Pat) -> Pat {
     match pattern {
-        Pat::Path(path) => bare(path.qself.as_ref(), &path.path),
-        Pat::Ident(name) => bare(None, &name.ident.clone().into()),
+        Pat::Path(_) | Pat::Ident(_) => {
+            let last = pattern.to_token_stream().into_iter().last();
+            let end = last.map_or_else(Span::call_site, |token| token.span());
+            syn::parse_quote_spanned!(end=> #pattern {})
+        }
         _ => pattern.clone(),
     }
-}
-
-/// The pattern without fields.
-fn bare(qself: Option<&QSelf>, path: &Path) -> Pat {
-    Pat::Struct(PatStruct {
-        attrs: Vec::new(),
-        qself: qself.cloned(),
-        path: path.clone(),
-        brace_token: Brace(path.segments.last().map_or_else(Span::call_site, Spanned::span)),
-        fields: Punctuated::new(),
-        rest: None,
-    })
 }
 
 /// `pattern if conditions =>`.

@@ -6,7 +6,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::{BinOp, Error, Expr, Lit, LitFloat, LitInt, LitStr, Pat, Result, Token};
 
 use super::{Assertion, Expectation, Sought};
-use crate::attr::{self, Period};
+use crate::attr;
 use crate::mistakes::Mistakes;
 
 /// Reads `JOBS [, COUNT], PATTERN [if GUARD] [, within = "10m"]` behind the path to jobq and the
@@ -29,11 +29,12 @@ fn parse(input: ParseStream<'_>, mistakes: &mut Mistakes) -> Result<Expectation>
     if input.peek(LitInt) || input.peek(LitFloat) || input.peek(Token![-]) {
         let number: Lit = input.parse()?;
         comma(input, &number, &assertion)?;
-        count = mistakes.take(whole(number, &assertion));
+        count = mistakes.take(whole(&number, &assertion));
     }
     let sought = sought(input, &assertion)?;
     let rest = input.parse()?;
-    let within = end(rest, &assertion, &sought, mistakes);
+    let options = (|input: ParseStream<'_>| options(input, &assertion, &sought)).parse2(rest);
+    let within = mistakes.take(options).and_then(|options| attr::within(options, mistakes));
     Ok(Expectation { assertion, jobs, count, sought, within })
 }
 
@@ -50,29 +51,27 @@ fn comma(input: ParseStream<'_>, before: &dyn ToTokens, assertion: &Assertion) -
     Ok(())
 }
 
-fn whole(number: Lit, assertion: &Assertion) -> Result<LitInt> {
+fn whole(number: &Lit, assertion: &Assertion) -> Result<usize> {
     let name = &assertion.name;
-    if assertion.is_refutation() {
-        let message = format!("`{name}!` takes no number, since nothing may match: remove it");
-        return Err(Error::new_spanned(number, message));
-    }
-    let value = match &number {
-        Lit::Int(number) if number.suffix().is_empty() => number.base10_parse::<usize>().ok(),
+    let value = match number {
+        Lit::Int(number) if number.suffix().is_empty() => number.base10_parse().ok(),
         _ => None,
     };
-    match (value, number) {
-        (Some(0), number) => {
+    let message = match value {
+        _ if assertion.is_refutation() => {
+            format!("`{name}!` takes no number, since nothing may match: remove it")
+        }
+        Some(0) => {
             let refutation = name.to_string().replace("assert", "refute");
-            let message = format!("for no match at all, write `{refutation}!` without a number");
-            Err(Error::new_spanned(number, message))
+            format!("for no match at all, write `{refutation}!` without a number")
         }
-        (Some(_), Lit::Int(number)) => Ok(number),
-        (_, number) => {
+        Some(value) => return Ok(value),
+        None => {
             let example = assertion.example("2, ");
-            let message = format!("the count is a whole number: write for example {example}");
-            Err(Error::new_spanned(number, message))
+            format!("the count is a whole number: write for example {example}")
         }
-    }
+    };
+    Err(Error::new_spanned(number, message))
 }
 
 fn sought(input: ParseStream<'_>, assertion: &Assertion) -> Result<Sought> {
@@ -99,10 +98,8 @@ fn sought(input: ParseStream<'_>, assertion: &Assertion) -> Result<Sought> {
 
 fn guard(word: Token![if], input: ParseStream<'_>) -> Result<Box<Expr>> {
     if input.is_empty() || input.peek(Token![,]) {
-        return Err(Error::new_spanned(
-            word,
-            "the guard is missing: write a condition behind `if`",
-        ));
+        let message = "the guard is missing: write a condition behind `if`";
+        return Err(Error::new_spanned(word, message));
     }
     let guard: Box<Expr> = input.parse()?;
     match binding(&guard) {
@@ -125,56 +122,35 @@ fn binding(condition: &Expr) -> Option<&Expr> {
     }
 }
 
-/// Reads what stands behind the pattern.
-fn end(
-    tokens: TokenStream,
-    assertion: &Assertion,
-    sought: &Sought,
-    mistakes: &mut Mistakes,
-) -> Option<Period> {
-    let mut tokens = tokens.into_iter().peekable();
-    let mistake = match (tokens.next()?, tokens.peek()) {
-        (TokenTree::Punct(comma), next) if comma.as_char() == ',' => {
-            misplaced(next?, assertion, sought)
-        }
-        (TokenTree::Ident(word), _) if word == "within" => {
-            Some(Error::new_spanned(word, "write a comma before `within`"))
-        }
-        (TokenTree::Ident(word), _) if word == "if" && matches!(sought, Sought::Topic(_)) => {
-            let message =
-                "a topic has no fields for a guard: write `UserCreated { user_id, .. } if ..`";
-            Some(Error::new_spanned(word, message))
-        }
-        (other, _) => Some(Error::new_spanned(other, "expected a comma or the end")),
+/// The tokens of the options behind the pattern.
+fn options(input: ParseStream<'_>, assertion: &Assertion, sought: &Sought) -> Result<TokenStream> {
+    let has_comma = input.parse::<Option<Token![,]>>()?.is_some();
+    let Ok(first) = input.fork().parse::<TokenTree>() else {
+        return Ok(TokenStream::new());
     };
-    match mistake {
-        Some(mistake) => {
-            mistakes.add(mistake);
-            None
+    let word = first.to_string();
+    let message = match sought {
+        _ if !has_comma && word == "within" => "write a comma before `within`",
+        Sought::Topic(_) if !has_comma && word == "if" => {
+            "a topic has no fields for a guard: write `UserCreated { user_id, .. } if ..`"
         }
-        None => attr::within(tokens.collect(), mistakes),
-    }
-}
-
-/// The mistake in an argument behind the pattern that is no option of a job.
-fn misplaced(first: &TokenTree, assertion: &Assertion, sought: &Sought) -> Option<Error> {
-    let is_within = matches!(first, TokenTree::Ident(word) if word == "within");
-    match sought {
-        _ if syn::parse2::<LitInt>(first.to_token_stream()).is_ok() => {
+        _ if !has_comma => "expected a comma or the end",
+        _ if input.peek(LitInt) => {
             let example = assertion.example("2, ");
-            let message = format!("the count stands before the pattern: write {example}");
-            Some(Error::new_spanned(first, message))
+            &format!("the count stands before the pattern: write {example}")
         }
         // assert_enqueued!(jobs, count, SendWelcome { .. })
-        Sought::Payload { pattern, .. } if matches!(**pattern, Pat::Ident(_)) && !is_within => {
+        Sought::Payload { pattern, .. }
+            if matches!(**pattern, Pat::Ident(_)) && word != "within" =>
+        {
             let message = "the count is a literal: write for example `2`";
-            Some(Error::new_spanned(pattern, message))
+            return Err(Error::new_spanned(pattern, message));
         }
-        _ if assertion.is_of_jobs() => None,
-        _ if is_within => {
-            let message = "`within` is for jobs, which may wait until they are due: remove it";
-            Some(Error::new_spanned(first, message))
+        _ if assertion.is_of_jobs() => return input.parse(),
+        _ if word == "within" => {
+            "`within` is for jobs, which may wait until they are due: remove it"
         }
-        _ => Some(Error::new_spanned(first, "expected the end")),
-    }
+        _ => "expected the end",
+    };
+    Err(Error::new_spanned(first, message))
 }

@@ -14,27 +14,23 @@ pub(super) struct Case {
 
 /// The cases of a pattern: one, or several where a text is an alternative to something else, as in
 /// `Some("a") | None`, since all alternatives of a pattern have the same names.
-pub(super) fn cases(pattern: &Pat) -> Vec<Case> {
+pub(super) fn cases(whole: &Pat) -> Vec<Case> {
     let mut cases = Vec::new();
-    add_cases(pattern.clone(), &mut cases);
-    cases
-}
-
-fn add_cases(mut pattern: Pat, cases: &mut Vec<Case>) {
     let mut choice = Choice { index: 0, alternatives: 0 };
-    let whole = pattern.clone();
-    choice.visit_pat_mut(&mut pattern);
-    if choice.alternatives == 0 {
-        let mut texts = Texts(Vec::new());
-        texts.visit_pat_mut(&mut pattern);
-        cases.push(Case { pattern, texts: texts.0 });
-        return;
-    }
-    add_cases(pattern, cases);
-    for index in 1..choice.alternatives {
+    loop {
         let mut pattern = whole.clone();
-        Choice { index, alternatives: 0 }.visit_pat_mut(&mut pattern);
-        add_cases(pattern, cases);
+        choice.alternatives = 0;
+        choice.visit_pat_mut(&mut pattern);
+        if choice.alternatives == 0 {
+            let mut texts = Texts(Vec::new());
+            texts.visit_pat_mut(&mut pattern);
+            return vec![Case { pattern, texts: texts.0 }];
+        }
+        cases.extend(self::cases(&pattern));
+        choice.index += 1;
+        if choice.index == choice.alternatives {
+            return cases;
+        }
     }
 }
 

@@ -44,10 +44,8 @@ fn has_a_topic(event: &EventType, mistakes: &mut Mistakes) {
 
 // #[event(topic = "user.*")]
 fn topic_is_valid(event: &EventType, mistakes: &mut Mistakes) {
-    if let Some(topic) = &event.topic
-        && let Err(problem) = topic::check(&topic.value())
-    {
-        mistakes.at(topic, problem);
+    if let Some(topic) = &event.topic {
+        mistakes.check(topic, topic::check);
     }
 }
 

@@ -3,7 +3,7 @@ use quote::ToTokens;
 use std::collections::HashSet;
 use std::time::Duration;
 
-use crate::attr::{Growth, Options, Patterns, Period, Wait};
+use crate::attr::{Growth, Number, Options, Patterns, Period, Wait};
 use crate::mistakes::Mistakes;
 use crate::model::Policy;
 
@@ -49,10 +49,8 @@ fn name_is_valid(policy: &Policy, mistakes: &mut Mistakes) {
 
 // #[job(queue = "mail:fast")]
 fn queue_is_valid(options: &Options, mistakes: &mut Mistakes) {
-    if let Some(queue) = &options.queue
-        && let Err(problem) = name::check(&queue.value())
-    {
-        mistakes.at(queue, problem);
+    if let Some(queue) = &options.queue {
+        mistakes.check(queue, name::check);
     }
 }
 
@@ -61,13 +59,9 @@ fn not_zero(period: Option<&Period>, consequence: &str, mistakes: &mut Mistakes)
     if let Some(period) = period
         && period.value == Duration::ZERO
     {
-        mistakes.at(
-            &period.literal,
-            format!(
-                "with `{}` {consequence}; write a longer time or remove the key",
-                period.literal.value()
-            ),
-        );
+        let text = period.literal.value();
+        let advice = "write a longer time or remove the key";
+        mistakes.at(&period.literal, format!("with `{text}` {consequence}; {advice}"));
     }
 }
 
@@ -89,21 +83,16 @@ fn list_is_not_empty(waits: &[Period], tokens: &impl ToTokens, mistakes: &mut Mi
 
 // #[job(retries = 1, delay = ["10s", "1m"])]
 fn list_fits_retries(waits: &[Period], options: &Options, mistakes: &mut Mistakes) {
-    let Some(retries) = &options.retries else {
-        return;
-    };
-    let Some(unused) = usize::try_from(retries.value).ok().and_then(|retries| waits.get(retries))
-    else {
-        return;
-    };
-    let (retries, count) = (retries.value, waits.len());
-    mistakes.at(
-        &unused.literal,
-        format!(
+    if let Some(Number { value: retries, .. }) = &options.retries
+        && let Some(unused) = usize::try_from(*retries).ok().and_then(|retries| waits.get(retries))
+    {
+        let count = waits.len();
+        let message = format!(
             "`retries = {retries}` never comes to this wait: remove it or write \
              `retries = {count}`"
-        ),
-    );
+        );
+        mistakes.at(&unused.literal, message);
+    }
 }
 
 // #[job(delay = exponential("10s", factor = 0.5))]
@@ -153,11 +142,10 @@ fn each_pattern_is_valid(patterns: &Patterns, mistakes: &mut Mistakes) {
     let mut seen = HashSet::new();
     for pattern in &patterns.all {
         let text = pattern.value();
-        if seen.contains(&text) {
+        if seen.insert(text.clone()) {
+            mistakes.check(pattern, topic::check_pattern);
+        } else {
             mistakes.at(pattern, format!("`{text}` is given twice; keep one"));
-        } else if let Err(problem) = topic::check_pattern(&text) {
-            mistakes.at(pattern, problem);
         }
-        seen.insert(text);
     }
 }

@@ -41,11 +41,9 @@ fn takes_nothing_else(second: &Argument, mistakes: &mut Mistakes) {
 
 // #[job(on = "user.*")] fn welcome(#[serde(default)] event: UserCreated)
 fn no_serde(event: &Argument, mistakes: &mut Mistakes) {
-    for attribute in &event.serde {
-        mistakes.at(
-            attribute,
-            "the event is the whole payload and no field of it: put serde's attributes on the \
-             event's type",
-        );
-    }
+    mistakes.at_each(
+        &event.serde,
+        "the event is the whole payload and no field of it: put serde's attributes on the event's \
+         type",
+    );
 }
