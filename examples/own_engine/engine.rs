@@ -9,10 +9,10 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use jobq::engine::{
-    Capabilities, Consume, Consumer, Delivery, Engine, Intake, NotPushed, Pushed, Pushing,
-    QueueSpec, Receipt, Settle, Settlement,
+    Capabilities, Consume, Consumer, Delivery, Engine, Envelope, EventEnvelope, Intake, NotPushed,
+    Pushed, Pushing, QueueSpec, Receipt, Settle, Settlement,
 };
-use jobq::{Envelope, Error, ErrorKind, EventEnvelope, Result};
+use jobq::{Error, ErrorKind, Result};
 use tokio::sync::{mpsc, watch};
 
 /// The engine. Clones share their jobs.

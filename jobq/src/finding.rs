@@ -27,7 +27,7 @@ impl Report {
     }
 
     /// The same report with further findings.
-    #[cfg(feature = "rabbitmq")]
+    #[cfg(any(feature = "rabbitmq", feature = "sqlite"))]
     pub(crate) fn with(self, more: Vec<Finding>) -> Self {
         Self::new(self.about, self.version, [self.findings, more].concat())
     }

@@ -92,6 +92,7 @@
 //! |---|---|---|
 //! | `rabbitmq` | yes | `amqp://` |
 //! | `sqlite` | yes | `sqlite:` |
+//! | `bundled-sqlite` | yes | SQLite itself; without it, `sqlite` links the system's `libsqlite3` |
 //! | `tls` | no | `amqps://`, with `rustls` |
 //! | `management` | no | policies, bindings and nodes from RabbitMQ's management API, if its URL is set; includes `tls` |
 //! | `testing` | no | the test kit [`testing`], and the conformance suite for engines |
@@ -137,9 +138,8 @@ pub use engine::Migrated;
 pub use error::{Error, ErrorKind, Result};
 pub use finding::{Finding, FindingKind, Report, Severity};
 pub use job::{
-    BoxError, Control, Delay, Envelope, Event, EventEnvelope, Exponential, FailedJob, FailedReason,
-    Headers, Job, JobId, JobOptions, JobResult, MAX_PAYLOAD, Outcome, abort, queue_of, retry_in,
-    snooze,
+    BoxError, Control, Delay, Event, Exponential, FailedJob, FailedReason, Headers, Job, JobId,
+    JobOptions, JobResult, MAX_PAYLOAD, Outcome, abort, queue_of, retry_in, snooze,
 };
 pub use jobq_derive::{Event, Job, job};
 pub use traces::{Propagation, Trace};

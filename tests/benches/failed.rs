@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use jobq::admin::{End, Filter};
+use jobq::engine::Envelope;
 use jobq::engine::conformance::open;
-use jobq::{Client, Envelope, FailedJob, FailedJobs, JobId};
+use jobq::{Client, FailedJob, FailedJobs, JobId};
 use jobq_tests::failures::fail;
 use jobq_tests::measured::{Measured, arguments, number, resident};
 

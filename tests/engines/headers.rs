@@ -4,9 +4,9 @@ use jobq::engine::conformance::EngineExt as _;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use jobq::engine::{Engine, QueueSpec};
+use jobq::engine::{Engine, Envelope, QueueSpec};
 use jobq::{
-    BoxError, Client, Envelope, Event, FailedJob, FailedReason, FindingKind, Headers, JobContext,
+    BoxError, Client, Event, FailedJob, FailedReason, FindingKind, Headers, JobContext,
     JobId, Outgoing, State, WorkerPool, job, retry_in, snooze,
 };
 use jobq_tests::both_engines;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use jobq::admin::{End, Filter, Stop};
-use jobq::engine::Engine;
 use jobq::engine::conformance::{EngineExt as _, open};
-use jobq::{Client, Clock, Envelope, FailedJob, FailedJobs, FailedReason, JobId};
+use jobq::engine::{Engine, Envelope};
+use jobq::{Client, Clock, FailedJob, FailedJobs, FailedReason, JobId};
 use jobq_tests::both_engines;
 use jobq_tests::failures::fail;
 use jobq_tests::test_store::{DEADLINE, Step, Store, TestStore, soon, until};

@@ -7,8 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use jobq::engine::conformance::soon;
-use jobq::engine::{Counts, Engine, QueueSpec, Settlement, Verdict, Visited};
-use jobq::{Client, Envelope, FailedJob, JobId};
+use jobq::engine::{Counts, Engine, Envelope, QueueSpec, Settlement, Verdict, Visited};
+use jobq::{Client, FailedJob, JobId};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::raw::Raw;
 use jobq_tests::test_store::until;

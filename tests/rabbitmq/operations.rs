@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use jobq::admin::{End, Filter};
-use jobq::engine::Settlement;
 use jobq::engine::conformance::{EngineExt as _, open};
-use jobq::{Client, Envelope, FailedJob, JobId};
+use jobq::engine::{Envelope, Settlement};
+use jobq::{Client, FailedJob, JobId};
 use jobq_tests::broker::Broker;
 use jobq_tests::failures::fail;
 use jobq_tests::test_store::{soon, until};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jobq::engine::conformance::{DEADLINE, eventually, soon};
-use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
-use jobq::{Client, Envelope, JobId};
+use jobq::engine::{Consumer, Delivery, Engine, Envelope, QueueSpec, Settlement};
+use jobq::{Client, JobId};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::jobs::{event, job, with};
 use jobq_tests::log_capture::LogCapture;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jobq::engine::conformance::{eventually, soon};
-use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement, Verdict};
+use jobq::engine::{Consumer, Delivery, Engine, Envelope, QueueSpec, Settlement, Verdict};
 use jobq::rabbitmq::Topology;
-use jobq::{Envelope, FailedJob, FailedReason};
+use jobq::{FailedJob, FailedReason};
 use jobq_tests::broker;
 use jobq_tests::declared::declared_in;
 use jobq_tests::jobs::{self, event, with};

@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 
 use futures_util::future::join_all;
 use jobq::engine::conformance::soon;
-use jobq::engine::{Consumer, Delivery, Engine, QueueSpec, Settlement};
-use jobq::{Envelope, ErrorKind, JobId};
+use jobq::engine::{Consumer, Delivery, Engine, Envelope, QueueSpec, Settlement};
+use jobq::{ErrorKind, JobId};
 use jobq_tests::broker::{self, Broker};
 use jobq_tests::jobs::{event, job, push};
 use jobq_tests::late_confirms_proxy::late_confirms_proxy;

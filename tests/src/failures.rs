@@ -1,8 +1,8 @@
 //! Queues with failed jobs in them.
 
+use jobq::FailedReason;
 use jobq::engine::conformance::{EngineExt as _, soon};
-use jobq::engine::{Engine, QueueSpec, Settlement};
-use jobq::{Envelope, FailedReason};
+use jobq::engine::{Engine, Envelope, QueueSpec, Settlement};
 use tokio::task::JoinSet;
 
 /// The most deliveries that are settled at once.

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use jobq::JobId;
 use jobq::engine::conformance::{EngineExt as _, open};
-use jobq::engine::{Settlement, Verdict};
-use jobq::{Envelope, JobId};
+use jobq::engine::{Envelope, Settlement, Verdict};
 use jobq_tests::failures::fail;
 use jobq_tests::test_store::{Step, Store, TestStore, soon, until};
 use jobq_tests::{both_engines, on_a_file};

@@ -71,7 +71,8 @@ pub(crate) use visiting::run_to_end;
 
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, Result};
-use crate::job::{Envelope, EventEnvelope, MAX_PAYLOAD};
+use crate::job::MAX_PAYLOAD;
+pub use crate::job::{Envelope, EventEnvelope};
 
 /// A store of queues with jobs in them.
 ///

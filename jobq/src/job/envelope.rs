@@ -45,7 +45,7 @@ impl Envelope {
     /// A job with a new id, enqueued now and due at once, without name, headers, expiry and topic.
     ///
     /// ```
-    /// use jobq::Envelope;
+    /// use jobq::engine::Envelope;
     ///
     /// let mut job = Envelope::new("mail", br#"{"user_id": 7}"#.to_vec());
     /// job.name = Some("mail.welcome".into());
@@ -74,7 +74,8 @@ impl Envelope {
     /// distinguishes them.
     ///
     /// ```
-    /// use jobq::{Envelope, JobId};
+    /// use jobq::engine::Envelope;
+    /// use jobq::JobId;
     ///
     /// let mut job = Envelope::new("mail", b"{}".to_vec());
     /// job.set_id(JobId::of_key("order-7"));

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::ensure;
-use jobq::engine::QueueSpec;
-use jobq::{BoxError, Envelope, Job, JobOptions, State, WorkerPool};
+use jobq::engine::{Envelope, QueueSpec};
+use jobq::{BoxError, Job, JobOptions, State, WorkerPool};
 use serde::{Deserialize, Serialize};
 
 use crate::jobs::{Done, Work};

@@ -120,7 +120,7 @@ async fn a_message_without_a_name_is_the_only_job_of_its_queue(store: Store) {
     test.client.declare::<Scripted>().await.unwrap();
     let engine =
         jobq::engine::conformance::open(&test.store.url, &test.store.namespace).await.unwrap();
-    let envelope = jobq::Envelope::new("scripted", br#"{"steps": ["Succeed"]}"#.to_vec());
+    let envelope = jobq::engine::Envelope::new("scripted", br#"{"steps": ["Succeed"]}"#.to_vec());
     let id = envelope.id;
     engine.declare(&[jobq::engine::QueueSpec::new("scripted")]).await.unwrap();
     engine.push(envelope).await.unwrap();

@@ -4,9 +4,8 @@ use jobq::engine::conformance::EngineExt as _;
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
 
-use jobq::Envelope;
 use jobq::engine::conformance::soon;
-use jobq::engine::{QueueSpec, Settlement};
+use jobq::engine::{Envelope, QueueSpec, Settlement};
 use jobq_tests::broker;
 use jobq_tests::jobs::reports_runs::millis;
 use jobq_tests::jobs::{self, with};

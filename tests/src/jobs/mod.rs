@@ -8,8 +8,8 @@ pub mod waits_for_others;
 
 use std::time::SystemTime;
 
-use jobq::engine::{Engine, QueueSpec};
-use jobq::{Envelope, EventEnvelope, JobId};
+use jobq::JobId;
+use jobq::engine::{Engine, Envelope, EventEnvelope, QueueSpec};
 
 /// A job with the least in it.
 #[must_use]

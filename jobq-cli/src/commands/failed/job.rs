@@ -62,7 +62,8 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::{Duration, SystemTime};
 
-    use jobq::{Envelope, FailedReason};
+    use jobq::FailedReason;
+    use jobq::engine::Envelope;
 
     use super::*;
 

@@ -88,7 +88,8 @@ fn indented(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use jobq::{Envelope, FailedReason};
+    use jobq::FailedReason;
+    use jobq::engine::Envelope;
 
     use super::*;
 

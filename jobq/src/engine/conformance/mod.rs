@@ -26,7 +26,7 @@
 //! The last three arguments are capabilities of the engine. Cases that need a missing capability are
 //! compiled as ignored tests with the reason, so that they are printed and counted:
 //!
-//! * `delays`: an [`Envelope`](crate::Envelope) may be pushed with an initial delay;
+//! * `delays`: an [`Envelope`](crate::engine::Envelope) may be pushed with an initial delay;
 //! * `control`: its pools can be asked, and its queues paused;
 //! * `shared`: several engines can be open on one store at a time.
 //!
