@@ -109,7 +109,7 @@ impl fmt::Display for Problem {
                 Ok(())
             }
             Self::Usage(text) | Self::NotFound(text) | Self::Refused(text) => f.write_str(text),
-            Self::Output(error) => write!(f, "standard output cannot be written to: {error}"),
+            Self::Output(error) => write!(f, "cannot write to standard output: {error}"),
         }
     }
 }

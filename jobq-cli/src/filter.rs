@@ -77,7 +77,7 @@ impl FilterOptions {
 fn reason(text: &str) -> Result<FailedReason, String> {
     FailedReason::parse(text).ok_or_else(|| {
         let all: Vec<_> = FailedReason::all().map(FailedReason::as_str).collect();
-        format!("it is one of {}", all.join(", "))
+        format!("expected one of {}", all.join(", "))
     })
 }
 
@@ -130,7 +130,7 @@ mod tests {
             (["--reason", "tired"], "exhausted, aborted"),
             (["--since", "yesterday"], "such as `2h`"),
             (["--value", "/id"], "such as `/user/id=7`"),
-            (["--value", "id=7"], "no JSON pointer"),
+            (["--value", "id=7"], "is not a JSON pointer"),
             (["--id", "7"], "7"),
         ] {
             let error = filter(&arguments).unwrap_err();

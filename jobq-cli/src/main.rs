@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = match runtime {
         Ok(runtime) => runtime.block_on(commands::run(cli, output)),
-        Err(error) => Err(Problem::Refused(format!("the command cannot start: {error}"))),
+        Err(error) => Err(Problem::Refused(format!("cannot start the command: {error}"))),
     };
     let end = ended.unwrap_or_else(|problem| {
         let end = problem.end();

@@ -90,7 +90,7 @@ pub(crate) fn period(text: &str) -> Result<Duration, String> {
 /// A duration that is not zero.
 pub(crate) fn pause(text: &str) -> Result<Duration, String> {
     match period(text)? {
-        Duration::ZERO => Err("it is zero; state a duration such as `2s`".to_owned()),
+        Duration::ZERO => Err("must not be zero; use a duration such as `2s`".to_owned()),
         pause => Ok(pause),
     }
 }
@@ -104,8 +104,8 @@ impl Options {
             && !Path::new(path).exists()
         {
             return Err(Problem::Refused(format!(
-                "there is no file {path}: `--url` should name the jobs of a program; check the \
-                 path, which starts from the current directory unless it begins with `/`"
+                "the job file {path} does not exist; check the path in `--url`, which is relative \
+                 to the current directory unless it begins with `/`"
             )));
         }
         Ok(self.builder(&url)?.connect().await?)
@@ -162,7 +162,7 @@ impl Options {
             Some(url) if !url.is_empty() => Ok(url.clone()),
             _ if has_default_file => Ok(format!("sqlite://{DEFAULT_FILE}")),
             _ => Err(Problem::Usage(format!(
-                "no broker and no file is named, and there is no {DEFAULT_FILE} here: write `--url \
+                "no broker or job file was given, and there is no {DEFAULT_FILE} here: use `--url \
                  amqp://user:password@host` or `--url sqlite://jobs.db`, or set JOBQ_URL"
             ))),
         }
@@ -203,7 +203,8 @@ fn with_certificates(mut builder: ClientBuilder) -> Result<ClientBuilder, Proble
         (Some(chain), Some(key)) => Ok(builder.client_certificate_files(chain, key)),
         (None, None) => Ok(builder),
         _ => Err(Problem::Usage(
-            "one of JOBQ_CLIENT_CERTIFICATE and JOBQ_CLIENT_KEY is set: set both or neither".into(),
+            "only one of JOBQ_CLIENT_CERTIFICATE and JOBQ_CLIENT_KEY is set; set both or neither"
+                .into(),
         )),
     }
 }
@@ -218,7 +219,7 @@ fn pem(variable: &str) -> Result<Option<PathBuf>, Problem> {
     match std::fs::read(&path) {
         Ok(_) => Ok(Some(path)),
         Err(error) => Err(Problem::Usage(format!(
-            "the file {} that {variable} names cannot be read: {error}; name a file in PEM form",
+            "cannot read the file {} named by {variable}: {error}; name a file in PEM format",
             path.display()
         ))),
     }

@@ -193,7 +193,7 @@ mod tests {
             ("pointer=/user&value=7".into(), Ok("value at `/user`".into())),
             (format!("id={id}"), Ok(format!("id {id}"))),
             ("reason=tired".into(), Err("no reason")),
-            ("from=yesterday".into(), Err("is no time")),
+            ("from=yesterday".into(), Err("is not a valid time")),
             ("id=7".into(), Err("UUID")),
             ("pointer=user&value=7".into(), Err("JSON pointer")),
             ("pointer=/user&value=+".into(), Err("is missing")),

@@ -286,7 +286,10 @@ mod tests {
         progress.wait_for(|progress| progress.settled == 1).await.unwrap();
         operations.end().await;
         let text = started.end().unwrap().text;
-        assert_eq!(text, "The job was retried. Note: it was cancelled; the others stay failed.");
+        assert_eq!(
+            text,
+            "The job was retried. Note: the operation was cancelled; the remaining jobs stay failed."
+        );
         operations.end().await;
     }
 

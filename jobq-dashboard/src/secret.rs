@@ -117,7 +117,7 @@ mod tests {
             ("topsecret of the test\n", "ends with a newline (U+000A)"),
             ("topsecret of the test\r", "ends with a carriage return (U+000D)"),
             (" topsecret of the test", "begins with a space (U+0020)"),
-            ("topsecret\tof the test", "has a tab (U+0009) in it"),
+            ("topsecret\tof the test", "contains a tab (U+0009)"),
         ] {
             let error = Secret::new(text).unwrap_err();
             let expected = format!("the secret of the dashboard {expected}");

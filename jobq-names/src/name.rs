@@ -17,7 +17,7 @@ pub const MAX_LENGTH: usize = 120;
 ///
 /// assert!(name::check("mail.welcome").is_ok());
 /// let error = name::check("send welcome").unwrap_err().to_string();
-/// assert!(error.starts_with("`send welcome` is no valid name: it contains ' '"));
+/// assert!(error.starts_with("`send welcome` is not a valid name: it contains ' '"));
 /// ```
 pub fn check(name: &str) -> Result<(), NameError> {
     let wrong = |problem| Err(NameError { name: name.chars().take(200).collect(), problem });
@@ -54,14 +54,18 @@ enum Problem {
 
 impl fmt::Display for NameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no valid name: ", self.name)?;
+        write!(f, "`{}` is not a valid name: ", self.name)?;
         match self.problem {
             Problem::Empty => f.write_str("it is empty")?,
             Problem::Character(c) => write!(f, "it contains {c:?}")?,
             Problem::TooLong(length) => write!(f, "it has {length} characters")?,
-            Problem::EmptyWord => f.write_str("a dot stands where a word should")?,
+            Problem::EmptyWord => f.write_str("it has a leading, trailing or doubled dot")?,
         }
-        write!(f, "; use 1 to {MAX_LENGTH} of A-Z a-z 0-9 _ - with single dots between words")
+        write!(
+            f,
+            "; use 1 to {MAX_LENGTH} characters from A-Z a-z 0-9 _ -, with single dots between \
+             words"
+        )
     }
 }
 
@@ -83,10 +87,10 @@ mod tests {
             ("a@b", "it contains '@'"),
             ("../etc", "it contains '/'"),
             ("grüße", "it contains 'ü'"),
-            (".a", "a dot stands where a word should"),
-            ("a.", "a dot stands where a word should"),
-            ("a..b", "a dot stands where a word should"),
-            (".", "a dot stands where a word should"),
+            (".a", "it has a leading, trailing or doubled dot"),
+            ("a.", "it has a leading, trailing or doubled dot"),
+            ("a..b", "it has a leading, trailing or doubled dot"),
+            (".", "it has a leading, trailing or doubled dot"),
             (&"x".repeat(121), "it has 121 characters"),
         ];
         for (bad, expected) in table {

@@ -26,7 +26,7 @@ const UNITS: [(&str, u64); 5] =
 /// assert_eq!(period::parse("250ms")?, Duration::from_millis(250));
 /// assert_eq!(
 ///     period::parse("30").unwrap_err().to_string(),
-///     "`30` is no duration: `30` has no unit; write for example \"30s\" (units: d, h, m, s, ms)",
+///     "`30` is not a valid duration: `30` has no unit; for seconds, write \"30s\" (units: d, h, m, s, ms)",
 /// );
 /// # Ok::<(), jobq::period::PeriodError>(())
 /// ```
@@ -132,23 +132,23 @@ enum Problem {
 
 impl fmt::Display for PeriodError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no duration: ", self.text)?;
+        write!(f, "`{}` is not a valid duration: ", self.text)?;
         match &self.problem {
-            Problem::Empty => f.write_str("it is empty; write for example \"30s\""),
+            Problem::Empty => f.write_str("it is empty; write a duration such as \"30s\""),
             Problem::NoNumber(rest) => {
-                write!(f, "expected a whole number before `{rest}`; write for example \"1h 30m\"")
+                write!(f, "expected a whole number before `{rest}`, as in \"1h 30m\"")
             }
             Problem::NoUnit(number) => {
-                write!(f, "`{number}` has no unit; write for example \"{number}s\"")
+                write!(f, "`{number}` has no unit; for seconds, write \"{number}s\"")
             }
             Problem::Fraction => f.write_str(
-                "its numbers are whole; write for example \"1s 500ms\" in place of \"1.5s\"",
+                "numbers must be whole; write, for example, \"1s 500ms\" instead of \"1.5s\"",
             ),
-            Problem::UnknownUnit(unit) => write!(f, "there is no unit `{unit}`"),
+            Problem::UnknownUnit(unit) => write!(f, "`{unit}` is not a unit"),
             Problem::Order(unit) => {
-                write!(f, "`{unit}` comes twice or after a shorter unit; write the longest first")
+                write!(f, "`{unit}` is repeated or out of order; write longer units first")
             }
-            Problem::TooLong => write!(f, "it is longer than {}", format(MAX)),
+            Problem::TooLong => write!(f, "it exceeds the maximum of {}", format(MAX)),
         }?;
         f.write_str(" (units: d, h, m, s, ms)")
     }
@@ -184,25 +184,25 @@ mod tests {
         let table = [
             ("", "it is empty"),
             ("  ", "it is empty"),
-            ("30", "`30` has no unit; write for example \"30s\""),
+            ("30", "`30` has no unit; for seconds, write \"30s\""),
             ("soon", "expected a whole number before `soon`"),
             ("-5s", "expected a whole number before `-5s`"),
-            ("1.5s", "its numbers are whole; write for example \"1s 500ms\""),
-            ("1h 0.5m", "its numbers are whole"),
+            ("1.5s", "numbers must be whole; write, for example, \"1s 500ms\""),
+            ("1h 0.5m", "numbers must be whole"),
             ("1.s", "`1` has no unit"),
             ("10 m", "`10` has no unit"),
-            ("5min", "there is no unit `min`"),
-            ("5M", "there is no unit `M`"),
+            ("5min", "`min` is not a unit"),
+            ("5M", "`M` is not a unit"),
             ("5µs", "`5` has no unit"),
-            ("1m 1h", "`h` comes twice or after a shorter unit"),
-            ("1s 1s", "`s` comes twice or after a shorter unit"),
-            ("3651d", "it is longer than 3650d"),
-            ("99999999999999999999s", "it is longer than 3650d"),
+            ("1m 1h", "`h` is repeated or out of order"),
+            ("1s 1s", "`s` is repeated or out of order"),
+            ("3651d", "it exceeds the maximum of 3650d"),
+            ("99999999999999999999s", "it exceeds the maximum of 3650d"),
         ];
         for (text, expected) in table {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(expected), "{text}: {error}");
-            assert!(error.starts_with(&format!("`{text}` is no duration")), "{error}");
+            assert!(error.starts_with(&format!("`{text}` is not a valid duration")), "{error}");
         }
     }
 

@@ -80,7 +80,7 @@ impl fmt::Display for Stray {
         let code = u32::from(self.character);
         match self.position {
             Position::Start => write!(f, "begins with {name} (U+{code:04X})"),
-            Position::Within => write!(f, "has {name} (U+{code:04X}) in it"),
+            Position::Within => write!(f, "contains {name} (U+{code:04X})"),
             Position::End => write!(f, "ends with {name} (U+{code:04X})"),
         }
     }
@@ -119,9 +119,9 @@ mod tests {
             ("\u{feff}secret", Some("begins with a byte order mark (U+FEFF)")),
             ("\nsecret", Some("begins with a newline (U+000A)")),
             ("\n", Some("ends with a newline (U+000A)")),
-            ("one\ntwo", Some("has a newline (U+000A) in it")),
-            ("one\0two", Some("has a NUL (U+0000) in it")),
-            ("one\u{1b}[0mtwo", Some("has a control character (U+001B) in it")),
+            ("one\ntwo", Some("contains a newline (U+000A)")),
+            ("one\0two", Some("contains a NUL (U+0000)")),
+            ("one\u{1b}[0mtwo", Some("contains a control character (U+001B)")),
         ];
         for (text, expected) in table {
             let found = stray(text).map(|stray| stray.to_string());

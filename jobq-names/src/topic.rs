@@ -106,23 +106,25 @@ impl fmt::Display for TopicError {
             Kind::Topic => ("topic", "user.created"),
             Kind::Pattern => ("topic pattern", "user.*"),
         };
-        write!(f, "`{}` is no {what}: ", self.text)?;
+        write!(f, "`{}` is not a valid {what}: ", self.text)?;
         match &self.problem {
             Problem::Empty => f.write_str("it is empty")?,
             Problem::TooLong(length) => {
-                write!(f, "it has {length} bytes, the most is {MAX_LENGTH}")?;
+                write!(f, "it has {length} bytes, more than the limit of {MAX_LENGTH}")?;
             }
             Problem::Character(c) => write!(f, "it contains {c:?}")?,
-            Problem::EmptyWord => f.write_str("a dot stands where a word should")?,
-            Problem::Wildcard(c) => write!(f, "`{c}` is for the patterns of subscribers")?,
+            Problem::EmptyWord => f.write_str("it has a leading, trailing or doubled dot")?,
+            Problem::Wildcard(c) => {
+                write!(f, "`{c}` is a wildcard, allowed only in the patterns of subscribers")?;
+            }
             Problem::Part(word) => {
-                write!(f, "`*` and `#` stand for whole words, and `{word}` has more")?;
+                write!(f, "`*` and `#` must each be a whole word, unlike in `{word}`")?;
             }
             Problem::Hashes(count) => {
-                write!(f, "it has {count} `#`, and RabbitMQ takes at most {MOST_HASHES}")?;
+                write!(f, "it has {count} `#`, but RabbitMQ allows at most {MOST_HASHES}")?;
             }
         }
-        write!(f, "; write words with single dots between them, as in `{example}`")
+        write!(f, "; use words separated by single dots, such as `{example}`")
     }
 }
 
@@ -142,11 +144,11 @@ mod tests {
             ("", "it is empty"),
             ("user created", "it contains ' '"),
             ("user\0", "it contains '\\0'"),
-            (".user", "a dot stands where a word should"),
-            ("user.", "a dot stands where a word should"),
-            ("user..created", "a dot stands where a word should"),
-            (".", "a dot stands where a word should"),
-            (&"x".repeat(MAX_LENGTH + 1), "it has 201 bytes, the most is 200"),
+            (".user", "it has a leading, trailing or doubled dot"),
+            ("user.", "it has a leading, trailing or doubled dot"),
+            ("user..created", "it has a leading, trailing or doubled dot"),
+            (".", "it has a leading, trailing or doubled dot"),
+            (&"x".repeat(MAX_LENGTH + 1), "it has 201 bytes, more than the limit of 200"),
         ];
         for (bad, expected) in table {
             for error in [check(bad).unwrap_err(), check_pattern(bad).unwrap_err()] {
@@ -160,13 +162,16 @@ mod tests {
         for good in ["*", "#", "user.*", "*.created", "#.created.#", "*.*.#"] {
             assert_eq!(check_pattern(good), Ok(()), "{good}");
             let error = check(good).unwrap_err().to_string();
-            assert!(error.contains("is for the patterns of subscribers"), "{error}");
+            assert!(
+                error.contains("is a wildcard, allowed only in the patterns of subscribers"),
+                "{error}"
+            );
         }
         for bad in ["user*", "#user", "**", "a.b#.c"] {
             let error = check_pattern(bad).unwrap_err().to_string();
-            assert!(error.contains("stand for whole words"), "{error}");
+            assert!(error.contains("must each be a whole word"), "{error}");
         }
         let error = check_pattern("#.a.#.b.#").unwrap_err().to_string();
-        assert!(error.contains("it has 3 `#`, and RabbitMQ takes at most 2"), "{error}");
+        assert!(error.contains("it has 3 `#`, but RabbitMQ allows at most 2"), "{error}");
     }
 }

@@ -58,7 +58,7 @@ fn background() -> Result<&'static Background> {
     RUNTIME.as_ref().map_err(|error| {
         Error::new(
             ErrorKind::Refused,
-            format!("jobq's threads cannot be started: {error}; look at the limit of processes"),
+            format!("cannot start jobq's threads: {error}; check the process limit (`ulimit -u`)"),
         )
     })
 }
@@ -77,8 +77,8 @@ fn own() -> Result<&'static Handle> {
     Err(Error::new(
         ErrorKind::Unsupported,
         format!(
-            "process {this} was forked from process {process}, which has jobq's threads and \
-             connections; fork before the first client is made, and connect in each process"
+            "process {this} was forked from process {process}, which owns jobq's threads and \
+             connections; fork before you create the first client, and connect in each process"
         ),
     ))
 }

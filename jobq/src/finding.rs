@@ -35,8 +35,8 @@ impl Report {
     /// The report on an engine without diagnosis.
     pub(crate) fn unexamined() -> Self {
         let finding = Finding::new(FindingKind::Unchecked, Severity::Warning, "the engine")
-            .found("it cannot be examined");
-        Self::new("an engine of this program's own", None, vec![finding])
+            .found("does not support diagnosis");
+        Self::new("a custom engine", None, vec![finding])
     }
 
     /// The version of the broker, such as `4.0.5`, or of SQLite; `None` if unknown.
@@ -65,11 +65,11 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let version = self.version.as_deref().unwrap_or("of an unknown version");
+        let version = self.version.as_deref().unwrap_or("unknown version");
         writeln!(f, "{} ({version})", self.about)?;
         self.findings.iter().try_for_each(|finding| writeln!(f, "\n{finding}"))?;
         if self.findings.is_empty() {
-            writeln!(f, "\nnothing was found that weakens what jobq promises")?;
+            writeln!(f, "\nno problems found")?;
         }
         Ok(())
     }
@@ -149,7 +149,7 @@ impl Finding {
         Self { kind, severity, about, found: none(), matters: none(), remedy: none() }
     }
 
-    /// Sets the observation, as a clause: `it keeps 3 days of jobs`.
+    /// Sets the observation, as a predicate of the subject: `keeps 3 days of jobs`.
     #[must_use]
     pub fn found(mut self, found: impl Into<String>) -> Self {
         self.found = found.into();
@@ -263,6 +263,6 @@ mod tests {
         );
         assert!(!report.is_sound());
         assert_eq!(report.errors().count(), 1);
-        assert!(Report::new("SQLite", None, Vec::new()).to_string().contains("nothing was found"));
+        assert!(Report::new("SQLite", None, Vec::new()).to_string().contains("no problems found"));
     }
 }

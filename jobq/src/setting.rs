@@ -23,8 +23,8 @@ pub fn check(name: &str, text: &str) -> Result<()> {
     match stray(text) {
         None => Ok(()),
         Some(stray) => Err(Error::invalid(format!(
-            "{name} {stray}: remove it; the line of a file often ends with one, which `tr -d '\\r\\n'` \
-             removes"
+            "{name} {stray}; remove this character (`tr -d '\\r\\n'` strips the line ending of a \
+             value read from a file)"
         ))),
     }
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use jobq::engine::{Engine, Envelope, QueueSpec};
 use jobq::{
-    BoxError, Client, Event, FailedJob, FailedReason, FindingKind, Headers, JobContext,
-    JobId, Outgoing, State, WorkerPool, job, retry_in, snooze,
+    BoxError, Client, Event, FailedJob, FailedReason, FindingKind, Headers, JobContext, JobId,
+    Outgoing, State, WorkerPool, job, retry_in, snooze,
 };
 use jobq_tests::both_engines;
 use jobq_tests::jobs::with;
@@ -85,7 +85,7 @@ async fn headers_that_cannot_be_are_refused_before_anything_is_sent(store: Store
     }
     let long = "x".repeat(9_000);
     let error = client.enqueue(Bill { failures: 0 }).header("a", long).await.unwrap_err();
-    assert!(error.to_string().contains("9001 bytes, the most is 8192"), "{error}");
+    assert!(error.to_string().contains("9001 bytes, more than the limit of 8192"), "{error}");
     client.declare::<Bill>().await.unwrap();
     assert_eq!(client.counts("bill").await.unwrap().ready, 0);
 }

@@ -91,7 +91,7 @@ async fn a_pool_without_a_runtime_is_an_error(store: Store) {
     let spawning = thread::spawn(move || block_on(pool.spawn()).map(|_| ()));
     let error = spawning.join().expect("nothing panics").unwrap_err();
     assert!(error.is_invalid(), "{error}");
-    assert!(error.to_string().contains("there is none here"), "{error}");
+    assert!(error.to_string().contains("no runtime is active here"), "{error}");
 }
 
 async fn a_forked_process_is_told_so(store: Store) {

@@ -92,7 +92,7 @@ async fn a_wait_may_be_a_text(store: Store) {
     ];
     for problem in problems {
         assert!(problem.is_invalid() && !problem.maybe_enqueued(), "{problem:?}");
-        assert!(problem.to_string().contains("`1.5s` is no duration"), "{problem}");
+        assert!(problem.to_string().contains("`1.5s` is not a valid duration"), "{problem}");
     }
     running.shutdown().await.unwrap();
     assert_eq!(client.counts("scripted").await.unwrap().ready, 0);

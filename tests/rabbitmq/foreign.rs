@@ -147,7 +147,7 @@ async fn a_message_that_cannot_be_read_stops_its_queue_alone() {
         let end = soon("the queue to end", consumer.next()).await;
         let error = end.expect("it says why").expect_err("it cannot be read");
         assert_eq!(error.kind(), jobq::ErrorKind::Refused);
-        for part in [&format!("`{queue}`"), "no UTF-8", &format!("`{namespace}:{queue}`")] {
+        for part in [&format!("`{queue}`"), "not UTF-8", &format!("`{namespace}:{queue}`")] {
             assert!(error.to_string().contains(part), "{error}");
         }
         // From now on the other queue is rid of it.

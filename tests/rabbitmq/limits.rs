@@ -24,13 +24,13 @@ async fn the_limits_of_a_vhost_are_named() {
     };
     limit(r#"{"max-connections": 0}"#).await;
     let error = Client::connect(&vhost.url()).await.unwrap_err();
-    says(&error, &["limit (0) is reached", "one with a pool two", "set_vhost_limits"]);
+    says(&error, &["limit (0) is reached", "a client with a pool two", "set_vhost_limits"]);
 
     limit(r#"{"max-connections": 1}"#).await;
     let client = Client::connect(&vhost.url()).await.expect("one fits");
     let error =
         TestStore::on(Store::on_broker(vhost.node().url())).await.pool_of(&client).spawn().await;
-    says(&error.unwrap_err(), &["limit (1) is reached", "one with a pool two"]);
+    says(&error.unwrap_err(), &["limit (1) is reached", "a client with a pool two"]);
 
     limit(r#"{"max-connections": -1, "max-queues": 3}"#).await;
     let job = Scripted { steps: Vec::new() };
@@ -55,7 +55,7 @@ async fn a_broker_with_few_channels_or_small_frames_is_told_of() {
     drop(few);
     let small = lines("frame_max = 65536\n").await.expect("as before");
     let error = Client::connect(small.url()).await.unwrap_err();
-    says(&error, &["frames of 65536 bytes", "131072", "rabbitmq.conf"]);
+    says(&error, &["frames to 65536 bytes", "131072", "rabbitmq.conf"]);
 }
 
 macro_rules! many {

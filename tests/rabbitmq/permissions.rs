@@ -61,7 +61,7 @@ async fn who_may_write_and_read_needs_not_configure() {
         found.kind() == FindingKind::Unchecked && found.severity() == Severity::Note
     };
     assert_eq!(report.findings().iter().filter(uncompared).count(), 1, "{report}");
-    assert!(report.to_string().contains("may not declare"), "{report}");
+    assert!(report.to_string().contains("no permission to declare"), "{report}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

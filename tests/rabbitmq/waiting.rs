@@ -78,7 +78,9 @@ async fn without_the_management_api_the_waiting_jobs_are_unknown() {
     let (url, namespace) = (shared().await, namespace());
     client(&url, &namespace, None).await.enqueue(Letter {}).delay(HOUR).await.unwrap();
     let unreachable = Some("http://127.0.0.1:1");
-    for (management, said) in [(None, "`--management`"), (unreachable, "cannot be reached")] {
+    for (management, said) in
+        [(None, "`--management`"), (unreachable, "cannot reach http://127.0.0.1:1")]
+    {
         let operator = client(&url, &namespace, management).await;
         let mail = mail(&operator).await;
         let why = mail.waiting.why().unwrap();
@@ -188,7 +190,9 @@ async fn a_subscriber_goes_when_it_certainly_has_no_jobs() {
     let plain = client(&url, &namespace, None).await;
     plain.declare::<Gone>().await.unwrap();
     let unreachable = client(&url, &namespace, Some("http://127.0.0.1:1")).await;
-    for (client, said) in [(&plain, "JOBQ_MANAGEMENT_URL"), (&unreachable, "cannot be reached")] {
+    for (client, said) in
+        [(&plain, "JOBQ_MANAGEMENT_URL"), (&unreachable, "cannot reach http://127.0.0.1:1")]
+    {
         let error = client.delete_subscriber::<Gone>().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Refused, "{error:?}");
         assert!(error.to_string().contains(said), "{error}");

@@ -123,7 +123,7 @@ async fn standstill_is_told(node: &Broker, stop: &str, mend: impl AsyncFnOnce())
     stays::<Scripted>(&probing.client, "a pool reports that ").await;
     probing.tells(STUCK, before[1]).await;
     probing.reaches(Passage::Stuck).await;
-    stays::<Scripted>(&probing.client, "a pool reports that nothing comes out").await;
+    stays::<Scripted>(&probing.client, "a pool reports that jobs do not leave").await;
     let report = probing.client.doctor().await.unwrap();
     let is_told = |found: &&Finding| {
         found.about() == "the tiers of queue `scripted`" && found.severity() == Severity::Error
@@ -234,7 +234,7 @@ async fn stays<J: Job>(client: &Client, why: &str) {
 async fn held_back(client: &Client) -> Vec<String> {
     let report = client.doctor().await.unwrap();
     let found = report.findings().iter().map(ToString::to_string);
-    found.filter(|found| found.contains("whose wait is over stay there")).collect()
+    found.filter(|found| found.contains("jobs are due but do not leave")).collect()
 }
 
 /// Without a pool there are no probes. The API's figures are of a moment before: the first one of

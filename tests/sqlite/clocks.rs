@@ -190,7 +190,7 @@ async fn a_process_in_another_time_namespace_is_refused() {
     let mut process = Process::start_by(&unshare, &directory.url("other.db"), LONG, "hold");
     assert_eq!(process.ask("waits").await, "ready");
     let error = refusal(&directory.file("other.db")).await;
-    let fragments = ["by another clock", &namespace, "in one time namespace"];
+    let fragments = ["a different clock", &namespace, "in one time namespace"];
     assert_says(&error, jobq::ErrorKind::Refused, &fragments);
     assert_eq!(process.ask("waits").await, "ready");
 }

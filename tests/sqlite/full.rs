@@ -33,7 +33,7 @@ async fn what_a_full_disk_refuses_is_told_and_all_else_goes_on_when_there_is_spa
     let (done, retried) = (take(&mut consumer).await, take(&mut consumer).await);
     let retried_id = retried.envelope().id;
 
-    let fragments = ["has no space left on its disk", "free some", &path];
+    let fragments = ["has no space left on its disk", "free disk space", &path];
     // What a large job was refused may be enough for small ones.
     for size in [20_000, 1] {
         let error = loop {

@@ -33,7 +33,7 @@ async fn a_file_that_is_no_database_is_left_alone() {
         let path = directory.file("letter.txt");
         std::fs::write(&path, text).unwrap();
         let error = refusal(&path).await;
-        assert_says(&error, ErrorKind::Refused, &["is no SQLite file", "name another file"]);
+        assert_says(&error, ErrorKind::Refused, &["is not an SQLite file", "use another file"]);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
 }
@@ -61,7 +61,7 @@ async fn a_file_of_a_newer_version_is_refused() {
     drop(file);
     let before = std::fs::read(&path).unwrap();
     let error = refusal(&path).await;
-    let fragments = ["newer jobq", "schema 1000", "knows up to", "update this program"];
+    let fragments = ["newer jobq", "schema 1000", "supports schemas up to", "update this program"];
     assert_says(&error, ErrorKind::Refused, &fragments);
     assert!(std::fs::read(&path).unwrap() == before, "nothing was written");
 }
@@ -71,9 +71,13 @@ async fn a_missing_directory_and_a_directory_are_told() {
     let directory = Directory::new();
     let error = refusal(&directory.file("missing/jobs.db")).await;
     let missing = directory.file("missing").display().to_string();
-    assert_says(&error, ErrorKind::Refused, &["there is no directory", &missing, "make it"]);
+    assert_says(
+        &error,
+        ErrorKind::Refused,
+        &["the directory", &missing, "does not exist; create it"],
+    );
     let error = refusal(directory.path()).await;
-    assert_says(&error, ErrorKind::Refused, &["is a directory", "name a file"]);
+    assert_says(&error, ErrorKind::Refused, &["is a directory", "use a file"]);
 }
 
 #[tokio::test]
@@ -89,7 +93,7 @@ async fn a_file_that_cannot_be_written_is_refused() {
         return;
     }
     let error = refusal(&path).await;
-    assert_says(&error, ErrorKind::Refused, &["the right to write"]);
+    assert_says(&error, ErrorKind::Refused, &["write permission"]);
 }
 
 #[tokio::test]
@@ -151,9 +155,13 @@ async fn a_file_on_a_read_only_disk_is_refused() {
     engine.close().await;
     let before = std::fs::read(&path).unwrap();
     disk.make_read_only();
-    assert_says(&refusal(&path).await, ErrorKind::Refused, &["the right to", "write"]);
+    assert_says(
+        &refusal(&path).await,
+        ErrorKind::Refused,
+        &["grant this user", "write permission"],
+    );
     let new = disk.directory().file("new.db");
-    assert_says(&refusal(&new).await, ErrorKind::Refused, &["the right to", "write"]);
+    assert_says(&refusal(&new).await, ErrorKind::Refused, &["grant this user", "write permission"]);
     assert!(std::fs::read(&path).unwrap() == before && !new.exists());
 }
 

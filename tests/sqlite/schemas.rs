@@ -113,7 +113,7 @@ async fn an_older_file_is_refused_by_its_version_until_it_is_migrated() {
         let (url, path) = (directory.url("jobs.db"), directory.file("jobs.db"));
         make_job_file(&path, schema);
         let client = Client::connect(&url).await.unwrap();
-        let has = format!("has schema {schema},");
+        let has = format!("has schema {schema} of");
         let fragments = [&*has, "`jobq migrate ", &path.display().to_string()];
         for error in [
             client.counts("mail").await.unwrap_err(),

@@ -101,8 +101,8 @@ async fn serve(arguments: Arguments, client: &Client, options: &Options, output:
     output.note(&format!("the dashboard is at {}", serving.url()));
     if is_open {
         output.note(
-            "it asks nobody for a secret, so whoever reaches its origin may use it: let the proxy ask \
-             who comes, or add `--protected`",
+            "the dashboard does not ask for a secret, so anyone who can reach its origin may use \
+             it: authenticate users in the proxy, or add `--protected`",
         );
     }
     if let Some(secret) = made {

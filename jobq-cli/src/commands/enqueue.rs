@@ -91,12 +91,13 @@ pub(super) fn payload(argument: &str) -> Result<Box<RawValue>, Problem> {
     if argument == "-" {
         text.clear();
         std::io::stdin().read_to_string(&mut text).map_err(|error| {
-            Problem::Usage(format!("the payload cannot be read from standard input: {error}"))
+            Problem::Usage(format!("cannot read the payload from standard input: {error}"))
         })?;
     }
     serde_json::from_str(&text).map_err(|error| {
         Problem::Usage(format!(
-            "the payload is no JSON: {error}; write for example --payload '{{\"user_id\": 7}}'"
+            "the payload is not valid JSON: {error}; write, for example, --payload '{{\"user_id\": \
+             7}}'"
         ))
     })
 }
@@ -104,7 +105,7 @@ pub(super) fn payload(argument: &str) -> Result<Box<RawValue>, Problem> {
 fn header(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
-        None => Err("a header is written NAME=VALUE".into()),
+        None => Err("expected NAME=VALUE".into()),
     }
 }
 
@@ -116,7 +117,7 @@ mod tests {
     fn a_payload_keeps_its_numbers() {
         let text = r#"{"n": 12345678901234567890123, "x": 1.10}"#;
         assert_eq!(payload(text).unwrap().get(), text);
-        assert!(payload("{").unwrap_err().to_string().starts_with("the payload is no JSON"));
+        assert!(payload("{").unwrap_err().to_string().starts_with("the payload is not valid JSON"));
     }
 
     #[test]

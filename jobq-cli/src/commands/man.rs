@@ -22,7 +22,7 @@ pub(crate) fn run(arguments: &Arguments, output: Output) -> Ended {
     if let Some(folder) = &arguments.directory {
         clap_mangen::generate_to(command, folder).map_err(|error| {
             let folder = folder.display();
-            Problem::Refused(format!("the pages cannot be written into {folder}: {error}"))
+            Problem::Refused(format!("cannot write the man pages into {folder}: {error}"))
         })?;
         return Ok(End::Done);
     }

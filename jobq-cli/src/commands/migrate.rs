@@ -29,9 +29,11 @@ pub(crate) async fn run(arguments: &Arguments, options: &Options, output: Output
 
     let Some(file) = arguments.file.to_str() else {
         let shown = arguments.file.display();
-        return Err(Problem::Usage(format!("the name of the file {shown} is no UTF-8; rename it")));
+        return Err(Problem::Usage(format!(
+            "the file name {shown} is not valid UTF-8; rename the file"
+        )));
     };
-    setting::check("the name of the file", file)?;
+    setting::check("the file name", file)?;
     let builder = Client::builder(format!("sqlite://{file}")).timeout(options.timeout);
     let migrated = builder.migrate().await?;
     if output.is_json() {

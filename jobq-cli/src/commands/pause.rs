@@ -50,8 +50,9 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     if let Some(text) = text::still_taking(&paused.still_taking) {
         output.error(&format!("{text}; {NEXT}"));
     } else if paused.stopped.is_empty() && !exists(&client, &arguments.queue).await? {
-        output
-            .note("there is no such queue yet: pools that work on it later take none of its jobs");
+        output.note(
+            "the queue does not exist yet: pools that consume it later take none of its jobs",
+        );
     }
     Ok(end(&paused.still_taking))
 }

@@ -74,10 +74,10 @@ impl Files {
 pub(super) fn read(path: &Path) -> Result<Topology, Problem> {
     let file = path.display();
     let text = std::fs::read_to_string(path)
-        .map_err(|error| Problem::Usage(format!("the file {file} cannot be read: {error}")))?;
+        .map_err(|error| Problem::Usage(format!("cannot read the file {file}: {error}")))?;
     serde_json::from_str(&text).map_err(|error| {
         Problem::Usage(format!(
-            "the file {file} has no declarations: {error}; a program writes them with \
+            "the file {file} does not contain declarations: {error}; a program writes them with \
              `serde_json::to_writer(file, &pool.topology()?)`"
         ))
     })

@@ -226,8 +226,8 @@ fn notes(pools: &Pools) -> Vec<String> {
     match &pools.unaccounted {
         Figure::Known(0) => {}
         Figure::Known(count) => notes.push(format!(
-            "{count} consumers belong to no pool that answered: to pools that are wedged, whose \
-             permissions forbid it, or to other programs"
+            "{count} consumers belong to no pool that answered: their pools hang or have no \
+             permission to answer, or they belong to other programs"
         )),
         Figure::Unknown(why) => {
             notes.push(format!("? consumers that belong to no pool: {}", visible(why)));

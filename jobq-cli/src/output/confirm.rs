@@ -29,13 +29,12 @@ pub(crate) fn confirm(yes: bool, action: &str) -> Result<bool, Problem> {
     match confirmation(yes, is_terminal) {
         Confirmation::Given => Ok(true),
         Confirmation::Missing => Err(Problem::Usage(format!(
-            "this would {action}: off a terminal nobody can be asked; add `--yes` to confirm, or \
-             `--dry-run` to see what it would do"
+            "this would {action}, and there is no terminal to confirm it; add `--yes` to confirm, \
+             or `--dry-run` to see what it would do"
         ))),
         Confirmation::Asked => {
             let answer = ask(action);
-            let unasked =
-                |error| Problem::Refused(format!("the question cannot be asked: {error}"));
+            let unasked = |error| Problem::Refused(format!("cannot ask for confirmation: {error}"));
             Ok(is_yes(&answer.map_err(unasked)?))
         }
     }

@@ -97,7 +97,7 @@ async fn a_published_event_reaches_its_subscriber(store: Store) {
 
 async fn what_is_wrong_is_said(store: Store) {
     let table: [(&[&str], i32, &str); 5] = [
-        (&["enqueue", "scripted", "--payload", "{"], 2, "the payload is no JSON"),
+        (&["enqueue", "scripted", "--payload", "{"], 2, "the payload is not valid JSON"),
         (&["enqueue", "no name"], 2, "no name"),
         (&["enqueue", "scripted", "--delay", "soon"], 2, "soon"),
         (&["enqueue", "scripted", "--header", "tenant"], 2, "NAME=VALUE"),

@@ -159,9 +159,12 @@ async fn a_user_who_may_only_read_looks_while_a_program_has_the_file_open() {
         assert_eq!(ask(&["doctor"]).await.code, 0);
         let ran = ask(&["workers"]).await;
         assert!(ran.out.is_empty() || ran.code == 0, "{ran:#?}");
-        assert!(ran.err.contains("may only read the job file"), "{ran:#?}");
+        assert!(ran.err.contains("read-only access to the job file"), "{ran:#?}");
         let told = ask(&["pause", "scripted"]).await;
-        assert!(told.error(5).contains("is read-only; give this user the right"), "{told:#?}");
+        assert!(
+            told.error(5).contains("is read-only; grant this user write permission"),
+            "{told:#?}"
+        );
         assert!(told.err.contains("queue paused") && told.err.contains("is_finished=false"));
 
         pool.shutdown().await.unwrap();
@@ -169,12 +172,12 @@ async fn a_user_who_may_only_read_looks_while_a_program_has_the_file_open() {
         let files = || std::fs::read_dir(directory).unwrap().count();
         let before = files();
         let told = ask(&["queues"]).await;
-        for fragment in [&*path, "may only be read by this user", "no process has it open"] {
+        for fragment in [&*path, "is read-only for this user", "no process has it open"] {
             assert!(told.error(5).contains(fragment), "{told:#?}");
         }
         assert_eq!(files(), before, "it left no file of its own");
         set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         let told = ask(&["queues"]).await;
-        assert!(told.error(5).contains("the right to read and write the file"), "{told:#?}");
+        assert!(told.error(5).contains("read and write permission on the file"), "{told:#?}");
     }
 }

@@ -118,11 +118,11 @@ async fn a_queue_that_does_not_exist_is_said_to_be_missing(store: Store) {
     ] {
         let ran = jobq(&test.store, &[&["failed"], arguments, &["--json"]].concat()).await;
         ran.json(4, schema);
-        assert!(ran.err.contains("there is no queue `typo`"), "{ran:#?}");
+        assert!(ran.err.contains("queue `typo` does not exist"), "{ran:#?}");
     }
     let ran = jobq(&test.store, &["pause", "typo"]).await;
     assert_eq!(ran.lines(0), ["queue typo is paused; pools that stopped: 0"]);
-    assert!(ran.err.contains("there is no such queue yet"), "{ran:#?}");
+    assert!(ran.err.contains("the queue does not exist yet"), "{ran:#?}");
 }
 
 async fn the_doctor_gives_its_report(store: Store) {
@@ -166,7 +166,7 @@ async fn a_url_must_lead_to_something() {
 
     let mut missing = command(&["queues", "--url", "sqlite://typo.db"]);
     missing.current_dir(folder.path());
-    assert!(run(missing).await.error(5).contains("there is no file typo.db"));
+    assert!(run(missing).await.error(5).contains("the job file typo.db does not exist"));
     assert!(!folder.file("typo.db").exists());
 
     let unreachable = command(&["queues", "--url", "amqp://127.0.0.1:1"]);

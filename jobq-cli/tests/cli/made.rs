@@ -28,7 +28,7 @@ async fn manual_pages_are_made_for_each_command() {
     }
     let missing = folder.file("missing");
     let ran = run(command(&["man", "--directory", missing.to_str().unwrap()])).await;
-    assert!(ran.error(5).contains("cannot be written into"), "{ran:#?}");
+    assert!(ran.error(5).contains("cannot write the man pages into"), "{ran:#?}");
 }
 
 #[tokio::test]

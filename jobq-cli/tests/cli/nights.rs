@@ -117,11 +117,11 @@ async fn a_queue_whose_last_pool_died_is_told() {
     let api = ["--management", "http://127.0.0.1:1"];
     let ran = jobq(&test.store, &[&check[..], &api].concat()).await;
     let lines = ran.lines(1);
-    assert!(lines.last().unwrap().contains("http://127.0.0.1:1/ cannot be reached"), "{ran:#?}");
+    assert!(lines.last().unwrap().contains("cannot reach http://127.0.0.1:1/"), "{ran:#?}");
     let ran = jobq(&test.store, &[&check[..], &api, &["--json"]].concat()).await;
     let document = ran.json(1, "check");
     let incomplete = document["incomplete"].as_str().unwrap_or_default();
-    assert!(incomplete.contains("http://127.0.0.1:1/ cannot be reached"), "{document}");
+    assert!(incomplete.contains("cannot reach http://127.0.0.1:1/"), "{document}");
 
     // Somebody who may not ask pools learns that, and not that there is no queue.
     let eve = &*test.store.namespace;
@@ -242,7 +242,7 @@ async fn each_night_is_told_by_a_check_a_metric_and_a_log() {
         .tells(&Night {
             check: &["--failed-max", "100"],
             code: 1,
-            says: "scripted: jobs that wait do not come through, as 1 of its pools report",
+            says: "scripted: waiting jobs are stuck, as 1 of its pools report",
             metrics: &[
                 "jobq_waits_stuck{queue=\"scripted\"} 1",
                 "jobq_waits_late{queue=\"scripted\"} 1",

@@ -37,7 +37,7 @@ async fn a_plan_needs_no_broker() {
     fs::write(folder.file("other.json"), "{}").unwrap();
     let other = folder.file("other.json");
     let ran = run(crate::process::command(&["topology", "plan", other.to_str().unwrap()])).await;
-    assert!(ran.error(2).contains("has no declarations"), "{ran:#?}");
+    assert!(ran.error(2).contains("does not contain declarations"), "{ran:#?}");
 
     // A file has no exchanges.
     for command in ["diff", "apply", "prune"] {
@@ -73,7 +73,7 @@ async fn a_broker_is_compared_and_declared() {
     let other = [&["topology", "diff", &path][..], &["--namespace", "other"]].concat();
     let mut command = crate::process::command(&other);
     command.env("JOBQ_URL", &test.store.url);
-    assert!(run(command).await.error(2).contains("which is not of the namespace `other`"));
+    assert!(run(command).await.error(2).contains("which is not in namespace `other`"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -144,7 +144,7 @@ async fn a_dashboard_compares_a_broker_with_files() {
 
     fs::write(&path, "{}").unwrap();
     let ran = jobq(&test.store, &["dashboard", "--topology", &path]).await;
-    assert!(ran.error(2).contains("has no declarations"), "{ran:#?}");
+    assert!(ran.error(2).contains("does not contain declarations"), "{ran:#?}");
 }
 
 /// A job of an earlier version.

@@ -41,7 +41,7 @@ async fn off_a_terminal_it_is_an_error(store: Store) {
     let ran = jobq(&store, &["watch"]).await;
     assert!(ran.error(2).contains("--json"), "{ran:#?}");
     let ran = jobq(&store, &["watch", "--json", "--interval", "0s"]).await;
-    assert!(ran.error(2).contains("it is zero"), "{ran:#?}");
+    assert!(ran.error(2).contains("must not be zero"), "{ran:#?}");
 }
 
 /// What fits any machine: pages, a pause and its end, groups, and a question with both answers.

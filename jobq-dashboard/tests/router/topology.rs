@@ -70,7 +70,7 @@ async fn what_is_missing_different_or_unknown_is_shown() {
     let foreign = client_of(&store, "other").await;
     let refused = page(&foreign, &declared).await;
     assert!(refused.contains("could not be compared"), "{refused}");
-    assert!(refused.contains("not of the namespace `other`"), "{refused}");
+    assert!(refused.contains("not in namespace `other`"), "{refused}");
     running.shutdown().await.unwrap();
 }
 

@@ -28,8 +28,8 @@ pub(super) async fn check(engine: &dyn Administer, queue: &str) -> Result<()> {
     Err(Error::new(
         ErrorKind::Unsupported,
         format!(
-            "no pool of queue `{queue}` answers, and pools tell the outcome of a canary; start a \
-             pool, or retry the jobs without a canary"
+            "no pool of queue `{queue}` answers, but only pools report the outcome of a canary; \
+             start a pool, or retry the jobs without a canary"
         ),
     ))
 }

@@ -237,7 +237,7 @@ impl FailedJobs {
         Error::new(
             ErrorKind::NotFound,
             format!(
-                "queue `{}` has no failed job {id}: it was retried or deleted, or is one of \
+                "queue `{}` has no failed job {id}: it was retried or deleted, or belongs to \
                  another queue",
                 self.queue
             ),

@@ -127,7 +127,8 @@ impl Filter {
     pub fn value_from(self, text: &str) -> Result<Self> {
         let Some((pointer, value)) = text.split_once('=') else {
             return Err(Error::invalid(format!(
-                "`{text}` is no condition: expected a pointer and a value, such as `/user/id=7`"
+                "`{text}` is not a valid condition: expected a JSON pointer and a value, such as \
+                 `/user/id=7`"
             )));
         };
         match self.clone().value(pointer, value) {
@@ -237,7 +238,7 @@ mod tests {
             let expected = Filter::new().value(pointer, json).unwrap();
             assert_eq!(Filter::new().value_from(text).unwrap(), expected, "{text}");
         }
-        for (text, part) in [("/user/id", "such as"), ("user/id=7", "no JSON pointer")] {
+        for (text, part) in [("/user/id", "such as"), ("user/id=7", "is not a JSON pointer")] {
             let error = Filter::new().value_from(text).unwrap_err();
             assert!(error.is_invalid() && error.to_string().contains(part), "{error}");
         }

@@ -65,7 +65,8 @@ impl FromStr for Cursor {
         };
         parsed().ok_or_else(|| {
             Error::invalid(format!(
-                "`{text}` is no cursor: expected the `next` of a page; begin at the first page"
+                "`{text}` is not a valid cursor: expected the `next` value of a page; start from \
+                 the first page"
             ))
         })
     }
@@ -272,7 +273,10 @@ mod tests {
             ["", "7", "7.x.0", &format!("7.{id}"), &format!("x.{id}.0"), &format!("7.{id}.0.0")]
         {
             let error = text.parse::<Cursor>().unwrap_err();
-            assert!(error.is_invalid() && error.to_string().contains("no cursor"), "{text}");
+            assert!(
+                error.is_invalid() && error.to_string().contains("is not a valid cursor"),
+                "{text}"
+            );
         }
     }
 }

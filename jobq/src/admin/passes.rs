@@ -49,17 +49,21 @@ impl Plan {
         let is_discard = self.action == Action::Discard;
         let problem = match () {
             () if self.rate.is_some_and(|rate| !(rate.is_finite() && rate > 0.0)) => {
-                "the rate of an operation is a number of jobs a second above 0"
+                "the rate of an operation must be a number of jobs per second above 0"
             }
-            () if self.canary == Some(0) => "an operation has at least one canary, or none is set",
+            () if self.canary == Some(0) => {
+                "the number of canaries must be at least 1; leave it out to run without canaries"
+            }
             () if self.canary.is_some() && is_discard => {
-                "a canary is retried, and this operation discards; leave the canary out"
+                "canaries are jobs that are retried, but this operation discards jobs; leave the \
+                 canaries out"
             }
             () if self.stop_on_failure && is_discard => {
-                "jobs that are discarded do not fail again; leave `stop_on_failure` out"
+                "discarded jobs cannot fail again; leave `stop_on_failure` out"
             }
             () if self.stop_on_failure && self.rate.is_none() => {
-                "an operation looks for jobs that fail again between two passes; set a rate"
+                "`stop_on_failure` needs a rate, since failures are checked between passes; set a \
+                 rate"
             }
             () => return Ok(()),
         };

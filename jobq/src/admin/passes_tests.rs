@@ -40,7 +40,7 @@ fn settings_that_make_no_sense_are_refused() {
         (rated(-1.0), "above 0"),
         (rated(f64::NAN), "above 0"),
         (rated(f64::INFINITY), "above 0"),
-        (Plan { canary: Some(0), ..plan() }, "at least one"),
+        (Plan { canary: Some(0), ..plan() }, "at least 1"),
         (Plan { canary: Some(1), ..discard() }, "discards"),
         (Plan { stop_on_failure: true, ..discard() }, "discarded"),
         (Plan { stop_on_failure: true, ..plan() }, "set a rate"),

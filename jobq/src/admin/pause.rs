@@ -79,8 +79,8 @@ pub(super) async fn pause(engine: &dyn Administer, queue: &str, record: &Pause) 
 
 fn resumed_meanwhile(queue: &str) -> Error {
     let text = format!(
-        "queue `{queue}` was paused, and resumed by another call before its pools had said that \
-         they take no more of its jobs: it is not paused; pause it again if it should be"
+        "queue `{queue}` is not paused: another call resumed it before its pools had confirmed the \
+         pause; pause it again if needed"
     );
     Error::new(ErrorKind::Conflict, text)
 }

@@ -102,13 +102,13 @@ async fn order_pool(engine: &dyn Administer, pool: PoolId, question: Question) -
     let answers = engine.ask(Ask::pool(pool, question, PATIENCE)).await?;
     match answers.replies.into_iter().next() {
         Some((_, Reply::Refused { why })) => {
-            Err(Error::new(ErrorKind::Refused, format!("pool {pool} refuses the order: {why}")))
+            Err(Error::new(ErrorKind::Refused, format!("pool {pool} refused the order: {why}")))
         }
         Some(_) => Ok(()),
         None => Err(Error::new(
             ErrorKind::NotFound,
             format!(
-                "pool {pool} did not answer within {} ms; list the pools that do",
+                "pool {pool} did not answer within {} ms; list the pools to see which ones answer",
                 PATIENCE.as_millis()
             ),
         )),
@@ -151,12 +151,16 @@ async fn cancel_attempts(
     }
     match refused {
         _ if !cancelled.is_empty() => Ok(cancelled),
-        Some((pool, why)) => {
-            Err(Error::new(ErrorKind::Refused, format!("pool {pool} does not cancel {id}: {why}")))
-        }
+        Some((pool, why)) => Err(Error::new(
+            ErrorKind::Refused,
+            format!("pool {pool} refused to cancel job {id}: {why}"),
+        )),
         None => Err(Error::new(
             ErrorKind::NotFound,
-            format!("no pool that answered runs job {id}; list the pools with their running jobs"),
+            format!(
+                "job {id} does not run in any pool that answered; list the pools to see their \
+                 running jobs"
+            ),
         )),
     }
 }

@@ -84,8 +84,8 @@ pub fn moment(text: &str) -> Result<SystemTime> {
     let ago = period::parse(text).ok().and_then(|ago| SystemTime::now().checked_sub(ago));
     ago.ok_or_else(|| {
         Error::invalid(format!(
-            "`{text}` is no time; write it as `2030-01-01T08:00:00Z`, in UTC, or how long ago, such \
-             as `2h`"
+            "`{text}` is not a valid time; write a UTC time such as `2030-01-01T08:00:00Z`, or an \
+             age such as `2h`"
         ))
     })
 }
@@ -130,16 +130,20 @@ pub fn remarks(done: &Done) -> Vec<String> {
     let mut remarks = Vec::new();
     match &done.end {
         End::Finished => {}
-        End::Cancelled => remarks.push("it was cancelled; the others stay failed".into()),
+        End::Cancelled => {
+            remarks.push("the operation was cancelled; the remaining jobs stay failed".into());
+        }
         End::Lost(error) => {
-            remarks.push(format!("it could not go on: {error}; run it again for the others"));
+            remarks.push(format!(
+                "the operation could not continue: {error}; run it again for the remaining jobs"
+            ));
         }
         End::Stopped(stop) => remarks.push(why(stop)),
     }
     if done.unknown > 0 {
         remarks.push(format!(
-            "of {} jobs it is unknown whether they were settled, since the connection was lost: \
-             they may be failed still, or both",
+            "the outcome of {} jobs is unknown, since the connection was lost: each may be \
+             settled, may still be failed, or both",
             done.unknown
         ));
     }
@@ -152,21 +156,21 @@ fn why(stop: &Stop) -> String {
         Stop::CanaryFailed(jobs) => {
             let jobs = jobs.iter().map(|(id, reason)| format!("{id} ({reason})"));
             let jobs = list(jobs.collect());
-            format!("these canaries failed, and the others stay failed: {jobs}")
+            format!("these canaries failed, and the remaining jobs stay failed: {jobs}")
         }
         Stop::CanaryUnknown(jobs) => {
             let jobs = list(jobs.iter().map(JobId::to_string).collect());
             format!(
-                "nothing was heard of these canaries, and the others stay failed: {jobs}; see \
-                 whether a pool works on the queue"
+                "the outcome of these canaries is unknown, and the remaining jobs stay failed: \
+                 {jobs}; check that a pool consumes the queue"
             )
         }
         Stop::FailedAgain(id) => {
-            format!("job {id} failed again after its retry; the others stay failed")
+            format!("job {id} failed again after its retry; the remaining jobs stay failed")
         }
         Stop::TooMany => {
-            "there are more failed jobs than one look can see in its time, and more of \
-                          them may match, or have failed again"
+            "the failed jobs could not all be read in time; more of them may match, or may have \
+             failed again"
                 .into()
         }
     }

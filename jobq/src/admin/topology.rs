@@ -86,8 +86,8 @@ impl Admin {
         engine.downcast_ref().ok_or_else(|| {
             Error::new(
                 ErrorKind::Unsupported,
-                "only RabbitMQ has a topology of exchanges and queues; this engine declares what it \
-                 needs by itself, and nothing is to be compared, declared or deleted",
+                "only RabbitMQ has a topology of exchanges and queues; this engine creates what it \
+                 needs by itself, so there is nothing to compare, declare or delete",
             )
         })
     }

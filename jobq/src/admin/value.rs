@@ -21,14 +21,15 @@ impl JsonValue {
     /// Parses JSON. The nesting is limited, since [`are_equal`] calls itself for each level of it.
     pub(super) fn parse(json: &str) -> Result<Self> {
         let value = serde_json::from_str(json).map_err(|problem| {
-            let text =
-                format!("the value is no JSON; a text needs quotes, as in `\"ann\"`: {problem}");
+            let text = format!(
+                "the value is not valid JSON: {problem}; strings need quotes, as in `\"ann\"`"
+            );
             Error::invalid(text)
         })?;
         if exact::value(json.as_bytes()).is_none() {
             return Err(Error::invalid(
-                "the value cannot be compared: arrays or objects are nested too deep, or a text is \
-                 no Unicode",
+                "the value cannot be compared: its arrays or objects are nested too deeply, or a \
+                 string is not valid Unicode",
             ));
         }
         Ok(Self(value))
@@ -47,8 +48,8 @@ pub(super) fn check_pointer(pointer: &str) -> Result<()> {
         return Ok(());
     }
     Err(Error::invalid(format!(
-        "`{pointer}` is no JSON pointer: expected a path such as `/user/id`, or nothing for the \
-         whole payload"
+        "`{pointer}` is not a JSON pointer: expected a path such as `/user/id`, or an empty string \
+         for the whole payload"
     )))
 }
 

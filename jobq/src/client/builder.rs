@@ -335,7 +335,9 @@ impl ClientBuilder {
         check_namespace(&self.options.namespace)?;
         check_program(&self.program)?;
         if self.options.timeout.is_zero() {
-            return Err(Error::invalid("the client's timeout is zero; every call would fail"));
+            return Err(Error::invalid(
+                "the client's timeout is zero, so every call would fail; set a longer one",
+            ));
         }
         let namespace = self.options.namespace.clone();
         let engine = background::call(super::open::open(&self.url, self.options)).await?;
@@ -359,7 +361,9 @@ pub(crate) fn check_namespace(namespace: &str) -> Result<()> {
         return Ok(());
     }
     let shown: String = namespace.chars().take(64).collect();
-    Err(Error::invalid(format!("`{shown}` is no namespace; use 1 to 32 of a-z 0-9 _ -")))
+    Err(Error::invalid(format!(
+        "`{shown}` is not a valid namespace; use 1 to 32 characters from a-z 0-9 _ -"
+    )))
 }
 
 #[cfg(test)]

@@ -171,10 +171,10 @@ impl fmt::Display for EnqueueAllError {
         let total = accepted + refused + unknown;
         write!(
             f,
-            "of {total} jobs {accepted} were enqueued, {refused} refused, {unknown} unknown"
+            "{accepted} of {total} jobs were enqueued, {refused} refused, {unknown} unknown"
         )?;
         match self.refused.first().or(self.unknown.first()) {
-            Some((index, error)) => write!(f, "; the first, number {index}: {error}"),
+            Some((index, error)) => write!(f, "; the first failure, at index {index}: {error}"),
             None => Ok(()),
         }
     }

@@ -70,7 +70,7 @@ fn text(
     };
     let text = text.into_string().map_err(|_| {
         Error::invalid(format!(
-            "the environment variable {name} is no UTF-8; set it to a URL such as {example}"
+            "the environment variable {name} is not valid UTF-8; set it to a URL such as {example}"
         ))
     })?;
     setting::check(name, &text)?;
@@ -102,8 +102,8 @@ pub(super) fn management(
         return Err(Error::new(
             ErrorKind::Unsupported,
             format!(
-                "{MANAGEMENT_URL} is set, and this program was built without the feature \
-                 `management` of jobq, which asks there"
+                "{MANAGEMENT_URL} is set, but this program was built without jobq's feature \
+                 `management`; enable the feature, or unset the variable"
             ),
         ));
     }
@@ -116,7 +116,7 @@ fn readable(variable: &str, path: PathBuf) -> Result<Pem> {
     match std::fs::read(&path) {
         Ok(_) => Ok(Pem::file(path)),
         Err(source) => Err(Error::invalid(format!(
-            "the file {} that {variable} names cannot be read: {source}; name a file in PEM form",
+            "cannot read the file {} named by {variable}: {source}; name a file in PEM format",
             path.display()
         ))
         .with_source(source)),
@@ -124,7 +124,7 @@ fn readable(variable: &str, path: PathBuf) -> Result<Pem> {
 }
 
 fn alone(set: &str, missing: &str) -> Error {
-    Error::invalid(format!("{set} is set and {missing} is not; set both or neither"))
+    Error::invalid(format!("{set} is set, but {missing} is not; set both or neither"))
 }
 
 #[cfg(test)]
@@ -187,8 +187,8 @@ mod tests {
         let table: [(&[_], _); 4] = [
             (&[(chain, true)], "JOBQ_CLIENT_KEY is not"),
             (&[(key, true)], "JOBQ_CLIENT_CERTIFICATE is not"),
-            (&[(root, false)], "no/such/file that JOBQ_ROOT_CERTIFICATE"),
-            (&[(chain, true), (key, false)], "no/such/file that JOBQ_CLIENT_KEY"),
+            (&[(root, false)], "no/such/file named by JOBQ_ROOT_CERTIFICATE"),
+            (&[(chain, true), (key, false)], "no/such/file named by JOBQ_CLIENT_KEY"),
         ];
         for (set, said) in table {
             let error = among(set).unwrap_err();

@@ -327,8 +327,8 @@ impl Client {
             return Ok(());
         }
         Err(Error::invalid(format!(
-            "the payload has {size} bytes, and this engine takes {largest}; store the data \
-             elsewhere and send where to find it"
+            "the payload has {size} bytes, more than this engine's limit of {largest}; store the \
+             data elsewhere and send a reference to it"
         )))
     }
 

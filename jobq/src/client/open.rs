@@ -25,8 +25,8 @@ pub(crate) async fn migrate(url: &str, mut options: EngineOptions) -> Result<Mig
     match url.split(':').next() {
         Some("amqp" | "amqps") => Err(Error::new(
             ErrorKind::Unsupported,
-            "only a file of jobs has a schema to migrate, and this is the URL of a broker; write \
-             for example sqlite://jobs.db",
+            "only a job file has a schema to migrate, but this is the URL of a broker; use a URL \
+             such as sqlite://jobs.db",
         )),
         Some("sqlite") => sqlite_migration(url, options).await,
         _ => Err(no_scheme()),
@@ -36,7 +36,7 @@ pub(crate) async fn migrate(url: &str, mut options: EngineOptions) -> Result<Mig
 /// The URL itself is not shown, since it may hold a password.
 fn no_scheme() -> Error {
     Error::invalid(
-        "the URL has none of the schemes amqp, amqps and sqlite; write for example \
+        "the URL has none of the schemes amqp, amqps and sqlite; use a URL such as \
          amqp://localhost, sqlite://jobs.db or sqlite::memory:",
     )
 }
@@ -79,7 +79,8 @@ fn without(scheme: &str, feature: &str) -> Error {
     Error::new(
         ErrorKind::Unsupported,
         format!(
-            "this program was built without the feature `{feature}` of jobq, which {scheme} needs"
+            "{scheme} URLs need jobq's feature `{feature}`, which this program was built without; \
+             enable it in Cargo.toml"
         ),
     )
 }

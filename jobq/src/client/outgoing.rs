@@ -133,7 +133,7 @@ impl Outgoing {
             What::Job { name, .. } => format!("job `{name}`"),
             What::Event { topic } => format!("event `{topic}`"),
         };
-        format!("{what} was not enqueued: a hook of `on_enqueue` refused it: {error}")
+        format!("{what} was not enqueued: an `on_enqueue` hook refused it: {error}")
     }
 }
 

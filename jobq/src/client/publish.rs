@@ -110,8 +110,8 @@ impl Publish {
         let mut headers = self.headers.check()?;
         if self.mandatory && !self.times.is_now() {
             return Err(Error::invalid(format!(
-                "event `{}` is mandatory and has a delay: who subscribes when that is over is not \
-                 known before; leave one of them out",
+                "event `{}` is mandatory and has a delay, but its subscribers are not known until \
+                 the delay ends; leave one of them out",
                 self.topic
             )));
         }

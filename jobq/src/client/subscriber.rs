@@ -51,9 +51,9 @@ fn may_have_jobs(queue: &str, why: &str) -> Error {
     Error::new(
         ErrorKind::Refused,
         format!(
-            "queue `{queue}` is not deleted: it may have jobs that the broker has not passed on yet, \
-             whose waits are over; {why}; see to them first (docs/operations.md, When waits stand \
-             still), or delete them with it by `.force()`"
+            "queue `{queue}` was not deleted: it may have due jobs that the broker has not \
+             dead-lettered yet; {why}; handle these first (docs/operations.md, When waits stand \
+             still), or use `.force()` to delete them with the queue"
         ),
     )
 }

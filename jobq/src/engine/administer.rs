@@ -65,7 +65,7 @@ pub trait Administer: fmt::Debug + Send + Sync {
     ///
     /// An engine that cannot be reached or refuses.
     async fn queues(&self) -> Result<QueueNames> {
-        Err(unsupported("it cannot list queues; name them"))
+        Err(unsupported("it cannot list queues; name them, or use another engine"))
     }
 
     /// The likely reason for a missing answer, for messages.
@@ -80,7 +80,7 @@ pub trait Administer: fmt::Debug + Send + Sync {
     ///
     /// An engine that cannot be reached or refuses. The queue may be paused nevertheless.
     async fn pause(&self, _queue: &str, _pause: &Pause) -> Result<()> {
-        Err(unsupported("it cannot pause queues"))
+        Err(unsupported("it cannot pause queues; use another engine"))
     }
 
     /// Tells pools once more of a pause that an engine's nodes may see at different moments, and
@@ -99,7 +99,7 @@ pub trait Administer: fmt::Debug + Send + Sync {
     ///
     /// As [`pause`](Self::pause).
     async fn resume(&self, _queue: &str) -> Result<bool> {
-        Err(unsupported("it cannot pause queues"))
+        Err(unsupported("it cannot pause queues; use another engine"))
     }
 
     /// The record of a queue that is paused; `Known(None)` if it is not.
@@ -119,7 +119,7 @@ pub trait Administer: fmt::Debug + Send + Sync {
     /// [`Refused`](crate::ErrorKind::Refused) if a permission is missing; an engine that cannot be
     /// reached.
     async fn join(&self, _pool: Arc<dyn Controlled>) -> Result<Membership> {
-        Err(unsupported("its pools cannot be asked"))
+        Err(unsupported("it cannot query its pools; use another engine"))
     }
 
     /// Asks pools, and collects their answers.
@@ -128,7 +128,7 @@ pub trait Administer: fmt::Debug + Send + Sync {
     ///
     /// An engine that cannot be reached or refuses. A pool that does not answer is no error.
     async fn ask(&self, _ask: Ask) -> Result<Answers> {
-        Err(unsupported("its pools cannot be asked"))
+        Err(unsupported("it cannot query its pools; use another engine"))
     }
 
     /// Ends the subscription of a queue to this pattern, if there is one. Jobs already in the queue
@@ -216,7 +216,7 @@ impl Visited {
 
 /// The error of a call that an engine does not support.
 fn unsupported(problem: &str) -> Error {
-    let text = format!("this engine does not support the call: {problem}, or use another engine");
+    let text = format!("this engine does not support the call: {problem}");
     Error::new(ErrorKind::Unsupported, text)
 }
 

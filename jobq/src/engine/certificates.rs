@@ -53,8 +53,8 @@ impl Pem {
             Self::Text(text) => Ok(text.into()),
             Self::File(path) => std::fs::read(path).map(Cow::Owned).map_err(|source| {
                 let text = format!(
-                    "the file {} cannot be read: {source}; each connection reads its certificates \
-                     anew, so put a file in PEM form there",
+                    "cannot read the file {}: {source}; each connection reads its certificates \
+                     again, so keep a file in PEM format at this path",
                     path.display()
                 );
                 Error::new(ErrorKind::Refused, text).with_source(source)

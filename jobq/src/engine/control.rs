@@ -38,7 +38,8 @@ impl FromStr for PoolId {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         Uuid::from_str(text).map(Self).map_err(|source| {
-            Error::invalid(format!("`{text}` is no pool id: expected a UUID")).with_source(source)
+            Error::invalid(format!("`{text}` is not a pool id: expected a UUID"))
+                .with_source(source)
         })
     }
 }

@@ -16,8 +16,8 @@ pub(crate) struct Detached;
 fn no_queues() -> Error {
     Error::new(
         ErrorKind::Unsupported,
-        "a context made by `JobContext::for_test()` has no queues; give it a client with \
-         `.with_client(client)`, for example one of `sqlite::memory:`",
+        "a context created by `JobContext::for_test()` has no queues; give it a client with \
+         `.with_client(client)`, for example one for `sqlite::memory:`",
     )
 }
 

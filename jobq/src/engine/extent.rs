@@ -73,7 +73,8 @@ impl FromStr for Extent {
         };
         parsed().ok_or_else(|| {
             Error::invalid(format!(
-                "`{text}` is no extent: expected the one of an earlier look; look again"
+                "`{text}` is not a valid extent: expected one from an earlier dry run; repeat the \
+                 dry run"
             ))
         })
     }

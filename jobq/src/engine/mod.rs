@@ -242,8 +242,8 @@ pub(crate) fn administration(engine: &dyn Engine) -> Result<&dyn Administer> {
     engine.administer().ok_or_else(|| {
         Error::new(
             ErrorKind::Unsupported,
-            "this engine has no administration: no counts, failed jobs and subscriptions to look \
-             at; use one that gives `Administer`",
+            "this engine does not support administration, such as counts, failed jobs and \
+             subscriptions; use an engine that provides `Administer`",
         )
     })
 }
@@ -255,11 +255,12 @@ pub(crate) fn check_events(engine: &dyn Engine) -> Result<()> {
     }
     Err(Error::new(
         ErrorKind::Unsupported,
-        "this engine has no events; enqueue a job for each subscriber, or use another engine",
+        "this engine does not support events; enqueue a job for each subscriber, or use another \
+         engine",
     ))
 }
 
 /// The error of every call after [`Engine::close`].
 pub(crate) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the client is closed; keep it open for as long as it is used")
+    Error::new(ErrorKind::Closed, "the client is closed; keep it open for as long as it is in use")
 }

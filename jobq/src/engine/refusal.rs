@@ -8,8 +8,8 @@ pub(crate) fn nobody_subscribes(topic: &str) -> Error {
     Error::new(
         ErrorKind::NotFound,
         format!(
-            "nobody subscribes to `{topic}`; declare a job whose `on` matches it before the event \
-             is published"
+            "no subscriber matches topic `{topic}`; declare a job whose `on` matches it before you \
+             publish the event"
         ),
     )
 }
@@ -25,9 +25,9 @@ pub(crate) fn must_be_unused(queue: &str, jobs: Counts, users: &[(u64, &str)]) -
     Err(Error::new(
         ErrorKind::Refused,
         format!(
-            "queue `{queue}` is not deleted: it has {ready} jobs ready, {waiting} waiting, \
-             {failed} failed{users}; stop its pools and see to its jobs first, or \
-             delete them with it by `.force()`"
+            "queue `{queue}` was not deleted: it has {ready} jobs ready, {waiting} waiting, \
+             {failed} failed{users}; stop its pools and handle its jobs first, or use `.force()` \
+             to delete them with the queue"
         ),
     ))
 }

@@ -83,11 +83,12 @@ impl PoolReport {
             let words = queue.unmet_needs.join("`, `");
             let about = format!("queue `{}` of pool {} on {}", queue.queue, self.pool, self.host);
             Finding::new(FindingKind::Needs, Severity::Warning, about)
-                .found(format!("jobs need `{words}`, which jobq {} lacks", self.version))
+                .found(format!("jobs need `{words}`, which jobq {} does not support", self.version))
                 .matters(
-                    "it snoozes these jobs for 30 s each time, until another worker takes them",
+                    "the pool snoozes these jobs for 30 s each time, until another worker takes \
+                     them",
                 )
-                .remedy("update the program of the pool to the version of jobq that enqueued them")
+                .remedy("update the pool's program to the version of jobq that enqueued these jobs")
         })
     }
 }

@@ -147,7 +147,9 @@ pub fn periods(data: &[u8]) {
             let digits = |text: &str| text.chars().any(|c| c.is_ascii_digit());
             assert!(digits(&written) && !written.contains(' '));
         }
-        Err(error) => assert!(error.to_string().starts_with(&format!("`{text}` is no duration"))),
+        Err(error) => {
+            assert!(error.to_string().starts_with(&format!("`{text}` is not a valid duration")));
+        }
     }
     if let Some((seconds, rest)) = data.split_first_chunk() {
         let nanos = rest.first_chunk().map_or(0, |nanos| u32::from_le_bytes(*nanos));

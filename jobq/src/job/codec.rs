@@ -56,10 +56,10 @@ fn read_back<J: Job>(payload: Vec<u8>) -> Result<Vec<u8>> {
     match decode::<J>(&payload) {
         Ok(_) => Ok(payload),
         Err(error) => Err(Error::invalid(format!(
-            "job `{}` was not enqueued: no worker could read its payload, since `{}` cannot be read \
-             from the JSON that it is written as: {error}; give the field a type that serde reads back \
-             (a text for an integer of more than 64 bits or a map's key, no `flatten`, `tag` or \
-             `untagged` around it)",
+            "job `{}` was not enqueued: no worker could read its payload, since `{}` cannot be \
+             deserialized from its own JSON: {error}; give the field a type that serde reads back \
+             (a string for an integer of more than 64 bits or for a map key; no `flatten`, `tag` \
+             or `untagged` around it)",
             J::NAME,
             type_name::<J>()
         ))
@@ -68,12 +68,13 @@ fn read_back<J: Job>(payload: Vec<u8>) -> Result<Vec<u8>> {
 }
 
 fn write<T: Serialize + ?Sized>(value: &T, what: &fmt::Arguments<'_>) -> Result<Vec<u8>> {
-    let payload = faithful::to_vec(value)
-        .map_err(|source| Error::invalid(format!("{what} cannot be written as JSON: {source}")))?;
+    let payload = faithful::to_vec(value).map_err(|source| {
+        Error::invalid(format!("{what} cannot be serialized as JSON: {source}"))
+    })?;
     if payload.len() > MAX_PAYLOAD {
         return Err(Error::invalid(format!(
-            "{what} has {} bytes, more than the {MAX_PAYLOAD} allowed; store the data elsewhere \
-             and send where to find it",
+            "{what} has {} bytes, more than the limit of {MAX_PAYLOAD}; store the data elsewhere \
+             and send a reference to it",
             payload.len()
         )));
     }

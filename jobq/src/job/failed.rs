@@ -82,7 +82,8 @@ impl Serialize for FailedReason {
 impl<'de> Deserialize<'de> for FailedReason {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Cow::<'_, str>::deserialize(deserializer)?;
-        Self::parse(&text).ok_or_else(|| D::Error::custom(format!("`{text}` is no reason")))
+        Self::parse(&text)
+            .ok_or_else(|| D::Error::custom(format!("`{text}` is not a failure reason")))
     }
 }
 

@@ -52,7 +52,7 @@ impl<S: Serializer> Faithful<S> {
         if is_finite {
             return Ok(self.inner);
         }
-        Err(S::Error::custom("JSON has no number that is not finite (NaN or an infinity)"))
+        Err(S::Error::custom("JSON cannot represent a number that is not finite (NaN or infinity)"))
     }
 
     fn null(self) -> Result<S, S::Error> {
@@ -60,7 +60,7 @@ impl<S: Serializer> Faithful<S> {
             return Ok(self.inner);
         }
         Err(S::Error::custom(
-            "JSON cannot tell `Some` of an empty value from `None`: both are `null`",
+            "JSON cannot distinguish `Some` of an empty value from `None`: both are `null`",
         ))
     }
 
@@ -71,7 +71,7 @@ impl<S: Serializer> Faithful<S> {
             return Ok(Self { depth, in_some: false, ..self });
         }
         Err(S::Error::custom(format_args!(
-            "arrays and objects are nested more than {DEPTH} deep, which is not read"
+            "arrays and objects are nested more than {DEPTH} levels deep, which cannot be read back"
         )))
     }
 

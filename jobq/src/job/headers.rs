@@ -69,8 +69,8 @@ impl Headers {
     pub fn set(&mut self, name: &str, value: impl Into<String>) -> Result<()> {
         if !is_own_name(name) {
             return Err(Error::invalid(format!(
-                "the header name `{}` is not a to z, 0 to 9 and `-`, of at most {MAX_NAME} \
-                 characters, without `jobq-` and `x-` at its start",
+                "`{}` is not a valid header name; use 1 to {MAX_NAME} characters from a-z 0-9 -, \
+                 without the prefixes `jobq-` and `x-`",
                 name.escape_debug()
             )));
         }
@@ -80,8 +80,8 @@ impl Headers {
         let size = size + name.len() + value.len();
         if size > MAX_BYTES {
             return Err(Error::invalid(format!(
-                "with `{name}` the headers have {size} bytes, the most is {MAX_BYTES}; put what is \
-                 large into the payload"
+                "with `{name}`, the headers have {size} bytes, more than the limit of {MAX_BYTES}; \
+                 move large values into the payload"
             )));
         }
         self.0.insert(name.to_owned(), value);

@@ -93,7 +93,7 @@ impl FromStr for JobId {
     /// Parses any UUID.
     fn from_str(text: &str) -> Result<Self, Error> {
         Uuid::from_str(text).map(Self).map_err(|source| {
-            Error::invalid(format!("`{text}` is no job id: expected a UUID")).with_source(source)
+            Error::invalid(format!("`{text}` is not a job id: expected a UUID")).with_source(source)
         })
     }
 }

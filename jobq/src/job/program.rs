@@ -22,7 +22,7 @@ pub(crate) fn check_program(name: &str) -> Result<()> {
     }
     let shown: String = name.escape_debug().take(64).collect();
     Err(Error::invalid(format!(
-        "`{shown}` is no name of a program; use 1 to 60 characters without control characters"
+        "`{shown}` is not a valid program name; use 1 to 60 characters without control characters"
     )))
 }
 

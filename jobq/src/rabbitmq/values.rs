@@ -11,7 +11,8 @@ pub(crate) fn short(text: impl Into<String>) -> Result<ShortString> {
     let start: Option<String> = is_long.then(|| text.chars().take(40).collect());
     ShortString::try_new(text).map_err(|source| {
         let start = start.unwrap_or_default();
-        Error::invalid(format!("`{start}...` is too long for AMQP")).with_source(source)
+        Error::invalid(format!("`{start}...` exceeds AMQP's limit of 255 bytes"))
+            .with_source(source)
     })
 }
 

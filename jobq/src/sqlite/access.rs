@@ -123,8 +123,9 @@ impl Access {
 fn too_old(place: &Place, version: usize) -> String {
     let file = place.file().map(|path| path.display().to_string()).unwrap_or_default();
     format!(
-        "has schema {version}, of an earlier jobq, and this one reads the schemas {} and {NEWEST}; \
-         once all programs that use the file are of this version, run `jobq migrate {file}`",
+        "has schema {version} of an earlier jobq, but this version reads the schemas {} and \
+         {NEWEST}; once all programs that use the file have this version, run `jobq migrate \
+         {file}`",
         NEWEST - 1
     )
 }
@@ -152,7 +153,7 @@ mod tests {
         let mut file = earlier(NEWEST - 2);
         for need in [Need::Look, Need::Change] {
             let error = file.prepare(need).unwrap_err().error();
-            let expected = format!("has schema {},", NEWEST - 2);
+            let expected = format!("has schema {} of", NEWEST - 2);
             assert!(error.is_refused() && error.to_string().contains(&expected), "{error}");
             assert!(error.to_string().contains("`jobq migrate /data/jobs.db`"), "{error}");
         }

@@ -56,10 +56,10 @@ impl fmt::Display for AnotherClock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "counts time by another clock than this process: the clock of the file is {}, that of \
-             this process {}; run all programs of a file in one time namespace, such as one \
-             container, or give a file that none of the others uses any more the clock of this one \
-             by `jobq migrate FILE`",
+            "uses a different clock than this process: the clock of the file is {}, that of this \
+             process {}; run all programs of a file in one time namespace, such as one container; \
+             if no other program uses the file any more, switch it to the clock of this process \
+             with `jobq migrate FILE`",
             self.file, self.own
         )
     }

@@ -10,7 +10,7 @@ use crate::error::{Error, ErrorKind};
 
 /// The problem of a file that this user may only read.
 pub(super) const READ_ONLY: &str =
-    "is read-only; give this user the right to write the file and its directory";
+    "is read-only; grant this user write permission on the file and its directory";
 
 /// The error of opening a file that jobq has no use for.
 pub(super) enum OpenError {
@@ -48,25 +48,25 @@ impl Failure {
         let (kind, what) = match source.sqlite_error_code() {
             Some(Code::DatabaseBusy | Code::DatabaseLocked) => (
                 Timeout,
-                "is locked by another process for longer than the client's timeout; end what \
-                 holds it open (`fuser` names the process), or raise the timeout",
+                "is locked by another process for longer than the client's timeout; stop that \
+                 process (`fuser` names it), or raise the timeout",
             ),
-            Some(Code::DiskFull) => (Refused, "has no space left on its disk; free some"),
+            Some(Code::DiskFull) => (Refused, "has no space left on its disk; free disk space"),
             Some(Code::ReadOnly) => (
                 Refused,
-                "cannot be written; give this user the right to write the file and its directory",
+                "cannot be written; grant this user write permission on the file and its directory",
             ),
             Some(Code::NotADatabase) => {
-                (Refused, "is no SQLite file; name another file, or move this one away")
+                (Refused, "is not an SQLite file; use another file, or move this one away")
             }
             Some(Code::DatabaseCorrupt) => (
                 Refused,
-                "is damaged; stop all processes that use it, and bring back a copy or save what \
-                 can be read with `sqlite3 FILE .recover`",
+                "is damaged; stop all processes that use it, then restore a copy or recover what \
+                 is readable with `sqlite3 FILE .recover`",
             ),
             Some(Code::CannotOpen | Code::PermissionDenied) => (
                 Refused,
-                "cannot be opened; give this user the right to read and write the file and its \
+                "cannot be opened; grant this user read and write permission on the file and its \
                  directory",
             ),
             _ => (Refused, "could not be read or written"),
@@ -124,9 +124,9 @@ impl Failure {
             Self::Lost => closed().and_maybe_enqueued(),
             Self::Gone { place, maybe_done } => {
                 let message = format!(
-                    "{place} is not the one that was opened any more: it was removed or replaced \
-                     while this program had it open, and what is written now would be lost; put \
-                     it back, or start the program anew with the file that is there"
+                    "{place} was removed or replaced while this program had it open, so anything \
+                     written now would be lost; restore it, or restart the program with the \
+                     current file"
                 );
                 let error = Error::new(ErrorKind::Refused, message);
                 if *maybe_done { error.and_maybe_enqueued() } else { error }
@@ -157,7 +157,7 @@ mod tests {
             (ffi::SQLITE_BUSY, ErrorKind::Timeout, "is locked by another process"),
             (ffi::SQLITE_FULL, ErrorKind::Refused, "no space left on its disk"),
             (ffi::SQLITE_READONLY, ErrorKind::Refused, "cannot be written"),
-            (ffi::SQLITE_NOTADB, ErrorKind::Refused, "is no SQLite file"),
+            (ffi::SQLITE_NOTADB, ErrorKind::Refused, "is not an SQLite file"),
             (ffi::SQLITE_CORRUPT, ErrorKind::Refused, "is damaged"),
             (ffi::SQLITE_CANTOPEN, ErrorKind::Refused, "cannot be opened"),
             (ffi::SQLITE_IOERR, ErrorKind::Refused, "could not be read or written"),

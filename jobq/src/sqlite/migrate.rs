@@ -68,8 +68,8 @@ fn replace_clock(
             if source.sqlite_error_code() == Some(rusqlite::ErrorCode::DatabaseBusy) =>
         {
             let problem = format!(
-                "{another}; it does not get the clock of this process while another has it open: \
-                 end the programs that use it"
+                "{another}; the clock cannot be switched while another process has the file open: \
+                 stop the programs that use it"
             );
             Err(Failure::unfit(place, &problem).error())
         }
@@ -99,7 +99,7 @@ mod tests {
             let error = migrate(&place, Duration::ZERO, &system).unwrap_err();
             let told = error.to_string();
             assert!(error.is_refused() && told.contains("time:[1]"), "{told}");
-            assert!(told.contains("while another has it open"), "{told}");
+            assert!(told.contains("while another process has the file open"), "{told}");
             drop(file);
             assert!(migrate(&place, Duration::ZERO, &system).unwrap().clock_replaced);
         }

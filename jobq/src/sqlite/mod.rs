@@ -88,15 +88,15 @@ pub(crate) async fn open_with_lease(
     if !options.certificates.is_empty() {
         return Err(Error::new(
             ErrorKind::Unsupported,
-            "certificates were given for a `sqlite:` URL, and a file has no use for them: remove \
-             them, or write an `amqps://` URL",
+            "certificates were given for a `sqlite:` URL, which does not use them: remove them, or \
+             use an `amqps://` URL",
         ));
     }
     if options.management.is_some() {
         return Err(Error::new(
             ErrorKind::Unsupported,
-            "the URL of a management API was given for a `sqlite:` URL, and a file has none: \
-             remove it (`.management`, or JOBQ_MANAGEMENT_URL), or write an `amqp://` URL",
+            "the URL of a management API was given for a `sqlite:` URL, but a file has no such \
+             API: remove it (`.management`, or JOBQ_MANAGEMENT_URL), or use an `amqp://` URL",
         ));
     }
     let migrates = !options.keeps_schema;
@@ -120,7 +120,7 @@ pub(crate) async fn open_with_lease(
             Err(error) => drop(answer.send(Err(error))),
         });
     if let Err(source) = spawned {
-        let message = "the system gives no thread to write the job file with";
+        let message = "cannot start the thread that writes the job file";
         return Err(Error::new(ErrorKind::Refused, message).with_source(source));
     }
     opened.await.unwrap_or_else(|_| Err(closed()))?;

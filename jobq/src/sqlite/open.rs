@@ -50,19 +50,21 @@ pub(super) fn patiently<T>(
 /// What is wrong with a path.
 fn check_path(path: &Path) -> Result<(), String> {
     if path.is_dir() {
-        return Err("is a directory; name a file".to_owned());
+        return Err("is a directory; use a file".to_owned());
     }
     if let Some(directory) = path.parent().filter(|directory| !directory.is_dir()) {
         let directory = directory.display();
-        return Err(format!("cannot be made: there is no directory {directory}; make it"));
+        return Err(format!(
+            "cannot be created: the directory {directory} does not exist; create it"
+        ));
     }
     // SQLite would make the log and its index in the name of this user if the directory allows it,
     // and the programs that write the file could not write these.
     if may_only_read(path) && !index(path).exists() {
         return Err(
-            "may only be read by this user, and no process has it open; SQLite reads it then \
-                    for those alone who may write: start a program that uses it, or give this user \
-                    the right to write the file and its directory"
+            "is read-only for this user, and no process has it open; SQLite then requires write \
+             permission even for reads: start a program that uses the file, or grant this user \
+             write permission on the file and its directory"
                 .to_owned(),
         );
     }
@@ -133,7 +135,7 @@ pub(super) fn keep_a_log(place: &Place, connection: &Connection) -> Result<(), O
         return Ok(());
     }
     Err(OpenError::Unfit(format!(
-        "is on a file system that SQLite cannot keep a write-ahead log on (journal mode {mode}, \
-         expected wal), as network file systems are; name a file on a local disk"
+        "is on a file system that does not support SQLite's write-ahead log (journal mode {mode}, \
+         expected wal), such as a network file system; use a file on a local disk"
     )))
 }

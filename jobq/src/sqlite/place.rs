@@ -19,8 +19,8 @@ impl Place {
     pub(super) fn parse(url: &str) -> Result<Self> {
         let wrong = |problem: &str| {
             Err(Error::invalid(format!(
-                "`{url}` is no URL of a job file: {problem}; write for example sqlite://jobs.db, \
-                 sqlite:///var/lib/app/jobs.db or sqlite::memory:"
+                "`{url}` is not the URL of a job file: {problem}; use a URL such as \
+                 sqlite://jobs.db, sqlite:///var/lib/app/jobs.db or sqlite::memory:"
             )))
         };
         if url == "sqlite::memory:" {
@@ -30,21 +30,22 @@ impl Place {
             return wrong("`sqlite:` is not followed by `//`");
         };
         if path.is_empty() {
-            return wrong("it names no file");
+            return wrong("it does not name a file");
         }
         if path == ":memory:" {
-            return wrong("in memory is written with no slashes");
+            return wrong("the in-memory form has no slashes");
         }
         if path.contains('?') {
-            return wrong("it has parameters after a `?`, and jobq knows none");
+            return wrong("it has parameters after a `?`, which jobq does not support");
         }
         if let Some(stray) = stray(path) {
-            return wrong(&format!("the name of its file {stray}"));
+            return wrong(&format!("its file name {stray}"));
         }
         match std::path::absolute(path) {
             Ok(path) => Ok(Self::File(path)),
             Err(source) => {
-                let message = format!("the current directory, which `{url}` starts from, is lost");
+                let message =
+                    format!("`{url}` is relative, but the current directory cannot be determined");
                 Err(Error::invalid(message).with_source(source))
             }
         }
@@ -122,15 +123,15 @@ mod tests {
     #[test]
     fn other_urls_are_explained() {
         let table = [
-            ("sqlite://", "it names no file"),
+            ("sqlite://", "it does not name a file"),
             ("sqlite:", "is not followed by `//`"),
             ("sqlite:jobs.db", "is not followed by `//`"),
             ("sqlite:/jobs.db", "is not followed by `//`"),
-            ("sqlite://:memory:", "in memory is written with no slashes"),
+            ("sqlite://:memory:", "the in-memory form has no slashes"),
             ("sqlite://jobs.db?mode=ro", "it has parameters after a `?`"),
             ("sqlite::memory:?cache=shared", "is not followed by `//`"),
-            ("sqlite://a\0b", "the name of its file has a NUL (U+0000) in it"),
-            ("sqlite:// a", "the name of its file begins with a space (U+0020)"),
+            ("sqlite://a\0b", "its file name contains a NUL (U+0000)"),
+            ("sqlite:// a", "its file name begins with a space (U+0020)"),
         ];
         for (url, expected) in table {
             let error = Place::parse(url).unwrap_err();

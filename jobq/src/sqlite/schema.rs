@@ -66,8 +66,8 @@ pub(super) fn check_identity(file: &Transaction<'_>) -> Result<usize, OpenError>
     }
     if version > NEWEST {
         return Err(OpenError::Unfit(format!(
-            "was written by a newer jobq (schema {version}, this program knows up to {NEWEST}); \
-             update this program"
+            "was written by a newer jobq (schema {version}; this program supports schemas up to \
+             {NEWEST}); update this program"
         )));
     }
     Ok(version)

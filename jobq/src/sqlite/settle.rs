@@ -138,7 +138,7 @@ fn who(connection: &Connection, claim: Claim) -> rusqlite::Result<Option<Who>> {
 pub(super) fn stale() -> Error {
     Error::new(
         ErrorKind::Stale,
-        "the delivery is no longer this worker's: its engine was closed, or held up for longer \
-         than its lease, and the job is delivered again",
+        "this worker no longer holds the delivery: its engine was closed, or was delayed for \
+         longer than its lease; the job is redelivered",
     )
 }

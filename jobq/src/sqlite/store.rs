@@ -88,6 +88,6 @@ impl Store<'_> {
 pub(super) fn unknown(queue: &str) -> Error {
     Error::new(
         ErrorKind::NotFound,
-        format!("there is no queue `{queue}` in the job file; declare it first"),
+        format!("queue `{queue}` does not exist in the job file; declare it first"),
     )
 }

@@ -95,7 +95,7 @@ impl ControlledPool {
 
     fn order(&self, question: &Question) -> Reply {
         if self.level != PoolControl::Full {
-            let why = "it was started with a `control` that takes no orders".to_owned();
+            let why = "it was started with a `control` setting that accepts no orders".to_owned();
             return Reply::Refused { why };
         }
         match question {

@@ -115,7 +115,7 @@ fn unknown(attempt: u32, error: String) -> Decision {
 
 fn unknown_job(name: &str, queue: &QueuePlan) -> String {
     match (name, queue.only_job) {
-        ("", None) => "message has no `type`, and the queue serves several jobs".to_owned(),
+        ("", None) => "the message has no `type`, and its queue serves several jobs".to_owned(),
         (name, _) => format!("no worker that took it has a job named `{name}`"),
     }
 }

@@ -79,7 +79,7 @@ impl<T: Send + Sync + 'static> FromAttempt for State<T> {
     }
 
     fn from_attempt(attempt: &Attempt) -> Result<Self, Self::Error> {
-        let missing = || format!("the pool has no state of the type `{}`", type_name::<T>());
+        let missing = || format!("the pool has no state of type `{}`", type_name::<T>());
         attempt.state().ok_or_else(|| missing().into())
     }
 }

@@ -285,8 +285,8 @@ impl WorkerPool {
     pub async fn spawn(self) -> Result<RunningPool> {
         let runtime = Handle::try_current().map_err(|_| {
             Error::invalid(
-                "a pool runs its job functions in the tokio runtime in which it is spawned, and \
-                 there is none here; spawn it from `#[tokio::main]` or `Runtime::block_on`",
+                "a pool runs its job functions in the tokio runtime that spawns it, but no runtime \
+                 is active here; spawn the pool from `#[tokio::main]` or `Runtime::block_on`",
             )
         })?;
         background::call(self.start(runtime)).await

@@ -161,11 +161,13 @@ impl Registry {
             ));
         }
         if concurrency == 0 {
-            return Err(Error::invalid("the pool's concurrency is 0; it would never run a job"));
+            return Err(Error::invalid(
+                "the pool's concurrency is 0, so it would never run a job; set it to at least 1",
+            ));
         }
         if let Some(state) = self.repeated_states.first() {
             return Err(Error::invalid(format!(
-                "the pool was given two states of the type `{state}`; wrap one in a type of its own"
+                "the pool has two states of type `{state}`; wrap one of them in a type of its own"
             )));
         }
         let mut names = HashSet::new();
@@ -173,7 +175,8 @@ impl Registry {
             check_job(job, &self.states)?;
             if !names.insert(job.name) {
                 return Err(Error::invalid(format!(
-                    "two jobs of the pool have the name `{}`; give one another with `name = \"...\"`",
+                    "two jobs of the pool have the name `{}`; rename one of them with `name = \
+                     \"...\"`",
                     job.name
                 )));
             }
@@ -206,8 +209,9 @@ impl Registry {
             let (other, before) = stated.entry(job.queue).or_insert((job.name, concurrency));
             if *before != concurrency {
                 return Err(Error::invalid(format!(
-                    "queue `{}` has two values of `concurrency`: {before} from job `{other}` and \
-                     {concurrency} from job `{}`; give both jobs the same, or queues of their own",
+                    "queue `{}` has conflicting values of `concurrency`: {before} from job \
+                     `{other}` and {concurrency} from job `{}`; give both jobs the same value, or \
+                     separate queues",
                     job.queue, job.name
                 )));
             }
@@ -249,7 +253,7 @@ fn shared_by_a_subscriber(queue: &str, jobs: &[Registered]) -> Error {
     let subscriber = subscribers.first().map_or("", |job| job.name);
     let other = others.first().or(subscribers.get(1)).map_or("", |job| job.name);
     Error::invalid(format!(
-        "job `{subscriber}` subscribes to events, and shares queue `{queue}` with job `{other}`; \
+        "job `{subscriber}` subscribes to events, but shares queue `{queue}` with job `{other}`; \
          give the subscriber a queue of its own"
     ))
 }
@@ -261,21 +265,22 @@ fn check_job(job: &Registered, states: &States) -> Result<()> {
     job.options.on.iter().try_for_each(|pattern| check_pattern(pattern))?;
     if job.options.concurrency == Some(0) {
         return Err(Error::invalid(format!(
-            "job `{}` has the concurrency 0; it would never run",
+            "job `{}` has concurrency 0, so it would never run; set it to at least 1",
             job.name
         )));
     }
     let limits = [("timeout", job.options.timeout), ("expires", job.options.expires)];
     if let Some((what, _)) = limits.iter().find(|(_, limit)| *limit == Some(Duration::ZERO)) {
         return Err(Error::invalid(format!(
-            "job `{}` has a `{what}` of zero, and every attempt would fail; leave it out for no limit",
+            "job `{}` has a `{what}` of zero, so every attempt would fail; leave it out for no \
+             limit",
             job.name
         )));
     }
     match job.requires.states().iter().find(|(state, _)| !states.contains(*state)) {
         None => Ok(()),
         Some((_, missing)) => Err(Error::invalid(format!(
-            "job `{}` needs a state of the type `{missing}`; give the pool one with `.state(value)`",
+            "job `{}` needs a state of type `{missing}`; add one to the pool with `.state(value)`",
             job.name
         ))),
     }

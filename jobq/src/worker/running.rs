@@ -74,8 +74,11 @@ impl RunningPool {
                 let mut result = Ok(());
                 while let Some(ended) = queues.join_next().await {
                     let ended = ended.unwrap_or_else(|problem| {
-                        Err(Error::new(ErrorKind::Refused, "a queue's task ended")
-                            .with_source(problem))
+                        Err(Error::new(
+                            ErrorKind::Refused,
+                            "the task of a queue ended unexpectedly",
+                        )
+                        .with_source(problem))
                     });
                     result = result.and(ended);
                 }
@@ -188,7 +191,7 @@ fn unended() -> Error {
         ErrorKind::Timeout,
         format!(
             "the pool did not end within {limit} of its shutdown timeout; its unsettled jobs are \
-             delivered again when the process ends"
+             redelivered when the process ends"
         ),
     )
 }

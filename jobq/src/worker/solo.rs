@@ -207,7 +207,7 @@ fn poison(delivery: &Delivery) -> Option<Settlement> {
     let starts = delivery.solo?.starts;
     (!is_started(delivery) && retry::is_poison(starts)).then(|| Settlement::Fail {
         reason: FailedReason::Poison,
-        error: format!("it was run alone {starts} times, and each time its worker died of it"),
+        error: format!("it ran alone {starts} times, and its worker died each time"),
         attempts: delivery.attempt,
     })
 }

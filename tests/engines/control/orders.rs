@@ -188,7 +188,7 @@ async fn a_pool_may_take_no_orders(store: Store) {
         admin.tell(report.pool, Order::Stop).await.unwrap_err(),
         admin.cancel_running(id).await.unwrap_err(),
     ] {
-        assert!(error.is_refused() && error.to_string().contains("takes no orders"), "{error}");
+        assert!(error.is_refused() && error.to_string().contains("accepts no orders"), "{error}");
     }
     assert!(admin.pause("scripted", "it is told of pauses").await.unwrap().still_taking == 0);
     admin.resume("scripted").await.unwrap();

@@ -188,7 +188,7 @@ async fn what_no_worker_could_read_is_refused(store: Store) {
         flattened(BTreeMap::from([(7, ann())])),
         twice("id"),
     ];
-    let said = "`engines::end_to_end::payloads::Sort` cannot be read from the JSON";
+    let said = "`engines::end_to_end::payloads::Sort` cannot be deserialized from its own JSON";
     for job in &unreadable {
         let error = client.enqueue(job.clone()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{job:?}: {error:?}");

@@ -236,10 +236,7 @@ async fn an_event_reaches_its_subscribers() {
 #[tokio::test]
 async fn jobs_that_do_not_start_say_why() {
     let text = panic_of(Jobs::new().register::<Greet>().start()).await;
-    assert!(
-        text.contains("kit/attempts.rs") && text.contains("needs a state of the type"),
-        "{text}"
-    );
+    assert!(text.contains("kit/attempts.rs") && text.contains("needs a state of type"), "{text}");
 }
 
 #[tokio::test]

@@ -57,7 +57,7 @@ async fn main() {
     ];
     for (error, name) in errors.iter().zip(["Measure", "Report"]) {
         assert_eq!(error.kind(), ErrorKind::Invalid);
-        assert!(error.to_string().contains(&format!("::{name}` cannot be read")), "{error}");
+        assert!(error.to_string().contains(&format!("::{name}` cannot be deserialized")), "{error}");
         println!("refused: {error}");
     }
     client.enqueue(Measure { reading: Reading::Unknown { at: 7 } }).await.unwrap();

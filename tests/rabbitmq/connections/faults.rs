@@ -79,7 +79,7 @@ async fn a_password_that_changes_is_told_until_it_is_right_again() {
     goes_on(&mut test, &pool).await;
     node.ctl(&["change_password", user, "second"]).await;
     place.vhost.close_connections().await;
-    let said = format!("refuses the user `{user}`");
+    let said = format!("refuses user `{user}`");
     interrupted(&pool, ErrorKind::Refused, &[&said, "the password"]).await;
     assert!(!format!("{:?}", pool.health()).contains("first"), "no password is shown");
     node.ctl(&["change_password", user, "first"]).await;
@@ -100,7 +100,7 @@ async fn permissions_that_are_taken_away_are_told_until_they_are_back() {
     // The vhost is closed to the user.
     place.vhost.node().ctl(&["clear_permissions", "-p", vhost, user]).await;
     place.vhost.close_connections().await;
-    let said = [format!("the vhost `{vhost}`"), format!("the user `{user}`")];
+    let said = [format!("vhost `{vhost}`"), format!("user `{user}`")];
     interrupted(&pool, ErrorKind::Refused, &[&said[0], &said[1]]).await;
     // It is open, and its queues are not.
     place.permit("^$").await;
@@ -125,7 +125,7 @@ async fn a_vhost_that_is_deleted_and_made_again_is_used_again() {
     let pool = test.pool().spawn().await.unwrap();
     goes_on(&mut test, &pool).await;
     place.vhost.delete().await;
-    let said = format!("the vhost `{}` does not exist", place.vhost.name());
+    let said = format!("vhost `{}` does not exist", place.vhost.name());
     interrupted(&pool, ErrorKind::Refused, &[&said]).await;
     place.vhost.add().await;
     place.permit(".*").await;
@@ -184,7 +184,7 @@ async fn a_broker_that_is_gone_is_told() {
     // A broker that is killed in the first moments of a queue's life may not bring it back.
     tokio::time::sleep(Duration::from_secs(3)).await;
     node.kill();
-    interrupted(&pool, ErrorKind::Connection, &["check that the broker runs"]).await;
+    interrupted(&pool, ErrorKind::Connection, &["that the broker runs"]).await;
     node.restart().await;
     goes_on(&mut test, &pool).await;
     // The pool that has ended says so, too.

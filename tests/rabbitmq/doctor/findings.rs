@@ -133,10 +133,10 @@ async fn what_cannot_be_looked_at_is_told_and_keeps_no_pool_from_starting() {
     place.node.ctl(&["add_user", "eve", "geheim"]).await;
     place.node.ctl(&["set_permissions", "eve", ".*", ".*", ".*"]).await;
     let table = [
-        ("http://127.0.0.1:1".to_owned(), 2, "cannot be reached"),
-        (api("ann:geheim"), 2, "refuses the user `ann`"),
+        ("http://127.0.0.1:1".to_owned(), 2, "cannot reach http://127.0.0.1:1"),
+        (api("ann:geheim"), 2, "refused user `ann`"),
         (api("eve:geheim"), 2, "set_user_tags eve monitoring"),
-        (format!("{}/elsewhere", place.management), 2, "answers with the status 404"),
+        (format!("{}/elsewhere", place.management), 2, "answered with status 404"),
     ];
     for (url, unchecked, said) in table {
         let builder = Client::builder(place.node.url()).namespace(namespace()).management(url);

@@ -112,7 +112,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     let incomplete = overview.incomplete.as_deref();
     let end = end(queues.len(), &breaches, incomplete);
     if queues.is_empty() && !output.is_json() {
-        output.error("no queue is known, so nothing was checked: name the queues");
+        output.error("no queues are known, so nothing was checked: name the queues");
     }
     let printed = if output.is_json() {
         output.document(Document { ok: end == End::Done, queues, breaches: &breaches, incomplete })
@@ -194,7 +194,7 @@ impl Figures {
         let pools = self.pools.clone().map(u64::from);
         match (&self.pools, &self.unaccounted) {
             (Figure::Known(pools), Figure::Known(1..)) if *pools < wanted => {
-                Figure::unknown("there are consumers that belong to no pool that answered")
+                Figure::unknown("some consumers belong to no pool that answered")
             }
             (Figure::Known(pools), Figure::Unknown(why)) if *pools < wanted => {
                 Figure::Unknown(why.clone())
@@ -288,8 +288,8 @@ fn sentence(breach: &Breach) -> String {
     if *figure == STUCK_WAITS {
         let pools = found.unwrap_or_default();
         return format!(
-            "{queue}: jobs that wait do not come through, as {pools} of its pools report; restart the \
-             broker's node that leads its queues"
+            "{queue}: waiting jobs are stuck, as {pools} of its pools report; restart the broker's \
+             node that leads its queues"
         );
     }
     let shown = |number: u64| match *figure {

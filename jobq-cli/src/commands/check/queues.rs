@@ -9,8 +9,8 @@ use crate::end::Problem;
 use crate::options::Options;
 
 const UNLISTED: &str = "the queues to check are not known: AMQP cannot list queues, and a queue \
-     whose last pool is gone would be left out. Name them, give a file with `--queues-from`, or the \
-     management API with `--management`";
+     whose last pool is gone would be left out; name the queues, or give a file with \
+     `--queues-from` or the URL of the management API with `--management`";
 
 /// The names of the queues: those that are given and those in the files; none for all.
 ///
@@ -26,7 +26,7 @@ pub(super) fn named(
     for path in files {
         let file = path.display();
         let text = std::fs::read_to_string(path)
-            .map_err(|error| Problem::Usage(format!("the file {file} cannot be read: {error}")))?;
+            .map_err(|error| Problem::Usage(format!("cannot read the file {file}: {error}")))?;
         let found = if text.trim_start().starts_with('{') {
             declared(path, options.namespace())?
         } else {
@@ -34,8 +34,8 @@ pub(super) fn named(
         };
         if found.is_empty() {
             return Err(Problem::Usage(format!(
-                "the file {file} names no queue of the namespace `{}`: write one name a line, or \
-                 the declarations of a program as `jobq topology` takes them",
+                "the file {file} names no queue of namespace `{}`: write one name per line, or the \
+                 declarations of a program as for `jobq topology`",
                 options.namespace()
             )));
         }

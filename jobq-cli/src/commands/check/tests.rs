@@ -38,7 +38,7 @@ fn waits_that_do_not_end_are_breaches_of_their_queues_alone() {
         assert_eq!(found, expected, "{reports:?}");
     }
     let said = sentence(&stuck(&["mail"], &[report(None, stuck_now)])[0]);
-    assert!(said.starts_with("mail: jobs that wait do not come through, as 1 of"), "{said}");
+    assert!(said.starts_with("mail: waiting jobs are stuck, as 1 of"), "{said}");
     // Only what was asked for.
     assert!(stuck(&["video"], &[report(None, stuck_now)]).is_empty());
 }
@@ -65,8 +65,8 @@ fn a_limit_that_cannot_be_checked_is_a_breach() {
             with(|f| f.unaccounted = Figure::Known(3)),
             pools(2),
             Some(
-                "mail: pools: expected at least 2, found unknown (there are consumers that \
-                 belong to no pool that answered)",
+                "mail: pools: expected at least 2, found unknown (some consumers belong to no \
+                 pool that answered)",
             ),
         ),
         (figures(), failed(2), None),

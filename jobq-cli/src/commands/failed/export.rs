@@ -29,7 +29,10 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         let page = match failed.page(&filter, after, PAGE).await {
             Ok(page) => page,
             Err(error) if after.is_some() => {
-                output.error(&format!("the others are not printed: {}", Problem::from(error)));
+                output.error(&format!(
+                    "the remaining jobs are not printed: {}",
+                    Problem::from(error)
+                ));
                 return Ok(End::Partly);
             }
             Err(error) => return Err(error.into()),
@@ -39,8 +42,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         }
         if page.next.is_none() && !page.complete {
             output.error(
-                "there are more failed jobs than one look can see in its time; those that come \
-                 later are not printed",
+                "the failed jobs could not all be read in time; the later ones are not printed",
             );
             return Ok(End::Partly);
         }

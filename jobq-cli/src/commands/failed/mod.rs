@@ -53,6 +53,6 @@ async fn nothing_found(client: &Client, queue: &str) -> Ended {
     if exists(client, queue).await? {
         return Ok(End::Done);
     }
-    let text = format!("there is no queue `{queue}`; `jobq queues` lists those that are known");
+    let text = format!("queue `{queue}` does not exist; `jobq queues` lists the known queues");
     Err(Problem::NotFound(text))
 }

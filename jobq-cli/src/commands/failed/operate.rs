@@ -175,8 +175,8 @@ impl Which {
         }
         if filter.is_empty() && !self.all {
             return Err(Problem::Usage(format!(
-                "which failed jobs of queue `{}`? Name their ids, give conditions such as \
-                 `--error TEXT`, or `--all`",
+                "no failed jobs of queue `{}` are selected; give ids, conditions such as `--error \
+                 TEXT`, or `--all`",
                 self.queue
             )));
         }

@@ -10,7 +10,7 @@ pub(super) fn missing(named: u64, matched: u64, end: &OperationEnd) -> Option<(E
         _ if !matches!(end, OperationEnd::Finished) => None,
         0 => None,
         _ if matched == 0 => Some((End::NotFound, "has no such failed job".into())),
-        missing => Some((End::Partly, format!("has no failed jobs of {missing} of the ids"))),
+        missing => Some((End::Partly, format!("has no failed jobs with {missing} of the ids"))),
     }
 }
 

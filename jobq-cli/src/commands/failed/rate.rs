@@ -7,11 +7,11 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
         "s" => 1.0,
         "m" => 60.0,
         "h" => 3_600.0,
-        _ => return Err("a rate is written 10/s, 600/m or 1000/h".into()),
+        _ => return Err("expected a rate such as 10/s, 600/m or 1000/h".into()),
     };
     match number.parse::<f64>() {
         Ok(number) if number.is_finite() && number > 0.0 => Ok(number / seconds),
-        _ => Err("a rate is a number of jobs above 0, such as 10/s".into()),
+        _ => Err("the number of jobs must be above 0, as in 10/s".into()),
     }
 }
 

@@ -68,7 +68,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     let address = arguments.listen;
     let unusable = |error| {
         Problem::Refused(format!(
-            "nothing can listen on {address}: {error}; name another port with `--listen`"
+            "cannot listen on {address}: {error}; choose another port with `--listen`"
         ))
     };
     let listener = TcpListener::bind(address).await.map_err(unusable)?;

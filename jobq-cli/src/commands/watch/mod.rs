@@ -65,7 +65,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     if !is_terminal && !output.is_json() {
         return Err(Problem::Usage(
-            "`jobq watch` draws on a terminal, and there is none; add `--json` for a document a \
+            "`jobq watch` needs a terminal, and there is none; add `--json` for one document per \
              line"
                 .into(),
         ));

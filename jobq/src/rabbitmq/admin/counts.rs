@@ -20,8 +20,8 @@ use crate::rabbitmq::topology::requirements::Wanted;
 const LOOK: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-const NOT_LISTED: &str = "this client has declared no job of the queue, and the management API does \
-     not list it: the queue is new, or its user may not see it";
+const NOT_LISTED: &str = "this client has not declared the queue, and the management API does not \
+     list it: the queue is new, or the API's user may not see it";
 
 /// The tiers of a queue and whether it has a solo queue: those that this client has declared, and
 /// those that exist.
@@ -131,7 +131,7 @@ async fn failed_in(
             figures => return Ok(ready_in(figures)),
         }
         if start.elapsed() >= LOOK {
-            return Ok(Figure::unknown("a client is looking at the failed jobs"));
+            return Ok(Figure::unknown("a client is reading the failed jobs"));
         }
         sleep(BETWEEN_LOOKS).await;
     }

@@ -16,12 +16,12 @@ use crate::rabbitmq::topology::lookup::MissingQueues;
 use crate::rabbitmq::topology::memory::Declared;
 
 /// Why there may be other queues without a management API.
-const NOT_LISTED: &str = "AMQP cannot list queues: give the URL of the management API \
+const NOT_LISTED: &str = "AMQP cannot list queues: set the URL of the management API \
      (`--management`, `ClientBuilder::management` or JOBQ_MANAGEMENT_URL), or name the queues";
 
 /// Why nothing is known where the node answers, but confirms nothing.
-const WITHOUT: &str = "the node of the broker confirms no message: most nodes of its cluster may be \
-     down (start them), or it is overloaded";
+const WITHOUT: &str = "the broker's node confirms no messages: it may be overloaded, or most nodes \
+     of its cluster may be down (start them)";
 
 /// The reader of the figures.
 #[derive(Debug)]

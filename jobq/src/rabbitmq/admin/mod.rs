@@ -48,8 +48,8 @@ use crate::rabbitmq::topology::probes::node_probe;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
 
 /// Why it is unknown whether jobs are between the parts of a queue.
-const NOT_SHOWN: &str = "AMQP does not show jobs that the broker has not passed on yet: give the URL of \
-     the management API (`ClientBuilder::management` or JOBQ_MANAGEMENT_URL)";
+const NOT_SHOWN: &str = "AMQP does not show jobs that the broker has not dead-lettered yet: set \
+     the URL of the management API (`ClientBuilder::management` or JOBQ_MANAGEMENT_URL)";
 
 /// The administration of an engine.
 #[derive(Debug)]
@@ -187,7 +187,7 @@ impl Administer for Administration {
     }
 
     async fn join(&self, pool: Arc<dyn Controlled>) -> Result<Membership> {
-        self.broker.within("joining the pools that are asked", self.control.join(pool)).await
+        self.broker.within("registering the pool for queries", self.control.join(pool)).await
     }
 
     async fn ask(&self, ask: Ask) -> Result<Answers> {

@@ -40,16 +40,15 @@ impl Address {
     pub(crate) fn parse(url: &str, timeout: Duration) -> Result<Self> {
         let invalid = |problem: &str| {
             Error::invalid(format!(
-                "the broker's URL {problem}; write for example \
-                 amqp://user:password@host:5672/vhost, or several nodes of one cluster as \
+                "the broker's URL {problem}; use a URL such as \
+                 amqp://user:password@host:5672/vhost, with several nodes of one cluster as \
                  host1:5672,host2:5672"
             ))
         };
         // URL parsers drop tabs and line breaks, so these could hide a part of the URL.
         if let Some(unseen) = url.chars().find(|c| is_unseen(*c)) {
             return Err(invalid(&format!(
-                "has a character that nobody sees, {}: remove it, or write it as % and the digits of \
-                 its bytes",
+                "contains an invisible character ({}): remove it, or percent-encode it",
                 unseen.escape_unicode()
             )));
         }
@@ -61,8 +60,8 @@ impl Address {
         // be taken for a host or a vhost and be shown.
         if rest.contains('@') {
             return Err(invalid(
-                "has an `@` after its first `/`, `?` or `#`: in a password write these as %2F, \
-                 %3F and %23, and an `@` in a vhost as %40",
+                "has an `@` after its first `/`, `?` or `#`: in a password, write these as %2F, \
+                 %3F and %23, and in a vhost, write an `@` as %40",
             ));
         }
         let query = rest.split_once('?').map_or("", |(_, query)| query);
@@ -71,9 +70,8 @@ impl Address {
         let known = |name: String| name.is_empty() || PARAMETERS.contains(&name.as_str());
         if !query.split('&').map(name).all(known) {
             return Err(invalid(
-                "has a parameter that jobq does not know (it knows heartbeat, \
-                 connection_timeout, frame_max, channel_max and auth_mechanism; certificates are \
-                 given to the client's builder)",
+                "has an unknown parameter (jobq supports heartbeat, connection_timeout, frame_max, \
+                 channel_max and auth_mechanism; give certificates to the client's builder)",
             ));
         }
         let hosts = authority.rsplit('@').next().unwrap_or_default();
@@ -85,14 +83,14 @@ impl Address {
             }
             let url = format!("{scheme}://{user}{host}{rest}");
             // The cause may contain the URL, and with it the password.
-            let mut uri: AMQPUri = url.parse().map_err(|_| invalid("cannot be read"))?;
+            let mut uri: AMQPUri = url.parse().map_err(|_| invalid("cannot be parsed"))?;
             let user = &uri.authority.userinfo;
             let texts = [&user.username, &user.password, &uri.vhost];
             if let Some(control) =
                 texts.iter().flat_map(|text| text.chars()).find(|c| c.is_control())
             {
                 return Err(invalid(&format!(
-                    "has a control character, {}, in its user, password or vhost: remove it",
+                    "contains a control character ({}) in its user, password or vhost: remove it",
                     control.escape_unicode()
                 )));
             }
@@ -117,7 +115,9 @@ impl Address {
             let stated = query.connection_timeout.get_or_insert(share);
             *stated = (*stated).min(LONGEST_CONNECTION_TIMEOUT);
             if query.connection_timeout == Some(0) {
-                return Err(invalid("has a connection_timeout of zero: every try would fail"));
+                return Err(invalid(
+                    "has a connection_timeout of zero: every attempt to connect would fail",
+                ));
             }
             Ok(uri)
         };
@@ -155,13 +155,13 @@ impl Address {
 }
 
 /// The number of channels that jobq needs.
-pub(crate) const CHANNELS: &str = "a client that enqueues needs 16 channels, and one with a pool \
-                                   two more for each queue of the pool";
+pub(crate) const CHANNELS: &str = "a client needs 16 channels to enqueue, and two more for each \
+     queue of its pool";
 
 fn frame_range() -> String {
     format!(
-        "has a frame_max outside of {LONGEST_FRAME} to {LARGEST_FRAME}: the headers of a job must \
-         fit in a frame, and each connection has 64 buffers of that size"
+        "has a frame_max outside the range {LONGEST_FRAME} to {LARGEST_FRAME}: the headers of a \
+         job must fit in one frame, and each connection has 64 buffers of that size"
     )
 }
 
@@ -177,10 +177,10 @@ fn flaw(host: &str) -> Option<&'static str> {
     }
     // This includes the `%` of a user and a password that were encoded together with their `@`.
     if !name.chars().all(in_a_name) {
-        return Some("has a host with a character that is in no host name");
+        return Some("has a host with an invalid character");
     }
     let number = port.parse().is_ok_and(|port: u16| port > 0);
-    (!number).then_some("has a port that is no number from 1 to 65535")
+    (!number).then_some("has a port that is not a number from 1 to 65535")
 }
 
 /// The name of a node in messages.

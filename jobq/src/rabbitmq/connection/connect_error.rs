@@ -58,8 +58,8 @@ impl Unconnected {
     /// No answer in time.
     pub(crate) fn silent(node: String, limit: Duration) -> Self {
         let reason = format!(
-            "no answer in {}; check the host and the port, and whether the broker is overloaded \
-             or a firewall drops what is sent to it",
+            "no answer in {}; check the host and the port, and whether the broker is overloaded or \
+             a firewall drops the packets",
             crate::period::format(limit)
         );
         Self { node, kind: ErrorKind::Timeout, reason, source: None, everywhere: false }
@@ -70,14 +70,14 @@ impl Unconnected {
 fn narrow(frame_max: u32, channel_max: u16) -> Option<String> {
     if frame_max < LONGEST_FRAME {
         return Some(format!(
-            "the broker takes frames of {frame_max} bytes, and jobq needs {LONGEST_FRAME}, since \
-             the headers of a job must fit in one: set `frame_max = {LONGEST_FRAME}` in \
-             rabbitmq.conf (the default) or more"
+            "the broker limits frames to {frame_max} bytes, but jobq needs {LONGEST_FRAME}, since \
+             the headers of a job must fit in one frame: set `frame_max` in rabbitmq.conf to at \
+             least {LONGEST_FRAME} (the default)"
         ));
     }
     (channel_max < FEWEST_CHANNELS).then(|| {
         format!(
-            "the broker allows {channel_max} channels on a connection; {CHANNELS}: raise \
+            "the broker allows {channel_max} channels per connection; {CHANNELS}: raise \
              `channel_max` in rabbitmq.conf (the default is 2047)"
         )
     })
@@ -90,40 +90,40 @@ fn advice(address: &Address, error: &lapin::Error) -> (ErrorKind, String) {
         (_, Some(ACCESS_REFUSED)) => (
             ErrorKind::Refused,
             format!(
-                "the broker refuses the user `{user}`: check the name and the password (`guest` \
-                 may connect from the broker's own machine only)"
+                "the broker refuses user `{user}`: check the name and the password (`guest` may \
+                 connect only from the broker's own machine)"
             ),
         ),
         (_, Some(NOT_ALLOWED)) if error.to_string().contains("limit (") => (
             ErrorKind::Refused,
-            "a client takes one connection, one with a pool two, and the doctor one more for a \
-             moment; close others, or raise the limit (`rabbitmqctl set_vhost_limits`, \
+            "a client needs one connection, a client with a pool two, and the doctor briefly one \
+             more; close other connections, or raise the limit (`rabbitmqctl set_vhost_limits`, \
              `set_user_limits`, or `connection_max` in rabbitmq.conf)"
                 .into(),
         ),
         (_, Some(NOT_ALLOWED)) => (
             ErrorKind::Refused,
             format!(
-                "the vhost `{vhost}` does not exist or is not open to the user `{user}`: check the \
-                 URL's path (none means `/`, a lone slash the vhost without a name)"
+                "vhost `{vhost}` does not exist, or user `{user}` may not access it: check the \
+                 URL's path (no path means `/`, a lone slash the vhost with the empty name)"
             ),
         ),
         // The reaction of a TLS port to a client without TLS.
         (Lapin::IOError(io), _) if !address.is_tls() && has_ended(io.kind()) => (
             ErrorKind::Connection,
-            "it took the connection and ended it: check that the port speaks AMQP 0.9.1 without \
-             TLS; a TLS port (5671, unless it was set otherwise) needs an `amqps://` URL"
+            "the server accepted the connection and then closed it: check that the port speaks \
+             AMQP 0.9.1 without TLS; a TLS port (5671 by default) needs an `amqps://` URL"
                 .into(),
         ),
         (Lapin::IOError(io), _) if has_ended(io.kind()) => (
             ErrorKind::Connection,
-            "it ended the connection without saying why: look into the broker's log, it may \
-             demand or refuse a client certificate (`.client_certificate(chain, key)`)"
+            "the broker closed the connection without a reason: check its log; it may require or \
+             refuse a client certificate (`.client_certificate(chain, key)`)"
                 .into(),
         ),
         (Lapin::IOError(_), _) => (
             ErrorKind::Connection,
-            "check that the broker runs there, the host and the port (5672, with TLS 5671)".into(),
+            "check the host and the port (5672, or 5671 with TLS), and that the broker runs".into(),
         ),
         _ if address.is_tls() => {
             (ErrorKind::Connection, "check that the port speaks AMQP 0.9.1".into())
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(narrow(LONGEST_FRAME, FEWEST_CHANNELS), None);
         assert_eq!(narrow(u32::MAX, u16::MAX), None);
         let table = [
-            (LONGEST_FRAME - 1, 2_047, "frames of 131071 bytes, and jobq needs 131072"),
+            (LONGEST_FRAME - 1, 2_047, "frames to 131071 bytes, but jobq needs 131072"),
             (LONGEST_FRAME, 15, "allows 15 channels"),
         ];
         for (frame_max, channel_max, said) in table {

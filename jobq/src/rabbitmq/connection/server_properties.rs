@@ -58,9 +58,9 @@ pub(crate) fn hold(version: Option<&str>) -> Option<Hold> {
     let version = version?;
     (number(version)? < WITH_TIMEOUTS_OF_QUEUES).then(|| {
         let remedy = format!(
-            "set `consumer_timeout` in the rabbitmq.conf of the broker to more milliseconds than \
-             the longest job takes (86400000 is a day); the default is 30 minutes, and RabbitMQ \
-             {version} lets no client set it, as 3.12 and newer do"
+            "set `consumer_timeout` in the broker's rabbitmq.conf to more milliseconds than the \
+             longest job takes (86400000 is a day); the default is 30 minutes, and RabbitMQ \
+             {version} does not let clients set it, unlike 3.12 and newer"
         );
         Hold::new(DEFAULT_HOLD, remedy)
     })

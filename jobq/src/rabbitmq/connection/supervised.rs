@@ -36,8 +36,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 /// Advice for an alarm.
-pub(crate) const ALARM_ADVICE: &str = "free memory or disk on its nodes, or raise the limit \
-                                       (`rabbitmq-diagnostics alarms` says which)";
+pub(crate) const ALARM_ADVICE: &str = "free memory or disk space on its nodes, or change the limit \
+     (`rabbitmq-diagnostics alarms` shows which)";
 
 /// A connection that is kept up until it is closed.
 #[derive(Debug, Clone)]
@@ -105,7 +105,7 @@ impl SupervisedConnection {
     /// [`open`](Self::open) without waiting: the first connection is established like a lost one.
     pub(crate) fn open_lazily(target: Arc<Target>, name: String) -> Self {
         let (link, mut supervisor) = Self::supervised(Connector::new(target, name));
-        let text = format!("there is no connection to {} yet", supervisor.connector.target.address);
+        let text = format!("not connected to {} yet", supervisor.connector.target.address);
         supervisor.state.send_replace(State::Down(Error::new(ErrorKind::Connection, text)));
         background::spawn(async move {
             let closing = supervisor.closing.clone();
@@ -198,9 +198,9 @@ impl SupervisedConnection {
         match &*self.state.borrow() {
             State::Blocked(_, cause) => takes_nothing(cause),
             State::Down(error) => {
-                format!("there is no connection to it for now, and jobq goes on trying: {error}")
+                format!("there is currently no connection to it, and jobq keeps trying: {error}")
             }
-            State::Up(_) | State::Closed => "it may be overloaded or without a quorum".into(),
+            State::Up(_) | State::Closed => "it may be overloaded or have no quorum".into(),
         }
     }
 
@@ -353,8 +353,8 @@ impl Supervisor {
 /// The message that an alarm stops the broker from reading.
 pub(super) fn takes_nothing(cause: &str) -> String {
     format!(
-        "the broker takes no messages for now, since it is `{cause}` (an alarm): {ALARM_ADVICE}; \
-         jobq goes on by itself when the alarm ends"
+        "the broker currently accepts no messages because of an alarm (`{cause}`): {ALARM_ADVICE}; \
+         jobq continues by itself when the alarm ends"
     )
 }
 

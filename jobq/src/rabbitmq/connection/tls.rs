@@ -21,9 +21,8 @@ impl Tls {
     pub(crate) fn new(certificates: &Certificates, address: &Address) -> Result<Self> {
         if !address.is_tls() && !certificates.is_empty() {
             return Err(Error::invalid(
-                "certificates were given for an `amqp://` URL, which is not encrypted: write \
-                 `amqps://` and the broker's TLS port (5671, unless it was set otherwise), or \
-                 remove them",
+                "certificates were given for an `amqp://` URL, which is not encrypted: use \
+                 `amqps://` and the broker's TLS port (5671 by default), or remove them",
             ));
         }
         let tls = Self(certificates.clone());
@@ -65,8 +64,8 @@ fn chain(option: &str, pem: &Pem, read: &[u8]) -> Result<Vec<CertificateDer<'sta
         Ok(chain) if !chain.is_empty() => Ok(chain),
         _ => {
             let problem = format!(
-                "{} bytes without a certificate in PEM form (-----BEGIN CERTIFICATE-----); convert \
-                 DER by `openssl x509 -inform der`",
+                "{} bytes without a certificate in PEM format (-----BEGIN CERTIFICATE-----); \
+                 convert DER with `openssl x509 -inform der`",
                 read.len()
             );
             Err(unusable(option, pem, &problem))
@@ -85,8 +84,9 @@ fn identity(
         unusable(
             CLIENT,
             key,
-            "no private key in PEM form (-----BEGIN PRIVATE KEY-----); decrypt an encrypted one by \
-             `openssl pkey`, and take it out of PKCS#12 by `openssl pkcs12 -nocerts -nodes`",
+            "no private key in PEM format (-----BEGIN PRIVATE KEY-----); decrypt an encrypted key \
+             with `openssl pkey`, and extract one from PKCS#12 with `openssl pkcs12 -nocerts \
+             -nodes`",
         )
     })?;
     Ok(OwnedIdentity::PKCS8 { pem: read.into_owned(), key: secret.into_owned() })
@@ -96,7 +96,7 @@ fn identity(
 fn unusable(option: &str, pem: &Pem, problem: &str) -> Error {
     match pem {
         Pem::Text(_) => Error::invalid(format!(
-            "{option} was given {problem}; give the text of a file and not its path"
+            "{option} was given {problem}; pass the contents of the file, not its path"
         )),
         Pem::File(path) => {
             Error::new(ErrorKind::Refused, format!("the file {} has {problem}", path.display()))
@@ -127,26 +127,27 @@ pub(crate) fn explain(
     let advice = match error {
         Tls::InvalidCertificate(found) => distrust(found, host),
         Tls::AlertReceived(alert) if is_of_certificates(*alert) && has_certificate => {
-            "the broker refuses this client's certificate: check that the CA which issued it is \
-             among the broker's (`ssl_options.cacertfile`), and that it has not expired"
+            "the broker refuses this client's certificate: check that the broker trusts the CA \
+             that issued it (`ssl_options.cacertfile`), and that it has not expired"
                 .to_owned()
         }
         Tls::AlertReceived(alert) if is_of_certificates(*alert) => {
-            "the broker demands a client certificate (`ssl_options.fail_if_no_peer_cert`): give \
-             one with `.client_certificate(chain, key)`"
+            "the broker requires a client certificate (`ssl_options.fail_if_no_peer_cert`): \
+             provide one with `.client_certificate(chain, key)`"
                 .to_owned()
         }
         Tls::InvalidMessage(_) => {
-            "the port does not speak TLS: write `amqp://`, or the broker's TLS port (5671, unless \
-             it was set otherwise)"
+            "the port does not speak TLS: use `amqp://`, or the broker's TLS port (5671 by default)"
                 .to_owned()
         }
         Tls::InconsistentKeys(_) => {
-            "the client's key is not that of its certificate; the first certificate of the chain must \
-             be the client's own"
+            "the client's key does not match its certificate; the first certificate of the chain \
+             must be the client's own"
                 .to_owned()
         }
-        _ => "check the TLS versions and ciphers that the broker takes (`ssl_options`)".to_owned(),
+        _ => {
+            "check the TLS versions and ciphers that the broker accepts (`ssl_options`)".to_owned()
+        }
     };
     (kind, advice)
 }
@@ -173,22 +174,23 @@ fn is_of_certificates(alert: AlertDescription) -> bool {
 fn distrust(found: &CertificateError, host: &str) -> String {
     match found {
         CertificateError::UnknownIssuer | CertificateError::BadSignature => format!(
-            "the certificate of `{host}` was issued by a CA that is not trusted here: give that \
-             CA's certificate with `.root_certificate(pem)`, or install it on this system"
+            "the certificate of `{host}` was issued by an untrusted CA: add that CA's certificate \
+             with `.root_certificate(pem)`, or install it on this system"
         ),
         CertificateError::NotValidForNameContext { presented, .. } => {
             let names: Vec<_> = presented.iter().map(|name| plain_name(name)).collect();
             let names = if names.is_empty() { "no name".to_owned() } else { names.join(", ") };
             format!(
-                "expected a certificate for `{host}`, found one for {names}: connect by a name that \
-                 it has, or give the broker one for `{host}` (a subject alternative name)"
+                "expected a certificate for `{host}`, found one for {names}: connect by a name in \
+                 the certificate, or give the broker one for `{host}` (as a subject alternative \
+                 name)"
             )
         }
         CertificateError::ExpiredContext { time, not_after } => {
             let ago = time.as_secs().saturating_sub(not_after.as_secs());
             let ago = crate::period::format(Duration::from_secs(ago));
             format!(
-                "the certificate of `{host}` expired {ago} ago: renew it on the broker, or set \
+                "the certificate of `{host}` expired {ago} ago: renew it on the broker, or correct \
                  this machine's clock"
             )
         }
@@ -239,7 +241,7 @@ mod tests {
                 ".root_certificate",
             ),
             (CertificateError::Revoked.into(), false, ErrorKind::Connection, "certificate of `mq`"),
-            (missing(), false, ErrorKind::Refused, "demands a client certificate"),
+            (missing(), false, ErrorKind::Refused, "requires a client certificate"),
             (missing(), true, ErrorKind::Refused, "refuses this client's certificate"),
             (
                 Failed::AlertReceived(AlertDescription::ProtocolVersion),
@@ -257,7 +259,7 @@ mod tests {
                 InconsistentKeys::KeyMismatch.into(),
                 true,
                 ErrorKind::Invalid,
-                "not that of its certificate",
+                "does not match its certificate",
             ),
         ];
         for (error, has_certificate, kind, said) in table {

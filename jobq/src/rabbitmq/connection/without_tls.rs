@@ -16,8 +16,8 @@ impl Tls {
         if address.is_tls() || !certificates.is_empty() {
             return Err(Error::new(
                 ErrorKind::Unsupported,
-                "this program was built without the feature `tls` of jobq, which `amqps://` and \
-                 certificates need",
+                "`amqps://` and certificates need jobq's feature `tls`, which this program was \
+                 built without; enable it in Cargo.toml",
             ));
         }
         Ok(Self)

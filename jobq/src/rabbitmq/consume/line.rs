@@ -52,10 +52,10 @@ impl Line {
             return Err(Error::new(
                 ErrorKind::Refused,
                 format!(
-                    "queue `{queue}` holds a message that cannot be read, and is not consumed any \
-                     more: a property or the name of a header is no UTF-8, or its headers are \
-                     longer than a frame; take it out of `{name}` by another client, and start \
-                     the pool again"
+                    "queue `{queue}` is no longer consumed, since it holds a message that cannot \
+                     be read: a property or the name of a header is not UTF-8, or its headers are \
+                     longer than a frame; remove the message from `{name}` with another client, \
+                     and restart the pool"
                 ),
             ));
         }

@@ -93,7 +93,7 @@ impl Opener {
                 let known = self.sessions.context().declarer.known();
                 let Some(wanted) = self.place.wanted(known) else {
                     let queue = self.place.queue();
-                    let text = format!("there is no queue `{queue}` to consume; declare it first");
+                    let text = format!("queue `{queue}` does not exist; declare it first");
                     return Err(Error::new(ErrorKind::NotFound, text).with_source(error));
                 };
                 apply_again(up, &known.topology(&wanted)).await?;

@@ -9,10 +9,10 @@ pub(crate) fn conflict(text: &str) -> Error {
         return Error::new(
             ErrorKind::Refused,
             format!(
-                "the broker refused a declaration: the limit in {limit}; jobq needs two queues for \
-                 what all share, three for each queue and one more for each delay of its retries, \
-                 pools one more, and 116 where jobs have other delays: raise the limit \
-                 (`rabbitmqctl set_vhost_limits`) or delete queues that are not used any more"
+                "the broker refused a declaration: the limit in {limit}; jobq needs two shared \
+                 queues, three for each queue and one more for each delay of its retries, one more \
+                 for pools, and 116 for other delays: raise the limit (`rabbitmqctl \
+                 set_vhost_limits`) or delete unused queues"
             ),
         );
     }
@@ -26,8 +26,8 @@ pub(crate) fn conflict(text: &str) -> Error {
         )
     } else if text.contains("invalid arg") {
         format!(
-            "the broker does not accept an argument that jobq needs: {text}; jobq supports \
-             RabbitMQ 3.10 and later with its quorum queues"
+            "the broker does not accept an argument that jobq needs: {text}; jobq requires the \
+             quorum queues of RabbitMQ 3.10 or later"
         )
     } else {
         format!("the broker refused a declaration: {text}")

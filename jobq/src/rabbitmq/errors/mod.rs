@@ -75,20 +75,20 @@ pub(crate) fn failure(doing: &str, error: lapin::Error) -> Error {
     let mut text = format!("{doing} failed: {error}");
     text.push_str(match code(&error) {
         Some(ACCESS_REFUSED) => {
-            "; give the user the permissions to configure, write and read what has the \
-             namespace's name (`rabbitmqctl set_permissions`)"
+            "; grant the user configure, write and read permissions on the namespace's queues and \
+             exchanges (`rabbitmqctl set_permissions`)"
         }
         Some(NOT_ALLOWED) if text.contains("maximum allowed user limit") => {
-            "; a client that enqueues needs 16 channels, and one with a pool two more for each \
-             queue of the pool: raise the limit (`rabbitmqctl set_user_limits`)"
+            "; a client needs 16 channels to enqueue, and two more for each queue of its pool: \
+             raise the limit (`rabbitmqctl set_user_limits`)"
         }
         Some(NOT_FOUND) if kind == ErrorKind::Refused => {
-            "; the broker's log says why it is down (`rabbitmq-queues quorum_status` shows its \
-             nodes): start the nodes that have it"
+            "; start the nodes that have its replicas (`rabbitmq-queues quorum_status` lists them; \
+             the broker's log says why it is down)"
         }
         Some(INTERNAL_ERROR) if WITHOUT_MAJORITY.iter().any(|sign| text.contains(sign)) => {
-            "; most of the nodes of the cluster, and of those that have the queue, must be up: \
-             start those that are down"
+            "; a majority of the cluster's nodes, and of the queue's replicas, must be up: start \
+             the nodes that are down"
         }
         _ => "",
     });
@@ -107,8 +107,8 @@ pub(crate) fn stale(queue: &str) -> Error {
     Error::new(
         ErrorKind::Stale,
         format!(
-            "the connection or the channel through which queue `{queue}` delivered the job has \
-             ended; the broker delivers it again"
+            "the connection or the channel that delivered the job of queue `{queue}` was closed; \
+             the broker redelivers the job"
         ),
     )
 }
@@ -162,13 +162,13 @@ mod tests {
                 "INTERNAL_ERROR - Cannot declare quorum queue 'q' in vhost '/' on node 'a@c' with \
                  leader on node 'a@c': cluster_not_formed",
                 ErrorKind::Connection,
-                "start those that are down",
+                "start the nodes that are down",
             ),
             (
                 541,
                 "INTERNAL_ERROR - Could not add binding due to timeout",
                 ErrorKind::Connection,
-                "start those that are down",
+                "start the nodes that are down",
             ),
             (541, "INTERNAL_ERROR", ErrorKind::Connection, "INTERNAL_ERROR"),
         ];

@@ -134,7 +134,8 @@ impl Table {
         }
         if size_of_table(&self.0) > MAX_HEADERS {
             return Err(Error::invalid(format!(
-                "the headers of job {id} are longer than {MAX_HEADERS} bytes"
+                "the headers of job {id} exceed the limit of {MAX_HEADERS} bytes; move large \
+                 values into the payload"
             )));
         }
         Ok(properties.with_headers(self.0))
@@ -149,8 +150,8 @@ fn message(
 ) -> Result<Message> {
     if payload.len() > MAX_PAYLOAD {
         return Err(Error::invalid(format!(
-            "the payload of job {id} has {} bytes, the most is {MAX_PAYLOAD}; store large data \
-             elsewhere and enqueue where it is",
+            "the payload of job {id} has {} bytes, more than the limit of {MAX_PAYLOAD}; store \
+             large data elsewhere and enqueue a reference to it",
             payload.len()
         )));
     }

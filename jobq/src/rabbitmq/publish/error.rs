@@ -15,7 +15,7 @@ fn publishing(message: &Message) -> String {
 pub(crate) fn unanswered(message: &Message, limit: Duration, trouble: &str, sent: bool) -> Error {
     let error = |what| timed_out(&format!("{} ({what})", publishing(message)), limit, trouble);
     if sent {
-        error("sent, and maybe stored all the same").and_maybe_enqueued()
+        error("sent, and possibly stored").and_maybe_enqueued()
     } else {
         error("never sent, and not stored")
     }
@@ -23,7 +23,8 @@ pub(crate) fn unanswered(message: &Message, limit: Duration, trouble: &str, sent
 
 /// The channel ended before the broker answered.
 pub(crate) fn lost(message: &Message) -> Error {
-    let text = format!("{}: the connection was lost before the answer came", publishing(message));
+    let text =
+        format!("{}: the connection was lost before the broker answered", publishing(message));
     Error::new(ErrorKind::Connection, text).and_maybe_enqueued()
 }
 
@@ -38,8 +39,8 @@ pub(crate) fn refused(message: &Message, error: lapin::Error) -> Error {
 /// The message is larger than the broker's limit.
 pub(crate) fn too_large(message: &Message, limit: usize) -> Error {
     let text = format!(
-        "{}: the payload has {} bytes, and the broker takes {limit}; keep what is so large \
-         elsewhere and enqueue where it is, or raise `max_message_size` in rabbitmq.conf",
+        "{}: the payload has {} bytes, more than the broker's limit of {limit}; store large data \
+         elsewhere and enqueue a reference to it, or raise `max_message_size` in rabbitmq.conf",
         publishing(message),
         message.payload.len()
     );
@@ -48,7 +49,7 @@ pub(crate) fn too_large(message: &Message, limit: usize) -> Error {
 
 /// The channel is not in confirm mode.
 pub(crate) fn unconfirmed(message: &Message) -> Error {
-    let text = format!("{}: the channel does not confirm", publishing(message));
+    let text = format!("{}: the channel is not in confirm mode", publishing(message));
     Error::new(ErrorKind::Connection, text).and_maybe_enqueued()
 }
 
@@ -56,8 +57,8 @@ pub(crate) fn unconfirmed(message: &Message) -> Error {
 /// job RabbitMQ does not promise that it is nowhere.
 pub(crate) fn nacked(message: &Message) -> Error {
     let text = format!(
-        "{}: the broker refused the message (basic.nack), and may have stored it all the same; its \
-         queue has no quorum, or a policy limits its length",
+        "{}: the broker refused the message (basic.nack), but may still have stored it; the queue \
+         has no quorum, or a policy limits its length",
         publishing(message)
     );
     Error::new(ErrorKind::Refused, text).and_maybe_enqueued()

@@ -307,14 +307,13 @@ pub(crate) fn failed(
 /// The reason for which the stray is unroutable.
 fn describe(names: &Names, stray: &Stray) -> String {
     let (key, exchange) = (stray.routing_key.as_str(), stray.exchange.as_str());
-    let nothing =
-        format!("nothing takes messages with the routing key `{key}` from exchange `{exchange}`");
+    let unbound = format!("no binding of exchange `{exchange}` matches routing key `{key}`");
     let routing_key::Key { queue, wait, .. } = routing_key::read(key);
     match wait {
-        _ if exchange != names.retry() => nothing,
-        Some(wait) => format!("{nothing}: queue `{queue}` has no tier of {wait} ms"),
+        _ if exchange != names.retry() => unbound,
+        Some(wait) => format!("{unbound}: queue `{queue}` has no tier of {wait} ms"),
         None => {
-            format!("{nothing}: a tier is named by `@` and milliseconds, as in `{queue}@30000`")
+            format!("{unbound}: a tier is addressed by `@` and milliseconds, as in `{queue}@30000`")
         }
     }
 }

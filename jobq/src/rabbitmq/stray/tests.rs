@@ -23,17 +23,17 @@ impl With for Stray {
 #[test]
 fn a_stray_says_why_it_is_one() {
     let names = Names::new("jobq");
-    let nowhere = "nothing takes messages with the routing key `nowhere`";
+    let nowhere = "no binding of exchange `jobq` matches routing key `nowhere`";
     let table = [
         ("jobq", "nowhere", nowhere, "nowhere"),
-        ("jobq", "nowhere@17", "with the routing key `nowhere@17`", "nowhere"),
-        ("jobq", "no@where", "with the routing key `no@where`", "no@where"),
+        ("jobq", "nowhere@17", "matches routing key `nowhere@17`", "nowhere"),
+        ("jobq", "no@where", "matches routing key `no@where`", "no@where"),
         ("jobq.retry", "mail@17", "queue `mail` has no tier of 17 ms", "mail"),
         ("jobq.retry", "mail", "as in `mail@30000`", "mail"),
-        ("jobq", "mail@low@17", "with the routing key `mail@low@17`", "mail"),
+        ("jobq", "mail@low@17", "matches routing key `mail@low@17`", "mail"),
         ("jobq.level.4", LEVEL_KEY_OF_HIGH, "0.0.0.0.q.mail@high`", "mail"),
-        ("jobq.level.4", LEVEL_KEY, "with the routing key `0.0.0.1.0.0.0.0.q.mail`", "mail"),
-        ("jobq", LEVEL_KEY, "with the routing key `0.0.0.1.0.0.0.0.q.mail`", LEVEL_KEY),
+        ("jobq.level.4", LEVEL_KEY, "matches routing key `0.0.0.1.0.0.0.0.q.mail`", "mail"),
+        ("jobq", LEVEL_KEY, "matches routing key `0.0.0.1.0.0.0.0.q.mail`", LEVEL_KEY),
     ];
     for (exchange, key, expected, queue) in table {
         let stray = stray(exchange, key, BasicProperties::default());

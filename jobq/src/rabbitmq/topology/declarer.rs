@@ -129,8 +129,8 @@ impl Declarer {
             return Ok(());
         }
         let text = format!(
-            "a connection has at most {allowed} channels, and this client needs {needed} of them; \
-             {CHANNELS}: raise `channel_max`, in the URL or in rabbitmq.conf, or divide the queues \
+            "a connection has at most {allowed} channels, but this client needs {needed}; \
+             {CHANNELS}: raise `channel_max` in the URL or in rabbitmq.conf, or divide the queues \
              among several clients"
         );
         Err(Error::new(ErrorKind::Refused, text))

@@ -183,14 +183,14 @@ impl<'t> Missing<'t> {
 /// The error of missing parts that may not be declared.
 fn cannot_declare(refused: &[&Declaration]) -> Error {
     let names: Vec<_> = refused.iter().map(|place| place.title()).collect();
-    let more = if names.len() < NAMED { "" } else { ", and maybe more" };
+    let more = if names.len() < NAMED { "" } else { ", and possibly more" };
     let (is, it) = if names.len() == 1 { ("is", "it") } else { ("are", "them") };
     Error::new(
         ErrorKind::Refused,
         format!(
             "{}{more} {is} not on the broker, and this user may not declare {it}; run \
-             `Client::declare` or a pool once as a user who may, or give this user the permission \
-             to configure what has the namespace's name (`rabbitmqctl set_permissions`)",
+             `Client::declare` or a pool once as a user who may, or grant this user configure \
+             permission on the namespace's queues and exchanges (`rabbitmqctl set_permissions`)",
             names.join(", ")
         ),
     )

@@ -83,7 +83,7 @@ impl QueueTypes {
         let once = self.broker.connect_once("queue types").await?;
         // `lapin` logs the end of this connection otherwise.
         once.questions.end();
-        let doing = "finding out the types of queues";
+        let doing = "determining the supported types of queues";
         let channel = once.connection.create_channel().await;
         let channel = channel.map_err(|error| failure(doing, error))?;
         let classic = TemporaryQueue::control(&self.names, Uuid::now_v7(), QueueType::Classic);

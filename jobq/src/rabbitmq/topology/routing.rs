@@ -65,8 +65,8 @@ impl Routing {
             let text = |millis| period::format(Duration::from_millis(millis));
             let (asked, horizon) = (text(millis), text(HORIZON));
             Error::invalid(format!(
-                "a delay of {asked} is longer than {horizon}, the longest that jobq has \
-                 RabbitMQ hold; enqueue it later"
+                "a delay of {asked} exceeds {horizon}, the longest delay that jobq supports on \
+                 RabbitMQ; enqueue the job later"
             ))
         })
     }

@@ -51,7 +51,7 @@ struct Facts {
 /// Examines a place. It reads the whole file.
 pub(super) fn examine(place: &Place, timeout: Duration) -> Report {
     let findings = match place {
-        Place::Memory => vec![in_memory("it is in the memory of this process")],
+        Place::Memory => vec![in_memory("is in the memory of this process")],
         Place::File(path) => diagnose(&place.to_string(), &look(path, timeout)),
     };
     Report::new(format!("SQLite, {place}"), Some(rusqlite::version().to_owned()), findings)
@@ -119,8 +119,8 @@ fn unescaped(text: &str) -> String {
 fn in_memory(found: &str) -> Finding {
     Finding::new(Kind::Place, Severity::Warning, "the job file")
         .found(found)
-        .matters("the jobs are gone when that ends")
-        .remedy("name a file on a disk, such as sqlite:///var/lib/shop/jobs.db")
+        .matters("the jobs are lost when this memory is released")
+        .remedy("use a file on a disk, such as sqlite:///var/lib/shop/jobs.db")
 }
 
 fn diagnose(about: &str, facts: &Facts) -> Vec<Finding> {
@@ -128,51 +128,56 @@ fn diagnose(about: &str, facts: &Facts) -> Vec<Finding> {
     let finding = |kind, severity| Finding::new(kind, severity, about);
     let kind = facts.filesystem.as_deref().unwrap_or_default();
     if IN_MEMORY.contains(&kind) {
-        findings.push(in_memory(&format!("it is on a file system in memory ({kind})")));
+        findings.push(in_memory(&format!("is on an in-memory file system ({kind})")));
     }
     if NETWORK.contains(&kind) {
         findings.push(
             finding(Kind::Place, Severity::Error)
-                .found(format!("it is on a network file system ({kind})"))
+                .found(format!("is on a network file system ({kind})"))
                 .matters(
-                    "the write-ahead log of SQLite does not work over a network: processes on two \
-                     machines damage the file",
+                    "SQLite's write-ahead log does not work over a network: processes on two \
+                     machines corrupt the file",
                 )
-                .remedy("name a file on a local disk, or use RabbitMQ where several machines work"),
+                .remedy(
+                    "use a file on a local disk, or RabbitMQ if workers run on several machines",
+                ),
         );
     }
     if let Some(free) = facts.free.filter(|free| *free < LOW_SPACE) {
         let severity = if free < NO_SPACE { Severity::Error } else { Severity::Warning };
         findings.push(
             finding(Kind::Space, severity)
-                .found(format!("{} MiB are free on its disk", free / MIB))
-                .matters("on a full disk no job is accepted, and no outcome is recorded")
-                .remedy("make room, or move the file to another disk while no program uses it"),
+                .found(format!("its disk has {} MiB of free space", free / MIB))
+                .matters("on a full disk, no jobs are accepted and no outcomes are recorded")
+                .remedy(
+                    "free disk space, or move the file to another disk while no program uses it",
+                ),
         );
     }
     if facts.log > LONG_LOG {
         findings.push(
             finding(Kind::Space, Severity::Warning)
                 .found(format!("its write-ahead log (-wal) has {} MiB", facts.log / MIB))
-                .matters("it goes on growing, and reading becomes slow")
-                .remedy("end the program that keeps a read transaction open on the file for long"),
+                .matters("it keeps growing, and reads become slow")
+                .remedy("stop the program that holds a long read transaction on the file"),
         );
     }
     if let Some(damage) = &facts.damage {
         findings.push(
             finding(Kind::Damage, Severity::Error)
-                .found(format!("it is damaged: {damage}"))
+                .found(format!("is damaged: {damage}"))
                 .matters("jobs may be lost")
                 .remedy(
-                    "stop all programs that use it, copy it, and recover what can be: `sqlite3 FILE \
-                     .recover`; look at the disk, and whether something copied or deleted parts of it",
+                    "stop all programs that use the file, copy it, and recover what is readable \
+                     with `sqlite3 FILE .recover`; check the disk, and whether another program \
+                     copied or deleted parts of the file",
                 ),
         );
     }
     if let Some(why) = &facts.unchecked {
         findings.push(
             finding(Kind::Unchecked, Severity::Warning)
-                .found(format!("it could not be checked for damage: {why}")),
+                .found(format!("could not be checked for damage: {why}")),
         );
     }
     findings

@@ -38,7 +38,8 @@ pub(super) async fn ask(inbox: &Inbox, pools: &Pools, ask: Ask) -> Result<Answer
             // Only looking is possible without it.
             Err(Failure::ReadOnly(_)) if question == Question::Report => {
                 unable = Some(
-                    "this user may only read the job file, and questions to pools are written to it",
+                    "this user has read-only access to the job file, but queries to pools are \
+                     written to it",
                 );
             }
             Err(failure) => return Err(failure.error()),
@@ -64,7 +65,7 @@ pub(super) async fn ask(inbox: &Inbox, pools: &Pools, ask: Ask) -> Result<Answer
 }
 
 fn unwritable(source: serde_json::Error) -> Error {
-    Error::new(ErrorKind::Invalid, "the question cannot be written as JSON").with_source(source)
+    Error::new(ErrorKind::Invalid, "cannot serialize the query to the pools").with_source(source)
 }
 
 /// The first and the last number of no questions.
@@ -158,8 +159,8 @@ pub(super) fn consumers(store: &Store<'_>) -> rusqlite::Result<Figure<Vec<Listed
     let owners = Owners::read(store.connection)?;
     if owners.some_do_not_list {
         return Ok(Figure::unknown(
-            "a process with an earlier version of jobq takes jobs from this file, and does not \
-             tell of which queues",
+            "a process with an earlier version of jobq consumes this file, but does not report \
+             which queues",
         ));
     }
     let sql = "SELECT queues.name, consumers.name, pool, owner FROM consumers

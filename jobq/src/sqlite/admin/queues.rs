@@ -65,8 +65,8 @@ fn refuse_if_used(store: &mut Store<'_>, name: &str, queue: i64) -> rusqlite::Re
         Figure::Unknown(why) => Err(Error::new(
             ErrorKind::Refused,
             format!(
-                "queue `{name}` is not deleted: its consumers are unknown, since {why}; end that \
-                 process, or delete the queue by `.force()`"
+                "queue `{name}` was not deleted: its consumers are unknown, since {why}; stop that \
+                 process, or use `.force()` to delete the queue"
             ),
         )),
     })

@@ -99,7 +99,7 @@ impl State {
         if self.queues.contains_key(name) {
             return Ok(());
         }
-        let text = format!("there is no queue `{name}`; declare it first");
+        let text = format!("queue `{name}` does not exist; declare it first");
         Err(Error::new(ErrorKind::NotFound, text))
     }
 

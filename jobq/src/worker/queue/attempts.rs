@@ -372,6 +372,6 @@ impl Queue {
 
 /// The error of an outcome that was not recorded before the pool had to end.
 fn overdue() -> Error {
-    let text = "the engine did not record it within the shutdown timeout of the pool";
+    let text = "the engine did not record the outcome within the pool's shutdown timeout";
     Error::new(ErrorKind::Timeout, text)
 }

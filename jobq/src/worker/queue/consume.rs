@@ -85,8 +85,8 @@ pub(in crate::worker) async fn consume(
 /// Why a queue whose slots are all lost is interrupted.
 fn slots_lost(queue: &Queue) -> Error {
     let text = format!(
-        "functions that go on after their timeout hold all {} slots of queue `{}`; restart the \
-         process if they do not end, and look at `JobContext::is_cancelled` in long loops",
+        "functions that run past their timeout hold all {} slots of queue `{}`; restart the \
+         process if they do not end, and check `JobContext::is_cancelled` in long loops",
         queue.plan().concurrency,
         queue.name
     );

@@ -42,8 +42,9 @@ impl Control {
     ) -> Result<Answers> {
         let Ask { question, pool, queues, patience, .. } = ask;
         let is_order = !matches!(question, Question::Report | Question::Watch { .. });
-        let question = serde_json::to_value(&question)
-            .map_err(|error| Error::invalid("the question cannot be written").with_source(error))?;
+        let question = serde_json::to_value(&question).map_err(|error| {
+            Error::invalid("cannot serialize the query to the pools").with_source(error)
+        })?;
         let mut call = self.calls.open();
         let number = call.number;
         let asking = async {
@@ -175,7 +176,7 @@ fn compare_clock(reply: &mut Reply, (asked, start): (SystemTime, Instant)) {
 }
 
 fn late(queues: &[String]) -> BTreeMap<String, Figure<u32>> {
-    not_counted(queues, "the broker did not count them in time")
+    not_counted(queues, "the broker did not count its consumers in time")
 }
 
 fn not_counted(queues: &[String], why: &str) -> BTreeMap<String, Figure<u32>> {

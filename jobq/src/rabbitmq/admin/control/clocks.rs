@@ -100,9 +100,12 @@ fn finding(report: &PoolReport) -> Option<Finding> {
         format!("pool {} on {}", report.pool, report.host),
     );
     let finding = finding
-        .found(format!("its clock is {difference} {way} that of this machine, {}", host::name()))
+        .found(format!(
+            "its clock is {difference} {way} the clock of this machine, {}",
+            host::name()
+        ))
         .matters(format!("jobs with `expires` that were enqueued here expire {effect} there"))
-        .remedy("synchronize the clocks of both machines, for example by NTP");
+        .remedy("synchronize the clocks of both machines, for example with NTP");
     Some(finding)
 }
 

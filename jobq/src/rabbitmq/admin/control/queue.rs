@@ -148,7 +148,7 @@ pub(super) async fn publish(
     up: &ConnectionEpoch,
     messages: &[(String, String, &Message)],
 ) -> Result<()> {
-    let doing = "sending a message of control";
+    let doing = "sending a control message";
     let channel = match up.telling.take() {
         Some(channel) => channel,
         None => open_confirming(up).await?,
@@ -170,7 +170,7 @@ pub(super) async fn publish(
                 // have it.
                 Confirmation::Nack(_) if key == ALL => {}
                 Confirmation::Nack(_) => {
-                    let text = format!("{doing} failed: the broker did not take it");
+                    let text = format!("{doing} failed: the broker refused it (basic.nack)");
                     return Err(Error::new(ErrorKind::Connection, text));
                 }
                 Confirmation::Ack(_) | Confirmation::NotRequested => {}

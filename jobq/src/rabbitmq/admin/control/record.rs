@@ -36,8 +36,9 @@ impl Control {
         queue: &str,
         pause: &Pause,
     ) -> Result<()> {
-        let payload = serde_json::to_vec(pause)
-            .map_err(|error| Error::invalid("the record cannot be written").with_source(error))?;
+        let payload = serde_json::to_vec(pause).map_err(|error| {
+            Error::invalid("cannot serialize the record of the pause").with_source(error)
+        })?;
         apply(up, &Topology::of_pause_record(self.names(), queue)).await?;
         self.absent.forget(&self.names().pause_record(queue));
         self.purge_record(up, queue).await?;

@@ -91,7 +91,7 @@ impl Message {
         let Versioned { v, message } =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if v != VERSION {
-            return Err(format!("its version is {v}, and this client knows {VERSION}"));
+            return Err(format!("its version is {v}, but this client supports {VERSION}"));
         }
         serde_json::from_value(message).map_err(|error| error.to_string())
     }
@@ -107,7 +107,7 @@ pub(super) fn answer(
     let reply = Question::deserialize(question).map(|question| answer(&question));
     let reply = reply.unwrap_or_else(|_| {
         let version = env!("CARGO_PKG_VERSION");
-        Reply::Refused { why: format!("it runs jobq {version}, which does not know the question") }
+        Reply::Refused { why: format!("it runs jobq {version}, which does not support the query") }
     });
     let report = match &reply {
         Reply::Report(report) => Some(report.clone()),
@@ -200,7 +200,7 @@ mod tests {
             assert_eq!((reply, report.is_some()), (expected, has_report), "{question}");
         }
         let (reply, report) = answer(&json!({"ask": "sing"}), true, answers);
-        assert!(matches!(reply, Reply::Refused { why } if why.contains("does not know")));
+        assert!(matches!(reply, Reply::Refused { why } if why.contains("does not support")));
         assert!(report.is_some());
         assert_eq!(answer(&json!({"ask": "quiet"}), true, |_| Reply::Accepted).1, None);
     }

@@ -74,11 +74,11 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
 fn version(version: Option<&str>) -> Vec<Finding> {
     let finding = |kind, severity| Finding::new(kind, severity, "the broker");
     let Some(number) = version.and_then(number) else {
-        let found = "it does not say which version of RabbitMQ it is";
+        let found = "does not report its version";
         return vec![
             finding(Kind::Version, Severity::Warning)
                 .found(found)
-                .matters("jobq relies on the quorum queues of RabbitMQ, from 3.10 on")
+                .matters("jobq relies on the quorum queues of RabbitMQ 3.10 and later")
                 .remedy("check that it is RabbitMQ 3.10 to 4.3"),
         ];
     };
@@ -87,30 +87,33 @@ fn version(version: Option<&str>) -> Vec<Finding> {
     if number < OLDEST {
         findings.push(
             finding(Kind::Version, Severity::Error)
-                .found(format!("it is RabbitMQ {version}, and jobq needs 3.10 or newer"))
-                .matters("older quorum queues neither expire jobs nor pass them on at least once")
+                .found(format!("runs RabbitMQ {version}, but jobq needs 3.10 or newer"))
+                .matters(
+                    "older quorum queues support neither message TTLs nor at-least-once \
+                     dead-lettering",
+                )
                 .remedy("upgrade the broker"),
         );
     }
     if number > NEWEST {
         findings.push(
             finding(Kind::Version, Severity::Note)
-                .found(format!("it is RabbitMQ {version}, and jobq is tested on 3.10 to 4.3"))
-                .remedy("look for a newer jobq, and run its tests on this version"),
+                .found(format!("runs RabbitMQ {version}, but jobq is tested on 3.10 to 4.3"))
+                .remedy("check for a newer jobq, and run its tests on this version"),
         );
     }
     if number < WITH_TIMEOUTS_OF_QUEUES {
         findings.push(
             finding(Kind::AckTimeout, Severity::Warning)
                 .found(format!(
-                    "RabbitMQ {version} has one `consumer_timeout` for all queues, 30 minutes \
-                     unless it was set, and does not tell it; jobq's queues ask for {}, from 3.12 on",
+                    "RabbitMQ {version} has one `consumer_timeout` for all queues (30 minutes by \
+                     default) and does not report it; from 3.12 on, jobq's queues request {}",
                     longest_run()
                 ))
-                .matters("it takes back a job that runs for longer, and the job runs again")
+                .matters("the broker takes back a job that runs longer, and the job runs again")
                 .remedy(
-                    "where jobs may run so long, set `consumer_timeout = 86400000` (milliseconds) \
-                     in rabbitmq.conf, or upgrade to RabbitMQ 3.12 or newer",
+                    "for longer jobs, set `consumer_timeout = 86400000` (milliseconds) in \
+                     rabbitmq.conf, or upgrade to RabbitMQ 3.12 or newer",
                 ),
         );
     }
@@ -120,10 +123,10 @@ fn version(version: Option<&str>) -> Vec<Finding> {
 fn queue_types(temporary: QueueType) -> Option<Finding> {
     (temporary == QueueType::Quorum).then(|| {
         Finding::new(Kind::QueueTypes, Severity::Note, "the broker")
-            .found("it has no classic queues (`queue_types.classic.enabled = false`)")
+            .found("does not support classic queues (`queue_types.classic.enabled = false`)")
             .matters(
-                "jobq takes quorum queues instead: failed jobs that a dead client had locked are \
-                 free some eight seconds after its end, and its control queue stays for a minute",
+                "jobq uses quorum queues instead: when a client dies, its locks on failed jobs \
+                 last for about eight more seconds, and its control queue for a minute",
             )
     })
 }
@@ -131,9 +134,12 @@ fn queue_types(temporary: QueueType) -> Option<Finding> {
 fn heartbeat(seconds: u16) -> Option<Finding> {
     (seconds == 0).then(|| {
         Finding::new(Kind::Heartbeat, Severity::Warning, "the connection")
-            .found("it has no heartbeat")
-            .matters("where the other end vanishes without a word, a pool looks alive and is not")
-            .remedy("take `heartbeat=0` out of the URL, and out of the broker's settings")
+            .found("has no heartbeat")
+            .matters(
+                "if the peer disappears without closing the connection, a pool seems healthy but \
+                 receives no jobs",
+            )
+            .remedy("remove `heartbeat=0` from the URL and from the broker's settings")
     })
 }
 
@@ -143,55 +149,59 @@ fn publishing(publishing: &Publishing) -> Option<Finding> {
         Publishing::Unknown | Publishing::Taken => None,
         Publishing::Blocked(cause) => Some(
             finding(Kind::Alarm)
-                .found(format!("it takes no messages, since it is `{cause}`"))
-                .matters("no job can be enqueued; workers still complete what is there")
+                .found(format!("accepts no messages because of an alarm: `{cause}`"))
+                .matters(
+                    "no job can be enqueued; workers still complete the jobs that are in the \
+                     queues",
+                )
                 .remedy(ALARM_ADVICE),
         ),
         Publishing::Silent(limit) => Some(
             finding(Kind::Alarm)
-                .found(format!("it has not confirmed a message within {limit}"))
-                .matters("enqueueing would time out")
-                .remedy("look at its load, its log and `rabbitmq-diagnostics alarms`"),
+                .found(format!("did not confirm a message within {limit}"))
+                .matters("calls to enqueue would time out")
+                .remedy("check its load, its log and `rabbitmq-diagnostics alarms`"),
         ),
     }
 }
 
 fn not_given() -> Finding {
     Finding::new(Kind::Unchecked, Severity::Warning, "policies, nodes and bindings")
-        .found("they were not looked at: AMQP does not show them, the management API does")
+        .found("were not checked: AMQP does not show them, but the management API does")
         .matters(
-            "a policy that limits a queue or the time that its jobs last loses or stalls them \
-             without a word, and so does a binding that somebody deleted",
+            "a policy that limits a queue or the lifetime of its jobs can silently lose or stall \
+             jobs, and so can a deleted binding",
         )
         .remedy(
-            "enable the plugin (`rabbitmq-plugins enable rabbitmq_management`) and give the client \
-             its URL: `.management(\"http://host:15672\")`, or by environment JOBQ_MANAGEMENT_URL",
+            "enable the plugin (`rabbitmq-plugins enable rabbitmq_management`), and set its URL \
+             with `.management(\"http://host:15672\")` or JOBQ_MANAGEMENT_URL",
         )
 }
 
 fn not_shown(about: &str, why: &str) -> Finding {
     Finding::new(Kind::Unchecked, Severity::Warning, about)
-        .found(format!("they could not be looked at: {why}"))
-        .matters("what is wrong with them is not in this report")
+        .found(format!("could not be checked: {why}"))
+        .matters("this report does not cover problems with them")
 }
 
 fn cluster(nodes: &[Node]) -> Vec<Finding> {
     let mut findings = Vec::new();
     if nodes.len() < REPLICAS {
         let found = match nodes.len() {
-            1 => "it is a single node".to_owned(),
-            count => format!("it has {count} nodes"),
+            1 => "has a single node".to_owned(),
+            count => format!("has {count} nodes"),
         };
         let matters = if nodes.len() < 2 {
-            "the jobs are as safe as its disk, and there is no service while it is down"
+            "the jobs are only as safe as its disk, and the service is unavailable while the node \
+             is down"
         } else {
-            "two nodes have a quorum only together: there is no service while one is down"
+            "two nodes have a quorum only together: the service is unavailable while one is down"
         };
         findings.push(
             Finding::new(Kind::Replicas, Severity::Warning, "the broker")
                 .found(found)
                 .matters(matters)
-                .remedy("make it a cluster of three nodes or more, and name them all in the URL"),
+                .remedy("run a cluster of three or more nodes, and name all of them in the URL"),
         );
     }
     for node in nodes {
@@ -200,26 +210,29 @@ fn cluster(nodes: &[Node]) -> Vec<Finding> {
         if !node.running {
             findings.push(
                 finding(Kind::Node, Severity::Warning)
-                    .found("it is down")
-                    .matters("the loss of one more may stop the service")
-                    .remedy("start it, or `rabbitmqctl forget_cluster_node` one that is gone"),
+                    .found("is down")
+                    .matters("the loss of another node may stop the service")
+                    .remedy(
+                        "start it, or remove it with `rabbitmqctl forget_cluster_node` if it is \
+                         gone for good",
+                    ),
             );
         }
         if !node.partitions.is_empty() {
             findings.push(
                 finding(Kind::Node, Severity::Error)
-                    .found(format!("it is cut off from {}", node.partitions.join(", ")))
-                    .matters("queues without a majority take and give no jobs")
-                    .remedy("heal the network, then restart the nodes of the smaller part"),
+                    .found(format!("is partitioned from {}", node.partitions.join(", ")))
+                    .matters("queues without a quorum accept and deliver no jobs")
+                    .remedy("repair the network, then restart the nodes of the smaller partition"),
             );
         }
         for (alarm, what) in [(node.mem_alarm, "memory"), (node.disk_free_alarm, "disk")] {
             if alarm {
                 findings.push(
                     finding(Kind::Alarm, Severity::Error)
-                        .found(format!("it is low on {what}"))
-                        .matters("the whole broker takes no jobs until that ends")
-                        .remedy(format!("free {what}, or raise the limit in rabbitmq.conf")),
+                        .found(format!("is low on {what}"))
+                        .matters("the whole broker accepts no jobs until the alarm ends")
+                        .remedy(format!("free {what}, or change the limit in rabbitmq.conf")),
                 );
             }
         }
@@ -246,7 +259,7 @@ pub(crate) fn policies(queues: &[Queue], names: &Names, vhost: &str) -> Vec<Find
             Finding::new(Kind::Policy, effect.severity, enumeration("queue", &queues))
                 .found(format!("{by} sets `{}` to {}", effect.key, effect.value))
                 .matters(effect.why)
-                .remedy(format!("{remedy}, or take jobq's queues out of its pattern"))
+                .remedy(format!("{remedy}, or exclude jobq's queues from its pattern"))
         };
     effects_of.into_iter().map(finding).collect()
 }
@@ -309,22 +322,23 @@ fn replicas(queues: &[Queue], nodes: &[Node]) -> Vec<Finding> {
     }
     let few = few.into_iter().map(|(members, names)| {
         Finding::new(Kind::Replicas, Severity::Warning, enumeration("queue", &names))
-            .found(format!("on {members} of {nodes} nodes"))
-            .matters("it does not outlive the loss of a node")
+            .found(format!("has replicas on {members} of {nodes} nodes"))
+            .matters("the queue does not survive the loss of a node")
             .remedy(
-                "`rabbitmq-queues grow NODE all` for each node that lacks it, or set \
-                 `quorum_queue.continuous_membership_reconciliation.enabled = true` in rabbitmq.conf",
+                "run `rabbitmq-queues grow NODE all` for each node without a replica, or set \
+                 `quorum_queue.continuous_membership_reconciliation.enabled = true` in \
+                 rabbitmq.conf",
             )
     });
     let down = down.into_iter().map(|((up, members), names)| {
         let lost = up <= members / 2;
         let severity = if lost { Severity::Error } else { Severity::Warning };
         Finding::new(Kind::Replicas, severity, enumeration("queue", &names))
-            .found(format!("{up} of its {members} nodes are up"))
+            .found(format!("{up} of the {members} nodes with its replicas are up"))
             .matters(if lost {
-                "without a majority it takes and gives no jobs"
+                "without a quorum, the queue accepts and delivers no jobs"
             } else {
-                "the loss of one more node may stop it"
+                "the loss of another node may stop the queue"
             })
             .remedy("start the nodes that are down")
     });

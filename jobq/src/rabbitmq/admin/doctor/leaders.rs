@@ -22,16 +22,16 @@ pub(super) fn leaders(dead_lettering: &[DeadLettering], nodes: &[Node]) -> Vec<F
     many.map(|(node, led)| {
         let all = dead_lettering.len();
         Finding::new(FindingKind::Node, Severity::Warning, format!("node `{node}`"))
-            .found(format!("node {node} leads {led} of {all} dead-lettering queues"))
+            .found(format!("leads {led} of {all} dead-lettering queues"))
             .matters(
-                "one process of a node passes on what all these queues dead-letter; where many of \
-                 them fail at once it may end for good, and then delayed jobs and retries stop until \
-                 the node restarts",
+                "a single process dead-letters for all queues that a node leads; if many of them \
+                 fail at once, this process may end for good, and delayed jobs and retries stop \
+                 until the node restarts",
             )
             .remedy(
-                "spread them: `rabbitmq-queues rebalance quorum`, or `POST /api/rebalance/queues` of \
-                 the management API; set `queue_leader_locator = balanced` in rabbitmq.conf for \
-                 queues to come, and name all nodes in the URL",
+                "distribute the leaders with `rabbitmq-queues rebalance quorum` or `POST \
+                 /api/rebalance/queues` of the management API; for new queues, set \
+                 `queue_leader_locator = balanced` in rabbitmq.conf and name all nodes in the URL",
             )
     })
     .collect()
@@ -56,7 +56,7 @@ mod tests {
         let all = ["a", "b", "c"];
         let found = leading(&[("a", 116), ("b", 23)], &all);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert_eq!(found[0].what(), "node a leads 116 of 140 dead-lettering queues");
+        assert_eq!(found[0].what(), "leads 116 of 140 dead-lettering queues");
         assert_eq!((found[0].kind(), found[0].severity()), (FindingKind::Node, Severity::Warning));
         assert!(found[0].advice().contains("POST /api/rebalance/queues"), "{found:?}");
         assert!(found[0].advice().contains("queue_leader_locator = balanced"), "{found:?}");

@@ -21,12 +21,12 @@ const FAILED: Duration = Duration::from_secs(10);
 /// How long the list is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-const NOT_GIVEN: &str = "this client has declared no job of the queue, and AMQP does not list its \
-     tiers: give the URL of the management API (`--management`, `ClientBuilder::management` or \
+const NOT_GIVEN: &str = "this client has not declared the queue, and AMQP does not list its tiers: \
+     set the URL of the management API (`--management`, `ClientBuilder::management` or \
      JOBQ_MANAGEMENT_URL)";
 
 const LEVELS_NOT_GIVEN: &str = "jobs may be in the delay levels, which all queues share, and AMQP \
-     does not list these: give the URL of the management API (`--management`, \
+     does not list them: set the URL of the management API (`--management`, \
      `ClientBuilder::management` or JOBQ_MANAGEMENT_URL)";
 const NOT_COUNTED: &str = "the management API has not counted the messages yet";
 
@@ -135,7 +135,7 @@ impl Doctor {
     async fn list_in_time(&self) -> Option<Result<Found, String>> {
         timeout(PATIENCE, self.list()).await.unwrap_or_else(|_| {
             let limit = period::format(PATIENCE);
-            Some(Err(format!("the management API does not list the queues within {limit}")))
+            Some(Err(format!("the management API did not list the queues within {limit}")))
         })
     }
 

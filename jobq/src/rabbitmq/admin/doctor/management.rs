@@ -86,20 +86,20 @@ impl Management {
     ) -> Result<Self> {
         let invalid = |problem: &str| {
             Error::invalid(format!(
-                "the URL of the management API {problem}; write for example \
-                 http://localhost:15672 or https://mq.example.com:15671"
+                "the URL of the management API {problem}; use a URL such as http://localhost:15672 \
+                 or https://mq.example.com:15671"
             ))
         };
         // The cause may contain the URL, and with it the password.
-        let mut url: Url = url.0.parse().map_err(|_| invalid("cannot be read"))?;
+        let mut url: Url = url.0.parse().map_err(|_| invalid("cannot be parsed"))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(invalid("has none of the schemes http and https"));
         }
         if url.host_str().is_none_or(str::is_empty) {
-            return Err(invalid("names no host"));
+            return Err(invalid("has no host"));
         }
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(invalid("has something after a `?` or `#`"));
+            return Err(invalid("has a query or fragment (`?` or `#`)"));
         }
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let (user, password) = if url.username().is_empty() {
@@ -107,7 +107,7 @@ impl Management {
         } else {
             (decoded(url.username()), decoded(url.password().unwrap_or_default()))
         };
-        let unchangeable = |()| invalid("cannot be read");
+        let unchangeable = |()| invalid("cannot be parsed");
         url.set_username("").map_err(unchangeable)?;
         url.set_password(None).map_err(unchangeable)?;
         let authorization =
@@ -221,26 +221,29 @@ impl Management {
         let url = &self.url;
         match answer {
             Ok((200, body)) => read(&body).map_err(|error| {
-                format!("{url} answers otherwise than the management API of RabbitMQ: {error}")
+                format!(
+                    "{url} did not answer like RabbitMQ's management API: {error}; check the URL"
+                )
             }),
             Ok((401 | 403, _)) => Err(format!(
-                "{url} refuses the user `{0}`: check the name and the password, and give it a tag \
-                 (`rabbitmqctl set_user_tags {0} monitoring`)",
+                "{url} refused user `{0}`: check the name and the password, and that the user has \
+                 a tag (`rabbitmqctl set_user_tags {0} monitoring`)",
                 self.user
             )),
             Ok((status @ 500.., _)) => Err(format!(
-                "{url} answers with the status {status}: look at the broker's log, and try again"
+                "{url} answered with status {status}: check the broker's log, and try again"
             )),
             Ok((status, _)) => Err(format!(
-                "{url} answers with the status {status}: check that it is the URL of the management \
-                 API, without `/api`, and of this broker"
+                "{url} answered with status {status}: check that it is the URL of this broker's \
+                 management API, without `/api`"
             )),
             Err(ureq::Error::Timeout(_)) => {
-                Err(format!("{url} does not answer within {}", period::format(self.timeout)))
+                Err(format!("{url} did not answer within {}", period::format(self.timeout)))
             }
             Err(error) => Err(format!(
-                "{url} cannot be reached: {error}; check host and port (15672, with TLS 15671), and \
-                 that the plugin is enabled (`rabbitmq-plugins enable rabbitmq_management`)"
+                "cannot reach {url}: {error}; check the host and the port (15672, or 15671 with \
+                 TLS), and that the plugin is enabled (`rabbitmq-plugins enable \
+                 rabbitmq_management`)"
             )),
         }
     }
@@ -256,7 +259,7 @@ impl Management {
             }
             Ok(answer)
         });
-        asking.await.map_err(|_| "this program is about to end".to_owned())?
+        asking.await.map_err(|_| "this program is shutting down".to_owned())?
     }
 }
 
@@ -276,7 +279,9 @@ fn call(agent: &Agent, url: &Url, authorization: &str) -> Result<(u16, Vec<u8>),
 
 /// The same certificates as for AMQP.
 fn tls(certificates: &Certificates) -> Result<TlsConfig> {
-    let unreadable = |error| Error::invalid("a certificate cannot be read").with_source(error);
+    let unreadable = |error| {
+        Error::invalid("a certificate cannot be parsed; expected the PEM format").with_source(error)
+    };
     let der = |certificate: &CertificateDer<'_>| Certificate::from_der(certificate).to_owned();
     let chain = |pem: &[u8]| -> Result<Vec<_>> {
         CertificateDer::pem_slice_iter(pem)
@@ -292,8 +297,9 @@ fn tls(certificates: &Certificates) -> Result<TlsConfig> {
         None => None,
         Some(client) => {
             // The error has no cause: it may contain a part of the key.
-            let key = PrivateKey::from_pem(&client.key.read()?)
-                .map_err(|_| Error::invalid("the client's key cannot be read"))?;
+            let key = PrivateKey::from_pem(&client.key.read()?).map_err(|_| {
+                Error::invalid("the client's key cannot be parsed; expected the PEM format")
+            })?;
             Some(ClientCert::new_with_certs(&chain(&client.chain.read()?)?, key))
         }
     };
@@ -363,9 +369,9 @@ mod tests {
         let table = [
             ("localhost:15672", "has none of the schemes"),
             ("amqp://eve:geheim@mq", "has none of the schemes"),
-            ("http://eve:geheim@", "cannot be read"),
-            ("http://eve:geheim@mq?x=y", "has something after a `?`"),
-            ("geheim", "cannot be read"),
+            ("http://eve:geheim@", "cannot be parsed"),
+            ("http://eve:geheim@mq?x=y", "has a query or fragment"),
+            ("geheim", "cannot be parsed"),
         ];
         for (url, expected) in table {
             let error = management(url).unwrap_err();

@@ -66,80 +66,79 @@ fn effect(
     let (severity, why) = match (key, role) {
         ("overflow", Work | Tier | Level | Due) if drops_oldest(value) => (
             Error,
-            "for this key the policy applies and not jobq's argument `reject-publish`: the broker \
-             passes jobs on at most once, and loses those on their way to another queue when it is \
+            "for this key the policy overrides jobq's argument `reject-publish`: the broker \
+             dead-letters at most once, and jobs in transit to another queue are lost if it is \
              killed"
                 .into(),
         ),
         ("max-length" | "max-length-bytes", Work | Tier | Level | Due) if drops => {
-            (Error, "once it is full, the broker loses the oldest jobs in it".into())
+            (Error, "once the queue is full, the broker drops its oldest jobs".into())
         }
         ("max-length" | "max-length-bytes", Work) => (
             Error,
-            "once it is full, the broker refuses new jobs, and its retries and delayed jobs wait for \
-             a place in it"
+            "once the queue is full, the broker refuses new jobs, and its retries and delayed jobs \
+             wait for free space"
                 .into(),
         ),
         ("max-length" | "max-length-bytes", Tier) => {
-            (Error, "once it is full, the retries of its queue come to a halt".into())
+            (Error, "once the tier is full, the retries of its queue stop".into())
         }
         ("max-length" | "max-length-bytes", Level) => {
-            (Error, "once it is full, the broker refuses jobs and events with a delay".into())
+            (Error, "once the level is full, the broker refuses delayed jobs and events".into())
         }
         ("max-length" | "max-length-bytes", Due) => {
-            (Error, "once it is full, its delayed jobs hold up those of other queues".into())
+            (Error, "once the queue is full, its delayed jobs block those of other queues".into())
         }
         ("max-length" | "max-length-bytes", Solo) => {
-            (Error, "once it is full, jobs that workers died of are deleted".into())
+            (Error, "once the queue is full, jobs suspected of killing workers are deleted".into())
         }
         ("max-length" | "max-length-bytes", Failed | Orphan) => {
-            (Warning, "once it is full, the oldest failed jobs are deleted".into())
+            (Warning, "once the queue is full, the oldest failed jobs are deleted".into())
         }
         ("message-ttl", Work | Solo) => {
-            (Error, format!("the broker loses a job that is ready for {}", after()))
+            (Error, format!("the broker drops jobs that have been ready for {}", after()))
         }
         ("message-ttl", Tier | Level) if lower => {
-            (Error, format!("jobs that have to wait here come back after {}, too early", after()))
+            (Error, format!("jobs that wait here come back after {}, which is too early", after()))
         }
         ("message-ttl", Failed | Orphan) => {
             (Warning, format!("failed jobs are deleted after {}", after()))
         }
         ("expires", Work | Tier | Level | Due | Solo) => (
             Error,
-            format!("the queue is deleted with its jobs when nobody consumes it for {}", after()),
+            format!("the queue is deleted with its jobs after {} without a consumer", after()),
         ),
         ("expires", Failed | Orphan) => {
-            (Warning, format!("failed jobs are deleted when nobody looks at them for {}", after()))
+            (Warning, format!("failed jobs are deleted if nobody reads them for {}", after()))
         }
         ("delivery-limit", Work | Solo) if lower => (
             Error,
-            "the broker loses a job that it had to deliver so often, and it counts workers that \
-             stopped or died with the job in hand; jobq itself finds jobs that kill"
+            "the broker drops a job after this many deliveries, including those to workers that \
+             stopped or died while they held it; jobq itself detects jobs that kill their workers"
                 .into(),
         ),
         ("delivery-limit", Failed | Orphan) if lower => {
-            (Warning, "the broker deletes failed jobs that were looked at so often".into())
+            (Warning, "the broker deletes failed jobs that were read this many times".into())
         }
         ("dead-letter-routing-key", Work) => {
-            (Error, "jobs to be retried find no tier, and fail as unroutable".into())
+            (Error, "retries do not reach a tier and fail as unroutable".into())
         }
         ("dead-letter-routing-key", Tier | Level) => {
-            (Error, "jobs that waited here go elsewhere, and not back to their queue".into())
+            (Error, "jobs that waited here do not return to their queue".into())
         }
         ("consumer-timeout", Work | Solo) if lower => (
             Warning,
-            format!("the broker takes back a job that runs for {}: it runs again", after()),
+            format!("after {}, the broker takes back a running job, which runs again", after()),
         ),
         ("delayed-retry-type", Work | Solo) if value != "disabled" => (
             Warning,
-            "jobs that a pool hands back, or had when it died, start only after the delay that \
-             the policy sets"
+            "jobs that a pool returns, or held when it died, start only after the delay set by the \
+             policy"
                 .into(),
         ),
         ("delayed-retry-type", Failed | Orphan) if value != "disabled" && value != "returned" => (
             Warning,
-            "after a look at failed jobs they cannot be seen for the delay that the policy sets"
-                .into(),
+            "after each read, failed jobs are hidden for the delay set by the policy".into(),
         ),
         _ => return None,
     };
@@ -270,7 +269,7 @@ mod tests {
             found.into_iter().find(|effect| effect.key == "max-length").unwrap().why
         };
         assert!(why("reject-publish").contains("the broker refuses new jobs"));
-        assert!(why("drop-head").contains("the broker loses the oldest jobs"));
+        assert!(why("drop-head").contains("the broker drops its oldest jobs"));
     }
 
     #[test]
@@ -282,7 +281,7 @@ mod tests {
         let odd = Queue { effective: json!({"message-ttl": "soon"}), ..Queue::default() };
         assert_eq!(
             effects(Role::Work, &odd)[0].why,
-            "the broker loses a job that is ready for \"soon\""
+            "the broker drops jobs that have been ready for \"soon\""
         );
     }
 }

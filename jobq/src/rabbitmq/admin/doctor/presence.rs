@@ -9,8 +9,8 @@ use crate::rabbitmq::topology::names::{Names, ORPHAN};
 use crate::rabbitmq::topology::plan::{By, Declaration, Topology};
 
 /// The remedy for missing parts.
-const REMEDY: &str = "a pool that runs declares it again within a minute, as does one that \
-                      starts, and `Client::declare`: each needs the permission to configure it";
+const REMEDY: &str = "a running pool declares it again within a minute, as do a new pool and \
+     `Client::declare`; each needs configure permission on it";
 
 pub(super) fn queue_named(name: &str) -> String {
     format!("queue `{name}`")
@@ -21,7 +21,7 @@ pub(super) fn missing(facts: &Facts, names: &Names) -> Vec<Finding> {
     let (missing, is_unused) = (&facts.missing, is_unused(facts, names));
     let queue = |name: &String| {
         let finding = |severity| {
-            Finding::new(Kind::Queue, severity, queue_named(name)).found("it is not declared")
+            Finding::new(Kind::Queue, severity, queue_named(name)).found("is not declared")
         };
         let owner = match names.queue_of(name) {
             Some(queue) if queue != ORPHAN => names.work(queue),
@@ -30,8 +30,8 @@ pub(super) fn missing(facts: &Facts, names: &Names) -> Vec<Finding> {
         match role(names, name)? {
             Role::Work => Some(
                 finding(Severity::Note)
-                    .matters("what other clients publish for it fails as `unroutable`")
-                    .remedy("start a pool, or call `Client::declare` when the program is deployed"),
+                    .matters("jobs that other clients publish for it fail as `unroutable`")
+                    .remedy("start a pool, or call `Client::declare` when you deploy the program"),
             ),
             role if is_unused && role != Role::Work => None,
             role if role == Role::Orphan || !missing.contains(&owner) => {
@@ -42,17 +42,18 @@ pub(super) fn missing(facts: &Facts, names: &Names) -> Vec<Finding> {
     };
     let exchange = |name: &String| {
         Finding::new(Kind::Routing, Severity::Error, format!("exchange `{name}`"))
-            .found("it is not declared")
+            .found("is not declared")
             .matters(if *name == names.retry() {
-                "retries never come: the jobs stay in their queue, where nobody takes them"
+                "retries never run: the jobs stay in their queue, and no worker receives them"
             } else if *name == names.events() {
-                "no event can be published"
+                "no events can be published"
             } else if *name == names.orphan() {
-                "a message that finds no queue is lost without a word"
+                "unroutable messages are lost silently"
             } else if [names.control(), names.control_echo(), names.paused()].contains(name) {
-                "pools cannot be asked, and a pool that starts does not learn of a pause"
+                "pools cannot be queried, and a pool that starts does not learn of a pause"
             } else {
-                "jobs cannot be published to it, and those that are to pass it stay where they are"
+                "jobs cannot be published to it, and jobs that must pass through it stay where \
+                 they are"
             })
             .remedy(REMEDY)
     };
@@ -70,11 +71,12 @@ fn is_unused(facts: &Facts, names: &Names) -> bool {
 /// The consequence of a missing queue of this role.
 fn without(role: Role) -> &'static str {
     match role {
-        Role::Tier => "jobs whose retry waits there fail as `unroutable` instead",
-        Role::Level | Role::Due => "jobs with a delay fail as `unroutable` instead",
-        Role::Solo => "a job that may have killed its worker cannot be run alone",
+        Role::Tier => "jobs whose retry waits there fail as `unroutable`",
+        Role::Level | Role::Due => "jobs with a delay fail as `unroutable`",
+        Role::Solo => "a job suspected of killing its worker cannot run alone",
         Role::Failed | Role::Orphan | Role::Work => {
-            "somebody deleted it and what it held, and what is to come there has no place"
+            "the queue was deleted with its messages, and further messages for it have no \
+             destination"
         }
     }
 }
@@ -118,13 +120,13 @@ pub(super) fn missing_bindings(
         is_missing.then(|| {
             let about = declaration.title();
             Finding::new(Kind::Routing, Severity::Error, about)
-                .found(format!("that with the routing key `{routing_key}` is not there"))
+                .found(format!("is missing for routing key `{routing_key}`"))
                 .matters(if *source == names.events() {
-                    "events of these topics do not come to the queue"
+                    "events with these topics do not reach the queue"
                 } else if *source == names.orphan() {
-                    "a message that finds no queue is lost without a word"
+                    "unroutable messages are lost silently"
                 } else {
-                    "what is sent there by this key comes to the orphan queue instead, and fails as \
+                    "messages with this key go to the orphan queue instead, and fail as \
                      `unroutable`"
                 })
                 .remedy(REMEDY)
@@ -137,8 +139,8 @@ pub(super) fn missing_bindings(
 pub(super) fn different(about: String, found: String) -> Finding {
     Finding::new(Kind::Arguments, Severity::Error, about)
         .found(found)
-        .matters("jobq does not start on it; jobs that it holds may be lost or never retried")
-        .remedy("delete it once it is empty and unused, or give this program another namespace")
+        .matters("jobq does not start with it; its jobs may be lost or never retried")
+        .remedy("delete it once it is empty and unused, or use another namespace for this program")
 }
 
 /// The refused declarations, and the parts that could not be compared.
@@ -148,17 +150,19 @@ pub(super) fn not_compared(facts: &Facts) -> Vec<Finding> {
             return different(about.clone(), error.to_string());
         }
         Finding::new(Kind::Unchecked, Severity::Warning, about.clone())
-            .found(format!("it could not be looked at: {error}"))
-            .matters("whether it works, and is as jobq needs it, is not in this report")
+            .found(format!("could not be checked: {error}"))
+            .matters(
+                "this report does not cover whether it works and has the arguments that jobq needs",
+            )
     });
     let unchecked = |severity, about: String| Finding::new(Kind::Unchecked, severity, about);
     let mut findings: Vec<_> = refused.collect();
     if let Some(about) = &facts.unanswered {
         findings.push(
             unchecked(Severity::Warning, about.clone())
-                .found("the broker did not say whether it is there, and was asked for no other")
-                .matters("what else is missing or different is not in this report")
-                .remedy("look at the broker's load and its log, and try again"),
+                .found("the broker did not report whether it exists, so no others were checked")
+                .matters("this report does not cover what else is missing or different")
+                .remedy("check the broker's load and log, and try again"),
         );
     }
     // The management API shows the arguments of queues. Exchanges have few.
@@ -166,20 +170,23 @@ pub(super) fn not_compared(facts: &Facts) -> Vec<Finding> {
     if !facts.uncompared.is_empty() && !shown {
         findings.push(
             unchecked(Severity::Note, enumeration(&facts.uncompared))
-                .found("there, and not compared with what jobq needs: this user may not declare them")
-                .matters("another program could have declared them otherwise")
+                .found(
+                    "not compared with jobq's declarations: this user has no permission to declare \
+                     them",
+                )
+                .matters("another program may have declared them with other arguments")
                 .remedy(
-                    "nothing, if a user who may configure them declared them by jobq; else look once \
-                     as such a user, or with the management API",
+                    "nothing, if jobq declared them as a user with configure permission; otherwise \
+                     run the doctor once as such a user, or with the management API",
                 ),
         );
     }
     if !facts.hidden.is_empty() {
         findings.push(
             unchecked(Severity::Note, enumeration(&facts.hidden))
-                .found("this user may not ask whether they are there")
-                .matters("what of them is missing or different is not in this report")
-                .remedy("look as a user who may read them"),
+                .found("not checked: this user has no permission to look them up")
+                .matters("this report does not cover whether they are missing or different")
+                .remedy("run the doctor as a user with read permission on them"),
         );
     }
     findings

@@ -37,16 +37,16 @@ pub(in crate::rabbitmq::admin::doctor) fn bindings(topology: &Topology) -> Vec<B
 #[test]
 fn each_missing_part_is_named_with_its_consequence() {
     let table = [
-        ("jobq.retry", "retries never come"),
-        ("jobq.events", "no event can be published"),
-        ("jobq.orphan", "lost without a word"),
+        ("jobq.retry", "retries never run"),
+        ("jobq.events", "no events can be published"),
+        ("jobq.orphan", "lost silently"),
         ("jobq.level.3", "cannot be published to it"),
         ("jobq:mail@wait.30s", "whose retry waits there"),
         ("jobq:mail@due", "with a delay"),
         ("jobq.level.0.7", "with a delay"),
-        ("jobq:mail@solo", "cannot be run alone"),
-        ("jobq:mail@failed", "has no place"),
-        ("jobq:orphan@failed", "has no place"),
+        ("jobq:mail@solo", "cannot run alone"),
+        ("jobq:mail@failed", "have no destination"),
+        ("jobq:orphan@failed", "have no destination"),
     ];
     let topology = topology();
     for (name, matters) in table {

@@ -37,7 +37,7 @@ pub(crate) fn held_up(queue: &str, reports: &[PoolReport]) -> Option<String> {
     match passages.max()? {
         Passage::Unknown | Passage::Passing => None,
         Passage::Late => Some("a pool reports that a probe in its tiers is late".to_owned()),
-        Passage::Stuck => Some("a pool reports that nothing comes out of its tiers".to_owned()),
+        Passage::Stuck => Some("a pool reports that jobs do not leave its tiers".to_owned()),
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
             (vec![mail(Passing)], None),
             (vec![report("video", Some(Stuck)), mail(Passing)], None),
             (vec![mail(Passing), mail(Late), mail(Unknown)], Some("is late")),
-            (vec![mail(Stuck), mail(Late)], Some("nothing comes out")),
+            (vec![mail(Stuck), mail(Late)], Some("do not leave its tiers")),
         ];
         for (reports, expected) in table {
             let found = held_up("mail", &reports);

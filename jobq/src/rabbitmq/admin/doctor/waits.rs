@@ -32,7 +32,7 @@ pub(super) fn findings(
     }
     let finding = |(queue, passage): (Option<&str>, Passage)| {
         let (severity, found) = match passage {
-            Passage::Stuck => (Severity::Error, "jobs that wait do not come through"),
+            Passage::Stuck => (Severity::Error, "waiting jobs are stuck"),
             Passage::Late => (Severity::Warning, "a probe of waiting jobs is late"),
             Passage::Unknown | Passage::Passing => return None,
         };
@@ -56,12 +56,12 @@ pub(super) fn findings(
             Finding::new(FindingKind::Queue, severity, about)
                 .found(found)
                 .matters(
-                    "retries and delayed jobs come late or not at all, also those of longer waits, \
-                     which are not probed; none is lost",
+                    "retries and delayed jobs run late or not at all, including those with longer \
+                     waits, which are not probed; no job is lost",
                 )
                 .remedy(
-                    "where it does not end by itself, restart the node that leads these queues \
-                     (`rabbitmqctl list_queues name leader`)",
+                    "if this persists, restart the node that leads these queues (`rabbitmqctl \
+                     list_queues name leader`)",
                 ),
         )
     };
@@ -79,7 +79,7 @@ fn held(node: &str, queues: &[Queue]) -> String {
         .filter(passes_on)
         .fold((0, 0_u64), |sum, queue| (sum.0 + 1, sum.1.saturating_add(holds(queue))));
     format!(
-        "node `{node}` leads {count} of the queues that pass jobs on, which hold back {messages}"
+        "node `{node}` leads {count} dead-lettering queues, which hold back {messages} messages"
     )
 }
 
@@ -99,14 +99,14 @@ pub(super) fn held_back(first: &[Queue], later: &[Queue]) -> Vec<Finding> {
         let names: Vec<_> = queues.iter().map(|queue| &*queue.name).collect();
         let jobs = queues.iter().map(|queue| holds(queue)).fold(0, u64::saturating_add);
         Finding::new(FindingKind::Queue, Severity::Warning, enumeration("queue", &names))
-            .found(format!("{jobs} jobs whose wait is over stay there; the leader is node `{node}`"))
+            .found(format!("{jobs} jobs are due but do not leave; the leader is node `{node}`"))
             .matters(
-                "they come late or not at all, and so may those of the other queues that the node \
-                 leads; none is lost",
+                "these jobs run late or not at all, and so may jobs of the other queues that the \
+                 node leads; no job is lost",
             )
             .remedy(
-                "where it does not end by itself, see whether the queues that they go to are full or \
-                 without a majority, then restart the node (docs/operations.md, When waits stand still)",
+                "if this persists, check whether their target queues are full or have no quorum, \
+                 then restart the node (docs/operations.md, When waits stand still)",
             )
     };
     by_node.into_iter().map(finding).collect()
@@ -183,7 +183,7 @@ mod tests {
         };
         let found =
             findings(&[report(Passage::Passing, Some(Passage::Stuck))], &names, &management);
-        let expected = "node `rabbit@a` leads 3 of the queues that pass jobs on, which hold back 7";
+        let expected = "node `rabbit@a` leads 3 dead-lettering queues, which hold back 7 messages";
         assert!(found[0].what().ends_with(expected), "{}", found[0]);
     }
 

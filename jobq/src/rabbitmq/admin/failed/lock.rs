@@ -93,7 +93,7 @@ impl Lock {
     async fn delete(&self) -> Result<()> {
         let queue = short(self.name())?;
         let deleted = self.channel.queue_delete(queue, QueueDeleteOptions::default()).await;
-        deleted.map(|_| ()).map_err(|error| failure("giving up the lock", error))
+        deleted.map(|_| ()).map_err(|error| failure("releasing the lock", error))
     }
 }
 

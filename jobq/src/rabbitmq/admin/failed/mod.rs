@@ -121,7 +121,7 @@ impl Failed {
 fn in_use(queue: &str, awaited: &str, waited: Duration) -> Error {
     let waited = crate::period::format(waited);
     let text = format!(
-        "the failed jobs of queue `{queue}` are in use: {awaited} was waited for {waited}; try again \
+        "the failed jobs of queue `{queue}` are in use: waited {waited} for {awaited}; try again \
          when it is done"
     );
     Error::new(ErrorKind::Conflict, text)

@@ -149,7 +149,7 @@ impl<'u> Pass<'u> {
                 Ok(Some(Ok(delivery))) => return Ok(Some(self.took(delivery))),
                 Ok(Some(Err(error))) => return Err(failure("taking failed jobs", error)),
                 Ok(None) => {
-                    let text = "taking failed jobs failed: the broker ended the consumer";
+                    let text = "taking failed jobs failed: the broker cancelled the consumer";
                     return Err(Error::new(ErrorKind::Connection, text));
                 }
                 // Another client may have removed some.
@@ -203,7 +203,7 @@ impl<'u> Pass<'u> {
         if self.channel.status().connected() {
             return Ok(());
         }
-        let text = "the connection or the channel through which failed jobs were taken has ended";
+        let text = "the connection or the channel that held the failed jobs was closed";
         Err(Error::new(ErrorKind::Connection, text))
     }
 
@@ -261,7 +261,7 @@ impl<'u> Pass<'u> {
             }
         }
         let closed = self.channel.close(200, "done".into()).await;
-        closed.map_err(|error| failure("giving failed jobs back", error))
+        closed.map_err(|error| failure("returning failed jobs", error))
     }
 }
 
@@ -290,8 +290,9 @@ pub(crate) async fn count(
             }
             Some((_, consumers)) if consumers > 0 => {
                 let text = format!(
-                    "queue `{queue}` has {consumers} other consumers, which hold failed jobs; end \
-                     them first: jobq alone consumes it, and only while somebody looks"
+                    "queue `{queue}` has {consumers} other consumers, which hold failed jobs; stop \
+                     them first: only jobq may consume this queue, and only while it reads failed \
+                     jobs"
                 );
                 return Err(Error::new(ErrorKind::Conflict, text));
             }

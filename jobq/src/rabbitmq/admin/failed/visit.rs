@@ -48,7 +48,7 @@ struct Walk<'w> {
 /// Asks about the failed jobs, oldest first, and settles them.
 pub(super) async fn run(access: &Access<'_>, visiting: &mut Visiting) {
     let broker = &access.failed.broker;
-    let doing = format!("looking at the failed jobs of queue `{}`", access.queue);
+    let doing = format!("reading the failed jobs of queue `{}`", access.queue);
     let begun = broker.within(&doing, Pass::begin(&access.up, &access.name)).await;
     let mut pass = match begun {
         Ok(pass) => pass,

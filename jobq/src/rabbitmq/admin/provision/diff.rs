@@ -58,8 +58,8 @@ pub(super) fn check(topology: &Topology, names: &Names) -> Result<()> {
     match topology.places().into_iter().find(|place| !is_own(place.name())) {
         None => Ok(()),
         Some(other) => Err(Error::invalid(format!(
-            "the declarations have {}, which is not of the namespace `{namespace}`: name the \
-             namespace of the program that made them",
+            "the declarations contain {}, which is not in namespace `{namespace}`: use the \
+             namespace of the program that wrote them",
             other.title()
         ))),
     }
@@ -84,15 +84,15 @@ pub(super) fn diff(facts: &Facts, topology: &Topology, names: &Names) -> Topolog
             }
             Some((_, error)) => diff.unknown.push(Difference::new(title, error.to_string())),
             None if facts.hidden.contains(&title) => {
-                diff.unknown
-                    .push(Difference::new(title, "this user may not ask whether it is there"));
+                let why = "this user has no permission to check whether it exists";
+                diff.unknown.push(Difference::new(title, why));
             }
             None if facts.uncompared.contains(&title) => diff.uncompared(facts, place),
             None => {}
         }
     }
     if let Some(about) = &facts.unanswered {
-        let why = "the broker did not answer, and was asked for no other";
+        let why = "the broker did not answer, so no others were checked";
         diff.unknown.push(Difference::new(about.clone(), why));
     }
     diff.bindings(facts, topology);
@@ -138,7 +138,7 @@ impl TopologyDiff {
                 self.different.push(Difference::new(title, differences.join("; ")));
             }
             None => {
-                let why = "it is there, and this user may not compare it with its declaration";
+                let why = "it exists, but this user may not compare it with its declaration";
                 self.unknown.push(Difference::new(title, why));
             }
         }
@@ -153,7 +153,7 @@ impl TopologyDiff {
                 return self.unknown.push(Difference::new("bindings", why.clone()));
             }
             Management::NotGiven => {
-                let why = "AMQP does not show them: give the URL of the management API";
+                let why = "AMQP does not show them: set the URL of the management API";
                 return self.unknown.push(Difference::new("bindings", why));
             }
         };

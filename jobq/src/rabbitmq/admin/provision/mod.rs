@@ -88,7 +88,7 @@ impl Provision<'_> {
         let mut is_lost = false;
         for name in std::mem::take(&mut pruned.deleted) {
             if is_lost {
-                let why = "it was not tried, since the broker did not answer before".to_owned();
+                let why = "not attempted, since the broker did not answer before".to_owned();
                 pruned.failed.push(Difference::new(name, why));
                 continue;
             }
@@ -129,8 +129,7 @@ impl Provision<'_> {
 fn needs_management() -> Error {
     Error::new(
         ErrorKind::Unsupported,
-        "which queues the namespace has is not known without the management API, since AMQP cannot \
-         list queues; give the client its URL (`ClientBuilder::management`, or by environment \
-         JOBQ_MANAGEMENT_URL)",
+        "AMQP cannot list the queues of the namespace; set the URL of the management API \
+         (`ClientBuilder::management` or JOBQ_MANAGEMENT_URL)",
     )
 }
