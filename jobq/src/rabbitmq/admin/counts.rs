@@ -3,13 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lapin::Channel;
 use tokio::time::{Instant, sleep};
 
 use crate::engine::{Counts, Figure, Part, Place};
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::channel::to_ask;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::topology::lookup::{Figures, MissingQueues, ready_in_all};
 use crate::rabbitmq::topology::memory::Declared;
@@ -46,31 +44,28 @@ pub(crate) async fn parts(
     places: Figure<Wanted>,
 ) -> Result<Vec<Part>> {
     let up = broker.up().await?;
-    let mut channel = to_ask(&up).await?;
-    let work = absent.figures(&up, &mut channel, &names.work(queue)).await?;
+    let work = absent.figures(&up, &names.work(queue)).await?;
     let (is_missing, work) = (work.is_none(), ready_in(work));
     let mut parts = vec![Part::new(Place::Ready, work)];
     match places {
         Figure::Known(places) => {
             // Only pools declare it, and looking for a missing one costs a channel number.
             if places.solo.contains(queue) {
-                let solo = absent.figures(&up, &mut channel, &names.solo(queue)).await?;
+                let solo = absent.figures(&up, &names.solo(queue)).await?;
                 parts.push(Part::new(Place::Solo, ready_in(solo)));
             }
             for millis in places.queues.get(queue).iter().flat_map(|tiers| tiers.iter()) {
-                let tier = names.tier(queue, *millis);
-                let tier = absent.figures(&up, &mut channel, &tier).await?;
+                let tier = absent.figures(&up, &names.tier(queue, *millis)).await?;
                 parts.push(Part::new(Place::Tier(Duration::from_millis(*millis)), ready_in(tier)));
             }
-            let due = absent.figures(&up, &mut channel, &names.due(queue)).await?;
+            let due = absent.figures(&up, &names.due(queue)).await?;
             parts.push(Part::new(Place::Due, ready_in(due)));
         }
         Figure::Unknown(_) if is_missing => parts.push(Part::new(Place::Waiting, 0)),
         Figure::Unknown(why) => parts.push(Part::new(Place::Waiting, Figure::Unknown(why))),
     }
-    let failed = failed_in(&up, &mut channel, absent, &names.failed(queue)).await?;
+    let failed = failed_in(&up, absent, &names.failed(queue)).await?;
     parts.push(Part::new(Place::Failed, failed));
-    up.asking.keep(channel);
     if is_missing && Counts::from_parts(&parts).is_empty() {
         parts.clear();
     }
@@ -89,7 +84,7 @@ pub(crate) async fn levels(
     match listed {
         Figure::Known(listed) => levels.extend(listed),
         Figure::Unknown(why) if levels.is_empty() => {
-            if absent.has_exchange(broker, &known.names().level(0)).await? {
+            if absent.has_exchange(&*broker.up().await?, &known.names().level(0)).await? {
                 return Ok(Figure::Unknown(why));
             }
         }
@@ -104,11 +99,7 @@ pub(crate) async fn in_levels(broker: &Broker, levels: BTreeSet<String>) -> Resu
     if levels.is_empty() {
         return Ok(Figure::Known(0));
     }
-    let up = broker.up().await?;
-    let mut channel = to_ask(&up).await?;
-    let counted = ready_in_all(&up, &mut channel, levels.into_iter().rev().collect()).await?;
-    up.asking.keep(channel);
-    Ok(counted)
+    ready_in_all(&*broker.up().await?, levels.into_iter().rev().collect()).await
 }
 
 /// The number of ready messages of a queue. One that does not exist has none.
@@ -119,13 +110,12 @@ fn ready_in(figures: Option<Figure<Figures>>) -> Figure<u64> {
 /// The number of failed jobs. The broker does not count those that another client looks at.
 async fn failed_in(
     up: &ConnectionEpoch,
-    channel: &mut Channel,
     absent: &MissingQueues,
     queue: &str,
 ) -> Result<Figure<u64>> {
     let start = Instant::now();
     loop {
-        let figures = absent.figures(up, channel, queue).await?;
+        let figures = absent.figures(up, queue).await?;
         match figures {
             Some(Figure::Known(Figures { consumers: 1.., .. })) => {}
             figures => return Ok(ready_in(figures)),

@@ -3,26 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::Channel;
-use lapin::options::QueueDeleteOptions;
-use lapin::types::FieldTable;
-use tokio::time::Instant;
-
 use crate::engine::{Counts, QueueSpec, must_be_unused};
 use crate::error::Result;
 use crate::rabbitmq::admin::control::Control;
-use crate::rabbitmq::admin::failed::pass;
+use crate::rabbitmq::admin::failed::pass::jobs_in;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
-use crate::rabbitmq::errors::{NOT_FOUND, code, failure};
+use crate::rabbitmq::errors::{NOT_FOUND, refusal};
+use crate::rabbitmq::topology::declare::{delete, unbind};
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::ensure::apply;
-use crate::rabbitmq::topology::lookup::{BUSY, inspect};
+use crate::rabbitmq::topology::lookup::{count, inspect};
 use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::plan::{By, Declaration};
 use crate::rabbitmq::topology::requirements::Wanted;
-use crate::rabbitmq::values::short;
 
 /// How often a queue without jobs is checked for consumers, and how long between.
 const LOOKS: u32 = 20;
@@ -59,17 +54,11 @@ impl Subscribers {
 
     async fn unbind(&self, up: &ConnectionEpoch, queue: &str, pattern: &str) -> Result<()> {
         for (exchange, bound, key) in self.names().subscription(queue, pattern) {
-            let channel = open(up).await?;
-            let (exchange, bound, key) = (short(exchange)?, short(bound)?, short(key)?);
-            let unbound = channel.queue_unbind(bound, exchange, key, FieldTable::default()).await;
-            match unbound {
-                Ok(()) => drop(channel.close(200, "unbound".into()).await),
+            let binding = Declaration::Binding { exchange, queue: bound, by: By::Key(key) };
+            match unbind(up, &binding).await {
                 // The queue or the exchange is gone, and its bindings with it.
-                Err(error) if code(&error) == Some(NOT_FOUND) => {}
-                Err(error) => {
-                    let doing = format!("ending the subscription of `{queue}` to `{pattern}`");
-                    return Err(failure(&doing, error));
-                }
+                Err(error) if refusal(&error) != Some(NOT_FOUND) => return Err(error),
+                _ => {}
             }
         }
         Ok(())
@@ -99,15 +88,11 @@ impl Subscribers {
             return Err(error);
         }
         self.known().forget(queue);
-        let channel = open(&up).await?;
         let mut deleted = 0;
         // The tiers first: their jobs would otherwise find the queue gone.
         for name in self.queues_of(&wanted, queue) {
-            let options = QueueDeleteOptions::default();
-            let gone = channel.queue_delete(short(&name)?, options).await;
-            deleted += u64::from(gone.map_err(|e| failure(&format!("deleting `{name}`"), e))?);
+            deleted += u64::from(delete(&up, &name).await?);
         }
-        let _ = channel.close(200, "deleted".into()).await;
         self.control.forget(&up, queue).await;
         Ok(deleted)
     }
@@ -115,10 +100,7 @@ impl Subscribers {
     /// Whether a queue exists.
     pub(crate) async fn exists(&self, queue: &str) -> Result<bool> {
         let up = self.broker.up().await?;
-        let mut channel = open(&up).await?;
-        let found = inspect(&up, &mut channel, &self.names().due(queue)).await?;
-        let _ = channel.close(200, "looked".into()).await;
-        Ok(found.is_some())
+        Ok(inspect(&up, &self.names().due(queue)).await?.is_some())
     }
 
     /// The broker queues of a user's queue, the work queue last but one.
@@ -155,38 +137,22 @@ impl Subscribers {
         wanted: &Wanted,
         queue: &str,
     ) -> Result<(Counts, u32)> {
-        let mut channel = open(up).await?;
         let (mut ready, mut waiting, mut failed_jobs, mut consumers) = (0, 0, 0, 0);
         let (work, failed) = (self.names().work(queue), self.names().failed(queue));
         let solo = self.names().solo(queue);
         for name in self.queues_of(wanted, queue) {
             if name == failed {
-                failed_jobs = pass::count(up, &mut channel, &name).await?.unwrap_or(0);
+                failed_jobs = jobs_in(up, &name).await?.unwrap_or(0);
                 continue;
             }
-            let (count, taking) = certainly(up, &mut channel, &name).await?;
-            match () {
-                () if name == work || name == solo => {
-                    ready += count;
-                    consumers += taking;
-                }
-                () => waiting += count,
+            let Some(found) = count(up, &name).await? else { continue };
+            if name == work || name == solo {
+                ready += found.ready;
+                consumers += found.consumers;
+            } else {
+                waiting += found.ready;
             }
         }
-        let _ = channel.close(200, "counted".into()).await;
         Ok((Counts::new(ready, waiting, failed_jobs), consumers))
-    }
-}
-
-/// The result of [`inspect`], but not a 0 of a broker that is too busy to know (see
-/// [`MissingQueues::messages_in`](crate::rabbitmq::topology::lookup::MissingQueues::messages_in)). A missing
-/// queue has nothing.
-async fn certainly(up: &ConnectionEpoch, channel: &mut Channel, queue: &str) -> Result<(u64, u32)> {
-    loop {
-        let asked = Instant::now();
-        match inspect(up, channel, queue).await? {
-            Some((0, _)) if asked.elapsed() >= BUSY => {}
-            found => return Ok(found.unwrap_or_default()),
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! Opening a channel, or using one again.
 
+use futures_util::stream::{self, Stream, StreamExt as _};
 use lapin::options::{BasicConsumeOptions, BasicQosOptions};
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Consumer, ErrorKind as Lapin};
@@ -8,13 +9,47 @@ use super::epoch::ConnectionEpoch;
 use crate::error::Result;
 use crate::rabbitmq::errors::failure;
 
-/// A channel to ask questions on. Whoever has all answers [keeps](super::idle::Idle::keep) it in
-/// [`ConnectionEpoch::asking`].
-pub(crate) async fn to_ask(up: &ConnectionEpoch) -> Result<Channel> {
-    match up.asking.take() {
-        Some(channel) => Ok(channel),
-        None => open(up).await,
-    }
+/// How many requests are sent before the first of them is answered.
+const IN_FLIGHT: usize = 64;
+
+/// A request that the broker may refuse, on a channel that is used again. `asking` returns `Ok` only
+/// when no further answer is under way. It must not bind: `lapin` remembers each binding, also one
+/// that is made again, as long as the channel lives.
+pub(crate) async fn ask<T, A: Future<Output = Result<T>>>(
+    up: &ConnectionEpoch,
+    doing: &str,
+    asking: impl FnOnce(Channel) -> A,
+) -> Result<T> {
+    let channel = match up.asking.take() {
+        Some(channel) => channel,
+        None => open(up).await?,
+    };
+    let answer = ask_on(up, &channel, doing, Box::pin(asking(channel.clone()))).await?;
+    up.asking.keep(channel);
+    Ok(answer)
+}
+
+/// A request that the broker may refuse, on a channel of its own.
+pub(crate) async fn ask_alone<T, A: Future<Output = Result<T>>>(
+    up: &ConnectionEpoch,
+    doing: &str,
+    asking: impl FnOnce(Channel) -> A,
+) -> Result<T> {
+    let channel = open(up).await?;
+    let answer = ask_on(up, &channel, doing, Box::pin(asking(channel.clone()))).await?;
+    let _ = channel.close(200, "answered".into()).await;
+    Ok(answer)
+}
+
+/// A request on this channel that the broker may refuse; the broker ends the channel then.
+pub(crate) async fn ask_on<T>(
+    up: &ConnectionEpoch,
+    channel: &Channel,
+    doing: &str,
+    asking: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let _question = up.questions.ask(channel.id());
+    up.answer(doing, asking).await
 }
 
 /// A new channel.
@@ -36,6 +71,14 @@ pub(crate) async fn open(up: &ConnectionEpoch) -> Result<Channel> {
         opened.map_err(|error| failure(doing, error))
     };
     up.answer(doing, opening).await
+}
+
+/// The answers to requests that are made in this order, with many of them in flight.
+pub(crate) fn pipelined<R: Future>(
+    requests: impl Iterator<Item = R>,
+) -> impl Stream<Item = R::Output> + Unpin {
+    // Without a closure in the stream, whose lifetimes would keep it from other threads.
+    stream::iter(requests.collect::<Vec<_>>()).buffered(IN_FLIGHT)
 }
 
 /// Which messages a consumer gets.

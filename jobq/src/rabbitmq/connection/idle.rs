@@ -24,10 +24,10 @@ impl Idle {
         channels.pop()
     }
 
-    /// Keeps a channel on which all questions were answered.
+    /// Keeps a channel on which all questions were answered, if it is still open.
     pub(crate) fn keep(&self, channel: Channel) {
         let mut channels = self.channels();
-        if channels.len() < MOST {
+        if channels.len() < MOST && channel.status().connected() {
             channels.push(channel);
         }
     }

@@ -48,6 +48,11 @@ pub(crate) fn refusal(error: &Error) -> Option<u16> {
     refused_in(error).map(|(code, _)| code)
 }
 
+/// Whether the broker refused for want of a permission.
+pub(crate) fn is_forbidden(error: &Error) -> bool {
+    refusal(error) == Some(ACCESS_REFUSED)
+}
+
 /// Whether the broker refused a queue since it has no classic queues.
 pub(crate) fn lacks_classic(error: &Error) -> bool {
     refused_in(error).is_some_and(|(code, text)| {

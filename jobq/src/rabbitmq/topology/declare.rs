@@ -1,7 +1,9 @@
-//! Declaring one exchange, queue or binding.
+//! Declaring exchanges, queues and bindings, and ending them.
 
+use futures_util::stream::TryStreamExt as _;
 use lapin::options::{
-    ExchangeBindOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions,
+    ExchangeBindOptions, ExchangeDeclareOptions, ExchangeUnbindOptions, QueueBindOptions,
+    QueueDeclareOptions, QueueDeleteOptions,
 };
 use lapin::types::{AMQPValue, FieldTable, LongInt, ShortString};
 use lapin::{Channel, ExchangeKind};
@@ -9,10 +11,68 @@ use lapin::{Channel, ExchangeKind};
 use super::plan::{Argument, Arguments, By, Declaration, ExchangeType};
 use super::temporary::{QueueType, TemporaryQueue};
 use crate::error::Result;
+use crate::rabbitmq::connection::channel::{ask, ask_alone, pipelined};
+use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::values::short;
 
-pub(crate) async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
+/// Declares all of these in order, with many declarations in flight. There are hundreds of them, and
+/// nothing is published after a lost connection until all are answered. `tell` is called for each
+/// answer.
+pub(crate) async fn declare_all<'d>(
+    up: &ConnectionEpoch,
+    declarations: impl IntoIterator<Item = &'d Declaration>,
+    mut tell: impl FnMut(),
+) -> Result<()> {
+    let declarations: Vec<_> = declarations.into_iter().collect();
+    let declaring = |channel: Channel| async move {
+        let mut answers = pipelined(declarations.iter().map(|part| declare(&channel, part)));
+        while answers.try_next().await?.is_some() {
+            tell();
+        }
+        Ok(())
+    };
+    ask_alone(up, "declaring queues", declaring).await
+}
+
+/// Declares an exchange or a queue.
+pub(crate) async fn declare_place(up: &ConnectionEpoch, place: &Declaration) -> Result<()> {
+    let declaring = |channel: Channel| async move { declare(&channel, place).await };
+    ask(up, "declaring a queue", declaring).await
+}
+
+/// Ends a binding.
+pub(crate) async fn unbind(up: &ConnectionEpoch, binding: &Declaration) -> Result<()> {
+    let doing = &format!("ending {binding}");
+    let none = FieldTable::default();
+    let unbinding = |channel: Channel| async move {
+        match binding {
+            Declaration::Binding { exchange, queue, by } => {
+                channel.queue_unbind(short(queue)?, short(exchange)?, key(by)?, none).await
+            }
+            Declaration::ExchangeBinding { from, to, key } => {
+                let (from, to, options) =
+                    (short(from)?, short(to)?, ExchangeUnbindOptions::default());
+                channel.exchange_unbind(to, from, short(key)?, options, none).await
+            }
+            Declaration::Exchange { .. } | Declaration::Queue { .. } => Ok(()),
+        }
+        .map_err(|error| failure(doing, error))
+    };
+    ask_alone(up, doing, unbinding).await
+}
+
+/// Deletes a queue, and returns how many messages it had.
+pub(crate) async fn delete(up: &ConnectionEpoch, queue: &str) -> Result<u32> {
+    let doing = &format!("deleting `{queue}`");
+    let deleting = |channel: Channel| async move {
+        let deleted = channel.queue_delete(short(queue)?, QueueDeleteOptions::default()).await;
+        deleted.map_err(|error| failure(doing, error))
+    };
+    ask(up, doing, deleting).await
+}
+
+async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
     let done = match declaration {
         Declaration::Exchange { name, kind, alternate } => {
             let kind = match kind {
@@ -34,11 +94,7 @@ pub(crate) async fn declare(channel: &Channel, declaration: &Declaration) -> Res
             declared.map(|_| ())
         }
         Declaration::Binding { exchange, queue, by } => {
-            let key = match by {
-                By::All => ShortString::default(),
-                By::Key(key) => short(key)?,
-            };
-            let (queue, exchange) = (short(queue)?, short(exchange)?);
+            let (queue, exchange, key) = (short(queue)?, short(exchange)?, key(by)?);
             let (options, none) = (QueueBindOptions::default(), FieldTable::default());
             channel.queue_bind(queue, exchange, key, options, none).await
         }
@@ -65,6 +121,13 @@ pub(crate) async fn declare_temporary(channel: &Channel, queue: &TemporaryQueue)
     };
     let declared = channel.queue_declare(short(name)?, options, table(arguments)?).await;
     declared.map(|_| ()).map_err(|error| failure(&format!("declaring queue `{name}`"), error))
+}
+
+fn key(by: &By) -> Result<ShortString> {
+    match by {
+        By::All => Ok(ShortString::default()),
+        By::Key(key) => short(key),
+    }
 }
 
 fn table(arguments: &Arguments) -> Result<FieldTable> {

@@ -4,16 +4,12 @@
 
 use std::time::Duration;
 
-use futures_util::stream::{FuturesOrdered, TryStreamExt as _};
-use lapin::Channel;
-
-use super::declare::declare;
+use super::declare::{declare_all, declare_place};
 use super::lookup::{Seen, look};
 use super::plan::{Declaration, Topology};
 use crate::error::{Error, ErrorKind, Result};
-use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
-use crate::rabbitmq::errors::{ACCESS_REFUSED, refusal};
+use crate::rabbitmq::errors::is_forbidden;
 
 /// The wait after declaring new quorum queues. A broker that is killed earlier may not be able to
 /// recover them.
@@ -23,9 +19,6 @@ pub(crate) const NEW_QUEUE_WAIT: Duration = Duration::from_secs(1);
 /// declared within some 10 ms, RabbitMQ 3.10 does not tell its consumers, and their deliveries
 /// never arrive (measured; 4.0 and 4.3 do tell them).
 const DELETED_QUEUE_WAIT: Duration = Duration::from_secs(1);
-
-/// How many declarations are sent before the first of them is answered.
-const IN_FLIGHT: usize = 64;
 
 /// The most missing names in an error.
 const NAMED: usize = 8;
@@ -48,17 +41,12 @@ pub(crate) async fn apply_telling(
     topology: &Topology,
     tell: impl FnMut(),
 ) -> Result<bool> {
-    let mut channel = open(up).await?;
-    let created = match look(up, &channel, &topology.places()).await? {
+    let created = match look(up, &topology.places()).await? {
         Seen::All => false,
         Seen::Missing(_) => true,
         Seen::Forbidden(_) => return add_missing(up, topology).await,
     };
-    if created {
-        channel = open(up).await?;
-    }
-    let _question = up.questions.ask(channel.id());
-    match declare_all(&channel, topology, tell).await {
+    match declare_all(up, topology.declarations(), tell).await {
         Err(error) if is_forbidden(&error) => add_missing(up, topology).await,
         declared => declared.map(|()| created),
     }
@@ -66,33 +54,10 @@ pub(crate) async fn apply_telling(
 
 /// [`apply`], for parts that may have been deleted a moment ago.
 pub(crate) async fn apply_again(up: &ConnectionEpoch, topology: &Topology) -> Result<bool> {
-    let channel = open(up).await?;
-    match look(up, &channel, &topology.places()).await? {
-        Seen::Missing(_) => tokio::time::sleep(DELETED_QUEUE_WAIT).await,
-        Seen::All | Seen::Forbidden(_) => {}
+    if let Seen::Missing(_) = look(up, &topology.places()).await? {
+        tokio::time::sleep(DELETED_QUEUE_WAIT).await;
     }
     apply(up, topology).await
-}
-
-/// Declares everything in order, with many declarations in flight. There are hundreds of them, and
-/// nothing is published after a lost connection until all are answered.
-async fn declare_all(channel: &Channel, topology: &Topology, mut tell: impl FnMut()) -> Result<()> {
-    let mut sent = FuturesOrdered::new();
-    for declaration in topology.declarations() {
-        if sent.len() == IN_FLIGHT && sent.try_next().await?.is_some() {
-            tell();
-        }
-        sent.push_back(declare(channel, declaration));
-    }
-    while sent.try_next().await?.is_some() {
-        tell();
-    }
-    Ok(())
-}
-
-/// Whether the broker refused for want of a permission.
-pub(crate) fn is_forbidden(error: &Error) -> bool {
-    refusal(error) == Some(ACCESS_REFUSED)
 }
 
 /// Declares the missing parts only. True if there were any.
@@ -101,83 +66,55 @@ pub(crate) fn is_forbidden(error: &Error) -> bool {
 ///
 /// Missing parts that may not be declared, by name; a lost connection.
 async fn add_missing(up: &ConnectionEpoch, topology: &Topology) -> Result<bool> {
-    let mut missing =
-        Missing { channel: open(up).await?, up, made: Vec::new(), refused: Vec::new() };
-    missing.places(topology).await?;
-    missing.bindings(topology).await?;
-    Ok(!missing.made.is_empty())
+    let made = add_places(up, &topology.places()).await?;
+    let is_needed = |binding: &&Declaration| {
+        let (Declaration::Binding { exchange: from, queue: to, .. }
+        | Declaration::ExchangeBinding { from, to, .. }) = binding
+        else {
+            return false;
+        };
+        made.contains(&from.as_str()) || made.contains(&to.as_str())
+    };
+    let bindings = topology.declarations().iter().filter(|declaration| !declaration.is_place());
+    let (needed, others): (Vec<_>, Vec<_>) = bindings.partition(is_needed);
+    declare_all(up, needed, || ()).await?;
+    // Bindings of existing parts are declared too, if this user may: that needs no permission to
+    // configure, and changes nothing for existing ones.
+    match declare_all(up, others, || ()).await {
+        Err(error) if !is_forbidden(&error) => Err(error),
+        _ => Ok(!made.is_empty()),
+    }
 }
 
-struct Missing<'t> {
-    channel: Channel,
-    up: &'t ConnectionEpoch,
-    /// Parts that were missing and were declared.
-    made: Vec<&'t str>,
-    /// Missing parts that may not be declared.
-    refused: Vec<&'t Declaration>,
-}
-
-impl<'t> Missing<'t> {
-    async fn places(&mut self, topology: &'t Topology) -> Result<()> {
-        let places = topology.places();
-        let mut places = places.as_slice();
-        let mut refusal = None;
-        // Each missing part costs a channel number.
-        while self.refused.len() < NAMED {
-            let place = match look(self.up, &self.channel, places).await? {
-                Seen::All => break,
-                Seen::Forbidden(place) => place,
-                Seen::Missing(place) => {
-                    self.channel = open(self.up).await?;
-                    let missing = places[place];
-                    match self.declare(missing).await {
-                        Ok(()) => self.made.push(missing.name()),
-                        Err(error) if is_forbidden(&error) => {
-                            self.refused.push(missing);
-                            refusal = Some(error);
-                        }
-                        Err(error) => return Err(error),
-                    }
-                    place
-                }
-            };
+/// Declares the missing exchanges and queues, and returns their names.
+async fn add_places<'t>(
+    up: &ConnectionEpoch,
+    mut places: &[&'t Declaration],
+) -> Result<Vec<&'t str>> {
+    let (mut made, mut refused, mut refusal) = (Vec::new(), Vec::new(), None);
+    // Each missing part costs a channel number.
+    while refused.len() < NAMED {
+        let place = match look(up, places).await? {
+            Seen::All => break,
             // A part that this user may not look for is assumed to exist. Publishing reports a
             // missing exchange.
-            places = &places[place + 1..];
-            self.channel = open(self.up).await?;
-        }
-        refusal.map_or(Ok(()), |refusal| Err(cannot_declare(&self.refused).with_source(refusal)))
-    }
-
-    async fn declare(&self, declaration: &Declaration) -> Result<()> {
-        let _question = self.up.questions.ask(self.channel.id());
-        declare(&self.channel, declaration).await
-    }
-
-    /// Bindings of existing parts are declared too, if this user may: that needs no permission to
-    /// configure, and changes nothing for existing ones.
-    async fn bindings(&mut self, topology: &'t Topology) -> Result<()> {
-        let mut may_bind = true;
-        for binding in topology.declarations() {
-            let (Declaration::Binding { exchange: from, queue: to, .. }
-            | Declaration::ExchangeBinding { from, to, .. }) = binding
-            else {
-                continue;
-            };
-            let is_needed = self.made.iter().any(|made| made == from || made == to);
-            if !is_needed && !may_bind {
-                continue;
-            }
-            match self.declare(binding).await {
-                Err(error) if is_forbidden(&error) && !is_needed => {
-                    may_bind = false;
-                    self.channel = open(self.up).await?;
+            Seen::Forbidden(place) => place,
+            Seen::Missing(place) => {
+                let missing = places[place];
+                match declare_place(up, missing).await {
+                    Ok(()) => made.push(missing.name()),
+                    Err(error) if is_forbidden(&error) => {
+                        refused.push(missing);
+                        refusal = Some(error);
+                    }
+                    Err(error) => return Err(error),
                 }
-                done => done?,
+                place
             }
-        }
-        Ok(())
+        };
+        places = &places[place + 1..];
     }
+    refusal.map_or(Ok(made), |refusal| Err(cannot_declare(&refused).with_source(refusal)))
 }
 
 /// The error of missing parts that may not be declared.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::stream::{self, FuturesOrdered, StreamExt as _};
+use futures_util::stream::StreamExt as _;
 use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
 use lapin::types::FieldTable;
 use lapin::{Channel, ExchangeKind, Queue};
@@ -12,11 +12,10 @@ use tokio::time::Instant;
 
 use super::plan::{Declaration, ExchangeType};
 use crate::engine::Figure;
-use crate::error::Result;
-use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::channel::{open, to_ask};
+use crate::error::{Error, ErrorKind, Result};
+use crate::rabbitmq::connection::channel::{ask, pipelined};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
-use crate::rabbitmq::errors::{ACCESS_REFUSED, failure, refusal};
+use crate::rabbitmq::errors::{failure, is_forbidden};
 use crate::rabbitmq::values::short;
 
 /// How long a missing queue is not looked for again.
@@ -26,10 +25,8 @@ const MISSING: Duration = Duration::from_secs(5);
 const STILL_MISSING: Duration = Duration::from_secs(60);
 /// The same for a queue that is not expected to be there soon.
 const LONG_MISSING: Duration = Duration::from_secs(600);
-/// The most passive declarations in flight.
-const IN_FLIGHT: usize = 64;
 /// A slower answer is not the queue's own, but the broker's after its internal timeout.
-pub(crate) const BUSY: Duration = Duration::from_millis(200);
+const BUSY: Duration = Duration::from_millis(200);
 
 /// How often a queue is looked at whose figures may be wrong.
 const LOOKS: u32 = 3;
@@ -43,8 +40,7 @@ pub(crate) struct Figures {
     pub(crate) consumers: u32,
 }
 
-/// The result of looking for several queues and exchanges. Unless all exist, the broker has closed
-/// the channel.
+/// The result of looking for several queues and exchanges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
     All,
@@ -56,41 +52,21 @@ pub(crate) enum Seen {
 }
 
 /// Looks for these queues and exchanges.
-pub(crate) async fn look(
-    up: &ConnectionEpoch,
-    channel: &Channel,
-    places: &[&Declaration],
-) -> Result<Seen> {
-    let _question = up.questions.ask(channel.id());
-    let mut sent = FuturesOrdered::new();
-    let mut answered = 0;
-    for place in places {
-        if sent.len() == IN_FLIGHT {
-            if let Some(seen) = seen(answered, sent.next().await)? {
-                return Ok(seen);
+pub(crate) async fn look(up: &ConnectionEpoch, places: &[&Declaration]) -> Result<Seen> {
+    let looking = |channel: Channel| async move {
+        let requests = places.iter().map(|place| look_for(&channel, place));
+        let mut answers = pipelined(requests).enumerate();
+        while let Some((place, found)) = answers.next().await {
+            match found {
+                Ok(()) => {}
+                Err(error) if error.is_not_found() => return Ok(Seen::Missing(place)),
+                Err(error) if is_forbidden(&error) => return Ok(Seen::Forbidden(place)),
+                Err(error) => return Err(error),
             }
-            answered += 1;
         }
-        sent.push_back(look_for(channel, place));
-    }
-    while !sent.is_empty() {
-        if let Some(seen) = seen(answered, sent.next().await)? {
-            return Ok(seen);
-        }
-        answered += 1;
-    }
-    Ok(Seen::All)
-}
-
-fn seen(place: usize, found: Option<Result<()>>) -> Result<Option<Seen>> {
-    match found {
-        Some(Err(error)) if error.is_not_found() => Ok(Some(Seen::Missing(place))),
-        Some(Err(error)) if refusal(&error) == Some(ACCESS_REFUSED) => {
-            Ok(Some(Seen::Forbidden(place)))
-        }
-        Some(Err(error)) => Err(error),
-        Some(Ok(())) | None => Ok(None),
-    }
+        Ok(Seen::All)
+    };
+    ask(up, "looking for queues", looking).await
 }
 
 async fn look_for(channel: &Channel, place: &Declaration) -> Result<()> {
@@ -114,77 +90,71 @@ async fn look_for_queue(channel: &Channel, queue: &str) -> Result<Queue> {
     found.map_err(|error| failure(&format!("looking for queue `{queue}`"), error))
 }
 
-/// The number of ready messages in a queue, as [`inspect`] returns it.
-pub(crate) async fn messages_in(
-    up: &ConnectionEpoch,
-    channel: &mut Channel,
-    queue: &str,
-) -> Result<Option<u64>> {
-    let found = inspect(up, channel, queue).await?;
-    Ok(found.map(|(messages, _)| messages))
+/// The figures in an answer that took this long. A broker that is too busy to know, or that finds no
+/// leader of the queue, returns 0 after 250 ms (`rabbit_quorum_queue:stat/1`).
+fn figures(queue: &Queue, took: Duration) -> Figure<Figures> {
+    if queue.message_count() == 0 && took >= BUSY {
+        return Figure::unknown(UNSURE);
+    }
+    let (ready, consumers) = (queue.message_count().into(), queue.consumer_count());
+    Figure::Known(Figures { ready, consumers })
 }
 
-/// The numbers of ready messages and of consumers of a queue; `None` if there is no such queue. In
-/// that case `channel` is replaced, since the broker closes it.
-pub(crate) async fn inspect(
-    up: &ConnectionEpoch,
-    channel: &mut Channel,
-    queue: &str,
-) -> Result<Option<(u64, u32)>> {
-    let question = up.questions.ask(channel.id());
-    let found = look_for_queue(channel, queue).await;
-    drop(question);
-    match found {
-        Ok(queue) => Ok(Some((queue.message_count().into(), queue.consumer_count()))),
-        Err(error) if error.is_not_found() => {
-            *channel = open(up).await?;
-            Ok(None)
-        }
+async fn inspect_on(channel: &Channel, queue: &str) -> Result<Option<Figure<Figures>>> {
+    let asked = Instant::now();
+    match look_for_queue(channel, queue).await {
+        Ok(queue) => Ok(Some(figures(&queue, asked.elapsed()))),
+        Err(error) if error.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// The number of ready messages in all these queues, which exist.
-pub(crate) async fn ready_in_all(
-    up: &ConnectionEpoch,
-    channel: &mut Channel,
-    queues: Vec<String>,
-) -> Result<Figure<u64>> {
-    let question = up.questions.ask(channel.id());
-    let look = |queue: String| {
-        let channel = channel.clone();
-        async move { look_for_queue(&channel, &queue).await }
-    };
-    let mut answers = stream::iter(queues.into_iter().map(look)).buffered(IN_FLIGHT);
-    // The broker answers one after the other.
-    let (mut sum, mut last) = (0, Instant::now());
-    let counted = loop {
-        let (answer, took) = (answers.next().await, last.elapsed());
-        last = Instant::now();
-        match answer {
-            None => break Ok(Figure::Known(sum)),
-            Some(Ok(queue)) if queue.message_count() == 0 && took >= BUSY => {
-                break Ok(Figure::unknown(UNSURE));
-            }
-            Some(Ok(queue)) => sum += u64::from(queue.message_count()),
-            Some(Err(error)) if error.is_connection() => return Err(error),
-            Some(Err(error)) => break Err(error),
-        }
-    };
-    drop(answers);
-    drop(question);
-    match counted {
-        Ok(counted @ Figure::Known(_)) => Ok(counted),
-        // Answers may be under way, or the broker has closed the channel.
-        Ok(unknown) => {
-            *channel = open(up).await?;
-            Ok(unknown)
-        }
-        Err(error) => {
-            *channel = open(up).await?;
-            Ok(Figure::unknown(error.to_string()))
+/// The figures of a queue on this channel, asked for until the broker knows them; `None` if there is
+/// no such queue. Then the broker has closed the channel.
+pub(crate) async fn count_on(channel: &Channel, queue: &str) -> Result<Option<Figures>> {
+    loop {
+        match inspect_on(channel, queue).await? {
+            None => return Ok(None),
+            Some(Figure::Known(figures)) => return Ok(Some(figures)),
+            Some(Figure::Unknown(_)) => {}
         }
     }
+}
+
+/// The figures of a queue; `None` if there is no such queue.
+pub(crate) async fn inspect(up: &ConnectionEpoch, queue: &str) -> Result<Option<Figure<Figures>>> {
+    let inspecting = |channel: Channel| async move { inspect_on(&channel, queue).await };
+    ask(up, "looking for a queue", inspecting).await
+}
+
+/// [`inspect`], repeated until the broker knows the figures.
+pub(crate) async fn count(up: &ConnectionEpoch, queue: &str) -> Result<Option<Figures>> {
+    let counting = |channel: Channel| async move { count_on(&channel, queue).await };
+    ask(up, "counting messages", counting).await
+}
+
+/// The number of ready messages in all these queues, which exist.
+pub(crate) async fn ready_in_all(up: &ConnectionEpoch, queues: Vec<String>) -> Result<Figure<u64>> {
+    let counting = |channel: Channel| async move {
+        let mut answers = pipelined(queues.iter().map(|queue| look_for_queue(&channel, queue)));
+        // The broker answers one after the other.
+        let (mut sum, mut last) = (0, Instant::now());
+        while let Some(answer) = answers.next().await {
+            match figures(&answer?, last.elapsed()) {
+                Figure::Known(Figures { ready, .. }) => sum += ready,
+                // Further answers are under way.
+                Figure::Unknown(why) => return Err(Error::new(ErrorKind::Timeout, why)),
+            }
+            last = Instant::now();
+        }
+        Ok(sum)
+    };
+    ask(up, "counting messages", counting).await.map(Figure::Known).or_else(unknown)
+}
+
+/// A figure that is unknown for this error, unless that is of the connection.
+fn unknown<T>(error: Error) -> Result<Figure<T>> {
+    if error.is_connection() { Err(error) } else { Ok(Figure::unknown(error.to_string())) }
 }
 
 /// The queues and exchanges that were missing, and when.
@@ -235,14 +205,11 @@ impl MissingQueues {
         self.queues().get(queue).is_some_and(|missing| missing.last.elapsed() < LONG_MISSING)
     }
 
-    /// The numbers of ready messages and of consumers of a queue, if it exists.
-    ///
-    /// A broker that is too busy to know, or that finds no leader of the queue, returns 0 after
-    /// 250 ms (`rabbit_quorum_queue:stat/1`). It is asked again, and then the numbers are unknown.
+    /// The figures of a queue, if it exists. A broker that does not know them is asked again, and then
+    /// they are unknown.
     pub(crate) async fn figures(
         &self,
         up: &ConnectionEpoch,
-        channel: &mut Channel,
         queue: &str,
     ) -> Result<Option<Figure<Figures>>> {
         if self.is_missing(queue) {
@@ -250,69 +217,49 @@ impl MissingQueues {
         }
         for _ in 0..LOOKS {
             let asked = Instant::now();
-            match inspect(up, channel, queue).await {
+            match inspect(up, queue).await {
                 Ok(None) => {
                     self.add(queue, asked);
                     return Ok(None);
                 }
-                Ok(Some((0, _))) if asked.elapsed() >= BUSY => {}
-                Ok(Some((ready, consumers))) => {
+                Ok(Some(Figure::Unknown(_))) => {}
+                Ok(known) => {
                     self.forget(queue);
-                    return Ok(Some(Figure::Known(Figures { ready, consumers })));
+                    return Ok(known);
                 }
-                Err(error) if error.is_connection() => return Err(error),
-                Err(error) => {
-                    *channel = open(up).await?;
-                    return Ok(Some(Figure::unknown(error.to_string())));
-                }
+                Err(error) => return unknown(error).map(Some),
             }
         }
         Ok(Some(Figure::unknown(UNSURE)))
     }
 
     /// Whether there is this exchange; also if this user may not look for it.
-    pub(crate) async fn has_exchange(&self, broker: &Broker, name: &str) -> Result<bool> {
+    pub(crate) async fn has_exchange(&self, up: &ConnectionEpoch, name: &str) -> Result<bool> {
+        let (name, kind, alternate) = (name.to_owned(), ExchangeType::Topic, None);
+        let exchange = Declaration::Exchange { name, kind, alternate };
+        let looking = async { Ok(!matches!(look(up, &[&exchange]).await?, Seen::Missing(_))) };
+        self.exists(exchange.name(), looking).await
+    }
+
+    /// Whether there is this queue.
+    pub(crate) async fn has_queue(&self, up: &ConnectionEpoch, name: &str) -> Result<bool> {
+        self.exists(name, async { Ok(inspect(up, name).await?.is_some()) }).await
+    }
+
+    async fn exists(
+        &self,
+        name: &str,
+        looking: impl Future<Output = Result<bool>>,
+    ) -> Result<bool> {
         if self.is_missing(name) {
             return Ok(false);
         }
-        let (up, asked) = (broker.up().await?, Instant::now());
-        let channel = to_ask(&up).await?;
-        let (name, kind, alternate) = (name.to_owned(), ExchangeType::Topic, None);
-        let exchange = Declaration::Exchange { name, kind, alternate };
-        match look(&up, &channel, &[&exchange]).await? {
-            Seen::All => up.asking.keep(channel),
-            Seen::Forbidden(_) => {}
-            Seen::Missing(_) => {
-                self.add(exchange.name(), asked);
-                return Ok(false);
-            }
+        let asked = Instant::now();
+        let exists = looking.await?;
+        if !exists {
+            self.add(name, asked);
         }
-        Ok(true)
-    }
-
-    /// The number of ready messages in a queue, if it exists.
-    ///
-    /// A broker that is too busy to know within 250 ms returns 0 (`rabbit_quorum_queue:stat/1`), so
-    /// a 0 that took so long is requested again.
-    pub(crate) async fn messages_in(
-        &self,
-        up: &ConnectionEpoch,
-        channel: &mut Channel,
-        queue: &str,
-    ) -> Result<Option<u64>> {
-        if self.is_missing(queue) {
-            return Ok(None);
-        }
-        loop {
-            let asked = Instant::now();
-            let count = messages_in(up, channel, queue).await?;
-            match count {
-                None => self.add(queue, asked),
-                Some(0) if asked.elapsed() >= BUSY => continue,
-                Some(_) => {}
-            }
-            return Ok(count);
-        }
+        Ok(exists)
     }
 }
 

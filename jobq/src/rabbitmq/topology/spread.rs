@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::declare::declare;
+use super::declare::declare_all;
 use super::lookup::{Seen, look};
 use super::plan::{DEAD_LETTER_EXCHANGE, Declaration, Topology};
-use crate::error::Result;
+use crate::error::Error;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::connection::supervised::SupervisedConnection;
 
@@ -35,7 +34,7 @@ pub(crate) async fn spread(
     if broker.target().address.count() < 2 || queues.is_empty() {
         return false;
     }
-    if !matches!(look_for(up, &queues).await, Ok(Seen::Missing(_))) {
+    if !matches!(look(up, &queues).await, Ok(Seen::Missing(_))) {
         return false;
     }
     let links = broker.open_on_each_node("declaring", PATIENCE).await;
@@ -44,10 +43,10 @@ pub(crate) async fn spread(
     if is_spread {
         let turns = links.iter().enumerate().map(|(node, link)| {
             let turn = queues.iter().skip(node).step_by(links.len()).copied();
-            declare_on(link, turn, tell)
+            async move { declare_all(&*link.up().await?, turn, tell).await }
         });
         for declared in join_all(turns).await {
-            if let Err(error) = declared {
+            if let Err::<_, Error>(error) = declared {
                 tracing::debug!(
                     %error,
                     "could not declare queues on a node; it leads none of the new ones"
@@ -59,34 +58,10 @@ pub(crate) async fn spread(
     is_spread
 }
 
-async fn look_for(up: &ConnectionEpoch, queues: &[&Declaration]) -> Result<Seen> {
-    let channel = open(up).await?;
-    let seen = look(up, &channel, queues).await?;
-    if seen == Seen::All {
-        let _ = channel.close(200, "looked".into()).await;
-    }
-    Ok(seen)
-}
-
 /// Whether it is a queue that dead-letters.
 fn passes_on(declaration: &Declaration) -> bool {
     match declaration {
         Declaration::Queue { arguments, .. } => arguments.contains_key(DEAD_LETTER_EXCHANGE),
         _ => false,
     }
-}
-
-async fn declare_on(
-    link: &SupervisedConnection,
-    queues: impl Iterator<Item = &Declaration>,
-    tell: &(dyn Fn() + Sync),
-) -> Result<()> {
-    let up = link.up().await?;
-    let channel = open(&up).await?;
-    let _question = up.questions.ask(channel.id());
-    for queue in queues {
-        up.answer("declaring queues", declare(&channel, queue)).await?;
-        tell();
-    }
-    Ok(())
 }

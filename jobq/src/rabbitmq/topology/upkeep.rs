@@ -10,17 +10,16 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::declare::declare;
+use super::declare::declare_all;
 use super::declarer::Declarer;
-use super::ensure::{NEW_QUEUE_WAIT, apply_again, is_forbidden};
+use super::ensure::{NEW_QUEUE_WAIT, apply_again};
 use super::lookup::{Seen, look};
-use super::plan::Declaration;
-use super::rotation::{Part, Rotation};
+use super::rotation::Rotation;
 use crate::error::Result;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::connection::supervised::SupervisedConnection;
+use crate::rabbitmq::errors::is_forbidden;
 
 /// The shortest and the longest time between two checks, in milliseconds.
 const BETWEEN: std::ops::RangeInclusive<u64> = 30_000..=50_000;
@@ -93,7 +92,11 @@ async fn keep(
         return Ok(());
     }
     let part = rotation.next(known.names(), &all);
-    let missing = up.answer("looking for what is missing", first_missing(&up, &part)).await?;
+    let missing = match look(&up, &part.places.iter().collect::<Vec<_>>()).await? {
+        Seen::Missing(place) => Some(part.places[place].title()),
+        // A part that may not be looked for is assumed to exist.
+        Seen::All | Seen::Forbidden(_) => None,
+    };
     // No deletion by this client runs meanwhile. One may have ended a moment ago.
     let _turn = declarer.turn().await;
     let topology = known.topology(&known.all());
@@ -104,43 +107,15 @@ async fn keep(
         }
         return Ok(());
     }
+    // Bindings cannot be looked for. To declare existing ones changes nothing, and needs no permission
+    // to configure.
     let bindings = part.bindings.iter().filter(|b| topology.declarations().contains(b));
-    up.answer("binding again", bind(&up, bindings)).await
-}
-
-async fn first_missing(up: &ConnectionEpoch, part: &Part) -> Result<Option<String>> {
-    let channel = open(up).await?;
-    let places: Vec<_> = part.places.iter().collect();
-    let seen = look(up, &channel, &places).await?;
-    if seen == Seen::All {
-        let _ = channel.close(200, "looked".into()).await;
+    match declare_all(&up, bindings, || ()).await {
+        // Users who may not bind rely on those who may. A queue that is not there was deleted a moment
+        // ago; the next check finds that.
+        Err(error) if !is_forbidden(&error) && !error.is_not_found() => Err(error),
+        _ => Ok(()),
     }
-    Ok(match seen {
-        Seen::Missing(place) => Some(places[place].title()),
-        // A part that may not be looked for is assumed to exist.
-        Seen::All | Seen::Forbidden(_) => None,
-    })
-}
-
-/// Declares these bindings, since they cannot be looked for. Existing ones are unchanged. It needs
-/// no permission to configure.
-async fn bind<'b>(
-    up: &ConnectionEpoch,
-    bindings: impl Iterator<Item = &'b Declaration>,
-) -> Result<()> {
-    let channel = open(up).await?;
-    let _question = up.questions.ask(channel.id());
-    for binding in bindings {
-        match declare(&channel, binding).await {
-            // Users who may not bind rely on those who may.
-            Err(error) if is_forbidden(&error) => return Ok(()),
-            // Its queue was deleted a moment ago. The next check finds that.
-            Err(error) if error.is_not_found() => return Ok(()),
-            done => done?,
-        }
-    }
-    let _ = channel.close(200, "bound".into()).await;
-    Ok(())
 }
 
 /// The queue that was last restored for an unroutable message, and when.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lapin::Channel;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::Control;
@@ -13,7 +12,6 @@ use super::queue::publish;
 use super::wire::{ALL, Message, address_key, pool_key};
 use crate::engine::{Answers, Ask, Figure, PoolId, PoolReport, Question, Reply, clock_offset_ms};
 use crate::error::{Error, Result};
-use crate::rabbitmq::connection::channel::to_ask;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::topology::lookup::Figures;
 use crate::rabbitmq::topology::names::Names;
@@ -130,20 +128,18 @@ impl Control {
     ) -> BTreeMap<String, Figure<u32>> {
         let counting = async {
             let up = self.broker.up().await?;
-            let mut channel = to_ask(&up).await?;
             let (names, mut counts) = (self.names(), BTreeMap::new());
             for queue in queues.iter().collect::<BTreeSet<_>>() {
-                let work = self.consumers(&up, &mut channel, &names.work(queue)).await?;
+                let work = self.consumers(&up, &names.work(queue)).await?;
                 let (place, is_idle) = (names.solo(queue), work == 0);
                 counts.insert(queue.clone(), work);
                 // Only pools declare it, and looking for a missing one costs a channel number.
                 let is_missing = has_solo(queue) == Some(false) || self.absent.was_missing(&place);
                 if !(is_idle && is_missing) {
-                    let solo = self.consumers(&up, &mut channel, &place).await?;
+                    let solo = self.consumers(&up, &place).await?;
                     counts.insert(Names::solo_key(queue), solo);
                 }
             }
-            up.asking.keep(channel);
             Ok(counts)
         };
         let counts: Result<_> = counting.await;
@@ -151,13 +147,8 @@ impl Control {
     }
 
     /// The number of consumers of a queue of the broker.
-    async fn consumers(
-        &self,
-        up: &ConnectionEpoch,
-        channel: &mut Channel,
-        place: &str,
-    ) -> Result<Figure<u32>> {
-        let figures = self.absent.figures(up, channel, place).await?;
+    async fn consumers(&self, up: &ConnectionEpoch, place: &str) -> Result<Figure<u32>> {
+        let figures = self.absent.figures(up, place).await?;
         Ok(figures.map_or(Figure::Known(0), |read| read.map(|Figures { consumers, .. }| consumers)))
     }
 }

@@ -9,7 +9,6 @@ use super::wire::{Message, address_key, pool_key};
 use crate::engine::{Ask, PoolId, PoolReport, Question};
 use crate::error::Result;
 use crate::finding::{Finding, FindingKind, Severity};
-use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::topology::lookup::{Seen, look};
 use crate::rabbitmq::topology::plan::Topology;
 use crate::{host, period};
@@ -71,14 +70,8 @@ impl Control {
 
     /// Whether pools may have been here: the doctor declares nothing.
     async fn was_used(&self) -> Result<bool> {
-        let up = self.broker.up().await?;
-        let (channel, topology) = (open(&up).await?, Topology::of_control(self.names()));
-        let places: Vec<_> = topology.declarations().iter().collect();
-        let seen = up.answer("looking for pools", look(&up, &channel, &places)).await?;
-        if seen == Seen::All {
-            let _ = channel.close(200, "asked".into()).await;
-        }
-        Ok(seen == Seen::All)
+        let (up, topology) = (self.broker.up().await?, Topology::of_control(self.names()));
+        Ok(look(&up, &topology.places()).await? == Seen::All)
     }
 }
 

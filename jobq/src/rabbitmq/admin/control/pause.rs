@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lapin::options::{ExchangeBindOptions, ExchangeUnbindOptions};
-use lapin::types::FieldTable;
 use tokio::time::timeout;
 
 use super::Control;
@@ -14,12 +12,10 @@ use super::queue::{ControlQueue, publish};
 use super::wire::{ALL, Message, address_key, echo_key, paused_pattern};
 use crate::engine::{Figure, Pause};
 use crate::error::{Error, Result};
-use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
-use crate::rabbitmq::errors::failure;
+use crate::rabbitmq::topology::declare::{declare_all, delete, unbind};
 use crate::rabbitmq::topology::ensure::apply;
-use crate::rabbitmq::topology::plan::Topology;
-use crate::rabbitmq::values::short;
+use crate::rabbitmq::topology::plan::{Declaration, Topology};
 
 /// How long the record of a pause may take. The pause does not wait for it: a quorum queue may be
 /// without a leader.
@@ -122,7 +118,7 @@ impl Control {
     pub(crate) async fn forget(&self, up: &ConnectionEpoch, queue: &str) {
         let forgetting = async {
             self.unbind(up, queue).await?;
-            self.delete_record(up, queue).await?;
+            delete(up, &self.names().pause_record(queue)).await?;
             let message = Message::Resumed { queue: queue.to_owned() };
             publish(up, &[(self.names().control(), ALL.to_owned(), &message)]).await
         };
@@ -236,33 +232,18 @@ impl Control {
         }
     }
 
-    /// Without arguments: a binding with others would be a second pause.
     pub(super) async fn bind(&self, up: &ConnectionEpoch, queue: &str) -> Result<()> {
-        let channel = open(up).await?;
-        let _question = up.questions.ask(channel.id());
-        let binding = async {
-            let (from, to) = (short(self.names().paused())?, short(self.names().control_echo())?);
-            let (key, options) = (short(paused_pattern(queue))?, ExchangeBindOptions::default());
-            let bound = channel.exchange_bind(to, from, key, options, FieldTable::default()).await;
-            bound.map_err(|error| failure(&format!("pausing queue `{queue}`"), error))
-        };
-        up.answer("pausing a queue", binding).await?;
-        let _ = channel.close(200, "paused".into()).await;
-        Ok(())
+        declare_all(up, [&self.binding(queue)], || ()).await
     }
 
     async fn unbind(&self, up: &ConnectionEpoch, queue: &str) -> Result<()> {
-        let channel = open(up).await?;
-        let _question = up.questions.ask(channel.id());
-        let unbinding = async {
-            let (from, to) = (short(self.names().paused())?, short(self.names().control_echo())?);
-            let (key, options) = (short(paused_pattern(queue))?, ExchangeUnbindOptions::default());
-            let unbound = channel.exchange_unbind(to, from, key, options, FieldTable::default());
-            unbound.await.map_err(|error| failure(&format!("resuming queue `{queue}`"), error))
-        };
-        up.answer("resuming a queue", unbinding).await?;
-        let _ = channel.close(200, "resumed".into()).await;
-        Ok(())
+        unbind(up, &self.binding(queue)).await
+    }
+
+    /// The binding of a paused queue, without arguments: one with others would be a second pause.
+    fn binding(&self, queue: &str) -> Declaration {
+        let (from, to) = (self.names().paused(), self.names().control_echo());
+        Declaration::ExchangeBinding { from, to, key: paused_pattern(queue) }
     }
 }
 

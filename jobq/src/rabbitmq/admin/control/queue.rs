@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lapin::options::{QueueBindOptions, QueueDeleteOptions};
-use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Consumer};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -13,15 +11,15 @@ use uuid::Uuid;
 use super::wire::{ALL, Message, address_key, echo_pattern, pool_key};
 use crate::engine::PoolId;
 use crate::error::{Error, ErrorKind, Result};
-use crate::rabbitmq::connection::channel::{Take, consume, open};
+use crate::rabbitmq::connection::channel::{Take, ask_on, consume, open};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::message::properties;
 use crate::rabbitmq::publish::confirm::{open_confirming, send};
-use crate::rabbitmq::topology::declare::declare_temporary;
+use crate::rabbitmq::topology::declare::{declare_all, declare_temporary, delete, unbind};
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::plan::Topology;
+use crate::rabbitmq::topology::plan::{By, Declaration, Topology};
 use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::topology::temporary::{QueueType, TemporaryQueue};
 use crate::rabbitmq::values::short;
@@ -59,67 +57,55 @@ impl ControlQueue {
         let channel = open(&up).await?;
         let (names, over) = (names.clone(), CancellationToken::new());
         let opened = Self { up, address: Uuid::now_v7(), kind, over, channel, names };
-        let consumer = opened.up.answer("opening the control queue", opened.consume(pools));
-        let consumer = consumer.await?;
+        let (doing, consuming) = ("opening the control queue", Box::pin(opened.consume(pools)));
+        let consumer = ask_on(&opened.up, &opened.channel, doing, consuming).await?;
         Ok((opened, consumer))
     }
 
     async fn consume(&self, pools: &[PoolId]) -> Result<Consumer> {
-        let _question = self.up.questions.ask(self.channel.id());
         let queue = TemporaryQueue::control(&self.names, self.address, self.kind);
         declare_temporary(&self.channel, &queue).await?;
         let queue = short(queue.name)?;
-        let control = self.names.control();
-        self.bind(&control, ALL).await?;
-        self.bind(&control, &address_key(self.address)).await?;
-        self.bind(&self.names.control_echo(), &echo_pattern(self.address)).await?;
-        for pool in pools {
-            self.bind(&control, &pool_key(*pool)).await?;
-        }
+        let own = [ALL.to_owned(), address_key(self.address)];
+        let keys = own.into_iter().chain(pools.iter().copied().map(pool_key));
+        self.bind(keys.map(|key| (self.names.control(), key)).chain([self.echo()])).await?;
         // Without acknowledgements, since a stopped client with a prefetch got one of five orders.
         let consumer = consume(&self.channel, queue, short("control")?, Take::NoAck).await;
         consumer.map_err(|error| failure("opening the control queue", error))
     }
 
-    async fn bind(&self, exchange: &str, key: &str) -> Result<()> {
-        self.bind_on(&self.channel, exchange, key).await
+    fn binding(&self, (exchange, key): (String, String)) -> Declaration {
+        let queue = self.names.control_queue(self.address);
+        Declaration::Binding { exchange, queue, by: By::Key(key) }
     }
 
-    async fn bind_on(&self, channel: &Channel, exchange: &str, key: &str) -> Result<()> {
-        let queue = short(self.names.control_queue(self.address))?;
-        let (exchange, key, options) = (short(exchange)?, short(key)?, QueueBindOptions::default());
-        let bound = channel.queue_bind(queue, exchange, key, options, FieldTable::default());
-        bound.await.map_err(|error| failure("binding the control queue", error))
+    /// Binds the queue to these exchanges by these keys.
+    pub(super) async fn bind(
+        &self,
+        sources: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<()> {
+        let bindings: Vec<_> = sources.into_iter().map(|source| self.binding(source)).collect();
+        declare_all(&self.up, &bindings, || ()).await
     }
 
-    /// Binds the queue for probes, on a channel that a refusal may end.
-    pub(super) async fn hear(&self, channel: &Channel, exchange: &str, key: &str) -> Result<()> {
-        let _question = self.up.questions.ask(channel.id());
-        let binding = self.bind_on(channel, exchange, key);
-        self.up.answer("binding the control queue", binding).await
+    fn echo(&self) -> (String, String) {
+        (self.names.control_echo(), echo_pattern(self.address))
     }
 
     /// Makes the way back of questions for pauses, if it is not there.
     pub(super) async fn bind_echo(&self) -> Result<()> {
-        let (echo, key) = (self.names.control_echo(), echo_pattern(self.address));
-        self.up.answer("binding the control queue", self.bind(&echo, &key)).await
+        self.bind([self.echo()]).await
     }
 
     /// Binds the queue for a further pool.
     pub(super) async fn add(&self, pool: PoolId) -> Result<()> {
-        let (control, key) = (self.names.control(), pool_key(pool));
-        self.up.answer("binding the control queue", self.bind(&control, &key)).await
+        self.bind([(self.names.control(), pool_key(pool))]).await
     }
 
     /// Ends the binding of a pool.
     pub(super) async fn remove(&self, pool: PoolId) {
-        let unbinding = async {
-            let queue = short(self.names.control_queue(self.address))?;
-            let (control, key) = (short(self.names.control())?, short(pool_key(pool))?);
-            let unbound = self.channel.queue_unbind(queue, control, key, FieldTable::default());
-            unbound.await.map_err(|error| failure("unbinding the control queue", error))
-        };
-        if let Err(error) = self.up.answer("unbinding the control queue", unbinding).await {
+        let binding = self.binding((self.names.control(), pool_key(pool)));
+        if let Err(error) = unbind(&self.up, &binding).await {
             tracing::debug!(
                 %error,
                 "could not remove the binding of a stopped pool; it stays until the client closes"
@@ -132,12 +118,8 @@ impl ControlQueue {
         if self.kind == QueueType::Classic {
             return;
         }
-        let deleting = async {
-            let queue = short(self.names.control_queue(self.address))?;
-            let deleted = self.channel.queue_delete(queue, QueueDeleteOptions::default()).await;
-            deleted.map_err(|error| failure("deleting the control queue", error))
-        };
-        if let Err(error) = self.up.answer("deleting the control queue", deleting).await {
+        let queue = self.names.control_queue(self.address);
+        if let Err(error) = delete(&self.up, &queue).await {
             tracing::debug!(%error, "could not delete the control queue; it expires in a minute");
         }
     }
@@ -153,7 +135,6 @@ pub(super) async fn publish(
         Some(channel) => channel,
         None => open_confirming(up).await?,
     };
-    let _question = up.questions.ask(channel.id());
     let publishing = async {
         for (exchange, key, message) in messages {
             let message = properties::Message {
@@ -178,7 +159,7 @@ pub(super) async fn publish(
         }
         Ok(())
     };
-    up.answer(doing, publishing).await?;
+    ask_on(up, &channel, doing, Box::pin(publishing)).await?;
     // A new channel would wait for each queue that does not answer before it sends to the next.
     up.telling.keep(channel);
     Ok(())

@@ -4,15 +4,14 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt as _, StreamExt as _};
-use lapin::options::{QueueDeleteOptions, QueuePurgeOptions};
-use lapin::types::ShortString;
+use lapin::options::QueuePurgeOptions;
 use lapin::{BasicProperties, Channel};
 use tokio::time::{Instant, timeout};
 
 use super::Control;
 use crate::engine::Pause;
 use crate::error::{Error, Result};
-use crate::rabbitmq::connection::channel::{Take, consume, open};
+use crate::rabbitmq::connection::channel::{Take, ask, ask_on, consume, open};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
 use crate::rabbitmq::message::properties::Message;
@@ -53,30 +52,12 @@ impl Control {
 
     /// Deletes the record.
     pub(super) async fn purge_record(&self, up: &ConnectionEpoch, queue: &str) -> Result<()> {
-        let name = short(self.names().pause_record(queue))?;
-        let channel = open(up).await?;
-        let _question = up.questions.ask(channel.id());
-        let purging = async {
-            let purged = channel.queue_purge(name, QueuePurgeOptions::default()).await;
-            purged.map_err(|error| failure("deleting the record of a pause", error))
+        let (doing, name) = ("deleting the record of a pause", self.names().pause_record(queue));
+        let purging = |channel: Channel| async move {
+            let purged = channel.queue_purge(short(name)?, QueuePurgeOptions::default()).await;
+            purged.map(drop).map_err(|error| failure(doing, error))
         };
-        up.answer("deleting the record of a pause", purging).await?;
-        let _ = channel.close(200, "deleted".into()).await;
-        Ok(())
-    }
-
-    /// Deletes the queue of the record.
-    pub(super) async fn delete_record(&self, up: &ConnectionEpoch, queue: &str) -> Result<()> {
-        let name = short(self.names().pause_record(queue))?;
-        let channel = open(up).await?;
-        let _question = up.questions.ask(channel.id());
-        let deleting = async {
-            let deleted = channel.queue_delete(name, QueueDeleteOptions::default()).await;
-            deleted.map_err(|error| failure("deleting the record of a pause", error))
-        };
-        up.answer("deleting the record of a pause", deleting).await?;
-        let _ = channel.close(200, "deleted".into()).await;
-        Ok(())
+        ask(up, doing, purging).await
     }
 
     /// The newest record of a queue, which stays. `None` if none can be read.
@@ -90,10 +71,8 @@ impl Control {
         let reading = async {
             let up = self.broker.up().await?;
             let channel = open(&up).await?;
-            let _question = up.questions.ask(channel.id());
-            let name = short(&place)?;
-            let record =
-                timeout(PATIENCE, up.answer("reading a pause", read(&channel, name))).await;
+            let reading = ask_on(&up, &channel, "reading a pause", read(&channel, &place));
+            let record = timeout(PATIENCE, reading).await;
             let _ = channel.close(200, "read".into()).await;
             record.unwrap_or(Ok(None))
         };
@@ -112,10 +91,9 @@ impl Control {
 }
 
 /// The first message, and those that arrive with it. The end of the channel gives them back.
-async fn read(channel: &Channel, queue: ShortString) -> Result<Option<Pause>> {
-    let doing = |error| failure("reading the record of a pause", error);
-    let mut records =
-        consume(channel, queue, short("record")?, Take::Prefetch(MOST)).await.map_err(doing)?;
+async fn read(channel: &Channel, queue: &str) -> Result<Option<Pause>> {
+    let consumer = consume(channel, short(queue)?, short("record")?, Take::Prefetch(MOST)).await;
+    let mut records = consumer.map_err(|error| failure("reading the record of a pause", error))?;
     let mut newest = None;
     let mut next = records.next().await;
     while let Some(Ok(record)) = next {

@@ -14,7 +14,7 @@ use super::queue::ControlQueue;
 use crate::error::Result;
 use crate::rabbitmq::admin::waits::{ROUND, is_missing, levels, prepare};
 use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::topology::ensure::is_forbidden;
+use crate::rabbitmq::errors::is_forbidden;
 use crate::rabbitmq::topology::probes::{LEVELS, WaitQueue, heard, wait_queues};
 use crate::rabbitmq::topology::requirements::Wanted;
 
@@ -108,11 +108,7 @@ impl Control {
         new.retain(|probed| !prepared.keys.contains(&probed.key));
         if !new.is_empty() {
             prepare(up, names, &new).await?;
-            let channel = open(up).await?;
-            for (exchange, key) in heard(names, &new) {
-                own.hear(&channel, &exchange, &key).await?;
-            }
-            let _ = channel.close(200, "bound".into()).await;
+            own.bind(heard(names, &new)).await?;
             prepared.keys.extend(new.into_iter().map(|probed| probed.key));
         }
         self.waits.keep(probed);
@@ -124,15 +120,15 @@ impl Control {
         if due.is_empty() {
             return Ok(());
         }
-        let channel = match prepared.channel.take() {
-            Some(channel) => channel,
-            None => open(up).await?,
-        };
-        if is_missing(up, &channel, names).await? {
+        if is_missing(up, names).await? {
             // Somebody deleted the queue of probes: they would be unroutable.
             prepared.keys.clear();
             return Ok(());
         }
+        let channel = match prepared.channel.take() {
+            Some(channel) => channel,
+            None => open(up).await?,
+        };
         self.waits.send(&channel, due, now).await?;
         prepared.channel = Some(channel);
         Ok(())

@@ -19,13 +19,12 @@ use crate::error::Result;
 use crate::finding::{Finding, Report};
 use crate::period;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::connection::supervised::SupervisedConnection;
+use crate::rabbitmq::errors::is_forbidden;
 use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::publish::confirm::send_alone;
-use crate::rabbitmq::topology::declare::declare;
-use crate::rabbitmq::topology::ensure::is_forbidden;
+use crate::rabbitmq::topology::declare::declare_place;
 use crate::rabbitmq::topology::lookup::{Seen, look};
 use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::plan::{Declaration, Topology};
@@ -221,59 +220,32 @@ impl Doctor {
 
 /// Looks for these queues and exchanges, and compares them with their declarations.
 async fn look_at(up: &ConnectionEpoch, topology: &Topology, facts: &mut Facts) -> Result<()> {
-    let mut channel = open(up).await?;
     let mut may_declare = true;
     for place in topology.places() {
         let name = place.title();
-        let asked = timeout(ANSWER, look(up, &channel, &[place])).await;
-        let Ok(seen) = asked else {
+        let Ok(seen) = timeout(ANSWER, look(up, &[place])).await else {
             facts.unanswered = Some(name);
             return Ok(());
         };
-        let seen = match seen {
-            Err(error) if error.is_connection() => return Err(error),
-            Err(error) => {
-                facts.refused.push((name, error));
-                channel = open(up).await?;
-                continue;
-            }
-            Ok(seen) => seen,
-        };
-        if seen != Seen::All {
-            channel = open(up).await?;
-        }
         match (seen, place) {
-            (Seen::All, _) if may_declare => {}
-            (Seen::All, _) => {
-                facts.uncompared.push(name);
-                continue;
-            }
-            (Seen::Forbidden(_), _) => {
-                facts.hidden.push(name);
-                continue;
-            }
-            (Seen::Missing(_), Declaration::Exchange { name, .. }) => {
-                facts.missing_exchanges.push(name.clone());
-                continue;
-            }
-            (Seen::Missing(_), _) => {
-                facts.missing.push(place.name().to_owned());
-                continue;
-            }
-        }
-        // It exists, so this only returns an error if it differs.
-        match declare(&channel, place).await {
-            Err(error) if error.is_connection() => return Err(error),
-            Err(error) => {
-                if is_forbidden(&error) {
+            (Ok(Seen::All), _) if !may_declare => facts.uncompared.push(name),
+            // It exists, so this only returns an error if it differs.
+            (Ok(Seen::All), _) => match declare_place(up, place).await {
+                Ok(()) => {}
+                Err(error) if error.is_connection() => return Err(error),
+                Err(error) if is_forbidden(&error) => {
                     may_declare = false;
                     facts.uncompared.push(name);
-                } else {
-                    facts.refused.push((name, error));
                 }
-                channel = open(up).await?;
+                Err(error) => facts.refused.push((name, error)),
+            },
+            (Ok(Seen::Forbidden(_)), _) => facts.hidden.push(name),
+            (Ok(Seen::Missing(_)), Declaration::Exchange { name, .. }) => {
+                facts.missing_exchanges.push(name.clone());
             }
-            Ok(()) => {}
+            (Ok(Seen::Missing(_)), _) => facts.missing.push(place.name().to_owned()),
+            (Err(error), _) if error.is_connection() => return Err(error),
+            (Err(error), _) => facts.refused.push((name, error)),
         }
     }
     Ok(())

@@ -82,12 +82,11 @@ impl Failed {
         let doing = format!("locking the failed jobs of queue `{queue}`");
         let opening = async {
             let up = broker.up().await?;
-            let mut channel = open(&up).await?;
-            let Some(_) = self.absent.messages_in(&up, &mut channel, &name).await? else {
+            if !self.absent.has_queue(&up, &name).await? {
                 return Ok(None);
-            };
+            }
             let kind = self.queue_types.temporary(up.version.as_deref()).await;
-            let lock = Lock::new(&self.names, queue, kind, channel);
+            let lock = Lock::new(&self.names, queue, kind, open(&up).await?);
             Ok(Some((up, lock)))
         };
         let Some((up, mut lock)) = broker.within(&doing, opening).await? else {

@@ -16,10 +16,10 @@ use lapin::{Channel, Consumer};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::rabbitmq::connection::channel::{Take, consume, open};
+use crate::rabbitmq::connection::channel::{Take, ask_on, consume, open};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
-use crate::rabbitmq::topology::lookup::{BUSY, inspect};
+use crate::rabbitmq::topology::lookup::{Figures, count, count_on, inspect};
 use crate::rabbitmq::values::short;
 
 /// The most bytes of messages in flight.
@@ -76,8 +76,7 @@ pub(crate) struct Pass<'u> {
 impl<'u> Pass<'u> {
     /// Begins a pass through a queue without other consumers.
     pub(crate) async fn begin(up: &'u ConnectionEpoch, queue: &str) -> Result<Self> {
-        let mut channel = open(up).await?;
-        let found = count(up, &mut channel, queue).await?;
+        let (channel, found) = (open(up).await?, jobs_in(up, queue).await?);
         let mut pass = Self {
             up,
             queue: short(queue)?,
@@ -123,13 +122,12 @@ impl<'u> Pass<'u> {
 
     /// How many messages this pass does not hold.
     async fn ready(&mut self) -> Result<u64> {
-        loop {
-            let asked = Instant::now();
-            match inspect(self.up, &mut self.channel, self.queue.as_str()).await? {
-                Some((0, _)) if asked.elapsed() >= BUSY => {}
-                found => return Ok(found.map_or(0, |(ready, _)| ready)),
-            }
+        let counting = count_on(&self.channel, self.queue.as_str());
+        let found = ask_on(self.up, &self.channel, "counting failed jobs", counting).await?;
+        if found.is_none() {
+            self.channel = open(self.up).await?;
         }
+        Ok(found.map_or(0, |Figures { ready, .. }| ready))
     }
 
     /// The next job from the start of the pass.
@@ -223,11 +221,8 @@ impl<'u> Pass<'u> {
     }
 
     async fn is_empty(&self) -> Result<bool> {
-        let mut channel = open(self.up).await?;
-        let asked = Instant::now();
-        let found = inspect(self.up, &mut channel, self.queue.as_str()).await?;
-        let _ = channel.close(200, "asked".into()).await;
-        Ok(found.is_none_or(|(ready, _)| ready == 0 && asked.elapsed() < BUSY))
+        let found = inspect(self.up, self.queue.as_str()).await?;
+        Ok(found.is_none_or(|found| found.map(|Figures { ready, .. }| ready) == 0))
     }
 
     /// Removes these jobs of the last consumer, in the order in which they were taken. `all` if they
@@ -273,22 +268,14 @@ fn window(largest: usize, wanted: usize) -> u16 {
 
 /// The number of messages in a queue without other consumers: the broker does not count those that
 /// another pass holds. `None` if there is no such queue.
-///
-/// A broker that is too busy to know within 250 ms returns 0 (`rabbit_quorum_queue:stat/1`), so a 0
-/// that took so long is requested again.
-pub(crate) async fn count(
-    up: &ConnectionEpoch,
-    channel: &mut Channel,
-    queue: &str,
-) -> Result<Option<u64>> {
+pub(crate) async fn jobs_in(up: &ConnectionEpoch, queue: &str) -> Result<Option<u64>> {
     let start = Instant::now();
     loop {
-        let asked = Instant::now();
-        match inspect(up, channel, queue).await? {
-            Some((_, consumers)) if consumers > 0 && start.elapsed() < OTHERS => {
+        match count(up, queue).await? {
+            Some(Figures { consumers: 1.., .. }) if start.elapsed() < OTHERS => {
                 sleep(Duration::from_millis(20)).await;
             }
-            Some((_, consumers)) if consumers > 0 => {
+            Some(Figures { consumers: consumers @ 1.., .. }) => {
                 let text = format!(
                     "queue `{queue}` has {consumers} other consumers, which hold failed jobs; stop \
                      them first: only jobq may consume this queue, and only while it reads failed \
@@ -296,8 +283,7 @@ pub(crate) async fn count(
                 );
                 return Err(Error::new(ErrorKind::Conflict, text));
             }
-            Some((0, _)) if asked.elapsed() >= BUSY => {}
-            found => return Ok(found.map(|(ready, _)| ready)),
+            found => return Ok(found.map(|Figures { ready, .. }| ready)),
         }
     }
 }

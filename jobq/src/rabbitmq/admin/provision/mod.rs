@@ -8,7 +8,6 @@ mod leftover;
 
 use std::sync::Arc;
 
-use lapin::options::QueueDeleteOptions;
 use serde::Serialize;
 
 use self::diff::{Difference, TopologyDiff};
@@ -16,12 +15,10 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::rabbitmq::admin::control::Control;
 use crate::rabbitmq::admin::doctor::Doctor;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::connection::channel::open;
-use crate::rabbitmq::errors::failure;
+use crate::rabbitmq::topology::declare::delete;
 use crate::rabbitmq::topology::declarer::Declarer;
 use crate::rabbitmq::topology::lookup::MissingQueues;
 use crate::rabbitmq::topology::plan::Topology;
-use crate::rabbitmq::values::short;
 
 /// The result of a declaration, from [`Admin::apply_topology`](crate::admin::Admin::apply_topology).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -107,16 +104,12 @@ impl Provision<'_> {
     /// Deletes a queue, or tells why it stays.
     async fn delete(&self, name: &str) -> Result<Option<String>> {
         let up = self.broker.up().await?;
-        let mut channel = open(&up).await?;
         // Queues that were missing a moment ago may be there again.
-        let figures = MissingQueues::default().figures(&up, &mut channel, name).await?;
+        let figures = MissingQueues::default().figures(&up, name).await?;
         if let Some(why) = figures.and_then(leftover::stays) {
             return Ok(Some(why));
         }
-        let deleting = channel.queue_delete(short(name)?, QueueDeleteOptions::default()).await;
-        deleting.map_err(|error| failure(&format!("deleting `{name}`"), error))?;
-        // The channel ends with its last user, too.
-        let _ = channel.close(200, "deleted".into()).await;
+        delete(&up, name).await?;
         let names = self.declarer.known().names();
         if let Some(queue) = names.queue_of(name).filter(|queue| names.work(queue) == name) {
             // Otherwise a later queue of this name would begin paused.

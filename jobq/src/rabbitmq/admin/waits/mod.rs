@@ -19,10 +19,9 @@ use self::ledger::{Change, Ledger};
 use crate::engine::{Passage, PoolReport};
 use crate::error::Result;
 use crate::metrics;
-use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
-use crate::rabbitmq::topology::declare::declare;
+use crate::rabbitmq::topology::declare::declare_all;
 use crate::rabbitmq::topology::ensure::NEW_QUEUE_WAIT;
 use crate::rabbitmq::topology::lookup::{Seen, look};
 use crate::rabbitmq::topology::names::Names;
@@ -142,41 +141,26 @@ pub(crate) async fn prepare(
     probed: &[WaitQueue],
 ) -> Result<()> {
     let topology = Topology::of_probes(names, probed);
-    let mut channel = open(up).await?;
-    let created = is_missing(up, &channel, names).await?;
-    if created {
-        channel = open(up).await?;
-    }
-    let _question = up.questions.ask(channel.id());
-    for declaration in topology.declarations() {
-        if created || !declaration.is_place() {
-            declare(&channel, declaration).await?;
-        }
-    }
+    let created = is_missing(up, names).await?;
+    let is_wanted = |declaration: &&Declaration| created || !declaration.is_place();
+    declare_all(up, topology.declarations().iter().filter(is_wanted), || ()).await?;
     if created {
         tokio::time::sleep(NEW_QUEUE_WAIT).await;
     }
-    let _ = channel.close(200, "declared".into()).await;
     Ok(())
 }
 
-/// Whether the queue of probes is missing. Then the broker has closed the channel.
-pub(crate) async fn is_missing(
-    up: &ConnectionEpoch,
-    channel: &Channel,
-    names: &Names,
-) -> Result<bool> {
+/// Whether the queue of probes is missing.
+pub(crate) async fn is_missing(up: &ConnectionEpoch, names: &Names) -> Result<bool> {
     let topology = Topology::of_probes(names, &[]);
-    let seen = look(up, channel, &topology.places()).await?;
-    Ok(matches!(seen, Seen::Missing(_)))
+    Ok(matches!(look(up, &topology.places()).await?, Seen::Missing(_)))
 }
 
 /// How many of the levels that are probed exist. Looking for one that does not costs the channel.
 pub(crate) async fn levels(up: &ConnectionEpoch, names: &Names) -> Result<u32> {
     let exchange = |level| Topology::of_level(names, level).into_declarations().next();
     let levels: Vec<Declaration> = (0..LEVELS).filter_map(exchange).collect();
-    let channel = open(up).await?;
-    let seen = look(up, &channel, &levels.iter().collect::<Vec<_>>()).await?;
+    let seen = look(up, &levels.iter().collect::<Vec<_>>()).await?;
     Ok(match seen {
         Seen::All => LEVELS,
         Seen::Missing(level) | Seen::Forbidden(level) => u32::try_from(level).unwrap_or(0),
