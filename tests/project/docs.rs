@@ -1,5 +1,5 @@
-//! The README is short, the book names every page and example, links lead somewhere, and programs
-//! in the docs are compiled.
+//! The README is short, the book names every page and example, links lead somewhere, the files that
+//! the docs name exist, and programs in the docs are compiled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -93,6 +93,35 @@ fn links_lead_somewhere() {
     }
     assert!(broken.is_empty(), "links to nothing:\n{}", broken.join("\n"));
     assert!(seen > 100, "the pages were found");
+}
+
+/// The names of Rust files in a page, as their last folders and their name.
+fn sources(page: &str) -> impl Iterator<Item = &str> {
+    page.split('`').skip(1).step_by(2).filter(|code| code.ends_with(".rs") && !code.contains(' '))
+}
+
+#[test]
+fn named_sources_exist() {
+    let mut files = Vec::new();
+    let mut folders = vec![root().to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() && !path.ends_with("target") && !path.ends_with(".git") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    let mut missing = Vec::new();
+    for page in pages().iter().filter(|page| !page.ends_with("CHANGELOG.md")) {
+        let text = text(page);
+        let named = sources(&text).filter(|name| !files.iter().any(|file| file.ends_with(name)));
+        missing.extend(named.map(|name| format!("{}: {name}", page.display())));
+    }
+    assert!(files.len() > 300, "the sources were found");
+    assert_eq!(missing, Vec::<String>::new());
 }
 
 #[test]
