@@ -3,6 +3,8 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use tokio::sync::Mutex;
+
 use super::jobs::Jobs;
 use super::memory::Memory;
 use crate::client::{Client, Hooks, Outgoing};
@@ -120,10 +122,10 @@ impl JobsBuilder {
         let client = Client::with_hooks(Arc::new(memory.clone()), "test", hooks);
         let place = std::panic::Location::caller();
         async move {
-            match worker.start(client.clone()).await {
-                Ok(worker) => Jobs::started(worker, client, memory, clock, allows_panics),
-                Err(error) => panic!("the jobs of {place} do not start: {error}"),
-            }
+            let worker = worker.start(client.clone()).await;
+            let worker =
+                worker.unwrap_or_else(|error| panic!("the jobs of {place} do not start: {error}"));
+            Jobs { worker, client, memory, clock, allows_panics, interval: Mutex::default() }
         }
     }
 }

@@ -1,16 +1,18 @@
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
-use super::expect::{Entry, Recorded};
-use super::memory::{Claimed, Enqueued, Memory, Unclaimed};
+use tokio::sync::Mutex;
+
+use super::during::During;
+use super::expect::{Record, Recorded};
+use super::memory::{Memory, Unclaimed};
 use super::paused;
 use super::ran::{Attempted, End, Ran};
 use crate::client::{Client, IntoPeriod};
 use crate::clock::Clock;
 use crate::engine::{Delivery, Settlement};
-use crate::job::{FailedJob, Job, JobId, codec, from_millis, queue_of};
+use crate::job::{FailedJob, Job, JobId, codec, queue_of};
 use crate::period;
 use crate::worker::Inline;
 
@@ -51,26 +53,15 @@ const MOST_ATTEMPTS: usize = 10_000;
 /// ```
 pub struct Jobs {
     pub(super) worker: Inline,
-    client: Client,
-    memory: Memory,
-    clock: Clock,
-    allows_panics: bool,
-    /// Whether a [`during`](Self::during) is running.
-    pub(super) has_interval: AtomicBool,
+    pub(super) client: Client,
+    pub(super) memory: Memory,
+    pub(super) clock: Clock,
+    pub(super) allows_panics: bool,
+    /// Held by a [`during`](Self::during) that is running.
+    pub(super) interval: Mutex<()>,
 }
 
 impl Jobs {
-    pub(super) fn started(
-        worker: Inline,
-        client: Client,
-        memory: Memory,
-        clock: Clock,
-        allows_panics: bool,
-    ) -> Self {
-        let has_interval = AtomicBool::new(false);
-        Self { worker, client, memory, clock, allows_panics, has_interval }
-    }
-
     /// The client, for the code under test. Its calls never wait.
     #[must_use]
     pub fn client(&self) -> &Client {
@@ -127,9 +118,9 @@ impl Jobs {
     }
 
     async fn run_due(&self, ran: &mut Ran) {
-        while let Some(claimed) = self.memory.claim(|job| self.worker.can_run(job)) {
+        while let Some(delivery) = self.memory.claim(|job| self.worker.can_run(job)) {
             assert!(ran.attempts.len() < MOST_ATTEMPTS, "{}", endless(ran));
-            let (attempted, delivery, settlement) = self.attempt(claimed.delivery).await;
+            let (attempted, delivery, settlement) = self.attempt(delivery).await;
             settle(delivery, settlement).await;
             ran.attempts.push(attempted);
         }
@@ -143,7 +134,7 @@ impl Jobs {
     /// If a job panics; if there is no such job, it is not due or has no function.
     pub async fn deliver_twice(&self, id: JobId) -> Ran {
         let first = self.crash_before_ack(id).await;
-        let (second, delivery, settlement) = self.attempt(self.claim(id).delivery).await;
+        let (second, delivery, settlement) = self.attempt(self.claim(id)).await;
         settle(delivery, settlement).await;
         Ran { attempts: vec![first, second] }
     }
@@ -155,15 +146,14 @@ impl Jobs {
     ///
     /// As [`deliver_twice`](Self::deliver_twice).
     pub async fn crash_before_ack(&self, id: JobId) -> Attempted {
-        let Claimed { delivery, place } = self.claim(id);
-        let (attempted, delivery, _) = self.attempt(delivery).await;
-        self.memory.crash(Claimed { delivery, place });
+        let (attempted, delivery, _) = self.attempt(self.claim(id)).await;
+        self.memory.crash(delivery);
         attempted
     }
 
-    fn claim(&self, id: JobId) -> Claimed {
-        let claimed = match self.memory.claim_id(id) {
-            Ok(claimed) => claimed,
+    fn claim(&self, id: JobId) -> Delivery {
+        let delivery = match self.memory.claim_id(id) {
+            Ok(delivery) => delivery,
             Err(Unclaimed::Absent) => panic!("no job {id} is enqueued: it has ended, or never was"),
             Err(Unclaimed::DueAt(due)) => {
                 let wait = due.and_then(|due| due.duration_since(self.now()).ok());
@@ -171,13 +161,13 @@ impl Jobs {
                 panic!("job {id} is not due yet but in {wait}; move the clock by `advance` first")
             }
         };
-        let envelope = claimed.delivery.envelope();
+        let envelope = delivery.envelope();
         assert!(
             self.worker.can_run(envelope),
             "job `{}` has no function here; add it by `.register` or `.handle` before `.start()`",
             self.worker.name_of(envelope)
         );
-        claimed
+        delivery
     }
 
     /// Makes an attempt, up to its settlement.
@@ -192,6 +182,41 @@ impl Jobs {
         );
         let end = End::of(&decision);
         (Attempted { job, id, attempt, at, end }, delivery, decision.settlement)
+    }
+
+    /// Awaits a future, and returns its value with the jobs and events that were enqueued
+    /// meanwhile, for assertions.
+    ///
+    /// ```
+    /// # use jobq::testing::{Jobs, assert_enqueued, refute_enqueued};
+    /// # use jobq::{BoxError, job};
+    /// # #[job] async fn audit(what: String) -> Result<(), BoxError> { Ok(()) }
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let jobs = Jobs::new().register::<Audit>().start().await;
+    /// let new = jobs.during(jobs.client().enqueue(Audit { what: "login".into() })).await;
+    /// assert_enqueued!(new, 1, Audit { .. });
+    /// let id = new.value?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If another `during` is running: the jobs of the two could not be told apart.
+    pub async fn during<F: IntoFuture>(&self, work: F) -> During<F::Output> {
+        let Ok(_interval) = self.interval.try_lock() else {
+            panic!(
+                "two calls of `during` overlap, and their jobs cannot be told apart; await one \
+                 before the other, or give each a `Jobs` of its own"
+            );
+        };
+        let before = self.record();
+        let value = work.into_future().await;
+        let mut record = self.record();
+        record.jobs.drain(..before.jobs.len());
+        record.events.drain(..before.events.len());
+        During { value, record }
     }
 
     /// The failed jobs of this type, the oldest first.
@@ -210,41 +235,15 @@ impl Jobs {
     /// If a payload cannot be read as this type.
     #[must_use]
     pub fn enqueued<J: Job>(&self) -> Vec<J> {
-        let jobs = self.jobs().into_iter();
+        let jobs = self.record().jobs.into_iter();
         let jobs = jobs.filter(|job| job.name == J::NAME && job.runs.is_empty());
         jobs.map(|job| codec::decode(&job.payload).expect("it is a payload of its type")).collect()
-    }
-
-    fn entry(&self, job: Enqueued) -> Entry {
-        let Enqueued { envelope, due, place, runs, .. } = job;
-        Entry {
-            name: self.worker.name_of(&envelope).to_owned(),
-            payload: envelope.payload.clone(),
-            place,
-            due: due.unwrap_or_else(|| from_millis(u64::MAX)),
-            runs,
-        }
     }
 }
 
 impl Recorded for Jobs {
-    fn now(&self) -> SystemTime {
-        self.clock.now()
-    }
-
-    fn jobs(&self) -> Vec<Entry> {
-        self.memory.jobs().into_iter().map(|job| self.entry(job)).collect()
-    }
-
-    fn events(&self) -> Vec<Entry> {
-        let entry = |event: super::memory::Published| Entry {
-            name: event.topic,
-            payload: event.payload,
-            place: event.place,
-            due: event.due.unwrap_or_else(|| from_millis(u64::MAX)),
-            runs: Vec::new(),
-        };
-        self.memory.events().into_iter().map(entry).collect()
+    fn record(&self) -> Record {
+        self.memory.record(|envelope| self.worker.name_of(envelope))
     }
 }
 

@@ -46,5 +46,5 @@ pub use run::RunJob;
 pub mod __private {
     pub use jobq_derive::expectation;
 
-    pub use super::expect::{Compared, Entry, Expected, Recorded, assert, refute, text};
+    pub use super::expect::{Compared, Entry, Expected, Record, Recorded, assert, refute, text};
 }

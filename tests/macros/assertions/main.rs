@@ -13,7 +13,7 @@ extern crate jobq as renamed_jobq;
 use std::panic::Location;
 use std::time::{Duration, SystemTime};
 
-use jobq::testing::__private::{Entry, Recorded};
+use jobq::testing::__private::{Entry, Record, Recorded};
 use jobq::{BoxError, Event, Job, job};
 use serde::{Deserialize, Serialize};
 
@@ -68,16 +68,8 @@ fn entry<T: Serialize>(name: &str, payload: &T) -> Entry {
 }
 
 impl Recorded for Recording {
-    fn now(&self) -> SystemTime {
-        NOW
-    }
-
-    fn jobs(&self) -> Vec<Entry> {
-        self.jobs.clone()
-    }
-
-    fn events(&self) -> Vec<Entry> {
-        self.events.clone()
+    fn record(&self) -> Record {
+        Record { now: NOW, jobs: self.jobs.clone(), events: self.events.clone() }
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::EngineExt as _;
-use super::bench::{DEADLINE, soon};
+use super::bench::{Bench, DEADLINE, eventually, soon};
 use crate::engine::{
     Answers, Ask, Consume, Consumer, Controlled, Engine, Figure, Membership, PoolId, PoolQueue,
     PoolReport, Question, QueueName, Reply, WatchedOutcome,
@@ -30,6 +30,16 @@ impl Member {
     /// A pool that works on these queues.
     pub(super) fn new(queues: &[&str]) -> Arc<Self> {
         Arc::new(Self::of(queues, None))
+    }
+
+    /// A pool that works on these queues of the first engine, which it has joined.
+    pub(super) async fn joined(bench: &Bench, queues: &[&str]) -> (Arc<Self>, Membership) {
+        for queue in queues {
+            bench.declare(queue, &[]).await;
+        }
+        let pool = Self::new(queues);
+        let member = pool.join(bench.engine()).await;
+        (pool, member)
     }
 
     /// A pool that answers when the sender is dropped.
@@ -65,13 +75,8 @@ impl Member {
     }
 
     /// Consumes a queue, and reports the names of the consumer.
-    pub(super) async fn consume(
-        &self,
-        engine: &dyn Engine,
-        queue: &str,
-        prefetch: u16,
-    ) -> Consumer {
-        self.start(engine, Consume::new(name(queue), prefetch)).await
+    pub(super) async fn consume(&self, engine: &dyn Engine, queue: &str, most: u16) -> Consumer {
+        self.start(engine, Consume::new(name(queue), most)).await
     }
 
     /// [`consume`](Self::consume) for the solo jobs.
@@ -164,4 +169,16 @@ pub(super) async fn ask_all(engine: &dyn Engine, queues: &[&str], patience: Dura
 /// How many consumers of a queue are unaccounted for.
 pub(super) fn unaccounted(answers: &Answers, queue: &str) -> Figure<u32> {
     answers.unaccounted.get(queue).expect("the queue was asked about").clone()
+}
+
+/// The patience with pools that do not answer.
+pub(super) const SHORT: Duration = Duration::from_millis(500);
+
+/// Waits until so many consumers of the queue `mail` belong to no pool that answers.
+pub(super) async fn strange_consumers(engine: &dyn Engine, expected: u32) {
+    eventually("consumers of no pool", Some(expected), || async {
+        let answers = ask_all(engine, &["mail"], SHORT).await;
+        unaccounted(&answers, "mail").known().copied()
+    })
+    .await;
 }

@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use super::expected::{Compared, Kind};
-use super::{Entry, Expected, Recorded};
+use super::report::join;
+use super::{Entry, Expected, Record, Recorded};
 use crate::period;
 
 /// What an assertion finds.
@@ -18,35 +19,19 @@ pub(super) struct Findings<'e> {
 
 pub(super) struct Judged {
     pub(super) entry: Entry,
-    pub(super) verdict: Verdict,
-}
-
-pub(super) enum Verdict {
-    Matches,
-    /// It matches the pattern, and has run or is due too late.
-    Unsuitable {
-        has_run: bool,
-        is_late: bool,
-    },
-    /// It matches the pattern, and not this guard.
-    GuardIsFalse(&'static str),
-    Differs,
-    /// The payload is none of the type, for this reason.
-    Unreadable(String),
+    pub(super) matches: bool,
+    /// Whether it matches and why not, unless its JSON says that.
+    pub(super) verdict: Option<String>,
 }
 
 impl<'e> Findings<'e> {
     pub(super) fn of(recorded: &impl Recorded, expected: &'e Expected<'_>) -> Self {
-        let mut findings =
-            Self { expected, now: recorded.now(), judged: Vec::new(), others: Vec::new() };
-        let entries = match expected.kind {
-            Kind::Job => recorded.jobs(),
-            Kind::Event | Kind::Topic => recorded.events(),
-        };
+        let Record { now, jobs, events } = recorded.record();
+        let entries = if expected.kind == Kind::Job { jobs } else { events };
+        let mut findings = Self { expected, now, judged: Vec::new(), others: Vec::new() };
         for entry in entries {
             if entry.name == expected.name {
-                let verdict = findings.verdict(&entry);
-                findings.judged.push(Judged { entry, verdict });
+                findings.judged.push(findings.judge(entry));
             } else {
                 findings.others.push(entry.name);
             }
@@ -54,26 +39,36 @@ impl<'e> Findings<'e> {
         findings
     }
 
-    fn verdict(&self, entry: &Entry) -> Verdict {
-        match (self.expected.check)(&entry.payload) {
-            Err(error) => return Verdict::Unreadable(error),
-            Ok(Compared::Differs) => return Verdict::Differs,
-            Ok(Compared::GuardIsFalse(guard)) => return Verdict::GuardIsFalse(guard),
-            Ok(Compared::Matches) => {}
-        }
-        let is_job = self.expected.kind == Kind::Job;
-        let has_run = is_job && !entry.runs.is_empty();
-        let is_late = is_job && self.limit().is_some_and(|limit| entry.due > limit);
-        if has_run || is_late { Verdict::Unsuitable { has_run, is_late } } else { Verdict::Matches }
+    fn judge(&self, entry: Entry) -> Judged {
+        let (matches, verdict) = match (self.expected.check)(&entry.payload) {
+            Err(error) => (false, Some(format!("payload cannot be read: {error}"))),
+            Ok(Compared::GuardIsFalse(guard)) => {
+                (false, Some(format!("the guard `{guard}` is false")))
+            }
+            Ok(Compared::Differs) => (false, None),
+            Ok(Compared::Matches) => match self.unsuitable(&entry) {
+                Some(reasons) => (false, Some(format!("matches, but {reasons}"))),
+                None => (true, Some("matches".to_owned())),
+            },
+        };
+        Judged { entry, matches, verdict }
     }
 
-    /// The time by which jobs have to be due.
-    fn limit(&self) -> Option<SystemTime> {
-        let period = period::parse(self.expected.within?).ok()?;
-        self.now.checked_add(period)
+    /// The reasons for which a job that matches the pattern is not one that is expected.
+    fn unsuitable(&self, entry: &Entry) -> Option<String> {
+        if self.expected.kind != Kind::Job {
+            return None;
+        }
+        let late = self.expected.within.filter(|period| {
+            // The time by which jobs have to be due.
+            let limit = period::parse(period).ok().and_then(|period| self.now.checked_add(period));
+            limit.is_some_and(|limit| entry.due > limit)
+        });
+        let late = late.map(|period| format!("is not due within {period}"));
+        join([late, (!entry.runs.is_empty()).then(|| "has run already".to_owned())], " and ")
     }
 
     pub(super) fn matches(&self) -> impl Iterator<Item = &Judged> {
-        self.judged.iter().filter(|judged| matches!(judged.verdict, Verdict::Matches))
+        self.judged.iter().filter(|judged| judged.matches)
     }
 }

@@ -22,27 +22,26 @@ pub use text::text;
     note = "the first argument is the `jobq::testing::Jobs` of the test, or what its `during` returns"
 )]
 pub trait Recorded {
-    /// The time of the test.
-    fn now(&self) -> SystemTime;
-    /// All enqueued jobs, those that have run included, in order.
-    fn jobs(&self) -> Vec<Entry>;
-    /// All published events, in order.
-    fn events(&self) -> Vec<Entry>;
+    /// All of them until now.
+    fn record(&self) -> Record;
 }
 
 #[diagnostic::do_not_recommend]
 impl<R: Recorded + ?Sized> Recorded for &R {
-    fn now(&self) -> SystemTime {
-        (**self).now()
+    fn record(&self) -> Record {
+        (**self).record()
     }
+}
 
-    fn jobs(&self) -> Vec<Entry> {
-        (**self).jobs()
-    }
-
-    fn events(&self) -> Vec<Entry> {
-        (**self).events()
-    }
+/// What a test has recorded.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// The time of the test.
+    pub now: SystemTime,
+    /// All enqueued jobs, those that have run included, in order.
+    pub jobs: Vec<Entry>,
+    /// All published events, in order.
+    pub events: Vec<Entry>,
 }
 
 /// An enqueued job or a published event.

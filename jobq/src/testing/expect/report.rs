@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Entry;
 use super::expected::Kind;
-use super::findings::{Findings, Judged, Verdict};
+use super::findings::{Findings, Judged};
 use crate::period;
 
 /// The most jobs or events that a failure lists.
@@ -77,9 +77,9 @@ impl Findings<'_> {
             lines.push(name);
         }
         for (index, judged) in judged.iter().take(MAX_LISTED).enumerate() {
-            let mut texts = if with_verdicts { self.verdict_lines(judged) } else { Vec::new() };
-            texts.push(cut(&String::from_utf8_lossy(&judged.entry.payload)));
-            texts.extend(self.story(&judged.entry));
+            let verdict = judged.verdict.clone().filter(|_| with_verdicts);
+            let payload = cut(&String::from_utf8_lossy(&judged.entry.payload));
+            let texts = [verdict, Some(payload), self.story(&judged.entry)].into_iter().flatten();
             let number = format!("{:>3}. ", index + 1);
             let margins = std::iter::once(number.as_str()).chain(std::iter::repeat("     "));
             lines.extend(margins.zip(texts).map(|(margin, text)| format!("{margin}{text}")));
@@ -103,22 +103,6 @@ impl Findings<'_> {
             Kind::Topic if is_empty => None,
             Kind::Job => Some(format!("job `{name}`:")),
             Kind::Event | Kind::Topic => Some(format!("event `{name}`:")),
-        }
-    }
-
-    fn verdict_lines(&self, judged: &Judged) -> Vec<String> {
-        match &judged.verdict {
-            Verdict::Matches => vec!["matches".to_owned()],
-            Verdict::Unsuitable { has_run, is_late } => {
-                let late = self.expected.within.map(|period| format!("is not due within {period}"));
-                let run = has_run.then(|| "has run already".to_owned());
-                let reasons = join([late.filter(|_| *is_late), run], " and ");
-                vec![format!("matches, but {}", reasons.unwrap_or_default())]
-            }
-            Verdict::GuardIsFalse(guard) => vec![format!("the guard `{guard}` is false")],
-            // Its JSON says how.
-            Verdict::Differs => Vec::new(),
-            Verdict::Unreadable(error) => vec![format!("payload cannot be read: {error}")],
         }
     }
 
@@ -155,7 +139,7 @@ impl Findings<'_> {
     }
 }
 
-fn join(parts: [Option<String>; 2], separator: &str) -> Option<String> {
+pub(super) fn join(parts: [Option<String>; 2], separator: &str) -> Option<String> {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(separator))
 }

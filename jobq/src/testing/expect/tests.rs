@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::findings::Findings;
-use super::{Compared, Entry, Expected, Recorded, text};
+use super::{Compared, Entry, Expected, Record, Recorded, text};
 use crate::job::{Event, Job};
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
@@ -70,16 +70,8 @@ impl Entry {
 }
 
 impl Recorded for Vec<Entry> {
-    fn now(&self) -> SystemTime {
-        NOW
-    }
-
-    fn jobs(&self) -> Vec<Entry> {
-        self.clone()
-    }
-
-    fn events(&self) -> Vec<Entry> {
-        self.clone()
+    fn record(&self) -> Record {
+        Record { now: NOW, jobs: self.clone(), events: self.clone() }
     }
 }
 

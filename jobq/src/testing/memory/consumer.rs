@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::Shared;
 use super::control::taker_name;
-use super::state::Place;
+use super::state::Job;
 use crate::background;
 use crate::engine::{
     Consume, Consumer, Delivery, Intake, Pause, Receipt, Settle, Settlement, Solo,
@@ -136,12 +136,9 @@ impl Feed {
         while Some(self.in_flight.load(Ordering::SeqCst)) < *self.prefetch.borrow()
             && let Some(job) = state.claim(self.number, solo, wanted)
         {
-            let (mut receipt, delivered) = self.shared.delivery(job);
-            let alone =
+            let mut delivery = delivery(&self.shared, job, &self.in_flight);
+            delivery.solo =
                 job.starts.map(|starts| Solo::new(starts, job.started_by == Some(self.number)));
-            receipt.count_in(&self.in_flight);
-            let mut delivery = delivered.by(receipt);
-            delivery.solo = alone;
             drop(state);
             // A delivery that nobody receives is dropped, and handed back.
             if self.deliveries.send(Ok(delivery)).is_err() {
@@ -153,34 +150,31 @@ impl Feed {
     }
 }
 
+/// The delivery of a claimed job, which is counted as in flight.
+pub(super) fn delivery(shared: &Arc<Shared>, job: &Job, in_flight: &Arc<AtomicUsize>) -> Delivery {
+    in_flight.fetch_add(1, Ordering::SeqCst);
+    let (shared, in_flight) = (Arc::clone(shared), Arc::clone(in_flight));
+    let (number, envelope) = (job.number, Arc::clone(&job.envelope));
+    let receipt = MemoryReceipt { shared, number, envelope, in_flight, open: true };
+    let attempt = job.envelope.attempts.saturating_add(1);
+    Delivery::new(attempt, Box::new(receipt)).due_at(job.due).crashed(job.crashes)
+}
+
 /// The settlement handle of one delivery.
 #[derive(Debug)]
-pub(super) struct MemoryReceipt {
+struct MemoryReceipt {
     shared: Arc<Shared>,
-    place: Place,
+    number: u64,
     envelope: Arc<Envelope>,
-    in_flight: Option<Arc<AtomicUsize>>,
+    in_flight: Arc<AtomicUsize>,
     open: bool,
 }
 
 impl MemoryReceipt {
-    pub(super) fn new(shared: Arc<Shared>, place: Place, envelope: Arc<Envelope>) -> Self {
-        Self { shared, place, envelope, in_flight: None, open: true }
-    }
-
-    /// Counts the delivery of a consumer as in flight.
-    fn count_in(&mut self, in_flight: &Arc<AtomicUsize>) {
-        in_flight.fetch_add(1, Ordering::SeqCst);
-        self.in_flight = Some(Arc::clone(in_flight));
-    }
-
     fn record(&mut self, settle: Settle) -> Result<()> {
         self.open = false;
-        if let Some(in_flight) = &self.in_flight {
-            in_flight.fetch_sub(1, Ordering::SeqCst);
-        }
-        let Settle { attempt, settlement, .. } = settle;
-        self.shared.change(|state| state.settle(&self.place, attempt, settlement))
+        self.in_flight.fetch_sub(1, Ordering::SeqCst);
+        self.shared.change(|state| state.settle(self.number, settle))
     }
 }
 

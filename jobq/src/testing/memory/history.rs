@@ -5,85 +5,75 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::state::Job;
 use crate::engine::Settlement;
-use crate::job::{Envelope, EventEnvelope, JobId};
+use crate::job::{Envelope, EventEnvelope, JobId, from_millis};
 use crate::period;
+use crate::testing::expect::Entry;
 
 /// Where a job or an event was enqueued.
 type Place = &'static Location<'static>;
 
 /// The jobs and events since the start, in order.
 #[derive(Debug, Default)]
-pub(crate) struct History {
-    pub(crate) jobs: Vec<Enqueued>,
-    pub(crate) events: Vec<Published>,
+pub(super) struct History {
+    pub(super) jobs: Vec<Enqueued>,
+    /// Each with its id.
+    pub(super) events: Vec<(JobId, Entry)>,
     /// Places of what is about to be enqueued.
-    places: HashMap<JobId, Place>,
+    pub(super) places: HashMap<JobId, Place>,
 }
 
 /// A job that was enqueued.
-#[derive(Debug, Clone)]
-pub(crate) struct Enqueued {
+#[derive(Debug)]
+pub(super) struct Enqueued {
     /// Ascending.
-    pub(crate) number: u64,
-    pub(crate) envelope: Arc<Envelope>,
-    /// `None` is never reached.
-    pub(crate) due: Option<SystemTime>,
-    pub(crate) place: Option<Place>,
+    number: u64,
+    pub(super) envelope: Arc<Envelope>,
+    due: SystemTime,
+    place: Option<Place>,
     /// How its attempts ended.
-    pub(crate) runs: Vec<String>,
+    runs: Vec<String>,
 }
 
-/// An event that was published.
-#[derive(Debug, Clone)]
-pub(crate) struct Published {
-    pub(crate) id: JobId,
-    pub(crate) topic: String,
-    pub(crate) payload: Vec<u8>,
-    /// `None` is never reached.
-    pub(crate) due: Option<SystemTime>,
-    pub(crate) place: Option<Place>,
-}
-
-impl Published {
-    pub(crate) fn of(event: &EventEnvelope, due: Option<SystemTime>) -> Self {
-        let (id, topic, payload) = (event.id, event.topic.clone(), event.payload.clone());
-        Self { id, topic, payload, due, place: None }
+impl Enqueued {
+    pub(super) fn entry(&self, name: &str) -> Entry {
+        let Self { envelope, due, place, runs, .. } = self;
+        let (payload, runs) = (envelope.payload.clone(), runs.clone());
+        Entry { name: name.to_owned(), payload, place: *place, due: *due, runs }
     }
 }
 
 impl History {
-    /// Remembers where the job or event with this id is enqueued next.
-    pub(crate) fn expect(&mut self, id: JobId, place: Place) {
-        self.places.insert(id, place);
-    }
-
-    pub(crate) fn enqueued(
-        &mut self,
-        number: u64,
-        envelope: Arc<Envelope>,
-        due: Option<SystemTime>,
-    ) {
+    pub(super) fn enqueued(&mut self, job: &Job) {
+        let (number, envelope) = (job.number, Arc::clone(&job.envelope));
         let place = match envelope.topic {
             // The copies of an event have its id and its place.
             Some(_) => self.event_place(envelope.id),
             None => self.places.remove(&envelope.id),
         };
+        let due = time(job.due);
         self.jobs.push(Enqueued { number, envelope, due, place, runs: Vec::new() });
     }
 
-    pub(crate) fn published(&mut self, event: Published) {
-        let place = self.places.remove(&event.id);
-        self.events.push(Published { place, ..event });
+    pub(super) fn published(&mut self, event: &EventEnvelope, due: Option<SystemTime>) {
+        let entry = Entry {
+            name: event.topic.clone(),
+            payload: event.payload.clone(),
+            place: self.places.remove(&event.id),
+            due: time(due),
+            runs: Vec::new(),
+        };
+        self.events.push((event.id, entry));
     }
 
     fn event_place(&self, id: JobId) -> Option<Place> {
-        let published = self.events.iter().rev().find(|event| event.id == id);
-        self.places.get(&id).copied().or_else(|| published?.place)
+        let published = self.events.iter().rev().find(|(event, _)| *event == id);
+        self.places.get(&id).copied().or_else(|| published?.1.place)
     }
 
     /// Records the end of an attempt.
-    pub(crate) fn settled(&mut self, number: u64, attempt: u32, settlement: &Settlement) {
+    pub(super) fn settled(&mut self, number: u64, attempt: u32, settlement: &Settlement) {
         let how = match settlement {
             Settlement::Complete => "completed".to_owned(),
             Settlement::Retry(wait) => {
@@ -97,9 +87,14 @@ impl History {
     }
 
     /// Records an attempt by its end.
-    pub(crate) fn ran(&mut self, number: u64, how: String) {
+    pub(super) fn ran(&mut self, number: u64, how: String) {
         if let Ok(place) = self.jobs.binary_search_by_key(&number, |job| job.number) {
             self.jobs[place].runs.push(how);
         }
     }
+}
+
+/// The time that is shown for a due time, of which `None` is never reached.
+fn time(due: Option<SystemTime>) -> SystemTime {
+    due.unwrap_or_else(|| from_millis(u64::MAX))
 }

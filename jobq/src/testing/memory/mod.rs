@@ -15,10 +15,8 @@ use std::time::SystemTime;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use self::consumer::MemoryReceipt;
-pub(crate) use self::history::{Enqueued, Published};
+use self::state::State;
 pub(crate) use self::state::Unclaimed;
-use self::state::{Job, Place, State};
 use crate::clock::Clock;
 use crate::engine::{
     Administer, Answers, Ask, Capabilities, Consume, Consumer, Controlled, Counts, Delivery,
@@ -27,6 +25,7 @@ use crate::engine::{
 };
 use crate::error::Result;
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
+use crate::testing::expect::Record;
 
 /// An [`Engine`] in memory, for tests. Clones share their jobs. It keeps a history of all jobs and
 /// events, so it grows for as long as it lives.
@@ -67,33 +66,6 @@ impl Shared {
         self.changes.send_modify(|count| *count += 1);
         changed
     }
-
-    /// The delivery of a claimed job.
-    fn delivery(self: &Arc<Self>, job: &Job) -> (MemoryReceipt, Delivered) {
-        let place = (job.envelope.queue.clone(), job.number);
-        let receipt = MemoryReceipt::new(Arc::clone(self), place, Arc::clone(&job.envelope));
-        let attempt = job.envelope.attempts.saturating_add(1);
-        (receipt, Delivered { attempt, due: job.due, crashes: job.crashes })
-    }
-}
-
-/// The facts of a delivery.
-struct Delivered {
-    attempt: u32,
-    due: Option<SystemTime>,
-    crashes: u32,
-}
-
-impl Delivered {
-    fn by(self, receipt: MemoryReceipt) -> Delivery {
-        Delivery::new(self.attempt, Box::new(receipt)).due_at(self.due).crashed(self.crashes)
-    }
-}
-
-/// A job that the test kit has claimed.
-pub(crate) struct Claimed {
-    pub(crate) delivery: Delivery,
-    pub(crate) place: Place,
 }
 
 /// The owner of jobs that the test kit claims. Consumers have higher numbers.
@@ -108,35 +80,26 @@ impl Memory {
     }
 
     /// Claims the next due job that is wanted.
-    pub(crate) fn claim(&self, wanted: impl Fn(&Envelope) -> bool) -> Option<Claimed> {
+    pub(crate) fn claim(&self, wanted: impl Fn(&Envelope) -> bool) -> Option<Delivery> {
         let mut state = self.shared.state();
         state.deliver_events();
         let job = state.claim(TEST_KIT, false, wanted)?;
-        Some(self.claimed(job))
+        Some(consumer::delivery(&self.shared, job, &Arc::default()))
     }
 
     /// Claims the oldest job with this id, if it is due.
-    pub(crate) fn claim_id(&self, id: JobId) -> Result<Claimed, Unclaimed> {
+    pub(crate) fn claim_id(&self, id: JobId) -> Result<Delivery, Unclaimed> {
         let mut state = self.shared.state();
         state.deliver_events();
-        state.claim_id(TEST_KIT, id).map(|job| self.claimed(job))
+        let job = state.claim_id(TEST_KIT, id)?;
+        Ok(consumer::delivery(&self.shared, job, &Arc::default()))
     }
 
-    fn claimed(&self, job: &Job) -> Claimed {
-        let (receipt, delivered) = self.shared.delivery(job);
-        let place = (job.envelope.queue.clone(), job.number);
-        Claimed { delivery: delivered.by(receipt), place }
-    }
-
-    /// Hands back a job as if its worker had died after the attempt, and returns its id.
-    pub(crate) fn crash(&self, claimed: Claimed) -> JobId {
-        let Claimed { delivery, place } = claimed;
+    /// Hands back a job that was claimed by its id as if its worker had died after the attempt.
+    pub(crate) fn crash(&self, delivery: Delivery) {
         let (id, attempt) = (delivery.envelope().id, delivery.attempt);
         drop(delivery);
-        let mut state = self.shared.state();
-        state.crashed(&place);
-        state.history.ran(place.1, format!("attempt {attempt} crashed before its acknowledgement"));
-        id
+        self.shared.state().crashed(id, attempt);
     }
 
     /// The due time of the next free job that is wanted, or of the next event.
@@ -146,17 +109,15 @@ impl Memory {
 
     /// Remembers where the job or event with this id is enqueued next.
     pub(crate) fn expect(&self, id: JobId, place: &'static Location<'static>) {
-        self.shared.state().history.expect(id, place);
+        self.shared.state().history.places.insert(id, place);
     }
 
-    /// All jobs since the start, in order.
-    pub(crate) fn jobs(&self) -> Vec<Enqueued> {
-        self.shared.state().history.jobs.clone()
-    }
-
-    /// All events since the start, in order.
-    pub(crate) fn events(&self) -> Vec<Published> {
-        self.shared.state().history.events.clone()
+    /// All jobs, by these names, and events since the start, in order.
+    pub(crate) fn record(&self, name_of: impl Fn(&Envelope) -> &str) -> Record {
+        let state = self.shared.state();
+        let jobs = state.history.jobs.iter().map(|job| job.entry(name_of(&job.envelope)));
+        let events = state.history.events.iter().map(|(_, event)| event.clone());
+        Record { now: state.clock.now(), jobs: jobs.collect(), events: events.collect() }
     }
 
     /// The failed jobs of a queue, the oldest first.

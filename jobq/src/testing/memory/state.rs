@@ -1,15 +1,14 @@
 //! The jobs of an engine in memory. Nothing here waits or wakes anybody.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::control::Control;
-use super::history::{History, Published};
+use super::history::History;
 use crate::clock::Clock;
 use crate::engine::{
-    self, Counts, Extent, Part, QueueSpec, Settlement, Verdict, Visiting, must_be_unused,
+    self, Counts, Extent, Part, QueueSpec, Settle, Settlement, Verdict, Visiting, must_be_unused,
     nobody_subscribes,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -27,6 +26,8 @@ pub(super) struct State {
     pub(super) history: History,
     pub(super) control: Control,
     queues: BTreeMap<String, Queue>,
+    /// The jobs that are ready, waiting or in flight, by their numbers.
+    jobs: BTreeMap<u64, Job>,
     /// Events with a delay. A due time of `None` is never reached.
     events: Vec<(Option<SystemTime>, EventEnvelope)>,
     /// The number of the next job or consumer.
@@ -35,12 +36,10 @@ pub(super) struct State {
 
 #[derive(Debug, Default)]
 struct Queue {
-    jobs: Vec<Job>,
     failed: Vec<FailedJob>,
     patterns: BTreeSet<String>,
 }
 
-/// A job that is ready, waiting or in flight.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) number: u64,
@@ -61,16 +60,21 @@ impl Job {
     fn is_due(&self, now: SystemTime) -> bool {
         self.due.is_some_and(|due| due <= now)
     }
-}
 
-/// A job by its queue and number.
-pub(super) type Place = (Cow<'static, str>, u64);
+    fn is_of(&self, queue: &str) -> bool {
+        self.envelope.queue == queue
+    }
+
+    fn is_free(&self) -> bool {
+        self.owner.is_none()
+    }
+}
 
 impl State {
     pub(super) fn new(clock: Clock) -> Self {
         let (history, control) = (History::default(), Control::default());
-        let (queues, events) = (BTreeMap::new(), Vec::new());
-        Self { is_closed: false, clock, history, control, queues, events, next: 0 }
+        let (queues, jobs, events) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { is_closed: false, clock, history, control, queues, jobs, events, next: 0 }
     }
 
     pub(super) fn number(&mut self) -> u64 {
@@ -108,31 +112,22 @@ impl State {
         let due = self.after(std::mem::take(&mut envelope.delay));
         let number = self.number();
         let envelope = Arc::new(envelope);
-        self.history.enqueued(number, Arc::clone(&envelope), due);
-        let job = Job {
-            number,
-            due,
-            crashes: 0,
-            owner: None,
-            starts: None,
-            started_by: None,
-            envelope: Arc::clone(&envelope),
-        };
-        self.queues.entry(envelope.queue.to_string()).or_default().jobs.push(job);
+        let (owner, starts, started_by) = (None, None, None);
+        let job = Job { number, due, envelope, crashes: 0, owner, starts, started_by };
+        self.history.enqueued(&job);
+        self.jobs.insert(number, job);
         Ok(())
     }
 
     pub(super) fn publish(&mut self, event: EventEnvelope, mandatory: bool) -> Result<()> {
-        let due = self.after(event.delay);
-        if !event.delay.is_zero() {
-            self.history.published(Published::of(&event, due));
-            self.events.push((due, event));
-            return Ok(());
-        }
-        if self.deliver(&event) == 0 && mandatory {
+        let (due, waits) = (self.after(event.delay), !event.delay.is_zero());
+        if !waits && self.deliver(&event) == 0 && mandatory {
             return Err(nobody_subscribes(&event.topic));
         }
-        self.history.published(Published::of(&event, due));
+        self.history.published(&event, due);
+        if waits {
+            self.events.push((due, event));
+        }
         Ok(())
     }
 
@@ -173,9 +168,9 @@ impl State {
     /// The due time of the next free job that is wanted, or of the next event. Jobs of paused
     /// queues are left out.
     pub(super) fn next_due(&self, wanted: impl Fn(&Envelope) -> bool) -> Option<SystemTime> {
-        let queues = self.queues.iter().filter(|(name, _)| !self.control.is_paused(name));
-        let jobs = queues.flat_map(|(_, queue)| &queue.jobs);
-        let free = jobs.filter(|job| job.owner.is_none() && wanted(&job.envelope));
+        let free = self.jobs.values().filter(|job| {
+            job.is_free() && wanted(&job.envelope) && !self.control.is_paused(&job.envelope.queue)
+        });
         let events = self.events.iter().filter_map(|(due, _)| *due);
         free.filter_map(|job| job.due).chain(events).min()
     }
@@ -188,24 +183,28 @@ impl State {
         wanted: impl Fn(&Envelope) -> bool,
     ) -> Option<&Job> {
         let now = self.clock.now();
-        let control = &self.control;
-        let queues = self.queues.iter_mut().filter(|(name, _)| !control.is_paused(name));
-        let queues = queues.map(|(_, queue)| queue);
-        let free = queues.filter(|queue| !solo || !queue.has_solo_run()).flat_map(|queue| {
-            queue.jobs.iter_mut().filter(|job| job.owner.is_none() && job.starts.is_some() == solo)
+        let free = self.jobs.values().filter(|job| {
+            job.is_free()
+                && job.starts.is_some() == solo
+                && job.is_due(now)
+                && wanted(&job.envelope)
+                && !self.control.is_paused(&job.envelope.queue)
+                && !(solo && self.has_solo_run(&job.envelope.queue))
         });
-        let wanted = free.filter(|job| job.is_due(now) && wanted(&job.envelope));
-        let next = wanted.min_by_key(|job| (job.due, job.number))?;
+        let number = free.min_by_key(|job| (job.due, job.number))?.number;
+        let next = self.jobs.get_mut(&number)?;
         next.owner = Some(consumer);
         Some(next)
+    }
+
+    fn has_solo_run(&self, queue: &str) -> bool {
+        self.jobs.values().any(|job| job.is_of(queue) && job.starts.is_some() && !job.is_free())
     }
 
     /// Claims the oldest job with this id, if it is due.
     pub(super) fn claim_id(&mut self, consumer: u64, id: JobId) -> Result<&Job, Unclaimed> {
         let now = self.clock.now();
-        let jobs = self.queues.values_mut().flat_map(|queue| &mut queue.jobs);
-        let free = jobs.filter(|job| job.owner.is_none() && job.envelope.id == id);
-        let job = free.min_by_key(|job| job.number).ok_or(Unclaimed::Absent)?;
+        let job = self.oldest(id).ok_or(Unclaimed::Absent)?;
         if !job.is_due(now) {
             return Err(Unclaimed::DueAt(job.due));
         }
@@ -213,37 +212,37 @@ impl State {
         Ok(job)
     }
 
-    /// Records that a worker died while it had the job, which was handed back.
-    pub(super) fn crashed(&mut self, (queue, number): &Place) {
-        let jobs = self.queues.get_mut(&**queue).into_iter().flat_map(|queue| &mut queue.jobs);
-        for job in jobs.filter(|job| job.number == *number) {
+    /// The oldest free job with this id.
+    fn oldest(&mut self, id: JobId) -> Option<&mut Job> {
+        self.jobs.values_mut().find(|job| job.is_free() && job.envelope.id == id)
+    }
+
+    /// Records that a worker died after this attempt of the oldest job with this id, which was
+    /// handed back.
+    pub(super) fn crashed(&mut self, id: JobId, attempt: u32) {
+        if let Some(job) = self.oldest(id) {
             job.crashes = job.crashes.saturating_add(1);
+            let number = job.number;
+            let how = format!("attempt {attempt} crashed before its acknowledgement");
+            self.history.ran(number, how);
         }
     }
 
     /// Settles a job, unless its queue was deleted.
-    pub(super) fn settle(
-        &mut self,
-        (name, number): &Place,
-        attempt: u32,
-        settlement: Settlement,
-    ) -> Result<()> {
+    pub(super) fn settle(&mut self, number: u64, settle: Settle) -> Result<()> {
+        let Settle { attempt, settlement, .. } = settle;
         self.check_open()?;
         let now = self.clock.now();
         let end = match settlement {
             Settlement::Retry(wait) | Settlement::Snooze(wait) => self.after(wait),
             _ => None,
         };
-        let Some(queue) = self.queues.get_mut(&**name) else { return Ok(()) };
-        let Some(place) = queue.jobs.iter().position(|job| job.number == *number) else {
-            return Ok(());
-        };
-        self.history.settled(*number, attempt, &settlement);
-        let job = &mut queue.jobs[place];
+        let Some(mut job) = self.jobs.remove(&number) else { return Ok(()) };
+        self.history.settled(number, attempt, &settlement);
         let consumer = job.owner.take();
         let started = job.started_by.take().is_some();
         match settlement {
-            Settlement::Complete => drop(queue.jobs.remove(place)),
+            Settlement::Complete => return Ok(()),
             Settlement::Retry(_) => {
                 let attempts = &mut Arc::make_mut(&mut job.envelope).attempts;
                 *attempts = attempts.saturating_add(1);
@@ -260,10 +259,13 @@ impl State {
                 job.started_by = consumer;
             }
             Settlement::Fail { reason, error, attempts } => {
-                let envelope = Arc::unwrap_or_clone(queue.jobs.remove(place).envelope);
+                let envelope = Arc::unwrap_or_clone(job.envelope);
+                let queue = self.queues.entry(envelope.queue.to_string()).or_default();
                 queue.failed.push(FailedJob::new(envelope, attempts, reason, error, now));
+                return Ok(());
             }
         }
+        self.jobs.insert(number, job);
         Ok(())
     }
 
@@ -271,11 +273,11 @@ impl State {
         Counts::from_parts(&self.parts(queue))
     }
 
-    pub(super) fn parts(&self, queue: &str) -> Vec<Part> {
+    pub(super) fn parts(&self, name: &str) -> Vec<Part> {
         let now = self.clock.now();
         let (mut ready, mut solo, mut waiting) = (0, 0, 0);
-        let Some(queue) = self.queues.get(queue) else { return Vec::new() };
-        for job in queue.jobs.iter().filter(|job| job.owner.is_none()) {
+        let Some(queue) = self.queues.get(name) else { return Vec::new() };
+        for job in self.jobs.values().filter(|job| job.is_of(name) && job.is_free()) {
             match (job.is_due(now), job.starts) {
                 (true, None) => ready += 1,
                 (true, Some(_)) => solo += 1,
@@ -349,24 +351,17 @@ impl State {
     }
 
     pub(super) fn delete(&mut self, name: &str, force: bool) -> Result<u64> {
-        let held = self.queues.get(name).map_or(0, Queue::held);
         if !force {
+            let held = self.jobs.values().filter(|job| job.is_of(name) && !job.is_free());
+            let held = held.count() as u64;
             let users = [(held, "in flight"), (self.control.takers_of(name), "consumers")];
             must_be_unused(name, self.counts(name), &users)?;
         }
         self.control.set_pause(name, None);
         let queue = self.queues.remove(name).unwrap_or_default();
-        Ok((queue.jobs.len() + queue.failed.len()) as u64)
-    }
-}
-
-impl Queue {
-    fn held(&self) -> u64 {
-        self.jobs.iter().filter(|job| job.owner.is_some()).count() as u64
-    }
-
-    fn has_solo_run(&self) -> bool {
-        self.jobs.iter().any(|job| job.starts.is_some() && job.owner.is_some())
+        let before = self.jobs.len();
+        self.jobs.retain(|_, job| !job.is_of(name));
+        Ok((before - self.jobs.len() + queue.failed.len()) as u64)
     }
 }
 

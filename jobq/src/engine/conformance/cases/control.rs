@@ -1,21 +1,19 @@
 //! Pools that are asked and given orders.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::engine::conformance::Bench;
 use crate::engine::conformance::EngineExt as _;
-use crate::engine::conformance::bench::{DEADLINE, consume, eventually, job, settle, soon, take};
-use crate::engine::conformance::member::{Member, ask, ask_all, unaccounted};
+use crate::engine::conformance::bench::{Bench, DEADLINE, consume, eventually, job, settle, soon};
+use crate::engine::conformance::member::{
+    Member, SHORT, ask, ask_all, strange_consumers, unaccounted,
+};
 use crate::engine::{
     Ask, Engine, Pause, PoolId, Question, QueueSpec, Reply, RunningJob, Settlement, Watched,
 };
 use crate::error::ErrorKind;
 use crate::job::JobId;
-
-/// The patience with pools that do not answer.
-const SHORT: Duration = Duration::from_millis(500);
 
 /// Waits until all these pools answer, and no others.
 async fn answered(engine: &dyn Engine, pools: &[&Arc<Member>]) {
@@ -28,20 +26,9 @@ async fn answered(engine: &dyn Engine, pools: &[&Arc<Member>]) {
     .await;
 }
 
-/// Waits until so many consumers belong to no pool that answers.
-async fn strange_consumers(engine: &dyn Engine, expected: u32) {
-    eventually("consumers of no pool", Some(expected), || async {
-        let answers = ask_all(engine, &["mail"], SHORT).await;
-        unaccounted(&answers, "mail").known().copied()
-    })
-    .await;
-}
-
 /// A question reaches a pool and its answer comes back, both unchanged.
 pub async fn questions_and_answers_arrive_unchanged(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    let pool = Member::new(&["mail"]);
-    let _member = pool.join(bench.engine()).await;
+    let (pool, _member) = Member::joined(bench, &["mail"]).await;
     pool.report_all(|queue| {
         let took = (0..40).map(|bits| Duration::from_micros(1 << bits));
         took.for_each(|took| queue.minute.durations.record(took));
@@ -66,8 +53,7 @@ pub async fn questions_and_answers_arrive_unchanged(bench: &Bench) {
 /// A report of several hundred kilobytes arrives.
 pub async fn a_report_may_be_long(bench: &Bench) {
     bench.declare("mail", &[]).await;
-    let queues = ["mail", "video", "audio"];
-    let pool = Member::new(&queues);
+    let pool = Member::new(&["mail", "video", "audio"]);
     let _member = pool.join(bench.engine()).await;
     let name = "a".repeat(100);
     pool.report_all(|queue| {
@@ -81,11 +67,11 @@ pub async fn a_report_may_be_long(bench: &Bench) {
 /// All pools of one engine are asked, and their answers are sorted by pool: also those without a
 /// consumer, as all are whose queues are paused.
 pub async fn every_pool_of_an_engine_answers(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    let pools: Vec<_> = (0..3).map(|_| Member::new(&["mail"])).collect();
-    let mut members = Vec::new();
-    for pool in &pools {
-        members.push(pool.join(bench.engine()).await);
+    let (mut pools, mut members) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        let (pool, member) = Member::joined(bench, &["mail"]).await;
+        pools.push(pool);
+        members.push(member);
     }
     answered(bench.engine(), &pools.iter().collect::<Vec<_>>()).await;
     let answers = ask_all(bench.engine(), &["mail"], SHORT * 10).await;
@@ -98,11 +84,10 @@ pub async fn every_pool_of_an_engine_answers(bench: &Bench) {
 
 /// An order reaches the pool that it names, and no other. That a pool does not exist is no error.
 pub async fn an_order_reaches_whom_it_names(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    let pools = [Member::new(&["mail"]), Member::new(&["mail"])];
-    let _members = [pools[0].join(bench.engine()).await, pools[1].join(bench.engine()).await];
-    answered(bench.engine(), &[&pools[0], &pools[1]]).await;
-    for (named, other) in [(&pools[0], &pools[1]), (&pools[1], &pools[0])] {
+    let (one, _one) = Member::joined(bench, &["mail"]).await;
+    let (two, _two) = Member::joined(bench, &["mail"]).await;
+    answered(bench.engine(), &[&one, &two]).await;
+    for (named, other) in [(&one, &two), (&two, &one)] {
         named.heard();
         other.heard();
         let answers = ask(bench.engine(), Ask::pool(named.id(), Question::Quiet, DEADLINE)).await;
@@ -111,15 +96,13 @@ pub async fn an_order_reaches_whom_it_names(bench: &Bench) {
     }
     let answers = ask(bench.engine(), Ask::pool(PoolId::new(), Question::Quiet, SHORT)).await;
     assert_eq!(answers.replies, []);
-    assert_eq!((pools[0].heard(), pools[1].heard()), (vec![], vec![]));
+    assert_eq!((one.heard(), two.heard()), (vec![], vec![]));
 }
 
 /// A pool is no longer asked when its membership is dropped.
 pub async fn a_membership_ends_when_it_is_dropped(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    let (stays, goes) = (Member::new(&["mail"]), Member::new(&["mail"]));
-    let _member = stays.join(bench.engine()).await;
-    let ending = goes.join(bench.engine()).await;
+    let (stays, _member) = Member::joined(bench, &["mail"]).await;
+    let (goes, ending) = Member::joined(bench, &["mail"]).await;
     answered(bench.engine(), &[&stays, &goes]).await;
     drop(ending);
     answered(bench.engine(), &[&stays]).await;
@@ -131,16 +114,13 @@ pub async fn a_membership_ends_when_it_is_dropped(bench: &Bench) {
 /// A consumer whose name no answer has is unaccounted for, until it is stopped. A queue that does not
 /// exist has none.
 pub async fn consumers_of_no_pool_are_counted(bench: &Bench) {
-    let spec = QueueSpec::new("mail").solo();
-    soon("a queue", bench.engine().declare(&[spec])).await.expect("declares");
-    bench.declare("video", &[]).await;
-    let pool = Member::new(&["mail", "video"]);
-    let _member = pool.join(bench.engine()).await;
+    bench.declare_as(QueueSpec::new("mail").solo()).await;
+    let (pool, _member) = Member::joined(bench, &["mail", "video"]).await;
     let own = pool.consume(bench.engine(), "mail", 1).await;
     let alone = pool.consume_solo(bench.engine(), "mail").await;
     let other = pool.consume(bench.engine(), "video", 1).await;
     let names = [own.names(), alone.names(), other.names()].concat();
-    let unique: std::collections::BTreeSet<_> = names.iter().collect();
+    let unique: BTreeSet<_> = names.iter().collect();
     assert!(names.len() >= 3 && unique.len() == names.len(), "{names:?}");
 
     let missing = |expected: u32, all: u32| async move {
@@ -154,14 +134,14 @@ pub async fn consumers_of_no_pool_are_counted(bench: &Bench) {
     missing(0, 0).await;
     let answers = ask_all(bench.engine(), &["nowhere"], SHORT).await;
     assert_eq!(unaccounted(&answers, "nowhere"), 0);
-    let mut strange = consume(bench.engine(), "mail", 1).await;
+    let mut strange = bench.consumer("mail", 1).await;
     missing(1, 0).await;
     // An engine may not count a solo consumer that waits for its turn.
     drop(alone);
     missing(1, 0).await;
     let more = soon("a consumer", bench.engine().consume_solo("mail")).await.expect("consumes");
     missing(2, 0).await;
-    soon("a stop", strange.stop()).await;
+    strange.stop_soon().await;
     missing(1, 0).await;
     drop(more);
     missing(0, 0).await;
@@ -207,7 +187,7 @@ pub async fn a_pool_that_is_slow_holds_up_no_other(bench: &Bench) {
     })
     .await;
     bench.push_jobs("mail", 1).await;
-    settle(take(&mut taker).await, Settlement::Complete).await;
+    settle(taker.take().await, Settlement::Complete).await;
     drop(gate);
     answered(bench.engine(), &[&slow, &good]).await;
 }
@@ -252,7 +232,7 @@ pub async fn pools_of_a_closed_engine_are_not_asked(bench: &Bench) {
 pub async fn declared_queues_are_named(bench: &Bench) {
     for queue in ["mail", "shop.eu.mail"] {
         bench.declare(queue, &[]).await;
-        let known = soon("the queues", bench.engine().admin().queues()).await.expect("names");
+        let known = soon("the queues", bench.admin().queues()).await.expect("names");
         assert!(known.names.contains(queue), "{known:?}");
         assert!(!known.sources.is_empty(), "{known:?}");
         assert!(!known.names.contains("nowhere"), "{known:?}");

@@ -4,10 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 
-use crate::engine::conformance::Bench;
-use crate::engine::conformance::bench::{
-    consume, headers, ids, job, push, settle, soon, sorted, take, take_many,
-};
+use crate::engine::conformance::bench::{Bench, ids, job, push, settle, soon, sorted};
 use crate::engine::{QueueSpec, Settlement};
 use crate::job::Envelope;
 
@@ -23,18 +20,11 @@ pub async fn a_job_comes_back_as_it_was_pushed(bench: &Bench) {
         name: Some("mail.welcome".into()),
         payload: "{\"to\":\"Änne\",\"n\":[1,2]}".into(),
         retry_wait: Some(wait),
-        content_encoding: Some("gzip".into()),
-        headers: headers(),
         attempts: 2,
         expires_at: Some(bench.now() + Duration::from_millis(3_600_007)),
-        topic: Some("user.created".to_owned()),
-        enqueued_by: Some("shop-web".into()),
-        ..job("mail")
+        ..bench.full_job()
     };
-    bench.push(vec![pushed.clone()]).await;
-
-    let delivery = take(&mut consumer).await;
-    assert_eq!(delivery.attempt, 3);
+    let delivery = bench.pass(&mut consumer, &pushed).await;
     let found = delivery.envelope();
     assert_eq!(seconds(found.enqueued_at), seconds(pushed.enqueued_at));
     assert_eq!(*found, Envelope { enqueued_at: found.enqueued_at, ..pushed });
@@ -45,9 +35,7 @@ pub async fn a_job_comes_back_as_it_was_pushed(bench: &Bench) {
 pub async fn a_job_may_have_nothing_but_a_payload(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = Envelope { name: None, ..job("mail") };
-    bench.push(vec![pushed.clone()]).await;
-
-    let delivery = take(&mut consumer).await;
+    let delivery = bench.pass(&mut consumer, &pushed).await;
     let found = delivery.envelope();
     assert_eq!(*found, Envelope { enqueued_at: found.enqueued_at, ..pushed });
     settle(delivery, Settlement::Complete).await;
@@ -60,21 +48,18 @@ pub async fn due_jobs_come_in_the_order_in_which_they_were_pushed(bench: &Bench)
     for _ in 0..10 {
         pushed.extend(bench.push_jobs("mail", 1).await);
     }
-    let mut consumer = consume(bench.engine(), "mail", 4).await;
+    let mut consumer = bench.consumer("mail", 4).await;
     for expected in pushed {
-        let delivery = take(&mut consumer).await;
-        assert_eq!(delivery.envelope().id, expected);
-        settle(delivery, Settlement::Complete).await;
+        consumer.complete(expected).await;
     }
 }
 
 /// All jobs of a large call are stored once.
 pub async fn many_jobs_in_one_call_all_arrive_once(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 250).await;
-    let pushed = bench.push_jobs("mail", 2_000).await;
+    let (mut consumer, pushed) = bench.consume_jobs(&[], 250, 2_000).await;
     let mut taken = Vec::new();
     while taken.len() < pushed.len() {
-        let delivery = take(&mut consumer).await;
+        let delivery = consumer.take().await;
         taken.push(delivery.envelope().id);
         settle(delivery, Settlement::Complete).await;
     }
@@ -86,7 +71,7 @@ pub async fn many_jobs_in_one_call_all_arrive_once(bench: &Bench) {
 pub async fn many_callers_at_once_all_get_their_answer(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 200).await;
     let pushed = join_all((0..64).map(|_| bench.push_jobs("mail", 3))).await.concat();
-    let taken = take_many(&mut consumer, pushed.len()).await;
+    let taken = consumer.take_many(pushed.len()).await;
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
 }
 
@@ -94,23 +79,23 @@ pub async fn many_callers_at_once_all_get_their_answer(bench: &Bench) {
 pub async fn a_payload_of_a_mebibyte_arrives_unchanged(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let text: String = ('a'..='z').cycle().take(1024 * 1024 - 2).collect();
-    let payload = format!("\"{text}\"").into_bytes();
-    bench.push(vec![Envelope { payload: payload.clone(), ..job("mail") }]).await;
-
-    let delivery = take(&mut consumer).await;
-    assert!(delivery.envelope().payload == payload, "{} bytes", delivery.envelope().payload.len());
-    settle(delivery, Settlement::Retry(Duration::ZERO)).await;
-    let delivery = take(&mut consumer).await;
-    assert!(delivery.envelope().payload == payload, "{} bytes", delivery.envelope().payload.len());
+    let pushed = Envelope { payload: format!("\"{text}\"").into_bytes(), ..job("mail") };
+    bench.push(vec![pushed.clone()]).await;
+    for _ in 0..2 {
+        let delivery = consumer.take().await;
+        let found = &delivery.envelope().payload;
+        assert!(*found == pushed.payload, "{} bytes", found.len());
+        settle(delivery, Settlement::Retry(Duration::ZERO)).await;
+    }
 }
 
 /// An engine does not interpret payloads.
 pub async fn a_payload_may_be_any_bytes_or_none(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     for payload in [vec![], vec![0], (0..=255).collect(), b"\xff\xfe no UTF-8".to_vec()] {
-        bench.push(vec![Envelope { payload: payload.clone(), ..job("mail") }]).await;
-        let delivery = take(&mut consumer).await;
-        assert_eq!(delivery.envelope().payload, payload);
+        let pushed = Envelope { payload, ..job("mail") };
+        let delivery = bench.pass(&mut consumer, &pushed).await;
+        assert_eq!(delivery.envelope().payload, pushed.payload);
         settle(delivery, Settlement::Complete).await;
     }
 }
@@ -119,11 +104,9 @@ pub async fn a_payload_may_be_any_bytes_or_none(bench: &Bench) {
 pub async fn one_call_may_push_to_several_queues(bench: &Bench) {
     let mut mail = bench.consume("mail", &[], 10).await;
     let mut images = bench.consume("images.resize-2_x", &[], 10).await;
-    let jobs = vec![job("mail"), job("images.resize-2_x"), job("mail")];
-    let pushed: Vec<_> = jobs.iter().map(|job| job.id).collect();
-    bench.push(jobs).await;
-    assert_eq!(ids(&take_many(&mut mail, 2).await), [pushed[0], pushed[2]]);
-    let image = take(&mut images).await;
+    let pushed = bench.push(["mail", "images.resize-2_x", "mail"].map(job).to_vec()).await;
+    assert_eq!(ids(&mail.take_many(2).await), [pushed[0], pushed[2]]);
+    let image = images.take().await;
     assert_eq!((image.envelope().id, &*image.envelope().queue), (pushed[1], "images.resize-2_x"));
 }
 
@@ -133,12 +116,12 @@ pub async fn one_id_pushed_twice_gives_two_jobs(bench: &Bench) {
     let twin = job("mail");
     bench.push(vec![twin.clone()]).await;
     bench.push(vec![twin.clone()]).await;
-    let mut both = take_many(&mut consumer, 2).await;
+    let mut both = consumer.take_many(2).await;
     assert_eq!(ids(&both), [twin.id, twin.id]);
     // Settling one does not affect the other.
     settle(both.remove(0), Settlement::Complete).await;
     settle(both.remove(0), Settlement::Retry(Duration::ZERO)).await;
-    assert_eq!(take(&mut consumer).await.attempt, 2);
+    consumer.take_attempt(twin.id, 2).await;
 }
 
 /// An existing queue keeps its jobs when waits are added.
@@ -149,11 +132,11 @@ pub async fn declaring_again_keeps_the_jobs(bench: &Bench) {
     bench.declare("mail", &[]).await;
     bench.declare("mail", &[short, Duration::from_secs(600)]).await;
 
-    let mut consumer = consume(bench.engine(), "mail", 2).await;
-    let mut taken = take_many(&mut consumer, 2).await;
+    let mut consumer = bench.consumer("mail", 2).await;
+    let mut taken = consumer.take_many(2).await;
     assert_eq!(ids(&taken), pushed);
     settle(taken.remove(0), Settlement::Retry(short)).await;
-    assert_eq!(take(&mut consumer).await.envelope().id, pushed[0]);
+    assert_eq!(consumer.take().await.envelope().id, pushed[0]);
 }
 
 /// Calls without queues or jobs succeed, and one call may declare several queues.

@@ -1,14 +1,11 @@
 //! Events: every subscriber gets a job of its own.
 
-use crate::engine::conformance::EngineExt as _;
 use std::time::Duration;
 
-use crate::engine::conformance::Bench;
-use crate::engine::conformance::bench::{
-    consume, event, headers, ids, settle, soon, take, take_many,
-};
+use crate::engine::conformance::EngineExt as _;
+use crate::engine::conformance::bench::{Bench, event, failure, headers, ids, settle, soon};
 use crate::engine::{Delivery, QueueSpec, Settlement, Verdict};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::job::{EventEnvelope, FailedReason, JobId};
 
 const DECLARED: Duration = Duration::from_millis(300);
@@ -16,8 +13,13 @@ const UNDECLARED: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(600);
 
 async fn subscribe(bench: &Bench, queue: &str, patterns: &[&str]) {
-    let spec = QueueSpec::new(queue).waits([DECLARED]).patterns(patterns.iter().copied());
-    soon("a subscription", bench.engine().declare(&[spec])).await.expect("declares");
+    let spec = QueueSpec::new(queue).waits([DECLARED]);
+    bench.declare_as(spec.patterns(patterns.iter().copied())).await;
+}
+
+async fn unsubscribe(bench: &Bench, queue: &str, pattern: &str) {
+    let ended = bench.admin().unsubscribe(queue, pattern);
+    soon("the end of a subscription", ended).await.expect("unsubscribes");
 }
 
 /// Publishes an event, and returns its id.
@@ -28,10 +30,23 @@ async fn publish(bench: &Bench, event: EventEnvelope) -> JobId {
 }
 
 async fn take_from(bench: &Bench, queue: &'static str) -> Delivery {
-    let mut consumer = consume(bench.engine(), queue, 1).await;
-    let delivery = take(&mut consumer).await;
-    soon("a consumer to stop", consumer.stop()).await;
+    let mut consumer = bench.consumer(queue, 1).await;
+    let delivery = consumer.take().await;
+    consumer.stop_soon().await;
     delivery
+}
+
+/// The error of a mandatory event that nobody subscribes to.
+async fn unheard(bench: &Bench) -> Error {
+    let unheard = soon("an event", bench.engine().publish(event("user.created"), true)).await;
+    unheard.expect_err("nobody subscribes")
+}
+
+/// Checks that this subscriber cannot be deleted without force, for a reason with this text.
+async fn is_not_deleted(bench: &Bench, spec: &QueueSpec, text: &str) {
+    let error = bench.delete(spec, false).await.expect_err("it is used");
+    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
+    assert!(error.to_string().contains(text), "{error}");
 }
 
 /// Each subscriber gets the event unchanged, and no other queue does.
@@ -68,8 +83,8 @@ pub async fn an_event_reaches_a_queue_once(bench: &Bench) {
     subscribe(bench, "audit", &["user.*", "user.created", "#", "*.created"]).await;
     let first = publish(bench, event("user.created")).await;
     let second = publish(bench, event("user.renamed")).await;
-    let mut consumer = consume(bench.engine(), "audit", 10).await;
-    assert_eq!(ids(&take_many(&mut consumer, 2).await), [first, second]);
+    let mut consumer = bench.consumer("audit", 10).await;
+    assert_eq!(ids(&consumer.take_many(2).await), [first, second]);
     bench.counts("audit", 0, 0, 0).await;
 }
 
@@ -90,8 +105,8 @@ pub async fn a_pattern_means_topics_as_in_amqp(bench: &Bench) {
         publish(bench, event(topic)).await;
     }
     for (queue, pattern, topics) in table {
-        let mut consumer = consume(bench.engine(), queue, 10).await;
-        let deliveries = take_many(&mut consumer, topics.len()).await;
+        let mut consumer = bench.consumer(queue, 10).await;
+        let deliveries = consumer.take_many(topics.len()).await;
         let found: Vec<_> =
             deliveries.iter().filter_map(|delivery| delivery.envelope().topic.as_deref()).collect();
         assert_eq!(found, topics, "{pattern}");
@@ -104,20 +119,17 @@ pub async fn a_retry_of_an_event_is_its_subscribers_own(bench: &Bench) {
     subscribe(bench, "welcome", &["user.*"]).await;
     subscribe(bench, "audit", &["user.*"]).await;
     let id = publish(bench, event("user.created")).await;
-    let mut consumer = consume(bench.engine(), "welcome", 1).await;
+    let mut consumer = bench.consumer("welcome", 1).await;
     // The first delivery without the hint that prepares a retry.
     let waits = [DECLARED, DECLARED, UNDECLARED, Duration::ZERO];
     for (attempt, wait) in (1..).zip(waits) {
-        let delivery = take(&mut consumer).await;
-        assert_eq!((delivery.envelope().id, delivery.attempt), (id, attempt));
+        let delivery = consumer.take_attempt(id, attempt).await;
         assert_eq!(delivery.envelope().topic.as_deref(), Some("user.created"), "attempt {attempt}");
         settle(delivery, Settlement::Retry(wait)).await;
     }
-    let delivery = take(&mut consumer).await;
-    assert_eq!(delivery.attempt, 5);
-    settle(delivery, Settlement::Snooze(UNDECLARED)).await;
-    let delivery = take(&mut consumer).await;
-    assert_eq!((delivery.attempt, delivery.envelope().topic.as_deref()), (5, Some("user.created")));
+    settle(consumer.take_attempt(id, 5).await, Settlement::Snooze(UNDECLARED)).await;
+    let delivery = consumer.take_attempt(id, 5).await;
+    assert_eq!(delivery.envelope().topic.as_deref(), Some("user.created"));
     settle(delivery, Settlement::Complete).await;
     bench.counts("welcome", 0, 0, 0).await;
     bench.counts("audit", 1, 0, 0).await;
@@ -127,11 +139,9 @@ pub async fn a_retry_of_an_event_is_its_subscribers_own(bench: &Bench) {
 pub async fn an_event_that_is_retried_is_its_subscribers_own(bench: &Bench) {
     subscribe(bench, "welcome", &["user.*"]).await;
     subscribe(bench, "audit", &["user.*"]).await;
-    let mut published = event("user.created");
-    published.expires_at = Some(bench.now() + LONG);
-    let id = publish(bench, published).await;
-    let reason = FailedReason::Exhausted;
-    let fail = Settlement::Fail { reason, error: "no".to_owned(), attempts: 1 };
+    let expires_at = Some(bench.now() + LONG);
+    let id = publish(bench, EventEnvelope { expires_at, ..event("user.created") }).await;
+    let fail = failure(FailedReason::Exhausted, "no", 1);
     settle(take_from(bench, "welcome").await, fail).await;
     bench.counts("welcome", 0, 0, 1).await;
     let failed = soon("a list", bench.engine().failed_list("welcome", 10)).await.expect("lists");
@@ -151,23 +161,20 @@ pub async fn an_event_that_is_retried_is_its_subscribers_own(bench: &Bench) {
 /// A subscription needs no consumer.
 pub async fn an_event_waits_for_its_subscribers_workers(bench: &Bench) {
     subscribe(bench, "welcome", &["user.*"]).await;
-    let mut gone = consume(bench.engine(), "welcome", 1).await;
-    soon("a stop", gone.stop()).await;
-    drop(gone);
+    bench.consumer("welcome", 1).await.stop_soon().await;
     let mut published = Vec::new();
     for _ in 0..3 {
         published.push(publish(bench, event("user.created")).await);
     }
     bench.counts("welcome", 3, 0, 0).await;
-    let mut consumer = consume(bench.engine(), "welcome", 3).await;
-    assert_eq!(ids(&take_many(&mut consumer, 3).await), published);
+    let mut consumer = bench.consumer("welcome", 3).await;
+    assert_eq!(ids(&consumer.take_many(3).await), published);
 }
 
 /// An event needs a subscriber only if it is mandatory.
 pub async fn only_a_mandatory_event_needs_a_subscriber(bench: &Bench) {
     publish(bench, event("user.created")).await;
-    let unheard = soon("an event", bench.engine().publish(event("user.created"), true)).await;
-    let error = unheard.expect_err("nobody subscribes");
+    let error = unheard(bench).await;
     assert_eq!(error.kind(), ErrorKind::NotFound);
     assert!(!error.maybe_enqueued() && error.to_string().contains("user.created"), "{error}");
     subscribe(bench, "welcome", &["user.created"]).await;
@@ -182,108 +189,81 @@ pub async fn subscriptions_are_added_and_ended_one_by_one(bench: &Bench) {
     subscribe(bench, "welcome", &["user.created"]).await;
     subscribe(bench, "welcome", &["user.renamed"]).await;
     subscribe(bench, "welcome", &[]).await;
-    let before = [event("user.created"), event("user.renamed")];
-    let mut expected: Vec<_> = before.iter().map(|event| event.id).collect();
-    for event in before {
-        publish(bench, event).await;
+    let mut expected = Vec::new();
+    for topic in ["user.created", "user.renamed"] {
+        expected.push(publish(bench, event(topic)).await);
     }
     for _ in 0..2 {
-        let ended = bench.engine().admin().unsubscribe("welcome", "user.created");
-        soon("the end of a subscription", ended).await.expect("unsubscribes");
+        unsubscribe(bench, "welcome", "user.created").await;
     }
     publish(bench, event("user.created")).await;
     expected.push(publish(bench, event("user.renamed")).await);
-    let mut consumer = consume(bench.engine(), "welcome", 10).await;
-    assert_eq!(ids(&take_many(&mut consumer, 3).await), expected);
+    let mut consumer = bench.consumer("welcome", 10).await;
+    assert_eq!(ids(&consumer.take_many(3).await), expected);
     bench.counts("welcome", 0, 0, 0).await;
     for queue in ["welcome", "nobody"] {
-        let ended = bench.engine().admin().unsubscribe(queue, "no.such.subscription");
-        soon("the end of a subscription", ended).await.expect("unsubscribes");
+        unsubscribe(bench, queue, "no.such.subscription").await;
     }
 }
 
 /// A subscriber is deleted with its queues, but not while it has jobs.
 pub async fn a_subscriber_with_jobs_is_deleted_by_force_alone(bench: &Bench) {
     let spec = QueueSpec::new("welcome").waits([LONG]).patterns(["user.*"]);
-    soon("a subscription", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
-    let delete =
-        async |force| soon("a deletion", bench.engine().admin().delete(&spec, force)).await;
-    let reason = FailedReason::Aborted;
-    let failed = Settlement::Fail { reason, error: String::new(), attempts: 1 };
-    for (settlement, counts) in [
-        (failed, (0, 0, 1)),
+    bench.declare_as(spec.clone()).await;
+    for (settlement, (ready, waiting, failed)) in [
+        (failure(FailedReason::Aborted, "", 1), (0, 0, 1)),
         (Settlement::Retry(LONG), (0, 1, 1)),
         (Settlement::Release, (1, 1, 1)),
     ] {
         publish(bench, event("user.created")).await;
         settle(take_from(bench, "welcome").await, settlement).await;
-        let (ready, waiting, failed) = counts;
         bench.counts("welcome", ready, waiting, failed).await;
-        let error = delete(false).await.expect_err("it has jobs");
-        assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-        assert!(error.to_string().contains("`welcome`"), "{error}");
+        is_not_deleted(bench, &spec, "`welcome`").await;
         bench.counts("welcome", ready, waiting, failed).await;
     }
-    assert_eq!(delete(true).await.expect("deletes"), 3);
-    assert_eq!(delete(false).await.expect("is deleted"), 0);
+    assert_eq!(bench.delete(&spec, true).await.expect("deletes"), 3);
+    assert_eq!(bench.delete(&spec, false).await.expect("is deleted"), 0);
     bench.counts("welcome", 0, 0, 0).await;
-    let unheard = soon("an event", bench.engine().publish(event("user.created"), true)).await;
-    assert!(unheard.expect_err("nobody is left").is_not_found());
+    assert!(unheard(bench).await.is_not_found());
     // It can be declared again.
-    soon("a subscription", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
+    bench.declare_as(spec.clone()).await;
     let id = publish(bench, event("user.created")).await;
     let delivery = take_from(bench, "welcome").await;
     assert_eq!(delivery.envelope().id, id);
     settle(delivery, Settlement::Complete).await;
     bench.counts("welcome", 0, 0, 0).await;
-    assert_eq!(delete(false).await.expect("deletes"), 0);
+    assert_eq!(bench.delete(&spec, false).await.expect("deletes"), 0);
 }
 
 /// A subscriber that is consumed is deleted by force alone.
 pub async fn a_subscriber_with_consumers_is_deleted_by_force_alone(bench: &Bench) {
     let spec = QueueSpec::new("welcome").patterns(["user.*"]);
-    soon("a subscription", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
-    let delete =
-        async |force| soon("a deletion", bench.engine().admin().delete(&spec, force)).await;
-    let mut consumer = consume(bench.engine(), "welcome", 1).await;
-    let error = delete(false).await.expect_err("it is consumed");
-    assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
-    assert!(error.to_string().contains(" consumers"), "{error}");
+    bench.declare_as(spec.clone()).await;
+    let mut consumer = bench.consumer("welcome", 1).await;
+    is_not_deleted(bench, &spec, " consumers").await;
     // Its subscriptions have not ended.
     let id = publish(bench, event("user.created")).await;
-    let delivery = take(&mut consumer).await;
-    assert_eq!(delivery.envelope().id, id);
-    settle(delivery, Settlement::Complete).await;
-    assert_eq!(delete(true).await.expect("deletes"), 0);
+    consumer.complete(id).await;
+    assert_eq!(bench.delete(&spec, true).await.expect("deletes"), 0);
 }
 
 /// A job that was deleted while it ran ends without an effect on one that came later.
 pub async fn the_end_of_a_deleted_job_concerns_no_other(bench: &Bench) {
-    let reason = FailedReason::Aborted;
-    let failed = Settlement::Fail { reason, error: String::new(), attempts: 1 };
+    let failed = failure(FailedReason::Aborted, "", 1);
     let spec = QueueSpec::new("mail").waits([LONG]);
     for end in [Settlement::Complete, Settlement::Retry(LONG), failed] {
-        soon("a queue", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
-        bench.push_jobs("mail", 1).await;
-        let mut first = consume(bench.engine(), "mail", 1).await;
-        let deleted = take(&mut first).await;
-        soon("a consumer to stop", first.stop()).await;
-        let delete = bench.engine().admin().delete(&spec, true);
-        soon("a deletion", delete).await.expect("deletes");
-        soon("a queue", bench.engine().declare(std::slice::from_ref(&spec))).await.expect("it");
-        let later = bench.push_jobs("mail", 1).await;
-        let mut second = consume(bench.engine(), "mail", 1).await;
-        let delivery = take(&mut second).await;
-        assert_eq!([delivery.envelope().id], *later);
+        let (mut first, _) = bench.consume_jobs(&[LONG], 1, 1).await;
+        let deleted = first.take().await;
+        first.stop_soon().await;
+        bench.delete(&spec, true).await.expect("deletes");
+        let (mut second, later) = bench.consume_jobs(&[LONG], 1, 1).await;
+        let delivery = second.take_attempt(later[0], 1).await;
         // An engine may have no place for it, and say so.
         let _ = soon("the end of the deleted job", deleted.settle(end)).await;
         settle(delivery, Settlement::Release).await;
-        let again = take(&mut second).await;
-        assert_eq!([again.envelope().id], *later);
-        settle(again, Settlement::Complete).await;
+        second.complete(later[0]).await;
         drop(second);
-        let delete = bench.engine().admin().delete(&spec, true);
-        soon("a deletion", delete).await.expect("deletes");
+        bench.delete(&spec, true).await.expect("deletes");
     }
 }
 
@@ -300,8 +280,7 @@ pub async fn a_delayed_event_reaches_those_who_subscribe_when_it_is_due(bench: &
     let id = publish(bench, event.clone()).await;
     let published = std::time::Instant::now();
     subscribe(bench, "newcomer", &["user.*"]).await;
-    let ended = bench.engine().admin().unsubscribe("former", "user.*");
-    soon("the end of a subscription", ended).await.expect("unsubscribes");
+    unsubscribe(bench, "former", "user.*").await;
     assert!(published.elapsed() < delay, "the machine is too busy to tell who subscribed when");
     for queue in ["always", "newcomer"] {
         let delivery = take_from(bench, queue).await;

@@ -1,17 +1,16 @@
 //! Failed jobs: list, find, retry, discard.
 
-use crate::engine::conformance::EngineExt as _;
 use std::time::{Duration, SystemTime};
 
-use crate::engine::conformance::Bench;
+use crate::engine::conformance::EngineExt as _;
 use crate::engine::conformance::bench::{
-    consume, eventually, headers, ids, job, settle, soon, sorted, take, take_many,
+    Bench, are_first_attempts, eventually, failure, job, settle, settle_all, soon,
 };
 use crate::engine::{Consumer, Settlement, Verdict};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 
-pub(super) fn fail(error: impl Into<String>, attempts: u32) -> Settlement {
-    Settlement::Fail { reason: FailedReason::Exhausted, error: error.into(), attempts }
+pub(super) fn fail(error: &str, attempts: u32) -> Settlement {
+    failure(FailedReason::Exhausted, error, attempts)
 }
 
 /// Fails this job and waits until it is listed.
@@ -23,18 +22,16 @@ pub(super) async fn fail_job(
 ) {
     let already = list(bench, 1_000).await.len();
     bench.push(vec![envelope]).await;
-    settle(take(consumer).await, fail(error, 1)).await;
+    settle(consumer.take().await, fail(error, 1)).await;
     eventually("failed jobs", already + 1, || async { list(bench, 1_000).await.len() }).await;
 }
 
 pub(super) async fn list(bench: &Bench, limit: usize) -> Vec<FailedJob> {
-    let answer = soon("the failed jobs", bench.engine().failed_list("mail", limit)).await;
-    answer.expect("lists")
+    soon("the failed jobs", bench.engine().failed_list("mail", limit)).await.expect("lists")
 }
 
 pub(super) async fn find(bench: &Bench, id: JobId) -> Option<FailedJob> {
-    let answer = soon("a failed job", bench.engine().failed_find("mail", id)).await;
-    answer.expect("looks")
+    soon("a failed job", bench.engine().failed_find("mail", id)).await.expect("looks")
 }
 
 pub(super) async fn retry(bench: &Bench, id: Option<JobId>) -> u64 {
@@ -62,14 +59,11 @@ pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
         enqueued_by: Some("shop-web".into()),
         ..job("mail")
     };
-    bench.push(vec![pushed.clone()]).await;
     let before = SystemTime::now() - Duration::from_secs(1);
-    let delivery = take(&mut consumer).await;
+    let delivery = bench.pass(&mut consumer, &pushed).await;
     let enqueued_at = delivery.envelope().enqueued_at;
-    let error = "no: \"quotes\", ünïcödé,\nand a second line".to_owned();
-    let settlement =
-        Settlement::Fail { reason: FailedReason::Aborted, error: error.clone(), attempts: 4 };
-    settle(delivery, settlement).await;
+    let error = "no: \"quotes\", ünïcödé,\nand a second line";
+    settle(delivery, failure(FailedReason::Aborted, error, 4)).await;
     bench.counts("mail", 0, 0, 1).await;
 
     let jobs = list(bench, 10).await;
@@ -89,14 +83,14 @@ pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     assert!((before..=after).contains(&failed.failed_at()), "{:?}", failed.failed_at());
     // It does not run again by itself.
     let later = bench.push_jobs("mail", 1).await;
-    assert_eq!(take(&mut consumer).await.envelope().id, later[0]);
+    assert_eq!(consumer.take().await.envelope().id, later[0]);
     bench.counts("mail", 0, 0, 1).await;
 }
 
 /// Every reason survives a round trip.
 pub async fn every_reason_is_kept(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
-    let reasons = [
+    for reason in [
         FailedReason::Exhausted,
         FailedReason::Aborted,
         FailedReason::Expired,
@@ -104,11 +98,9 @@ pub async fn every_reason_is_kept(bench: &Bench) {
         FailedReason::UnreadablePayload,
         FailedReason::Poison,
         FailedReason::Unroutable,
-    ];
-    for reason in reasons {
+    ] {
         let pushed = bench.push_jobs("mail", 1).await;
-        let settlement = Settlement::Fail { reason, error: reason.to_string(), attempts: 1 };
-        settle(take(&mut consumer).await, settlement).await;
+        settle(consumer.take().await, failure(reason, &reason.to_string(), 1)).await;
         let found = || async { find(bench, pushed[0]).await.map(|job| job.reason()) };
         eventually("the reason", Some(reason), found).await;
     }
@@ -127,26 +119,15 @@ pub async fn an_error_of_8_kib_is_kept(bench: &Bench) {
 /// payload and headers.
 pub async fn one_failed_job_is_retried_with_fresh_attempts(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
-    let pushed = Envelope {
-        expires_at: Some(bench.now() + Duration::from_secs(600)),
-        payload: b"[1]".to_vec(),
-        enqueued_by: Some("shop-web".into()),
-        headers: headers(),
-        content_encoding: Some("gzip".into()),
-        ..job("mail")
-    };
-    let mut pushed = pushed;
+    let mut pushed = Envelope { payload: b"[1]".to_vec(), topic: None, ..bench.full_job() };
     pushed.headers.put("jobq-once", "operation");
-    bench.push(vec![pushed.clone()]).await;
-    settle(take(&mut consumer).await, Settlement::Retry(Duration::ZERO)).await;
-    let second = take(&mut consumer).await;
-    assert_eq!(second.attempt, 2);
-    settle(second, fail("no", 2)).await;
+    let first = bench.pass(&mut consumer, &pushed).await;
+    settle(first, Settlement::Retry(Duration::ZERO)).await;
+    settle(consumer.take_attempt(pushed.id, 2).await, fail("no", 2)).await;
     fail_job(bench, &mut consumer, job("mail"), "another").await;
 
     assert_eq!(retry(bench, Some(pushed.id)).await, 1);
-    let delivery = take(&mut consumer).await;
-    assert_eq!(delivery.attempt, 1);
+    let delivery = consumer.take_attempt(pushed.id, 1).await;
     let found = delivery.envelope();
     let expected = Envelope {
         enqueued_at: found.enqueued_at,
@@ -158,44 +139,37 @@ pub async fn one_failed_job_is_retried_with_fresh_attempts(bench: &Bench) {
     assert_eq!(*found, expected);
     assert_eq!(found.headers.get("jobq-needs"), Some("zip"));
     assert_eq!(errors(&list(bench, 10).await), ["another"]);
+    let id = found.id;
     settle(delivery, Settlement::Retry(Duration::ZERO)).await;
-    let delivery = take(&mut consumer).await;
-    assert_eq!(delivery.attempt, 2);
     // It may fail again.
-    settle(delivery, fail("second", 2)).await;
+    settle(consumer.take_attempt(id, 2).await, fail("second", 2)).await;
     bench.counts("mail", 0, 0, 2).await;
     assert_eq!(errors(&list(bench, 10).await), ["another", "second"]);
 }
 
 /// All failed jobs are retried, and their number is returned.
 pub async fn all_failed_jobs_are_retried(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 30).await;
-    let pushed = bench.push_jobs("mail", 30).await;
-    for delivery in take_many(&mut consumer, 30).await {
-        settle(delivery, fail("no", 3)).await;
-    }
+    let (mut consumer, pushed) = bench.consume_jobs(&[], 30, 30).await;
+    settle_all(consumer.take_many(30).await, fail("no", 3)).await;
     bench.counts("mail", 0, 0, 30).await;
     assert_eq!(retry(bench, None).await, 30);
-    let taken = take_many(&mut consumer, 30).await;
-    assert!(taken.iter().all(|delivery| delivery.attempt == 1));
-    assert_eq!(sorted(ids(&taken)), sorted(pushed));
+    let taken = consumer.take_many(30).await;
+    are_first_attempts(&taken, pushed);
     bench.counts("mail", 0, 0, 0).await;
 }
 
 /// Discarded jobs are deleted, one by its id or all; no other job is.
 pub async fn failed_jobs_are_discarded(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
-    let discarded = job("mail");
-    let id = discarded.id;
-    fail_job(bench, &mut consumer, discarded, "one").await;
-    for error in ["two", "three", "four"] {
+    for error in ["one", "two", "three", "four"] {
         fail_job(bench, &mut consumer, job("mail"), error).await;
     }
+    let id = list(bench, 1).await[0].id();
     assert_eq!(discard(bench, Some(id)).await, 1);
     assert_eq!(errors(&list(bench, 10).await), ["two", "three", "four"]);
     assert_eq!(discard(bench, Some(id)).await, 0);
     bench.counts("mail", 0, 0, 3).await;
-    soon("a stop", consumer.stop()).await;
+    consumer.stop_soon().await;
     bench.push_jobs("mail", 1).await;
     assert_eq!(discard(bench, None).await, 3);
     assert!(list(bench, 10).await.is_empty());
@@ -214,7 +188,7 @@ pub async fn what_is_not_there_is_no_error(bench: &Bench) {
             assert_eq!(retry(bench, which).await, 0);
             assert_eq!(discard(bench, which).await, 0);
         }
-        let visit = bench.engine().admin().failed_visit("mail", Box::new(|_| Verdict::Discard));
+        let visit = bench.admin().failed_visit("mail", Box::new(|_| Verdict::Discard));
         let visited = soon("a visit", visit).await.expect("visits");
         assert!(visited.complete && visited.seen == 0 && visited.settled.is_empty());
     }
@@ -227,7 +201,7 @@ pub async fn looking_disturbs_nothing(bench: &Bench) {
     for error in ["one", "two", "three", "four"] {
         fail_job(bench, &mut consumer, job("mail"), error).await;
     }
-    soon("a stop", consumer.stop()).await;
+    consumer.stop_soon().await;
     for _ in 0..3 {
         let jobs = list(bench, 4).await;
         assert_eq!(errors(&jobs), ["one", "two", "three", "four"]);
@@ -242,6 +216,6 @@ pub async fn looking_disturbs_nothing(bench: &Bench) {
         bench.counts("mail", 0, 0, 4).await;
     }
     assert_eq!(retry(bench, None).await, 4);
-    let mut consumer = consume(bench.engine(), "mail", 4).await;
-    take_many(&mut consumer, 4).await;
+    let mut consumer = bench.consumer("mail", 4).await;
+    consumer.take_many(4).await;
 }

@@ -5,14 +5,11 @@ use std::time::Duration;
 
 use crate::engine::conformance::EngineExt as _;
 use crate::engine::conformance::bench::{
-    Bench, eventually, ids, job, settle, soon, sorted, take, take_many,
+    Bench, eventually, failure, ids, job, settle, settle_all, soon, sorted,
 };
-use crate::engine::conformance::member::{Member, ask_all, unaccounted};
+use crate::engine::conformance::member::{Member, strange_consumers};
 use crate::engine::{Consumer, Engine, Figure, Membership, Pause, QueueSpec, Settlement, Solo};
 use crate::job::{Envelope, FailedReason, from_millis};
-
-/// Long enough for a job that would come in spite of a pause.
-const EARLY: Duration = Duration::from_millis(300);
 
 fn record(why: &str) -> Pause {
     Pause::new(from_millis(1_700_000_000_123), "ann \u{e4}", why)
@@ -33,11 +30,19 @@ async fn paused(engine: &dyn Engine, queue: &str) -> Option<Pause> {
     }
 }
 
-/// A pool of the first engine that has joined.
-async fn pool(bench: &Bench, queues: &[&str]) -> (Arc<Member>, Membership) {
-    let pool = Member::new(queues);
-    let member = pool.join(bench.engine()).await;
-    (pool, member)
+/// A pool that has joined, and its consumer of the queue `mail`.
+async fn pool(bench: &Bench, prefetch: u16) -> (Arc<Member>, Membership, Consumer) {
+    let (pool, member) = Member::joined(bench, &["mail"]).await;
+    let consumer = pool.consume(bench.engine(), "mail", prefetch).await;
+    (pool, member, consumer)
+}
+
+/// Pauses the queue of a consumer, and waits until that is told.
+async fn pause_told(engine: &dyn Engine, queue: &str, why: &str, consumer: &Consumer) -> Pause {
+    let record = record(why);
+    pause(engine, queue, &record).await;
+    told(consumer, Some(&record)).await;
+    record
 }
 
 /// Waits until a consumer is told of a pause with this record, or of its end.
@@ -52,35 +57,27 @@ async fn named(consumer: &Consumer, has_names: bool) {
     eventually("names of the consumer", has_names, || async { !consumer.names().is_empty() }).await;
 }
 
-/// Checks that a consumer gets no job.
-async fn gets_nothing(consumer: &mut Consumer) {
-    let early = tokio::time::timeout(EARLY, consumer.next()).await;
-    assert!(early.is_err(), "{early:?}");
-}
-
 /// The consumer of a pool gets no job of a queue that was paused before, even before it existed, until
 /// it is resumed. What expires meanwhile is kept for the layer above, which checks the expiry.
 pub async fn a_paused_queue_gives_no_jobs(bench: &Bench) {
     let record = record("before the first deploy");
     pause(bench.engine(), "shop.eu.mail", &record).await;
     assert_eq!(paused(bench.engine(), "shop.eu.mail").await, Some(record.clone()));
-    bench.declare("shop.eu.mail", &[]).await;
-    let (pool, _member) = pool(bench, &["shop.eu.mail"]).await;
+    let (pool, _member) = Member::joined(bench, &["shop.eu.mail"]).await;
     let mut pushed = bench.push_jobs("shop.eu.mail", 3).await;
     let soon_over = bench.now() + Duration::from_millis(1);
     let expiring = Envelope { expires_at: Some(soon_over), ..job("shop.eu.mail") };
-    pushed.push(expiring.id);
-    bench.push(vec![expiring]).await;
+    pushed.extend(bench.push(vec![expiring]).await);
     let mut consumer = pool.consume(bench.engine(), "shop.eu.mail", 10).await;
     told(&consumer, Some(&record)).await;
-    gets_nothing(&mut consumer).await;
+    consumer.gets_nothing().await;
     pushed.extend(bench.push_jobs("shop.eu.mail", 1).await);
-    gets_nothing(&mut consumer).await;
+    consumer.gets_nothing().await;
     bench.counts("shop.eu.mail", 5, 0, 0).await;
 
     assert!(resume(bench.engine(), "shop.eu.mail").await);
     told(&consumer, None).await;
-    let taken = take_many(&mut consumer, 5).await;
+    let taken = consumer.take_many(5).await;
     assert_eq!(ids(&taken), pushed);
     assert!(taken.iter().all(|delivery| delivery.attempt == 1 && delivery.crashes == 0));
     let expiry = taken[3].envelope().expires_at.expect("it expires");
@@ -89,23 +86,17 @@ pub async fn a_paused_queue_gives_no_jobs(bench: &Bench) {
 
 /// A pause reaches a consumer that waits for jobs, again and again.
 pub async fn a_waiting_consumer_is_paused_and_resumed(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    let (pool, _member) = pool(bench, &["mail"]).await;
-    let mut consumer = pool.consume(bench.engine(), "mail", 10).await;
+    let (_pool, _member, mut consumer) = pool(bench, 10).await;
     told(&consumer, None).await;
     for round in 0..3 {
-        let record = record(&format!("round {round}"));
-        pause(bench.engine(), "mail", &record).await;
-        told(&consumer, Some(&record)).await;
+        pause_told(bench.engine(), "mail", &format!("round {round}"), &consumer).await;
         named(&consumer, false).await;
         let pushed = bench.push_jobs("mail", 1).await;
-        gets_nothing(&mut consumer).await;
+        consumer.gets_nothing().await;
         resume(bench.engine(), "mail").await;
         told(&consumer, None).await;
         named(&consumer, true).await;
-        let delivery = take(&mut consumer).await;
-        assert_eq!(delivery.envelope().id, pushed[0]);
-        settle(delivery, Settlement::Complete).await;
+        consumer.complete(pushed[0]).await;
     }
     bench.counts("mail", 0, 0, 0).await;
 }
@@ -113,23 +104,18 @@ pub async fn a_waiting_consumer_is_paused_and_resumed(bench: &Bench) {
 /// Jobs that were taken ahead and are released at a pause come back once, and are no suspects.
 pub async fn jobs_that_were_taken_ahead_go_back(bench: &Bench) {
     const JOBS: usize = 10;
-    bench.declare("mail", &[]).await;
-    let (pool, _member) = pool(bench, &["mail"]).await;
+    let (pool, _member) = Member::joined(bench, &["mail"]).await;
     let pushed = bench.push_jobs("mail", JOBS).await;
     let mut consumer = pool.consume(bench.engine(), "mail", 10).await;
     for round in 0..5 {
         bench.counts("mail", 0, 0, 0).await;
-        let record = record("upgrade");
-        pause(bench.engine(), "mail", &record).await;
-        told(&consumer, Some(&record)).await;
-        for delivery in take_many(&mut consumer, JOBS).await {
-            settle(delivery, Settlement::Release).await;
-        }
+        pause_told(bench.engine(), "mail", "upgrade", &consumer).await;
+        settle_all(consumer.take_many(JOBS).await, Settlement::Release).await;
         bench.counts("mail", JOBS as u64, 0, 0).await;
-        gets_nothing(&mut consumer).await;
+        consumer.gets_nothing().await;
         resume(bench.engine(), "mail").await;
         told(&consumer, None).await;
-        let taken = take_many(&mut consumer, JOBS).await;
+        let taken = consumer.take_many(JOBS).await;
         assert_eq!(sorted(ids(&taken)), sorted(pushed.clone()), "in round {round}");
         for delivery in taken {
             assert!(delivery.crashes < 3, "{} in round {round}", delivery.crashes);
@@ -137,11 +123,9 @@ pub async fn jobs_that_were_taken_ahead_go_back(bench: &Bench) {
             settle(delivery, Settlement::Release).await;
         }
     }
-    let taken = take_many(&mut consumer, JOBS).await;
+    let taken = consumer.take_many(JOBS).await;
     assert_eq!(sorted(ids(&taken)), sorted(pushed));
-    for delivery in taken {
-        settle(delivery, Settlement::Complete).await;
-    }
+    settle_all(taken, Settlement::Complete).await;
     bench.counts("mail", 0, 0, 0).await;
 }
 
@@ -149,23 +133,19 @@ pub async fn jobs_that_were_taken_ahead_go_back(bench: &Bench) {
 pub async fn jobs_in_flight_are_settled_during_a_pause(bench: &Bench) {
     let wait = Duration::from_millis(200);
     bench.declare("mail", &[wait]).await;
-    let (pool, _member) = pool(bench, &["mail"]).await;
-    let mut consumer = pool.consume(bench.engine(), "mail", 5).await;
+    let (_pool, _member, mut consumer) = pool(bench, 5).await;
     let pushed = bench.push_jobs("mail", 5).await;
-    let mut held = take_many(&mut consumer, 5).await;
-    let record = record("upgrade");
-    pause(bench.engine(), "mail", &record).await;
-    told(&consumer, Some(&record)).await;
-    let error = "no".to_owned();
-    let fail = Settlement::Fail { reason: FailedReason::Aborted, error, attempts: 1 };
+    let mut held = consumer.take_many(5).await;
+    pause_told(bench.engine(), "mail", "upgrade", &consumer).await;
+    let fail = failure(FailedReason::Aborted, "no", 1);
     let (now, later) = (Settlement::Retry(Duration::ZERO), Settlement::Retry(wait));
     for settlement in [Settlement::Complete, fail, now, later, Settlement::Snooze(wait)] {
         settle(held.remove(0), settlement).await;
     }
     bench.counts("mail", 3, 0, 1).await;
-    gets_nothing(&mut consumer).await;
+    consumer.gets_nothing().await;
     resume(bench.engine(), "mail").await;
-    let mut taken = take_many(&mut consumer, 3).await;
+    let mut taken = consumer.take_many(3).await;
     taken.sort_by_key(|delivery| delivery.envelope().id);
     let attempts: Vec<_> = taken.iter().map(|delivery| delivery.attempt).collect();
     assert_eq!((ids(&taken), attempts), (pushed[2..].to_vec(), vec![2, 2, 1]));
@@ -175,18 +155,16 @@ pub async fn jobs_in_flight_are_settled_during_a_pause(bench: &Bench) {
 pub async fn delayed_jobs_fall_due_during_a_pause(bench: &Bench) {
     let wait = Duration::from_millis(200);
     bench.declare("mail", &[wait]).await;
-    let (pool, _member) = pool(bench, &["mail"]).await;
+    let (pool, _member) = Member::joined(bench, &["mail"]).await;
     let record = record("upgrade");
     pause(bench.engine(), "mail", &record).await;
-    let delayed = Envelope { delay: wait, ..job("mail") };
-    let id = delayed.id;
-    bench.push(vec![delayed]).await;
+    let pushed = bench.push(vec![Envelope { delay: wait, ..job("mail") }]).await;
     let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
     told(&consumer, Some(&record)).await;
     bench.counts("mail", 1, 0, 0).await;
-    gets_nothing(&mut consumer).await;
+    consumer.gets_nothing().await;
     resume(bench.engine(), "mail").await;
-    assert_eq!(take(&mut consumer).await.envelope().id, id);
+    consumer.complete(pushed[0]).await;
 }
 
 /// The record of a pause tells who, why and since when, until the queue is resumed: once, and only
@@ -213,39 +191,34 @@ pub async fn the_record_of_a_pause_is_told(bench: &Bench) {
 
 /// A second pause replaces the record, and consumers are told of it.
 pub async fn a_second_pause_replaces_the_record(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    let (pool, _member) = pool(bench, &["mail"]).await;
-    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    let (_pool, _member, mut consumer) = pool(bench, 1).await;
     for why in ["first", "second", "second", "third"] {
-        let record = record(why);
-        pause(bench.engine(), "mail", &record).await;
-        told(&consumer, Some(&record)).await;
+        let record = pause_told(bench.engine(), "mail", why, &consumer).await;
         assert_eq!(paused(bench.engine(), "mail").await, Some(record));
     }
     bench.push_jobs("mail", 1).await;
-    gets_nothing(&mut consumer).await;
+    consumer.gets_nothing().await;
     // One end is enough.
     assert!(resume(bench.engine(), "mail").await);
-    take(&mut consumer).await;
+    consumer.take().await;
 }
 
 /// Queues with like names are paused one by one.
 pub async fn a_pause_is_of_one_queue(bench: &Bench) {
     let queues = ["mail", "mail.eu", "eu.mail", "mail-eu"];
-    let (pool, _member) = pool(bench, &queues).await;
+    let pool = Member::new(&queues);
+    let _member = pool.join(bench.engine()).await;
     let mut consumers = Vec::new();
     for queue in queues {
         bench.declare(queue, &[]).await;
         consumers.push(pool.consume(bench.engine(), queue, 1).await);
     }
     for place in 0..queues.len() {
-        let record = record(queues[place]);
-        pause(bench.engine(), queues[place], &record).await;
-        told(&consumers[place], Some(&record)).await;
+        pause_told(bench.engine(), queues[place], queues[place], &consumers[place]).await;
         for (other, consumer) in consumers.iter_mut().enumerate().filter(|(at, _)| *at != place) {
             assert_eq!(paused(bench.engine(), queues[other]).await, None);
             bench.push_jobs(queues[other], 1).await;
-            settle(take(consumer).await, Settlement::Complete).await;
+            settle(consumer.take().await, Settlement::Complete).await;
         }
         resume(bench.engine(), queues[place]).await;
         told(&consumers[place], None).await;
@@ -254,38 +227,32 @@ pub async fn a_pause_is_of_one_queue(bench: &Bench) {
 
 /// Consumers of solo jobs pause too.
 pub async fn solo_runs_pause(bench: &Bench) {
-    let spec = QueueSpec::new("mail").solo();
-    soon("a queue", bench.engine().declare(&[spec])).await.expect("declares");
-    let (pool, _member) = pool(bench, &["mail"]).await;
-    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    bench.declare_as(QueueSpec::new("mail").solo()).await;
+    let (pool, _member, mut consumer) = pool(bench, 1).await;
     let mut alone = pool.consume_solo(bench.engine(), "mail").await;
     let pushed = bench.push_jobs("mail", 1).await;
-    let delivery = take(&mut consumer).await;
-    let record = record("upgrade");
-    pause(bench.engine(), "mail", &record).await;
-    told(&alone, Some(&record)).await;
+    let delivery = consumer.take().await;
+    pause_told(bench.engine(), "mail", "upgrade", &alone).await;
     settle(delivery, Settlement::Isolate).await;
-    gets_nothing(&mut alone).await;
+    alone.gets_nothing().await;
     bench.counts("mail", 1, 0, 0).await;
     resume(bench.engine(), "mail").await;
     told(&alone, None).await;
-    let delivery = take(&mut alone).await;
-    assert_eq!(delivery.envelope().id, pushed[0]);
+    let delivery = alone.take_attempt(pushed[0], 1).await;
     assert_eq!(delivery.solo, Some(Solo { starts: 0, started: false }));
 }
 
 /// A consumer can be stopped while its queue is paused.
 pub async fn a_paused_consumer_can_be_stopped(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    let (pool, _member) = pool(bench, &["mail"]).await;
+    let (pool, _member) = Member::joined(bench, &["mail"]).await;
     let record = record("upgrade");
     pause(bench.engine(), "mail", &record).await;
     bench.push_jobs("mail", 2).await;
     let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
     told(&consumer, Some(&record)).await;
     soon("a prefetch", consumer.set_prefetch(5)).await;
-    gets_nothing(&mut consumer).await;
-    soon("a stop", consumer.stop()).await;
+    consumer.gets_nothing().await;
+    consumer.stop_soon().await;
     assert!(soon("the consumer to end", consumer.next()).await.is_none());
     soon("settlements", consumer.settled()).await;
     bench.counts("mail", 2, 0, 0).await;
@@ -293,23 +260,15 @@ pub async fn a_paused_consumer_can_be_stopped(bench: &Bench) {
 
 /// Consumers of a paused queue are not among those that are unaccounted for.
 pub async fn a_paused_consumer_is_not_counted(bench: &Bench) {
-    bench.declare("mail", &[]).await;
-    let (pool, member) = pool(bench, &["mail"]).await;
-    let consumer = pool.consume(bench.engine(), "mail", 1).await;
+    let (pool, member, consumer) = pool(bench, 1).await;
     drop(member);
-    let counted = |expected: u32| {
-        eventually("consumers of no pool", Some(expected), || async {
-            let answers = ask_all(bench.engine(), &["mail"], EARLY).await;
-            unaccounted(&answers, "mail").known().copied()
-        })
-    };
-    counted(1).await;
+    strange_consumers(bench.engine(), 1).await;
     let member = pool.join(bench.engine()).await;
     pool.report_all(|queue| queue.consumers.clear());
     pause(bench.engine(), "mail", &record("upgrade")).await;
-    counted(0).await;
+    strange_consumers(bench.engine(), 0).await;
     resume(bench.engine(), "mail").await;
-    counted(1).await;
+    strange_consumers(bench.engine(), 1).await;
     drop((consumer, member));
 }
 
@@ -321,38 +280,29 @@ pub async fn a_paused_queue_can_be_deleted(bench: &Bench) {
         let jobs = usize::from(force);
         bench.push_jobs("mail", jobs).await;
         bench.counts("mail", jobs as u64, 0, 0).await;
-        let spec = QueueSpec::new("mail");
-        let deleted = soon("a queue to be deleted", bench.engine().admin().delete(&spec, force));
-        assert_eq!(deleted.await.expect("deletes"), jobs as u64);
+        let deleted = bench.delete(&QueueSpec::new("mail"), force).await;
+        assert_eq!(deleted.expect("deletes"), jobs as u64);
         assert_eq!(paused(bench.engine(), "mail").await, None);
     }
-    bench.declare("mail", &[]).await;
-    let (pool, _member) = pool(bench, &["mail"]).await;
-    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    let (_pool, _member, mut consumer) = pool(bench, 1).await;
     bench.push_jobs("mail", 1).await;
-    take(&mut consumer).await;
+    consumer.take().await;
 }
 
 /// A pause by one engine stops the consumers of another, any engine can end it, and it outlives the
 /// engine that made it.
 pub async fn a_pause_holds_for_every_engine(bench: &Bench) {
-    bench.declare("mail", &[]).await;
     let (second, third) = (bench.another().await, bench.another().await);
-    let (pool, _member) = pool(bench, &["mail"]).await;
-    let mut consumer = pool.consume(bench.engine(), "mail", 1).await;
+    let (pool, _member, mut consumer) = pool(bench, 1).await;
     for round in 0..3 {
-        let record = record(&format!("round {round}"));
-        pause(&*second, "mail", &record).await;
-        told(&consumer, Some(&record)).await;
+        let record = pause_told(&*second, "mail", &format!("round {round}"), &consumer).await;
         for engine in [bench.engine(), &*second, &*third] {
             assert_eq!(paused(engine, "mail").await, Some(record.clone()));
         }
         let pushed = bench.push_jobs("mail", 1).await;
-        gets_nothing(&mut consumer).await;
+        consumer.gets_nothing().await;
         assert!(resume(&*third, "mail").await);
-        let delivery = take(&mut consumer).await;
-        assert_eq!(delivery.envelope().id, pushed[0]);
-        settle(delivery, Settlement::Complete).await;
+        consumer.complete(pushed[0]).await;
         told(&consumer, None).await;
     }
     let record = record("by an engine that is closed");
@@ -361,8 +311,8 @@ pub async fn a_pause_holds_for_every_engine(bench: &Bench) {
     assert_eq!(paused(bench.engine(), "mail").await, Some(record.clone()));
     told(&consumer, Some(&record)).await;
     bench.push_jobs("mail", 1).await;
-    gets_nothing(&mut consumer).await;
+    consumer.gets_nothing().await;
     let mut later = pool.consume(bench.engine(), "mail", 1).await;
     told(&later, Some(&record)).await;
-    gets_nothing(&mut later).await;
+    later.gets_nothing().await;
 }

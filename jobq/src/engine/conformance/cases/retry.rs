@@ -2,8 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::conformance::Bench;
-use crate::engine::conformance::bench::{headers, job, settle, take};
+use crate::engine::conformance::bench::{Bench, job, settle};
 use crate::engine::{Consumer, Delivery, Settlement};
 use crate::job::Envelope;
 
@@ -24,7 +23,7 @@ async fn around(consumer: &mut Consumer, delivery: Delivery, settlement: Settlem
     let id = delivery.envelope().id;
     let start = Instant::now();
     settle(delivery, settlement).await;
-    let again = take(consumer).await;
+    let again = consumer.take().await;
     let waited = start.elapsed();
     assert_eq!(again.envelope().id, id);
     assert!(waited + SLACK >= wait, "came after {waited:?} instead of {wait:?}");
@@ -33,7 +32,7 @@ async fn around(consumer: &mut Consumer, delivery: Delivery, settlement: Settlem
 
 /// Makes rounds of settlements, each with the expected next attempt number.
 async fn rounds(consumer: &mut Consumer, rounds: &[(Settlement, u32)]) {
-    let mut delivery = take(consumer).await;
+    let mut delivery = consumer.take().await;
     assert_eq!(delivery.attempt, 1);
     for (round, (settlement, attempt)) in rounds.iter().enumerate() {
         delivery = around(consumer, delivery, settlement.clone()).await;
@@ -44,29 +43,16 @@ async fn rounds(consumer: &mut Consumer, rounds: &[(Settlement, u32)]) {
 
 /// A snooze waits and uses no attempt.
 pub async fn a_snooze_keeps_the_attempt(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[SHORT], 1).await;
-    bench.push_jobs("mail", 1).await;
-    let mut delivery = take(&mut consumer).await;
-    for wait in [SHORT, OTHER, Duration::ZERO] {
-        delivery = around(&mut consumer, delivery, Settlement::Snooze(wait)).await;
-        assert_eq!(delivery.attempt, 1, "after {wait:?}");
-    }
+    let (mut consumer, _) = bench.consume_jobs(&[SHORT], 1, 1).await;
+    let waits = [SHORT, OTHER, Duration::ZERO];
+    rounds(&mut consumer, &waits.map(|wait| (Settlement::Snooze(wait), 1))).await;
 }
 
 /// The envelope is the same on each attempt; only the hint about the next wait may change.
 pub async fn a_job_keeps_its_content_through_retries_and_snoozes(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[SHORT], 1).await;
-    let pushed = Envelope {
-        retry_wait: Some(SHORT),
-        expires_at: Some(bench.now() + LONG),
-        topic: Some("user.created".to_owned()),
-        enqueued_by: Some("shop-web".into()),
-        headers: headers(),
-        content_encoding: Some("gzip".into()),
-        ..job("mail")
-    };
-    bench.push(vec![pushed.clone()]).await;
-    let mut delivery = take(&mut consumer).await;
+    let pushed = Envelope { retry_wait: Some(SHORT), ..bench.full_job() };
+    let mut delivery = bench.pass(&mut consumer, &pushed).await;
     let enqueued_at = delivery.envelope().enqueued_at;
     for settlement in [
         Settlement::Retry(SHORT),
@@ -125,12 +111,11 @@ pub async fn attempts_are_counted_through_rounds_of_changing_waits(bench: &Bench
 
 /// Jobs count their attempts independently.
 pub async fn attempts_are_counted_for_each_job_by_itself(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[SHORT], 1).await;
-    let pushed = bench.push_jobs("mail", 2).await;
+    let (mut consumer, pushed) = bench.consume_jobs(&[SHORT], 1, 2).await;
     // The first one is retried once, the second one twice.
     let mut attempts = [0, 0];
     for _ in 0..5 {
-        let delivery = take(&mut consumer).await;
+        let delivery = consumer.take().await;
         let which = usize::from(delivery.envelope().id == pushed[1]);
         attempts[which] += 1;
         assert_eq!(delivery.attempt, attempts[which]);
@@ -142,23 +127,21 @@ pub async fn attempts_are_counted_for_each_job_by_itself(bench: &Bench) {
     bench.counts("mail", 0, 0, 0).await;
 }
 
-async fn overtakes(bench: &Bench, consumer: &mut Consumer) {
-    let pushed = bench.push_jobs("mail", 2).await;
-    settle(take(consumer).await, Settlement::Retry(LONG)).await;
-    let second = take(consumer).await;
-    let second = around(consumer, second, Settlement::Retry(SHORT)).await;
-    assert_eq!(second.envelope().id, pushed[1]);
+/// Retries a job after a long wait, and then another after a short one, which comes first.
+async fn overtakes(bench: &Bench, waits: &[Duration]) {
+    let (mut consumer, pushed) = bench.consume_jobs(waits, 1, 2).await;
+    settle(consumer.take().await, Settlement::Retry(LONG)).await;
+    let second = consumer.take_attempt(pushed[1], 1).await;
+    let second = around(&mut consumer, second, Settlement::Retry(SHORT)).await;
     settle(second, Settlement::Complete).await;
 }
 
 /// A job with a long wait blocks no other, if both waits are declared.
 pub async fn a_short_wait_is_not_held_up_behind_a_long_one(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[SHORT, LONG], 1).await;
-    overtakes(bench, &mut consumer).await;
+    overtakes(bench, &[SHORT, LONG]).await;
 }
 
 /// A job with a long wait blocks no other, if no wait is declared.
 pub async fn an_undeclared_short_wait_is_not_held_up_behind_a_long_one(bench: &Bench) {
-    let mut consumer = bench.consume("mail", &[], 1).await;
-    overtakes(bench, &mut consumer).await;
+    overtakes(bench, &[]).await;
 }

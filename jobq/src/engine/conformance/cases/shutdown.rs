@@ -1,11 +1,10 @@
 //! Stops of consumers and closes of engines.
 
-use crate::engine::conformance::EngineExt as _;
 use std::time::Duration;
 
-use crate::engine::conformance::Bench;
+use crate::engine::conformance::EngineExt as _;
 use crate::engine::conformance::bench::{
-    consume, event, ids, job, settle, soon, sorted, take, take_many,
+    Bench, are_first_attempts, consume, event, ids, job, settle, soon,
 };
 use crate::engine::{Consumer, QueueSpec, Settlement, Verdict};
 use crate::error::ErrorKind;
@@ -19,32 +18,29 @@ async fn end(consumer: &mut Consumer) {
 
 /// A stop releases prefetched jobs at once, without using up attempts.
 pub async fn a_stopped_consumer_hands_back_what_nobody_took(bench: &Bench) {
-    let mut first = bench.consume("mail", &[], 10).await;
-    let pushed = bench.push_jobs("mail", 6).await;
-    let mut taken = take_many(&mut first, 2).await;
-    soon("a stop", first.stop()).await;
+    let (mut first, pushed) = bench.consume_jobs(&[], 10, 6).await;
+    let mut taken = first.take_many(2).await;
+    first.stop_soon().await;
     assert!(soon("the consumer to end", first.next()).await.is_none());
     bench.counts("mail", 4, 0, 0).await;
 
-    let mut second = consume(bench.engine(), "mail", 10).await;
-    taken.extend(take_many(&mut second, 4).await);
-    assert!(taken.iter().all(|delivery| delivery.attempt == 1));
-    assert_eq!(sorted(ids(&taken)), sorted(pushed));
+    let mut second = bench.consumer("mail", 10).await;
+    taken.extend(second.take_many(4).await);
+    are_first_attempts(&taken, pushed);
 }
 
 /// Jobs in flight at a stop can be settled after it in each way.
 pub async fn jobs_in_hand_can_be_settled_after_a_stop(bench: &Bench) {
-    let mut first = bench.consume("mail", &[], 3).await;
-    let pushed = bench.push_jobs("mail", 3).await;
-    let mut held = take_many(&mut first, 3).await;
-    soon("a stop", first.stop()).await;
+    let (mut first, pushed) = bench.consume_jobs(&[], 3, 3).await;
+    let mut held = first.take_many(3).await;
+    first.stop_soon().await;
     settle(held.remove(0), Settlement::Complete).await;
     settle(held.remove(0), Settlement::Retry(Duration::ZERO)).await;
     settle(held.remove(0), Settlement::Release).await;
     bench.counts("mail", 2, 0, 0).await;
 
-    let mut second = consume(bench.engine(), "mail", 3).await;
-    let mut taken = take_many(&mut second, 2).await;
+    let mut second = bench.consumer("mail", 3).await;
+    let mut taken = second.take_many(2).await;
     taken.sort_by_key(|delivery| delivery.attempt);
     assert_eq!(ids(&taken), [pushed[2], pushed[1]]);
     assert_eq!((taken[0].attempt, taken[1].attempt), (1, 2));
@@ -53,9 +49,8 @@ pub async fn jobs_in_hand_can_be_settled_after_a_stop(bench: &Bench) {
 /// Closing an engine ends its waiting consumers.
 pub async fn a_closed_engine_ends_its_consumers(bench: &Bench) {
     let mut idle = bench.consume("idle", &[], 1).await;
-    let mut busy = bench.consume("mail", &[], 5).await;
-    bench.push_jobs("mail", 3).await;
-    let in_flight = take(&mut busy).await;
+    let (mut busy, _) = bench.consume_jobs(&[], 5, 3).await;
+    let in_flight = busy.take().await;
     let waiting = tokio::spawn(async move { end(&mut idle).await });
     soon("the engine to close", bench.engine().close()).await;
     waiting.await.expect("no panic");
@@ -110,12 +105,11 @@ pub async fn closing_hands_back_what_is_in_hand(bench: &Bench) {
     bench.declare("mail", &[]).await;
     let mut first = consume(&*other, "mail", 3).await;
     let pushed = bench.push_jobs("mail", 5).await;
-    let held = take(&mut first).await;
+    let held = first.take().await;
     soon("the engine to close", other.close()).await;
-    let mut second = consume(bench.engine(), "mail", 10).await;
-    let taken = take_many(&mut second, 5).await;
-    assert!(taken.iter().all(|delivery| delivery.attempt == 1));
-    assert_eq!(sorted(ids(&taken)), sorted(pushed));
+    let mut second = bench.consumer("mail", 10).await;
+    let taken = second.take_many(5).await;
+    are_first_attempts(&taken, pushed);
     drop((held, first));
     bench.counts("mail", 0, 0, 0).await;
 }

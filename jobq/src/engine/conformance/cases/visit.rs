@@ -4,10 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::failed::{discard, errors, fail, fail_job, find, list, retry};
-use crate::engine::conformance::EngineExt as _;
-use crate::engine::conformance::bench::{
-    Bench, consume, ids as taken_ids, job, settle, soon, sorted, take, take_many,
-};
+use crate::engine::conformance::bench::{Bench, ids as taken_ids, job, settle, soon, sorted};
 use crate::engine::{Settlement, Verdict, Visited};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 
@@ -20,7 +17,7 @@ async fn visit(bench: &Bench, verdicts: &[Verdict]) -> (Visited, Vec<FailedJob>)
         jobs.push(job);
         verdicts[(jobs.len() - 1).min(verdicts.len() - 1)].clone()
     };
-    let visiting = bench.engine().admin().failed_visit("mail", Box::new(look));
+    let visiting = bench.admin().failed_visit("mail", Box::new(look));
     let visited = soon("a visit", visiting).await.expect("visits");
     let seen = std::mem::take(&mut *seen.lock().expect("no panic"));
     assert_eq!(visited.seen, seen.len() as u64);
@@ -34,13 +31,12 @@ fn failed_ids(jobs: &[FailedJob]) -> Vec<JobId> {
 
 /// Fails this many jobs, one after the other.
 async fn fail_jobs(bench: &Bench, count: usize) -> Vec<JobId> {
-    let mut consumer = bench.consume("mail", &[], 1).await;
-    let ids = bench.push_jobs("mail", count).await;
+    let (mut consumer, ids) = bench.consume_jobs(&[], 1, count).await;
     for _ in 0..count {
-        settle(take(&mut consumer).await, fail("no", 1)).await;
+        settle(consumer.take().await, fail("no", 1)).await;
     }
     bench.counts("mail", 0, 0, count as u64).await;
-    soon("a stop", consumer.stop()).await;
+    consumer.stop_soon().await;
     ids
 }
 
@@ -68,25 +64,17 @@ pub async fn a_visit_sees_all_jobs_oldest_first(bench: &Bench) {
 pub async fn a_visit_settles_each_job_by_its_verdict(bench: &Bench) {
     let ids = fail_jobs(bench, 9).await;
     let once = Verdict::RetryBy { operation: "op".to_owned(), once: true };
-    let verdicts = [
-        Verdict::Keep,
-        Verdict::Discard,
-        Verdict::Retry,
-        Verdict::Keep,
-        once,
-        Verdict::Discard,
-        Verdict::Keep,
-        Verdict::Retry,
-        Verdict::Keep,
-    ];
+    let (keep, discard, retry) = (Verdict::Keep, Verdict::Discard, Verdict::Retry);
+    let verdicts = [&keep, &discard, &retry, &keep, &once, &discard, &keep, &retry, &keep];
+    let verdicts = verdicts.map(Verdict::clone);
     let (visited, seen) = visit(bench, &verdicts).await;
     assert!(visited.complete);
     assert_eq!(failed_ids(&seen), ids);
     assert_eq!(sorted(visited.settled), sorted(vec![ids[1], ids[2], ids[4], ids[5], ids[7]]));
     bench.counts("mail", 3, 0, 4).await;
     assert_eq!(failed_ids(&list(bench, 10).await), [ids[0], ids[3], ids[6], ids[8]]);
-    let mut consumer = consume(bench.engine(), "mail", 3).await;
-    let taken = take_many(&mut consumer, 3).await;
+    let mut consumer = bench.consumer("mail", 3).await;
+    let taken = consumer.take_many(3).await;
     assert_eq!(taken_ids(&taken), [ids[2], ids[4], ids[7]], "they keep their order");
     assert!(taken.iter().all(|delivery| delivery.attempt == 1));
 }
@@ -129,7 +117,7 @@ pub async fn a_visit_sees_payloads_that_nobody_can_read(bench: &Bench) {
         assert_eq!((job.payload_bytes(), job.name()), (&**payload, ""));
     }
     for payload in &payloads {
-        let delivery = take(&mut consumer).await;
+        let delivery = consumer.take().await;
         assert_eq!(delivery.envelope().payload, *payload);
         settle(delivery, Settlement::Complete).await;
     }
@@ -150,12 +138,11 @@ pub async fn a_job_may_be_retried_for_a_single_attempt(bench: &Bench) {
             let once = Verdict::RetryBy { operation: operation.to_owned(), once: true };
             let (visited, _) = visit(bench, &[once]).await;
             assert_eq!(visited.settled, [pushed.id]);
-            let delivery = take(&mut consumer).await;
-            let headers = delivery.envelope().headers.clone();
+            let delivery = consumer.take_attempt(pushed.id, 1).await;
+            let headers = &delivery.envelope().headers;
             assert_eq!(delivery.envelope().once(), Some(operation));
             assert_eq!(headers.get("jobq-needs"), Some(needs_once));
             assert_eq!(headers.get("tenant"), pushed.headers.get("tenant"));
-            assert_eq!(delivery.attempt, 1);
             settle(delivery, fail("again", 1)).await;
             bench.counts("mail", 0, 0, 1).await;
             let failed = find(bench, pushed.id).await.expect("it is there");
@@ -163,7 +150,7 @@ pub async fn a_job_may_be_retried_for_a_single_attempt(bench: &Bench) {
             assert_eq!(failed.header("jobq-once"), Some(operation));
         }
         visit(bench, &[Verdict::Retry]).await;
-        let delivery = take(&mut consumer).await;
+        let delivery = consumer.take().await;
         assert_eq!(delivery.envelope().headers.get("jobq-once"), None);
         assert_eq!(delivery.envelope().headers.get("jobq-needs"), needs);
         settle(delivery, Settlement::Complete).await;
@@ -176,14 +163,13 @@ pub async fn operations_that_retry_a_job_are_named(bench: &Bench) {
     let mut consumer = bench.consume("mail", &[], 1).await;
     let pushed = job("mail");
     fail_job(bench, &mut consumer, pushed.clone(), "no").await;
-    let expected = ["1", "1 2", "1 2 3", "1 2 3 4", "1 2 3 4 5", "1 2 3 4 5 6"];
-    let expected =
-        [&expected[..], &["1 2 3 4 5 6 7", "1 2 3 4 5 6 7 8", "2 3 4 5 6 7 8 9"]].concat();
-    for (number, expected) in (1..).zip(expected) {
+    let all = "1 2 3 4 5 6 7 8 9";
+    for number in 1..=9 {
+        let expected = if number == 9 { &all[2..] } else { &all[..2 * number - 1] };
         let by = Verdict::RetryBy { operation: format!("{number}"), once: number % 2 == 0 };
         let (visited, _) = visit(bench, &[by]).await;
         assert_eq!(visited.settled, [pushed.id]);
-        let mut delivery = take(&mut consumer).await;
+        let mut delivery = consumer.take().await;
         // Each way by which a job comes back.
         let again = match number {
             1 => Some(Settlement::Retry(Duration::ZERO)),
@@ -194,7 +180,7 @@ pub async fn operations_that_retry_a_job_are_named(bench: &Bench) {
         };
         if let Some(again) = again {
             settle(delivery, again).await;
-            delivery = take(&mut consumer).await;
+            delivery = consumer.take().await;
         }
         assert_eq!(delivery.envelope().headers.get("jobq-operations"), Some(expected));
         settle(delivery, fail("again", 1)).await;
@@ -204,7 +190,7 @@ pub async fn operations_that_retry_a_job_are_named(bench: &Bench) {
         assert!(failed.was_retried_by(&number.to_string()) && !failed.was_retried_by("0"));
     }
     visit(bench, &[Verdict::Retry]).await;
-    let delivery = take(&mut consumer).await;
+    let delivery = consumer.take().await;
     assert_eq!(delivery.envelope().headers.get("jobq-operations"), None);
     settle(delivery, Settlement::Complete).await;
 }
@@ -224,7 +210,7 @@ pub async fn failed_jobs_of_one_id_are_told_apart(bench: &Bench) {
     assert_eq!(discard(bench, Some(twin.id)).await, 1);
     assert_eq!(find(bench, twin.id).await.expect("found").error(), "three");
     assert_eq!(retry(bench, Some(twin.id)).await, 1);
-    assert_eq!(take(&mut consumer).await.envelope().id, twin.id);
+    assert_eq!(consumer.take().await.envelope().id, twin.id);
     assert_eq!(errors(&list(bench, 10).await), ["four"]);
 }
 
@@ -238,7 +224,7 @@ pub async fn a_visit_that_panics_loses_nothing(bench: &Bench) {
             assert!(asked <= done, "on purpose");
             Verdict::Discard
         };
-        let visiting = bench.engine().admin().failed_visit("mail", Box::new(look));
+        let visiting = bench.admin().failed_visit("mail", Box::new(look));
         let error = match soon("a visit", visiting).await {
             Ok(visited) => {
                 assert_eq!((visited.settled, visited.complete), (vec![ids[0]], false));
