@@ -8,6 +8,7 @@ use jobq::admin::text::moment;
 use jobq::{FailedReason, JobId};
 
 use crate::end::Problem;
+use crate::options::with;
 
 /// All conditions must hold.
 #[derive(Debug, Default, Args)]
@@ -44,26 +45,12 @@ pub(crate) struct FilterOptions {
 impl FilterOptions {
     /// The filter.
     pub(crate) fn filter(&self) -> Result<Filter, Problem> {
-        let mut filter = Filter::new();
-        // A builder has no optional settings.
-        if let Some(job) = &self.job {
-            filter = filter.job(job);
-        }
-        if let Some(reason) = self.reason {
-            filter = filter.reason(reason);
-        }
-        if let Some(text) = &self.error {
-            filter = filter.error(text);
-        }
-        if let Some(pattern) = &self.pattern {
-            filter = filter.pattern(pattern);
-        }
-        if let Some(time) = self.since {
-            filter = filter.failed_from(time);
-        }
-        if let Some(time) = self.until {
-            filter = filter.failed_until(time);
-        }
+        let mut filter = with(Filter::new(), self.job.as_ref(), Filter::job);
+        filter = with(filter, self.reason, Filter::reason);
+        filter = with(filter, self.error.as_ref(), Filter::error);
+        filter = with(filter, self.pattern.as_ref(), Filter::pattern);
+        filter = with(filter, self.since, Filter::failed_from);
+        filter = with(filter, self.until, Filter::failed_until);
         if !self.ids.is_empty() {
             filter = filter.ids(self.ids.iter().copied());
         }

@@ -95,6 +95,14 @@ pub(crate) fn pause(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// A builder with a setting, if there is one: builders have no optional settings.
+pub(crate) fn with<B, T>(builder: B, setting: Option<T>, set: impl FnOnce(B, T) -> B) -> B {
+    match setting {
+        Some(setting) => set(builder, setting),
+        None => builder,
+    }
+}
+
 impl Options {
     /// A client for looking at what there is: a file must exist.
     pub(crate) async fn client(&self) -> Result<Client, Problem> {
@@ -171,16 +179,9 @@ impl Options {
     fn builder(&self, url: &str) -> Result<ClientBuilder, Problem> {
         let builder = Client::builder(url).namespace(self.namespace()).timeout(self.timeout);
         // The programs that use a file may be older than this command.
-        let mut builder = builder.keep_schema();
-        if let Some(management) = self.management_url()
-            && is_broker(url)
-        {
-            builder = builder.management(management);
-        }
-        if url.starts_with("amqps:") {
-            builder = with_certificates(builder)?;
-        }
-        Ok(builder)
+        let management = self.management_url().filter(|_| is_broker(url));
+        let builder = with(builder.keep_schema(), management, ClientBuilder::management);
+        if url.starts_with("amqps:") { with_certificates(builder) } else { Ok(builder) }
     }
 }
 
@@ -195,10 +196,9 @@ fn file(url: &str) -> Option<&str> {
 }
 
 /// Adds the certificates that the environment names, as `ClientBuilder::from_env` does.
-fn with_certificates(mut builder: ClientBuilder) -> Result<ClientBuilder, Problem> {
-    if let Some(root) = pem("JOBQ_ROOT_CERTIFICATE")? {
-        builder = builder.root_certificate_file(root);
-    }
+fn with_certificates(builder: ClientBuilder) -> Result<ClientBuilder, Problem> {
+    let root = pem("JOBQ_ROOT_CERTIFICATE")?;
+    let builder = with(builder, root, ClientBuilder::root_certificate_file);
     match (pem("JOBQ_CLIENT_CERTIFICATE")?, pem("JOBQ_CLIENT_KEY")?) {
         (Some(chain), Some(key)) => Ok(builder.client_certificate_files(chain, key)),
         (None, None) => Ok(builder),

@@ -72,7 +72,7 @@ pub(crate) async fn answer(request: Request, page: Page) -> Answer {
         }
         Some("fragment") => fragment(&headers, &content),
         _ => {
-            let (tab, title) = (page.tab(), page.title());
+            let (tab, title) = page.heading();
             Html(layout::page(&app, Some(&viewer), tab, &title, &content, true)).into_response()
         }
     })

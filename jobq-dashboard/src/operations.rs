@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use axum::http::StatusCode;
+use jobq::FailedJobs;
 use jobq::admin::text::remarks;
-use jobq::admin::{Done, End, Phase, Progress, Running, Stop};
+use jobq::admin::{Done, End, Filter, Operation, Phase, Progress, Running, Stop};
 use tokio::sync::{Notify, watch};
 
 use crate::access::Action;
@@ -38,6 +39,14 @@ impl OperationKind {
         match self {
             Self::Retry => Action::Retry,
             Self::Discard => Action::Discard,
+        }
+    }
+
+    /// The operation on these failed jobs.
+    pub(crate) fn of(self, failed: &FailedJobs, filter: Filter) -> Operation {
+        match self {
+            Self::Retry => failed.retry_where(filter),
+            Self::Discard => failed.discard_where(filter),
         }
     }
 
@@ -78,10 +87,7 @@ pub(crate) struct What {
 #[derive(Debug)]
 pub(crate) struct Started {
     pub(crate) id: u64,
-    pub(crate) queue: String,
-    pub(crate) kind: OperationKind,
-    pub(crate) filter: String,
-    pub(crate) actor: String,
+    pub(crate) what: What,
     pub(crate) at: SystemTime,
     progress: watch::Receiver<Progress>,
     cancel: Notify,
@@ -123,7 +129,7 @@ impl Started {
                 }
             }
         }
-        let summary = summary(self.kind, running.finish().await);
+        let summary = summary(self.what.kind, running.finish().await);
         self.end.send_replace(Some(summary));
     }
 }
@@ -141,16 +147,13 @@ impl Operations {
     /// The operations that run on a queue.
     pub(crate) fn of_queue(&self, queue: &str) -> Vec<Arc<Started>> {
         let operations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let runs = |started: &&Arc<Started>| started.queue == queue && started.end().is_none();
+        let runs = |started: &&Arc<Started>| started.what.queue == queue && started.end().is_none();
         operations.1.iter().filter(runs).cloned().collect()
     }
 
     /// Cancels the operations that run, and waits for their ends: a pass that has begun is finished.
     pub(crate) async fn end(&self) {
-        let all: Vec<_> = {
-            let operations = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            operations.1.iter().cloned().collect()
-        };
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).1.clone();
         for started in &all {
             started.cancel();
         }
@@ -163,7 +166,7 @@ impl Operations {
     /// Starts an operation, and calls `changed` at its progress and `ended` at its end.
     pub(crate) fn start(
         &self,
-        operation: jobq::admin::Operation,
+        operation: Operation,
         what: What,
         changed: impl Fn() + Send + 'static,
         ended: impl FnOnce(&Started, &Summary) + Send + 'static,
@@ -179,13 +182,9 @@ impl Operations {
         }
         let running = operation.start()?;
         *last += 1;
-        let What { queue, kind, filter, actor } = what;
         let started = Arc::new(Started {
             id: *last,
-            queue,
-            kind,
-            filter,
-            actor,
+            what,
             at: SystemTime::now(),
             progress: running.progress(),
             cancel: Notify::new(),
@@ -250,7 +249,6 @@ fn summary(kind: OperationKind, done: jobq::Result<Done>) -> Summary {
 
 #[cfg(test)]
 mod tests {
-    use jobq::admin::Filter;
     use jobq::{BoxError, Client, WorkerPool};
 
     use super::*;

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use askama::filters::{Escaper as _, Html};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -196,19 +197,11 @@ impl Tree<'_> {
     }
 }
 
-/// The text with escapes for what has a meaning in HTML.
+/// The text with escapes for what has a meaning in HTML, as the templates write it.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            _ => escaped.push(character),
-        }
-    }
+    // Writing to a string does not fail.
+    let _ = Html.write_escaped_str(&mut escaped, text);
     escaped
 }
 
@@ -250,7 +243,7 @@ mod tests {
 
     #[test]
     fn bytes_are_not_shown_as_text() {
-        for (encoding, said) in [(None, "no UTF-8"), (Some("<gzip>"), "encoding &lt;gzip&gt;")] {
+        for (encoding, said) in [(None, "no UTF-8"), (Some("<gzip>"), "encoding &#60;gzip&#62;")] {
             let html = bytes(1_234, encoding);
             assert!(html.contains("1,234 bytes") && html.contains(said), "{html}");
         }
@@ -270,9 +263,9 @@ mod tests {
         let html =
             shown(r#"{"n": 123456789012345678901234.50, "<b>": "<script>&\"'", "e": {}}"#, &[]);
         assert!(html.contains(">123456789012345678901234.50<"), "{html}");
-        assert!(html.contains("&lt;b&gt;") && html.contains("&lt;script&gt;&amp;&quot;&#39;"));
+        assert!(html.contains("&#60;b&#62;") && html.contains("&#60;script&#62;&#38;&#34;&#39;"));
         assert!(!html.contains("<script>") && html.contains("{}"));
-        assert!(shown("no <json>", &[]).contains("no &lt;json&gt;"));
+        assert!(shown("no <json>", &[]).contains("no &#60;json&#62;"));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use jobq::Report;
-use jobq::admin::{Figure, Overview, PoolReport, QueueOverview, Queues};
+use jobq::admin::{Overview, PoolReport, QueueOverview, Queues};
 use tokio::sync::{Notify, watch};
 use tokio::time::{sleep, timeout};
 
@@ -52,16 +52,28 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
+    /// The last figures that could be read.
+    pub(crate) fn overview(&self) -> Option<&Overview> {
+        Some(&self.figures.as_ref()?.overview)
+    }
+
+    /// The queues; none if nothing could be read.
+    pub(crate) fn queues(&self) -> &[QueueOverview] {
+        self.overview().map_or(&[], |overview| &overview.queues)
+    }
+
     pub(crate) fn queue(&self, name: &str) -> Option<&QueueOverview> {
-        self.figures.as_ref()?.overview.queues.iter().find(|queue| queue.queue == name)
+        self.queues().iter().find(|queue| queue.queue == name)
     }
 
     /// The reports of the pools; empty if they are unknown.
     pub(crate) fn pools(&self) -> &[PoolReport] {
-        match self.figures.as_ref().map(|figures| &figures.overview.reports) {
-            Some(Figure::Known(reports)) => reports,
-            _ => &[],
-        }
+        self.overview().and_then(|overview| overview.reports.known()).map_or(&[], Vec::as_slice)
+    }
+
+    /// The reason why pools cannot be asked.
+    pub(crate) fn unasked(&self) -> Option<&str> {
+        self.overview()?.reports.why()
     }
 }
 

@@ -2,7 +2,7 @@ use clap::Args;
 use jobq::JobId;
 use jobq::admin::Cancelled;
 use jobq::admin::text;
-use serde::Serialize;
+use serde_json::json;
 
 use crate::end::{End, Ended};
 use crate::options::Options;
@@ -19,21 +19,11 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
-    #[derive(Serialize)]
-    struct Document {
-        id: JobId,
-        cancelled: Vec<Cancelled>,
-    }
-
     let client = options.client().await?;
     let id = arguments.id;
     let cancelled = options.admin(&client).cancel_running(id).await?;
-    if output.is_json() {
-        output.document(Document { id, cancelled })?;
-        return Ok(End::Done);
-    }
-    for Cancelled { pool, cancel, .. } in cancelled {
-        output.line(&format!("pool {pool}: {}", text::cancel(cancel)))?;
-    }
+    let line = |it: &Cancelled| format!("pool {}: {}\n", it.pool, text::cancel(it.cancel));
+    let document = json!({"id": id, "cancelled": cancelled});
+    output.answer(document, || cancelled.iter().map(line).collect())?;
     Ok(End::Done)
 }

@@ -7,7 +7,7 @@ use jobq_dashboard::{Secret, Standalone, demo};
 
 use super::topology;
 use crate::end::{End, Ended};
-use crate::options::Options;
+use crate::options::{Options, with};
 use crate::output::Output;
 use crate::signals;
 
@@ -77,15 +77,11 @@ async fn serve(arguments: Arguments, client: &Client, options: &Options, output:
         .redact(arguments.redact)
         .payloads(!arguments.no_payloads)
         .actor(options.actor());
-    if let Some(origin) = arguments.origin {
-        dashboard = dashboard.origin(origin);
-    }
+    dashboard = with(dashboard, arguments.origin, Standalone::origin);
     for path in &arguments.topology {
         dashboard = dashboard.topology(topology::read(path)?);
     }
-    for name in arguments.host {
-        dashboard = dashboard.host(name);
-    }
+    dashboard = arguments.host.into_iter().fold(dashboard, Standalone::host);
     let mut made = None;
     if asks {
         let secret = match &arguments.secret {

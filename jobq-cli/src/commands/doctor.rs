@@ -1,10 +1,9 @@
 use clap::Args;
-use jobq::Report;
+use jobq::{Doctor, Report};
 
 use crate::end::{End, Ended, checked};
 use crate::options::Options;
 use crate::output::Output;
-use crate::output::table::visible_lines;
 
 /// Find settings of the broker or the file that lose or stall jobs
 ///
@@ -18,17 +17,8 @@ pub(crate) struct Arguments {
 
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
     let client = options.client().await?;
-    let mut doctor = client.doctor();
-    for queue in arguments.queues {
-        doctor = doctor.queue(queue);
-    }
-    let report = doctor.await?;
-    let printed = if output.is_json() {
-        output.document(&report)
-    } else {
-        output.print(&visible_lines(&report.to_string()))
-    };
-    checked(end(&report), printed)
+    let report = arguments.queues.into_iter().fold(client.doctor(), Doctor::queue).await?;
+    checked(end(&report), output.answer(&report, || report.to_string()))
 }
 
 fn end(report: &Report) -> End {

@@ -2,12 +2,12 @@ use std::io::Read as _;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use jobq::JobId;
-use serde::Serialize;
+use jobq::{EnqueueNamed, JobId};
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::end::{End, Ended, Problem};
-use crate::options::{Options, period};
+use crate::options::{Options, period, with};
 use crate::output::Output;
 
 /// Enqueue a job
@@ -48,40 +48,20 @@ pub(super) struct Message {
 }
 
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
-    #[derive(Serialize)]
-    struct Enqueued<'a> {
-        id: JobId,
-        job: &'a str,
-        queue: &'a str,
-    }
-
     let Arguments { name, queue, message } = arguments;
     let payload = payload(&message.payload)?;
     let queue = queue.unwrap_or_else(|| name.clone());
     let client = options.enqueuing_client().await?;
     let mut job = client.enqueue_named(&name, &queue, &payload);
-    // A builder has no optional settings.
-    if let Some(delay) = message.delay {
-        job = job.delay(delay);
-    }
-    if let Some(time) = message.at {
-        job = job.at(time);
-    }
-    if let Some(limit) = message.expires_in {
-        job = job.expires_in(limit);
-    }
-    if let Some(id) = message.id {
-        job = job.id(id);
-    }
+    job = with(job, message.delay, EnqueueNamed::delay);
+    job = with(job, message.at, EnqueueNamed::at);
+    job = with(job, message.expires_in, EnqueueNamed::expires_in);
+    job = with(job, message.id, EnqueueNamed::id);
     for (name, value) in message.headers {
         job = job.header(&name, value);
     }
     let id = job.await?;
-    if output.is_json() {
-        output.document(Enqueued { id, job: &name, queue: &queue })?;
-    } else {
-        output.line(&id.to_string())?;
-    }
+    output.answer(json!({"id": id, "job": name, "queue": queue}), || id.to_string())?;
     Ok(End::Done)
 }
 

@@ -36,10 +36,6 @@ pub(crate) async fn run(arguments: &Arguments, options: &Options, output: Output
     setting::check("the file name", file)?;
     let builder = Client::builder(format!("sqlite://{file}")).timeout(options.timeout);
     let migrated = builder.migrate().await?;
-    if output.is_json() {
-        output.document(Document { file, migrated: &migrated })?;
-        return Ok(End::Done);
-    }
     let Migrated { from, to, .. } = migrated;
     let schema = if from == to {
         format!("has schema {to} already")
@@ -47,6 +43,7 @@ pub(crate) async fn run(arguments: &Arguments, options: &Options, output: Output
         format!("has schema {to}; it had {from}")
     };
     let clock = if migrated.clock_replaced { ", and now the clock of this machine" } else { "" };
-    output.line(&format!("the job file {file} {schema}{clock}"))?;
+    let document = Document { file, migrated: &migrated };
+    output.answer(document, || format!("the job file {file} {schema}{clock}"))?;
     Ok(End::Done)
 }

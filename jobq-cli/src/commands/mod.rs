@@ -51,7 +51,8 @@ pub(crate) struct Cli {
 enum Command {
     Queues(queues::Arguments),
     Workers(workers::Arguments),
-    Failed(failed::Arguments),
+    #[command(subcommand)]
+    Failed(failed::Command),
     Enqueue(enqueue::Arguments),
     Publish(publish::Arguments),
     Pause(pause::Arguments),
@@ -60,7 +61,8 @@ enum Command {
     Check(check::Arguments),
     Dashboard(dashboard::Arguments),
     Doctor(doctor::Arguments),
-    Topology(topology::Arguments),
+    #[command(subcommand)]
+    Topology(topology::Command),
     Metrics(metrics::Arguments),
     Migrate(migrate::Arguments),
     Completions(completions::Arguments),

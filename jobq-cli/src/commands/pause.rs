@@ -1,14 +1,11 @@
-use std::collections::BTreeMap;
-
 use clap::Args;
+use jobq::admin::Figure;
 use jobq::admin::text;
-use jobq::admin::{Figure, Paused};
-use serde::Serialize;
 
 use super::queues::exists;
 use crate::end::{End, Ended};
 use crate::options::Options;
-use crate::output::Output;
+use crate::output::{Explained, Output};
 
 /// What to do while pools may still take jobs.
 const NEXT: &str = "a pool that goes on is wedged, or its permissions forbid that it learns of a \
@@ -28,25 +25,12 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
-    #[derive(Serialize)]
-    struct Document<'p> {
-        #[serde(flatten)]
-        paused: &'p Paused,
-        unknown: BTreeMap<&'static str, &'p str>,
-    }
-
     let client = options.client().await?;
     let paused = options.admin(&client).pause(&arguments.queue, &arguments.why).await?;
-    if output.is_json() {
-        let unknown = paused.still_taking.why().map(|why| ("still_taking", why));
-        output.document(Document { paused: &paused, unknown: unknown.into_iter().collect() })?;
-    } else {
-        output.line(&format!(
-            "queue {} is paused; pools that stopped: {}",
-            paused.queue,
-            paused.stopped.len()
-        ))?;
-    }
+    let document = Explained::new(&paused, "still_taking", &paused.still_taking);
+    output.answer(document, || {
+        format!("queue {} is paused; pools that stopped: {}", paused.queue, paused.stopped.len())
+    })?;
     if let Some(text) = text::still_taking(&paused.still_taking) {
         output.error(&format!("{text}; {NEXT}"));
     } else if paused.stopped.is_empty() && !exists(&client, &arguments.queue).await? {

@@ -1,10 +1,10 @@
 use clap::Args;
-use jobq::JobId;
-use serde::Serialize;
+use jobq::Publish;
+use serde_json::json;
 
 use super::enqueue::{Message, payload};
 use crate::end::{End, Ended};
-use crate::options::Options;
+use crate::options::{Options, with};
 use crate::output::Output;
 
 /// Publish an event to the jobs subscribed to its topic
@@ -22,28 +22,14 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
-    #[derive(Serialize)]
-    struct Published<'a> {
-        id: JobId,
-        topic: &'a str,
-    }
-
     let Arguments { topic, mandatory, message } = arguments;
     let payload = payload(&message.payload)?;
     let client = options.enqueuing_client().await?;
     let mut event = client.publish(&topic, &payload);
-    if let Some(delay) = message.delay {
-        event = event.delay(delay);
-    }
-    if let Some(time) = message.at {
-        event = event.at(time);
-    }
-    if let Some(limit) = message.expires_in {
-        event = event.expires_in(limit);
-    }
-    if let Some(id) = message.id {
-        event = event.id(id);
-    }
+    event = with(event, message.delay, Publish::delay);
+    event = with(event, message.at, Publish::at);
+    event = with(event, message.expires_in, Publish::expires_in);
+    event = with(event, message.id, Publish::id);
     if mandatory {
         event = event.mandatory();
     }
@@ -51,10 +37,6 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
         event = event.header(&name, value);
     }
     let id = event.await?;
-    if output.is_json() {
-        output.document(Published { id, topic: &topic })?;
-    } else {
-        output.line(&id.to_string())?;
-    }
+    output.answer(json!({"id": id, "topic": topic}), || id.to_string())?;
     Ok(End::Done)
 }

@@ -45,14 +45,13 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     let overview = client.admin().overview(selection(arguments.queues)).await?;
     let is_missing = |queue: &QueueOverview| queue.state == State::Missing;
     let end = if overview.queues.iter().any(is_missing) { End::NotFound } else { End::Done };
-    if output.is_json() {
-        return checked(end, output.document(&overview));
-    }
     let now = SystemTime::now();
-    let table = if arguments.parts { parts(&overview) } else { table(&overview, now) };
-    let printed = output.table(&table);
-    output.notes(notes(&overview));
-    checked(end, printed)
+    let table = if arguments.parts {
+        parts(&overview)
+    } else {
+        Table::new(&COLUMNS, overview.queues.iter().map(|queue| row(queue, now)))
+    };
+    checked(end, output.listing(&overview, &table, notes(&overview)))
 }
 
 /// These queues, or all.
@@ -96,23 +95,15 @@ pub(crate) const COLUMNS: [(&str, Align); 9] = [
     ("STATE", Align::Left),
 ];
 
-fn table(overview: &Overview, now: SystemTime) -> Table {
-    let mut table = Table::new(&COLUMNS);
-    overview.queues.iter().for_each(|queue| table.row(row(queue, now)));
-    table
-}
-
 /// Where the jobs of the queues are.
 fn parts(overview: &Overview) -> Table {
     let columns = [("QUEUE", Align::Left), ("PLACE", Align::Left), ("JOBS", Align::Right)];
-    let mut table = Table::new(&columns);
-    for queue in &overview.queues {
-        for part in &queue.parts {
-            let row = [Cell::from(&queue.queue), Cell::from(part.place), Cell::from(&part.jobs)];
-            table.row(row);
-        }
-    }
-    table
+    let rows = overview.queues.iter().flat_map(|queue| {
+        let name = &queue.queue;
+        let parts = queue.parts.iter();
+        parts.map(move |part| [Cell::from(name), Cell::from(part.place), Cell::from(&part.jobs)])
+    });
+    Table::new(&columns, rows)
 }
 
 /// The cells of a queue.

@@ -1,4 +1,5 @@
 use clap::Args;
+use jobq::admin::Resumed;
 
 use crate::end::{End, Ended};
 use crate::options::Options;
@@ -14,11 +15,12 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
     let client = options.client().await?;
     let resumed = options.admin(&client).resume(&arguments.queue).await?;
-    if output.is_json() {
-        output.document(&resumed)?;
-    } else {
-        let was = if resumed.was_paused { "is resumed" } else { "was not paused" };
-        output.line(&format!("queue {} {was}", resumed.queue))?;
-    }
+    output.answer(&resumed, || sentence(&resumed))?;
     Ok(End::Done)
+}
+
+/// What was done, for people.
+pub(crate) fn sentence(resumed: &Resumed) -> String {
+    let was = if resumed.was_paused { "is resumed" } else { "was not paused" };
+    format!("queue {} {was}", resumed.queue)
 }

@@ -8,20 +8,14 @@ use crate::end::{End, Ended, Problem, checked};
 use crate::options::Options;
 use crate::output::Output;
 use crate::output::confirm::confirm;
-use crate::output::table::{visible, visible_lines};
+use crate::output::table::visible;
 
 /// Compare RabbitMQ with the declarations of programs, and apply them
 ///
 /// A program writes its declarations into a file as JSON: `serde_json::to_writer(file,
 /// &pool.topology()?)`. Pass the files of all programs of the namespace.
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Debug, Subcommand)]
-enum Command {
+pub(crate) enum Command {
     /// Print what would be declared, without connecting to a broker
     Plan(Files),
     /// Compare the broker with the files; exit with 1 if something differs or is unknown
@@ -44,14 +38,14 @@ enum Command {
 
 /// The files with the declarations of programs.
 #[derive(Debug, Args)]
-struct Files {
+pub(crate) struct Files {
     /// JSON files with declarations
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
-pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
-    match arguments.command {
+pub(crate) async fn run(command: Command, options: &Options, output: Output) -> Ended {
+    match command {
         Command::Plan(files) => plan(&files.read()?, output),
         Command::Diff(files) => diff(&files.read()?, options, output).await,
         Command::Apply(files) => apply(&files.read()?, options, output).await,
@@ -84,20 +78,15 @@ pub(super) fn read(path: &Path) -> Result<Topology, Problem> {
 }
 
 fn plan(topology: &Topology, output: Output) -> Ended {
-    if output.is_json() {
-        output.document(topology)?;
-    } else {
-        output.print(&visible_lines(&topology.to_string()))?;
-    }
+    output.answer(topology, || topology.to_string())?;
     Ok(End::Done)
 }
 
 async fn diff(topology: &Topology, options: &Options, output: Output) -> Ended {
     let admin = admin(options).await?;
     let diff = admin.topology(topology).await?;
-    let printed =
-        if output.is_json() { output.document(&diff) } else { output.print(&report(&diff)) };
-    checked(if diff.is_same() { End::Done } else { End::No }, printed)
+    let end = if diff.is_same() { End::Done } else { End::No };
+    checked(end, output.answer(&diff, || report(&diff)))
 }
 
 /// The differences, one a line.
@@ -116,12 +105,8 @@ fn report(diff: &TopologyDiff) -> String {
 async fn apply(topology: &Topology, options: &Options, output: Output) -> Ended {
     let admin = admin(options).await?;
     let applied = admin.apply_topology(topology).await?;
-    if output.is_json() {
-        output.document(&applied)?;
-    } else {
-        let text = if applied.created { "declared what was missing" } else { "all was there" };
-        output.line(text)?;
-    }
+    let text = if applied.created { "declared what was missing" } else { "all was there" };
+    output.answer(&applied, || text.to_owned())?;
     Ok(End::Done)
 }
 

@@ -1,4 +1,3 @@
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
 
@@ -6,15 +5,15 @@ use clap::{Args, Subcommand};
 use jobq::JobId;
 use jobq::admin::text;
 use jobq::admin::{Activity, Figure, Order, PoolId, PoolQueue, PoolReport, Pools, RunningJob};
-use serde::Serialize;
+use serde_json::json;
 
 use super::queues::selection;
 use crate::end::{End, Ended};
 use crate::options::Options;
-use crate::output::Output;
 use crate::output::colour::Style;
 use crate::output::table::{Align, Cell, Table, visible};
 use crate::output::time::since;
+use crate::output::{Explained, Output};
 
 /// The time that pools have to answer.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -61,47 +60,19 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
 }
 
 async fn tell(pool: PoolId, order: Order, options: &Options, output: Output) -> Ended {
-    #[derive(Serialize)]
-    struct Told {
-        pool: PoolId,
-        order: &'static str,
-    }
-
     let client = options.client().await?;
     options.admin(&client).tell(pool, order).await?;
-    if output.is_json() {
-        output.document(Told { pool, order: order.as_str() })?;
-    } else {
-        output.line(&format!("pool {pool} {}", text::order(order)))?;
-    }
+    let document = json!({"pool": pool, "order": order.as_str()});
+    output.answer(document, || format!("pool {pool} {}", text::order(order)))?;
     Ok(End::Done)
 }
 
 async fn list(queues: Vec<String>, options: &Options, output: Output) -> Ended {
     let client = options.client().await?;
     let pools = client.admin().pools(selection(queues), PATIENCE).await?;
-    if output.is_json() {
-        output.document(Document::new(&pools))?;
-        return Ok(End::Done);
-    }
-    output.table(&table(&pools, SystemTime::now()))?;
-    output.notes(notes(&pools));
+    let document = Explained::new(&pools, "unaccounted", &pools.unaccounted);
+    output.listing(document, &table(&pools.pools, SystemTime::now()), notes(&pools))?;
     Ok(End::Done)
-}
-
-/// The pools, with the reason of what is unknown.
-#[derive(Serialize)]
-struct Document<'p> {
-    #[serde(flatten)]
-    pools: &'p Pools,
-    unknown: BTreeMap<&'static str, &'p str>,
-}
-
-impl<'p> Document<'p> {
-    fn new(pools: &'p Pools) -> Self {
-        let unknown = pools.unaccounted.why().map(|why| ("unaccounted", why));
-        Self { pools, unknown: unknown.into_iter().collect() }
-    }
 }
 
 /// The columns of the table of pools.
@@ -116,10 +87,9 @@ pub(crate) const COLUMNS: [(&str, Align); 8] = [
     ("RUNNING", Align::Left),
 ];
 
-fn table(pools: &Pools, now: SystemTime) -> Table {
-    let mut table = Table::new(&COLUMNS);
-    pools.pools.iter().flat_map(|pool| rows(pool, now)).for_each(|row| table.row(row.cells));
-    table
+fn table(pools: &[PoolReport], now: SystemTime) -> Table {
+    let rows = pools.iter().flat_map(|pool| rows(pool, now));
+    Table::new(&COLUMNS, rows.map(|row| row.cells))
 }
 
 /// A row of the table of pools.
@@ -252,11 +222,7 @@ mod tests {
     fn a_job_beyond_its_timeout_is_overdue() {
         let id = JobId::new();
         let mut job = RunningJob::new(id, "pay", 2, Duration::from_secs(90));
-        let text = |job: &RunningJob| {
-            let mut table = Table::new(&[("", Align::Left)]);
-            table.row([running(job)]);
-            table.render(false).trim().to_owned()
-        };
+        let text = |job: &RunningJob| running(job).text().to_owned();
         assert_eq!(text(&job), format!("pay {id} attempt 2, 1m30s"));
         job.timeout = Some(Duration::from_secs(120));
         assert_eq!(text(&job), format!("pay {id} attempt 2, 1m30s of 2m"));
@@ -273,9 +239,7 @@ mod tests {
             (Some(-300), "web1:7, clock -300ms"),
         ] {
             (report.pid, report.clock_offset_ms) = (7, offset);
-            let mut table = Table::new(&[("", Align::Left)]);
-            table.row([process(&report)]);
-            assert_eq!(table.render(false).trim(), shown);
+            assert_eq!(process(&report).text(), shown);
         }
     }
 
@@ -285,12 +249,8 @@ mod tests {
         let mut busy = PoolQueue::new("pay", 4);
         busy.running = vec![job(), job()];
         (busy.lost_slots, busy.lost, busy.ahead) = (1, vec![job()], Some(7));
-        let mut table = Table::new(&COLUMNS);
         let report = report(vec![busy, PoolQueue::new("mail", 2)]);
-        for row in rows(&report, SystemTime::UNIX_EPOCH) {
-            table.row(row.cells);
-        }
-        let text = table.render(false);
+        let text = table(std::slice::from_ref(&report), SystemTime::UNIX_EPOCH).render(false);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 5, "{text}");
         assert!(

@@ -6,8 +6,10 @@ pub(crate) mod progress;
 pub(crate) mod table;
 pub(crate) mod time;
 
+use std::collections::BTreeMap;
 use std::io::{self, IsTerminal as _, Write as _};
 
+use jobq::admin::Figure;
 use serde::Serialize;
 
 use self::colour::{Style, When};
@@ -30,6 +32,21 @@ struct Document<T> {
     v: u32,
     #[serde(flatten)]
     content: T,
+}
+
+/// A document with the reason of a figure that is unknown.
+#[derive(Serialize)]
+pub(crate) struct Explained<'c, T> {
+    #[serde(flatten)]
+    content: &'c T,
+    unknown: BTreeMap<&'static str, &'c str>,
+}
+
+impl<'c, T> Explained<'c, T> {
+    pub(crate) fn new<F>(content: &'c T, name: &'static str, figure: &'c Figure<F>) -> Self {
+        let unknown = figure.why().map(|why| (name, why));
+        Self { content, unknown: unknown.into_iter().collect() }
+    }
 }
 
 impl Output {
@@ -56,9 +73,28 @@ impl Output {
         self.line(&text)
     }
 
-    /// Prints a table.
-    pub(crate) fn table(self, table: &Table) -> io::Result<()> {
-        self.print(&table.render(self.has_colours()))
+    /// Prints a document, or a text for people, each line of it [visible](table::visible).
+    pub(crate) fn answer(
+        self,
+        document: impl Serialize,
+        text: impl FnOnce() -> String,
+    ) -> io::Result<()> {
+        if self.json { self.document(document) } else { self.print(&visible_lines(&text())) }
+    }
+
+    /// Prints a document, or a table with notes below it.
+    pub(crate) fn listing(
+        self,
+        document: impl Serialize,
+        table: &Table,
+        notes: Vec<String>,
+    ) -> io::Result<()> {
+        if self.json {
+            return self.document(document);
+        }
+        let printed = self.print(&table.render(self.has_colours()));
+        self.notes(notes);
+        printed
     }
 
     /// Prints a line.

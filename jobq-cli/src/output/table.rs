@@ -71,13 +71,12 @@ pub(crate) fn visible_lines(text: &str) -> String {
 }
 
 impl Table {
-    pub(crate) fn new(columns: &[(&'static str, Align)]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
-    }
-
-    /// Adds a row with a text for each column.
-    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
-        self.rows.push(cells.into_iter().collect());
+    /// A table of rows with a text for each column.
+    pub(crate) fn new<R: Into<Vec<Cell>>>(
+        columns: &[(&'static str, Align)],
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
+        Self { columns: columns.to_vec(), rows: rows.into_iter().map(Into::into).collect() }
     }
 
     /// The lines of the table.
@@ -125,11 +124,13 @@ mod tests {
 
     #[test]
     fn columns_are_aligned_and_no_line_ends_with_spaces() {
-        let mut table =
-            Table::new(&[("QUEUE", Align::Left), ("READY", Align::Right), ("STATE", Align::Left)]);
-        table.row(["mail".into(), 112.into(), Cell::new("paused", Style::Notable)]);
-        table.row(["größe".into(), "?".into(), "".into()]);
-        table.row(["日本".into(), "".into(), "x".into()]);
+        let columns = [("QUEUE", Align::Left), ("READY", Align::Right), ("STATE", Align::Left)];
+        let rows = [
+            ["mail".into(), 112.into(), Cell::new("paused", Style::Notable)],
+            ["größe".into(), "?".into(), "".into()],
+            ["日本".into(), "".into(), "x".into()],
+        ];
+        let table = Table::new(&columns, rows);
         let expected = "\
             QUEUE  READY  STATE\n\
             mail     112  paused\n\

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use jobq_tests::broker::Broker;
-use jobq_tests::test_store::{Scripted, Step, Store, TestStore};
+use jobq_tests::test_store::{Scripted, Step, Store};
 
-use crate::process::{eventually, jobq};
+use crate::looks::set_up;
+use crate::process::{Ran, eventually, jobq};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_alarm_is_named_and_nothing_is_done() {
@@ -13,13 +14,7 @@ async fn an_alarm_is_named_and_nothing_is_done() {
     let Some((node, management)) = Broker::with_management(test).await else {
         return;
     };
-    let test = TestStore::on(Store::on_broker(node.url())).await;
-    let pool = test.pool().spawn().await.unwrap();
-    test.enqueue([Step::Abort("no card".into())]).await;
-    test.failed("scripted").await;
-    pool.shutdown().await.unwrap();
-    test.enqueue([Step::Succeed]).await;
-    test.enqueue([Step::Succeed]).await;
+    let test = set_up(Store::on_broker(node.url())).await;
     let later = Scripted { steps: vec![Step::Succeed] };
     test.client.enqueue(later).delay(Duration::from_secs(60_000)).await.unwrap();
     node.ctl(&["set_vm_memory_high_watermark", "0.00001"]).await;
@@ -47,7 +42,7 @@ async fn an_alarm_is_named_and_nothing_is_done() {
 
     // The management API counts the jobs of all queues, in the levels too.
     let api = ["--management", &management];
-    let counted = |ran: &crate::process::Ran| {
+    let counted = |ran: &Ran| {
         let row: Vec<_> = ran.out.lines().nth(1).unwrap_or_default().split_whitespace().collect();
         row.get(..5) == Some(&["scripted", "2", "0", "?", "1"])
             && ran.err.contains("jobs in the delay levels, of all queues: 1\n")
@@ -60,6 +55,6 @@ async fn an_alarm_is_named_and_nothing_is_done() {
     assert_eq!(failed, "scripted: failed: expected at most 0, found 1");
 
     node.ctl(&["set_vm_memory_high_watermark", "0.9"]).await;
-    let ends = |state| move |ran: &crate::process::Ran| ran.out.trim_end().ends_with(state);
+    let ends = |state| move |ran: &Ran| ran.out.trim_end().ends_with(state);
     eventually(&test.store, &["queues", "scripted"], ends("unattended")).await;
 }

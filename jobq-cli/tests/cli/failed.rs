@@ -40,14 +40,18 @@ async fn set_up(store: Store, errors: &[&str]) -> (TestStore, Vec<JobId>) {
     let mut ids = Vec::new();
     for error in errors {
         ids.push(test.enqueue([Step::Abort((*error).to_owned()), Step::Succeed]).await);
-        let failed = ids.len() as u64;
-        until("the job to fail", async || {
-            (test.client.counts("scripted").await.ok()?.failed == failed).then_some(())
-        })
-        .await;
+        have_failed(&test, ids.len() as u64).await;
     }
     pool.shutdown().await.unwrap();
     (test, ids)
+}
+
+/// Waits until so many jobs have failed.
+async fn have_failed(test: &TestStore, jobs: u64) {
+    until("the jobs to fail", async || {
+        (test.client.counts("scripted").await.ok()?.failed == jobs).then_some(())
+    })
+    .await;
 }
 
 async fn failed(test: &TestStore, arguments: &[&str]) -> Ran {
@@ -260,10 +264,7 @@ async fn a_canary_that_fails_stops_the_rest(store: Store) {
     for _ in 0..3 {
         test.enqueue([Step::Abort("no".into())]).await;
     }
-    until("the jobs to fail", async || {
-        (test.client.counts("scripted").await.ok()?.failed == 3).then_some(())
-    })
-    .await;
+    have_failed(&test, 3).await;
     let arguments = ["retry", "scripted", "--all", "--canary", "1", "--json"];
     let ran = failed(&test, &arguments).await;
     let done = ran.json(3, "failed-operation");

@@ -1,15 +1,13 @@
 //! The command on files of other versions and other users: it looks and changes nothing.
 
 use std::path::Path;
-use std::process::Stdio;
 
 use jobq_tests::files::{Directory, NEWEST_SCHEMA, make_job_file, schema_of};
 use jobq_tests::test_store::{Step, Store, TestStore};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::net::TcpStream;
 use tokio::process::Command;
 
 use crate::process::{Ran, command, on, run};
+use crate::server::Server;
 
 /// The commands that only look.
 const LOOKS: [&[&str]; 6] = [
@@ -44,15 +42,8 @@ async fn looking_and_changing_leave_a_file_to_older_programs() {
 
     // A scrape of the figures.
     let mut server = command(&["metrics", "--listen", "127.0.0.1:0"]);
-    server.env("JOBQ_URL", format!("sqlite://{}", path.display())).stderr(Stdio::piped());
-    let mut server = server.spawn().unwrap();
-    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
-    let line = lines.next_line().await.unwrap().unwrap();
-    let address = line.split("http://").nth(1).unwrap().trim_end_matches("/metrics");
-    let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    server.env("JOBQ_URL", format!("sqlite://{}", path.display()));
+    let answer = Server::spawn(server).await.get("/metrics").await;
     assert!(answer.contains("{queue=\"mail\",state=\"ready\"} 3"), "{answer}");
     assert_eq!(schema_of(&path), NEWEST_SCHEMA - 1);
 }

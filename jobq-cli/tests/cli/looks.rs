@@ -16,7 +16,7 @@ both_engines!(
 on_a_file!(a_check_says_which_limit_is_exceeded, prometheus_reads_the_figures);
 
 /// A test with two jobs that are ready and one that failed.
-async fn set_up(store: Store) -> TestStore {
+pub(crate) async fn set_up(store: Store) -> TestStore {
     let test = TestStore::on(store).await;
     let pool = test.pool().spawn().await.unwrap();
     test.enqueue([Step::Abort("the card is stolen".into())]).await;

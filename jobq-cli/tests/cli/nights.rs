@@ -12,12 +12,12 @@ use jobq_tests::log_capture::LogCapture;
 use jobq_tests::raw::Raw;
 use jobq_tests::test_store::{Step, Store, TestStore, soon, until};
 use jobq_tests::vhost::Vhost;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::io::AsyncReadExt as _;
 use tokio::process::Child;
 
 use crate::control::Held;
 use crate::process::{eventually, jobq, on};
+use crate::server;
 
 /// `jobq metrics` as a process. Dropping it kills it.
 pub(crate) struct Metrics {
@@ -51,11 +51,7 @@ impl Metrics {
 
     /// The answer to a scrape, with its head.
     pub(crate) async fn scrape(&self) -> String {
-        let mut stream = TcpStream::connect(&self.address).await.unwrap();
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.unwrap();
-        let mut answer = String::new();
-        soon("the answer", stream.read_to_string(&mut answer)).await.unwrap();
-        answer
+        server::get(&self.address, "/metrics").await
     }
 
     /// Scrapes until the answer has all these lines.

@@ -5,27 +5,23 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use jobq_tests::test_store::{Step, Store, TestStore, soon};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
+
+use crate::server::Server;
 
 /// Below the time that a silent client has.
 const AT_ONCE: Duration = Duration::from_secs(8);
 
-/// A server that may open 256 files, with what it writes and its address.
-async fn server(store: &Store, command: &str) -> (Child, BufReader<impl Sized>, String) {
+/// A server that may open 256 files.
+async fn server(store: &Store, command: &str) -> Server {
     let script = r#"ulimit -n 256 && exec "$0" "$@""#;
     let mut process = Command::new("sh");
     process.args(["-c", script, env!("CARGO_BIN_EXE_jobq"), command, "--listen", "127.0.0.1:0"]);
     process.args(["--namespace", &store.namespace]).env("JOBQ_URL", &store.url);
-    process.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
-    let mut process = process.spawn().unwrap();
-    let mut said = BufReader::new(process.stderr.take().unwrap());
-    let mut line = String::new();
-    soon("its address", said.read_line(&mut line)).await.unwrap();
-    let address = line.split("http://").nth(1).unwrap_or_else(|| panic!("{line}"));
-    let address = address.split('/').next().unwrap().trim().to_owned();
-    (process, said, address)
+    process.stdin(Stdio::null()).kill_on_drop(true);
+    Server::spawn(process).await
 }
 
 /// A client that sends this and waits.
@@ -43,23 +39,24 @@ async fn end(mut client: TcpStream) -> String {
 }
 
 async fn bears_slow_clients(store: &Store, command: &str, path: &str) {
-    let (_process, _said, address) = server(store, command).await;
+    let server = server(store, command).await;
+    let address = &*server.address;
     let parts = [
         String::new(),
         format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n"),
         format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 9\r\n\r\nhalf"),
     ];
-    let silent = join_all((0..300).map(|number| client(&address, &parts[number % 3]))).await;
+    let silent = join_all((0..300).map(|number| client(address, &parts[number % 3]))).await;
     // More than it may open: whoever asks is answered all the same.
     let (began, ask) = (Instant::now(), format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n"));
-    let answer = end(client(&address, &format!("{ask}Connection: close\r\n\r\n")).await).await;
+    let answer = end(client(address, &format!("{ask}Connection: close\r\n\r\n")).await).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{command}: {answer}");
     assert!(began.elapsed() < AT_ONCE, "{command}: {:?}", began.elapsed());
 
     // So it is when as many have had an answer, and keep their connections.
     let mut answered = Vec::new();
     for _ in 0..300 {
-        let (began, mut client) = (Instant::now(), client(&address, &format!("{ask}\r\n")).await);
+        let (began, mut client) = (Instant::now(), client(address, &format!("{ask}\r\n")).await);
         let mut first = [0; 12];
         soon("an answer", client.read_exact(&mut first)).await.unwrap();
         assert_eq!(&first, b"HTTP/1.1 200", "{command}");
@@ -69,7 +66,7 @@ async fn bears_slow_clients(store: &Store, command: &str, path: &str) {
     drop(answered);
 
     // One that is idle is closed, as all of the silent ones are.
-    let idle = client(&address, &format!("{ask}\r\n")).await;
+    let idle = client(address, &format!("{ask}\r\n")).await;
     // So is one that takes no answers.
     let small = TcpSocket::new_v4().unwrap();
     small.set_recv_buffer_size(4_096).unwrap();
@@ -84,7 +81,7 @@ async fn bears_slow_clients(store: &Store, command: &str, path: &str) {
         });
     assert!(idle.starts_with("HTTP/1.1 200"), "{command}: {idle}");
     assert!(answers.iter().all(|answer| !answer.contains(" 200 ")), "{command}: {answers:?}");
-    let answer = end(client(&address, &format!("{ask}Connection: close\r\n\r\n")).await).await;
+    let answer = end(client(address, &format!("{ask}Connection: close\r\n\r\n")).await).await;
     assert!(answer.starts_with("HTTP/1.1 200"), "{command}: {answer}");
 }
 

@@ -6,6 +6,7 @@ use super::{Age, render};
 use crate::dashboard::App;
 use crate::links::Links;
 use crate::problem::Problem;
+use crate::sampler::Sample;
 use crate::show::count;
 
 #[derive(Template)]
@@ -21,8 +22,7 @@ struct View<'p> {
 
 pub(crate) fn content(app: &App) -> Result<String, Problem> {
     let sample = app.sampler.now();
-    let figures = sample.as_ref().and_then(|sample| sample.figures.as_ref());
-    let all = figures.map(|figures| &figures.overview.queues[..]).unwrap_or_default();
+    let all = sample.as_deref().map(Sample::queues).unwrap_or_default();
     let mut failed: Vec<_> = all
         .iter()
         .filter_map(|queue| Some((queue.queue.clone(), *queue.failed.known()?)))

@@ -54,23 +54,15 @@ pub(crate) enum Page {
 }
 
 impl Page {
-    pub(crate) fn tab(&self) -> Tab {
+    /// Its place in the navigation, and its title.
+    pub(crate) fn heading(&self) -> (Tab, String) {
         match self {
-            Self::Queues(_) | Self::Queue(_) => Tab::Queues,
-            Self::FailedQueues | Self::Operation(_) => Tab::Failed,
-            Self::Pools(_) => Tab::Pools,
-            Self::Activity => Tab::Activity,
-        }
-    }
-
-    pub(crate) fn title(&self) -> String {
-        match self {
-            Self::Queues(_) => "Queues".to_owned(),
-            Self::Queue(queue) => format!("Queue {queue}"),
-            Self::FailedQueues => "Failed jobs".to_owned(),
-            Self::Pools(_) => "Pools".to_owned(),
-            Self::Operation(id) => format!("Operation {id}"),
-            Self::Activity => "Activity".to_owned(),
+            Self::Queues(_) => (Tab::Queues, "Queues".to_owned()),
+            Self::Queue(queue) => (Tab::Queues, format!("Queue {queue}")),
+            Self::FailedQueues => (Tab::Failed, "Failed jobs".to_owned()),
+            Self::Pools(_) => (Tab::Pools, "Pools".to_owned()),
+            Self::Operation(id) => (Tab::Failed, format!("Operation {id}")),
+            Self::Activity => (Tab::Activity, "Activity".to_owned()),
         }
     }
 

@@ -67,12 +67,8 @@ pub(crate) async fn ask(Path((queue, kind)): Path<(String, String)>, request: Re
     let sent_on = sent_on(fields)?;
     let filter = filter(&sent_on, app.privacy())?;
     let shown = filter.to_string();
-    let failed = app.client().failed(&*queue);
-    let dry = match kind {
-        OperationKind::Retry => failed.retry_where(filter),
-        OperationKind::Discard => failed.discard_where(filter),
-    };
-    let counted = dry.dry_run().by(viewer.name()).await?;
+    let dry = kind.of(&app.client().failed(&*queue), filter).dry_run();
+    let counted = dry.by(viewer.name()).await?;
     let all_counted = match counted.end {
         End::Finished => true,
         End::Lost(error) => return Err(error.into()),
@@ -112,11 +108,7 @@ pub(crate) async fn start(Path((queue, kind)): Path<(String, String)>, form: For
     let filter = filter(&sent_on, app.privacy())?;
     let text = first_line(&filter.to_string(), 500);
     let failed = app.client().failed(&*queue);
-    let mut operation = match kind {
-        OperationKind::Retry => failed.retry_where(filter),
-        OperationKind::Discard => failed.discard_where(filter),
-    };
-    operation = operation.by(viewer.name());
+    let mut operation = kind.of(&failed, filter).by(viewer.name());
     if let Some(extent) = fields.one("extent") {
         operation = operation.within(extent.parse()?);
     }
@@ -139,9 +131,9 @@ pub(crate) async fn start(Path((queue, kind)): Path<(String, String)>, form: For
     let ended = move |started: &Started, summary: &Summary| {
         if let Some(app) = theirs.upgrade() {
             app.looks.forget();
-            let target = format!("{}: {}", started.queue, started.filter);
-            let (action, result) = (started.kind.path(), summary.text.clone());
-            app.record(&started.actor, action, target, result, Some(started.id));
+            let What { queue, kind, filter, actor } = &started.what;
+            let (target, result) = (format!("{queue}: {filter}"), summary.text.clone());
+            app.record(actor, kind.path(), target, result, Some(started.id));
         }
     };
     let started = app.operations.start(operation, what, changed, ended)?;
@@ -177,7 +169,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, id: u64) -> Result<String, Pro
         progress,
         phase,
         end: started.end(),
-        may_cancel: viewer.may(started.kind.action()),
+        may_cancel: viewer.may(started.what.kind.action()),
         started: &started,
     };
     render(&view)
@@ -186,7 +178,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, id: u64) -> Result<String, Pro
 pub(crate) async fn cancel(Path(id): Path<String>, form: Form) -> Answer {
     let id = id.parse().map_err(|_| Problem::not_found())?;
     let started = form.app.operations.find(id).ok_or_else(gone)?;
-    form.viewer.require(started.kind.action())?;
+    form.viewer.require(started.what.kind.action())?;
     if started.end().is_none() {
         started.cancel();
         form.record("cancel operation", format!("operation {id}"), "asked to end".to_owned());

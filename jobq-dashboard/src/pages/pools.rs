@@ -6,7 +6,7 @@ use askama::Template;
 use axum::extract::Path;
 use jobq::JobId;
 use jobq::admin::text;
-use jobq::admin::{Cancelled, Figure, Order, PoolId, PoolQueue, PoolReport, RunningJob};
+use jobq::admin::{Cancelled, Order, PoolId, PoolQueue, PoolReport, RunningJob};
 
 use super::{Age, Page, Tab, render};
 use crate::access::{Action, Viewer};
@@ -58,7 +58,8 @@ struct View<'p> {
     slots: u32,
     running: usize,
     /// The reason why pools cannot be asked.
-    unasked: Option<String>,
+    unasked: Option<&'p str>,
+    /// Consumers that belong to no pool that answered.
     unaccounted: u32,
     may_steer: bool,
 }
@@ -96,6 +97,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, queue: Option<&str>) -> Result
     let mut versions: Vec<_> = all.iter().map(|report| &report.version).collect();
     versions.sort_unstable();
     versions.dedup();
+    let unaccounted = sample.map(Sample::queues).unwrap_or_default().iter();
     let queues = || pools.iter().flat_map(|pool| &pool.report.queues);
     let view = View {
         links: app.links(),
@@ -104,8 +106,8 @@ pub(crate) fn content(app: &App, viewer: &Viewer, queue: Option<&str>) -> Result
         versions: versions.len(),
         slots: queues().map(|queue| queue.slots).sum(),
         running: queues().map(|queue| queue.running.len()).sum(),
-        unasked: sample.and_then(unasked),
-        unaccounted: sample.map(unaccounted).unwrap_or_default(),
+        unasked: sample.and_then(Sample::unasked),
+        unaccounted: unaccounted.filter_map(|queue| queue.unaccounted.known()).sum(),
         may_steer: viewer.may(Action::Pools),
         pools,
     };
@@ -115,21 +117,6 @@ pub(crate) fn content(app: &App, viewer: &Viewer, queue: Option<&str>) -> Result
 /// The numbers of a version, for comparing.
 fn version(text: &str) -> Vec<u64> {
     text.split('.').map(|part| part.parse().unwrap_or(0)).collect()
-}
-
-/// The reason why pools cannot be asked.
-pub(crate) fn unasked(sample: &Sample) -> Option<String> {
-    sample.figures.as_ref()?.overview.reports.why().map(str::to_owned)
-}
-
-/// Consumers that belong to no pool that answered.
-fn unaccounted(sample: &Sample) -> u32 {
-    let queues = sample.figures.as_ref().map(|figures| &figures.overview.queues[..]);
-    let consumers = queues.into_iter().flatten().filter_map(|queue| match queue.unaccounted {
-        Figure::Known(consumers) => Some(consumers),
-        Figure::Unknown(_) => None,
-    });
-    consumers.sum()
 }
 
 /// The place of a pool, and the end of its id: a process may have several.

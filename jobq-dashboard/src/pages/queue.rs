@@ -16,6 +16,7 @@ use crate::dashboard::App;
 use crate::links::Links;
 use crate::problem::Problem;
 use crate::request::{Answer, Form, Request, see};
+use crate::sampler::Sample;
 use crate::show::{ShownFigure, Sign};
 use crate::spark::Spark;
 
@@ -44,7 +45,7 @@ struct View<'p> {
     failed: u64,
     pools: Vec<PoolRow<'p>>,
     /// The reason why pools cannot be asked.
-    unasked: Option<String>,
+    unasked: Option<&'p str>,
     unaccounted: Option<u32>,
     charts: Vec<(&'static str, Spark)>,
     may_pause: bool,
@@ -77,7 +78,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, queue: &str) -> Result<String,
         outcomes: overview.map(|overview| outcomes(overview, reports)).unwrap_or_default(),
         failed: overview.and_then(|queue| queue.failed.known().copied()).unwrap_or(0),
         pools: reports.iter().filter_map(|report| pool(report, queue)).collect(),
-        unasked: sample.as_deref().and_then(super::pools::unasked),
+        unasked: sample.as_deref().and_then(Sample::unasked),
         unaccounted: overview
             .and_then(|queue| queue.unaccounted.known().copied())
             .filter(|consumers| *consumers > 0),

@@ -14,6 +14,7 @@ use crate::fields::Fields;
 use crate::links::{Links, segment};
 use crate::problem::Problem;
 use crate::request::{Answer, Request};
+use crate::sampler::Sample;
 use crate::show::{ShownFigure, Sign, Time, count};
 use crate::spark::Spark;
 
@@ -136,9 +137,8 @@ pub(crate) async fn page(request: Request) -> Answer {
 
 pub(crate) fn content(app: &App, viewer: &Viewer, choice: &Choice) -> Result<String, Problem> {
     let sample = app.sampler.now();
-    let overview = sample.as_ref().and_then(|sample| sample.figures.as_ref());
-    let overview = overview.map(|figures| &*figures.overview);
-    let queues = overview.map(|overview| &overview.queues[..]).unwrap_or_default();
+    let overview = sample.as_deref().and_then(Sample::overview);
+    let queues = sample.as_deref().map(Sample::queues).unwrap_or_default();
     let mut shown: Vec<_> = queues.iter().filter(|queue| choice.shows(queue)).collect();
     choice.sort(&mut shown);
     let mut attention: Vec<_> = queues.iter().flat_map(attention).collect();
@@ -226,9 +226,6 @@ fn totals(overview: Option<&Overview>) -> Vec<(&'static str, ShownFigure)> {
 
 /// What of a queue somebody should look at.
 fn attention(queue: &QueueOverview) -> Vec<Attention> {
-    let name = &queue.queue;
-    let say = |text: String, is_failed| Attention { queue: name.clone(), text, is_failed };
-    let mut found = Vec::new();
     let ready = queue.ready.known().copied();
     // Left out where the number is unknown, or where pools have taken all of them.
     let are_ready = |text: &str| match ready {
@@ -236,55 +233,45 @@ fn attention(queue: &QueueOverview) -> Vec<Attention> {
         _ => text.to_owned(),
     };
     let waited = queue.waited.known().copied().flatten().unwrap_or_default();
-    match queue.state {
-        State::Unattended if ready.is_some_and(|ready| ready > 0) => {
-            found.push(say(are_ready("has no pool"), false));
-        }
-        State::Halted => {
-            found.push(say("has pools, and none of them takes jobs".to_owned(), false));
-        }
-        State::Stuck => {
-            let text =
-                "is stuck: each slot of its pools has held one attempt for more than a minute";
-            found.push(say(are_ready(text), false));
-        }
+    let state = match queue.state {
+        State::Unattended if queue.ready > 0 => Some(are_ready("has no pool")),
+        State::Halted => Some("has pools, and none of them takes jobs".to_owned()),
+        State::Stuck => Some(are_ready(
+            "is stuck: each slot of its pools has held one attempt for more than a minute",
+        )),
         State::Withheld => {
             let ahead = match queue.ahead.known().copied() {
                 Some(ahead @ 1..) => count(ahead),
                 _ => "some".to_owned(),
             };
-            let text = format!(
+            Some(format!(
                 "has a pool that holds jobs back: {ahead} are taken ahead, and its slots have held \
                  one attempt each for more than a minute"
-            );
-            found.push(say(text, false));
+            ))
         }
         State::Consumed if waited >= LONG => {
-            let text =
-                format!("is behind: a job waited {} in the last minute", text::duration(waited));
-            found.push(say(are_ready(&text), false));
+            let waited = text::duration(waited);
+            Some(are_ready(&format!("is behind: a job waited {waited} in the last minute")))
         }
         State::Consumed => {
-            let done = queue.completed.known().copied();
-            if let Some((ready, _)) =
-                ready.zip(done).filter(|(ready, done)| *ready >= 20 && *ready > 2 * done)
-            {
+            let both = ready.zip(queue.completed.known().copied());
+            let behind = both.filter(|(ready, done)| *ready >= 20 && *ready > 2 * done);
+            behind.map(|(ready, _)| {
                 let ready = count(ready);
-                let text =
-                    format!("is behind: {ready} jobs are ready, more than two minutes of work");
-                found.push(say(text, false));
-            }
+                format!("is behind: {ready} jobs are ready, more than two minutes of work")
+            })
         }
-        _ => {}
-    }
-    if queue.waits == Some(Passage::Stuck) {
-        found.push(say("has jobs that wait and do not come through".to_owned(), false));
-    }
-    if let Some(failed) = queue.failed.known().copied().filter(|failed| *failed > 0) {
+        _ => None,
+    };
+    let waits = (queue.waits == Some(Passage::Stuck))
+        .then(|| "has jobs that wait and do not come through".to_owned());
+    let failed = queue.failed.known().copied().filter(|failed| *failed > 0).map(|failed| {
         let jobs = if failed == 1 { "job" } else { "jobs" };
-        found.push(say(format!("has {} failed {jobs}", count(failed)), true));
-    }
-    found
+        format!("has {} failed {jobs}", count(failed))
+    });
+    let line = |is_failed| move |text| Attention { queue: queue.queue.clone(), text, is_failed };
+    let others = state.into_iter().chain(waits).map(line(false));
+    others.chain(failed.map(line(true))).collect()
 }
 
 /// The doctor's errors, or why there is no report.

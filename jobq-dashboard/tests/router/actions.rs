@@ -20,11 +20,7 @@ async fn a_queue_is_paused_and_resumed() {
 
 /// The page of all queues, when it has the queue of greetings.
 async fn queues(kit: &Kit, path: &str) -> String {
-    until("the figures are read", async || {
-        let page = kit.get(path).await.text;
-        page.contains("id=\"q-mail\"").then_some(page)
-    })
-    .await
+    kit.sees(path, "id=\"q-mail\"").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,9 +58,7 @@ async fn a_job_is_enqueued_with_its_exact_payload() {
         ("payload=1", "name of the job is missing"),
         ("job=greet&payload=1&delay=soon", "soon"),
     ] {
-        let refused = kit.post("/queues/mail/enqueue", form).await;
-        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{form}");
-        assert!(refused.text.contains(part), "{form}: {}", refused.text);
+        kit.post("/queues/mail/enqueue", form).await.says(StatusCode::BAD_REQUEST, part);
     }
 }
 
@@ -115,8 +109,7 @@ async fn a_selection_of_none_is_not_all() {
             kit.post(&path, "selected=yes&confirmed=yes").await,
             kit.post(&path, "id=&confirmed=yes").await,
         ] {
-            assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{action}");
-            assert!(answer.text.contains("No job is selected"), "{action}: {}", answer.text);
+            answer.says(StatusCode::BAD_REQUEST, "No job is selected");
         }
         let asked = kit.get(&format!("{path}?selected=yes&id={id}")).await;
         assert!(asked.text.contains("1 failed jobs?"), "{action}: {}", asked.text);
@@ -149,8 +142,7 @@ async fn a_question_is_about_what_has_failed_by_now() {
     assert!(question.contains("Discard 1 failed jobs?"), "{question}");
     assert!(question.contains("name=\"extent\" value=\"1"), "{question}");
     let odd = kit.post("/queues/mail/failed/discard", "extent=all&confirmed=yes").await;
-    assert_eq!(odd.status, StatusCode::BAD_REQUEST);
-    assert!(odd.text.contains("is not a valid extent"), "{}", odd.text);
+    odd.says(StatusCode::BAD_REQUEST, "is not a valid extent");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,9 +169,7 @@ async fn a_condition_without_its_value_is_refused() {
         ("/queues/mail/failed?pointer=/user&value=", "is missing"),
         ("/queues/mail/failed/discard?pointer=/user", "is missing"),
     ] {
-        let answer = kit.get(path).await;
-        assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
-        assert!(answer.text.contains(part), "{path}: {}", answer.text);
+        kit.get(path).await.says(StatusCode::BAD_REQUEST, part);
     }
     for form in ["pointer=/user&confirmed=yes", "stop=1&confirmed=yes"] {
         let refused = kit.post("/queues/mail/failed/retry", form).await;
@@ -235,11 +225,7 @@ async fn pools_take_orders_and_running_jobs_are_cancelled() {
     let kit = Kit::new().await;
     let pool = kit.pool().await;
     let id = kit.client.enqueue(Wait {}).await.unwrap();
-    let page = until("the job runs", async || {
-        let page = kit.get("/pools").await.text;
-        page.contains(&id.to_string()).then_some(page)
-    })
-    .await;
+    let page = kit.sees("/pools", &id.to_string()).await;
     let orders = page.split("action=\"").skip(1).filter_map(|rest| rest.split('"').next());
     let quiet = orders.clone().find(|path| path.ends_with("/quiet")).unwrap().to_owned();
     let cancelled = kit.post(&format!("/running/{id}/cancel"), "").await;
@@ -248,10 +234,7 @@ async fn pools_take_orders_and_running_jobs_are_cancelled() {
         until("it has failed", async || kit.client.failed("slow").show(id).await.ok()).await;
     assert_eq!(failed.reason(), jobq::FailedReason::Cancelled);
     assert_eq!(kit.post(&quiet, "").await.status, StatusCode::SEE_OTHER);
-    until("it is quiet", async || {
-        kit.get("/pools").await.text.contains("quiet</span>").then_some(())
-    })
-    .await;
+    kit.sees("/pools", "quiet</span>").await;
     let stop = quiet.replace("/quiet", "/stop");
     let asked = kit.post(&stop, "").await;
     assert_eq!(asked.header("location"), stop);

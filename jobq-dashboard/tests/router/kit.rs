@@ -35,6 +35,12 @@ impl Answer {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("a header is text"))
     }
+
+    /// Fails unless it has this status and this text.
+    #[track_caller]
+    pub(crate) fn says(&self, status: StatusCode, text: &str) {
+        assert!(self.status == status && self.text.contains(text), "{status}, {text}: {self:#?}");
+    }
 }
 
 /// A queue in memory and its dashboard.
@@ -83,6 +89,15 @@ impl Kit {
         send(&self.router, Request::get(path).body(Body::empty()).expect("it is a request")).await
     }
 
+    /// The page, when it has this text.
+    pub(crate) async fn sees(&self, path: &str, text: &str) -> String {
+        until(text, async || {
+            let page = self.get(path).await.text;
+            page.contains(text).then_some(page)
+        })
+        .await
+    }
+
     /// Sends a form as a browser on HTTPS does.
     pub(crate) async fn post(&self, path: &str, form: &str) -> Answer {
         let request = Request::post(path)
@@ -95,11 +110,7 @@ impl Kit {
     pub(crate) async fn ended(&self, started: &Answer) -> String {
         let path = started.header("location").to_owned();
         assert_eq!(started.status, StatusCode::SEE_OTHER, "{}", started.text);
-        until("the operation has ended", async || {
-            let page = self.get(&path).await.text;
-            page.contains("role=\"status\"").then_some(page)
-        })
-        .await
+        self.sees(&path, "role=\"status\"").await
     }
 }
 

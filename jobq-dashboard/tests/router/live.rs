@@ -17,15 +17,15 @@ async fn a_stream_carries_new_content_and_ends() {
     let mut body = response.into_body().into_data_stream();
     let mut seen = String::new();
     let reading = async {
-        while !seen.contains("No queues yet") {
-            let part = body.next().await.expect("the stream is open").unwrap();
-            seen.push_str(&String::from_utf8_lossy(&part));
-        }
+        let mut reads = async |text: &str| {
+            while !seen.contains(text) {
+                let part = body.next().await.expect("the stream is open").unwrap();
+                seen.push_str(&String::from_utf8_lossy(&part));
+            }
+        };
+        reads("No queues yet").await;
         kit.client.declare::<Greet>().await.unwrap();
-        while !seen.contains("q-mail") {
-            let part = body.next().await.expect("the stream is open").unwrap();
-            seen.push_str(&String::from_utf8_lossy(&part));
-        }
+        reads("q-mail").await;
         // So that a login that has ended ends it.
         while body.next().await.is_some() {}
     };
@@ -51,6 +51,5 @@ async fn a_fragment_that_the_browser_has_is_not_sent_again() {
 async fn a_page_that_is_not_there_has_no_stream() {
     let kit = Kit::new().await;
     let answer = kit.get("/operations/7?live=stream").await;
-    assert_eq!(answer.status, StatusCode::NOT_FOUND);
-    assert!(answer.text.contains("There is no such operation"), "{}", answer.text);
+    answer.says(StatusCode::NOT_FOUND, "There is no such operation");
 }

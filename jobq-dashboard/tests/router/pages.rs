@@ -23,8 +23,7 @@ async fn without_queues_the_pages_say_what_to_do() {
         ("/activity", "Nothing was done yet"),
     ] {
         let page = kit.get(path).await;
-        assert_eq!(page.status, StatusCode::OK, "{path}");
-        assert!(page.text.contains(expected), "{path}: {}", page.text);
+        page.says(StatusCode::OK, expected);
         assert!(
             page.text.contains("<html lang=\"en\">") && page.text.contains("aria-label=\"Pages\"")
         );
@@ -37,11 +36,7 @@ async fn the_pages_show_queues_pools_and_failed_jobs() {
     let id = kit.failed("user 7: <b>connection</b> refused").await;
     let pool = kit.pool().await;
     kit.client.enqueue(crate::kit::Wait {}).await.unwrap();
-    until("the job runs", async || {
-        kit.get("/pools").await.text.contains("attempt 1").then_some(())
-    })
-    .await;
-    let pools = kit.get("/pools").await.text;
+    let pools = kit.sees("/pools", "attempt 1").await;
     let memory =
         pools.split("data-label=\"Memory\">").nth(1).and_then(|row| row.split("</td>").next());
     assert_eq!(
@@ -49,11 +44,7 @@ async fn the_pages_show_queues_pools_and_failed_jobs() {
         cfg!(target_os = "linux"),
         "{pools}"
     );
-    let queues = until("the figures are read", async || {
-        let page = kit.get("/").await.text;
-        page.contains("has 1 failed job").then_some(page)
-    })
-    .await;
+    let queues = kit.sees("/", "has 1 failed job").await;
     assert!(queues.contains("href=\"/queues/mail/failed\""), "{queues}");
     assert!(kit.get("/?find=ail&sort=failed").await.text.contains("id=\"q-mail\""));
     assert!(!kit.get("/?find=nothing").await.text.contains("id=\"q-mail\""));
@@ -126,8 +117,8 @@ async fn failed_jobs_are_filtered() {
         assert!(page.contains("2 jobs"), "{query}: {page}");
     }
     let wrong = kit.get("/queues/mail/failed?reason=tired").await;
-    assert_eq!(wrong.status, StatusCode::BAD_REQUEST);
-    assert!(wrong.text.contains("no reason of a failure") && wrong.text.contains("id=\"reason\""));
+    wrong.says(StatusCode::BAD_REQUEST, "no reason of a failure");
+    assert!(wrong.text.contains("id=\"reason\""));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -141,15 +132,11 @@ async fn what_is_not_there_has_a_page_that_says_so() {
         "/queues/mail/failed/jobs/01890000-0000-7000-8000-000000000000",
         "/assets/dashboard-0.css",
     ] {
-        let page = kit.get(path).await;
-        assert_eq!(page.status, StatusCode::NOT_FOUND, "{path}");
-        assert!(page.text.contains("<h1>"), "{path}: {}", page.text);
+        kit.get(path).await.says(StatusCode::NOT_FOUND, "<h1>");
     }
     let page = kit.post("/queues/mail", "").await;
-    assert_eq!(page.status, StatusCode::METHOD_NOT_ALLOWED);
-    assert!(page.text.contains("another method"));
-    let page = kit.get("/queues/a..b%20c").await;
-    assert!(page.text.contains("a..b c") && page.status == StatusCode::OK);
+    page.says(StatusCode::METHOD_NOT_ALLOWED, "another method");
+    kit.get("/queues/a..b%20c").await.says(StatusCode::OK, "a..b c");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -225,11 +212,7 @@ async fn waits_that_do_not_end_and_clocks_that_differ_are_shown() {
         ("/queues/mail", &["<dt>Waits</dt><dd><span>stuck<"]),
         ("/pools", &["<span class=\"state bad\">clock -1m5s<"]),
     ] {
-        let page = until(path, async || {
-            let page = kit.get(path).await.text;
-            page.contains(shown[0]).then_some(page)
-        })
-        .await;
+        let page = kit.sees(path, shown[0]).await;
         for text in shown {
             assert!(page.contains(text), "{path} lacks {text}: {page}");
         }

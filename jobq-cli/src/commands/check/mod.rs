@@ -91,7 +91,7 @@ struct Breach {
 #[derive(Serialize)]
 struct Document<'a> {
     ok: bool,
-    queues: Vec<&'a str>,
+    queues: &'a [&'a str],
     breaches: &'a [Breach],
     /// Why there may be other queues, which were not checked.
     incomplete: Option<&'a str>,
@@ -114,16 +114,15 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     if queues.is_empty() && !output.is_json() {
         output.error("no queues are known, so nothing was checked: name the queues");
     }
-    let printed = if output.is_json() {
-        output.document(Document { ok: end == End::Done, queues, breaches: &breaches, incomplete })
-    } else if end == End::Done {
-        output.line(&format!("ok: {}", queues.join(", ")))
-    } else {
+    let text = || {
+        if end == End::Done {
+            return format!("ok: {}", queues.join(", "));
+        }
         let unlisted = incomplete.map(|why| format!("there may be other queues: {why}"));
-        let mut lines = sentences(&breaches).into_iter().chain(unlisted);
-        lines.try_for_each(|line| output.line(&line))
+        sentences(&breaches).into_iter().chain(unlisted).collect::<Vec<_>>().join("\n")
     };
-    checked(end, printed)
+    let (ok, queues, breaches) = (end == End::Done, &queues, &breaches);
+    checked(end, output.answer(Document { ok, queues, breaches, incomplete }, text))
 }
 
 /// The figures, and the queues whose jobs stood still at a look before. It looks twice if there are
@@ -147,23 +146,12 @@ async fn look(
 impl Figures {
     /// Those of a queue that does not exist are unknown: a limit of a wrong name checks nothing.
     fn of(queue: &QueueOverview) -> Self {
-        if queue.state == State::Missing {
-            return Self {
-                pools: missing(),
-                unaccounted: missing(),
-                ready: missing(),
-                failed: missing(),
-                waited: missing(),
-                state: queue.state,
-                stood: false,
-            };
-        }
         Self {
-            pools: queue.pools.clone(),
-            unaccounted: queue.unaccounted.clone(),
-            ready: queue.ready.clone(),
-            failed: queue.failed.clone(),
-            waited: queue.waited.clone(),
+            pools: existing(queue, &queue.pools),
+            unaccounted: existing(queue, &queue.unaccounted),
+            ready: existing(queue, &queue.ready),
+            failed: existing(queue, &queue.failed),
+            waited: existing(queue, &queue.waited),
             state: queue.state,
             stood: false,
         }
@@ -204,8 +192,12 @@ impl Figures {
     }
 }
 
-fn missing<T>() -> Figure<T> {
-    Figure::unknown("there is no such queue")
+/// A figure of a queue, which is unknown if the queue does not exist.
+fn existing<T: Clone>(queue: &QueueOverview, figure: &Figure<T>) -> Figure<T> {
+    match queue.state {
+        State::Missing => Figure::unknown("there is no such queue"),
+        _ => figure.clone(),
+    }
 }
 
 /// The limits that a queue exceeds.

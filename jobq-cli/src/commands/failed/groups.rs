@@ -27,15 +27,9 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     let filter = arguments.filter.filter()?;
     let client = options.client().await?;
     let groups = client.failed(&arguments.queue).groups(&filter).await?;
-    if output.is_json() {
-        output.document(&groups)?;
-    } else {
-        let mut table = Table::new(&COLUMNS);
-        let now = SystemTime::now();
-        groups.groups.iter().for_each(|group| table.row(row(group, now)));
-        output.table(&table)?;
-        output.notes(notes(&groups));
-    }
+    let now = SystemTime::now();
+    let table = Table::new(&COLUMNS, groups.groups.iter().map(|group| row(group, now)));
+    output.listing(&groups, &table, notes(&groups))?;
     match groups.groups.is_empty() {
         _ if !groups.complete => Ok(End::Partly),
         true => nothing_found(&client, &arguments.queue).await,

@@ -45,18 +45,14 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     let failed = client.failed(&arguments.queue);
     let page = failed.page(&filter, arguments.after, arguments.limit).await?;
     let is_empty = page.matching == 0 && arguments.after.is_none();
-    if output.is_json() {
-        output.document(Document {
-            jobs: page.jobs.iter().map(job::Document::from).collect(),
-            next: page.next,
-            matching: page.matching,
-            complete: page.complete,
-            as_of: text::time_millis(page.as_of),
-        })?;
-    } else {
-        output.table(&table(&page.jobs, SystemTime::now()))?;
-        output.notes(notes(&page));
-    }
+    let document = Document {
+        jobs: page.jobs.iter().map(job::Document::from).collect(),
+        next: page.next,
+        matching: page.matching,
+        complete: page.complete,
+        as_of: text::time_millis(page.as_of),
+    };
+    output.listing(document, &table(&page.jobs, SystemTime::now()), notes(&page))?;
     match page {
         Page { complete: false, next: None, .. } => Ok(End::Partly),
         _ if is_empty => nothing_found(&client, &arguments.queue).await,
@@ -65,25 +61,25 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
 }
 
 fn table(jobs: &[FailedJob], now: SystemTime) -> Table {
-    let mut table = Table::new(&[
+    let columns = [
         ("ID", Align::Left),
         ("JOB", Align::Left),
         ("REASON", Align::Left),
         ("ATTEMPTS", Align::Right),
         ("AGO", Align::Right),
         ("ERROR", Align::Left),
-    ]);
-    for job in jobs {
-        table.row([
+    ];
+    let row = |job: &FailedJob| {
+        [
             Cell::from(job.id()),
             Cell::from(job.name()),
             Cell::from(job.reason()),
             Cell::from(job.attempts()),
             Cell::from(since(job.failed_at(), now)),
             Cell::from(job.error().lines().next().unwrap_or_default()),
-        ]);
-    }
-    table
+        ]
+    };
+    Table::new(&columns, jobs.iter().map(row))
 }
 
 /// Notes about the jobs that are not on the page.

@@ -9,7 +9,7 @@ mod outcome;
 mod rate;
 mod show;
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use jobq::Client;
 
 use super::queues::exists;
@@ -18,14 +18,8 @@ use crate::options::Options;
 use crate::output::Output;
 
 /// Show, retry and delete failed jobs
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
 #[derive(Debug, Subcommand)]
-enum Command {
+pub(crate) enum Command {
     List(list::Arguments),
     Show(show::Arguments),
     Groups(groups::Arguments),
@@ -35,8 +29,8 @@ enum Command {
     Export(export::Arguments),
 }
 
-pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
-    match arguments.command {
+pub(crate) async fn run(command: Command, options: &Options, output: Output) -> Ended {
+    match command {
         Command::List(arguments) => list::run(arguments, options, output).await,
         Command::Show(arguments) => show::run(arguments, options, output).await,
         Command::Groups(arguments) => groups::run(arguments, options, output).await,

@@ -16,7 +16,7 @@ use super::outcome::{end, missing};
 use super::rate::rate;
 use crate::end::{End, Ended, Problem};
 use crate::filter::FilterOptions;
-use crate::options::{Options, period};
+use crate::options::{Options, period, with};
 use crate::output::Output;
 use crate::output::confirm::confirm;
 use crate::output::progress::Bar;
@@ -115,12 +115,8 @@ pub(crate) async fn retry(arguments: Retry, options: &Options, output: Output) -
     let client = options.client().await?;
     let failed = client.failed(&arguments.which.queue);
     let mut operation = arguments.how.of(failed.retry_where(filter.clone()), options);
-    if let Some(jobs) = arguments.canary {
-        operation = operation.canary(jobs);
-    }
-    if let Some(patience) = arguments.canary_patience {
-        operation = operation.canary_patience(patience);
-    }
+    operation = with(operation, arguments.canary, Operation::canary);
+    operation = with(operation, arguments.canary_patience, Operation::canary_patience);
     if arguments.stop_on_failure {
         operation = operation.stop_on_failure();
     }
@@ -130,38 +126,40 @@ pub(crate) async fn retry(arguments: Retry, options: &Options, output: Output) -
 
 pub(crate) async fn discard(arguments: Discard, options: &Options, output: Output) -> Ended {
     let Discard { which, how } = arguments;
-    let (filter, named) = which.filter()?;
-    let client = options.client().await?;
-    let doing = Doing::deleting(client, &which.queue, filter, named, &how);
-    delete(doing, &how, options, output).await
+    delete(&which.queue, which.filter()?, &how, options, output).await
 }
 
 pub(crate) async fn purge(arguments: Purge, options: &Options, output: Output) -> Ended {
-    let client = options.client().await?;
-    let doing = Doing::deleting(client, &arguments.queue, Filter::new(), 0, &arguments.how);
-    delete(doing, &arguments.how, options, output).await
+    let Purge { queue, how } = arguments;
+    delete(&queue, (Filter::new(), 0), &how, options, output).await
 }
 
 /// Deletes jobs. A question that is asked before is about those that have failed by then, and so is
 /// what follows.
-async fn delete(doing: Doing, how: &How, options: &Options, output: Output) -> Ended {
+async fn delete(
+    queue: &str,
+    (filter, named): (Filter, u64),
+    how: &How,
+    options: &Options,
+    output: Output,
+) -> Ended {
+    let client = options.client().await?;
+    let (failed, action, dry_run) = (client.failed(queue), ("discard", "deleted"), how.dry_run);
+    let doing = Doing { client, failed, filter, action, dry_run, named };
     let discard = || doing.failed.discard_where(doing.filter.clone());
     let mut operation = how.of(discard(), options);
-    if !doing.dry_run && !options.yes {
+    if !dry_run && !options.yes {
         let counted = discard().dry_run().await?;
         if counted.matched == 0 {
             return doing.told(&counted, output).await;
         }
-        let Doing { failed, filter, .. } = &doing;
         let least = if matches!(counted.end, OperationEnd::Finished) { "" } else { "at least " };
-        let jobs = format!("{least}{} failed jobs of queue `{}`", counted.matched, failed.queue());
-        if !confirm(options.yes, &format!("delete {jobs} ({filter})"))? {
+        let jobs = format!("{least}{} failed jobs of queue `{queue}`", counted.matched);
+        if !confirm(options.yes, &format!("delete {jobs} ({})", doing.filter))? {
             output.note("nothing was deleted");
             return Ok(End::Partly);
         }
-        if let Some(extent) = counted.extent {
-            operation = operation.within(extent);
-        }
+        operation = with(operation, counted.extent, Operation::within);
     }
     doing.run(operation, output).await
 }
@@ -188,19 +186,11 @@ impl How {
     fn of(&self, operation: Operation, options: &Options) -> Operation {
         let operation = operation.by(options.actor());
         let operation = if self.dry_run { operation.dry_run() } else { operation };
-        match self.rate {
-            Some(rate) => operation.rate(rate),
-            None => operation,
-        }
+        with(operation, self.rate, Operation::rate)
     }
 }
 
 impl Doing {
-    fn deleting(client: Client, queue: &str, filter: Filter, named: u64, how: &How) -> Self {
-        let (failed, action) = (client.failed(queue), ("discard", "deleted"));
-        Self { client, failed, filter, action, dry_run: how.dry_run, named }
-    }
-
     async fn run(self, operation: Operation, output: Output) -> Ended {
         // Heard before anything is done.
         let interrupted = interrupt().await;
@@ -218,13 +208,9 @@ impl Doing {
     /// Tells what was done.
     async fn told(&self, done: &Done, output: Output) -> Ended {
         let queue = self.failed.queue();
-        if output.is_json() {
-            let (filter, (action, _)) = (self.filter.to_string(), self.action);
-            let dry_run = self.dry_run;
-            output.document(Document { queue, action, filter, dry_run, done })?;
-        } else {
-            output.line(&self.sentence(done.matched, done.settled))?;
-        }
+        let (filter, (action, _)) = (self.filter.to_string(), self.action);
+        let document = Document { queue, action, filter, dry_run: self.dry_run, done };
+        output.answer(document, || self.sentence(done.matched, done.settled))?;
         for (id, error) in &done.refused {
             output.error(&format!("job {id} stays failed: {error}"));
         }

@@ -23,11 +23,7 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
     let client = options.client().await?;
     let job = client.failed(&arguments.queue).show(arguments.id).await?;
-    if output.is_json() {
-        output.document(job::Document::from(&job))?;
-    } else {
-        output.print(&text(&job, SystemTime::now()))?;
-    }
+    output.answer(job::Document::from(&job), || text(&job, SystemTime::now()))?;
     Ok(End::Done)
 }
 
@@ -45,9 +41,8 @@ fn text(job: &FailedJob, now: SystemTime) -> String {
     ];
     fields.extend(job.topic().map(|topic| ("topic", topic.to_owned())));
     fields.extend(job.enqueued_by().map(|program| ("by", program.to_owned())));
-    let line = |(name, value): &(&str, String)| format!("{name:<9} {}", visible(value));
-    let mut text = fields.iter().map(line).collect::<Vec<_>>().join("\n");
-    text.push('\n');
+    let line = |(name, value): &(&str, String)| format!("{name:<9} {}\n", visible(value));
+    let mut text: String = fields.iter().map(line).collect();
     if !job.headers().is_empty() {
         text += "headers\n";
         for (name, value) in job.headers().iter() {

@@ -9,6 +9,8 @@ use jobq::{Client, Finding, Result, Severity};
 use super::Event;
 use super::state::{Action, Group, Grouped, Key, Row};
 use crate::commands::failed::groups;
+use crate::commands::resume;
+use crate::options::with;
 use crate::output::colour::Style;
 use crate::output::table::Cell;
 
@@ -38,10 +40,7 @@ async fn change(client: &Client, actor: &str, action: Action) -> Result<String> 
             let but = text::still_taking(&still_taking).map(|text| format!("; {text}"));
             format!("queue {queue} is paused{}", but.unwrap_or_default())
         }
-        Action::Resume(queue) => {
-            let was = admin.resume(&queue).await?.was_paused;
-            format!("queue {queue} {}", if was { "is resumed" } else { "was not paused" })
-        }
+        Action::Resume(queue) => resume::sentence(&admin.resume(&queue).await?),
         Action::Tell(pool, order) => {
             admin.tell(pool, order).await?;
             format!("pool {pool} {}", text::order(order))
@@ -68,11 +67,8 @@ fn filter(group: &Group) -> Filter {
 }
 
 /// What an operation on the jobs that were looked at did.
-async fn done(mut operation: Operation, extent: Option<Extent>) -> Result<String> {
-    if let Some(extent) = extent {
-        operation = operation.within(extent);
-    }
-    let done = operation.await?;
+async fn done(operation: Operation, extent: Option<Extent>) -> Result<String> {
+    let done = with(operation, extent, Operation::within).await?;
     let mut said = vec![format!("{} of {} failed jobs", done.settled, done.matched)];
     said.extend(text::remarks(&done));
     if let Some((id, error)) = done.refused.first() {

@@ -1,7 +1,7 @@
 //! `jobq watch`: a terminal page.
 //!
 //! `state` holds what is shown and decides what a key does; `draw` lays it out; both are pure.
-//! `sample` looks at the queues and pools, and `act` carries out what the keys ask for.
+//! `sample` makes rows and documents of the queues and pools, and `act` carries out what the keys ask for.
 
 mod act;
 mod draw;
@@ -14,6 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use jobq::Client;
+use jobq::admin::Overview;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event as TerminalEvent, KeyEvent, KeyEventKind};
 #[cfg(unix)]
@@ -21,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::interval;
 
-use self::sample::{Document, Sample, sample};
+use self::sample::Document;
 use self::state::{Action, Grouped, Page, Row, State};
 use super::queues::selection;
 use crate::end::{End, Ended, Problem};
@@ -50,7 +51,7 @@ enum Event {
     Resized,
     /// A second has passed.
     Tick,
-    Sample(Result<Sample, String>),
+    Sample(Result<Overview, String>),
     /// The findings of the doctor.
     Examined(Result<Vec<Row>, String>),
     /// The groups of the failed jobs of a queue.
@@ -92,7 +93,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
 async fn stream(client: &Client, arguments: Arguments, output: Output) -> Ended {
     let queues = selection(arguments.queues);
     loop {
-        let sample = sample(client, queues.clone()).await;
+        let sample = client.admin().overview(queues.clone()).await;
         output.document(Document::new(SystemTime::now(), &sample))?;
         tokio::time::sleep(arguments.interval).await;
     }
@@ -187,7 +188,7 @@ async fn tick(events: UnboundedSender<Event>) {
 async fn look(client: Client, arguments: Arguments, events: UnboundedSender<Event>) {
     let queues = selection(arguments.queues);
     loop {
-        let sample = sample(&client, queues.clone()).await;
+        let sample = client.admin().overview(queues.clone()).await;
         if events.send(Event::Sample(sample.map_err(|error| error.to_string()))).is_err() {
             return;
         }

@@ -2,11 +2,11 @@
 
 use std::time::SystemTime;
 
-use jobq::admin::{Extent, Order, PoolId};
+use jobq::admin::{Extent, Order, Overview, PoolId};
 use jobq::{FailedReason, JobId};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::sample::Sample;
+use super::sample;
 use crate::output::table::Cell;
 
 /// The rows that a page key skips.
@@ -154,9 +154,9 @@ impl State {
     }
 
     /// A look has ended.
-    pub(super) fn sampled(&mut self, sample: Result<Sample, String>, now: SystemTime) {
+    pub(super) fn sampled(&mut self, sample: Result<Overview, String>, now: SystemTime) {
         let (queues, pools) = match sample {
-            Ok(sample) => (Ok(sample.queues(now)), sample.pools(now)),
+            Ok(overview) => (Ok(sample::queues(&overview, now)), sample::pools(&overview, now)),
             Err(problem) => (Err(problem.clone()), Err(problem)),
         };
         self.loaded(Page::Queues, queues, now);
