@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
-
 use super::facts::{Facts, Management, Node, Publishing, Queue};
 use super::leaders::leaders;
 use super::policy::{Effect, effects, longest_run};
-use super::presence;
+use super::presence::presence;
 use super::role::role;
 use crate::finding::{Finding, FindingKind as Kind, Severity};
 use crate::rabbitmq::connection::server_properties::{WITH_TIMEOUTS_OF_QUEUES, number};
 use crate::rabbitmq::connection::supervised::ALARM_ADVICE;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::plan::{Argument, Arguments, Declaration, Topology};
+use crate::rabbitmq::topology::plan::Topology;
 use crate::rabbitmq::topology::temporary::QueueType;
 
 /// The oldest and the newest version that jobq is tested on.
@@ -28,45 +26,29 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
     findings.extend(queue_types(facts.temporary));
     findings.extend(heartbeat(facts.heartbeat));
     findings.extend(publishing(&facts.publishing));
-    findings.extend(presence::missing(facts, names));
-    findings.extend(presence::not_compared(facts));
-    match &facts.management {
-        Management::NotGiven => findings.push(not_given()),
-        Management::Asked { queues, nodes, bindings, dead_lettering } => {
-            match bindings {
-                Ok(bindings) => {
-                    findings.extend(presence::missing_bindings(bindings, facts, names, topology));
-                }
-                // If the queues are not shown either, one finding says so.
-                Err(why) if queues.is_ok() => {
-                    findings.push(not_shown("the bindings of the queues", why));
-                }
-                Err(_) => {}
-            }
-            match nodes {
-                Ok(nodes) => findings.extend(cluster(nodes)),
-                Err(why) => findings.push(not_shown("the broker's nodes", why)),
-            }
-            if let (Ok(queues), Ok(nodes)) = (queues, nodes) {
-                findings.extend(replicas(queues, nodes));
-            }
-            // What does not show these does not show the queues either.
-            if let (Ok(dead_lettering), Ok(nodes)) = (dead_lettering, nodes) {
-                findings.extend(leaders(dead_lettering, nodes));
-            }
-            match queues {
-                Ok(queues) => {
-                    findings.extend(policies(queues, names, &facts.vhost));
-                    let refused = |name: &str| {
-                        facts.refused.iter().any(|(about, _)| *about == presence::queue_named(name))
-                    };
-                    findings.extend(arguments(queues, topology, refused));
-                }
-                Err(why) => {
-                    findings.push(not_shown("the policies and bindings of the queues", why));
-                }
-            }
-        }
+    findings.extend(presence(facts, names, topology));
+    let Some(Management { queues, nodes, bindings, dead_lettering }) = &facts.management else {
+        findings.push(not_given());
+        return findings;
+    };
+    match nodes {
+        Ok(nodes) => findings.extend(cluster(nodes)),
+        Err(why) => findings.push(not_shown("the broker's nodes", why)),
+    }
+    if let (Ok(queues), Ok(nodes)) = (queues, nodes) {
+        findings.extend(replicas(queues, nodes));
+    }
+    // What does not show these does not show the queues either.
+    if let (Ok(dead_lettering), Ok(nodes)) = (dead_lettering, nodes) {
+        findings.extend(leaders(dead_lettering, nodes));
+    }
+    match queues {
+        Ok(queues) => findings.extend(policies(queues, names, &facts.vhost)),
+        Err(why) => findings.push(not_shown("the policies and bindings of the queues", why)),
+    }
+    // If the queues are not shown either, one finding says so.
+    if let (Ok(_), Err(why)) = (queues, bindings) {
+        findings.push(not_shown("the bindings of the queues", why));
     }
     findings
 }
@@ -284,20 +266,21 @@ fn blame(policy: &str, operator: &str, vhost: &str) -> (String, String) {
     }
 }
 
+/// The first few of these.
+pub(super) fn few(all: &[String]) -> String {
+    match all {
+        [first, second, third, _, rest @ ..] => {
+            format!("{first}, {second}, {third} and {} more", rest.len() + 1)
+        }
+        few => few.join(", "),
+    }
+}
+
 /// The first few names.
 pub(super) fn enumeration(what: &str, names: &[&str]) -> String {
-    let quoted = |names: &[&str]| {
-        let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-        quoted.join(", ")
-    };
-    match names {
-        [name] => format!("{what} `{name}`"),
-        [first, second, third, _, rest @ ..] => {
-            let more = rest.len() + 1;
-            format!("{what}s {} and {more} more", quoted(&[first, second, third]))
-        }
-        few => format!("{what}s {}", quoted(few)),
-    }
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    let plural = if names.len() == 1 { "" } else { "s" };
+    format!("{what}{plural} {}", few(&quoted))
 }
 
 /// The queues with too few replicas, or with replicas on stopped nodes.
@@ -343,57 +326,6 @@ fn replicas(queues: &[Queue], nodes: &[Node]) -> Vec<Finding> {
             .remedy("start the nodes that are down")
     });
     few.chain(down).collect()
-}
-
-/// The queues whose arguments differ from the topology, except for those that the broker itself
-/// refused.
-fn arguments(
-    queues: &[Queue],
-    topology: &Topology,
-    refused: impl Fn(&str) -> bool,
-) -> Vec<Finding> {
-    let expected: BTreeMap<_, _> = topology
-        .declarations()
-        .iter()
-        .filter_map(|declaration| match declaration {
-            Declaration::Queue { name, arguments } => Some((name.as_str(), arguments)),
-            _ => None,
-        })
-        .collect();
-    let finding = |queue: &Queue| {
-        let differences = differences(expected.get(queue.name.as_str())?, queue);
-        (!differences.is_empty() && !refused(&queue.name)).then(|| {
-            presence::different(presence::queue_named(&queue.name), differences.join("; "))
-        })
-    };
-    queues.iter().filter_map(finding).collect()
-}
-
-pub(crate) fn differences(expected: &Arguments, queue: &Queue) -> Vec<String> {
-    let empty = serde_json::Map::new();
-    let found = queue.arguments.as_object().unwrap_or(&empty);
-    let mut differences = Vec::new();
-    for (key, wanted) in expected {
-        let is = match found.get(key.as_ref()) {
-            // If the broker's default type is quorum, the argument may be missing.
-            None if key == "x-queue-type" => queue.kind.clone().map(Value::from),
-            other => other.cloned(),
-        };
-        let same = match (wanted, &is) {
-            (Argument::Number(wanted), Some(is)) => is.as_i64() == Some(*wanted),
-            (Argument::Text(wanted), Some(is)) => is.as_str() == Some(wanted),
-            (Argument::Truth(wanted), Some(is)) => is.as_bool() == Some(*wanted),
-            (_, None) => false,
-        };
-        if !same {
-            let is = is.map_or_else(|| "missing".to_owned(), |is| is.to_string());
-            differences.push(format!("`{key}` is {is}, jobq needs {wanted}"));
-        }
-    }
-    for (key, value) in found.iter().filter(|(key, _)| !expected.contains_key(key.as_str())) {
-        differences.push(format!("`{key}` is {value}, jobq has none"));
-    }
-    differences
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::engine::QueueSpec;
 use crate::error::ErrorKind;
-use crate::rabbitmq::admin::doctor::presence::tests::bindings;
+use crate::rabbitmq::admin::doctor::facts::{Binding, State};
+use crate::rabbitmq::topology::plan::{Argument, Declaration};
 
 fn names() -> Names {
     Names::new("jobq")
@@ -42,6 +43,10 @@ fn sound(nodes: &[&str]) -> Vec<Queue> {
     topology.declarations().iter().filter_map(queue).collect()
 }
 
+fn bindings() -> Vec<Binding> {
+    topology().declarations().iter().filter_map(Binding::of).collect()
+}
+
 fn node(name: &str) -> Node {
     Node { name: name.into(), running: true, ..Node::default() }
 }
@@ -54,12 +59,12 @@ fn healthy() -> Facts {
         version: Some("4.3.6".into()),
         heartbeat: 20,
         publishing: Publishing::Taken,
-        management: Management::Asked {
+        management: Some(Management {
             queues: Ok(sound(&nodes)),
             nodes: Ok(nodes.map(node).into()),
-            bindings: Ok(bindings(&topology())),
+            bindings: Ok(bindings()),
             dead_lettering: Ok(Vec::new()),
-        },
+        }),
         ..Facts::default()
     }
 }
@@ -74,7 +79,7 @@ fn found(facts: &Facts) -> Vec<(Kind, Severity)> {
 
 fn of_cluster(facts: &mut Facts) -> (&mut Vec<Queue>, &mut Vec<Node>) {
     match &mut facts.management {
-        Management::Asked { queues: Ok(queues), nodes: Ok(nodes), .. } => (queues, nodes),
+        Some(Management { queues: Ok(queues), nodes: Ok(nodes), .. }) => (queues, nodes),
         other => panic!("{other:?}"),
     }
 }
@@ -90,12 +95,16 @@ fn where_all_is_well_nothing_is_found() {
 
 /// A management API that answers questions about dead-lettering alone.
 fn refusing() -> Management {
-    Management::Asked {
+    Management {
         queues: Err("no".into()),
         nodes: Err("no".into()),
         bindings: Err("no".into()),
         dead_lettering: Ok(Vec::new()),
     }
+}
+
+fn set(facts: &mut Facts, title: &str, state: State) {
+    facts.places.insert(title.to_owned(), state);
 }
 
 #[test]
@@ -122,21 +131,24 @@ fn each_fact_has_its_finding() {
         ),
         (|facts| facts.publishing = Publishing::Silent("5s".into()), &[(Kind::Alarm, Error)]),
         (
-            |facts| facts.missing = vec!["jobq:mail".into(), "jobq:mail@failed".into()],
+            |facts| {
+                set(facts, "queue `jobq:mail`", State::Missing);
+                set(facts, "queue `jobq:mail@failed`", State::Missing);
+            },
             &[(Kind::Queue, Note)],
         ),
-        (|facts| facts.missing = vec!["jobq:mail@failed".into()], &[(Kind::Queue, Error)]),
-        (|facts| facts.uncompared = vec!["queue `jobq:mail`".into()], &[]),
-        (|facts| facts.hidden = vec!["queue `jobq:mail`".into()], &[(Kind::Unchecked, Note)]),
+        (|facts| set(facts, "queue `jobq:mail@failed`", State::Missing), &[(Kind::Queue, Error)]),
+        (|facts| set(facts, "queue `jobq:mail`", State::Uncompared), &[]),
+        (|facts| set(facts, "queue `jobq:mail`", State::Hidden), &[(Kind::Unchecked, Note)]),
         (
             |facts| {
                 let error = crate::error::Error::new(ErrorKind::Conflict, "it differs");
-                facts.refused.push(("exchange `jobq`".into(), error));
+                set(facts, "exchange `jobq`", error.into());
             },
             &[(Kind::Arguments, Error)],
         ),
-        (|facts| facts.management = Management::NotGiven, &[(Kind::Unchecked, Warning)]),
-        (|facts| facts.management = refusing(), &[(Kind::Unchecked, Warning); 2]),
+        (|facts| facts.management = None, &[(Kind::Unchecked, Warning)]),
+        (|facts| facts.management = Some(refusing()), &[(Kind::Unchecked, Warning); 2]),
         (
             |facts| of_cluster(facts).1[0].running = false,
             &[(Kind::Node, Warning), (Kind::Replicas, Warning)],
@@ -164,13 +176,8 @@ fn each_fact_has_its_finding() {
         (
             |facts| {
                 let queues = Ok(of_cluster(facts).0.clone());
-                let bindings = Ok(bindings(&topology()));
-                facts.management = Management::Asked {
-                    queues,
-                    nodes: Err("no".into()),
-                    bindings,
-                    dead_lettering: Ok(Vec::new()),
-                };
+                let bindings = Ok(bindings());
+                facts.management = Some(Management { queues, bindings, ..refusing() });
             },
             &[(Kind::Unchecked, Warning)],
         ),
@@ -254,9 +261,9 @@ fn arguments_are_compared_both_ways() {
     );
     // A refusal by the broker is reported once.
     let refusal = crate::error::Error::new(ErrorKind::Conflict, "the first difference");
-    facts.refused.push(("queue `jobq:mail`".into(), refusal));
+    set(&mut facts, "queue `jobq:mail`", refusal.into());
     assert_eq!(found(&facts), [(Kind::Arguments, Severity::Error)]);
-    facts.refused.clear();
+    facts.places.clear();
     queue(&mut facts, "jobq:mail").kind = Some("classic".into());
     assert!(
         findings(&facts)[0].what().contains("`x-queue-type` is \"classic\", jobq needs quorum")

@@ -7,7 +7,7 @@ use lapin::BasicProperties;
 use tokio::time::{sleep, timeout};
 
 use super::diagnosis::{diagnose, policies};
-use super::facts::{Facts, Management, NEWER, Publishing, Queue};
+use super::facts::{Facts, Management, NEWER, Publishing, Queue, State};
 use super::listing::Listing;
 #[cfg(feature = "management")]
 use super::management::Management as Api;
@@ -27,7 +27,7 @@ use crate::rabbitmq::publish::confirm::send_alone;
 use crate::rabbitmq::topology::declare::declare_place;
 use crate::rabbitmq::topology::lookup::{Seen, look};
 use crate::rabbitmq::topology::memory::Declared;
-use crate::rabbitmq::topology::plan::{Declaration, Topology};
+use crate::rabbitmq::topology::plan::Topology;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::routing::Route;
@@ -73,11 +73,9 @@ impl Doctor {
         reports: &[PoolReport],
     ) -> Result<Report> {
         let (target, names) = (self.broker.target(), self.known.names());
-        let management = self.ask_management().await;
-        let found = match &management {
-            Management::Asked { queues: Ok(found), .. } => found.as_slice(),
-            _ => &[],
-        };
+        let (vhost, management) = (target.address.vhost().to_owned(), self.ask_management().await);
+        let mut facts = Facts { vhost, management, ..Facts::default() };
+        let found = facts.queues().unwrap_or_default();
         let mut wanted = self.known.all();
         wanted.add(Wanted::queues(queues));
         wanted.add(Wanted::queues(&specs(names, found.iter().map(|q| q.name.as_str()))));
@@ -87,30 +85,28 @@ impl Doctor {
         // The publishing connection may be blocked, and looking for missing parts uses up its
         // channel numbers.
         let link = self.broker.open("doctor").await?;
-        let looking = self.collect_facts(&link, &topology);
+        let looking = self.collect_facts(&link, &topology, &mut facts);
         let seen = self.broker.within("examining the broker", looking).await;
         link.close().await;
-        let facts = Facts { management, vhost: target.address.vhost().to_owned(), ..seen? };
+        seen?;
         let about = format!("RabbitMQ at {}, namespace `{}`", target.address, names.namespace());
         let mut findings = diagnose(&facts, names, &topology);
-        findings.extend(waits::findings(reports, names, &facts.management));
-        findings.extend(self.held_back(&facts.management).await);
+        let queues = facts.queues().unwrap_or_default();
+        findings.extend(waits::findings(reports, names, queues));
+        findings.extend(self.held_back(queues).await);
         Ok(Report::new(about, facts.version, findings))
     }
 
     /// The facts about these declarations alone.
     pub(crate) async fn compare(&self, topology: &Topology) -> Result<Facts> {
         let management = self.ask_management().await;
+        let mut facts = Facts { management, ..Facts::default() };
         // Looking for missing parts uses up the channel numbers of a connection.
         let link = self.broker.open("topology").await?;
-        let looking = async {
-            let mut facts = Facts::default();
-            look_at(&*link.up().await?, topology, &mut facts).await?;
-            Ok(facts)
-        };
+        let looking = async { look_at(&*link.up().await?, topology, &mut facts).await };
         let seen = self.broker.within("comparing the topology", looking).await;
         link.close().await;
-        Ok(Facts { management, ..seen? })
+        seen.map(|()| facts)
     }
 
     /// The effects of policies on these queues and on the shared ones, if there is a management
@@ -136,8 +132,7 @@ impl Doctor {
     }
 
     /// The queues that hold back jobs, by a second look if any may.
-    async fn held_back(&self, management: &Management) -> Vec<Finding> {
-        let Management::Asked { queues: Ok(first), .. } = management else { return Vec::new() };
+    async fn held_back(&self, first: &[Queue]) -> Vec<Finding> {
         if !first.iter().any(|queue| waits::holds(queue) > 0) {
             return Vec::new();
         }
@@ -174,28 +169,26 @@ impl Doctor {
         &self,
         link: &SupervisedConnection,
         topology: &Topology,
-    ) -> Result<Facts> {
+        facts: &mut Facts,
+    ) -> Result<()> {
         let up = link.up().await?;
-        let version = up.version.clone();
-        let temporary = self.queue_types.temporary(version.as_deref()).await;
-        let mut facts = Facts { version, temporary, ..Facts::default() };
+        facts.version.clone_from(&up.version);
+        facts.temporary = self.queue_types.temporary(up.version.as_deref()).await;
         facts.heartbeat = up.connection.configuration().heartbeat();
-        look_at(&up, topology, &mut facts).await?;
+        look_at(&up, topology, facts).await?;
         facts.publishing = publish_unroutable(link, &up).await;
-        Ok(facts)
+        Ok(())
     }
 
     #[cfg(feature = "management")]
-    async fn ask_management(&self) -> Management {
-        match &self.management {
-            None => Management::NotGiven,
-            Some(api) => Management::Asked {
-                queues: api.queues(self.known.names().namespace()).await,
-                nodes: api.nodes().await,
-                bindings: api.bindings().await,
-                dead_lettering: api.dead_lettering().await,
-            },
-        }
+    async fn ask_management(&self) -> Option<Management> {
+        let api = self.management.as_ref()?;
+        Some(Management {
+            queues: api.queues(self.known.names().namespace()).await,
+            nodes: api.nodes().await,
+            bindings: api.bindings().await,
+            dead_lettering: api.dead_lettering().await,
+        })
     }
 
     /// The queues of the namespace, or why the management API does not show them. `None` without a
@@ -207,8 +200,8 @@ impl Doctor {
 
     #[cfg(not(feature = "management"))]
     #[allow(clippy::unused_async)] // the variant above awaits
-    async fn ask_management(&self) -> Management {
-        Management::NotGiven
+    async fn ask_management(&self) -> Option<Management> {
+        None
     }
 
     #[cfg(not(feature = "management"))]
@@ -222,30 +215,28 @@ impl Doctor {
 async fn look_at(up: &ConnectionEpoch, topology: &Topology, facts: &mut Facts) -> Result<()> {
     let mut may_declare = true;
     for place in topology.places() {
-        let name = place.title();
-        let Ok(seen) = timeout(ANSWER, look(up, &[place])).await else {
-            facts.unanswered = Some(name);
-            return Ok(());
-        };
-        match (seen, place) {
-            (Ok(Seen::All), _) if !may_declare => facts.uncompared.push(name),
+        let state = match timeout(ANSWER, look(up, &[place])).await {
+            Err(_) => State::Unanswered,
+            Ok(Err(error)) if error.is_connection() => return Err(error),
+            Ok(Err(error)) => error.into(),
+            Ok(Ok(Seen::Missing(_))) => State::Missing,
+            Ok(Ok(Seen::Forbidden(_))) => State::Hidden,
+            Ok(Ok(Seen::All)) if !may_declare => State::Uncompared,
             // It exists, so this only returns an error if it differs.
-            (Ok(Seen::All), _) => match declare_place(up, place).await {
-                Ok(()) => {}
+            Ok(Ok(Seen::All)) => match declare_place(up, place).await {
+                Ok(()) => continue,
                 Err(error) if error.is_connection() => return Err(error),
                 Err(error) if is_forbidden(&error) => {
                     may_declare = false;
-                    facts.uncompared.push(name);
+                    State::Uncompared
                 }
-                Err(error) => facts.refused.push((name, error)),
+                Err(error) => error.into(),
             },
-            (Ok(Seen::Forbidden(_)), _) => facts.hidden.push(name),
-            (Ok(Seen::Missing(_)), Declaration::Exchange { name, .. }) => {
-                facts.missing_exchanges.push(name.clone());
-            }
-            (Ok(Seen::Missing(_)), _) => facts.missing.push(place.name().to_owned()),
-            (Err(error), _) if error.is_connection() => return Err(error),
-            (Err(error), _) => facts.refused.push((name, error)),
+        };
+        let is_over = state == State::Unanswered;
+        facts.places.insert(place.title(), state);
+        if is_over {
+            break;
         }
     }
     Ok(())

@@ -1,5 +1,6 @@
 //! The facts about a broker.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -23,20 +24,46 @@ pub(crate) struct Facts {
     pub(crate) heartbeat: u16,
     /// Whether the broker accepts messages.
     pub(crate) publishing: Publishing,
-    /// The missing queues, by their names on the broker.
-    pub(crate) missing: Vec<String>,
-    /// The missing exchanges.
-    pub(crate) missing_exchanges: Vec<String>,
-    /// The refused declarations, each with its error.
-    pub(crate) refused: Vec<(String, Error)>,
-    /// The queues and exchanges that exist but may not be declared by this user, so that they
-    /// were not compared.
-    pub(crate) uncompared: Vec<String>,
-    /// Those that this user may not look for.
-    pub(crate) hidden: Vec<String>,
-    /// The one for which the broker did not answer. The examination ended there.
-    pub(crate) unanswered: Option<String>,
-    pub(crate) management: Management,
+    /// The exchanges and queues that are not certainly as declared, by their titles.
+    pub(crate) places: BTreeMap<String, State>,
+    /// What the management API shows, if its URL was given.
+    pub(crate) management: Option<Management>,
+}
+
+impl Facts {
+    /// Whether this `exchange` or `queue` is missing.
+    pub(crate) fn lacks(&self, kind: &str, name: &str) -> bool {
+        self.places.get(&format!("{kind} `{name}`")) == Some(&State::Missing)
+    }
+
+    /// The queues of the namespace, if the management API shows them.
+    pub(crate) fn queues(&self) -> Option<&[Queue]> {
+        self.management.as_ref()?.queues.as_deref().ok()
+    }
+}
+
+/// The state of an exchange, a queue or a binding that is not certainly as declared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum State {
+    Missing,
+    /// It has other properties than the declaration: these.
+    Different(String),
+    /// It could not be looked at, for this reason.
+    Refused(String),
+    /// It exists, and this user may not declare it, so that it was not compared.
+    Uncompared,
+    /// This user may not look for it.
+    Hidden,
+    /// The broker did not answer, and was asked for no other.
+    Unanswered,
+}
+
+impl From<Error> for State {
+    /// The state of a part that the broker refused to declare, or to look for.
+    fn from(refusal: Error) -> Self {
+        let text = refusal.to_string();
+        if refusal.is_conflict() { Self::Different(text) } else { Self::Refused(text) }
+    }
 }
 
 /// Whether the broker accepts an unroutable message.
@@ -51,26 +78,18 @@ pub(crate) enum Publishing {
     Silent(String),
 }
 
-/// The facts from the management API.
-#[derive(Debug, Default)]
-pub(crate) enum Management {
-    /// No URL was given.
-    #[default]
-    NotGiven,
-    #[cfg_attr(
-        not(any(feature = "management", test)),
-        expect(dead_code, reason = "nobody can be asked")
-    )]
-    Asked {
-        /// The queues of the namespace, or why they were not shown.
-        queues: Result<Vec<Queue>, String>,
-        /// The nodes, or why they were not shown.
-        nodes: Result<Vec<Node>, String>,
-        /// The bindings of the vhost, or why they were not shown.
-        bindings: Result<Vec<Binding>, String>,
-        /// The queues of the whole broker that dead-letter at least once, or why they were not shown.
-        dead_lettering: Result<Vec<DeadLettering>, String>,
-    },
+/// The facts from the management API, or why it does not show them.
+#[derive(Debug)]
+#[cfg_attr(not(any(feature = "management", test)), expect(dead_code, reason = "it is not asked"))]
+pub(crate) struct Management {
+    /// The queues of the namespace.
+    pub(crate) queues: Result<Vec<Queue>, String>,
+    /// The nodes.
+    pub(crate) nodes: Result<Vec<Node>, String>,
+    /// The bindings of the vhost.
+    pub(crate) bindings: Result<Vec<Binding>, String>,
+    /// The queues of the whole broker that dead-letter at least once.
+    pub(crate) dead_lettering: Result<Vec<DeadLettering>, String>,
 }
 
 /// A queue as the management API shows it.

@@ -1,9 +1,9 @@
 //! Examining a broker for settings that weaken jobq's guarantees: facts and findings.
 //!
-//! `diagnosis`, `leaders`, `policy`, `presence`, `role` and `unseen` are pure; `examine`, `listing` and `management`
-//! collect facts.
+//! All is pure but `examine`, `listing` and `management`, which collect facts.
 
-pub(crate) mod diagnosis;
+pub(crate) mod compare;
+mod diagnosis;
 mod examine;
 pub(crate) mod facts;
 mod leaders;

@@ -3,6 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::engine::QueueSpec;
 use crate::error::{Error, ErrorKind};
+use crate::rabbitmq::admin::doctor::facts::Management;
 
 fn names() -> Names {
     Names::new("jobq")
@@ -13,25 +14,28 @@ fn topology() -> Topology {
     Topology::from_queues("jobq", &[spec.solo()])
 }
 
-/// The bindings of a topology, as the management API shows them.
-pub(in crate::rabbitmq::admin::doctor) fn bindings(topology: &Topology) -> Vec<Binding> {
-    let binding = |source: &str, destination: &str, kind: &str, key: &str| Binding {
-        source: source.to_owned(),
-        destination: destination.to_owned(),
-        destination_type: kind.to_owned(),
-        routing_key: key.to_owned(),
-    };
-    let shown = |declaration: &Declaration| match declaration {
-        Declaration::Binding { exchange, queue, by: By::All } => {
-            Some(binding(exchange, queue, "queue", ""))
-        }
-        Declaration::Binding { exchange, queue, by: By::Key(key) } => {
-            Some(binding(exchange, queue, "queue", key))
-        }
-        Declaration::ExchangeBinding { from, to, key } => Some(binding(from, to, "exchange", key)),
-        Declaration::Exchange { .. } | Declaration::Queue { .. } => None,
-    };
-    topology.declarations().iter().filter_map(shown).collect()
+/// A broker with these bindings alone, on which these parts are in these states.
+fn facts<'p>(
+    bindings: Option<Vec<Binding>>,
+    places: impl IntoIterator<Item = (&'p str, State)>,
+) -> Facts {
+    let management = bindings.map(|bindings| Management {
+        queues: Err("no".to_owned()),
+        nodes: Ok(Vec::new()),
+        bindings: Ok(bindings),
+        dead_lettering: Ok(Vec::new()),
+    });
+    let places = places.into_iter().map(|(title, state)| (title.to_owned(), state)).collect();
+    Facts { places, management, ..Facts::default() }
+}
+
+/// The bindings of the topology, as the management API shows them.
+fn bindings() -> Vec<Binding> {
+    topology().declarations().iter().filter_map(Binding::of).collect()
+}
+
+fn found(facts: &Facts) -> Vec<Finding> {
+    presence(facts, &names(), &topology())
 }
 
 #[test]
@@ -50,53 +54,48 @@ fn each_missing_part_is_named_with_its_consequence() {
     ];
     let topology = topology();
     for (name, matters) in table {
-        let mut facts = Facts::default();
-        let is_exchange = topology.declarations().iter().any(
-            |declaration| matches!(declaration, Declaration::Exchange { name: of, .. } if of == name),
-        );
-        let what = if is_exchange { "exchange" } else { "queue" };
-        let list = if is_exchange { &mut facts.missing_exchanges } else { &mut facts.missing };
-        list.push(name.to_owned());
-        let found = missing(&facts, &names());
+        let places = topology.places();
+        // An exchange comes before the queue of its name.
+        let place = places.into_iter().find(|place| place.name() == name).unwrap();
+        let title = place.title();
+        let found_with = |bindings| found(&facts(bindings, [(&*title, State::Missing)]));
+        let found = found_with(None);
         assert_eq!(found.len(), 1, "{name}: {found:?}");
         assert_eq!(found[0].severity(), Severity::Error, "{name}");
-        assert_eq!(found[0].about(), format!("{what} `{name}`"));
+        assert_eq!(found[0].about(), title);
         assert!(found[0].why().contains(matters), "{name}: {}", found[0].why());
         assert!(!found[0].advice().contains("delete"), "{name}");
         // Its bindings are missing as well, and are not reported.
-        let found = missing_bindings(&bindings(&topology), &facts, &names(), &topology);
-        assert_eq!(found, [], "{name}");
+        let rest = |binding: &Binding| binding.source != name && binding.destination != name;
+        let rest = bindings().into_iter().filter(rest).collect();
+        assert_eq!(found_with(Some(rest)), found, "{name}");
+        assert_eq!(found_with(Some(bindings())), found, "{name}");
     }
 }
 
 #[test]
 fn an_unused_namespace_misses_nothing() {
-    let mut facts = Facts::default();
-    for declaration in topology().declarations() {
-        match declaration {
-            Declaration::Exchange { name, .. } => facts.missing_exchanges.push(name.clone()),
-            Declaration::Queue { name, .. } => facts.missing.push(name.clone()),
-            _ => {}
-        }
-    }
-    let found = missing(&facts, &names());
+    let topology = topology();
+    let titles: Vec<_> = topology.places().into_iter().map(Declaration::title).collect();
+    let missing = |titles: &[String], bindings| {
+        found(&facts(bindings, titles.iter().map(|title| (&**title, State::Missing))))
+    };
+    let found = missing(&titles, None);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!((found[0].about(), found[0].severity()), ("queue `jobq:mail`", Severity::Note));
     // Another application has an exchange and a queue of these names.
-    facts.missing.retain(|name| name != "jobq:mail");
-    facts.missing_exchanges.retain(|name| name != "jobq");
-    assert_eq!(missing(&facts, &names()), []);
-    assert_eq!(missing_bindings(&[], &facts, &names(), &topology()), []);
+    let mut titles = titles;
+    titles.retain(|title| title != "queue `jobq:mail`" && title != "exchange `jobq`");
+    assert_eq!(missing(&titles, Some(Vec::new())), []);
 }
 
 #[test]
 fn each_binding_that_is_gone_is_named() {
-    let topology = topology();
-    let all = bindings(&topology);
-    assert_eq!(missing_bindings(&all, &Facts::default(), &names(), &topology), []);
+    let all = bindings();
+    assert_eq!(found(&facts(Some(all.clone()), [])), []);
     for gone in &all {
         let rest: Vec<_> = all.iter().filter(|binding| *binding != gone).cloned().collect();
-        let found = missing_bindings(&rest, &Facts::default(), &names(), &topology);
+        let found = found(&facts(Some(rest), []));
         assert_eq!(found.len(), 1, "{gone:?}: {found:?}");
         let said = found[0].to_string();
         for name in [&gone.source, &gone.destination] {
@@ -117,8 +116,7 @@ fn only_different_parts_are_to_be_deleted() {
         (ErrorKind::NotFound, Kind::Unchecked, Severity::Warning, false),
     ];
     for (kind, expected, severity, is_to_be_deleted) in table {
-        let refused = vec![("queue `jobq:mail`".to_owned(), error(kind))];
-        let found = not_compared(&Facts { refused, ..Facts::default() });
+        let found = found(&facts(None, [("queue `jobq:mail`", error(kind).into())]));
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((found[0].kind(), found[0].severity()), (expected, severity));
         assert_eq!(found[0].to_string().contains("delete"), is_to_be_deleted, "{}", found[0]);
@@ -128,25 +126,31 @@ fn only_different_parts_are_to_be_deleted() {
 
 #[test]
 fn uncompared_parts_are_one_finding() {
-    let some = |count: usize| (0..count).map(|n| format!("queue `q{n}`")).collect::<Vec<_>>();
+    let specs: Vec<_> = (0..9).map(|n| QueueSpec::new(format!("q{n}"))).collect();
+    let topology = Topology::from_queues("jobq", &specs);
     for (count, about) in [
-        (1, "queue `q0`"),
-        (3, "queue `q0`, queue `q1`, queue `q2`"),
-        (9, "queue `q0`, queue `q1`, queue `q2` and 6 more"),
+        (1, "queue `jobq:q0`"),
+        (3, "queue `jobq:q0`, queue `jobq:q1`, queue `jobq:q2`"),
+        (9, "queue `jobq:q0`, queue `jobq:q1`, queue `jobq:q2` and 6 more"),
     ] {
-        let mut facts = Facts { uncompared: some(count), ..Facts::default() };
-        for facts in [&facts, &Facts { hidden: some(count), ..Facts::default() }] {
-            let found = not_compared(facts);
+        let titles: Vec<_> = (0..count).map(|n| format!("queue `jobq:q{n}`")).collect();
+        let some = |state: State| facts(None, titles.iter().map(|t| (&**t, state.clone())));
+        for state in [State::Uncompared, State::Hidden] {
+            let found = presence(&some(state), &names(), &topology);
             assert_eq!(found.len(), 1, "{found:?}");
             assert_eq!((found[0].about(), found[0].severity()), (about, Severity::Note));
             assert!(!found[0].to_string().contains("delete"), "{}", found[0]);
         }
         // The management API shows the arguments.
-        let (queues, nodes, bindings) = (Ok(Vec::new()), Ok(Vec::new()), Ok(Vec::new()));
-        facts.management =
-            Management::Asked { queues, nodes, bindings, dead_lettering: Ok(Vec::new()) };
-        assert_eq!(not_compared(&facts), []);
+        let management = Some(Management {
+            queues: Ok(Vec::new()),
+            nodes: Ok(Vec::new()),
+            bindings: Err("no".to_owned()),
+            dead_lettering: Ok(Vec::new()),
+        });
+        let facts = Facts { management, ..some(State::Uncompared) };
+        assert_eq!(presence(&facts, &names(), &topology), []);
     }
-    let facts = Facts { unanswered: Some("queue `q`".into()), ..Facts::default() };
-    assert_eq!(not_compared(&facts)[0].severity(), Severity::Warning);
+    let found = found(&facts(None, [("queue `jobq:mail`", State::Unanswered)]));
+    assert_eq!(found[0].severity(), Severity::Warning);
 }

@@ -4,23 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::diagnosis::enumeration;
-use super::facts::{Management, Queue};
+use super::facts::Queue;
 use super::role::{Role, role};
 use crate::engine::{Passage, PoolReport};
 use crate::finding::{Finding, FindingKind, Severity};
 use crate::rabbitmq::topology::names::Names;
 
-/// The findings: one for each queue in trouble, and one for the delay levels. The management API
-/// shows which nodes lead their queues, and how much these nodes hold.
-pub(super) fn findings(
-    reports: &[PoolReport],
-    names: &Names,
-    management: &Management,
-) -> Vec<Finding> {
-    let queues: &[Queue] = match management {
-        Management::Asked { queues: Ok(queues), .. } => queues,
-        _ => &[],
-    };
+/// The findings: one for each queue in trouble, and one for the delay levels. These queues, which the
+/// management API shows, tell which nodes lead them, and how much these nodes hold.
+pub(super) fn findings(reports: &[PoolReport], names: &Names, queues: &[Queue]) -> Vec<Finding> {
     // What several pools say of a queue: the worst. `None` stands for the levels.
     let mut worst = BTreeMap::<Option<&str>, Passage>::new();
     for report in reports {
@@ -152,7 +144,7 @@ mod tests {
             (&[report(Stuck, Some(Passing))], &[("the delay levels", Severity::Error)]),
         ];
         for (reports, expected) in table {
-            let found = findings(reports, &names, &Management::NotGiven);
+            let found = findings(reports, &names, &[]);
             let found: Vec<_> = found.iter().map(|f| (f.about(), f.severity())).collect();
             assert_eq!(found, expected, "{reports:?}");
         }
@@ -174,15 +166,7 @@ mod tests {
             queue("jobq:video@wait.1s", "rabbit@b", Some(100)),
             queue("jobq:mail", "rabbit@a", None),
         ];
-        let (nodes, bindings) = (Ok(Vec::new()), Ok(Vec::new()));
-        let management = Management::Asked {
-            queues: Ok(queues),
-            nodes,
-            bindings,
-            dead_lettering: Ok(Vec::new()),
-        };
-        let found =
-            findings(&[report(Passage::Passing, Some(Passage::Stuck))], &names, &management);
+        let found = findings(&[report(Passage::Passing, Some(Passage::Stuck))], &names, &queues);
         let expected = "node `rabbit@a` leads 3 dead-lettering queues, which hold back 7 messages";
         assert!(found[0].what().ends_with(expected), "{}", found[0]);
     }

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::rabbitmq::admin::doctor::diagnosis::differences;
-use crate::rabbitmq::admin::doctor::facts::{Binding, Facts, Management};
+use crate::rabbitmq::admin::doctor::compare::compare;
+use crate::rabbitmq::admin::doctor::facts::{Facts, State};
 use crate::rabbitmq::topology::levels::LEVELS;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::plan::{By, Declaration, Topology};
+use crate::rabbitmq::topology::plan::{Declaration, Topology};
 
 /// How a broker differs from declarations, from [`Admin::topology`](crate::admin::Admin::topology).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -68,117 +68,53 @@ pub(super) fn check(topology: &Topology, names: &Names) -> Result<()> {
 /// The differences between the facts about a broker and declarations. Delay levels above those that
 /// are on the broker are no difference: the first job that needs one has it declared.
 pub(super) fn diff(facts: &Facts, topology: &Topology, names: &Names) -> TopologyDiff {
-    let topology = &topology.without(&unused_levels(facts, topology, names));
+    let topology = topology.without(&unused_levels(facts, topology, names));
     let mut diff = TopologyDiff::default();
-    for place in topology.places() {
-        let title = place.title();
-        let is_missing = match place {
-            Declaration::Exchange { name, .. } => facts.missing_exchanges.contains(name),
-            _ => facts.missing.iter().any(|name| name == place.name()),
+    for (part, state) in compare(facts, &topology) {
+        let title = if part.is_place() { part.title() } else { part.to_string() };
+        let unknown = match state {
+            State::Missing => {
+                diff.missing.push(title);
+                continue;
+            }
+            State::Different(why) => {
+                diff.different.push(Difference::new(title, why));
+                continue;
+            }
+            State::Refused(why) => why,
+            State::Hidden => "this user has no permission to check whether it exists".to_owned(),
+            State::Uncompared => {
+                "it exists, but this user may not compare it with its declaration".to_owned()
+            }
+            State::Unanswered => "the broker did not answer, so no others were checked".to_owned(),
         };
-        let refused = facts.refused.iter().find(|(about, _)| *about == title);
-        match refused {
-            _ if is_missing => diff.missing.push(title),
-            Some((_, error)) if error.is_conflict() => {
-                diff.different.push(Difference::new(title, error.to_string()));
-            }
-            Some((_, error)) => diff.unknown.push(Difference::new(title, error.to_string())),
-            None if facts.hidden.contains(&title) => {
-                let why = "this user has no permission to check whether it exists";
-                diff.unknown.push(Difference::new(title, why));
-            }
-            None if facts.uncompared.contains(&title) => diff.uncompared(facts, place),
-            None => {}
-        }
+        diff.unknown.push(Difference::new(title, unknown));
     }
-    if let Some(about) = &facts.unanswered {
-        let why = "the broker did not answer, so no others were checked";
-        diff.unknown.push(Difference::new(about.clone(), why));
-    }
-    diff.bindings(facts, topology);
+    // The management API alone shows them.
+    let unknown = match &facts.management {
+        None => Some("AMQP does not show them: set the URL of the management API"),
+        Some(shown) => shown.bindings.as_ref().err().map(String::as_str),
+    };
+    diff.unknown.extend(unknown.map(|why| Difference::new("bindings", why)));
     diff
 }
 
 /// The exchanges and queues of levels of which nothing is on the broker, and nothing of those above.
 fn unused_levels(facts: &Facts, topology: &Topology, names: &Names) -> BTreeSet<String> {
     let is_missing =
-        |name: &String| facts.missing.contains(name) || facts.missing_exchanges.contains(name);
+        |place: &&Declaration| facts.places.get(&place.title()) == Some(&State::Missing);
     let mut unused = BTreeSet::new();
     for level in (0..LEVELS).rev() {
         let exchange = names.level(level);
-        let of_level = |name: &&str| **name == exchange || names.level_of(name) == Some(level);
-        let places = topology.places().into_iter().map(Declaration::name).filter(of_level);
-        let places: Vec<_> = places.map(str::to_owned).collect();
+        let of_level = |name: &str| name == exchange || names.level_of(name) == Some(level);
+        let places = topology.places().into_iter().filter(|place| of_level(place.name()));
+        let places: Vec<_> = places.collect();
         if !places.iter().all(is_missing) {
             break;
         }
-        unused.extend(places);
+        unused.extend(places.into_iter().map(|place| place.name().to_owned()));
     }
     unused
-}
-
-impl TopologyDiff {
-    /// A queue or an exchange that this user may not declare, so that only the management API tells
-    /// how it is.
-    fn uncompared(&mut self, facts: &Facts, place: &Declaration) {
-        let title = place.title();
-        let shown = match (&facts.management, place) {
-            (
-                Management::Asked { queues: Ok(queues), .. },
-                Declaration::Queue { name, arguments },
-            ) => {
-                let queue = queues.iter().find(|queue| queue.name == *name);
-                queue.map(|queue| differences(arguments, queue))
-            }
-            _ => None,
-        };
-        match shown {
-            Some(differences) if differences.is_empty() => {}
-            Some(differences) => {
-                self.different.push(Difference::new(title, differences.join("; ")));
-            }
-            None => {
-                let why = "it exists, but this user may not compare it with its declaration";
-                self.unknown.push(Difference::new(title, why));
-            }
-        }
-    }
-
-    /// The bindings, which the management API alone shows.
-    fn bindings(&mut self, facts: &Facts, topology: &Topology) {
-        let wanted = topology.declarations().iter().filter_map(binding);
-        let found = match &facts.management {
-            Management::Asked { bindings: Ok(found), .. } => found.iter().collect::<BTreeSet<_>>(),
-            Management::Asked { bindings: Err(why), .. } => {
-                return self.unknown.push(Difference::new("bindings", why.clone()));
-            }
-            Management::NotGiven => {
-                let why = "AMQP does not show them: set the URL of the management API";
-                return self.unknown.push(Difference::new("bindings", why));
-            }
-        };
-        let missing = wanted.filter(|(_, binding)| !found.contains(binding));
-        self.missing.extend(missing.map(|(title, _)| title));
-    }
-}
-
-/// A declared binding with its title, as the management API shows it.
-fn binding(declaration: &Declaration) -> Option<(String, Binding)> {
-    let (source, destination, kind, key) = match declaration {
-        Declaration::Binding { exchange, queue, by: By::Key(key) } => {
-            (exchange, queue, "queue", &**key)
-        }
-        Declaration::Binding { exchange, queue, by: By::All } => (exchange, queue, "queue", ""),
-        Declaration::ExchangeBinding { from, to, key } => (from, to, "exchange", &**key),
-        Declaration::Exchange { .. } | Declaration::Queue { .. } => return None,
-    };
-    let binding = Binding {
-        source: source.clone(),
-        destination: destination.clone(),
-        destination_type: kind.to_owned(),
-        routing_key: key.to_owned(),
-    };
-    Some((declaration.to_string(), binding))
 }
 
 #[cfg(test)]
@@ -186,7 +122,7 @@ mod tests {
     use super::*;
     use crate::engine::QueueSpec;
     use crate::error::ErrorKind;
-    use crate::rabbitmq::admin::doctor::facts::Queue;
+    use crate::rabbitmq::admin::doctor::facts::{Binding, Management, Queue};
 
     type Change = Box<dyn Fn(&mut Facts)>;
 
@@ -196,51 +132,44 @@ mod tests {
 
     /// The facts about a broker on which all is as declared.
     fn facts() -> Facts {
-        let bindings =
-            topology().declarations().iter().filter_map(binding).map(|(_, b)| b).collect();
-        let management = Management::Asked {
+        let bindings = topology().declarations().iter().filter_map(Binding::of).collect();
+        let management = Some(Management {
             queues: Ok(Vec::new()),
             nodes: Ok(Vec::new()),
             bindings: Ok(bindings),
             dead_lettering: Ok(Vec::new()),
-        };
+        });
         Facts { management, ..Facts::default() }
+    }
+
+    fn shown(facts: &mut Facts) -> &mut Management {
+        facts.management.as_mut().unwrap()
     }
 
     #[test]
     fn a_part_is_missing_different_or_unknown() {
-        let mail = || "queue `shop:mail`".to_owned();
-        let error = |kind| Error::new(kind, "no");
+        let set = |title: &'static str, state: State| -> Change {
+            Box::new(move |facts| drop(facts.places.insert(title.to_owned(), state.clone())))
+        };
+        let mail = "queue `shop:mail`";
+        let refused = |kind| State::from(Error::new(kind, "no"));
         let table: [(Change, Option<(&str, &str)>); 10] = [
             (Box::new(|_| {}), None),
+            (set(mail, State::Missing), Some(("missing", mail))),
             (
-                Box::new(|f| f.missing.push("shop:mail".into())),
-                Some(("missing", "queue `shop:mail`")),
-            ),
-            (
-                Box::new(|f| f.missing_exchanges.push("shop.retry".into())),
+                set("exchange `shop.retry`", State::Missing),
                 Some(("missing", "exchange `shop.retry`")),
             ),
+            (set(mail, refused(ErrorKind::Conflict)), Some(("different", mail))),
+            (set(mail, refused(ErrorKind::Refused)), Some(("unknown", mail))),
+            (set(mail, State::Hidden), Some(("unknown", mail))),
+            (set(mail, State::Uncompared), Some(("unknown", mail))),
+            (set(mail, State::Unanswered), Some(("unknown", mail))),
+            (Box::new(|facts| facts.management = None), Some(("unknown", "bindings"))),
             (
-                Box::new(move |f| f.refused.push((mail(), error(ErrorKind::Conflict)))),
-                Some(("different", "queue `shop:mail`")),
-            ),
-            (
-                Box::new(move |f| f.refused.push((mail(), error(ErrorKind::Refused)))),
-                Some(("unknown", "queue `shop:mail`")),
-            ),
-            (Box::new(move |f| f.hidden.push(mail())), Some(("unknown", "queue `shop:mail`"))),
-            (Box::new(move |f| f.uncompared.push(mail())), Some(("unknown", "queue `shop:mail`"))),
-            (
-                Box::new(move |f| f.unanswered = Some(mail())),
-                Some(("unknown", "queue `shop:mail`")),
-            ),
-            (Box::new(|f| f.management = Management::NotGiven), Some(("unknown", "bindings"))),
-            (
-                Box::new(|f| {
-                    if let Management::Asked { bindings: Ok(found), .. } = &mut f.management {
-                        found.retain(|binding| binding.destination != "shop:mail@failed");
-                    }
+                Box::new(|facts| {
+                    let bindings = shown(facts).bindings.as_mut().unwrap();
+                    bindings.retain(|binding| binding.destination != "shop:mail@failed");
                 }),
                 Some(("missing", "binding shop.failed -> shop:mail@failed key=mail")),
             ),
@@ -266,15 +195,10 @@ mod tests {
             let exchange = (levels..LEVELS).any(|level| names.level(level) == name);
             exchange || names.level_of(name).is_some_and(|level| level >= levels)
         };
-        for place in topology().places().into_iter().filter(|place| above(place.name())) {
-            match place {
-                Declaration::Exchange { name, .. } => facts.missing_exchanges.push(name.clone()),
-                _ => facts.missing.push(place.name().to_owned()),
-            }
-        }
-        if let Management::Asked { bindings: Ok(found), .. } = &mut facts.management {
-            found.retain(|binding| !above(&binding.source));
-        }
+        let topology = topology();
+        let missing = topology.places().into_iter().filter(|place| above(place.name()));
+        facts.places = missing.map(|place| (place.title(), State::Missing)).collect();
+        shown(&mut facts).bindings.as_mut().unwrap().retain(|binding| !above(&binding.source));
         facts
     }
 
@@ -283,14 +207,14 @@ mod tests {
         let diff = |facts: &Facts| diff(facts, &topology(), &Names::new("shop"));
         for levels in 0..=LEVELS {
             let facts = facts_with_levels(levels);
-            assert_eq!(facts.missing.is_empty(), levels == LEVELS);
+            assert_eq!(facts.places.is_empty(), levels == LEVELS);
             assert!(diff(&facts).is_same(), "{levels}: {:?}", diff(&facts));
         }
         // A gap, however, stops what waits above it.
         let mut facts = facts_with_levels(4);
-        facts.missing.push("shop.level.2.7".into());
-        facts.missing_exchanges.push("shop.level.1".into());
-        assert_eq!(diff(&facts).missing, ["exchange `shop.level.1`", "queue `shop.level.2.7`"]);
+        let gap = ["exchange `shop.level.1`", "queue `shop.level.2.7`"];
+        facts.places.extend(gap.map(|title| (title.to_owned(), State::Missing)));
+        assert_eq!(diff(&facts).missing, gap);
     }
 
     #[test]
@@ -301,10 +225,8 @@ mod tests {
             ..Queue::default()
         };
         let mut facts = facts();
-        facts.uncompared.push("queue `shop:mail`".into());
-        if let Management::Asked { queues, .. } = &mut facts.management {
-            *queues = Ok(vec![declaration("shop:mail")]);
-        }
+        facts.places.insert("queue `shop:mail`".to_owned(), State::Uncompared);
+        shown(&mut facts).queues = Ok(vec![declaration("shop:mail")]);
         let found = diff(&facts, &topology(), &Names::new("shop"));
         assert!(found.different[0].why.contains("x-message-ttl"), "{found:?}");
         assert!(found.unknown.is_empty(), "{found:?}");
