@@ -3,7 +3,6 @@
 use std::time::SystemTime;
 
 use super::expected::{Compared, Kind};
-use super::report::join;
 use super::{Entry, Expected, Record, Recorded};
 use crate::period;
 
@@ -71,4 +70,9 @@ impl<'e> Findings<'e> {
     pub(super) fn matches(&self) -> impl Iterator<Item = &Judged> {
         self.judged.iter().filter(|judged| judged.matches)
     }
+}
+
+pub(super) fn join(parts: [Option<String>; 2], separator: &str) -> Option<String> {
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| parts.join(separator))
 }

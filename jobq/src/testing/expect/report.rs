@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Entry;
 use super::expected::Kind;
-use super::findings::{Findings, Judged};
+use super::findings::{Findings, Judged, join};
 use crate::period;
 
 /// The most jobs or events that a failure lists.
@@ -137,11 +137,6 @@ impl Findings<'_> {
             counts.iter().map(|(name, count)| format!("`{name}` {count}")).collect();
         (!counts.is_empty()).then(|| format!("other {noun}: {}", counts.join(", ")))
     }
-}
-
-pub(super) fn join(parts: [Option<String>; 2], separator: &str) -> Option<String> {
-    let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| parts.join(separator))
 }
 
 /// The beginning of a text that is too long to show.

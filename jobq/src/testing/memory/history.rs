@@ -5,7 +5,6 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::state::Job;
 use crate::engine::Settlement;
 use crate::job::{Envelope, EventEnvelope, JobId, from_millis};
 use crate::period;
@@ -45,14 +44,19 @@ impl Enqueued {
 }
 
 impl History {
-    pub(super) fn enqueued(&mut self, job: &Job) {
-        let (number, envelope) = (job.number, Arc::clone(&job.envelope));
+    /// A job with this number, due at this time if that is ever reached.
+    pub(super) fn enqueued(
+        &mut self,
+        number: u64,
+        envelope: Arc<Envelope>,
+        due: Option<SystemTime>,
+    ) {
         let place = match envelope.topic {
             // The copies of an event have its id and its place.
             Some(_) => self.event_place(envelope.id),
             None => self.places.remove(&envelope.id),
         };
-        let due = time(job.due);
+        let due = time(due);
         self.jobs.push(Enqueued { number, envelope, due, place, runs: Vec::new() });
     }
 

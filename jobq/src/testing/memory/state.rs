@@ -114,7 +114,7 @@ impl State {
         let envelope = Arc::new(envelope);
         let (owner, starts, started_by) = (None, None, None);
         let job = Job { number, due, envelope, crashes: 0, owner, starts, started_by };
-        self.history.enqueued(&job);
+        self.history.enqueued(job.number, Arc::clone(&job.envelope), job.due);
         self.jobs.insert(number, job);
         Ok(())
     }

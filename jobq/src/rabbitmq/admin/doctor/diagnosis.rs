@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::facts::{Facts, Management, Node, Publishing, Queue};
+use super::few;
 use super::leaders::leaders;
 use super::policy::{Effect, effects, longest_run};
 use super::presence::presence;
@@ -263,16 +264,6 @@ fn blame(policy: &str, operator: &str, vhost: &str) -> (String, String) {
                 clear("clear_operator_policy", operator)
             ),
         ),
-    }
-}
-
-/// The first few of these.
-pub(super) fn few(all: &[String]) -> String {
-    match all {
-        [first, second, third, _, rest @ ..] => {
-            format!("{first}, {second}, {third} and {} more", rest.len() + 1)
-        }
-        few => few.join(", "),
     }
 }
 

@@ -6,11 +6,9 @@ use std::time::Duration;
 use lapin::BasicProperties;
 use tokio::time::{sleep, timeout};
 
+use super::Doctor;
 use super::diagnosis::{diagnose, policies};
 use super::facts::{Facts, Management, NEWER, Publishing, Queue, State};
-use super::listing::Listing;
-#[cfg(feature = "management")]
-use super::management::Management as Api;
 use super::role::specs;
 use super::unseen::{held_up, unseen};
 use super::waits;
@@ -18,7 +16,6 @@ use crate::engine::{PoolReport, QueueSpec};
 use crate::error::Result;
 use crate::finding::{Finding, Report};
 use crate::period;
-use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::connection::supervised::SupervisedConnection;
 use crate::rabbitmq::errors::is_forbidden;
@@ -26,9 +23,7 @@ use crate::rabbitmq::message::properties::Message;
 use crate::rabbitmq::publish::confirm::send_alone;
 use crate::rabbitmq::topology::declare::declare_place;
 use crate::rabbitmq::topology::lookup::{Seen, look};
-use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::plan::Topology;
-use crate::rabbitmq::topology::queue_types::QueueTypes;
 use crate::rabbitmq::topology::requirements::Wanted;
 use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::values::short;
@@ -50,18 +45,6 @@ pub(crate) enum Unseen {
     Maybe(String),
     /// There is no management API.
     Unknown,
-}
-
-/// Examines the broker of an engine.
-#[derive(Debug)]
-pub(crate) struct Doctor {
-    pub(crate) broker: Arc<Broker>,
-    pub(crate) known: Arc<Declared>,
-    pub(crate) queue_types: Arc<QueueTypes>,
-    /// The management API, if the user gave its URL.
-    #[cfg(feature = "management")]
-    pub(crate) management: Option<Api>,
-    pub(crate) listing: Listing,
 }
 
 impl Doctor {

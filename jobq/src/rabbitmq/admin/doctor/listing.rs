@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::{Instant, timeout};
 
-use super::examine::Doctor;
+use super::Doctor;
 use super::role::{Role, role, specs};
 use crate::engine::{Figure, Part, Place};
 use crate::period;

@@ -1,8 +1,8 @@
 //! Findings about missing and different exchanges, queues and bindings. Pure.
 
 use super::compare::compare;
-use super::diagnosis::few;
 use super::facts::{Binding, Facts, State};
+use super::few;
 use super::role::{Role, role};
 use crate::finding::{Finding, FindingKind as Kind, Severity};
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
