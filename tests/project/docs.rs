@@ -97,7 +97,8 @@ fn links_lead_somewhere() {
 
 /// The names of Rust files in a page, as their last folders and their name.
 fn sources(page: &str) -> impl Iterator<Item = &str> {
-    page.split('`').skip(1).step_by(2).filter(|code| code.ends_with(".rs") && !code.contains(' '))
+    let is_source = |code: &&str| Path::new(code).extension().is_some_and(|kind| kind == "rs");
+    page.split('`').skip(1).step_by(2).filter(is_source).filter(|code| !code.contains(' '))
 }
 
 #[test]
