@@ -171,7 +171,7 @@ impl Running {
     /// [`Unsupported`](crate::ErrorKind::Unsupported) if a canary was asked for and no pool
     /// answers; [`Conflict`](crate::ErrorKind::Conflict) if somebody else looks at the failed jobs
     /// for longer than the timeout; an engine that cannot be reached or refuses. Nothing was
-    /// changed then. An error after that is [`End::Lost`].
+    /// changed then. An error after that is [`End::Lost`](super::End::Lost).
     pub async fn finish(mut self) -> Result<Done> {
         let Some(task) = self.task.take() else { return Err(closed()) };
         // Dropping this future cancels the operation.
