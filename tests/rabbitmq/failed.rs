@@ -288,7 +288,7 @@ async fn who_waits_too_long_for_another_is_told_so() {
     let error = client.failed(QUEUE).list(1).await.unwrap_err();
     assert!(error.is_conflict(), "{error:?}");
     let text = error.to_string();
-    assert!(text.contains("queue `letters`") && text.contains("for 3s"), "{text}");
+    assert!(text.contains("queue `letters`") && text.contains("waited 3s"), "{text}");
     raw.delete(&lock).await;
     assert!(client.failed(QUEUE).list(1).await.expect("listed").is_empty());
     client.close().await;

@@ -19,16 +19,14 @@ pub(super) fn presence(facts: &Facts, names: &Names, topology: &Topology) -> Vec
         let about = part.title();
         match state {
             State::Missing => findings.extend(missing(part, facts, names)),
-            State::Different(found) => findings.push(
-                Finding::new(Kind::Arguments, Severity::Error, about)
-                    .found(found)
-                    .matters("jobq does not start with it; its jobs may be lost or never retried")
-                    .remedy("delete it once it is empty and unused, or use another namespace for this program"),
-            ),
+            State::Different(found) => findings.push(different(about, found)),
             State::Refused(error) => findings.push(
                 Finding::new(Kind::Unchecked, Severity::Warning, about)
                     .found(format!("could not be checked: {error}"))
-                    .matters("this report does not cover whether it works and has the arguments that jobq needs"),
+                    .matters(
+                        "this report does not cover whether it works and has the arguments that \
+                         jobq needs",
+                    ),
             ),
             State::Unanswered => findings.push(
                 Finding::new(Kind::Unchecked, Severity::Warning, about)
@@ -45,11 +43,14 @@ pub(super) fn presence(facts: &Facts, names: &Names, topology: &Topology) -> Vec
     if !uncompared.is_empty() && facts.queues().is_none() {
         findings.push(
             unchecked(&uncompared)
-                .found("not compared with jobq's declarations: this user has no permission to declare them")
+                .found(
+                    "not compared with jobq's declarations: this user has no permission to declare \
+                     them",
+                )
                 .matters("another program may have declared them with other arguments")
                 .remedy(
-                    "nothing, if jobq declared them as a user with configure permission; otherwise run the \
-                     doctor once as such a user, or with the management API",
+                    "nothing, if jobq declared them as a user with configure permission; otherwise \
+                     run the doctor once as such a user, or with the management API",
                 ),
         );
     }
@@ -62,6 +63,13 @@ pub(super) fn presence(facts: &Facts, names: &Names, topology: &Topology) -> Vec
         );
     }
     findings
+}
+
+fn different(about: String, found: String) -> Finding {
+    Finding::new(Kind::Arguments, Severity::Error, about)
+        .found(found)
+        .matters("jobq does not start with it; its jobs may be lost or never retried")
+        .remedy("delete it once it is empty and unused, or use another namespace for this program")
 }
 
 /// The finding about a missing part. Parts of a queue that is missing itself, and bindings of missing
