@@ -1,7 +1,8 @@
 //! `jobq watch`: a terminal page.
 //!
 //! `state` holds what is shown and decides what a key does; `draw` lays it out; both are pure.
-//! `sample` makes rows and documents of the queues and pools, and `act` carries out what the keys ask for.
+//! `sample` makes rows and documents of the queues and pools, and `act` carries out what the keys
+//! ask for.
 
 mod act;
 mod draw;
