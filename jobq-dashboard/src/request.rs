@@ -1,4 +1,4 @@
-//! What handlers take: a request for a page, or a form.
+//! The input of handlers: a request for a page, or a form.
 
 use std::sync::Arc;
 

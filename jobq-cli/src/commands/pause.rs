@@ -7,7 +7,7 @@ use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::{Explained, Output};
 
-/// What to do while pools may still take jobs.
+/// The next step while pools may still take jobs.
 const NEXT: &str = "a pool that goes on is wedged, or its permissions forbid that it learns of a \
      pause; pause it again to look again, and see `jobq workers`";
 

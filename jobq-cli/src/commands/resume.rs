@@ -19,7 +19,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     Ok(End::Done)
 }
 
-/// What was done, for people.
+/// The result, for people.
 pub(crate) fn sentence(resumed: &Resumed) -> String {
     let was = if resumed.was_paused { "is resumed" } else { "was not paused" };
     format!("queue {} {was}", resumed.queue)

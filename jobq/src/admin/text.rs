@@ -90,7 +90,7 @@ pub fn moment(text: &str) -> Result<SystemTime> {
     })
 }
 
-/// What a pool does after an order.
+/// The action of a pool after an order.
 #[must_use]
 pub fn order(order: Order) -> &'static str {
     match order {

@@ -1,4 +1,4 @@
-//! What is shown of the queues and the pools.
+//! The view of the queues and the pools.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
