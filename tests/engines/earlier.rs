@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 static EARLIER: LazyLock<PathBuf> =
     LazyLock::new(|| program(Path::new(env!("CARGO_TARGET_TMPDIR"))));
-/// What either version logs of the short time that RabbitMQ 3.10 gives its jobs.
+/// The log lines of both versions about the short time that RabbitMQ 3.10 gives its jobs.
 const SHORT_LIMIT: [&str; 2] =
     ["jobs without a shorter timeout", "jobs without a timeout below the limit"];
 const TODAY: &str = env!("CARGO_BIN_EXE_mixed");

@@ -122,7 +122,7 @@ impl Books {
         report
     }
 
-    /// Retries what failed as poison and was in hand when workers were killed by this test,
+    /// Retries what failed as poison and was in flight when workers were killed by this test,
     /// as a person would who knows of that; true if there was any.
     async fn retry(&self, client: &Client, failed: &[FailedJob]) -> bool {
         let taken_for_poison = |job: &&FailedJob| {
@@ -130,7 +130,7 @@ impl Books {
         };
         let mut any = false;
         for job in failed.iter().filter(taken_for_poison) {
-            println!("{} was in hand at so many kills that it failed; it is retried", job.id());
+            println!("{} was in flight at so many kills that it failed; it is retried", job.id());
             any |= client.failed("soak_job").retry(job.id()).await.is_ok();
         }
         any

@@ -1,4 +1,4 @@
-//! What waiting costs: many jobs wait, through jobq as its users call it, and each tells how late
+//! The cost of waiting: many jobs wait, through jobq as its users call it, and each tells how late
 //! it starts.
 //!
 //! ```sh

@@ -32,7 +32,7 @@ pub struct Run {
     pub failed: Option<Instant>,
 }
 
-/// What the runs of [`reports_run`] jobs are measured by.
+/// The measure of the runs of [`reports_run`] jobs.
 #[derive(Debug, Clone)]
 pub struct Watch {
     /// When each job ran last.

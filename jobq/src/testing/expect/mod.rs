@@ -33,7 +33,7 @@ impl<R: Recorded + ?Sized> Recorded for &R {
     }
 }
 
-/// What a test has recorded.
+/// The record of a test.
 #[derive(Debug, Clone)]
 pub struct Record {
     /// The time of the test.

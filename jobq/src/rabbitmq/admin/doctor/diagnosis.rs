@@ -39,7 +39,7 @@ pub(crate) fn diagnose(facts: &Facts, names: &Names, topology: &Topology) -> Vec
     if let (Ok(queues), Ok(nodes)) = (queues, nodes) {
         findings.extend(replicas(queues, nodes));
     }
-    // What does not show these does not show the queues either.
+    // An API that hides these hides the queues as well.
     if let (Ok(dead_lettering), Ok(nodes)) = (dead_lettering, nodes) {
         findings.extend(leaders(dead_lettering, nodes));
     }

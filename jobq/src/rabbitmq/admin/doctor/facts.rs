@@ -26,7 +26,7 @@ pub(crate) struct Facts {
     pub(crate) publishing: Publishing,
     /// The exchanges and queues that are not certainly as declared, by their titles.
     pub(crate) places: BTreeMap<String, State>,
-    /// What the management API shows, if its URL was given.
+    /// The answers of the management API, if its URL was given.
     pub(crate) management: Option<Management>,
 }
 
