@@ -96,6 +96,13 @@ impl Browser {
         self.ask("/url").as_str().unwrap_or_default().to_owned()
     }
 
+    /// Waits until the address has this part, and gives the address. A click comes back before the
+    /// page that it leads to is there.
+    pub(crate) fn arrives(&self, part: &str) -> String {
+        let there = within(|| Some(self.address()).filter(|address| address.contains(part)));
+        there.unwrap_or_else(|| panic!("`{part}` is not in {}", self.address()))
+    }
+
     /// The text that a person sees.
     pub(crate) fn text(&self) -> String {
         self.find("body").map(|body| self.text_of(&body)).unwrap_or_default()
