@@ -153,8 +153,8 @@ pub enum Passage {
     Late = 2,
     /// A probe is more than 210 seconds late: nothing is passed on.
     Stuck = 3,
-    /// No probe came yet, on a connection that has just begun or in an alarm. It comes before the
-    /// others.
+    /// No probe came yet: the connection is new, or an alarm blocks it. The least of all, although
+    /// `other` must be the last.
     #[serde(other)]
     Unknown = 0,
 }

@@ -119,7 +119,7 @@ impl<D: Entry, R> Book<D, R> {
     }
 
     /// Looks whether a delivery waits for a slot that waited at the last look already.
-    pub(super) fn is_stuck(&mut self) -> bool {
+    pub(super) fn look_if_stuck(&mut self) -> bool {
         let taken = self.arrived - self.waiting.len() as u64;
         let arrived_before = std::mem::replace(&mut self.arrived_before, self.arrived);
         self.is_full() && taken < arrived_before

@@ -20,7 +20,7 @@ pub(super) async fn watch(queue: Arc<Queue>) {
     let mut pause = LOOK;
     loop {
         sleep(pause).await;
-        if !queue.is_stuck() {
+        if !queue.look_if_stuck() {
             pause = LOOK;
         } else if have_others_room(&queue).await {
             let jobs = queue.hand_back();

@@ -15,11 +15,11 @@
 //! A job whose workers crashed goes to [`solo`] instead, which pauses all queues with the
 //! [`solo_lock`]. Users build a [`pool`] and get a [`running`] one, with its [`health`].
 
+mod answers;
 mod attempt;
 mod book;
 mod cancellation;
 mod context;
-mod control;
 mod decision;
 mod extensions;
 mod extract;
@@ -46,12 +46,12 @@ mod solo_lock;
 mod state;
 mod tasks;
 
+pub use answers::PoolControl;
 pub use attempt::Attempt;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use attempt::Resources;
 pub use cancellation::Cancellation;
 pub use context::JobContext;
-pub use control::PoolControl;
 #[cfg(feature = "testing")]
 pub(crate) use decision::Decision;
 pub use extensions::Extensions;

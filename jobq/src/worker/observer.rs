@@ -68,8 +68,8 @@ impl Started {
     }
 }
 
-/// The function of an attempt is about to run in this span.
-pub(super) fn begins(attempt: &Attempt, span: &Span) {
+/// Relates the span to the context in the job's headers: its function is about to run in it.
+pub(super) fn relate_span(attempt: &Attempt, span: &Span) {
     if let Some(traces) = attempt.client().traces() {
         traces.extract(span, &attempt.envelope().headers);
     }
@@ -138,6 +138,7 @@ impl Observer {
     pub(super) fn started(&self, who: &Who, delivery: &Delivery) -> Started {
         let span = match self.client.traces() {
             None => who.span(),
+            // A span that a propagation can relate to that of the sender.
             Some(traces) => {
                 let span = traces.process(who);
                 if let Some(route) = delivery.route() {

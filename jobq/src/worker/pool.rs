@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use super::answers::{ControlledPool, PoolControl, PoolPart};
 use super::attempt::Attempt;
-use super::control::{ControlledPool, PoolControl, PoolPart};
 use super::function::JobFunction;
 use super::layer::Next;
 use super::queue::Queue;

@@ -138,8 +138,8 @@ impl Queue {
         let mut most = *prefetch.borrow();
         let mut pauses = consumer.pauses();
         pauses.mark_changed();
-        // Kept, since a new one costs more.
-        let mut turned = pin!(next_pause(pauses));
+        // Kept across turns of the loop, since a new one costs more.
+        let mut pause_change = pin!(next_pause(pauses));
         let mut holds = Holds::default();
         loop {
             tokio::select! {
@@ -148,8 +148,8 @@ impl Queue {
                     let is_stopped = self.pool.stop.is_cancelled();
                     holds.rest(if is_stopped { Rest::Stopped } else { Rest::Quiet });
                 }
-                (pause, pauses) = turned.as_mut() => {
-                    turned.set(next_pause(pauses));
+                (pause, pauses) = pause_change.as_mut() => {
+                    pause_change.set(next_pause(pauses));
                     holds.pause = pause;
                 }
                 () = &mut closing => holds.rest(Rest::Solo),
@@ -216,7 +216,7 @@ impl Queue {
         }
     }
 
-    /// Has the consumer take so many jobs at once.
+    /// Has the consumer take so many jobs at once; `None` changes nothing.
     fn want(&self, prefetch: Option<u16>) {
         if let Some(prefetch) = prefetch {
             self.prefetch.send_replace(prefetch);
@@ -224,8 +224,8 @@ impl Queue {
     }
 
     /// Looks whether a job waits for a slot that waited at the last look already.
-    pub(super) fn is_stuck(&self) -> bool {
-        self.state().book.is_stuck()
+    pub(super) fn look_if_stuck(&self) -> bool {
+        self.state().book.look_if_stuck()
     }
 
     /// Hands back the jobs that wait behind those that run. Returns their number.

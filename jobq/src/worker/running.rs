@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::control::PoolPart;
+use super::answers::PoolPart;
 use super::hand_back;
 use super::health::{PoolHealth, QueueHealth};
 use super::queue;

@@ -106,7 +106,7 @@ impl Invocation {
     pub(super) async fn run(self, layers: &Arc<Layers>) -> Called {
         let Self { attempt, registered, span } = self;
         attempt.start();
-        observer::begins(&attempt, &span);
+        observer::relate_span(&attempt, &span);
         match span.in_scope(|| guarded(|| registered.start.get()(&attempt, layers))) {
             Ok(called) => Ok(called?.run().instrument(span).await),
             Err(panic) => Ok(Outcome::panicked(panic)),

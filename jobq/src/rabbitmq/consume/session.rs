@@ -237,8 +237,8 @@ impl Session {
         let _ = self.at_once.send(AtOnce { tag, how: How::Requeue, sent: None });
     }
 
-    /// Rejects a delivery. True if it was sent.
-    pub(crate) async fn reject(&self, tag: u64, requeue: bool) -> bool {
+    /// Requeues or dead-letters a delivery. True if it was sent.
+    pub(crate) async fn nack(&self, tag: u64, requeue: bool) -> bool {
         let how = if requeue { How::Requeue } else { How::DeadLetter };
         self.at_once(tag, how).await
     }
@@ -328,6 +328,7 @@ async fn send_at_once(channel: &Channel, finished: &Finished, batch: &mut Vec<At
         let done = match how {
             How::Delete => channel.basic_ack(tag, BasicAckOptions::default()).await,
             How::Requeue | How::DeadLetter => {
+                // Never `basic.reject`, which 4.3 counts as a crash of the consumer.
                 let requeue = matches!(how, How::Requeue);
                 let options = BasicNackOptions { multiple: false, requeue };
                 channel.basic_nack(tag, options).await

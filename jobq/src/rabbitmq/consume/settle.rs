@@ -140,7 +140,7 @@ impl Receipt for RabbitReceipt {
                     Box::pin(self.to_solo(changes)).await
                 }
                 _ if self.is_returned_as_new() => Box::pin(self.release()).await,
-                _ => self.reject(true).await,
+                _ => self.nack(true).await,
             },
             Settlement::Isolate => Box::pin(self.to_solo(Changes::solo(used, 0, None))).await,
             Settlement::Start => {
@@ -151,8 +151,7 @@ impl Receipt for RabbitReceipt {
                 let starts = state.solo.starts.saturating_add(1);
                 Box::pin(self.to_solo(Changes::solo(used, starts, Some(&start)))).await
             }
-            // Never a reject: 4.3 counts those as crashes.
-            Settlement::Retry(wait) if self.broker_can_retry(wait) => self.reject(false).await,
+            Settlement::Retry(wait) if self.broker_can_retry(wait) => self.nack(false).await,
             Settlement::Retry(wait) => Box::pin(self.wait(attempt, period::millis(wait))).await,
             Settlement::Snooze(wait) => Box::pin(self.wait(used, period::millis(wait))).await,
             Settlement::Fail { reason, error, attempts } => {
@@ -246,8 +245,8 @@ impl RabbitReceipt {
         self.replace(route, changes, Ack::AtOnce).await
     }
 
-    /// Acknowledges the message. The next solo run may crash this process at once, and a start of
-    /// this one would then be counted as a crash.
+    /// Acknowledges the message, with others if `ack` allows it. That of a solo run goes at once: the
+    /// next one may crash this process, and an unacknowledged start would count as a crash.
     async fn acknowledge(&mut self, ack: Ack) -> Result<()> {
         self.open = false;
         let session = &self.session;
@@ -259,9 +258,9 @@ impl RabbitReceipt {
         self.recorded(sent)
     }
 
-    async fn reject(mut self: Box<Self>, requeue: bool) -> Result<()> {
+    async fn nack(mut self: Box<Self>, requeue: bool) -> Result<()> {
         self.open = false;
-        let sent = self.session.reject(self.tag, requeue).await;
+        let sent = self.session.nack(self.tag, requeue).await;
         self.recorded(sent)
     }
 

@@ -19,12 +19,13 @@ use crate::rabbitmq::errors::{failure, is_forbidden};
 use crate::rabbitmq::values::short;
 
 /// How long a missing queue is not looked for again.
-const MISSING: Duration = Duration::from_secs(5);
+const RECHECK_MIN: Duration = Duration::from_secs(5);
 /// The longest such time of a queue that has been missing for longer: it is looked for again after
 /// as long as it has been missing.
-const STILL_MISSING: Duration = Duration::from_secs(60);
-/// The same for a queue that is not expected to be there soon.
-const LONG_MISSING: Duration = Duration::from_secs(600);
+const RECHECK_MAX: Duration = Duration::from_secs(60);
+/// How long it is remembered that a queue was missing, and the same for a queue that is not expected
+/// to be there soon.
+const REMEMBERED: Duration = Duration::from_secs(600);
 /// A slower answer is not the queue's own, but the broker's after its internal timeout.
 const BUSY: Duration = Duration::from_millis(200);
 
@@ -178,14 +179,14 @@ impl MissingQueues {
 
     fn is_missing(&self, queue: &str) -> bool {
         self.queues().get(queue).is_some_and(|Missing { first, last }| {
-            last.elapsed() < (*last - *first).clamp(MISSING, STILL_MISSING)
+            last.elapsed() < (*last - *first).clamp(RECHECK_MIN, RECHECK_MAX)
         })
     }
 
     /// Records that a queue was missing.
     pub(crate) fn add(&self, queue: &str, asked: Instant) {
         let mut queues = self.queues();
-        queues.retain(|_, missing| missing.last.elapsed() < LONG_MISSING);
+        queues.retain(|_, missing| missing.last.elapsed() < REMEMBERED);
         let first = queues.get(queue).map_or(asked, |missing| missing.first);
         queues.insert(queue.to_owned(), Missing { first, last: asked });
     }
@@ -202,7 +203,7 @@ impl MissingQueues {
 
     /// Whether a queue that is not expected was missing at the last look, ten minutes ago at most.
     pub(crate) fn was_missing(&self, queue: &str) -> bool {
-        self.queues().get(queue).is_some_and(|missing| missing.last.elapsed() < LONG_MISSING)
+        self.queues().get(queue).is_some_and(|missing| missing.last.elapsed() < REMEMBERED)
     }
 
     /// The figures of a queue, if it exists. A broker that does not know them is asked again, and then
@@ -298,7 +299,7 @@ mod tests {
         assert_eq!(looks, [0, 5, 10, 20, 40, 80, 140, 200, 260], "{:?}", start.elapsed());
         absent.forget("mail");
         absent.add("mail", Instant::now());
-        tokio::time::advance(MISSING).await;
+        tokio::time::advance(RECHECK_MIN).await;
         assert!(!absent.is_missing("mail"), "one that was there meanwhile begins anew");
     }
 }

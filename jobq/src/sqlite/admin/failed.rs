@@ -197,10 +197,12 @@ fn retry(
     Ok(())
 }
 
-/// The headers of a failed job that is retried. They are read only if something changes.
+/// The headers of a failed job that is retried. They are parsed only if they name an operation, which
+/// is removed or extended, or if there is a new one. The word `once` in `jobq-needs` comes with
+/// [`ONCE`] alone. A name inside a value costs a parse and nothing else.
 fn headers_of_retry(headers: Option<&str>, by: Option<By<'_>>) -> Option<String> {
-    let has_own = |text: &str| text.contains(ONCE) || text.contains(OPERATIONS);
-    if by.is_some() || headers.is_some_and(has_own) {
+    let names_operation = |text: &str| text.contains(ONCE) || text.contains(OPERATIONS);
+    if by.is_some() || headers.is_some_and(names_operation) {
         columns::of_headers(&columns::to_headers(headers).of_retry(by))
     } else {
         headers.map(str::to_owned)

@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::Control;
 use super::queue::ControlQueue;
 use crate::error::Result;
-use crate::rabbitmq::admin::waits::{ROUND, is_missing, levels, prepare};
+use crate::rabbitmq::admin::waits::{ROUND, existing_levels, is_missing, prepare};
 use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::errors::is_forbidden;
 use crate::rabbitmq::topology::probes::{LEVELS, WaitQueue, heard, wait_queues};
@@ -56,7 +56,7 @@ impl Control {
             let Err(error) = self.rounds(own).await else { return };
             self.waits.interrupt();
             if is_forbidden(&error) {
-                if !self.waits.refused() {
+                if !self.waits.note_refusal() {
                     tracing::warn!(
                         %error,
                         "probes refused; this client cannot detect stuck waiting jobs"
@@ -144,7 +144,7 @@ impl Control {
         prepared.looked = Some(now);
         let looking = async {
             let link = self.broker.open("looking").await?;
-            let found = async { levels(&*link.up().await?, self.names()).await }.await;
+            let found = async { existing_levels(&*link.up().await?, self.names()).await }.await;
             link.close().await;
             found
         };

@@ -32,10 +32,10 @@ pub(crate) const FIRST: usize = 64;
 /// The fewest jobs and bytes that a pass takes, even if fewer are wanted: requeued messages join
 /// the end of those requeued before, so the order is kept if all are taken. A pass goes on while
 /// messages come that were requeued before, which the broker gives first.
-const ALL: u64 = 100_000;
-const ALL_SIZE: usize = 256 * 1024 * 1024;
-/// How long it goes on so at most.
-const ALL_TIME: Duration = Duration::from_secs(10);
+const ORDER_MIN_JOBS: u64 = 100_000;
+const ORDER_MIN_BYTES: usize = 256 * 1024 * 1024;
+/// The longest time that a pass goes on only to keep the order.
+const ORDER_MAX_TIME: Duration = Duration::from_secs(10);
 /// How long other consumers of the queue are waited for: those of the pass before end late.
 const OTHERS: Duration = Duration::from_secs(10);
 /// How long to wait for a message before checking whether any are left.
@@ -175,8 +175,8 @@ impl<'u> Pass<'u> {
 
     /// Whether the pass goes on only to keep the order, after so much was wanted.
     pub(crate) fn keeps_order(&self, since: Instant) -> bool {
-        let has_few = self.taken < ALL && self.size < ALL_SIZE;
-        (has_few || self.was_requeued) && since.elapsed() < ALL_TIME
+        let has_few = self.taken < ORDER_MIN_JOBS && self.size < ORDER_MIN_BYTES;
+        (has_few || self.was_requeued) && since.elapsed() < ORDER_MAX_TIME
     }
 
     /// Whether the next job needs a further consumer. Only jobs that stay may be held by then: a

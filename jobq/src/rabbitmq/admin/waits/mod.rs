@@ -98,8 +98,8 @@ impl Waits {
         Ok(())
     }
 
-    /// The broker refused what probes need. True if it did before.
-    pub(crate) fn refused(&self) -> bool {
+    /// Records that the broker refused what probes need. True if that was recorded before.
+    pub(crate) fn note_refusal(&self) -> bool {
         self.refused.swap(true, Ordering::Relaxed)
     }
 
@@ -156,8 +156,8 @@ pub(crate) async fn is_missing(up: &ConnectionEpoch, names: &Names) -> Result<bo
     Ok(matches!(look(up, &topology.places()).await?, Seen::Missing(_)))
 }
 
-/// How many of the levels that are probed exist. Looking for one that does not costs the channel.
-pub(crate) async fn levels(up: &ConnectionEpoch, names: &Names) -> Result<u32> {
+/// How many of the probed levels exist, from the lowest. The first missing one ends the channel.
+pub(crate) async fn existing_levels(up: &ConnectionEpoch, names: &Names) -> Result<u32> {
     let exchange = |level| Topology::of_level(names, level).into_declarations().next();
     let levels: Vec<Declaration> = (0..LEVELS).filter_map(exchange).collect();
     let seen = look(up, &levels.iter().collect::<Vec<_>>()).await?;
