@@ -238,7 +238,7 @@ async fn pools_take_orders_and_running_jobs_are_cancelled() {
     let stop = quiet.replace("/quiet", "/stop");
     let asked = kit.post(&stop, "").await;
     assert_eq!(asked.header("location"), stop);
-    assert!(kit.get(&stop).await.text.contains("as at SIGTERM"));
+    assert!(kit.get(&stop).await.text.contains("as on SIGTERM"));
     assert_eq!(kit.post(&stop, "confirmed=yes").await.status, StatusCode::SEE_OTHER);
     pool.wait().await.unwrap();
     let nobody = kit.post(&format!("/running/{}/cancel", JobId::new()), "").await;

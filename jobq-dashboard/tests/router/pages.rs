@@ -20,7 +20,7 @@ async fn without_queues_the_pages_say_what_to_do() {
         ("/queues/mail/failed", "This queue has no failed jobs"),
         ("/pools", "No pool answers"),
         ("/doctor", "Doctor"),
-        ("/activity", "Nothing was done yet"),
+        ("/activity", "No activity yet"),
     ] {
         let page = kit.get(path).await;
         page.says(StatusCode::OK, expected);
@@ -107,7 +107,7 @@ async fn failed_jobs_are_filtered() {
         ("?from=2020-01-01T00:00&until=2020-01-02T00:00", false, false),
     ] {
         let page = kit.get(&format!("/queues/mail/failed{query}")).await.text;
-        let rows = page.split("Groups of like errors").nth(1).unwrap_or_default();
+        let rows = page.split("Groups of similar errors").nth(1).unwrap_or_default();
         assert_eq!(rows.contains("connection refused"), refused, "{query}");
         assert_eq!(rows.contains("no such customer"), customer, "{query}");
     }
