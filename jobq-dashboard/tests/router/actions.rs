@@ -54,7 +54,7 @@ async fn a_job_is_enqueued_with_its_exact_payload() {
     assert_eq!(kit.post("/queues/mail/enqueue", form).await.status, StatusCode::SEE_OTHER);
     assert_eq!(kit.client.counts("mail").await.unwrap().waiting, 1);
     for (form, part) in [
-        ("job=greet&payload=no", "no JSON"),
+        ("job=greet&payload=no", "not valid JSON"),
         ("payload=1", "name of the job is missing"),
         ("job=greet&payload=1&delay=soon", "soon"),
     ] {

@@ -97,7 +97,7 @@ async fn a_form_from_elsewhere_changes_nothing() {
     }
     let unconfigured = Kit::new().await;
     let answer = post(&unconfigured, &[("origin", ours)]).await;
-    answer.says(StatusCode::FORBIDDEN, "has to be configured");
+    answer.says(StatusCode::FORBIDDEN, "its own origin: configure it");
 }
 
 #[tokio::test(flavor = "multi_thread")]
