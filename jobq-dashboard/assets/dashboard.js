@@ -94,7 +94,7 @@ function isLost() {
   const silent = Date.now() - last;
   if (silent < LOST_MS || !lost.hidden) return;
   const at = new Date(last).toISOString().slice(11, 19);
-  lost.textContent = `The dashboard has not answered since ${at}. The figures are of that time and grey.`;
+  lost.textContent = `The dashboard has not answered since ${at}. The figures, in grey, are from that time.`;
   lost.hidden = false;
   document.body.dataset.lost = "";
 }
@@ -103,8 +103,8 @@ function isLost() {
 function isRefused(status) {
   if (status >= 500) return isLost();
   lost.textContent = status
-    ? `The dashboard refuses this page (${status}). The figures are old and grey. Load it again.`
-    : "The dashboard leads to another page, as when a login has ended. Load this one again.";
+    ? `The dashboard refused this page (${status}). The figures, in grey, are old. Reload the page.`
+    : "The dashboard redirects to another page, as when a login has expired. Reload this page.";
   lost.hidden = false;
   document.body.dataset.lost = "";
 }

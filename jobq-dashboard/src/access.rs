@@ -91,7 +91,7 @@ impl Viewer {
         }
         Err(Problem::new(
             StatusCode::FORBIDDEN,
-            "You may look, and not do this",
+            "You do not have access to this action",
             format!("Your access does not include the action {action:?}. Nothing was changed."),
         ))
     }

@@ -41,7 +41,7 @@ pub(crate) fn filter(fields: &Fields, privacy: &Privacy) -> Result<Filter, Probl
     if let Some(text) = fields.one("reason") {
         let reason = FailedReason::parse(text);
         filter = filter.reason(reason.ok_or_else(|| {
-            Problem::invalid(format!("`{text}` is no reason of a failure; choose one of the list"))
+            Problem::invalid(format!("`{text}` is not a failure reason; choose one from the list"))
         })?);
     }
     if let Some(text) = fields.one("error") {
@@ -66,13 +66,13 @@ pub(crate) fn filter(fields: &Fields, privacy: &Privacy) -> Result<Filter, Probl
         }
         (Some(pointer), None) => {
             return Err(Problem::invalid(format!(
-                "The value at `{pointer}` is missing: write it as JSON, an empty text as `\"\"`."
+                "The value at `{pointer}` is missing: write it as JSON, an empty string as `\"\"`."
             )));
         }
         (None, None) => {}
     }
     let ids: Result<Vec<JobId>, _> = fields.all("id").map(str::parse).collect();
-    let ids = ids.map_err(|_| Problem::invalid("The id of a job is a UUID."))?;
+    let ids = ids.map_err(|_| Problem::invalid("The job id must be a UUID."))?;
     Ok(if ids.is_empty() { filter } else { filter.ids(ids) })
 }
 
@@ -192,7 +192,7 @@ mod tests {
             ("from=2026-11-27T01:05".into(), Ok("failed from 2026-11-27T01:05:00.000Z".into())),
             ("pointer=/user&value=7".into(), Ok("value at `/user`".into())),
             (format!("id={id}"), Ok(format!("id {id}"))),
-            ("reason=tired".into(), Err("no reason")),
+            ("reason=tired".into(), Err("not a failure reason")),
             ("from=yesterday".into(), Err("is not a valid time")),
             ("id=7".into(), Err("UUID")),
             ("pointer=user&value=7".into(), Err("JSON pointer")),

@@ -59,8 +59,8 @@ async fn to_its_end(
         response
     };
     tokio::spawn(running).await.unwrap_or_else(|_| {
-        let text = "It ended with a panic, which the log has. Look whether something was changed.";
-        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "It went wrong", text).into_response()
+        let text = "The request panicked; the log has details. Check whether anything changed.";
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "Internal error", text).into_response()
     })
 }
 
@@ -76,7 +76,7 @@ fn check(
             Problem::new(StatusCode::FORBIDDEN, "The form was refused", foreign.text())
         })?;
     } else if guard::reads_for_another_site(headers) {
-        let text = "A page of another site asked for it. Follow a link to it, or type its address.";
+        let text = "A page of another site requested it. Follow a link to it, or type its address.";
         return Err(Problem::new(StatusCode::FORBIDDEN, "The request was refused", text));
     }
     Ok(viewer.clone())
@@ -91,8 +91,8 @@ fn finished(app: &App, viewer: Option<&Viewer>, mut response: Response) -> Respo
         response.headers_mut().insert(CONTENT_TYPE, html);
         response.headers_mut().remove("content-length");
     } else if response.status() == StatusCode::METHOD_NOT_ALLOWED {
-        let text = "This address takes another method. Nothing was changed.";
-        let problem = Problem::new(response.status(), "Not by this method", text);
+        let text = "This address expects another method. Nothing was changed.";
+        let problem = Problem::new(response.status(), "Method not allowed", text);
         return finished(app, viewer, problem.into_response());
     }
     protect(response.headers_mut());

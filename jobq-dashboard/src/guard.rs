@@ -18,17 +18,17 @@ impl Foreign {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Elsewhere => {
-                "The form is from another site than this page. If the dashboard is behind a proxy, \
-                 its origin has to be configured: the scheme, host and port that the browser shows."
+                "The form is from another site. If the dashboard is behind a proxy, configure its \
+                 origin: the scheme, host and port that the browser shows."
             }
             Self::Unsaid => {
-                "The request has neither the header Sec-Fetch-Site nor Origin, so it may be from \
-                 another site. Browsers send one of them; a script sends `Origin` with the origin \
-                 of the dashboard."
+                "The request has neither a Sec-Fetch-Site nor an Origin header, so it may be from \
+                 another site. Browsers send one of them. A script must send `Origin` with the \
+                 origin of the dashboard."
             }
             Self::NotConfigured => {
-                "The browser tells by `Origin` alone where the form is from, as browsers do without \
-                 HTTPS, and the dashboard does not know its own origin: it has to be configured."
+                "Without HTTPS, the browser identifies the site of the form by `Origin` alone, and \
+                 the dashboard does not know its own origin: configure it."
             }
         }
     }

@@ -176,8 +176,8 @@ impl Operations {
         if all.iter().filter(|started| started.end().is_none()).count() >= AT_ONCE {
             return Err(Problem::new(
                 StatusCode::TOO_MANY_REQUESTS,
-                "Too many operations run",
-                "Sixteen operations run already. Wait for one of them or cancel it.",
+                "Too many operations",
+                "Sixteen operations are already running. Wait for one to end, or cancel one.",
             ));
         }
         let running = operation.start()?;

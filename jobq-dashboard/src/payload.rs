@@ -57,7 +57,7 @@ impl Privacy {
         let is_tree = json.trim_start().starts_with(['{', '[']);
         if !self.shown || hidden || (is_tree && !self.redacted.is_empty()) {
             return Err(Problem::invalid(
-                "Values of payloads that this dashboard hides cannot be searched for.",
+                "This dashboard hides these payload values, so a filter cannot search them.",
             ));
         }
         Ok(())
@@ -82,7 +82,7 @@ fn matches(pattern: &[String], path: &[String]) -> bool {
 pub(crate) fn bytes(size: usize, content_encoding: Option<&str>) -> String {
     let kind = match content_encoding {
         Some(encoding) => format!("with the content encoding {}", escape(encoding)),
-        None => "that are no UTF-8".to_owned(),
+        None => "that are not UTF-8".to_owned(),
     };
     let size = count(size as u64);
     format!(
@@ -124,7 +124,7 @@ impl Tree<'_> {
                 Ok(Entries(entries)) => self.list('{', '}', entries.len(), entries.into_iter()),
                 Err(_) if self.privacy.redacted.is_empty() => self.cut("string", json),
                 Err(_) => self.html.push_str(
-                    "<span class=\"quiet\">hidden, since a name in it is no text of Unicode, and \
+                    "<span class=\"quiet\">hidden, since a name in it is not valid Unicode, and \
                      values are hidden by their paths</span>",
                 ),
             },
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn bytes_are_not_shown_as_text() {
-        for (encoding, said) in [(None, "no UTF-8"), (Some("<gzip>"), "encoding &#60;gzip&#62;")] {
+        for (encoding, said) in [(None, "not UTF-8"), (Some("<gzip>"), "encoding &#60;gzip&#62;")] {
             let html = bytes(1_234, encoding);
             assert!(html.contains("1,234 bytes") && html.contains(said), "{html}");
         }

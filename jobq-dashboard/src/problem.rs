@@ -22,29 +22,29 @@ impl Problem {
     }
 
     pub(crate) fn forbidden() -> Self {
-        Self::new(StatusCode::FORBIDDEN, "No access", "You may not see this page.")
+        Self::new(StatusCode::FORBIDDEN, "No access", "You do not have access to this page.")
     }
 
     pub(crate) fn not_found() -> Self {
         Self::new(
             StatusCode::NOT_FOUND,
-            "There is no such page",
-            "The address may be of another version. Begin at the queues.",
+            "Page not found",
+            "The address may belong to another version. Start from the queues.",
         )
     }
 
     pub(crate) fn invalid(text: impl Into<String>) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, "This cannot be done so", text)
+        Self::new(StatusCode::BAD_REQUEST, "Invalid request", text)
     }
 }
 
 impl From<jobq::Error> for Problem {
     fn from(error: jobq::Error) -> Self {
         let (status, title) = match error.kind() {
-            ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "This cannot be done so"),
-            ErrorKind::NotFound => (StatusCode::NOT_FOUND, "It is not there"),
-            ErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, "This engine cannot do that"),
-            ErrorKind::Conflict => (StatusCode::CONFLICT, "Somebody else is at it"),
+            ErrorKind::Invalid => (StatusCode::BAD_REQUEST, "Invalid request"),
+            ErrorKind::NotFound => (StatusCode::NOT_FOUND, "Not found"),
+            ErrorKind::Unsupported => (StatusCode::NOT_IMPLEMENTED, "Not supported by this engine"),
+            ErrorKind::Conflict => (StatusCode::CONFLICT, "Conflict"),
             ErrorKind::Timeout => (StatusCode::GATEWAY_TIMEOUT, "It took too long"),
             ErrorKind::Refused => (StatusCode::BAD_GATEWAY, "It was refused"),
             _ => (StatusCode::SERVICE_UNAVAILABLE, "The broker or the file does not answer"),
@@ -52,7 +52,7 @@ impl From<jobq::Error> for Problem {
         let mut text = error.to_string();
         if error.maybe_enqueued() {
             text.push_str(
-                ". The job may be in its queue nevertheless: look before you send it again.",
+                ". The job may be in its queue nevertheless: check before you enqueue it again.",
             );
         }
         Self::new(status, title, text)

@@ -77,7 +77,7 @@ impl FromRequest<Arc<App>> for Form {
             Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "The form is too large",
-                "A form may have 4 MiB. Nothing was changed.",
+                "A form may be at most 4 MiB. Nothing was changed.",
             )
         })?;
         Ok(Self { app, viewer, fields: Fields::parse(&body) })

@@ -195,7 +195,10 @@ impl Sampler {
 
 /// The trouble while a sample is not there in time.
 fn slow(patience: Duration) -> String {
-    format!("There is no answer for {} seconds. It is waited for.", patience.as_secs())
+    format!(
+        "There has been no answer for {} seconds. The dashboard is still waiting.",
+        patience.as_secs()
+    )
 }
 
 /// An overview with something in it, or the reason why nothing could be read.

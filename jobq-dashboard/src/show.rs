@@ -40,7 +40,7 @@ impl ShownFigure {
 
     /// The memory of a process, in bytes.
     pub(crate) fn memory(bytes: Option<u64>) -> Self {
-        let why = "its system does not tell it, or it has an earlier version of jobq";
+        let why = "its system does not report it, or it runs an earlier version of jobq";
         Self::of(&bytes.map_or_else(|| Figure::unknown(why), Figure::Known), |bytes| size(*bytes))
     }
 

@@ -152,7 +152,7 @@ impl Standalone {
         let unusable = |error: io::Error| {
             Error::new(
                 ErrorKind::Refused,
-                format!("nothing can listen on {}: {error}; name another port", self.address),
+                format!("cannot listen on {}: {error}; choose another port", self.address),
             )
         };
         let listener = TcpListener::bind(self.address).await.map_err(unusable)?;
@@ -168,7 +168,7 @@ impl Standalone {
         let texts = [("the prefix of the dashboard", Some(&self.prefix))]
             .into_iter()
             .chain([("the origin of the dashboard", self.origin.as_ref())])
-            .chain([("the name of who acts", self.actor.as_ref())])
+            .chain([("the name of the actor", self.actor.as_ref())])
             .chain(self.hosts.iter().map(|host| ("a host of the dashboard", Some(host))))
             .chain(self.redacted.iter().map(|name| ("a hidden value's pattern", Some(name))));
         for (name, text) in texts {
@@ -178,8 +178,8 @@ impl Standalone {
             return Err(Error::new(
                 ErrorKind::Invalid,
                 format!(
-                    "`{text}` is no origin: write the scheme and the host, and the port if it is not \
-                     the usual one, such as `https://jobs.example.com`"
+                    "`{text}` is not an origin: write the scheme, the host, and the port if it is \
+                     not the default, such as `https://jobs.example.com`"
                 ),
             ));
         }
@@ -188,18 +188,16 @@ impl Standalone {
         }
         let address = self.address;
         let missing = if self.secret.is_none() {
-            "a secret: without one, whoever reaches it may change the jobs"
+            "a secret: without one, anyone who reaches it can change the jobs"
         } else if self.origin.is_none() {
-            "its origin, such as `https://jobs.example.com`: without it, forms of other sites \
-             cannot be told apart"
+            "its origin, such as `https://jobs.example.com`: without it, the dashboard cannot \
+             detect forms from other sites"
         } else {
             return Ok(());
         };
         Err(Error::new(
             ErrorKind::Invalid,
-            format!(
-                "a dashboard on {address}, which is not of this machine alone, needs {missing}"
-            ),
+            format!("a dashboard on {address}, which other machines may reach, needs {missing}"),
         ))
     }
 
@@ -251,7 +249,7 @@ async fn guarded(State(gate): State<Arc<Gate>>, request: Request, next: Next) ->
     let host = host_name(host.or(authority).unwrap_or_default());
     // Against names of other sites that lead to this machine.
     if !gate.hosts.contains(&host) {
-        let text = "This name is not one of the dashboard's. Allow it by its option for hosts.\n";
+        let text = "This host name is not allowed. Allow it with the option for hosts.\n";
         return refused(StatusCode::MISDIRECTED_REQUEST, text);
     }
     if gate.secret.as_ref().is_some_and(|secret| !secret.is_in(request.headers())) {

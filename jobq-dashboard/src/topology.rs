@@ -68,7 +68,7 @@ impl Declared {
 impl Declared {
     #[allow(clippy::unused_async)] // as with the feature
     pub(crate) async fn compare(&self, _: &Admin) -> Comparison {
-        let why = "this program has no engine for RabbitMQ, which alone has a topology";
+        let why = "only RabbitMQ has a topology, and this program has no engine for it";
         Comparison::Nothing(why.to_owned())
     }
 }
@@ -93,11 +93,11 @@ fn parts(diff: TopologyDiff) -> Vec<Part> {
     let levels = (!levels.is_empty()).then(|| {
         missing(
             format!("the delay levels, {} parts", levels.len()),
-            "They are declared all together when a job first waits for a time that has no queue of \
-             its own.",
+            "All of them are declared when a job first waits for a time that has no queue of its \
+             own.",
         )
     });
-    let others = others.into_iter().map(|about| missing(about, "It is not there."));
+    let others = others.into_iter().map(|about| missing(about, "It does not exist."));
     let with = |state| move |Difference { about, why, .. }: Difference| Part { about, state, why };
     let different = diff.different.into_iter().map(with(PartState::Different));
     let unknown = diff.unknown.into_iter().map(with(PartState::Unknown));

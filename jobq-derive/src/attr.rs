@@ -85,8 +85,8 @@ impl Options {
             if is_payload_of_struct(&tokens, place) {
                 mistakes.at(
                     &tokens[0],
-                    "`payload` names the type that `#[job]` makes of a function; here the struct \
-                     is the payload: remove this key",
+                    "`payload` names the type that `#[job]` generates for a function; here the \
+                     struct is the payload: remove this key",
                 );
                 continue;
             }
@@ -158,12 +158,12 @@ fn unknown(key: &Ident, keys: &[&str]) -> String {
     let word = key.unraw().to_string();
     if ["cron", "schedule", "every"].contains(&word.as_str()) {
         return format!(
-            "there is no key `{word}`: jobq starts no jobs by a schedule; enqueue the job from a \
-             timer of your program, with `.at(..)` or `.delay(..)` where it is to wait"
+            "unknown key `{word}`: jobq has no recurring jobs; enqueue the job from a timer in \
+             your program, with `.at(..)` or `.delay(..)` to start it later"
         );
     }
     match words::nearest(&word, &words) {
-        Some(nearest) => format!("there is no key `{word}`; did you mean `{nearest}`?"),
-        None => format!("there is no key `{word}`; use {}", words::list(&words)),
+        Some(nearest) => format!("unknown key `{word}`; did you mean `{nearest}`?"),
+        None => format!("unknown key `{word}`; expected {}", words::list(&words)),
     }
 }

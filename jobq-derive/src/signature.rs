@@ -32,7 +32,7 @@ impl Parse for Function {
             }
             end => Err(Error::new_spanned(
                 end,
-                "`#[job]` goes on a function with a body: write the work in `{ ... }`",
+                "`#[job]` goes on a function with a body: add one in `{ ... }`",
             )),
         }
     }
@@ -51,11 +51,11 @@ impl ToTokens for Function {
 fn no_function(attributes: &[Attribute], word: Option<TokenTree>) -> Error {
     let message = match word.as_ref().map(TokenTree::to_string).as_deref() {
         Some("struct") if attributes.iter().any(derives_job) => {
-            "`#[job(...)]` of a struct goes below its `#[derive(Job)]`: move it there"
+            "`#[job(...)]` on a struct goes below its `#[derive(Job)]`: move it there"
         }
         Some("struct") => {
-            "`#[job]` goes on a function; for a payload of your own write `#[derive(Job)]` above \
-             the struct, and the keys below that as `#[job(...)]`"
+            "`#[job]` goes on a function; to make this struct a payload, write `#[derive(Job)]` \
+             above it, and the keys below that as `#[job(...)]`"
         }
         _ => "`#[job]` goes on a function: write `#[job] async fn ...`",
     };
@@ -156,7 +156,8 @@ fn read(typed: &mut syn::PatType, mistakes: &mut Mistakes) -> Argument {
             }
         };
         if !matches!(attribute.meta, Meta::Path(_)) {
-            mistakes.at(&attribute.meta, format!("`#[{word}]` takes nothing: write `#[{word}]`"));
+            mistakes
+                .at(&attribute.meta, format!("`#[{word}]` takes no arguments: write `#[{word}]`"));
         }
         match said {
             Some(before) if before == role => {

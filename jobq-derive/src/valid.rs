@@ -44,7 +44,7 @@ fn payload_has_a_name(job: &FunctionJob, mistakes: &mut Mistakes) {
         let function = &job.function.signature.ident;
         mistakes.at(
             function,
-            format!("`{function}` gives no name for the payload type; write `payload = \"...\"`"),
+            format!("`{function}` yields no name for the payload type; write `payload = \"...\"`"),
         );
     }
 }
@@ -57,7 +57,7 @@ fn payload_is_no_argument(job: &FunctionJob, mistakes: &mut Mistakes) {
             mistakes.at(
                 &argument.ty,
                 format!(
-                    "the payload type of this job is called `{payload}` too; call it otherwise: \
+                    "the payload type of this job is also called `{payload}`; rename it: \
                      `#[job(payload = \"...\")]`"
                 ),
             );
@@ -68,7 +68,7 @@ fn payload_is_no_argument(job: &FunctionJob, mistakes: &mut Mistakes) {
 // #[job] #[job(retries = 1)]
 fn one_job_attribute(job: &FunctionJob, mistakes: &mut Mistakes) {
     let jobs = job.function.attributes.iter().filter(|attribute| is_job(attribute));
-    mistakes.at_each(jobs, "`#[job]` is given twice; keep one, with all keys");
+    mistakes.at_each(jobs, "`#[job]` is given twice; keep one, with all the keys");
 }
 
 pub(crate) fn is_job(attribute: &Attribute) -> bool {
@@ -80,20 +80,18 @@ fn plain_function(job: &FunctionJob, mistakes: &mut Mistakes) {
     let Signature { unsafety, abi, constness, variadic, .. } = &job.function.signature;
     mistakes.at_each(
         unsafety,
-        "a job function must be safe to call: remove `unsafe` and uphold the promise inside",
+        "a job function must be safe to call: remove `unsafe` and uphold its contract in the body",
     );
     mistakes.at_each(abi, "a job is a plain function: remove `extern`");
-    mistakes.at_each(constness, "a job runs in a worker, never in a constant: remove `const`");
-    mistakes
-        .at_each(variadic, "a job takes a fixed number of arguments: write for example `Vec<T>`");
+    mistakes.at_each(constness, "a job runs in a worker, never at compile time: remove `const`");
+    mistakes.at_each(variadic, "a job takes a fixed number of arguments: use a `Vec<T>` instead");
 }
 
 // fn save(&self)
 fn no_receiver(job: &FunctionJob, mistakes: &mut Mistakes) {
     mistakes.at_each(
         &job.arguments.receiver,
-        "a job has no `self`: make it a free function and take what it shares with others as a \
-         `State<T>`",
+        "a job has no `self`: make it a free function and take shared values as `State<T>`",
     );
 }
 
@@ -102,7 +100,7 @@ fn returns_something(job: &FunctionJob, mistakes: &mut Mistakes) {
     if matches!(job.function.signature.output, ReturnType::Default) {
         mistakes.at(
             &job.function.signature.ident,
-            "a job must say how it ended: write for example `-> Result<(), jobq::BoxError>`",
+            "a job must return a `Result`, for example `-> Result<(), jobq::BoxError>`",
         );
     }
 }
@@ -112,8 +110,8 @@ fn has_a_name(argument: &Argument, mistakes: &mut Mistakes) {
     if argument.role == Role::Payload && argument.name().is_none() {
         mistakes.at(
             &argument.pattern,
-            "an argument becomes a field of the payload and needs a name: write one here and take \
-             the value apart inside",
+            "an argument becomes a field of the payload and needs a name: name it here and \
+             destructure it in the body",
         );
     }
 }
@@ -129,11 +127,11 @@ fn is_owned(argument: &Argument, mistakes: &mut Mistakes) -> bool {
         let owned = words::code(&argument.owned);
         let reason = match argument.role {
             Role::Payload => "a job runs later and elsewhere, so its arguments cannot borrow",
-            Role::Context => "this argument is given by value",
+            Role::Context => "the worker pool passes this argument by value",
         };
         mistakes.at(ty, format!("{reason}: write `{owned}`"));
     } else if found.open {
-        mistakes.at(ty, "an argument has one type, so that a worker can read it: name that type");
+        mistakes.at(ty, "an argument needs one concrete type for a worker to read: name it");
     }
     found.borrowed
 }
@@ -189,7 +187,7 @@ fn always_there(argument: &Argument, mistakes: &mut Mistakes) {
     mistakes.at_each(
         argument.others.iter().filter(is_cfg),
         "client and worker must agree on a job's arguments, so none of them can depend on a \
-         configuration: take an `Option`, or put the `cfg` on the function",
+         `cfg`: take an `Option`, or put the `cfg` on the function",
     );
 }
 
@@ -203,17 +201,17 @@ fn no_generics(generics: &Generics, borrows: bool, mistakes: &mut Mistakes) {
     if !generics.params.is_empty() {
         mistakes.at(
             &generics.params,
-            "a job function has no generic parameters, since its name stands for one payload: \
-             write the types out",
+            "a job function cannot be generic, since its name stands for one payload: write \
+             concrete types",
         );
     } else if let Some(clause) = &generics.where_clause {
-        mistakes.at(clause, "a job function has no `where` clause: remove it");
+        mistakes.at(clause, "a job function cannot have a `where` clause: remove it");
     }
 }
 
 // #[derive(Job)] enum
 fn is_struct(job: &StructJob, mistakes: &mut Mistakes) {
-    let advice = "is no payload: derive `Job` for a struct";
+    let advice = "cannot be a payload: derive `Job` for a struct";
     match &job.input.data {
         Data::Struct(_) => {}
         Data::Enum(data) => mistakes.at(data.enum_token, format!("an enum {advice} that holds it")),
@@ -226,8 +224,8 @@ fn no_generic_payload(generics: &Generics, mistakes: &mut Mistakes) {
     if !generics.params.is_empty() {
         mistakes.at(
             &generics.params,
-            "a payload has no generic parameters, since the job's name stands for one type: write \
-             the types out",
+            "a payload cannot be generic, since the job's name stands for one type: write \
+             concrete types",
         );
     }
 }

@@ -144,7 +144,7 @@ pub(crate) async fn start(Path((queue, kind)): Path<(String, String)>, form: For
 fn number<N: std::str::FromStr>(fields: &Fields, name: &str) -> Result<Option<N>, Problem> {
     let parse = |text: &str| text.parse();
     let parsed = fields.one(name).map(parse).transpose();
-    parsed.map_err(|_| Problem::invalid(format!("The field `{name}` takes a number.")))
+    parsed.map_err(|_| Problem::invalid(format!("The field `{name}` must be a number.")))
 }
 
 pub(crate) async fn page(Path(id): Path<String>, request: Request) -> Answer {
@@ -156,7 +156,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, id: u64) -> Result<String, Pro
     let started = app.operations.find(id).ok_or_else(gone)?;
     let progress = started.progress();
     let phase = match progress.phase {
-        Phase::Settling => "looking at failed jobs and settling them",
+        Phase::Settling => "going through the failed jobs",
         Phase::Canary => "waiting for the outcome of the canaries",
         Phase::Waiting => "waiting for the next pass",
         _ => "ending",
@@ -189,8 +189,8 @@ pub(crate) async fn cancel(Path(id): Path<String>, form: Form) -> Answer {
 fn gone() -> Problem {
     Problem::new(
         axum::http::StatusCode::NOT_FOUND,
-        "There is no such operation",
-        "It was of an earlier run of this process, which cancels its operations when it ends. What \
-         it had retried or discarded stays so.",
+        "Operation not found",
+        "The operation belonged to an earlier run of this process, which cancels its operations \
+         when it ends. Jobs that it had retried or discarded stay so.",
     )
 }

@@ -39,7 +39,7 @@ fn row(part: &Part) -> Row {
         Place::Ready => "due: the next free slot takes them",
         Place::Solo => "suspected of crashing their worker: each runs alone",
         Place::Waiting => "not due yet",
-        Place::Tier(_) => "in the tier of this wait: most wait for their next attempt",
+        Place::Tier(_) => "in the tier for this wait: most wait for their next attempt",
         Place::Due => "on their way out of the delay levels: they stay only if the queue is full",
         Place::Failed => "failed for good",
         _ => "",

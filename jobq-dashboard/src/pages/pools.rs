@@ -198,14 +198,14 @@ async fn tell(form: &Form, pool: &str, order: Order) -> Answer {
     form.viewer.require(Action::Pools)?;
     let pool: PoolId = pool.parse()?;
     let told = form.admin().tell(pool, order).await;
-    let result = |(): &()| "the pool has begun".to_owned();
+    let result = |(): &()| "in progress".to_owned();
     let (action, page) = ((order.as_str(), format!("pool {pool}")), form.app.links().to("/pools"));
     form.acted(action, told, result, &page).await
 }
 
 pub(crate) async fn cancel(Path(id): Path<String>, form: Form) -> Answer {
     form.viewer.require(Action::Pools)?;
-    let id: JobId = id.parse().map_err(|_| Problem::invalid("The id of a job is a UUID."))?;
+    let id: JobId = id.parse().map_err(|_| Problem::invalid("The job id must be a UUID."))?;
     let cancelled = form.admin().cancel_running(id).await;
     let text = |cancelled: &Cancelled| text::cancel(cancelled.cancel);
     let result = |all: &Vec<_>| all.iter().map(text).collect::<Vec<_>>().join(", ");

@@ -172,11 +172,11 @@ pub(crate) async fn enqueue(Path(queue): Path<String>, form: Form) -> Answer {
     let Form { app, viewer, fields } = &form;
     viewer.require(Action::Enqueue)?;
     let name = fields.one("job").ok_or_else(|| {
-        Problem::invalid("The name of the job is missing: it is what the pools know it by.")
+        Problem::invalid("The name of the job is missing. Pools identify the job by its name.")
     })?;
     // As it is written, so that no number is rounded.
     let payload: &RawValue = serde_json::from_str(fields.one("payload").unwrap_or("null"))
-        .map_err(|error| Problem::invalid(format!("The payload is no JSON: {error}")))?;
+        .map_err(|error| Problem::invalid(format!("The payload is not valid JSON: {error}")))?;
     let mut job = app.client().enqueue_named(name, &*queue, payload);
     if let Some(delay) = fields.one("delay") {
         job = job.delay(delay);

@@ -235,7 +235,7 @@ fn attention(queue: &QueueOverview) -> Vec<Attention> {
     let waited = queue.waited.known().copied().flatten().unwrap_or_default();
     let state = match queue.state {
         State::Unattended if queue.ready > 0 => Some(are_ready("has no pool")),
-        State::Halted => Some("has pools, and none of them takes jobs".to_owned()),
+        State::Halted => Some("has pools, but none of them takes jobs".to_owned()),
         State::Stuck => Some(are_ready(
             "is stuck: each slot of its pools has held one attempt for more than a minute",
         )),
@@ -264,7 +264,7 @@ fn attention(queue: &QueueOverview) -> Vec<Attention> {
         _ => None,
     };
     let waits = (queue.waits == Some(Passage::Stuck))
-        .then(|| "has jobs that wait and do not come through".to_owned());
+        .then(|| "has waiting jobs that do not come through".to_owned());
     let failed = queue.failed.known().copied().filter(|failed| *failed > 0).map(|failed| {
         let jobs = if failed == 1 { "job" } else { "jobs" };
         format!("has {} failed {jobs}", count(failed))
@@ -282,6 +282,6 @@ fn errors(app: &App) -> Vec<String> {
             let text = |finding: &jobq::Finding| format!("{}: {}", finding.about(), finding.what());
             report.errors().map(text).collect()
         }
-        Some(Err(why)) => vec![format!("It could not examine: {why}")],
+        Some(Err(why)) => vec![format!("The examination failed: {why}")],
     }
 }

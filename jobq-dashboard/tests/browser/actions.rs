@@ -114,7 +114,7 @@ async fn keys_alone_reach_everything() {
     browser.keys(&[ENTER]);
     // The first link of the content.
     browser.keys(&[TAB, ENTER]);
-    browser.sees("Groups of like errors");
+    browser.sees("Groups of similar errors");
     let reach = |text: &str| {
         for _ in 0..40 {
             browser.keys(&[TAB]);

@@ -52,7 +52,7 @@ async fn a_page_that_is_refused_says_so() {
     // As if the dashboard had restarted while somebody looked at an operation.
     browser.run("history.replaceState(null, '', '/operations/7')");
     browser.run("document.dispatchEvent(new Event('visibilitychange'))");
-    browser.sees("The dashboard refuses this page (404)");
+    browser.sees("The dashboard refused this page (404)");
     browser.sees("payments");
     browser.run("history.replaceState(null, '', '/')");
     let is_back = within(|| (browser.evaluate("lost.hidden") == true).then_some(()));

@@ -54,7 +54,7 @@ async fn a_job_is_enqueued_with_its_exact_payload() {
     assert_eq!(kit.post("/queues/mail/enqueue", form).await.status, StatusCode::SEE_OTHER);
     assert_eq!(kit.client.counts("mail").await.unwrap().waiting, 1);
     for (form, part) in [
-        ("job=greet&payload=no", "no JSON"),
+        ("job=greet&payload=no", "not valid JSON"),
         ("payload=1", "name of the job is missing"),
         ("job=greet&payload=1&delay=soon", "soon"),
     ] {
@@ -238,7 +238,7 @@ async fn pools_take_orders_and_running_jobs_are_cancelled() {
     let stop = quiet.replace("/quiet", "/stop");
     let asked = kit.post(&stop, "").await;
     assert_eq!(asked.header("location"), stop);
-    assert!(kit.get(&stop).await.text.contains("as at SIGTERM"));
+    assert!(kit.get(&stop).await.text.contains("as on SIGTERM"));
     assert_eq!(kit.post(&stop, "confirmed=yes").await.status, StatusCode::SEE_OTHER);
     pool.wait().await.unwrap();
     let nobody = kit.post(&format!("/running/{}/cancel", JobId::new()), "").await;

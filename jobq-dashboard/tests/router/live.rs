@@ -51,5 +51,5 @@ async fn a_fragment_that_the_browser_has_is_not_sent_again() {
 async fn a_page_that_is_not_there_has_no_stream() {
     let kit = Kit::new().await;
     let answer = kit.get("/operations/7?live=stream").await;
-    answer.says(StatusCode::NOT_FOUND, "There is no such operation");
+    answer.says(StatusCode::NOT_FOUND, "Operation not found");
 }

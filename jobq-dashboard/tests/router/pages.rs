@@ -20,7 +20,7 @@ async fn without_queues_the_pages_say_what_to_do() {
         ("/queues/mail/failed", "This queue has no failed jobs"),
         ("/pools", "No pool answers"),
         ("/doctor", "Doctor"),
-        ("/activity", "Nothing was done yet"),
+        ("/activity", "No activity yet"),
     ] {
         let page = kit.get(path).await;
         page.says(StatusCode::OK, expected);
@@ -107,7 +107,7 @@ async fn failed_jobs_are_filtered() {
         ("?from=2020-01-01T00:00&until=2020-01-02T00:00", false, false),
     ] {
         let page = kit.get(&format!("/queues/mail/failed{query}")).await.text;
-        let rows = page.split("Groups of like errors").nth(1).unwrap_or_default();
+        let rows = page.split("Groups of similar errors").nth(1).unwrap_or_default();
         assert_eq!(rows.contains("connection refused"), refused, "{query}");
         assert_eq!(rows.contains("no such customer"), customer, "{query}");
     }
@@ -117,7 +117,7 @@ async fn failed_jobs_are_filtered() {
         assert!(page.contains("2 jobs"), "{query}: {page}");
     }
     let wrong = kit.get("/queues/mail/failed?reason=tired").await;
-    wrong.says(StatusCode::BAD_REQUEST, "no reason of a failure");
+    wrong.says(StatusCode::BAD_REQUEST, "not a failure reason");
     assert!(wrong.text.contains("id=\"reason\""));
 }
 
@@ -208,7 +208,7 @@ async fn waits_that_do_not_end_and_clocks_that_differ_are_shown() {
     let kit = Kit::on(store.client().await, |dashboard| dashboard, Access::All);
     let _pool = engine.admin().join(Arc::new(Elsewhere(PoolId::new()))).await.unwrap();
     for (path, shown) in [
-        ("/", &["waits stuck", "has jobs that wait and do not come through", "waits late"][..]),
+        ("/", &["waits stuck", "has waiting jobs that do not come through", "waits late"][..]),
         ("/queues/mail", &["<dt>Waits</dt><dd><span>stuck<"]),
         ("/pools", &["<span class=\"state bad\">clock -1m5s<"]),
     ] {

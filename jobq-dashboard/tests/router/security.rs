@@ -90,14 +90,14 @@ async fn a_form_from_elsewhere_changes_nothing() {
         let answer = post(&kit, headers).await;
         answer.says(StatusCode::FORBIDDEN, "The form was refused");
     }
-    assert!(kit.get("/activity").await.text.contains("Nothing was done yet"));
+    assert!(kit.get("/activity").await.text.contains("No activity yet"));
     // At plain HTTP a browser says by `Origin` alone where a form is from.
     for headers in [&[("origin", ours)][..], &[("sec-fetch-site", "same-origin")]] {
         assert_eq!(post(&kit, headers).await.status, StatusCode::SEE_OTHER, "{headers:?}");
     }
     let unconfigured = Kit::new().await;
     let answer = post(&unconfigured, &[("origin", ours)]).await;
-    answer.says(StatusCode::FORBIDDEN, "has to be configured");
+    answer.says(StatusCode::FORBIDDEN, "its own origin: configure it");
 }
 
 #[tokio::test(flavor = "multi_thread")]

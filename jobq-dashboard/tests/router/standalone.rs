@@ -89,8 +89,8 @@ async fn an_address_for_others_needs_a_secret_and_an_origin() {
         (everywhere().await.origin("https://jobs.example.com"), "needs a secret"),
         (everywhere().await.secret(secret()), "needs its origin"),
         (everywhere().await.read_only(true), "needs a secret"),
-        (standalone().await.origin("jobs.example.com"), "is no origin"),
-        (standalone().await.origin("https://jobs.example.com/admin"), "is no origin"),
+        (standalone().await.origin("jobs.example.com"), "is not an origin"),
+        (standalone().await.origin("https://jobs.example.com/admin"), "is not an origin"),
     ] {
         let error = dashboard.start().await.expect_err("it does not listen");
         assert!(error.is_invalid() && error.to_string().contains(part), "{error}");

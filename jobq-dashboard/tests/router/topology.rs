@@ -31,7 +31,7 @@ fn changed(topology: &Topology, change: impl Fn(&mut Vec<Value>)) -> Topology {
 async fn without_a_topology_the_page_says_what_to_do_or_why_there_is_none() {
     let kit = Kit::new().await;
     let unknown = kit.get("/doctor").await.text;
-    for part in ["does not know what programs declare", "Dashboard::topology", "--topology FILE"] {
+    for part in ["does not know the topology", "Dashboard::topology", "--topology FILE"] {
         assert!(unknown.contains(part), "{part}: {unknown}");
     }
     let nothing = page(&kit.client, &pool(&kit.client).topology().unwrap()).await;

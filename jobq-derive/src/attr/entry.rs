@@ -20,7 +20,7 @@ pub(super) fn split(tokens: TokenStream, mistakes: &mut Mistakes) -> Vec<Vec<Tok
         match &token {
             TokenTree::Punct(comma) if comma.as_char() == ',' => {
                 if part.is_empty() {
-                    mistakes.at(comma, "nothing stands before this comma: remove it");
+                    mistakes.at(comma, "unexpected comma: remove it");
                 } else {
                     parts.push(std::mem::take(&mut part));
                 }
@@ -41,7 +41,7 @@ pub(super) fn read(
     seen: &mut Vec<String>,
 ) -> Result<Entry> {
     let [TokenTree::Ident(key), rest @ ..] = &tokens[..] else {
-        let message = format!("expected a key and its value; write for example `{}`", keys[0]);
+        let message = format!("expected a key and its value, for example `{}`", keys[0]);
         return Err(Error::new_spanned(TokenStream::from_iter(tokens), message));
     };
     let wrong = |message| Err(Error::new_spanned(key, message));
@@ -61,7 +61,7 @@ pub(super) fn read(
         [TokenTree::Punct(equals), value @ ..] if equals.as_char() == '=' && !value.is_empty() => {
             value
         }
-        _ => return wrong(format!("`{word}` needs a value; write for example `{example}`")),
+        _ => return wrong(format!("`{word}` needs a value, for example `{example}`")),
     };
     Ok(Entry { key: key.clone(), example, value: value.iter().cloned().collect() })
 }

@@ -53,9 +53,9 @@ pub(super) fn text(entry: &Entry) -> Result<LitStr> {
         Some(Lit::Str(text)) if text.suffix().is_empty() => Ok(text),
         Some(Lit::Int(number)) => {
             let text = number.base10_digits();
-            Err(wrong(entry, format!("is a text: write `{} = \"{text}\"`", entry.key)))
+            Err(wrong(entry, format!("is a string: write `{} = \"{text}\"`", entry.key)))
         }
-        _ => Err(wrong(entry, format!("is a text: write for example `{}`", entry.example))),
+        _ => Err(wrong(entry, format!("is a string, for example `{}`", entry.example))),
     }
 }
 
@@ -80,7 +80,7 @@ pub(super) fn whole_number<T: FromStr + Display>(
         (Some(value), Some(literal)) => Ok(Number { value, literal }),
         _ => Err(wrong(
             entry,
-            format!("is a whole number from {min} to {max}: write for example `{}`", entry.example),
+            format!("is a whole number from {min} to {max}, for example `{}`", entry.example),
         )),
     }
 }
@@ -94,13 +94,13 @@ fn number(entry: &Entry) -> Result<Number<f64>> {
     };
     match (value.filter(|value: &f64| value.is_finite()), literal) {
         (Some(value), Some(literal)) => Ok(Number { value, literal }),
-        _ => Err(wrong(entry, format!("is a number: write for example `{}`", entry.example))),
+        _ => Err(wrong(entry, format!("is a number, for example `{}`", entry.example))),
     }
 }
 
 pub(super) fn period(entry: &Entry) -> Result<Period> {
     let (key, example) = (&entry.key, entry.example);
-    let advice = "is a duration, a text with a unit: write for example";
+    let advice = "is a duration, a string with a unit, for example";
     period_of(&entry.value, format!("`{key}` {advice} `{example}`"))
 }
 
@@ -116,7 +116,7 @@ fn period_of(tokens: &TokenStream, message: impl Display) -> Result<Period> {
             // A fraction has no place in a duration; `1.5` is best said in a smaller unit.
             return Err(Error::new_spanned(
                 number,
-                "a duration is a text with whole numbers and units: write for example \"1m 30s\"",
+                "a duration is a string of whole numbers with units, for example \"1m 30s\"",
             ));
         }
         _ => return Err(Error::new_spanned(tokens, message)),
@@ -125,13 +125,13 @@ fn period_of(tokens: &TokenStream, message: impl Display) -> Result<Period> {
         Ok(_) => bare,
         Err(_) => format!("{}s", bare.trim_end_matches(|c: char| !c.is_ascii_digit())),
     };
-    let message = format!("a duration is a text with a unit: write \"{guess}\"");
+    let message = format!("a duration is a string with a unit: write \"{guess}\"");
     Err(Error::new_spanned(tokens, message))
 }
 
 /// Reads a duration of a list.
 fn period_in_list(part: Vec<TokenTree>, example: &str) -> Result<Period> {
-    let message = format!("this is no duration: write for example \"{example}\"");
+    let message = format!("expected a duration, for example \"{example}\"");
     period_of(&part.into_iter().collect(), message)
 }
 
@@ -147,7 +147,7 @@ pub(super) fn wait(entry: &Entry, mistakes: &mut Mistakes) -> Option<Wait> {
         let arguments = entry::group(arguments, Delimiter::Parenthesis).unwrap_or_default();
         return growth(function, arguments, mistakes);
     }
-    let period = period_of(&entry.value, format!("this is no delay: {WAITS}"));
+    let period = period_of(&entry.value, format!("not a valid delay: {WAITS}"));
     mistakes.take(period).map(Wait::Constant)
 }
 
@@ -169,7 +169,7 @@ fn growth(function: &Ident, arguments: TokenStream, mistakes: &mut Mistakes) -> 
     } else {
         mistakes.at(
             function,
-            "the first wait is missing: write for example `exponential(\"10s\", max = \"1h\")`",
+            "`exponential` needs the first wait, for example `exponential(\"10s\", max = \"1h\")`",
         );
         None
     };
@@ -191,7 +191,7 @@ fn growth(function: &Ident, arguments: TokenStream, mistakes: &mut Mistakes) -> 
 pub(super) fn patterns(entry: &Entry, mistakes: &mut Mistakes) -> Option<Patterns> {
     let tokens: Vec<TokenTree> = entry.value.clone().into_iter().collect();
     let (parts, advice) = match entry::group(&tokens, Delimiter::Bracket) {
-        Some(list) => (entry::split(list, mistakes), "write for example \"user.*\""),
+        Some(list) => (entry::split(list, mistakes), "write a string such as \"user.*\""),
         None => (vec![tokens], PATTERNS),
     };
     let count = parts.len();
@@ -200,7 +200,7 @@ pub(super) fn patterns(entry: &Entry, mistakes: &mut Mistakes) -> Option<Pattern
         let part: TokenStream = part.into_iter().collect();
         match literal(&part) {
             Some(Lit::Str(pattern)) if pattern.suffix().is_empty() => all.push(pattern),
-            _ => mistakes.at(part, format!("a topic pattern is a text: {advice}")),
+            _ => mistakes.at(part, format!("not a valid topic pattern: {advice}")),
         }
     }
     (all.len() == count).then(|| Patterns { all, tokens: entry.value.clone() })
@@ -211,7 +211,7 @@ pub(super) fn type_name(entry: &Entry) -> Result<Ident> {
     text.parse().map_err(|_| {
         Error::new_spanned(
             &text,
-            format!("this is no name for a type: write for example `{}`", entry.example),
+            format!("not a valid type name: write a name as in `{}`", entry.example),
         )
     })
 }
@@ -221,7 +221,7 @@ pub(super) fn path(entry: &Entry) -> Result<Path> {
     text.parse_with(Path::parse_mod_style).map_err(|_| {
         Error::new_spanned(
             &text,
-            "this is no path: write the name that your Cargo.toml gives to jobq, \
+            "not a valid path: write the name of jobq in your Cargo.toml, \
              for example `crate = \"my_jobq\"`",
         )
     })

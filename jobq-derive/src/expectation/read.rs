@@ -20,7 +20,7 @@ fn parse(input: ParseStream<'_>, mistakes: &mut Mistakes) -> Result<Expectation>
     let assertion = Assertion { jobq: input.parse()?, name: input.parse()? };
     if input.is_empty() {
         let example = assertion.example("");
-        let message = format!("the arguments are missing: write for example {example}");
+        let message = format!("expected arguments, as in {example}");
         return Err(Error::new(Span::call_site(), message));
     }
     let jobs: Expr = input.parse()?;
@@ -42,10 +42,10 @@ fn parse(input: ParseStream<'_>, mistakes: &mut Mistakes) -> Result<Expectation>
 fn comma(input: ParseStream<'_>, before: &dyn ToTokens, assertion: &Assertion) -> Result<()> {
     let example = assertion.example("");
     if !input.is_empty() && input.parse::<Token![,]>().is_err() {
-        return Err(input.error(format!("expected a comma; write for example {example}")));
+        return Err(input.error(format!("expected a comma, as in {example}")));
     }
     if input.is_empty() {
-        let message = format!("the pattern is missing: write for example {example}");
+        let message = format!("expected a pattern after this, as in {example}");
         return Err(Error::new_spanned(before, message));
     }
     Ok(())
@@ -59,16 +59,16 @@ fn whole(number: &Lit, assertion: &Assertion) -> Result<usize> {
     };
     let message = match value {
         _ if assertion.is_refutation() => {
-            format!("`{name}!` takes no number, since nothing may match: remove it")
+            format!("`{name}!` takes no count, since nothing may match: remove it")
         }
         Some(0) => {
             let refutation = name.to_string().replace("assert", "refute");
-            format!("for no match at all, write `{refutation}!` without a number")
+            format!("to expect no match, write `{refutation}!` without a count")
         }
         Some(value) => return Ok(value),
         None => {
             let example = assertion.example("2, ");
-            format!("the count is a whole number: write for example {example}")
+            format!("the count must be a whole number, as in {example}")
         }
     };
     Err(Error::new_spanned(number, message))
@@ -79,8 +79,7 @@ fn sought(input: ParseStream<'_>, assertion: &Assertion) -> Result<Sought> {
         let text: LitStr = input.parse()?;
         if assertion.is_of_jobs() {
             let example = assertion.example("");
-            let message =
-                format!("a job is named by the type of its payload: write for example {example}");
+            let message = format!("a job is identified by its payload type, as in {example}");
             return Err(Error::new_spanned(text, message));
         }
         return Ok(Sought::Topic(text));
@@ -88,8 +87,8 @@ fn sought(input: ParseStream<'_>, assertion: &Assertion) -> Result<Sought> {
     let pattern = Pat::parse_multi_with_leading_vert(input).map_err(|error| {
         Error::new(
             error.span(),
-            "this is no pattern: write literals, names and `_`, as in a `match`, and compare with \
-             anything else in a guard: `SendWelcome { user_id, .. } if *user_id == expected`",
+            "expected a pattern: write literals, names and `_`, as in a `match`, and compare with \
+             other values in a guard: `SendWelcome { user_id, .. } if *user_id == expected`",
         )
     })?;
     let guard = input.parse::<Option<Token![if]>>()?.map(|word| guard(word, input)).transpose()?;
@@ -98,14 +97,14 @@ fn sought(input: ParseStream<'_>, assertion: &Assertion) -> Result<Sought> {
 
 fn guard(word: Token![if], input: ParseStream<'_>) -> Result<Box<Expr>> {
     if input.is_empty() || input.peek(Token![,]) {
-        let message = "the guard is missing: write a condition behind `if`";
+        let message = "expected a guard: write a condition after `if`";
         return Err(Error::new_spanned(word, message));
     }
     let guard: Box<Expr> = input.parse()?;
     match binding(&guard) {
         Some(binding) => Err(Error::new_spanned(
             binding,
-            "a guard is a condition without `let`: write `matches!(..)`, or a pattern for the field",
+            "a guard cannot contain `let`: write `matches!(..)`, or a pattern for the field",
         )),
         None => Ok(guard),
     }
@@ -134,23 +133,23 @@ fn options(input: ParseStream<'_>, assertion: &Assertion, sought: &Sought) -> Re
         Sought::Topic(_) if !has_comma && word == "if" => {
             "a topic has no fields for a guard: write `UserCreated { user_id, .. } if ..`"
         }
-        _ if !has_comma => "expected a comma or the end",
+        _ if !has_comma => "expected a comma or the end of the arguments",
         _ if input.peek(LitInt) => {
             let example = assertion.example("2, ");
-            &format!("the count stands before the pattern: write {example}")
+            &format!("the count goes before the pattern: write {example}")
         }
         // assert_enqueued!(jobs, count, SendWelcome { .. })
         Sought::Payload { pattern, .. }
             if matches!(**pattern, Pat::Ident(_)) && word != "within" =>
         {
-            let message = "the count is a literal: write for example `2`";
+            let message = "the count must be a literal, for example `2`";
             return Err(Error::new_spanned(pattern, message));
         }
         _ if assertion.is_of_jobs() => return input.parse(),
         _ if word == "within" => {
-            "`within` is for jobs, which may wait until they are due: remove it"
+            "`within` applies only to jobs, which may wait until they are due: remove it"
         }
-        _ => "expected the end",
+        _ => "expected the end of the arguments",
     };
     Err(Error::new_spanned(first, message))
 }

@@ -27,11 +27,11 @@ fn names_a_type(pattern: &Pat, assertion: &Assertion, mistakes: &mut Mistakes) {
             if name.by_ref.is_none() && name.mutability.is_none() && name.subpat.is_none() => {}
         Pat::Or(_) => mistakes.at(
             pattern,
-            "the pattern has one type in front: write `|` inside of it, or `_` and a guard",
+            "the pattern must begin with one type: write `|` inside it, or use `_` and a guard",
         ),
         _ => {
             let example = assertion.example("");
-            let message = format!("the pattern begins with a type: write for example {example}");
+            let message = format!("the pattern must begin with a type, as in {example}");
             mistakes.at(pattern, message);
         }
     }
@@ -47,8 +47,8 @@ fn names_are_read(pattern: &Pat, guard: Option<&Expr>, mistakes: &mut Mistakes) 
     let guard = guard.map(ToTokens::to_token_stream).unwrap_or_default();
     for name in names.0.iter().filter(|name| !reads(&guard, &name.to_string())) {
         let message = format!(
-            "`{name}` is a new name here and matches every value: compare it in a guard, such as \
-             `if *{name} == expected`, or write `_` or `..`"
+            "`{name}` is a new variable here and matches every value: compare it in a guard, such \
+             as `if *{name} == expected`, or write `_` or `..`"
         );
         mistakes.at(name, message);
     }

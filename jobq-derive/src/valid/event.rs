@@ -21,8 +21,8 @@ fn stands_on_the_type(input: &DeriveInput, mistakes: &mut Mistakes) {
             if attribute.path().is_ident("event") {
                 self.0.at(
                     attribute,
-                    "an event has one topic: write `#[event(topic = ...)]` on its type, and make \
-                     a type for each topic",
+                    "an event has one topic: put `#[event(topic = ...)]` on its type, and define \
+                     one type per topic",
                 );
             }
         }
@@ -36,8 +36,8 @@ fn has_a_topic(event: &EventType, mistakes: &mut Mistakes) {
     if event.topic.is_none() && mistakes.none() {
         mistakes.at(
             &event.input.ident,
-            "an event has a topic, which its subscribers name: write for example \
-             `#[event(topic = \"user.created\")]` below the derive",
+            "an event needs a topic for its subscribers: below the derive, add an attribute such \
+             as `#[event(topic = \"user.created\")]`",
         );
     }
 }
@@ -52,7 +52,9 @@ fn topic_is_valid(event: &EventType, mistakes: &mut Mistakes) {
 // #[derive(Event)] union
 fn is_no_union(event: &EventType, mistakes: &mut Mistakes) {
     if let Data::Union(data) = &event.input.data {
-        mistakes
-            .at(data.union_token, "a union is no event: derive `Event` for a struct or an enum");
+        mistakes.at(
+            data.union_token,
+            "a union cannot be an event: derive `Event` for a struct or an enum",
+        );
     }
 }

@@ -13,7 +13,7 @@ pub(super) fn check(policy: &Policy, mistakes: &mut Mistakes) {
     name_is_valid(policy, mistakes);
     queue_is_valid(options, mistakes);
     not_zero(options.timeout.as_ref(), "no attempt could end in time", mistakes);
-    not_zero(options.expires.as_ref(), "the job would be expired at once", mistakes);
+    not_zero(options.expires.as_ref(), "the job would expire at once", mistakes);
     some_concurrency(options, mistakes);
     match &options.delay {
         Some(Wait::List { waits, tokens }) => {
@@ -60,8 +60,8 @@ fn not_zero(period: Option<&Period>, consequence: &str, mistakes: &mut Mistakes)
         && period.value == Duration::ZERO
     {
         let text = period.literal.value();
-        let advice = "write a longer time or remove the key";
-        mistakes.at(&period.literal, format!("with `{text}` {consequence}; {advice}"));
+        let advice = "write a longer duration or remove the key";
+        mistakes.at(&period.literal, format!("with `{text}`, {consequence}; {advice}"));
     }
 }
 
@@ -70,14 +70,15 @@ fn some_concurrency(options: &Options, mistakes: &mut Mistakes) {
     if let Some(concurrency) = &options.concurrency
         && concurrency.value == 0
     {
-        mistakes.at(&concurrency.literal, "with 0 no attempt could ever start; write 1 or more");
+        mistakes.at(&concurrency.literal, "with 0, no attempt could ever start; write 1 or more");
     }
 }
 
 // #[job(delay = [])]
 fn list_is_not_empty(waits: &[Period], tokens: &impl ToTokens, mistakes: &mut Mistakes) {
     if waits.is_empty() {
-        mistakes.at(tokens, "the list has no wait; write at least one, for example `[\"30s\"]`");
+        mistakes
+            .at(tokens, "the list of waits is empty; write at least one, for example `[\"30s\"]`");
     }
 }
 
@@ -88,7 +89,7 @@ fn list_fits_retries(waits: &[Period], options: &Options, mistakes: &mut Mistake
     {
         let count = waits.len();
         let message = format!(
-            "`retries = {retries}` never comes to this wait: remove it or write \
+            "`retries = {retries}` never reaches this wait: remove it or write \
              `retries = {count}`"
         );
         mistakes.at(&unused.literal, message);
@@ -101,7 +102,7 @@ fn waits_grow(growth: &Growth, mistakes: &mut Mistakes) {
         && factor.value < 1.0
     {
         mistakes
-            .at(&factor.literal, "with a factor below 1 the waits would shrink; write 1 or more");
+            .at(&factor.literal, "with a factor below 1, the waits would shrink; write 1 or more");
     }
 }
 
@@ -110,7 +111,8 @@ fn jitter_is_a_share(growth: &Growth, mistakes: &mut Mistakes) {
     if let Some(jitter) = &growth.jitter
         && !(0.0..=1.0).contains(&jitter.value)
     {
-        mistakes.at(&jitter.literal, "`jitter` is a share of the wait: write a number from 0 to 1");
+        mistakes
+            .at(&jitter.literal, "`jitter` is a fraction of the wait: write a number from 0 to 1");
     }
 }
 
@@ -132,7 +134,7 @@ fn some_pattern(patterns: &Patterns, mistakes: &mut Mistakes) {
     if patterns.all.is_empty() {
         mistakes.at(
             &patterns.tokens,
-            "the list has no topic pattern; write at least one, for example `[\"user.*\"]`",
+            "the list of topic patterns is empty; write at least one, for example `[\"user.*\"]`",
         );
     }
 }

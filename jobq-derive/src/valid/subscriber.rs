@@ -24,7 +24,7 @@ pub(super) fn check(job: &FunctionJob, mistakes: &mut Mistakes) {
 fn takes_the_event(job: &FunctionJob, mistakes: &mut Mistakes) {
     mistakes.add(syn::Error::new(
         job.function.signature.paren_token.span.join(),
-        "a subscriber takes the event as its one argument: write for example `event: UserCreated`",
+        "a subscriber needs an argument for the event, for example `event: UserCreated`",
     ));
 }
 
@@ -33,8 +33,8 @@ fn takes_nothing_else(second: &Argument, mistakes: &mut Mistakes) {
     let Argument { pattern, ty, .. } = second;
     mistakes.at(
         quote!(#pattern #ty),
-        "the payload of a subscriber is one argument, of the event's type: make this a field of \
-         the event, or take it from the worker pool as a `State<T>`, as a `JobContext` or with \
+        "the payload of a subscriber is a single argument, the event: make this a field of the \
+         event, or take it from the worker pool as a `State<T>`, as a `JobContext` or with \
          `#[context]`",
     );
 }
@@ -43,7 +43,7 @@ fn takes_nothing_else(second: &Argument, mistakes: &mut Mistakes) {
 fn no_serde(event: &Argument, mistakes: &mut Mistakes) {
     mistakes.at_each(
         &event.serde,
-        "the event is the whole payload and no field of it: put serde's attributes on the event's \
-         type",
+        "the event is the whole payload, not a field of it: put the serde attributes on the \
+         event's type",
     );
 }

@@ -20,7 +20,7 @@ async fn a_broker_that_dies_is_shown_with_the_last_figures() {
     browser.sees("23");
     broker.kill();
     browser.sees("No new figures since");
-    browser.sees("Those below are of");
+    browser.sees("The figures below, in grey, are from");
     browser.sees("23");
     assert!(browser.find(".figures.stale").is_some(), "they are grey");
     let page = browser.text();
