@@ -58,7 +58,7 @@ pub(crate) use program::{check_program, program};
 /// assert_eq!(jobq::queue_of::<Resize>(), "images");
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no job",
+    message = "`{Self}` is not a job",
     label = "not a job",
     note = "put `#[job]` on the function that does the work and use the type that it makes \
             (`send_welcome` makes `SendWelcome`), or put `#[derive(Job)]` on the payload's struct"
@@ -93,7 +93,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sync + 'static {
 /// # }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no event",
+    message = "`{Self}` is not an event",
     label = "an event without a topic",
     note = "put `#[derive(Event)] #[event(topic = \"user.created\")]` on it, or name the topic: \
             `client.publish(\"user.created\", &event)`"

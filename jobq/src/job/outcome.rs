@@ -104,8 +104,8 @@ impl Outcome {
 /// Only `Result` implements it.
 #[diagnostic::on_unimplemented(
     message = "a job function must return a `Result`, found `{Self}`",
-    label = "this is no `Result` that a job can end with",
-    note = "write for example `-> Result<(), jobq::BoxError>`; the error must be `Send + Sync` \
+    label = "not a `Result` that a job can return",
+    note = "for example `-> Result<(), jobq::BoxError>`; the error must be `Send + Sync` \
             and convert into `Box<dyn std::error::Error + Send + Sync>`"
 )]
 pub trait JobResult: sealed::Sealed {

@@ -41,7 +41,7 @@ use crate::job::BoxError;
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no argument that a job function can have beside its payload",
+    message = "`{Self}` cannot be an argument of a job function beside its payload",
     label = "neither `State<T>` nor `JobContext`, and without `FromAttempt`",
     note = "a job function's arguments are its payload, `State<T>` with a `T: Send + Sync`, \
             `JobContext`, and types that implement `jobq::FromAttempt`"

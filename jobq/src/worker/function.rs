@@ -17,10 +17,10 @@ use crate::job::{BoxError, Job, JobResult};
 #[diagnostic::on_unimplemented(
     message = "this function cannot handle jobs",
     label = "not a function of a job that returns a `Result`",
-    note = "write for example `async fn resize(job: Resize, ctx: JobContext) -> \
+    note = "for example `async fn resize(job: Resize, ctx: JobContext) -> \
             Result<(), jobq::BoxError>`, where `Resize` has `#[derive(Job)]`; further arguments \
             may be `State<T>` or have `FromAttempt`; it must take its arguments by value and return a `Result`",
-    note = "a function with `#[job]` is given by its type: `.register::<SendWelcome>()`"
+    note = "a function with `#[job]` is registered by its type: `.register::<SendWelcome>()`"
 )]
 pub trait JobFunction<Arguments>: Send + Sync + 'static {
     /// The job that the function runs.

@@ -37,10 +37,10 @@ pub trait Run: Job {
 /// A type that can be part of a payload. `#[job]` requires it of each argument, so that the first
 /// compile error of one that cannot explains the alternatives.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be an argument that the client gives",
+    message = "`{Self}` cannot be an argument that the client sends",
     label = "needs `State<..>`, or `Serialize` and `Deserialize`",
-    note = "if the worker pool is to give it, write `State<T>` and give the pool a `T` by `.state(..)`",
-    note = "if the client is to give it, it travels as JSON, for which it needs \
+    note = "if the worker pool provides it, write `State<T>` and give the pool a `T` by `.state(..)`",
+    note = "if the client sends it, it travels as JSON and needs \
             `#[derive(serde::Serialize, serde::Deserialize)]`"
 )]
 pub trait Travels {}

@@ -8,10 +8,10 @@ pub fn text<T: Text + ?Sized>(field: &T) -> &str {
 
 /// A type that a text in a pattern can be compared with.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be compared with a text",
-    label = "not a text",
-    note = "a text in a pattern matches `String`, `Cow<str>` and other types with `AsRef<str>`; compare \
-            other values in a guard"
+    message = "`{Self}` cannot be compared with a string literal",
+    label = "not a string",
+    note = "a string literal in a pattern matches `String`, `Cow<str>` and other types with \
+            `AsRef<str>`; compare other values in a guard"
 )]
 pub trait Text {
     fn text(&self) -> &str;
