@@ -1,7 +1,7 @@
 //! Passive declarations: looking for queues and exchanges without declaring them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::stream::StreamExt as _;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::plan::{Declaration, ExchangeType};
 use crate::engine::Figure;
 use crate::error::{Error, ErrorKind, Result};
+use crate::guard::lock;
 use crate::rabbitmq::connection::channel::{ask, pipelined};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::{failure, is_forbidden};
@@ -172,19 +173,15 @@ struct Missing {
 }
 
 impl MissingQueues {
-    fn queues(&self) -> MutexGuard<'_, HashMap<String, Missing>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_missing(&self, queue: &str) -> bool {
-        self.queues().get(queue).is_some_and(|Missing { first, last }| {
+        lock(&self.0).get(queue).is_some_and(|Missing { first, last }| {
             last.elapsed() < (*last - *first).clamp(MISSING, STILL_MISSING)
         })
     }
 
     /// Records that a queue was missing.
     pub(crate) fn add(&self, queue: &str, asked: Instant) {
-        let mut queues = self.queues();
+        let mut queues = lock(&self.0);
         queues.retain(|_, missing| missing.last.elapsed() < LONG_MISSING);
         let first = queues.get(queue).map_or(asked, |missing| missing.first);
         queues.insert(queue.to_owned(), Missing { first, last: asked });
@@ -192,17 +189,17 @@ impl MissingQueues {
 
     /// Forgets that a queue was missing.
     pub(crate) fn forget(&self, queue: &str) {
-        self.queues().remove(queue);
+        lock(&self.0).remove(queue);
     }
 
     /// Forgets which queues were missing.
     pub(crate) fn clear(&self) {
-        self.queues().clear();
+        lock(&self.0).clear();
     }
 
     /// Whether a queue that is not expected was missing at the last look, ten minutes ago at most.
     pub(crate) fn was_missing(&self, queue: &str) -> bool {
-        self.queues().get(queue).is_some_and(|missing| missing.last.elapsed() < LONG_MISSING)
+        lock(&self.0).get(queue).is_some_and(|missing| missing.last.elapsed() < LONG_MISSING)
     }
 
     /// The figures of a queue, if it exists. A broker that does not know them is asked again, and then
@@ -279,7 +276,7 @@ mod tests {
             assert_eq!(found, (is_missing, was_missing), "{seconds}");
         }
         absent.add("other", Instant::now());
-        assert_eq!(absent.queues().len(), 1, "what is too old is forgotten");
+        assert_eq!(lock(&absent.0).len(), 1, "what is too old is forgotten");
         absent.clear();
         assert!(!absent.was_missing("other"));
     }

@@ -12,6 +12,7 @@ use super::requirements::{Tiers, Wanted};
 use super::routing::Route;
 use super::routing::Routing;
 use crate::error::{Error, Result};
+use crate::guard::lock;
 use crate::period;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 
@@ -136,15 +137,12 @@ impl Declared {
 
     /// The error of a missing part that could not be declared again.
     pub(crate) fn missing(&self) -> Option<Error> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.missing).clone()
     }
 
     /// Stores the error of a missing part, and returns the previous one.
     pub(crate) fn set_missing(&self, missing: Option<Error>) -> Option<Error> {
-        std::mem::replace(
-            &mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner),
-            missing,
-        )
+        std::mem::replace(&mut *lock(&self.missing), missing)
     }
 
     /// The declarations for these requirements.

@@ -22,7 +22,7 @@ mod waits;
 mod wire;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -40,7 +40,7 @@ use self::wire::{Message, address_key};
 use crate::background;
 use crate::engine::{Consume, Controlled, Membership, PoolId, Reply};
 use crate::error::Result;
-use crate::guard::{self, guarded};
+use crate::guard::{self, guarded, lock};
 use crate::rabbitmq::admin::waits::Waits;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::supervised::backoff;
@@ -100,11 +100,7 @@ impl Control {
     }
 
     fn pools(&self) -> MutexGuard<'_, BTreeMap<PoolId, Arc<dyn Controlled>>> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn gates(&self) -> MutexGuard<'_, HashMap<String, Weak<Gate>>> {
-        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pools)
     }
 
     /// Makes a pool one of those that are asked.
@@ -196,7 +192,7 @@ impl Control {
             match self.queue().await {
                 Ok(_) => {
                     // Orders may have been missed.
-                    for gate in self.gates().values().filter_map(Weak::upgrade) {
+                    for gate in lock(&self.gates).values().filter_map(Weak::upgrade) {
                         gate.ask_again();
                     }
                     return;
@@ -251,7 +247,7 @@ impl Control {
     }
 
     fn tell(&self, queue: &str, tell: impl FnOnce(&Gate)) {
-        let gate = self.gates().get(queue).and_then(Weak::upgrade);
+        let gate = lock(&self.gates).get(queue).and_then(Weak::upgrade);
         if let Some(gate) = gate {
             tell(&gate);
         }
