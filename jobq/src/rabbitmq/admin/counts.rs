@@ -11,7 +11,6 @@ use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::topology::lookup::{Figures, MissingQueues, ready_in_all};
 use crate::rabbitmq::topology::memory::Declared;
-use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::requirements::Wanted;
 
 /// How long a look at failed jobs by another client is waited for.
@@ -38,11 +37,11 @@ pub(crate) fn places(declared: Option<Wanted>, listed: Figure<Option<Wanted>>) -
 /// Counts the jobs of a queue in these places, each by a passive declaration.
 pub(crate) async fn parts(
     broker: &Broker,
-    names: &Names,
-    absent: &MissingQueues,
+    known: &Declared,
     queue: &str,
     places: Figure<Wanted>,
 ) -> Result<Vec<Part>> {
+    let (names, absent) = (known.names(), &known.absent);
     let up = broker.up().await?;
     let work = absent.figures(&up, &names.work(queue)).await?;
     let (is_missing, work) = (work.is_none(), ready_in(work));
@@ -77,14 +76,13 @@ pub(crate) async fn parts(
 pub(crate) async fn levels(
     broker: &Broker,
     known: &Declared,
-    absent: &MissingQueues,
     listed: Figure<Vec<String>>,
 ) -> Result<Figure<BTreeSet<String>>> {
     let mut levels = known.levels();
     match listed {
         Figure::Known(listed) => levels.extend(listed),
         Figure::Unknown(why) if levels.is_empty() => {
-            if absent.has_exchange(&*broker.up().await?, &known.names().level(0)).await? {
+            if known.absent.has_exchange(&*broker.up().await?, &known.names().level(0)).await? {
                 return Ok(Figure::Unknown(why));
             }
         }

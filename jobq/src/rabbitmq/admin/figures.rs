@@ -12,7 +12,6 @@ use crate::rabbitmq::admin::control::Control;
 use crate::rabbitmq::admin::doctor::Doctor;
 use crate::rabbitmq::connection::agreement::Agreement;
 use crate::rabbitmq::connection::broker::Broker;
-use crate::rabbitmq::topology::lookup::MissingQueues;
 use crate::rabbitmq::topology::memory::Declared;
 
 /// Why there may be other queues without a management API.
@@ -28,7 +27,6 @@ const WITHOUT: &str = "the broker's node confirms no messages: it may be overloa
 pub(crate) struct Figures<'e> {
     pub(crate) broker: &'e Broker,
     pub(crate) known: &'e Declared,
-    pub(crate) absent: &'e MissingQueues,
     pub(crate) doctor: &'e Doctor,
     pub(crate) control: &'e Arc<Control>,
     pub(crate) roster: &'e Roster,
@@ -48,8 +46,7 @@ impl Figures<'_> {
             return Ok(Counts::unknown(WITHOUT).into_parts());
         }
         let places = counts::places(self.known.part(queue), self.doctor.listed(queue).await);
-        let names = self.known.names();
-        let counting = counts::parts(self.broker, names, self.absent, queue, places);
+        let counting = counts::parts(self.broker, self.known, queue, places);
         let doing = format!("counting the jobs of queue `{queue}`");
         let parts = match self.broker.unless_blocked(&doing, counting).await {
             Err(error) if self.broker.publishing().is_blocked() => {
@@ -69,7 +66,7 @@ impl Figures<'_> {
         }
         let listed = self.doctor.listed_levels().await;
         let counting = async {
-            match counts::levels(self.broker, self.known, self.absent, listed).await? {
+            match counts::levels(self.broker, self.known, listed).await? {
                 Figure::Known(levels) => counts::in_levels(self.broker, levels).await,
                 Figure::Unknown(why) => Ok(Figure::Unknown(why)),
             }

@@ -43,7 +43,6 @@ use crate::rabbitmq::connection::server_properties;
 use crate::rabbitmq::consume::Steering;
 use crate::rabbitmq::publish::Publisher;
 use crate::rabbitmq::topology::declarer::Declarer;
-use crate::rabbitmq::topology::lookup::MissingQueues;
 use crate::rabbitmq::topology::probes::node_probe;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
 
@@ -56,7 +55,6 @@ const NOT_SHOWN: &str = "AMQP does not show jobs that the broker has not dead-le
 pub(crate) struct Administration {
     broker: Arc<Broker>,
     declarer: Arc<Declarer>,
-    absent: Arc<MissingQueues>,
     roster: Roster,
     agreement: Agreement,
     subscribers: Arc<Subscribers>,
@@ -69,24 +67,17 @@ impl Administration {
     pub(crate) fn new(
         broker: &Arc<Broker>,
         declarer: &Arc<Declarer>,
-        absent: &Arc<MissingQueues>,
         publisher: &Arc<Publisher>,
         #[cfg(feature = "management")] management: Option<Management>,
     ) -> Self {
         let known = declarer.known();
-        let names = known.names().clone();
-        let queue_types = Arc::new(QueueTypes::new(Arc::clone(broker), names.clone()));
-        let control = Control::new(
-            Arc::clone(broker),
-            Arc::clone(known),
-            Arc::clone(absent),
-            Arc::clone(&queue_types),
-        );
+        let queue_types = QueueTypes::new(Arc::clone(broker), known.names().clone());
+        let queue_types = Arc::new(queue_types);
+        let control = Control::new(Arc::clone(broker), Arc::clone(known), Arc::clone(&queue_types));
         let control = Arc::new(control);
         let failed = Failed::new(
             Arc::clone(broker),
-            names.clone(),
-            Arc::clone(absent),
+            Arc::clone(known),
             Arc::clone(publisher),
             Arc::clone(&queue_types),
         );
@@ -103,9 +94,8 @@ impl Administration {
         Self {
             broker: Arc::clone(broker),
             declarer: Arc::clone(declarer),
-            absent: Arc::clone(absent),
             roster: Roster::default(),
-            agreement: Agreement::new(node_probe(&names)),
+            agreement: Agreement::new(node_probe(known.names())),
             subscribers: Arc::new(subscribers),
             control,
             failed: Arc::new(failed),
@@ -126,8 +116,8 @@ impl Administration {
 
     /// The figures of queues.
     fn figures(&self) -> Figures<'_> {
-        let Self { broker, declarer, absent, doctor, control, roster, agreement, .. } = self;
-        Figures { broker, known: declarer.known(), absent, doctor, control, roster, agreement }
+        let Self { broker, declarer, doctor, control, roster, agreement, .. } = self;
+        Figures { broker, known: declarer.known(), doctor, control, roster, agreement }
     }
 
     /// Ends the control queue.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::ensure::{NEW_QUEUE_WAIT, apply};
 use super::levels::End;
+use super::lookup::MissingQueues;
 use super::names::Names;
 use super::plan::{Declaration, Topology};
 use super::requirements::{Tiers, Wanted};
@@ -23,6 +24,8 @@ pub(crate) struct Declared {
     known: RwLock<Wanted>,
     routes: RwLock<BTreeMap<String, Routes>>,
     missing: Mutex<Option<Error>>,
+    /// What was looked for and missing, whether it was declared or not.
+    pub(crate) absent: MissingQueues,
 }
 
 /// The routes into a queue for jobs without a delay.
@@ -44,7 +47,7 @@ impl Routes {
 impl Declared {
     pub(crate) fn new(names: Names) -> Self {
         let (known, routes, missing) = (RwLock::default(), RwLock::default(), Mutex::default());
-        Self { names, known, routes, missing }
+        Self { names, known, routes, missing, absent: MissingQueues::default() }
     }
 
     fn known(&self) -> RwLockReadGuard<'_, Wanted> {

@@ -134,7 +134,8 @@ impl Control {
                 let (place, is_idle) = (names.solo(queue), work == 0);
                 counts.insert(queue.clone(), work);
                 // Only pools declare it, and looking for a missing one costs a channel number.
-                let is_missing = has_solo(queue) == Some(false) || self.absent.was_missing(&place);
+                let is_missing =
+                    has_solo(queue) == Some(false) || self.known.absent.was_missing(&place);
                 if !(is_idle && is_missing) {
                     let solo = self.consumers(&up, &place).await?;
                     counts.insert(Names::solo_key(queue), solo);
@@ -148,7 +149,7 @@ impl Control {
 
     /// The number of consumers of a queue of the broker.
     async fn consumers(&self, up: &ConnectionEpoch, place: &str) -> Result<Figure<u32>> {
-        let figures = self.absent.figures(up, place).await?;
+        let figures = self.known.absent.figures(up, place).await?;
         Ok(figures.map_or(Figure::Known(0), |read| read.map(|Figures { consumers, .. }| consumers)))
     }
 }

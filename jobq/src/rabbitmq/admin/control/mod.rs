@@ -46,7 +46,6 @@ use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::supervised::backoff;
 use crate::rabbitmq::consume::Steering;
 use crate::rabbitmq::consume::place::Place;
-use crate::rabbitmq::topology::lookup::MissingQueues;
 use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
@@ -64,7 +63,6 @@ const CLOSE: Duration = Duration::from_secs(1);
 pub(crate) struct Control {
     broker: Arc<Broker>,
     known: Arc<Declared>,
-    absent: Arc<MissingQueues>,
     queue_types: Arc<QueueTypes>,
     pools: Mutex<BTreeMap<PoolId, Arc<dyn Controlled>>>,
     calls: Calls,
@@ -78,13 +76,11 @@ impl Control {
     pub(crate) fn new(
         broker: Arc<Broker>,
         known: Arc<Declared>,
-        absent: Arc<MissingQueues>,
         queue_types: Arc<QueueTypes>,
     ) -> Self {
         Self {
             broker,
             known,
-            absent,
             queue_types,
             pools: Mutex::default(),
             calls: Calls::default(),
@@ -238,7 +234,7 @@ impl Control {
             Ok(Message::Fence { number }) => self.calls.pass_on(number, Response::Fence),
             Ok(Message::Paused { queue, pause }) => {
                 // It may have a record now.
-                self.absent.forget(&self.names().pause_record(&queue));
+                self.known.absent.forget(&self.names().pause_record(&queue));
                 self.tell(&queue, |gate| gate.paused(pause));
             }
             Ok(Message::Resumed { queue }) => self.tell(&queue, Gate::resumed),
