@@ -2,13 +2,12 @@
 //!
 //! * [`control`] asks pools, pauses queues, and has the [`waits`] probed.
 //! * [`failed`] lists, discards and retries failed jobs; one pass takes each once.
-//! * [`figures`] tells how many jobs there are, by [`counts`] or by the management API; [`roster`]
-//!   knows the names of queues, and [`subscribers`] ends subscriptions.
+//! * [`figures`] tells how many jobs there are; [`roster`] knows the names of queues, and
+//!   [`subscribers`] ends subscriptions.
 //! * [`doctor`] looks for settings that weaken a guarantee; [`provision`] compares a broker with
 //!   declarations.
 
 pub(crate) mod control;
-pub(crate) mod counts;
 pub(crate) mod doctor;
 pub(crate) mod failed;
 pub(crate) mod figures;
