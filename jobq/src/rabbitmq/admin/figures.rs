@@ -9,7 +9,7 @@ use futures_util::join;
 use tokio::time::{Instant, sleep};
 
 use super::roster::Roster;
-use crate::engine::{Answers, Ask, Counts, Figure, Part, Place, QueueNames, Reply};
+use crate::engine::{Answers, Ask, Counts, Figure, Part, Place, QueueNames};
 use crate::error::Result;
 use crate::rabbitmq::admin::control::Control;
 use crate::rabbitmq::admin::doctor::Doctor;
@@ -184,10 +184,8 @@ impl Figures<'_> {
         let agreeing = async { !counts || self.is_agreed().await };
         let (answers, is_agreed) = join!(asking, agreeing);
         let mut answers = answers?;
-        for (_, reply) in &answers.replies {
-            if let Reply::Report(report) = reply {
-                self.roster.add(report.queues.iter().map(|queue| &queue.queue));
-            }
+        for report in answers.reports() {
+            self.roster.add(report.queues.iter().map(|queue| &queue.queue));
         }
         if !is_agreed {
             answers.unaccounted.values_mut().for_each(|count| *count = Figure::unknown(WITHOUT));
