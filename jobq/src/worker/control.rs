@@ -102,7 +102,7 @@ impl ControlledPool {
         match question {
             Question::Quiet => {
                 telemetry::told(self.id, "quiet");
-                self.shared.quiet();
+                self.shared.enough.cancel();
                 Reply::Accepted
             }
             Question::Stop => {
