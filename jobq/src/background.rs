@@ -11,14 +11,14 @@ use std::io;
 use std::num::NonZero;
 use std::panic::resume_unwind;
 use std::pin::pin;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::available_parallelism;
 
 use tokio::runtime::{Builder, EnterGuard, Handle, Runtime};
 use tokio::task::JoinHandle;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::guard::{self, guarded};
+use crate::guard::{self, guarded, lock};
 
 /// The tasks here are short, so more threads would be idle.
 const MAX_THREADS: usize = 4;
@@ -133,7 +133,7 @@ where
 }
 
 fn take<F>(queued: &Mutex<Option<F>>) -> Option<F> {
-    queued.lock().unwrap_or_else(PoisonError::into_inner).take()
+    lock(queued).take()
 }
 
 /// Runs a blocking function on an idle or a new thread.

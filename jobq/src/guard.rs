@@ -1,12 +1,18 @@
-//! Guards that run user code and drop user values, and catch panics.
+//! Guards that run user code and drop user values, and catch panics; locks that outlast panics.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 /// Runs a function, and returns its panic as the error.
 pub(crate) fn guarded<T>(run: impl FnOnce() -> T) -> thread::Result<T> {
     catch_unwind(AssertUnwindSafe(run))
+}
+
+/// Locks a mutex, also after a panic of a thread that held it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Drops a value whose `Drop` may panic, such as the payload of a panic.

@@ -6,11 +6,12 @@
 //! after a virtual machine was stopped. Where either advanced by more than a limit, nothing starts
 //! until the engine has answered a question that was asked afterwards.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use crate::background;
 use crate::clock::since_boot;
+use crate::guard::lock;
 
 /// How often the clocks are read within a limit while nobody asks, so that the time without a job
 /// is not taken for a suspension.
@@ -92,24 +93,20 @@ impl SuspensionWatch {
         watch
     }
 
-    fn suspensions(&self) -> MutexGuard<'_, Suspensions> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The number of suspensions so far, for a question that is asked now.
     pub(crate) fn count(&self) -> u64 {
-        self.suspensions().read(Reading::now())
+        lock(&self.0).read(Reading::now())
     }
 
     /// Whether the engine may have given deliveries to others during a suspension: no question was
     /// answered that was asked after it.
     pub(crate) fn is_unanswered(&self) -> bool {
-        self.suspensions().is_unanswered(Reading::now())
+        lock(&self.0).is_unanswered(Reading::now())
     }
 
     /// A question was answered that was asked at this [`count`](Self::count).
     pub(crate) fn answer(&self, asked: u64) {
-        self.suspensions().answer(asked);
+        lock(&self.0).answer(asked);
     }
 }
 

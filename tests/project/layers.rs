@@ -53,7 +53,7 @@ fn module(path: &str) -> &str {
 
 /// The rooms of `jobq/src/rabbitmq`, each above all that it may use. `mod.rs` is above them, and
 /// `admin/mod.rs` above those of `admin`.
-const ROOMS: [&str; 19] = [
+const ROOMS: [&str; 18] = [
     "values",
     "errors",
     "lapin",
@@ -65,7 +65,6 @@ const ROOMS: [&str; 19] = [
     "admin/waits",
     "admin/control",
     "admin/failed",
-    "admin/counts",
     "admin/roster",
     "admin/subscribers",
     "admin/doctor",

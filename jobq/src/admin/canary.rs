@@ -21,8 +21,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_secs(20);
 pub(super) async fn check(engine: &dyn Administer, queue: &str) -> Result<()> {
     let ask = Ask::all(Question::Report, vec![queue.to_owned()], PATIENCE);
     let answers = engine.ask(ask).await?;
-    let works = |(_, reply): &(_, Reply)| matches!(reply, Reply::Report(report) if report.queue(queue).is_some());
-    if answers.replies.iter().any(works) {
+    if answers.reports().any(|report| report.queue(queue).is_some()) {
         return Ok(());
     }
     Err(Error::new(

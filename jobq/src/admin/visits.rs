@@ -1,12 +1,13 @@
 //! Visits of failed jobs with a state.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::engine::{Administer, Extent, Verdict, Visited, closed};
 use crate::error::Result;
+use crate::guard::lock;
 use crate::job::{FailedJob, JobId};
 
 /// A visit ends so long after its first job, since others wait for its end. What it has begun is
@@ -107,7 +108,7 @@ async fn walk<T: Send + 'static>(
     let shared = Arc::new(Mutex::new(Some(walk)));
     let lent = Arc::clone(&shared);
     let visit = move |job: FailedJob| {
-        let mut shared = lent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shared = lock(&lent);
         let Some(walk) = &mut *shared else { return Verdict::Enough };
         if within.is_some_and(|within| !within.has(walk.seen, &job)) {
             walk.is_at_end = true;
@@ -123,7 +124,7 @@ async fn walk<T: Send + 'static>(
         verdict
     };
     let mut visited = engine.failed_visit(queue, Box::new(visit)).await?;
-    let shared = shared.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let shared = lock(&shared).take();
     let Walk { state, is_at_end, is_cut, .. } = shared.ok_or_else(closed)?;
     visited.complete = (visited.complete || is_at_end) && !is_cut && visited.end.is_none();
     Ok((state, visited))

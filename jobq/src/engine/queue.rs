@@ -1,9 +1,10 @@
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex};
 use std::time::Duration;
 
 use crate::error::Result;
+use crate::guard::lock;
 use crate::job::check_name;
 
 /// The name of a queue, without a namespace. It is `Copy`: each name is interned for the lifetime
@@ -23,7 +24,7 @@ impl QueueName {
     /// empty word between dots.
     pub fn new(name: &str) -> Result<Self> {
         check_name("queue", name)?;
-        let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = lock(&NAMES);
         if let Some(known) = names.get(name) {
             return Ok(Self(known));
         }

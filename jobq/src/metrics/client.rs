@@ -2,13 +2,14 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use ::metrics::{Counter, Histogram};
 
 use super::{ENQUEUE_DURATION, ENQUEUED, PUBLISH_DURATION, PUBLISHED, RESULTS};
 use crate::error::Error;
+use crate::guard::lock;
 
 /// The handles of a client.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ impl ClientMetrics {
     }
 
     fn calls(&self, job: TypeId, queue: &'static str, name: &'static str) -> Arc<Calls> {
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut jobs = lock(&self.jobs);
         let calls = jobs.entry(job).or_insert_with(|| {
             let results = RESULTS.map(|result| ENQUEUED.counter([queue, name, result]));
             Arc::new(Calls { results, duration: ENQUEUE_DURATION.histogram([queue]) })

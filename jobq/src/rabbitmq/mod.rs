@@ -51,7 +51,6 @@ use self::publish::{Enqueuer, Publisher};
 use self::stray::Strays;
 use self::topology::declarer::Declarer;
 use self::topology::levels;
-use self::topology::lookup::MissingQueues;
 use self::topology::memory::Declared;
 use self::topology::names::Names;
 use self::topology::probes::node_probe;
@@ -92,15 +91,13 @@ pub(crate) async fn connect(url: &str, options: EngineOptions) -> Result<Arc<dyn
         Broker::connect(target, options.connection_name, options.clock, options.is_lazy).await?;
     let (broker, names) = (Arc::new(broker), Names::new(options.namespace));
     probe::watch(broker.publishing(), broker.target(), Carrier::Itself, node_probe(&names));
-    let (known, absent) = (Arc::new(Declared::new(names)), Arc::<MissingQueues>::default());
+    let known = Arc::new(Declared::new(names));
     let publishing = broker.publishing().clone();
     let publisher = Publisher::spawn(publishing, Arc::clone(&known), options.timeout);
-    let declarer = Declarer::new(Arc::clone(&broker), Arc::clone(&known), Arc::clone(&absent));
-    let declarer = Arc::new(declarer);
+    let declarer = Arc::new(Declarer::new(Arc::clone(&broker), known));
     let admin = Administration::new(
         &broker,
         &declarer,
-        &absent,
         &publisher,
         #[cfg(feature = "management")]
         management,

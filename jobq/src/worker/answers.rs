@@ -1,6 +1,6 @@
 //! The answers of a pool to questions and orders.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::QueueState;
@@ -10,6 +10,7 @@ use super::shared::Shared;
 use crate::engine::{
     Activity, Cancel, Controlled, PoolId, PoolQueue, PoolReport, Question, Reply, RunningJob,
 };
+use crate::guard::lock;
 use crate::{host, telemetry};
 
 /// The most attempts of each kind in a report.
@@ -86,7 +87,7 @@ pub(super) struct ControlledPool {
 impl ControlledPool {
     /// Logs that its clock differs from that of another machine, once an hour.
     fn clock_differs(&self, ahead_ms: i64, of: &str) {
-        let mut logged = self.clock_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = lock(&self.clock_logged);
         if logged.is_none_or(|logged| logged.elapsed() >= CLOCK_LOGGED) {
             *logged = Some(Instant::now());
             telemetry::clock_differs(self.id, ahead_ms, of);
@@ -101,7 +102,7 @@ impl ControlledPool {
         match question {
             Question::Quiet => {
                 telemetry::told(self.id, "quiet");
-                self.shared.quiet();
+                self.shared.enough.cancel();
                 Reply::Accepted
             }
             Question::Stop => {

@@ -1,9 +1,9 @@
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
-use crate::guard::Guarded;
+use crate::guard::{Guarded, lock};
 
 /// Values that the [layers](crate::WorkerPool::around) of an attempt pass to one another and to
 /// [arguments](crate::FromAttempt): at most one of each type. They are dropped with the attempt.
@@ -30,24 +30,20 @@ type Value = Guarded<Box<dyn Any + Send>>;
 impl Extensions {
     /// Inserts a value, and returns the previous one of its type.
     pub fn insert<T: Send + 'static>(&self, value: T) -> Option<T> {
-        let before = self.values().insert(TypeId::of::<T>(), Guarded::new(Box::new(value)));
+        let before = lock(&self.0).insert(TypeId::of::<T>(), Guarded::new(Box::new(value)));
         before.and_then(downcast)
     }
 
     /// A clone of the value of this type, if there is one.
     #[must_use]
     pub fn get<T: Clone + Send + 'static>(&self) -> Option<T> {
-        self.values().get(&TypeId::of::<T>())?.get().downcast_ref().cloned()
+        lock(&self.0).get(&TypeId::of::<T>())?.get().downcast_ref().cloned()
     }
 
     /// Removes and returns the value of this type, if there is one.
     pub fn take<T: Send + 'static>(&self) -> Option<T> {
-        let value = self.values().remove(&TypeId::of::<T>());
+        let value = lock(&self.0).remove(&TypeId::of::<T>());
         value.and_then(downcast)
-    }
-
-    fn values(&self) -> MutexGuard<'_, BTreeMap<TypeId, Value>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -57,7 +53,7 @@ fn downcast<T: 'static>(value: Value) -> Option<T> {
 
 impl fmt::Debug for Extensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} extensions", self.values().len())
+        write!(f, "{} extensions", lock(&self.0).len())
     }
 }
 

@@ -9,7 +9,7 @@ mod tally;
 mod unmet;
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use slab::Slab;
@@ -25,6 +25,7 @@ use super::health::{self, Status};
 use crate::client::Client;
 use crate::engine::{Delivery, LastMinute, RunningJob, Settlement, Watched, WatchedOutcome};
 use crate::error::Result;
+use crate::guard::lock;
 use crate::job::Outcome;
 use crate::metrics::{PoolLevel, QueueMetrics};
 use crate::telemetry::Who;
@@ -107,18 +108,6 @@ impl Observer {
         self.client.clock().now()
     }
 
-    fn minute(&self) -> MutexGuard<'_, MinuteWindow> {
-        self.minute.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn unmet_needs(&self) -> MutexGuard<'_, UnmetNeeds> {
-        self.unmet_needs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lost(&self) -> MutexGuard<'_, Slab<Lost>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// So many attempts may run at once, until this is dropped.
     pub(super) fn has_slots(&self, count: u16) -> impl Sized + use<> {
         self.metrics.has_slots(count)
@@ -182,7 +171,7 @@ impl Observer {
         }
         who.decided(settlement, failure, took.unwrap_or_default());
         if let Some(word) = unmet_need
-            && self.unmet_needs().add(word, self.now())
+            && lock(&self.unmet_needs).add(word, self.now())
         {
             who.needs(word);
         }
@@ -190,7 +179,7 @@ impl Observer {
         // Where the clock was read for the start, it is not read for the end.
         let at_end = waited.and_then(|(_, since)| since.checked_add(took?));
         let now = at_end.unwrap_or_else(|| self.now());
-        let mut minute = self.minute();
+        let mut minute = lock(&self.minute);
         minute.decided(settlement, took, now);
         if let Some((waited, since)) = waited {
             minute.waited(waited, since);
@@ -222,14 +211,14 @@ impl Observer {
 
     /// A function holds its slot although its attempt is over.
     pub(super) fn slot_lost(&self, attempt: Attempt, timeout: Option<Duration>) -> SlotLost<'_> {
-        let key = self.lost().insert((attempt, timeout));
+        let key = lock(&self.lost).insert((attempt, timeout));
         SlotLost { observer: self, key, _counted: self.metrics.loses_slot() }
     }
 
     /// The outcomes and waits of the last minute, those of attempts that run included.
     pub(super) fn last_minute(&self, running: Vec<Waited>) -> LastMinute {
         let now = self.now();
-        let mut minute = self.minute().read(now);
+        let mut minute = lock(&self.minute).read(now);
         for (waited, since) in running {
             // A start in the future is one of a clock that was set back.
             if now.duration_since(since).unwrap_or_default() < Duration::from_secs(60) {
@@ -241,7 +230,7 @@ impl Observer {
 
     /// The words of `jobq-needs` that this version lacks, of jobs of the last minute.
     pub(super) fn last_unmet_needs(&self) -> Vec<String> {
-        self.unmet_needs().read(self.now())
+        lock(&self.unmet_needs).read(self.now())
     }
 
     /// The outcomes of these jobs that are known.
@@ -256,13 +245,13 @@ impl Observer {
 
     /// The attempts whose functions hold lost slots.
     pub(super) fn lost_slots(&self) -> Vec<RunningJob> {
-        self.lost().iter().map(|(_, (attempt, timeout))| attempt.report(*timeout)).collect()
+        lock(&self.lost).iter().map(|(_, (attempt, timeout))| attempt.report(*timeout)).collect()
     }
 }
 
 impl Drop for SlotLost<'_> {
     fn drop(&mut self) {
-        let attempt = self.observer.lost().try_remove(self.key);
+        let attempt = lock(&self.observer.lost).try_remove(self.key);
         // Outside of the lock, since what layers left in the attempt may be dropped with it.
         drop(attempt);
     }

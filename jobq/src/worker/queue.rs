@@ -8,7 +8,7 @@ mod consume;
 mod overdue;
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use futures_util::future::{AbortHandle, join_all};
@@ -28,6 +28,7 @@ use super::shared::Shared;
 use super::tasks::Tasks;
 use crate::engine::{Consumer, Delivery, LastMinute, Pause, RunningJob, Settlement, closed};
 use crate::error::Result;
+use crate::guard::lock;
 use crate::telemetry;
 
 /// The next pause of a queue, or `None` when it goes on; with the source of the one after that.
@@ -96,7 +97,7 @@ impl Queue {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     pub(super) fn plan(&self) -> &QueuePlan {

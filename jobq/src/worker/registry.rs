@@ -203,9 +203,7 @@ impl Registry {
             let first = queue.concurrency == 0;
             queue.only_job = first.then_some(job.name);
             queue.concurrency = queue.concurrency.max(1);
-            let Some(concurrency) = job.options.concurrency else {
-                continue;
-            };
+            let Some(concurrency) = job.options.concurrency else { continue };
             let (other, before) = stated.entry(job.queue).or_insert((job.name, concurrency));
             if *before != concurrency {
                 return Err(Error::invalid(format!(

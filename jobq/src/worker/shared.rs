@@ -69,11 +69,6 @@ impl Shared {
         self.pool.get().copied()
     }
 
-    /// Lets the pool take no more jobs.
-    pub(crate) fn quiet(&self) {
-        self.enough.cancel();
-    }
-
     /// Returns when nobody waits any more for the record of an outcome that was decided when this was
     /// polled first.
     pub(crate) async fn outcome_is_overdue(&self) {

@@ -1,12 +1,13 @@
 //! The tasks of a queue that settle jobs.
 
 use std::future::Future;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::background;
+use crate::guard::lock;
 
 /// Tasks that end together.
 #[derive(Debug)]
@@ -21,13 +22,9 @@ impl Tasks {
         Self { tracker: TaskTracker::new(), handles: Mutex::new(Some(Vec::new())) }
     }
 
-    fn handles(&self) -> MutexGuard<'_, Option<Vec<AbortHandle>>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Starts a task in jobq's runtime, unless they were aborted.
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut handles = self.handles();
+        let mut handles = lock(&self.handles);
         let Some(handles) = &mut *handles else { return };
         if handles.len() == handles.capacity() {
             // It grows with the tasks that run at once, not with all there ever were.
@@ -45,14 +42,14 @@ impl Tasks {
 
     /// Aborts them, and waits until the last one is dropped. No further one starts.
     pub(super) async fn abort(&self) {
-        for handle in self.handles().take().into_iter().flatten() {
+        for handle in lock(&self.handles).take().into_iter().flatten() {
             handle.abort();
         }
         self.ended().await;
     }
 
     pub(super) fn are_aborted(&self) -> bool {
-        self.handles().is_none()
+        lock(&self.handles).is_none()
     }
 }
 
@@ -87,6 +84,6 @@ mod tests {
             tasks.spawn(async {});
             tasks.ended().await;
         }
-        assert!(tasks.handles().as_ref().is_some_and(|handles| handles.len() < 10));
+        assert!(lock(&tasks.handles).as_ref().is_some_and(|handles| handles.len() < 10));
     }
 }

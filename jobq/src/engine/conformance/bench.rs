@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use super::{EngineExt as _, Store};
 use crate::engine::{Administer, Consumer, Counts, Delivery, Engine, QueueSpec, Settlement};
 use crate::error::Result;
+use crate::guard::lock;
 use crate::job::{Envelope, EventEnvelope, FailedReason, Headers, JobId};
 
 /// How long a case waits for an event that must come, before it fails.
@@ -73,7 +74,7 @@ impl Bench {
     /// One more engine on the same store.
     pub async fn another(&self) -> Arc<dyn Engine> {
         let engine = soon("a further engine", self.store.open()).await.expect("an engine opens");
-        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut others = lock(&self.others);
         others.push(Arc::clone(&engine));
         engine
     }

@@ -1,5 +1,5 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::EngineExt as _;
@@ -8,6 +8,7 @@ use crate::engine::{
     Answers, Ask, Consume, Consumer, Controlled, Engine, Figure, Membership, PoolId, PoolQueue,
     PoolReport, Question, QueueName, Reply, WatchedOutcome,
 };
+use crate::guard::lock;
 use crate::job::{FailedReason, from_millis};
 
 /// A pool without a worker, which keeps what it is asked.
@@ -51,7 +52,7 @@ impl Member {
     /// A pool that panics at each question.
     pub(super) fn panicking(queues: &[&str]) -> Arc<Self> {
         let pool = Self::of(queues, None);
-        pool.state().panics = true;
+        lock(&pool.state).panics = true;
         Arc::new(pool)
     }
 
@@ -59,10 +60,6 @@ impl Member {
         let queues = queues.iter().map(|queue| PoolQueue::new(*queue, 1)).collect();
         let state = State { queues, ..State::default() };
         Self { id: PoolId::new(), state: Mutex::new(state), gate }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn id(&self) -> PoolId {
@@ -88,7 +85,7 @@ impl Member {
         let queue = what.queue;
         let consuming = engine.consume(what.pool(Some(self.id)));
         let consumer = soon("a consumer", consuming).await.expect("consumes");
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         let report = state.queues.iter_mut().find(|report| report.queue == queue.as_str());
         report.expect("a queue of the pool").consumers.extend(consumer.names());
         drop(state);
@@ -97,17 +94,17 @@ impl Member {
 
     /// Changes the report of all queues.
     pub(super) fn report_all(&self, change: impl FnMut(&mut PoolQueue)) {
-        self.state().queues.iter_mut().for_each(change);
+        lock(&self.state).queues.iter_mut().for_each(change);
     }
 
     pub(super) fn report(&self) -> PoolReport {
-        let queues = self.state().queues.clone();
+        let queues = lock(&self.state).queues.clone();
         PoolReport::new(self.id, "here".into(), from_millis(1_700_000_000_123), queues)
     }
 
     /// What it was asked since the last call.
     pub(super) fn heard(&self) -> Vec<Question> {
-        std::mem::take(&mut self.state().heard)
+        std::mem::take(&mut lock(&self.state).heard)
     }
 
     /// Its answer to a question.
@@ -134,17 +131,17 @@ impl Controlled for Member {
     }
 
     fn queues(&self) -> Vec<String> {
-        self.state().queues.iter().map(|queue| queue.queue.clone()).collect()
+        lock(&self.state).queues.iter().map(|queue| queue.queue.clone()).collect()
     }
 
     fn answer(&self, question: &Question) -> Reply {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         state.heard.push(question.clone());
         let panics = state.panics;
         drop(state);
         assert!(!panics, "a pool that panics at each question");
         if let Some(gate) = &self.gate {
-            let gate = gate.lock().unwrap_or_else(PoisonError::into_inner);
+            let gate = lock(gate);
             let _ = gate.recv_timeout(DEADLINE);
         }
         self.reply(question)

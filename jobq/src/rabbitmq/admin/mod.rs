@@ -2,13 +2,12 @@
 //!
 //! * [`control`] asks pools, pauses queues, and has the [`waits`] probed.
 //! * [`failed`] lists, discards and retries failed jobs; one pass takes each once.
-//! * [`figures`] tells how many jobs there are, by [`counts`] or by the management API; [`roster`]
-//!   knows the names of queues, and [`subscribers`] ends subscriptions.
+//! * [`figures`] tells how many jobs there are; [`roster`] knows the names of queues, and
+//!   [`subscribers`] ends subscriptions.
 //! * [`doctor`] looks for settings that weaken a guarantee; [`provision`] compares a broker with
 //!   declarations.
 
 pub(crate) mod control;
-pub(crate) mod counts;
 pub(crate) mod doctor;
 pub(crate) mod failed;
 pub(crate) mod figures;
@@ -43,7 +42,6 @@ use crate::rabbitmq::connection::server_properties;
 use crate::rabbitmq::consume::Steering;
 use crate::rabbitmq::publish::Publisher;
 use crate::rabbitmq::topology::declarer::Declarer;
-use crate::rabbitmq::topology::lookup::MissingQueues;
 use crate::rabbitmq::topology::probes::node_probe;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
 
@@ -56,7 +54,6 @@ const NOT_SHOWN: &str = "AMQP does not show jobs that the broker has not dead-le
 pub(crate) struct Administration {
     broker: Arc<Broker>,
     declarer: Arc<Declarer>,
-    absent: Arc<MissingQueues>,
     roster: Roster,
     agreement: Agreement,
     subscribers: Arc<Subscribers>,
@@ -69,24 +66,17 @@ impl Administration {
     pub(crate) fn new(
         broker: &Arc<Broker>,
         declarer: &Arc<Declarer>,
-        absent: &Arc<MissingQueues>,
         publisher: &Arc<Publisher>,
         #[cfg(feature = "management")] management: Option<Management>,
     ) -> Self {
         let known = declarer.known();
-        let names = known.names().clone();
-        let queue_types = Arc::new(QueueTypes::new(Arc::clone(broker), names.clone()));
-        let control = Control::new(
-            Arc::clone(broker),
-            Arc::clone(known),
-            Arc::clone(absent),
-            Arc::clone(&queue_types),
-        );
+        let queue_types = QueueTypes::new(Arc::clone(broker), known.names().clone());
+        let queue_types = Arc::new(queue_types);
+        let control = Control::new(Arc::clone(broker), Arc::clone(known), Arc::clone(&queue_types));
         let control = Arc::new(control);
         let failed = Failed::new(
             Arc::clone(broker),
-            names.clone(),
-            Arc::clone(absent),
+            Arc::clone(known),
             Arc::clone(publisher),
             Arc::clone(&queue_types),
         );
@@ -103,9 +93,8 @@ impl Administration {
         Self {
             broker: Arc::clone(broker),
             declarer: Arc::clone(declarer),
-            absent: Arc::clone(absent),
             roster: Roster::default(),
-            agreement: Agreement::new(node_probe(&names)),
+            agreement: Agreement::new(node_probe(known.names())),
             subscribers: Arc::new(subscribers),
             control,
             failed: Arc::new(failed),
@@ -126,8 +115,8 @@ impl Administration {
 
     /// The figures of queues.
     fn figures(&self) -> Figures<'_> {
-        let Self { broker, declarer, absent, doctor, control, roster, agreement, .. } = self;
-        Figures { broker, known: declarer.known(), absent, doctor, control, roster, agreement }
+        let Self { broker, declarer, doctor, control, roster, agreement, .. } = self;
+        Figures { broker, known: declarer.known(), doctor, control, roster, agreement }
     }
 
     /// Ends the control queue.

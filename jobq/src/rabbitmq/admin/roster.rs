@@ -4,10 +4,12 @@
 //! nobody would be told that its jobs wait.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::guard::lock;
 
 /// How long a queue is named that does not exist any more.
 const MISSING: Duration = Duration::from_secs(3_600);
@@ -17,20 +19,16 @@ const MISSING: Duration = Duration::from_secs(3_600);
 pub(crate) struct Roster(Mutex<BTreeMap<String, Option<Instant>>>);
 
 impl Roster {
-    fn queues(&self) -> MutexGuard<'_, BTreeMap<String, Option<Instant>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The names. Those of queues that have been missing for an hour are dropped.
     pub(crate) fn names(&self) -> BTreeSet<String> {
-        let mut queues = self.queues();
+        let mut queues = lock(&self.0);
         queues.retain(|_, missing| missing.is_none_or(|since| since.elapsed() < MISSING));
         queues.keys().cloned().collect()
     }
 
     /// Adds queues that somebody named.
     pub(crate) fn add<'n>(&self, names: impl IntoIterator<Item = &'n String>) {
-        let mut queues = self.queues();
+        let mut queues = lock(&self.0);
         for name in names {
             if !queues.contains_key(name) {
                 queues.insert(name.clone(), None);
@@ -40,14 +38,14 @@ impl Roster {
 
     /// Records whether there is such a queue. One that nobody has named stays unknown.
     pub(crate) fn looked(&self, name: &str, exists: bool) {
-        if let Some(missing) = self.queues().get_mut(name) {
+        if let Some(missing) = lock(&self.0).get_mut(name) {
             *missing = if exists { None } else { Some(missing.unwrap_or_else(Instant::now)) };
         }
     }
 
     /// Forgets a queue that was deleted on purpose.
     pub(crate) fn forget(&self, name: &str) {
-        self.queues().remove(name);
+        lock(&self.0).remove(name);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::lookup::{count, inspect};
 use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::plan::{By, Declaration};
+use crate::rabbitmq::topology::plan::Declaration;
 use crate::rabbitmq::topology::requirements::Wanted;
 
 /// How often a queue without jobs is checked for consumers, and how long between.
@@ -54,7 +54,7 @@ impl Subscribers {
 
     async fn unbind(&self, up: &ConnectionEpoch, queue: &str, pattern: &str) -> Result<()> {
         for (exchange, bound, key) in self.names().subscription(queue, pattern) {
-            let binding = Declaration::Binding { exchange, queue: bound, by: By::Key(key) };
+            let binding = Declaration::Binding { exchange, queue: bound, key: Some(key) };
             match unbind(up, &binding).await {
                 // The queue or the exchange is gone, and its bindings with it.
                 Err(error) if refusal(&error) != Some(NOT_FOUND) => return Err(error),

@@ -1,8 +1,10 @@
 //! Channels to be used again.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use lapin::Channel;
+
+use crate::guard::lock;
 
 /// The most channels that are kept. No call uses more at a time.
 const MOST: usize = 16;
@@ -13,20 +15,16 @@ const MOST: usize = 16;
 pub(crate) struct Idle(Mutex<Vec<Channel>>);
 
 impl Idle {
-    fn channels(&self) -> MutexGuard<'_, Vec<Channel>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// One that is open, if there is one.
     pub(crate) fn take(&self) -> Option<Channel> {
-        let mut channels = self.channels();
+        let mut channels = lock(&self.0);
         channels.retain(|channel| channel.status().connected());
         channels.pop()
     }
 
     /// Keeps a channel on which all questions were answered, if it is still open.
     pub(crate) fn keep(&self, channel: Channel) {
-        let mut channels = self.channels();
+        let mut channels = lock(&self.0);
         if channels.len() < MOST && channel.status().connected() {
             channels.push(channel);
         }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use lapin::uri::AMQPUri;
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 
 use super::server_properties::Greeting;
+use crate::guard::lock;
 use crate::rabbitmq::lapin::depth::Shallow;
 use crate::rabbitmq::lapin::log::{FilteredTasks, LogFilter};
 
@@ -59,7 +60,7 @@ pub(crate) struct Handshake {
 impl Handshake {
     /// The version of the broker, once it has greeted.
     pub(crate) fn version(&self) -> Option<String> {
-        self.greeting.lock().unwrap_or_else(PoisonError::into_inner).version()
+        lock(&self.greeting).version()
     }
 
     /// Ends the socket when the guard is dropped.
@@ -123,7 +124,7 @@ impl AsyncRead for Socket {
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if let Poll::Ready(Ok(length)) = read {
             if let Some(Watched { greeting, .. }) = &self.handshake {
-                let mut greeting = greeting.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut greeting = lock(greeting);
                 greeting.pass(&buffer[..length]);
             }
             self.shallow.pass(&mut buffer[..length]);

@@ -2,7 +2,9 @@
 //! its deliveries are settled (3.10, 4.0 and 4.3).
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
+
+use crate::guard::lock;
 
 /// The consumers of one subscription.
 #[derive(Debug, Default)]
@@ -29,35 +31,31 @@ impl fmt::Debug for Consumers {
 }
 
 impl Counted {
-    fn consumers(&self) -> MutexGuard<'_, Consumers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A consumer with this tag has begun.
     pub(crate) fn begin(&self, tag: &str) {
-        self.consumers().current = Some(tag.to_owned());
+        lock(&self.0).current = Some(tag.to_owned());
     }
 
     /// The current consumer was cancelled.
     pub(crate) fn cancel(&self) {
-        self.consumers().current = None;
+        lock(&self.0).current = None;
     }
 
     /// A consumer that was cancelled has unsettled deliveries while this holds.
     pub(crate) fn add_cancelled(&self, is_unsettled: impl Fn() -> bool + Send + Sync + 'static) {
-        let mut consumers = self.consumers();
+        let mut consumers = lock(&self.0);
         consumers.forget_settled();
         consumers.cancelled.push(Box::new(is_unsettled));
     }
 
     /// The tag of the consumer that is not cancelled.
     pub(crate) fn current(&self) -> Option<String> {
-        self.consumers().current.clone()
+        lock(&self.0).current.clone()
     }
 
     /// The numbers of consumers that are not cancelled, and of the others that are counted.
     pub(crate) fn count(&self) -> (u32, u32) {
-        let mut consumers = self.consumers();
+        let mut consumers = lock(&self.0);
         consumers.forget_settled();
         let cancelled = u32::try_from(consumers.cancelled.len()).unwrap_or(u32::MAX);
         (consumers.current.is_some().into(), cancelled)
@@ -91,6 +89,6 @@ mod tests {
     fn consumers_without_deliveries_are_forgotten_though_nobody_counts() {
         let counted = Counted::default();
         (0..100).for_each(|_| counted.add_cancelled(|| false));
-        assert_eq!(counted.consumers().cancelled.len(), 1);
+        assert_eq!(lock(&counted.0).cancelled.len(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! A message of the broker as a delivery of jobq.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lapin::BasicProperties;
@@ -9,6 +9,7 @@ use lapin::BasicProperties;
 use super::live::Taken;
 use super::settle::{RabbitReceipt, SoloState};
 use crate::engine::{Delivery, Solo};
+use crate::guard::lock;
 use crate::rabbitmq::message::limited::LimitedQueues;
 use crate::rabbitmq::message::properties::{self, decode};
 use crate::rabbitmq::topology::routing_key;
@@ -64,7 +65,7 @@ impl Builder {
 fn solo_state(properties: &BasicProperties, expected: Arc<Mutex<Option<String>>>) -> SoloState {
     let (starts, start) = properties::solo(properties);
     let started = {
-        let mut expected = expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut expected = lock(&expected);
         let started = start.is_some() && expected.as_deref() == start;
         if started {
             *expected = None;

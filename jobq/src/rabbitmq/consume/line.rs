@@ -1,9 +1,10 @@
 //! The connection of a subscription. A message that cannot be read ends that of all others.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::place::Place;
 use crate::error::{Error, ErrorKind, Result};
+use crate::guard::lock;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::probe::{self, Carrier};
 use crate::rabbitmq::connection::supervised::SupervisedConnection;
@@ -31,10 +32,6 @@ impl Line {
         Self { broker: Arc::clone(broker), names: names.clone(), current }
     }
 
-    fn current(&self) -> MutexGuard<'_, Current> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The connection, or one of its own after an unreadable message ended the shared one, which
     /// protects the other queues.
     ///
@@ -42,7 +39,7 @@ impl Line {
     ///
     /// Its own connection ended the same way: then the message is in this queue.
     pub(crate) async fn readable(&self, place: Place) -> Result<SupervisedConnection> {
-        let Current { link, is_own } = self.current().clone();
+        let Current { link, is_own } = lock(&self.current).clone();
         if !link.is_unreadable() {
             return Ok(link);
         }
@@ -62,7 +59,7 @@ impl Line {
         match self.broker.open(&format!("consuming {queue}")).await {
             Ok(own) => {
                 probe::watch(&own, self.broker.target(), Carrier::Another, node_probe(&self.names));
-                *self.current() = Current { link: own.clone(), is_own: true };
+                *lock(&self.current) = Current { link: own.clone(), is_own: true };
                 Ok(own)
             }
             Err(error) => {
@@ -77,18 +74,18 @@ impl Line {
 
     /// Whether a message that cannot be read ended its own connection.
     pub(crate) fn is_given_up(&self) -> bool {
-        let Current { link, is_own } = &*self.current();
+        let Current { link, is_own } = &*lock(&self.current);
         *is_own && link.is_unreadable()
     }
 
     /// Whether the connection is its own.
     pub(crate) fn is_own(&self) -> bool {
-        self.current().is_own
+        lock(&self.current).is_own
     }
 
     /// Closes its own connection.
     pub(crate) async fn close(&self) {
-        let Current { link, is_own } = self.current().clone();
+        let Current { link, is_own } = lock(&self.current).clone();
         if is_own {
             link.close().await;
         }

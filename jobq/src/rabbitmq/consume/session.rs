@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -18,6 +18,7 @@ use super::context::SettleContext;
 use super::counted::Counted;
 use super::verification::{Answer, Verification};
 use crate::background;
+use crate::guard::lock;
 use crate::period;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 
@@ -140,12 +141,6 @@ struct Finished {
     news: Notify,
 }
 
-impl Finished {
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 /// A delivery to settle at once.
 #[derive(Debug)]
 struct AtOnce {
@@ -227,7 +222,7 @@ impl Session {
     /// Records a delivery to acknowledge, alone or with others. False after the last
     /// acknowledgements.
     pub(crate) fn finish(&self, tag: u64) -> bool {
-        let written = self.finished.ledger().finish(tag);
+        let written = lock(&self.finished.ledger).finish(tag);
         self.finished.news.notify_one();
         written
     }
@@ -287,7 +282,7 @@ async fn send_settlements(
         send_at_once(channel, finished, &mut batch).await;
         let late = last || overdue.is_some_and(|due| Instant::now() >= due);
         let (prefix, single, has_stragglers) = {
-            let mut ledger = finished.ledger();
+            let mut ledger = lock(&finished.ledger);
             if last {
                 ledger.close();
             }
@@ -337,7 +332,7 @@ async fn send_at_once(channel: &Channel, finished: &Finished, batch: &mut Vec<At
         (tag, sent.filter(|_| done.is_ok()))
     });
     for (tag, sent) in join_all(sending).await {
-        finished.ledger().mark_sent(tag);
+        lock(&finished.ledger).mark_sent(tag);
         if let Some(sent) = sent {
             let _ = sent.send(());
         }

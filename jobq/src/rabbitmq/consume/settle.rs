@@ -1,7 +1,7 @@
 //! Settling a delivery: with one frame where the broker does the rest, else with a new message that
 //! is confirmed before the old one is acknowledged.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -15,6 +15,7 @@ use super::session::Session;
 use crate::background;
 use crate::engine::{Receipt, Settle, Settlement, Solo};
 use crate::error::{Error, Result};
+use crate::guard::lock;
 use crate::job::{Envelope, JobId};
 use crate::period;
 use crate::rabbitmq::connection::supervised::backoff;
@@ -52,7 +53,7 @@ impl SoloState {
     /// Generates the id of the next run, and has the consumer expect it.
     fn expect_start(&self) -> String {
         let start = JobId::new().to_string();
-        let mut expected = self.expected.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut expected = lock(&self.expected);
         *expected = Some(start.clone());
         start
     }

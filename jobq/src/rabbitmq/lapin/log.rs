@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use async_rs::Tokio;
@@ -25,6 +25,7 @@ use tracing::subscriber::{Interest, NoSubscriber, Subscriber};
 use tracing::{Event, Level, Metadata};
 
 use crate::background;
+use crate::guard::lock;
 
 /// How long to wait before looking for a new subscriber: it is asked for its interest before it is
 /// installed.
@@ -45,12 +46,8 @@ impl Questions {
 
     /// Marks the channel as one with an expected refusal until the guard is dropped.
     pub(crate) fn ask(&self, channel: u16) -> Question<'_> {
-        self.channels().insert(channel);
+        lock(&self.channels).insert(channel);
         Question { questions: self, channel }
-    }
-
-    fn channels(&self) -> MutexGuard<'_, HashSet<u16>> {
-        self.channels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -63,7 +60,7 @@ pub(crate) struct Question<'q> {
 
 impl Drop for Question<'_> {
     fn drop(&mut self) {
-        self.questions.channels().remove(&self.channel);
+        lock(&self.questions.channels).remove(&self.channel);
     }
 }
 
@@ -158,7 +155,7 @@ impl Filter {
     fn is_expected(&self, event: &Event<'_>) -> bool {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        let is_asked = |channel| self.questions.channels().contains(&channel);
+        let is_asked = |channel| lock(&self.questions.channels).contains(&channel);
         fields.is_closed && self.questions.are_over.load(Ordering::Acquire)
             || fields.is_refusal && fields.channel.is_some_and(is_asked)
     }

@@ -11,12 +11,6 @@ struct Heard {
     expects: Mutex<HashSet<thread::ThreadId>>,
 }
 
-impl Heard {
-    fn expects(&self) -> MutexGuard<'_, HashSet<thread::ThreadId>> {
-        self.expects.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 #[derive(Default)]
 struct Line(String);
 
@@ -36,17 +30,17 @@ impl Subscriber for Heard {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         let is_enabled = *metadata.level() <= Level::INFO && metadata.is_event();
         if is_enabled {
-            let is_new = self.expects().insert(thread::current().id());
+            let is_new = lock(&self.expects).insert(thread::current().id());
             assert!(is_new, "the event before was not told");
         }
         is_enabled
     }
 
     fn event(&self, event: &Event<'_>) {
-        self.expects().remove(&thread::current().id());
+        lock(&self.expects).remove(&thread::current().id());
         let mut line = Line::default();
         event.record(&mut line);
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let lines = lock(&self.lines);
         let _ = lines.send(line.0);
     }
 

@@ -1,11 +1,12 @@
 //! Traces of a policy on a job, the only ones that AMQP shows.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use lapin::BasicProperties;
 
 use super::deaths::died_by_policy;
+use crate::guard::lock;
 use crate::rabbitmq::topology::names::Names;
 
 /// The queues whose jobs a policy was seen to remove.
@@ -22,7 +23,7 @@ impl LimitedQueues {
         let Some(reason) = died_by_policy(headers, &name) else {
             return;
         };
-        let mut limited = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limited = lock(&self.0);
         if limited.insert(queue.to_owned()) {
             tracing::error!(
                 queue,

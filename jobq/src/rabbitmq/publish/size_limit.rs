@@ -1,10 +1,12 @@
 //! The largest message that the broker accepts (`max_message_size`), as far as is known.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+
+use crate::guard::lock;
 
 /// How long a limit is trusted: it may be raised.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
@@ -48,19 +50,19 @@ pub(crate) enum Fit {
 impl SizeLimit {
     /// Records that the broker refused a message for being larger than this.
     pub(crate) fn learn(&self, limit: usize) {
-        *self.refused() = Some(Refused { limit, again: Instant::now() + KNOWN_FOR });
+        *lock(&self.refused) = Some(Refused { limit, again: Instant::now() + KNOWN_FOR });
         self.taken.fetch_min(limit, Ordering::Relaxed);
     }
 
     /// Records that the broker accepted a message of this size.
     pub(crate) fn took(&self, size: usize) {
         self.taken.fetch_max(size, Ordering::Relaxed);
-        self.refused().take_if(|refused| size > refused.limit);
+        lock(&self.refused).take_if(|refused| size > refused.limit);
     }
 
     /// Forgets the limits.
     pub(crate) fn forget(&self) {
-        *self.refused() = None;
+        *lock(&self.refused) = None;
         self.taken.store(SMALL, Ordering::Relaxed);
     }
 
@@ -75,7 +77,7 @@ impl SizeLimit {
     }
 
     fn above(&self, size: usize, now: Instant) -> Fit {
-        match &mut *self.refused() {
+        match &mut *lock(&self.refused) {
             Some(Refused { limit, again }) if size > *limit => {
                 if now < *again {
                     return Fit::TooLarge(*limit);
@@ -90,17 +92,13 @@ impl SizeLimit {
 
     /// The broker's known limit, if this size exceeds it.
     pub(crate) fn exceeded_by(&self, size: usize) -> Option<usize> {
-        self.refused().filter(|refused| size > refused.limit).map(|refused| refused.limit)
+        lock(&self.refused).filter(|refused| size > refused.limit).map(|refused| refused.limit)
     }
 
     /// Returns when the limit is to be tried again.
     pub(crate) async fn may_have_changed(&self) {
-        let again = self.refused().map(|refused| refused.again);
+        let again = lock(&self.refused).map(|refused| refused.again);
         tokio::time::sleep_until(again.unwrap_or_else(Instant::now)).await;
-    }
-
-    fn refused(&self) -> MutexGuard<'_, Option<Refused>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

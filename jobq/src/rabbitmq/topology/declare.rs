@@ -5,10 +5,10 @@ use lapin::options::{
     ExchangeBindOptions, ExchangeDeclareOptions, ExchangeUnbindOptions, QueueBindOptions,
     QueueDeclareOptions, QueueDeleteOptions,
 };
-use lapin::types::{AMQPValue, FieldTable, LongInt, ShortString};
+use lapin::types::{AMQPValue, FieldTable, LongInt};
 use lapin::{Channel, ExchangeKind};
 
-use super::plan::{Argument, Arguments, By, Declaration, ExchangeType};
+use super::plan::{Argument, Arguments, Declaration, ExchangeType};
 use super::temporary::{QueueType, TemporaryQueue};
 use crate::error::Result;
 use crate::rabbitmq::connection::channel::{ask, ask_alone, pipelined};
@@ -47,8 +47,9 @@ pub(crate) async fn unbind(up: &ConnectionEpoch, binding: &Declaration) -> Resul
     let none = FieldTable::default();
     let unbinding = |channel: Channel| async move {
         match binding {
-            Declaration::Binding { exchange, queue, by } => {
-                channel.queue_unbind(short(queue)?, short(exchange)?, key(by)?, none).await
+            Declaration::Binding { exchange, queue, key } => {
+                let key = short(key.as_deref().unwrap_or_default())?;
+                channel.queue_unbind(short(queue)?, short(exchange)?, key, none).await
             }
             Declaration::ExchangeBinding { from, to, key } => {
                 let (from, to, options) =
@@ -93,8 +94,9 @@ async fn declare(channel: &Channel, declaration: &Declaration) -> Result<()> {
             let declared = channel.queue_declare(short(name)?, options, table(arguments)?).await;
             declared.map(|_| ())
         }
-        Declaration::Binding { exchange, queue, by } => {
-            let (queue, exchange, key) = (short(queue)?, short(exchange)?, key(by)?);
+        Declaration::Binding { exchange, queue, key } => {
+            let (queue, exchange) = (short(queue)?, short(exchange)?);
+            let key = short(key.as_deref().unwrap_or_default())?;
             let (options, none) = (QueueBindOptions::default(), FieldTable::default());
             channel.queue_bind(queue, exchange, key, options, none).await
         }
@@ -121,13 +123,6 @@ pub(crate) async fn declare_temporary(channel: &Channel, queue: &TemporaryQueue)
     };
     let declared = channel.queue_declare(short(name)?, options, table(arguments)?).await;
     declared.map(|_| ()).map_err(|error| failure(&format!("declaring queue `{name}`"), error))
-}
-
-fn key(by: &By) -> Result<ShortString> {
-    match by {
-        By::All => Ok(ShortString::default()),
-        By::Key(key) => short(key),
-    }
 }
 
 fn table(arguments: &Arguments) -> Result<FieldTable> {

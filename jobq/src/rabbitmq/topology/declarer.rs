@@ -9,7 +9,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::destination::Wait;
 use super::ensure::{NEW_QUEUE_WAIT, apply_telling};
-use super::lookup::MissingQueues;
 use super::memory::Declared;
 use super::plan::Topology;
 use super::probes::wait_queues;
@@ -28,19 +27,14 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Declarer {
     broker: Arc<Broker>,
     known: Arc<Declared>,
-    absent: Arc<MissingQueues>,
     turn: Mutex<()>,
     /// How many declarations were answered.
     answered: AtomicUsize,
 }
 
 impl Declarer {
-    pub(crate) fn new(
-        broker: Arc<Broker>,
-        known: Arc<Declared>,
-        absent: Arc<MissingQueues>,
-    ) -> Self {
-        Self { broker, known, absent, turn: Mutex::default(), answered: AtomicUsize::new(0) }
+    pub(crate) fn new(broker: Arc<Broker>, known: Arc<Declared>) -> Self {
+        Self { broker, known, turn: Mutex::default(), answered: AtomicUsize::new(0) }
     }
 
     pub(crate) fn known(&self) -> &Arc<Declared> {
@@ -59,7 +53,7 @@ impl Declarer {
             if self.known.covers(&wanted) {
                 return Ok(None);
             }
-            self.absent.clear();
+            self.known.missing_queues.clear();
             self.check_channels(&wanted).await?;
             let topology = self.known.topology(&wanted);
             let created = self.apply_surely(&topology).await?;
@@ -94,7 +88,7 @@ impl Declarer {
     pub(crate) async fn declare_as_is(&self, topology: &Topology) -> Result<bool> {
         let declaring = async {
             let _turn = self.turn.lock().await;
-            self.absent.clear();
+            self.known.missing_queues.clear();
             self.apply_surely(topology).await
         };
         let doing = "declaring a topology";

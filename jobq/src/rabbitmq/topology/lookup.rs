@@ -1,7 +1,7 @@
 //! Passive declarations: looking for queues and exchanges without declaring them.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use futures_util::stream::StreamExt as _;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::plan::{Declaration, ExchangeType};
 use crate::engine::Figure;
 use crate::error::{Error, ErrorKind, Result};
+use crate::guard::lock;
 use crate::rabbitmq::connection::channel::{ask, pipelined};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::{failure, is_forbidden};
@@ -173,19 +174,15 @@ struct Missing {
 }
 
 impl MissingQueues {
-    fn queues(&self) -> MutexGuard<'_, HashMap<String, Missing>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_missing(&self, queue: &str) -> bool {
-        self.queues().get(queue).is_some_and(|Missing { first, last }| {
+        lock(&self.0).get(queue).is_some_and(|Missing { first, last }| {
             last.elapsed() < (*last - *first).clamp(RECHECK_MIN, RECHECK_MAX)
         })
     }
 
     /// Records that a queue was missing.
     pub(crate) fn add(&self, queue: &str, asked: Instant) {
-        let mut queues = self.queues();
+        let mut queues = lock(&self.0);
         queues.retain(|_, missing| missing.last.elapsed() < REMEMBERED);
         let first = queues.get(queue).map_or(asked, |missing| missing.first);
         queues.insert(queue.to_owned(), Missing { first, last: asked });
@@ -193,17 +190,17 @@ impl MissingQueues {
 
     /// Forgets that a queue was missing.
     pub(crate) fn forget(&self, queue: &str) {
-        self.queues().remove(queue);
+        lock(&self.0).remove(queue);
     }
 
     /// Forgets which queues were missing.
     pub(crate) fn clear(&self) {
-        self.queues().clear();
+        lock(&self.0).clear();
     }
 
     /// Whether a queue that is not expected was missing at the last look, ten minutes ago at most.
     pub(crate) fn was_missing(&self, queue: &str) -> bool {
-        self.queues().get(queue).is_some_and(|missing| missing.last.elapsed() < REMEMBERED)
+        lock(&self.0).get(queue).is_some_and(|missing| missing.last.elapsed() < REMEMBERED)
     }
 
     /// The figures of a queue, if it exists. A broker that does not know them is asked again, and then
@@ -270,36 +267,36 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_queue_that_is_not_expected_is_missing_for_longer() {
-        let absent = MissingQueues::default();
-        absent.add("mail@solo", Instant::now());
+        let missing = MissingQueues::default();
+        missing.add("mail@solo", Instant::now());
         for (seconds, is_missing, was_missing) in
             [(4, true, true), (2, false, true), (590, false, true), (5, false, false)]
         {
             tokio::time::advance(Duration::from_secs(seconds)).await;
-            let found = (absent.is_missing("mail@solo"), absent.was_missing("mail@solo"));
+            let found = (missing.is_missing("mail@solo"), missing.was_missing("mail@solo"));
             assert_eq!(found, (is_missing, was_missing), "{seconds}");
         }
-        absent.add("other", Instant::now());
-        assert_eq!(absent.queues().len(), 1, "what is too old is forgotten");
-        absent.clear();
-        assert!(!absent.was_missing("other"));
+        missing.add("other", Instant::now());
+        assert_eq!(lock(&missing.0).len(), 1, "what is too old is forgotten");
+        missing.clear();
+        assert!(!missing.was_missing("other"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_queue_that_stays_missing_is_looked_for_less_often() {
-        let (absent, start) = (MissingQueues::default(), Instant::now());
+        let (missing, start) = (MissingQueues::default(), Instant::now());
         let mut looks = Vec::new();
         for seconds in 0..300 {
-            if !absent.is_missing("mail") {
+            if !missing.is_missing("mail") {
                 looks.push(seconds);
-                absent.add("mail", Instant::now());
+                missing.add("mail", Instant::now());
             }
             tokio::time::advance(Duration::from_secs(1)).await;
         }
         assert_eq!(looks, [0, 5, 10, 20, 40, 80, 140, 200, 260], "{:?}", start.elapsed());
-        absent.forget("mail");
-        absent.add("mail", Instant::now());
+        missing.forget("mail");
+        missing.add("mail", Instant::now());
         tokio::time::advance(RECHECK_MIN).await;
-        assert!(!absent.is_missing("mail"), "one that was there meanwhile begins anew");
+        assert!(!missing.is_missing("mail"), "one that was there meanwhile begins anew");
     }
 }

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use super::ensure::{NEW_QUEUE_WAIT, apply};
 use super::levels::End;
+use super::lookup::MissingQueues;
 use super::names::Names;
 use super::plan::{Declaration, Topology};
 use super::requirements::{Tiers, Wanted};
 use super::routing::Route;
 use super::routing::Routing;
 use crate::error::{Error, Result};
+use crate::guard::lock;
 use crate::period;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 
@@ -22,6 +24,8 @@ pub(crate) struct Declared {
     known: RwLock<Wanted>,
     routes: RwLock<BTreeMap<String, Routes>>,
     missing: Mutex<Option<Error>>,
+    /// What was looked for and missing, whether it was declared or not.
+    pub(crate) missing_queues: MissingQueues,
 }
 
 /// The routes into a queue for jobs without a delay.
@@ -43,7 +47,7 @@ impl Routes {
 impl Declared {
     pub(crate) fn new(names: Names) -> Self {
         let (known, routes, missing) = (RwLock::default(), RwLock::default(), Mutex::default());
-        Self { names, known, routes, missing }
+        Self { names, known, routes, missing, missing_queues: MissingQueues::default() }
     }
 
     fn known(&self) -> RwLockReadGuard<'_, Wanted> {
@@ -136,15 +140,12 @@ impl Declared {
 
     /// The error of a missing part that could not be declared again.
     pub(crate) fn missing(&self) -> Option<Error> {
-        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.missing).clone()
     }
 
     /// Stores the error of a missing part, and returns the previous one.
     pub(crate) fn set_missing(&self, missing: Option<Error>) -> Option<Error> {
-        std::mem::replace(
-            &mut *self.missing.lock().unwrap_or_else(PoisonError::into_inner),
-            missing,
-        )
+        std::mem::replace(&mut *lock(&self.missing), missing)
     }
 
     /// The declarations for these requirements.

@@ -39,12 +39,13 @@ pub(crate) enum Declaration {
     Exchange { name: String, kind: ExchangeType, alternate: Option<String> },
     /// A durable quorum queue.
     Queue { name: String, arguments: Arguments },
-    /// A binding of a queue to an exchange.
+    /// A binding of a queue to an exchange, by the routing key; without one for every message.
     Binding {
         exchange: String,
         queue: String,
-        #[serde(rename = "key")]
-        by: By,
+        // A file must have it, even without a value.
+        #[serde(deserialize_with = "Option::deserialize")]
+        key: Option<String>,
     },
     /// A binding of an exchange to another one, by the routing key.
     ExchangeBinding { from: String, to: String, key: String },
@@ -69,16 +70,6 @@ pub(crate) enum Argument {
     Number(i64),
     Text(String),
     Truth(bool),
-}
-
-/// The match of a binding.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum By {
-    /// Every message.
-    All,
-    /// The routing key.
-    Key(String),
 }
 
 impl Topology {
@@ -121,7 +112,7 @@ impl Topology {
         let single = ("x-single-active-consumer", Argument::Truth(true));
         let record = names.pause_record(queue);
         topology.declare_queue(record.clone(), [limit(), single]);
-        topology.bind(names.control(), record, By::Key(Names::record_key(queue)));
+        topology.bind(names.control(), record, Names::record_key(queue));
         topology
     }
 
@@ -168,7 +159,7 @@ impl Topology {
         self.exchange(orphan.clone(), ExchangeType::Fanout, None);
         // The limit keeps 4.x from deleting messages that pools returned 21 times.
         self.declare_queue(orphan.clone(), [limit()]);
-        self.bind(orphan.clone(), orphan.clone(), By::All);
+        self.bind(orphan.clone(), orphan.clone(), None);
         for name in [names.jobs(), names.retry(), names.deliver(), names.failed_jobs()] {
             self.exchange(name, ExchangeType::Direct, Some(orphan.clone()));
         }
@@ -203,7 +194,7 @@ impl Topology {
             let waits = ttl(levels::ttl(level, digit));
             let arguments = dead_letters(next.clone()).into_iter().chain([waits]);
             self.declare_queue(queue.clone(), arguments);
-            self.bind(exchange.clone(), queue, By::Key(levels::pattern(level, digit)));
+            self.bind(exchange.clone(), queue, levels::pattern(level, digit));
         }
     }
 
@@ -213,7 +204,7 @@ impl Topology {
             let tier = names.tier(queue, *millis);
             let arguments = dead_letters(names.deliver()).into_iter().chain([ttl(*millis)]);
             self.declare_queue(tier.clone(), arguments);
-            self.bind(names.retry(), tier, By::Key(routing_key::write(queue, Some(*millis))));
+            self.bind(names.retry(), tier, routing_key::write(queue, Some(*millis)));
         }
         if queue != ORPHAN {
             self.failed(names, queue);
@@ -223,14 +214,14 @@ impl Topology {
         self.declare_queue(work.clone(), dead_letters(names.retry()).into_iter().chain(own));
         for wait in std::iter::once(None).chain(tiers.iter().copied().map(Some)) {
             for exchange in [names.jobs(), names.deliver()] {
-                self.bind(exchange, work.clone(), By::Key(routing_key::write(queue, wait)));
+                self.bind(exchange, work.clone(), routing_key::write(queue, wait));
             }
         }
         let due = names.due(queue);
         let own = [dead_key(queue), ttl(DUE)];
         self.declare_queue(due.clone(), dead_letters(names.deliver()).into_iter().chain(own));
         let from_levels = levels::end_pattern(End::Queue(queue));
-        self.bind(names.level_deliver(), due, By::Key(from_levels));
+        self.bind(names.level_deliver(), due, from_levels);
     }
 
     /// One consumer at a time across all processes: a job that crashes its worker must not affect
@@ -239,19 +230,19 @@ impl Topology {
         let solo = names.solo(queue);
         let single = ("x-single-active-consumer", Argument::Truth(true));
         self.declare_queue(solo.clone(), [limit(), single, timeout()]);
-        self.bind(names.jobs(), solo, By::Key(Names::solo_key(queue)));
+        self.bind(names.jobs(), solo, Names::solo_key(queue));
     }
 
     fn subscription(&mut self, names: &Names, queue: &str, pattern: &str) {
         for (exchange, queue, key) in names.subscription(queue, pattern) {
-            self.bind(exchange, queue, By::Key(key));
+            self.bind(exchange, queue, key);
         }
     }
 
     fn failed(&mut self, names: &Names, queue: &str) {
         let failed = names.failed(queue);
         self.declare_queue(failed.clone(), [limit()]);
-        self.bind(names.failed_jobs(), failed, By::Key(queue.to_owned()));
+        self.bind(names.failed_jobs(), failed, queue.to_owned());
     }
 
     fn exchange(&mut self, name: String, kind: ExchangeType, alternate: Option<String>) {
@@ -269,8 +260,8 @@ impl Topology {
         self.declarations.push(Declaration::Queue { name, arguments });
     }
 
-    pub(super) fn bind(&mut self, exchange: String, queue: String, by: By) {
-        self.declarations.push(Declaration::Binding { exchange, queue, by });
+    pub(super) fn bind(&mut self, exchange: String, queue: String, key: impl Into<Option<String>>) {
+        self.declarations.push(Declaration::Binding { exchange, queue, key: key.into() });
     }
 }
 
@@ -347,14 +338,11 @@ impl fmt::Display for Declaration {
                 write!(f, "queue {name}")?;
                 arguments.iter().try_for_each(|(key, value)| write!(f, " {key}={value}"))
             }
-            Self::Binding { exchange, queue, by } => {
-                write!(f, "binding {exchange} -> {queue}")?;
-                match by {
-                    By::All => Ok(()),
-                    By::Key(key) => write!(f, " key={key}"),
-                }
+            Self::Binding { exchange: from, queue: to, key: None } => {
+                write!(f, "binding {from} -> {to}")
             }
-            Self::ExchangeBinding { from, to, key } => {
+            Self::Binding { exchange: from, queue: to, key: Some(key) }
+            | Self::ExchangeBinding { from, to, key } => {
                 write!(f, "binding {from} -> {to} key={key}")
             }
         }

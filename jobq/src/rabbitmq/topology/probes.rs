@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::levels;
 use super::names::Names;
-use super::plan::{Argument, By, Topology};
+use super::plan::{Argument, Topology};
 use super::requirements::Wanted;
 use super::routing_key;
 use crate::engine::{Passage, QueueSpec};
@@ -105,12 +105,12 @@ impl Topology {
             ("x-overflow", Argument::Text("drop-head".to_owned())),
         ];
         topology.declare_queue(names.probe(), own);
-        topology.bind(names.control(), names.probe(), By::Key(NODE.to_owned()));
+        topology.bind(names.control(), names.probe(), NODE.to_owned());
         for (exchange, key) in heard(names, probed) {
-            topology.bind(exchange, names.probe(), By::Key(key));
+            topology.bind(exchange, names.probe(), key);
         }
         for WaitQueue { name, exchange, key, .. } in probed.iter().filter(|q| q.queue.is_some()) {
-            topology.bind(exchange.clone(), name.clone(), By::Key(key.clone()));
+            topology.bind(exchange.clone(), name.clone(), key.clone());
         }
         topology
     }

@@ -1,12 +1,13 @@
 //! The pools of an engine, and the list of its pools and consumers in the file for others.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use rusqlite::Connection;
 
 use crate::engine::{Controlled, Membership, PoolId};
 use crate::error::Result;
+use crate::guard::lock;
 use crate::sqlite::feeds::Consumer;
 use crate::sqlite::inbox::Inbox;
 
@@ -38,27 +39,23 @@ struct Listed {
 }
 
 impl Pools {
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Member>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn join(&self, member: &Arc<Member>) {
-        let mut pools = self.lock();
+        let mut pools = lock(&self.0);
         pools.retain(|member| member.strong_count() > 0);
         pools.push(Arc::downgrade(member));
     }
 
     pub(super) fn clear(&self) {
-        self.lock().clear();
+        lock(&self.0).clear();
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.lock().iter().all(|member| member.strong_count() == 0)
+        lock(&self.0).iter().all(|member| member.strong_count() == 0)
     }
 
     /// The pool with this id, or all.
     pub(super) fn get(&self, id: Option<PoolId>) -> Vec<Arc<dyn Controlled>> {
-        let pools = self.lock();
+        let pools = lock(&self.0);
         let all = pools.iter().filter_map(|member| Some(Arc::clone(&member.upgrade()?.pool)));
         all.filter(|pool| id.is_none_or(|id| pool.id() == id)).collect()
     }

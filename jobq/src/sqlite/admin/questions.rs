@@ -14,7 +14,7 @@ use crate::engine::{
     Answers, Ask, Controlled, Figure, ListedConsumer, PoolId, Question, Reply, ask_each,
     unaccounted,
 };
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::sqlite::failure::Failure;
 use crate::sqlite::inbox::Inbox;
 use crate::sqlite::store::Store;
@@ -27,7 +27,9 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(25);
 /// nothing is written.
 pub(super) async fn ask(inbox: &Inbox, pools: &Pools, ask: Ask) -> Result<Answers> {
     let Ask { question, pool, queues, patience } = ask;
-    let text = Arc::new(serde_json::to_string(&question).map_err(unwritable)?);
+    let text = Arc::new(serde_json::to_string(&question).map_err(|error| {
+        Error::invalid("cannot serialize the query to the pools").with_source(error)
+    })?);
     let own = pools.get(pool);
     let own_ids: BTreeSet<_> = own.iter().map(|pool| pool.id().to_string()).collect();
     let others = inbox.read(move |store| others(store, pool, &own_ids)).await?;
@@ -62,10 +64,6 @@ pub(super) async fn ask(inbox: &Inbox, pools: &Pools, ask: Ask) -> Result<Answer
         }
     };
     Ok(Answers::new(replies, unaccounted))
-}
-
-fn unwritable(source: serde_json::Error) -> Error {
-    Error::new(ErrorKind::Invalid, "cannot serialize the query to the pools").with_source(source)
 }
 
 /// The first and the last number of no questions.

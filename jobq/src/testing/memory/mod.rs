@@ -9,7 +9,7 @@ mod state;
 
 use std::future::ready;
 use std::panic::Location;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use async_trait::async_trait;
@@ -24,6 +24,7 @@ use crate::engine::{
     Visit, Visited, Visiting,
 };
 use crate::error::Result;
+use crate::guard::lock;
 use crate::job::{Envelope, EventEnvelope, FailedJob, JobId};
 use crate::testing::expect::Record;
 
@@ -53,7 +54,7 @@ struct Shared {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Changes the state after the delivery of due events, and wakes the consumers.

@@ -1,9 +1,10 @@
 //! The outcomes of failed jobs that an operation retried with a single attempt, for who asks.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use crate::engine::{Settlement, Watched, WatchedOutcome};
+use crate::guard::lock;
 use crate::job::Envelope;
 
 /// The most outcomes that are kept; the oldest are dropped.
@@ -27,7 +28,7 @@ pub(super) fn outcome(job: &Envelope, settlement: &Settlement) -> Option<Watched
 impl Outcomes {
     pub(super) fn extend(&self, outcome: Option<WatchedOutcome>) {
         let Some(outcome) = outcome else { return };
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         if kept.len() == MAX_KEPT {
             kept.pop_front();
         }
@@ -36,7 +37,7 @@ impl Outcomes {
 
     /// The outcomes of these jobs that are known.
     pub(super) fn of(&self, jobs: &[Watched]) -> Vec<WatchedOutcome> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.0);
         kept.iter().filter(|outcome| jobs.contains(&outcome.job)).cloned().collect()
     }
 }

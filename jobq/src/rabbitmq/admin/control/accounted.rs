@@ -1,9 +1,10 @@
 //! How many of the consumers that the broker counts are those of pools.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::engine::{PoolId, PoolQueue};
+use crate::guard::lock;
 use crate::rabbitmq::consume::counted::Counted;
 use crate::rabbitmq::topology::names::Names;
 
@@ -18,7 +19,7 @@ impl CountedOfPools {
     /// A feed of a pool begins.
     pub(super) fn begin(&self, pool: PoolId, queue: String) -> Arc<Counted> {
         let counted = Arc::<Counted>::default();
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         all.retain(|_, feeds| {
             feeds.retain(|feed| feed.strong_count() > 0);
             !feeds.is_empty()
@@ -29,7 +30,7 @@ impl CountedOfPools {
 
     /// The numbers of its consumers that are not cancelled, and of the others that are counted.
     pub(super) fn count(&self, pool: PoolId, queue: &str) -> (u32, u32) {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = lock(&self.0);
         let feeds = all.get(&(pool, queue.to_owned())).into_iter().flatten();
         let counts = feeds.filter_map(Weak::upgrade).map(|feed| feed.count());
         counts.fold((0, 0), |sum, count| (sum.0 + count.0, sum.1 + count.1))

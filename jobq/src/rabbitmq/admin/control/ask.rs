@@ -10,7 +10,7 @@ use super::Control;
 use super::calls::Response;
 use super::queue::publish;
 use super::wire::{ALL, Message, address_key, pool_key};
-use crate::engine::{Answers, Ask, Figure, PoolId, PoolReport, Question, Reply, clock_offset_ms};
+use crate::engine::{Answers, Ask, Figure, PoolId, Question, Reply, clock_offset_ms};
 use crate::error::{Error, Result};
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::topology::lookup::Figures;
@@ -113,10 +113,14 @@ impl Control {
             // Not even the question came back: somebody may have deleted the exchange.
             self.replace(&queue);
         }
-        self.tell_clocks(&queue, answered.values().filter_map(|(_, reply)| report(reply))).await;
-        let unaccounted = unaccounted(&consumers.unwrap_or_else(|| late(queues)), &answered);
+        let consumers = consumers.unwrap_or_else(|| {
+            not_counted(queues, "the broker did not count its consumers in time")
+        });
+        let unaccounted = unaccounted(&consumers, &answered);
         let replies = answered.into_iter().map(|(pool, (_, reply))| (pool, reply)).collect();
-        Ok(Answers::new(replies, unaccounted))
+        let answers = Answers::new(replies, unaccounted);
+        self.tell_clocks(&queue, answers.reports()).await;
+        Ok(answers)
     }
 
     /// The numbers of the consumers of these queues; those of solo runs apart, since a broker may not
@@ -134,7 +138,8 @@ impl Control {
                 let (place, is_idle) = (names.solo(queue), work == 0);
                 counts.insert(queue.clone(), work);
                 // Only pools declare it, and looking for a missing one costs a channel number.
-                let is_missing = has_solo(queue) == Some(false) || self.absent.was_missing(&place);
+                let is_missing =
+                    has_solo(queue) == Some(false) || self.known.missing_queues.was_missing(&place);
                 if !(is_idle && is_missing) {
                     let solo = self.consumers(&up, &place).await?;
                     counts.insert(Names::solo_key(queue), solo);
@@ -148,13 +153,9 @@ impl Control {
 
     /// The number of consumers of a queue of the broker.
     async fn consumers(&self, up: &ConnectionEpoch, place: &str) -> Result<Figure<u32>> {
-        let figures = self.absent.figures(up, place).await?;
+        let figures = self.known.missing_queues.figures(up, place).await?;
         Ok(figures.map_or(Figure::Known(0), |read| read.map(|Figures { consumers, .. }| consumers)))
     }
-}
-
-fn report(reply: &Reply) -> Option<&PoolReport> {
-    if let Reply::Report(report) = reply { Some(report) } else { None }
 }
 
 /// Adds to a report how far its clock is ahead, after a question at this time.
@@ -164,10 +165,6 @@ fn compare_clock(reply: &mut Reply, (asked, start): (SystemTime, Instant)) {
     {
         report.clock_offset_ms = clock_offset_ms(asked, asked + start.elapsed(), theirs);
     }
-}
-
-fn late(queues: &[String]) -> BTreeMap<String, Figure<u32>> {
-    not_counted(queues, "the broker did not count its consumers in time")
 }
 
 fn not_counted(queues: &[String], why: &str) -> BTreeMap<String, Figure<u32>> {

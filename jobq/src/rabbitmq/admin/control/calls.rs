@@ -1,12 +1,13 @@
 //! Questions whose answers are awaited.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::mpsc;
 
 use crate::engine::{PoolId, Reply};
+use crate::guard::lock;
 
 /// A response to a question.
 #[derive(Debug)]
@@ -35,20 +36,16 @@ pub(super) struct Call<'c> {
 }
 
 impl Calls {
-    fn calls(&self) -> MutexGuard<'_, HashMap<u64, mpsc::UnboundedSender<Response>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn open(&self) -> Call<'_> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let (sender, responses) = mpsc::unbounded_channel();
-        self.calls().insert(number, sender);
+        lock(&self.open).insert(number, sender);
         Call { calls: self, number, responses }
     }
 
     /// Passes a response on. One that comes too late is dropped.
     pub(super) fn pass_on(&self, number: u64, response: Response) {
-        if let Some(call) = self.calls().get(&number) {
+        if let Some(call) = lock(&self.open).get(&number) {
             let _ = call.send(response);
         }
     }
@@ -66,6 +63,6 @@ impl Call<'_> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        self.calls.calls().remove(&self.number);
+        lock(&self.calls.open).remove(&self.number);
     }
 }

@@ -1,7 +1,7 @@
 //! The gate of a queue: whether its consumers may take jobs.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use super::queue::ControlQueue;
 use crate::background;
 use crate::engine::Pause;
 use crate::error::Result;
+use crate::guard::lock;
 use crate::rabbitmq::consume::valve::Valve;
 
 /// How long an answer is waited for on an open control queue: less than the timeout of the client,
@@ -95,12 +96,8 @@ impl Gate {
         self.ask_again();
     }
 
-    fn state(&self) -> MutexGuard<'_, PauseState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn change(&self, change: impl FnOnce(&mut PauseState)) {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         change(&mut state);
         let paused = &state.paused;
         self.pauses.send_if_modified(|known| {
@@ -133,7 +130,7 @@ impl Valve for Gate {
 impl Control {
     /// The gate of a queue, which is kept while somebody has it.
     pub(super) fn gate(self: &Arc<Self>, queue: &str) -> Arc<Gate> {
-        let mut gates = self.gates();
+        let mut gates = lock(&self.gates);
         if let Some(gate) = gates.get(queue).and_then(std::sync::Weak::upgrade) {
             return gate;
         }
@@ -177,7 +174,7 @@ impl Control {
             let wait = match again.next() {
                 Some(wait) => wait,
                 None if outcome != Outcome::Answered => AGAIN[0],
-                None if gate.state().paused.is_some() => WHILE_PAUSED,
+                None if lock(&gate.state).paused.is_some() => WHILE_PAUSED,
                 None => WHILE_OPEN,
             };
             tokio::select! {
@@ -189,7 +186,7 @@ impl Control {
 
     /// Whether nobody else has the gate; then it is forgotten.
     fn is_unused(&self, gate: &Arc<Gate>) -> bool {
-        let mut gates = self.gates();
+        let mut gates = lock(&self.gates);
         let is_unused = Arc::strong_count(gate) == 1;
         if is_unused {
             gates.remove(&gate.queue);
@@ -199,7 +196,7 @@ impl Control {
 
     /// Asks whether the queue is paused, and follows the answer.
     async fn look(self: &Arc<Self>, gate: &Gate) -> Outcome {
-        let notified = gate.state().notified;
+        let notified = lock(&gate.state).notified;
         let patience = PATIENCE.min(self.broker.timeout() / 2);
         let asking = async {
             // It takes many answers of the broker, and would never be open if it were given up early.
@@ -240,7 +237,7 @@ impl Control {
             own.bind_echo().await?;
             answer = self.is_paused_on(own, &gate.queue).await?;
         }
-        if answer == Some(false) && gate.state().expects_pause() {
+        if answer == Some(false) && lock(&gate.state).expects_pause() {
             return self.is_lost(own, &gate.queue).await.map(Some);
         }
         Ok(answer)
@@ -261,7 +258,7 @@ impl Control {
 
     /// Reads the record of a pause that is known by its binding alone.
     async fn read_record(self: &Arc<Self>, gate: &Gate) {
-        if gate.state().lacks_record()
+        if lock(&gate.state).lacks_record()
             && let Some(pause) = self.record(&gate.queue).await
         {
             gate.change(|state| {

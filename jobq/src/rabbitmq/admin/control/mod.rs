@@ -22,7 +22,7 @@ mod waits;
 mod wire;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -40,13 +40,12 @@ use self::wire::{Message, address_key};
 use crate::background;
 use crate::engine::{Consume, Controlled, Membership, PoolId, Reply};
 use crate::error::Result;
-use crate::guard::{self, guarded};
+use crate::guard::{self, guarded, lock};
 use crate::rabbitmq::admin::waits::Waits;
 use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::connection::supervised::backoff;
 use crate::rabbitmq::consume::Steering;
 use crate::rabbitmq::consume::place::Place;
-use crate::rabbitmq::topology::lookup::MissingQueues;
 use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::names::Names;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
@@ -64,7 +63,6 @@ const CLOSE: Duration = Duration::from_secs(1);
 pub(crate) struct Control {
     broker: Arc<Broker>,
     known: Arc<Declared>,
-    absent: Arc<MissingQueues>,
     queue_types: Arc<QueueTypes>,
     pools: Mutex<BTreeMap<PoolId, Arc<dyn Controlled>>>,
     calls: Calls,
@@ -78,13 +76,11 @@ impl Control {
     pub(crate) fn new(
         broker: Arc<Broker>,
         known: Arc<Declared>,
-        absent: Arc<MissingQueues>,
         queue_types: Arc<QueueTypes>,
     ) -> Self {
         Self {
             broker,
             known,
-            absent,
             queue_types,
             pools: Mutex::default(),
             calls: Calls::default(),
@@ -100,11 +96,7 @@ impl Control {
     }
 
     fn pools(&self) -> MutexGuard<'_, BTreeMap<PoolId, Arc<dyn Controlled>>> {
-        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn gates(&self) -> MutexGuard<'_, HashMap<String, Weak<Gate>>> {
-        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pools)
     }
 
     /// Makes a pool one of those that are asked.
@@ -196,7 +188,7 @@ impl Control {
             match self.queue().await {
                 Ok(_) => {
                     // Orders may have been missed.
-                    for gate in self.gates().values().filter_map(Weak::upgrade) {
+                    for gate in lock(&self.gates).values().filter_map(Weak::upgrade) {
                         gate.ask_again();
                     }
                     return;
@@ -242,7 +234,7 @@ impl Control {
             Ok(Message::Fence { number }) => self.calls.pass_on(number, Response::Fence),
             Ok(Message::Paused { queue, pause }) => {
                 // It may have a record now.
-                self.absent.forget(&self.names().pause_record(&queue));
+                self.known.missing_queues.forget(&self.names().pause_record(&queue));
                 self.tell(&queue, |gate| gate.paused(pause));
             }
             Ok(Message::Resumed { queue }) => self.tell(&queue, Gate::resumed),
@@ -251,7 +243,7 @@ impl Control {
     }
 
     fn tell(&self, queue: &str, tell: impl FnOnce(&Gate)) {
-        let gate = self.gates().get(queue).and_then(Weak::upgrade);
+        let gate = lock(&self.gates).get(queue).and_then(Weak::upgrade);
         if let Some(gate) = gate {
             tell(&gate);
         }

@@ -19,7 +19,7 @@ use crate::rabbitmq::publish::confirm::{open_confirming, send};
 use crate::rabbitmq::topology::declare::{declare_all, declare_temporary, delete, unbind};
 use crate::rabbitmq::topology::ensure::apply;
 use crate::rabbitmq::topology::names::Names;
-use crate::rabbitmq::topology::plan::{By, Declaration, Topology};
+use crate::rabbitmq::topology::plan::{Declaration, Topology};
 use crate::rabbitmq::topology::routing::Route;
 use crate::rabbitmq::topology::temporary::{QueueType, TemporaryQueue};
 use crate::rabbitmq::values::short;
@@ -76,7 +76,7 @@ impl ControlQueue {
 
     fn binding(&self, (exchange, key): (String, String)) -> Declaration {
         let queue = self.names.control_queue(self.address);
-        Declaration::Binding { exchange, queue, by: By::Key(key) }
+        Declaration::Binding { exchange, queue, key: Some(key) }
     }
 
     /// Binds the queue to these exchanges by these keys.

@@ -39,7 +39,7 @@ impl Control {
             Error::invalid("cannot serialize the record of the pause").with_source(error)
         })?;
         apply(up, &Topology::of_pause_record(self.names(), queue)).await?;
-        self.absent.forget(&self.names().pause_record(queue));
+        self.known.missing_queues.forget(&self.names().pause_record(queue));
         self.purge_record(up, queue).await?;
         let to = Route::new(self.names().control(), Names::record_key(queue))?.into();
         let properties = BasicProperties::default()
@@ -64,7 +64,7 @@ impl Control {
     pub(super) async fn record(&self, queue: &str) -> Option<Pause> {
         let place = self.names().pause_record(queue);
         // Looking for a missing one costs a channel number.
-        if self.absent.was_missing(&place) {
+        if self.known.missing_queues.was_missing(&place) {
             return None;
         }
         let asked = Instant::now();
@@ -80,7 +80,7 @@ impl Control {
             Ok(Ok(record)) => record,
             Ok(Err(error)) => {
                 if error.is_not_found() {
-                    self.absent.add(&place, asked);
+                    self.known.missing_queues.add(&place, asked);
                 }
                 tracing::debug!(queue, %error, "could not read the pause record");
                 None

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::facts::{Binding, Facts, Queue, State};
-use crate::rabbitmq::topology::plan::{Argument, Arguments, By, Declaration, Topology};
+use crate::rabbitmq::topology::plan::{Argument, Arguments, Declaration, Topology};
 
 /// The parts of a topology that are not certainly as declared, in its order. Bindings, and the
 /// arguments of queues that this user may not declare, are compared where the management API shows
@@ -40,10 +40,9 @@ impl Binding {
     /// The binding of this declaration, if it is one.
     pub(crate) fn of(declaration: &Declaration) -> Option<Self> {
         let (source, destination, kind, key) = match declaration {
-            Declaration::Binding { exchange, queue, by: By::Key(key) } => {
-                (exchange, queue, "queue", &**key)
+            Declaration::Binding { exchange, queue, key } => {
+                (exchange, queue, "queue", key.as_deref().unwrap_or_default())
             }
-            Declaration::Binding { exchange, queue, by: By::All } => (exchange, queue, "queue", ""),
             Declaration::ExchangeBinding { from, to, key } => (from, to, "exchange", &**key),
             Declaration::Exchange { .. } | Declaration::Queue { .. } => return None,
         };

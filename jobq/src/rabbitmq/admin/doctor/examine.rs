@@ -96,12 +96,10 @@ impl Doctor {
     /// API.
     pub(crate) async fn examine_policies(&self, queues: &[QueueSpec]) -> Result<Vec<Finding>> {
         let (target, names) = (self.broker.target(), self.known.names());
-        let Some(found) = self.queues_by_management().await else {
-            return Ok(Vec::new());
-        };
-        let found = match found {
-            Ok(found) => found,
-            Err(reason) => {
+        let found = match self.queues_by_management().await {
+            None => return Ok(Vec::new()),
+            Some(Ok(found)) => found,
+            Some(Err(reason)) => {
                 tracing::warn!(reason, "could not check the queue policies");
                 return Ok(Vec::new());
             }

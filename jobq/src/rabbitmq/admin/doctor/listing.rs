@@ -63,10 +63,9 @@ impl Doctor {
     /// The names of the users' queues in the namespace, or why the management API does not show
     /// them. `None` without a management API.
     pub(crate) async fn queue_names(&self) -> Option<Result<BTreeSet<String>, String>> {
-        let at = Instant::now();
-        let found = self.list_in_time().await?;
-        let names = found.clone().map(|found| found.parts.queues.into_keys().collect());
-        *self.listing.0.lock().await = Some(Listed { at, found });
+        let listed = self.list_in_time().await?;
+        let names = listed.found.clone().map(|found| found.parts.queues.into_keys().collect());
+        *self.listing.0.lock().await = Some(listed);
         Some(names)
     }
 
@@ -117,10 +116,7 @@ impl Doctor {
     async fn last(&self) -> MutexGuard<'_, Option<Listed>> {
         let mut last = self.listing.0.lock().await;
         if !last.as_ref().is_some_and(Listed::is_fresh) {
-            let at = Instant::now();
-            if let Some(found) = self.list_in_time().await {
-                *last = Some(Listed { at, found });
-            }
+            *last = self.list_in_time().await.or(last.take());
         }
         last
     }
@@ -132,11 +128,13 @@ impl Doctor {
         recent.found.as_ref().ok().map(|found| found.parts.solo.contains(queue))
     }
 
-    async fn list_in_time(&self) -> Option<Result<Found, String>> {
-        timeout(PATIENCE, self.list()).await.unwrap_or_else(|_| {
+    async fn list_in_time(&self) -> Option<Listed> {
+        let at = Instant::now();
+        let found = timeout(PATIENCE, self.list()).await.unwrap_or_else(|_| {
             let limit = period::format(PATIENCE);
             Some(Err(format!("the management API did not list the queues within {limit}")))
-        })
+        });
+        Some(Listed { at, found: found? })
     }
 
     async fn list(&self) -> Option<Result<Found, String>> {

@@ -4,7 +4,7 @@
 //! receive the password.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use backon::{BackoffBuilder as _, ExponentialBuilder};
@@ -24,6 +24,7 @@ use url::Url;
 use super::facts::{Binding, DeadLettering, Node, Queue};
 use crate::engine::{Certificates, EngineOptions, ManagementUrl};
 use crate::error::{Error, Result};
+use crate::guard::lock;
 use crate::period;
 use crate::rabbitmq::connection::address::Address;
 
@@ -122,16 +123,12 @@ impl Management {
         Ok(management)
     }
 
-    fn prepared(&self) -> MutexGuard<'_, Option<Prepared>> {
-        self.agent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// An agent with the certificates that the files have now.
     fn agent(&self) -> Result<Agent> {
         let Certificates { roots, client } = &self.certificates;
         let all = roots.iter().chain(client.iter().flat_map(|client| [&client.chain, &client.key]));
         let texts = all.map(|pem| Ok(pem.read()?.into_owned())).collect::<Result<Vec<_>>>()?;
-        let mut kept = self.prepared();
+        let mut kept = lock(&self.agent);
         if let Some(kept) = kept.as_ref().filter(|kept| kept.texts == texts) {
             return Ok(kept.agent.clone());
         }
@@ -255,7 +252,7 @@ impl Management {
             let answer = call(&agent, &url, &authorization);
             if answer.is_err() {
                 // The next one reads the certificates of the system anew as well.
-                this.prepared().take();
+                lock(&this.agent).take();
             }
             Ok(answer)
         });

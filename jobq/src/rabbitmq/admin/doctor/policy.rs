@@ -33,116 +33,99 @@ pub(crate) fn effects(role: Role, queue: &Queue) -> Vec<Effect> {
     let Some(policy) = queue.effective.as_object() else {
         return Vec::new();
     };
-    let drops_oldest = policy.get("overflow").is_some_and(drops_oldest);
+    let drops = policy.get("overflow").is_some_and(|overflow| overflow != "reject-publish");
     let effect = |(key, value): (&String, &Value)| {
         let own = queue.arguments.get(format!("x-{key}")).and_then(Value::as_u64);
-        let (severity, why) = effect(role, key, value, own, drops_oldest)?;
+        let why = harm(role, key, value, own, drops)?;
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        Some(Effect { key: key.clone(), value, severity, why })
+        Some(Effect { key: key.clone(), value, severity: severity(role, key), why })
     };
     policy.iter().filter_map(effect).collect()
 }
 
-/// Whether a full queue with this overflow behaviour removes its oldest messages.
-fn drops_oldest(overflow: &Value) -> bool {
-    overflow != "reject-publish"
-}
-
-/// The effect of one key. `own` is the number in jobq's argument of that name, and `drops` whether
-/// the policy has the queue remove its oldest messages when it is full.
-fn effect(
-    role: Role,
-    key: &str,
-    value: &Value,
-    own: Option<u64>,
-    drops: bool,
-) -> Option<(Severity, String)> {
+/// How a policy's key harms a queue. `own` is the number in jobq's argument of that name, and `drops`
+/// whether the policy has the queue remove its oldest messages when it is full.
+fn harm(role: Role, key: &str, value: &Value, own: Option<u64>, drops: bool) -> Option<String> {
     use Role::{Due, Failed, Level, Orphan, Solo, Tier, Work};
-    use Severity::{Error, Warning};
-    let after = || value.as_u64().map_or_else(|| value.to_string(), time);
+    let after = value.as_u64().map_or_else(|| value.to_string(), time);
     let unlimited = value.as_i64().is_some_and(i64::is_negative);
     let lower =
         !unlimited && value.as_u64().is_none_or(|number| own.is_none_or(|own| number < own));
-    let (severity, why) = match (key, role) {
-        ("overflow", Work | Tier | Level | Due) if drops_oldest(value) => (
-            Error,
+    let key = if key == "max-length-bytes" { "max-length" } else { key };
+    let why: &str = match (key, role) {
+        ("overflow", Work | Tier | Level | Due) if drops => {
             "for this key the policy overrides jobq's argument `reject-publish`: the broker \
              dead-letters at most once, and jobs in transit to another queue are lost if it is \
              killed"
-                .into(),
-        ),
-        ("max-length" | "max-length-bytes", Work | Tier | Level | Due) if drops => {
-            (Error, "once the queue is full, the broker drops its oldest jobs".into())
         }
-        ("max-length" | "max-length-bytes", Work) => (
-            Error,
+        ("max-length", Work | Tier | Level | Due) if drops => {
+            "once the queue is full, the broker drops its oldest jobs"
+        }
+        ("max-length", Work) => {
             "once the queue is full, the broker refuses new jobs, and its retries and delayed jobs \
              wait for free space"
-                .into(),
-        ),
-        ("max-length" | "max-length-bytes", Tier) => {
-            (Error, "once the tier is full, the retries of its queue stop".into())
         }
-        ("max-length" | "max-length-bytes", Level) => {
-            (Error, "once the level is full, the broker refuses delayed jobs and events".into())
+        ("max-length", Tier) => "once the tier is full, the retries of its queue stop",
+        ("max-length", Level) => {
+            "once the level is full, the broker refuses delayed jobs and events"
         }
-        ("max-length" | "max-length-bytes", Due) => {
-            (Error, "once the queue is full, its delayed jobs block those of other queues".into())
+        ("max-length", Due) => {
+            "once the queue is full, its delayed jobs block those of other queues"
         }
-        ("max-length" | "max-length-bytes", Solo) => {
-            (Error, "once the queue is full, jobs suspected of killing workers are deleted".into())
+        ("max-length", Solo) => {
+            "once the queue is full, jobs suspected of killing workers are deleted"
         }
-        ("max-length" | "max-length-bytes", Failed | Orphan) => {
-            (Warning, "once the queue is full, the oldest failed jobs are deleted".into())
+        ("max-length", Failed | Orphan) => {
+            "once the queue is full, the oldest failed jobs are deleted"
         }
         ("message-ttl", Work | Solo) => {
-            (Error, format!("the broker drops jobs that have been ready for {}", after()))
+            &format!("the broker drops jobs that have been ready for {after}")
         }
         ("message-ttl", Tier | Level) if lower => {
-            (Error, format!("jobs that wait here come back after {}, which is too early", after()))
+            &format!("jobs that wait here come back after {after}, which is too early")
         }
-        ("message-ttl", Failed | Orphan) => {
-            (Warning, format!("failed jobs are deleted after {}", after()))
+        ("message-ttl", Failed | Orphan) => &format!("failed jobs are deleted after {after}"),
+        ("expires", Work | Tier | Level | Due | Solo) => {
+            &format!("the queue is deleted with its jobs after {after} without a consumer")
         }
-        ("expires", Work | Tier | Level | Due | Solo) => (
-            Error,
-            format!("the queue is deleted with its jobs after {} without a consumer", after()),
-        ),
         ("expires", Failed | Orphan) => {
-            (Warning, format!("failed jobs are deleted if nobody reads them for {}", after()))
+            &format!("failed jobs are deleted if nobody reads them for {after}")
         }
-        ("delivery-limit", Work | Solo) if lower => (
-            Error,
+        ("delivery-limit", Work | Solo) if lower => {
             "the broker drops a job after this many deliveries, including those to workers that \
              stopped or died while they held it; jobq itself detects jobs that kill their workers"
-                .into(),
-        ),
+        }
         ("delivery-limit", Failed | Orphan) if lower => {
-            (Warning, "the broker deletes failed jobs that were read this many times".into())
+            "the broker deletes failed jobs that were read this many times"
         }
-        ("dead-letter-routing-key", Work) => {
-            (Error, "retries do not reach a tier and fail as unroutable".into())
-        }
+        ("dead-letter-routing-key", Work) => "retries do not reach a tier and fail as unroutable",
         ("dead-letter-routing-key", Tier | Level) => {
-            (Error, "jobs that waited here do not return to their queue".into())
+            "jobs that waited here do not return to their queue"
         }
-        ("consumer-timeout", Work | Solo) if lower => (
-            Warning,
-            format!("after {}, the broker takes back a running job, which runs again", after()),
-        ),
-        ("delayed-retry-type", Work | Solo) if value != "disabled" => (
-            Warning,
+        ("consumer-timeout", Work | Solo) if lower => {
+            &format!("after {after}, the broker takes back a running job, which runs again")
+        }
+        ("delayed-retry-type", Work | Solo) if value != "disabled" => {
             "jobs that a pool returns, or held when it died, start only after the delay set by the \
              policy"
-                .into(),
-        ),
-        ("delayed-retry-type", Failed | Orphan) if value != "disabled" && value != "returned" => (
-            Warning,
-            "after each read, failed jobs are hidden for the delay set by the policy".into(),
-        ),
+        }
+        ("delayed-retry-type", Failed | Orphan) if value != "disabled" && value != "returned" => {
+            "after each read, failed jobs are hidden for the delay set by the policy"
+        }
         _ => return None,
     };
-    Some((severity, why))
+    Some(why.to_owned())
+}
+
+/// Jobs that wait or run may be lost; failed ones have ended, and a job that starts later or once more
+/// is not lost.
+fn severity(role: Role, key: &str) -> Severity {
+    match (key, role) {
+        ("consumer-timeout" | "delayed-retry-type", _) | (_, Role::Failed | Role::Orphan) => {
+            Severity::Warning
+        }
+        _ => Severity::Error,
+    }
 }
 
 fn time(millis: u64) -> String {

@@ -23,16 +23,14 @@ use crate::rabbitmq::connection::channel::open;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::connection::supervised::backoff;
 use crate::rabbitmq::publish::Publisher;
-use crate::rabbitmq::topology::lookup::MissingQueues;
-use crate::rabbitmq::topology::names::Names;
+use crate::rabbitmq::topology::memory::Declared;
 use crate::rabbitmq::topology::queue_types::QueueTypes;
 
 /// The failed jobs of all queues.
 #[derive(Debug)]
 pub(crate) struct Failed {
     broker: Arc<Broker>,
-    names: Names,
-    absent: Arc<MissingQueues>,
+    known: Arc<Declared>,
     publisher: Arc<Publisher>,
     queue_types: Arc<QueueTypes>,
     turns: Turns,
@@ -52,12 +50,11 @@ struct Access<'c> {
 impl Failed {
     pub(crate) fn new(
         broker: Arc<Broker>,
-        names: Names,
-        absent: Arc<MissingQueues>,
+        known: Arc<Declared>,
         publisher: Arc<Publisher>,
         queue_types: Arc<QueueTypes>,
     ) -> Self {
-        Self { broker, names, absent, publisher, queue_types, turns: Turns::default() }
+        Self { broker, known, publisher, queue_types, turns: Turns::default() }
     }
 
     /// Asks about the failed jobs of a queue, oldest first, and settles them.
@@ -75,18 +72,18 @@ impl Failed {
 
     /// Takes the lock; `None` if the queue of failed jobs does not exist.
     async fn access(&self, queue: &str) -> Result<Option<Access<'_>>> {
-        let name = self.names.failed(queue);
+        let name = self.known.names().failed(queue);
         let (broker, limit) = (&self.broker, self.broker.timeout());
         let turn = tokio::time::timeout(limit, self.turns.take(queue)).await;
         let turn = turn.map_err(|_| in_use(queue, "another call of this client", limit))?;
         let doing = format!("locking the failed jobs of queue `{queue}`");
         let opening = async {
             let up = broker.up().await?;
-            if !self.absent.has_queue(&up, &name).await? {
+            if !self.known.missing_queues.has_queue(&up, &name).await? {
                 return Ok(None);
             }
             let kind = self.queue_types.temporary(up.version.as_deref()).await;
-            let lock = Lock::new(&self.names, queue, kind, open(&up).await?);
+            let lock = Lock::new(self.known.names(), queue, kind, open(&up).await?);
             Ok(Some((up, lock)))
         };
         let Some((up, mut lock)) = broker.within(&doing, opening).await? else {

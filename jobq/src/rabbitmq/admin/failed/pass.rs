@@ -231,15 +231,10 @@ impl<'u> Pass<'u> {
         if tags.is_empty() {
             return Ok(());
         }
-        let (single, prefix) = if all { (&[][..], tags.last()) } else { (tags, None) };
-        let options = BasicAckOptions { multiple: false };
-        for tag in single {
+        let options = BasicAckOptions { multiple: all };
+        for tag in if all { &tags[tags.len() - 1..] } else { tags } {
             let acknowledged = self.channel.basic_ack(*tag, options).await;
-            acknowledged.map_err(|error| failure("removing a failed job", error))?;
-        }
-        if let Some(tag) = prefix {
-            let acknowledged = self.channel.basic_ack(*tag, BasicAckOptions { multiple: true });
-            acknowledged.await.map_err(|error| failure("removing failed jobs", error))?;
+            acknowledged.map_err(|error| failure("removing failed jobs", error))?;
         }
         // The consumer gets other jobs for them.
         self.window += tags.len();

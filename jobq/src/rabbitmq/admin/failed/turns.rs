@@ -1,9 +1,11 @@
 //! Turns of the calls of one client, since the broker distinguishes connections only.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use tokio::sync::Notify;
+
+use crate::guard::lock;
 
 /// The queues whose failed jobs a call of this client looks at.
 #[derive(Debug, Default)]
@@ -24,21 +26,17 @@ impl Turns {
         loop {
             // Made before the look, so that no end is missed.
             let ended = self.ended.notified();
-            if self.taken().insert(queue.to_owned()) {
+            if lock(&self.taken).insert(queue.to_owned()) {
                 return Turn { turns: self, queue: queue.to_owned() };
             }
             ended.await;
         }
     }
-
-    fn taken(&self) -> MutexGuard<'_, HashSet<String>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.turns.taken().remove(&self.queue);
+        lock(&self.turns.taken).remove(&self.queue);
         self.turns.ended.notify_waiters();
     }
 }
@@ -60,6 +58,6 @@ mod tests {
         assert!((&mut next).now_or_never().is_none(), "the first call has not ended");
         drop(mail);
         assert!(next.now_or_never().is_some());
-        assert!(turns.taken().is_empty(), "a turn that has ended is forgotten");
+        assert!(lock(&turns.taken).is_empty(), "a turn that has ended is forgotten");
     }
 }

@@ -98,7 +98,7 @@ impl Walk<'_> {
     fn ask(&mut self, message: Delivery) -> bool {
         let Access { failed, queue, .. } = self.access;
         let (tag, payload) = (message.delivery_tag, message.data.clone());
-        let job = decode_failed(&failed.names, queue.clone(), &message.properties, payload);
+        let job = decode_failed(failed.known.names(), queue.clone(), &message.properties, payload);
         let id = job.id();
         let retry = match self.visiting.ask(job) {
             Verdict::Discard => None,
@@ -117,7 +117,7 @@ impl Walk<'_> {
 
     /// The message with which a job is retried.
     fn retry(&self, message: Delivery, id: JobId, by: Option<By<'_>>) -> Result<Message> {
-        let (names, queue) = (&self.access.failed.names, &self.access.queue);
+        let (names, queue) = (self.access.failed.known.names(), &self.access.queue);
         let mut read = decode(names, queue.clone(), &message.properties, Vec::new());
         // A message without an id gets the one that was shown.
         read.envelope.id = id;

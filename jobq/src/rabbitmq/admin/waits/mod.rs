@@ -7,8 +7,8 @@
 
 mod ledger;
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lapin::options::BasicPublishOptions;
@@ -18,6 +18,7 @@ use uuid::Uuid;
 use self::ledger::{Change, Ledger};
 use crate::engine::{Passage, PoolReport};
 use crate::error::Result;
+use crate::guard::lock;
 use crate::metrics;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 use crate::rabbitmq::errors::failure;
@@ -42,32 +43,28 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Probes these queues, and no others.
     pub(crate) fn keep(&self, probed: Vec<WaitQueue>) {
-        self.ledger().keep(probed);
+        lock(&self.ledger).keep(probed);
     }
 
     /// A probe passed an exchange.
     pub(crate) fn hear(&self, names: &Names, exchange: &str, key: &str, id: Uuid, now: Duration) {
         if !comes_back(names, exchange, key) {
-            return self.ledger().sent(key, id, now);
+            return lock(&self.ledger).sent(key, id, now);
         }
-        let change = self.ledger().came(key, id);
+        let change = lock(&self.ledger).came(key, id);
         self.tell(change);
     }
 
     /// Probes on their way do not count, after the end of a connection and in an alarm.
     pub(crate) fn interrupt(&self) {
-        self.ledger().interrupt();
+        lock(&self.ledger).interrupt();
     }
 
     /// Judges the probes on their way. Returns the keys of those that are late or stuck now.
     pub(crate) fn judge(&self, now: Duration) -> Vec<String> {
-        let changes = self.ledger().judge(now);
+        let changes = lock(&self.ledger).judge(now);
         let keys = changes.iter().map(|change| change.key.clone()).collect();
         self.tell(changes);
         keys
@@ -75,7 +72,7 @@ impl Waits {
 
     /// The queues whose probes are due.
     pub(crate) fn due(&self, now: Duration) -> Vec<WaitQueue> {
-        self.ledger().due(now, MOST)
+        lock(&self.ledger).due(now, MOST)
     }
 
     /// Sends probes of these queues.
@@ -87,7 +84,7 @@ impl Waits {
     ) -> Result<()> {
         for WaitQueue { exchange, key, .. } in due {
             let id = Uuid::now_v7();
-            self.ledger().sent(&key, id, now);
+            lock(&self.ledger).sent(&key, id, now);
             let properties = BasicProperties::default().with_message_id(fits(id.to_string()));
             let options = BasicPublishOptions::default();
             let (exchange, key) = (short(exchange)?, short(key)?);
@@ -105,7 +102,7 @@ impl Waits {
 
     /// Adds to the report of a pool what is known of its queues.
     pub(crate) fn add_to(&self, report: &mut PoolReport, now: Duration) {
-        let ledger = self.ledger();
+        let ledger = lock(&self.ledger);
         (report.levels, report.level_probes) = (ledger.passage(None), ledger.waiting(None, now));
         for queue in &mut report.queues {
             queue.waits = ledger.passage(Some(&queue.queue));
@@ -123,7 +120,7 @@ impl Waits {
                 Passage::Late => tracing::warn!(place = name, "probe of waiting jobs is late"),
                 _ => tracing::info!(place = name, "queue of waiting jobs delivers again"),
             }
-            let worst = self.ledger().passage(queue.as_deref()).unwrap_or(Passage::Unknown);
+            let worst = lock(&self.ledger).passage(queue.as_deref()).unwrap_or(Passage::Unknown);
             metrics::comes_through(queue.as_deref(), worst);
         }
     }
