@@ -4,10 +4,10 @@ use std::any::type_name;
 use std::fmt;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 use serde_json::Value;
 
-use super::{Job, exact, faithful};
+use super::{Job, exact, faithful, fields};
 use crate::error::{Error, Result};
 
 /// The largest payload that jobq sends: 16 MiB, the default `max_message_size` of RabbitMQ 4. The
@@ -90,8 +90,24 @@ impl fmt::Debug for Payload {
     }
 }
 
+/// The bytes with which some programs begin a text in UTF-8.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Decodes a payload of a [known](is_known) encoding.
+///
+/// A struct with named fields is decoded from an object alone. Serde would take the elements of an
+/// array for its fields, in their order, whatever the publisher meant by them.
 pub(crate) fn decode<T: DeserializeOwned>(payload: &[u8]) -> serde_json::Result<T> {
+    if payload.starts_with(BYTE_ORDER_MARK) {
+        let problem = "it begins with a byte order mark (EF BB BF); send UTF-8 without one";
+        return Err(serde_json::Error::custom(problem));
+    }
+    let is_array = payload.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[');
+    if let Some(fields) = fields::of::<T>().filter(|_| is_array) {
+        let fields = fields.join("`, `");
+        let problem = format!("it is an array; expected an object with the fields `{fields}`");
+        return Err(serde_json::Error::custom(problem));
+    }
     serde_json::from_slice(payload)
 }
 
@@ -108,6 +124,34 @@ pub(crate) fn json(payload: &[u8], content_encoding: Option<&str>) -> Option<Val
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    struct Send {
+        id: u32,
+        #[serde(default)]
+        to: String,
+    }
+
+    #[derive(Debug, PartialEq, serde::Deserialize)]
+    struct Both(u32, String);
+
+    #[test]
+    fn an_array_is_no_struct_with_named_fields() {
+        let problem = decode::<Send>(br#" [1, "x"]"#).unwrap_err().to_string();
+        assert_eq!(problem, "it is an array; expected an object with the fields `id`, `to`");
+        assert_eq!(decode::<Send>(br#"{"id": 1}"#).unwrap(), Send { id: 1, to: String::new() });
+        assert_eq!(decode::<Both>(br#"[1, "x"]"#).unwrap(), Both(1, "x".to_owned()));
+        assert_eq!(decode::<Vec<u8>>(b"[1]").unwrap(), [1]);
+        assert_eq!(decode::<(u8, u8)>(b"[1, 2]").unwrap(), (1, 2));
+        let wrapped = decode::<Vec<Send>>(br#"[{"id": 1}]"#).unwrap();
+        assert_eq!(wrapped.len(), 1);
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_named() {
+        let problem = decode::<Send>(b"\xef\xbb\xbf{}").unwrap_err().to_string();
+        assert!(problem.starts_with("it begins with a byte order mark"), "{problem}");
+    }
 
     #[test]
     fn only_plain_encodings_are_read() {

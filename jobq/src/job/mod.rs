@@ -7,6 +7,7 @@ pub(crate) mod exact;
 mod failed;
 mod failure;
 mod faithful;
+mod fields;
 pub(crate) mod headers;
 mod id;
 pub(crate) mod millis;

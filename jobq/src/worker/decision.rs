@@ -13,6 +13,12 @@ use crate::period;
 use crate::retry::{self, Next};
 use crate::telemetry::Who;
 
+/// The `type` that RabbitMQ gives a message whose body is a value of AMQP 1.0's own encoding.
+const AMQP_1_0: &str = "amqp-1.0";
+const AMQP_1_0_BODY: &str = "the message was sent by AMQP 1.0 with a body that is no `data` section; \
+                             send the JSON as one `data` section, with the job's name in the \
+                             message annotation `x-basic-type`";
+
 /// The result of a call: the outcome of the function, or the decode error of its payload.
 pub(super) type Called = serde_json::Result<Outcome>;
 
@@ -76,12 +82,20 @@ pub(super) struct Resolved {
 pub(super) fn resolve(pool: &Shared, queue: &'static str, delivery: &Delivery) -> Resolved {
     let (envelope, attempt) = (delivery.envelope(), delivery.attempt);
     let (who, job) = identify(pool, queue, delivery);
-    let not_understood =
-        |lacking| unknown(attempt, format!("no worker that took it {lacking}; update the workers"));
+    let not_understood = |lacking| {
+        let error = format!(
+            "no worker that took it {lacking}; send what these workers understand, or update them"
+        );
+        unknown(attempt, error)
+    };
     let job = match job {
         _ if let Some(decision) = unmet_need(delivery) => Err(decision),
         _ if pool.has_solo && delivery.solo.is_none() && retry::is_suspected(delivery.crashes) => {
             Err(Decision::plain(Settlement::Isolate))
+        }
+        None if who.job == AMQP_1_0 => {
+            let attempts = attempt.saturating_sub(1);
+            Err(Decision::unrun(FailedReason::UnreadablePayload, AMQP_1_0_BODY.into(), attempts))
         }
         None => {
             let error = unknown_job(&who.job, &pool.plan.queues[queue]);
