@@ -93,8 +93,8 @@ pub(crate) fn is_poison(starts: u32) -> bool {
 /// Whether the job has expired.
 ///
 /// A job has its expiry in its envelope. An event has one only if its publisher set it; otherwise
-/// the policy of the subscriber applies, from the arrival of the event. Engines keep the arrival to
-/// the second, so the expiry counts from the end of that second.
+/// the policy of the subscriber applies, from the arrival of the event, which one with a delay states.
+/// Engines keep the arrival to the second, so the expiry counts from the end of that second.
 pub(crate) fn is_expired(
     options: &JobOptions,
     job: &Envelope,
@@ -102,7 +102,7 @@ pub(crate) fn is_expired(
 ) -> bool {
     let of_event = || {
         let limit = options.expires.filter(|_| job.topic.is_some())?;
-        job.enqueued_at.checked_add(limit.checked_add(Duration::from_secs(1))?)
+        job.due().checked_add(limit.checked_add(Duration::from_secs(1))?)
     };
     job.expires_at.or_else(of_event).is_some_and(|end| end <= now())
 }

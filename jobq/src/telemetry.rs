@@ -75,7 +75,8 @@ impl Who {
             Settlement::Isolate => {
                 tracing::warn!(
                     %job, %id, %queue, attempt,
-                    "workers died while holding the job; it will run alone"
+                    "job returned unsettled several times, by workers that died or by another \
+                     client; it will run alone"
                 );
             }
             Settlement::Start => {

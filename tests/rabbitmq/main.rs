@@ -12,6 +12,7 @@ mod failed;
 mod foreign;
 mod full;
 mod hardened;
+mod incomplete;
 mod lazy;
 mod limits;
 mod long_job;

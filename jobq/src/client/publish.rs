@@ -122,6 +122,9 @@ impl Publish {
         let mut headers = self.client.hooks().call(id, what, self.location, headers)?;
         sending.add_to(&mut headers);
         let moments = self.times.moments(None, self.client.clock());
+        if let Some(due) = moments.due {
+            headers.set_due(due);
+        }
         let event = EventEnvelope {
             id,
             topic: self.topic,

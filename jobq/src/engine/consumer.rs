@@ -26,25 +26,34 @@ pub struct Consume {
     /// are told of pauses. An engine checks whether the queue is paused before the consumer of a
     /// pool takes its first job, and again after it was reconnected.
     pub pool: Option<PoolId>,
+    /// The name of jobs that come without one: that of the only job of the queue, if it has one.
+    pub only_job: Option<&'static str>,
 }
 
 impl Consume {
     /// A consumer of the jobs of a queue.
     #[must_use]
     pub fn new(queue: QueueName, prefetch: u16) -> Self {
-        Self { queue, prefetch, solo: false, pool: None }
+        Self { queue, prefetch, solo: false, pool: None, only_job: None }
     }
 
     /// A consumer of the solo jobs of a queue.
     #[must_use]
     pub fn solo(queue: QueueName) -> Self {
-        Self { queue, prefetch: 1, solo: true, pool: None }
+        Self { queue, prefetch: 1, solo: true, pool: None, only_job: None }
     }
 
     /// Sets the pool.
     #[must_use]
     pub fn pool(mut self, pool: Option<PoolId>) -> Self {
         self.pool = pool;
+        self
+    }
+
+    /// Sets the name of jobs that come without one.
+    #[must_use]
+    pub fn only_job(mut self, name: Option<&'static str>) -> Self {
+        self.only_job = name;
         self
     }
 }

@@ -20,6 +20,7 @@ pub struct Delivery {
     /// Set on a delivery of a [solo](super::Consume::solo) consumer.
     pub solo: Option<Solo>,
     due: Option<SystemTime>,
+    is_dated: bool,
     receipt: Box<dyn Receipt>,
 }
 
@@ -46,7 +47,7 @@ impl Delivery {
     /// A delivery of the job in `receipt`, settled through it.
     #[must_use]
     pub fn new(attempt: u32, receipt: Box<dyn Receipt>) -> Self {
-        Self { attempt, crashes: 0, solo: None, due: None, receipt }
+        Self { attempt, crashes: 0, solo: None, due: None, is_dated: true, receipt }
     }
 
     /// The job.
@@ -72,6 +73,19 @@ impl Delivery {
     pub fn due_at(mut self, time: Option<SystemTime>) -> Self {
         self.due = time;
         self
+    }
+
+    /// The delivery of a message that does not state when its job was enqueued. The time in the
+    /// envelope is then another one at each delivery, and does not tell one job from another.
+    #[must_use]
+    pub fn undated(mut self) -> Self {
+        self.is_dated = false;
+        self
+    }
+
+    /// When the job was enqueued, if its message states that.
+    pub(crate) fn enqueued_at(&self) -> Option<SystemTime> {
+        self.is_dated.then(|| self.envelope().enqueued_at)
     }
 
     /// When the attempt was due. `None` if the engine does not know: RabbitMQ knows it only for the

@@ -54,6 +54,12 @@ impl JobId {
         Self(Uuid::new_v5(&KEYS, key.as_bytes()))
     }
 
+    /// The id of a message that has none, from its bytes.
+    #[cfg(feature = "rabbitmq")]
+    pub(crate) fn of_bytes(bytes: &[u8]) -> Self {
+        Self(Uuid::new_v5(&KEYS, bytes))
+    }
+
     /// When the id was made, to the millisecond, if it is a UUID v7.
     #[cfg(feature = "rabbitmq")]
     pub(crate) fn made_at(self) -> Option<SystemTime> {

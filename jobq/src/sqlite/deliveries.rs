@@ -1,5 +1,6 @@
 //! Deliveries: from the writer to a consumer, and their settlements back.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ pub(super) fn start(
     (queue, pause): (i64, Option<Pause>),
     what: &Consume,
 ) -> Result<Consumer> {
-    let Consume { queue: name, prefetch, solo, pool } = *what;
+    let Consume { queue: name, prefetch, solo, pool, only_job } = *what;
     let prefetch = if solo { 1 } else { prefetch };
     let (deliveries, receiver) = mpsc::unbounded_channel();
     let (pauses, told) = watch::channel(pause);
@@ -40,6 +41,7 @@ pub(super) fn start(
         name: name.as_str(),
         consumer,
         solo,
+        only_job,
         started: None,
         prefetch: usize::from(prefetch),
         in_flight: 0,
@@ -57,7 +59,9 @@ pub(super) fn deliver(feed: &mut Feed, inbox: &Inbox, owner: i64, job: Claimed) 
     let claim = Claim { seq: job.seq, id: job.envelope.id, owner, feed: feed.id };
     let started = feed.started.take() == Some(job.seq);
     let attempt = job.envelope.attempts.saturating_add(1);
-    let (envelope, inbox) = (Arc::new(job.envelope), inbox.clone());
+    let (mut envelope, inbox) = (job.envelope, inbox.clone());
+    envelope.name = envelope.name.or(feed.only_job.map(Cow::Borrowed));
+    let envelope = Arc::new(envelope);
     let receipt = FeedReceipt { envelope, claim: Some(claim), started, inbox };
     let mut delivery = Delivery::new(attempt, Box::new(receipt)).due_at(Some(job.due));
     delivery.crashes = job.crashes;
@@ -155,7 +159,7 @@ impl Receipt for FeedReceipt {
         let mut settling = match settle.settlement {
             // Undoes the recorded start.
             Settlement::Release if self.started => Settling::new(claim, Act::Start { starts: -1 }),
-            settlement => Settling::new(claim, settlement.into()),
+            settlement => Settling::new(claim, Act::new(settlement, &self.envelope)),
         };
         // These two need no answer: losing them only runs the job again.
         if matches!(settling.act, Act::Complete | Act::Release) {

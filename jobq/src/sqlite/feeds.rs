@@ -27,6 +27,8 @@ pub(super) struct Feed {
     pub(super) consumer: Consumer,
     /// Whether it takes solo jobs.
     pub(super) solo: bool,
+    /// The name of jobs that have none.
+    pub(super) only_job: Option<&'static str>,
     /// The job whose start was recorded and that is to be delivered again.
     pub(super) started: Option<i64>,
     pub(super) prefetch: usize,

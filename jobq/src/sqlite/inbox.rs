@@ -1,5 +1,6 @@
 //! Commands for the writer.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -79,6 +80,8 @@ pub(super) enum Act {
         reason: FailedReason,
         error: String,
         attempts: u32,
+        /// The name of the job, which its row may lack.
+        name: Option<Cow<'static, str>>,
     },
 }
 

@@ -17,8 +17,8 @@ use crate::telemetry::Who;
 /// Deletes a job, if it still has this owner.
 pub(super) const DELETE: &str = "DELETE FROM jobs WHERE seq = ?1 AND owner = ?2 AND job_id = ?3";
 
-impl From<Settlement> for Act {
-    fn from(settlement: Settlement) -> Self {
+impl Act {
+    pub(super) fn new(settlement: Settlement, job: &Envelope) -> Self {
         match settlement {
             Settlement::Complete => Self::Complete,
             Settlement::Release => Self::Release,
@@ -26,7 +26,9 @@ impl From<Settlement> for Act {
             Settlement::Start => Self::Start { starts: 1 },
             Settlement::Retry(wait) => Self::Again { wait, since: Instant::now(), attempts: 1 },
             Settlement::Snooze(wait) => Self::Again { wait, since: Instant::now(), attempts: 0 },
-            Settlement::Fail { reason, error, attempts } => Self::Fail { reason, error, attempts },
+            Settlement::Fail { reason, error, attempts } => {
+                Self::Fail { reason, error, attempts, name: job.name.clone() }
+            }
         }
     }
 }
@@ -66,15 +68,15 @@ impl Settling {
                     WHERE seq = ?1 AND owner = ?2 AND job_id = ?3 AND solo IS NOT NULL";
                 connection.prepare_cached(sql)?.execute((seq, owner, id, starts))?
             }
-            Act::Fail { reason, error, attempts } => {
+            Act::Fail { reason, error, attempts, name } => {
                 let at = store.clock.time_of_day();
                 let sql = "INSERT INTO failed (queue, failed_at, attempts, reason, error, job_id,
                         enqueued_at, retry_wait, name, topic, enqueued_by, payload, headers,
                         content_encoding)
-                    SELECT queue, ?4, ?5, ?6, ?7, job_id, enqueued_at, retry_wait, name, topic,
+                    SELECT queue, ?4, ?5, ?6, ?7, job_id, enqueued_at, retry_wait, ?8, topic,
                         enqueued_by, payload, headers, content_encoding
                     FROM jobs WHERE seq = ?1 AND owner = ?2 AND job_id = ?3";
-                let row = (seq, owner, id, at, attempts, reason.as_str(), error);
+                let row = (seq, owner, id, at, attempts, reason.as_str(), error, name.as_deref());
                 connection.prepare_cached(sql)?.execute(row)?;
                 store.delete.of(connection)?.execute((seq, owner, id))?
             }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use slab::Slab;
 use smallvec::SmallVec;
@@ -29,17 +29,26 @@ pub(super) const REMEMBERED: Duration = Duration::from_secs(600);
 pub(super) struct Identity {
     envelope: Arc<Envelope>,
     attempt: u32,
+    enqueued_at: Option<SystemTime>,
     /// Two unsettled deliveries of one connection epoch are never one job.
     epoch: u64,
 }
 
 impl Identity {
-    pub(super) fn new(envelope: Arc<Envelope>, attempt: u32, epoch: u64) -> Self {
-        Self { envelope, attempt, epoch }
+    pub(super) fn of(delivery: &Delivery) -> Self {
+        Self {
+            envelope: delivery.shared_envelope(),
+            attempt: delivery.attempt,
+            enqueued_at: delivery.enqueued_at(),
+            epoch: delivery.epoch(),
+        }
     }
 
-    pub(super) fn of(delivery: &Delivery) -> Self {
-        Self::new(delivery.shared_envelope(), delivery.attempt, delivery.epoch())
+    /// The identity of a delivery of this job.
+    #[cfg(test)]
+    pub(super) fn new(envelope: Arc<Envelope>, attempt: u32, epoch: u64) -> Self {
+        let enqueued_at = Some(envelope.enqueued_at);
+        Self { envelope, attempt, enqueued_at, epoch }
     }
 
     /// Whether the other one is the same attempt of the same job in another connection epoch.
@@ -57,8 +66,8 @@ impl Identity {
     }
 
     fn contents(&self) -> impl PartialEq + Hash {
-        let Envelope { name, payload, enqueued_at, headers, .. } = &*self.envelope;
-        (self.attempt, name, payload, enqueued_at, headers)
+        let Envelope { name, payload, headers, .. } = &*self.envelope;
+        (self.attempt, name, payload, self.enqueued_at, headers)
     }
 }
 
@@ -241,6 +250,8 @@ mod tests {
         let first = envelope("1");
         let other_payload = Arc::new(Envelope { payload: b"2".to_vec(), ..(*first).clone() });
         let other_name = Arc::new(Envelope { name: Some("sms".into()), ..(*first).clone() });
+        let enqueued_at = first.enqueued_at + Duration::from_secs(1);
+        let later = Arc::new(Envelope { enqueued_at, ..(*first).clone() });
         let other_id = Arc::new(Envelope { id: JobId::new(), ..(*first).clone() });
         let table = [
             ("in another epoch", identity(&first, 1, 2), true),
@@ -249,6 +260,7 @@ mod tests {
             ("another payload", identity(&other_payload, 1, 2), false),
             ("another job name", identity(&other_name, 1, 2), false),
             ("another id", identity(&other_id, 1, 2), false),
+            ("enqueued later", identity(&later, 1, 2), false),
         ];
         for (what, other, expected) in table {
             assert_eq!(identity(&first, 1, 1).is_redelivered_as(&other), expected, "{what}");
@@ -261,6 +273,20 @@ mod tests {
             let again = expected.then_some((fresh(1), Settlement::Complete));
             assert_eq!(freed, Freed { again, waiting: vec![] }, "{what}");
         }
+    }
+
+    #[test]
+    fn a_redelivery_without_a_time_of_enqueueing_is_held() {
+        let undated = |envelope: &Arc<Envelope>, epoch| Identity {
+            enqueued_at: None,
+            ..identity(envelope, 1, epoch)
+        };
+        let first = envelope("1");
+        let enqueued_at = first.enqueued_at + Duration::from_secs(1);
+        let again = Arc::new(Envelope { enqueued_at, ..(*first).clone() });
+        assert!(undated(&first, 1).is_redelivered_as(&undated(&again, 2)));
+        let (first, again) = (undated(&first, 1), undated(&again, 2));
+        assert_eq!(first.fingerprint(), again.fingerprint());
     }
 
     #[test]

@@ -326,9 +326,10 @@ impl WorkerPool {
         let mut consumers = Vec::new();
         for (name, queue) in queues {
             let (name, pool) = (QueueName::new(name)?, shared.joined());
-            let alone = Consume::solo(name).pool(pool);
+            let alone = Consume::solo(name).pool(pool).only_job(queue.only_job);
             let alone = if has_solo { Some(client.engine().consume(alone).await?) } else { None };
             let together = Consume::new(name, queue.concurrency).pool(pool);
+            let together = together.only_job(queue.only_job);
             consumers.push((client.engine().consume(together).await?, alone));
         }
         let settings = queues.iter().map(|(name, queue)| (*name, queue.concurrency));

@@ -20,6 +20,8 @@ pub(super) struct Builder {
     pub(super) limited: Arc<LimitedQueues>,
     /// On the queue of solo runs, the id of the run that its consumer expects.
     pub(super) solo: Option<Arc<Mutex<Option<String>>>>,
+    /// The name of jobs that come without one.
+    pub(super) only_job: Option<&'static str>,
 }
 
 impl Builder {
@@ -28,12 +30,17 @@ impl Builder {
         let context = Arc::clone(&session.context);
         let (names, queue) = (context.names(), context.queue);
         let route = (message.exchange.as_str(), message.routing_key.as_str());
-        let topic = properties::topic_of_route(names, queue, route, &message.properties);
+        let subscribes = |topic: &str| context.declarer.known().subscribes(queue, topic);
+        let topic =
+            properties::topic_of_route(names, queue, route, &message.properties, subscribes);
         let properties = &mut message.properties;
         let renamed = properties::keep_topic(properties, topic.as_deref());
         let mut received = decode(names, Cow::Borrowed(queue), properties, message.data);
         let wait = routing_key::wait_in(message.routing_key.as_str(), queue);
         received.envelope.retry_wait = wait.map(Duration::from_millis);
+        if received.envelope.name.is_none() {
+            received.envelope.name = self.only_job.map(Cow::Borrowed);
+        }
         let (history, due) = (received.history, properties::first_due(properties, &received));
         if history.died {
             self.limited.notice(names, queue, properties);
@@ -44,6 +51,7 @@ impl Builder {
         let is_whole = received.has_id && !renamed && solo_run.is_none();
         let wait = wait.filter(|_| is_whole && received.is_movable);
         let (tag, envelope) = (message.delivery_tag, received.envelope);
+        let has_time = received.has_time;
         let receipt = RabbitReceipt::new(
             session,
             (tag, message.routing_key),
@@ -56,7 +64,8 @@ impl Builder {
         let attempt = history.attempts.saturating_add(1);
         let mut delivery = Delivery::new(attempt, Box::new(receipt));
         delivery.solo = solo_run;
-        delivery.due_at(due).crashed(history.crashes)
+        let delivery = delivery.due_at(due).crashed(history.crashes);
+        if has_time { delivery } else { delivery.undated() }
     }
 }
 

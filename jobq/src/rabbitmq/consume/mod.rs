@@ -101,12 +101,12 @@ impl Consumers {
 
     /// Starts to consume a queue, once [connected](Self::connect).
     pub(crate) async fn consume(&self, what: Consume, steering: Steering) -> Result<Consumer> {
-        let Consume { queue, prefetch, solo, pool } = what;
+        let Consume { queue, prefetch, solo, pool, only_job } = what;
         let (queue, shared) = (queue.as_str(), Arc::clone(&self.shared));
         let (place, prefetch) =
             if solo { (Place::Solo(queue), SOLO_PREFETCH) } else { (Place::Work(queue), prefetch) };
-        let builder =
-            Builder { limited: Arc::clone(&shared.limited), solo: solo.then(Arc::default) };
+        let (limited, solo) = (Arc::clone(&shared.limited), solo.then(Arc::default));
+        let builder = Builder { limited, solo, only_job };
         let tag = pool.map(|pool| format!("jobq.{pool}.{}", place.key()));
         let Steering { valve, counted } = steering;
         let opener = self.opener(place, prefetch, tag, valve)?;

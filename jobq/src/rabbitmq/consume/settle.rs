@@ -303,7 +303,7 @@ impl RabbitReceipt {
         ack: Ack,
     ) -> Result<()> {
         let who = self.who();
-        let properties = properties::again(&self.properties, &who, changes);
+        let properties = properties::again(&self.properties, (&who, &self.envelope), changes);
         // The attempt may still share it.
         let payload = match Arc::get_mut(&mut self.envelope) {
             Some(envelope) => std::mem::take(&mut envelope.payload),

@@ -86,12 +86,40 @@ fn tables(deaths: &AMQPValue) -> impl Iterator<Item = &FieldTable> {
     deaths.iter().filter_map(AMQPValue::as_field_table)
 }
 
-/// The reason for which the work queue dead-lettered the message, other than a rejection. It comes
-/// from a policy, since jobq sets no limits.
+/// The end of a message whose publisher set an `expiration` on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expiration<'h> {
+    /// The queue in which it expired.
+    pub(crate) queue: &'h str,
+    /// How it had come there.
+    pub(crate) exchange: &'h str,
+    pub(crate) key: &'h str,
+    /// The `expiration`, in milliseconds as the publisher wrote them.
+    pub(crate) original: &'h str,
+}
+
+/// The queues in which the message expired by its own `expiration`.
+pub(crate) fn expirations(headers: &FieldTable) -> impl Iterator<Item = Expiration<'_>> {
+    let deaths = headers.inner().get("x-death").into_iter().flat_map(tables);
+    deaths.filter(|death| is_text(death, "reason", "expired")).filter_map(|death| {
+        let header = |key| death.inner().get(key);
+        let keys = header("routing-keys").and_then(AMQPValue::as_array);
+        Some(Expiration {
+            queue: header("queue").and_then(text)?,
+            exchange: header("exchange").and_then(text)?,
+            key: keys.and_then(|keys| text(keys.as_slice().first()?))?,
+            original: header("original-expiration").and_then(text)?,
+        })
+    })
+}
+
+/// The reason for which the work queue dead-lettered the message, other than a rejection and an
+/// `expiration` of its own. It comes from a policy, since jobq sets no limits.
 pub(crate) fn died_by_policy<'h>(headers: &'h FieldTable, work_queue: &str) -> Option<&'h str> {
     const OF_POLICIES: [&str; 3] = ["expired", "maxlen", "delivery_limit"];
     let here =
         tables(headers.inner().get("x-death")?).filter(|death| is_text(death, "queue", work_queue));
+    let here = here.filter(|death| !death.inner().contains_key("original-expiration"));
     let mut reasons = here.filter_map(|death| death.inner().get("reason").and_then(text));
     reasons.find(|reason| OF_POLICIES.contains(reason))
 }

@@ -1,30 +1,29 @@
 //! Encoding of jobs as messages, and decoding. Pure; `docs/wire.md` documents it for other clients.
 
+mod read;
 mod republish;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
+pub(crate) use read::{Received, decode, decode_failed, first_due};
 pub(crate) use republish::{Changes, again, fresh};
 
-use super::deaths::{ATTEMPTS_HEADER, History, clamped, key_at_death};
+use super::deaths::{ATTEMPTS_HEADER, clamped, key_at_death};
 use super::size::{MAX_HEADERS, size_of_table};
-use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::job::headers::{DUE, NEEDS, NONCE, ONCE, OPERATIONS, UNREADABLE, is_own_name};
 use crate::job::{
-    Envelope, EventEnvelope, FailedJob, FailedReason, Headers, JobId, MAX_PAYLOAD, from_millis,
-    to_millis,
+    Envelope, EventEnvelope, FailedReason, Headers, JobId, MAX_PAYLOAD, from_millis, to_millis,
 };
 use crate::rabbitmq::topology::destination::Destination;
 use crate::rabbitmq::topology::levels::{self, End};
 use crate::rabbitmq::topology::names::{Names, ORPHAN};
 use crate::rabbitmq::topology::routing::Route;
-use crate::rabbitmq::topology::routing_key::decimal;
+use crate::rabbitmq::topology::routing_key::{self, decimal};
 use crate::rabbitmq::values::{fits, integer, long, short, text};
 
 const TOPIC: &str = "jobq-topic";
@@ -34,6 +33,9 @@ const SOLO: &str = "jobq-solo";
 const START: &str = "jobq-solo-start";
 /// When the wait is over with which the message was published last.
 const WAIT_UNTIL: &str = "jobq-wait-until";
+/// When the job was enqueued, in milliseconds since 1970. Only messages that were published again have
+/// it: a broker may overwrite the `timestamp` of each publish.
+const ENQUEUED_AT: &str = "jobq-enqueued-at";
 const EXPIRES_AT: &str = "jobq-expires-at";
 const ERROR: &str = "jobq-error";
 const REASON: &str = "jobq-failed-reason";
@@ -159,15 +161,21 @@ fn message(
 }
 
 /// The topic of an event, from the exchange and key by which it reached this queue. A message of
-/// another client may have no topic header.
+/// another client may have no topic header. One of an exchange that is not jobq's was bound to
+/// jobq's exchange of events, or to the queue: it is an event if the queue subscribes to its key.
 pub(crate) fn topic_of_route<'w>(
     names: &Names,
     queue: &str,
     (exchange, key): (&'w str, &'w str),
     properties: &BasicProperties,
+    subscribes: impl FnOnce(&str) -> bool,
 ) -> Option<Cow<'w, str>> {
     if let Some(topic) = names.topic_of(exchange, key) {
         return Some(Cow::Borrowed(topic));
+    }
+    let is_of_queue = || key == queue || routing_key::wait_in(key, queue).is_some();
+    if names.is_foreign(exchange) && !is_of_queue() && subscribes(key) {
+        return Some(Cow::Borrowed(key));
     }
     let headers = properties.headers().as_ref()?;
     if !headers.contains_key("x-death") {
@@ -193,100 +201,10 @@ pub(crate) fn keep_topic(properties: &mut BasicProperties, topic: Option<&str>) 
     true
 }
 
-/// A message as a worker sees it.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Received {
-    pub(crate) envelope: Envelope,
-    pub(crate) history: History,
-    /// Whether the broker can dead-letter it, and to one queue only.
-    pub(crate) is_movable: bool,
-    /// Whether the message has its own id. A generated one is lost when the broker moves the
-    /// message.
-    pub(crate) has_id: bool,
-}
-
-/// Reads a message of a queue. Missing values and those of a wrong type count as absent. No message
-/// is refused.
-pub(crate) fn decode(
-    names: &Names,
-    queue: Cow<'static, str>,
-    properties: &BasicProperties,
-    payload: Vec<u8>,
-) -> Received {
-    let none = FieldTable::default();
-    let headers = properties.headers().as_ref().unwrap_or(&none);
-    let (mut expires_at, mut topic, mut is_copied) = (None, None, false);
-    let mut kept = Headers::new();
-    for (key, value) in headers.inner() {
-        match key.as_str() {
-            EXPIRES_AT => expires_at = text(value).and_then(decimal),
-            TOPIC => topic = text(value),
-            // The broker dead-letters a message to all queues that `CC` names.
-            "CC" => is_copied = true,
-            NEEDS => kept.put(NEEDS, text(value).unwrap_or(UNREADABLE)),
-            name if is_own_name(name) || [ONCE, OPERATIONS, NONCE, DUE].contains(&name) => {
-                if let Some(value) = text(value) {
-                    kept.put(name, value);
-                }
-            }
-            _ => {}
-        }
-    }
-    let id = properties.message_id().as_ref().and_then(|id| id.as_str().parse().ok());
-    let history = History::of(headers, || names.work(&queue));
-    let name = stated(properties.kind().as_ref());
-    // A job without a queue of its own has its name as the queue's name.
-    let name = name.map(|name| if name == queue { queue.clone() } else { name.to_owned().into() });
-    let enqueued_at = properties.timestamp().map(|seconds| seconds.saturating_mul(1_000));
-    let envelope = Envelope {
-        id: id.unwrap_or_else(JobId::new),
-        queue,
-        name,
-        payload,
-        content_encoding: stated(properties.content_encoding().as_ref())
-            .map(|encoding| encoding.to_owned().into()),
-        headers: kept,
-        attempts: history.attempts,
-        enqueued_at: enqueued_at.map_or_else(|| Clock::system().now(), from_millis),
-        delay: Duration::ZERO,
-        retry_wait: None,
-        expires_at: expires_at.map(from_millis),
-        topic: topic.map(str::to_owned),
-        enqueued_by: stated(properties.app_id().as_ref()).map(Arc::from),
-    };
-    let is_movable = !history.is_forged && !is_copied;
-    Received { envelope, is_movable, has_id: id.is_some(), history }
-}
-
-/// The due time of a job's first attempt. `None` for any later delivery: one that a worker
-/// published again, or that the broker returned after a wait.
-pub(crate) fn first_due(properties: &BasicProperties, received: &Received) -> Option<SystemTime> {
-    let headers = properties.headers().as_ref().map(FieldTable::inner);
-    let is_first = received.history.attempts == 0
-        && headers.is_none_or(|headers| !headers.contains_key(ATTEMPTS_HEADER));
-    is_first.then(|| received.envelope.headers.due().unwrap_or_else(|| enqueued_at(received)))
-}
-
-/// When a job was enqueued. The timestamp has whole seconds, and an id that was made when the job
-/// was enqueued has the milliseconds.
-fn enqueued_at(received: &Received) -> SystemTime {
-    let since = received.envelope.enqueued_at;
-    let made_at = received.envelope.id.made_at().filter(|_| received.has_id);
-    let is_of_this_second = |made_at: &SystemTime| {
-        made_at.duration_since(since).is_ok_and(|later| later < Duration::from_secs(1))
-    };
-    made_at.filter(is_of_this_second).unwrap_or(since)
-}
-
 /// When the wait of a message is over, as it states that.
 pub(crate) fn wait_until(properties: &BasicProperties) -> Option<SystemTime> {
     let headers = properties.headers().as_ref()?;
     headers.inner().get(WAIT_UNTIL).and_then(text).and_then(decimal).map(from_millis)
-}
-
-/// The text of a property that is present and not empty.
-fn stated(property: Option<&ShortString>) -> Option<&str> {
-    property.map(ShortString::as_str).filter(|text| !text.is_empty())
 }
 
 /// The number of solo runs that were started, and the id of the last one.
@@ -307,29 +225,6 @@ pub(crate) fn is_failed(properties: &BasicProperties) -> bool {
 pub(crate) fn is_stray_again(properties: &BasicProperties) -> bool {
     let headers = properties.headers().as_ref().map(FieldTable::inner);
     headers.is_some_and(|headers| headers.contains_key(STRAY) && !headers.contains_key("x-death"))
-}
-
-/// Reads a failed job.
-pub(crate) fn decode_failed(
-    names: &Names,
-    queue: Cow<'static, str>,
-    properties: &BasicProperties,
-    payload: Vec<u8>,
-) -> FailedJob {
-    let key = stray_key(properties, &queue).map(|key| Cow::Owned(key.to_owned()));
-    let mut received = decode(names, queue, properties, payload);
-    received.envelope.queue = key.unwrap_or(received.envelope.queue);
-    let headers = properties.headers().clone().unwrap_or_default();
-    let header = |key: &str| headers.inner().get(key).and_then(text);
-    // Only messages of other clients have no reason.
-    let reason = header(REASON).and_then(FailedReason::parse);
-    FailedJob::new(
-        received.envelope,
-        received.history.attempts,
-        reason.unwrap_or(FailedReason::Unroutable),
-        header(ERROR).unwrap_or_default().to_owned(),
-        failed_at(properties),
-    )
 }
 
 /// The time at which a job was moved to the failed jobs.

@@ -1,6 +1,9 @@
+use std::time::Duration;
+
 use lapin::types::{AMQPValue, LongString};
 
 use super::*;
+use crate::clock::Clock;
 use crate::job::headers::By;
 use crate::rabbitmq::topology::levels::End;
 use crate::rabbitmq::topology::routing::Routing;
@@ -188,8 +191,11 @@ fn published_again_it_keeps_what_is_its_own_and_nothing_that_the_broker_acts_upo
     .with_type(fits("send_welcome"))
     .with_delivery_mode(1);
     let id = JobId::new();
-    let moved = again(&original, &who(id), Changes::next(2));
-    assert_eq!(keys(&moved), ["X-Request-Id", "jobq-attempts", "jobq-topic", "trace"]);
+    let moved = again(&original, (&who(id), &job()), Changes::next(2));
+    assert_eq!(
+        keys(&moved),
+        ["X-Request-Id", "jobq-attempts", "jobq-enqueued-at", "jobq-topic", "trace"]
+    );
     assert_eq!(value(&moved, "jobq-attempts"), Some(&AMQPValue::LongLongInt(2)));
     assert_eq!(moved.message_id().as_ref().unwrap().as_str(), id.to_string());
     assert_eq!((moved.expiration(), moved.user_id()), (&None, &None));
@@ -210,19 +216,20 @@ fn a_failed_job_says_why_and_is_retried_as_if_new() {
     let message = encode(&names(), job(), &Routing::Now(None)).unwrap();
     let changes =
         Changes::failed(FailedReason::Exhausted, "no route to host", 4, Clock::system().now());
-    let properties = again(&message.properties, &who(job().id), changes);
+    let properties = again(&message.properties, (&who(job().id), &job()), changes);
     assert!(is_failed(&properties) && !is_failed(&message.properties));
     let failed = decode_failed(&names(), "mail".into(), &properties, message.payload);
     assert_eq!((failed.id(), failed.attempts(), failed.queue()), (job().id, 4, "mail"));
     assert_eq!((failed.reason(), failed.error()), (FailedReason::Exhausted, "no route to host"));
     assert!(failed.failed_at() > UNIX_EPOCH);
-    let back = fresh(&properties, &who(job().id), None);
-    assert_eq!(keys(&back), ["jobq-attempts", "jobq-expires-at", "jobq-topic"]);
+    let back = fresh(&properties, (&who(job().id), &job()), None);
+    assert_eq!(keys(&back), ["jobq-attempts", "jobq-enqueued-at", "jobq-expires-at", "jobq-topic"]);
     let never = decode(&names(), "mail".into(), &back, Vec::new()).envelope.expires_at;
     assert!(never > Some(UNIX_EPOCH + Duration::from_secs(100_000_000_000)), "an event does not");
     let no_event =
         encode(&names(), Envelope { topic: None, ..job() }, &Routing::Now(None)).unwrap();
-    assert_eq!(keys(&fresh(&no_event.properties, &who(job().id), None)), ["jobq-attempts"]);
+    let back = fresh(&no_event.properties, (&who(job().id), &job()), None);
+    assert_eq!(keys(&back), ["jobq-attempts", "jobq-enqueued-at"]);
     assert_eq!(return_queue(&properties, "mail").as_str(), "mail");
 }
 
@@ -241,7 +248,7 @@ fn a_single_attempt_is_named_until_the_next_retry() {
         };
         let mut back = original;
         for operation in ["first", "second"] {
-            back = fresh(&back, &who(job().id), Some(By { operation, once: true }));
+            back = fresh(&back, (&who(job().id), &job()), Some(By { operation, once: true }));
             let found = read(&back);
             assert_eq!(
                 (found.get("jobq-once"), found.get("jobq-needs")),
@@ -249,11 +256,11 @@ fn a_single_attempt_is_named_until_the_next_retry() {
             );
         }
         assert_eq!(read(&back).get("jobq-operations"), Some("first second"));
-        let retried = again(&back, &who(job().id), Changes::next(1));
+        let retried = again(&back, (&who(job().id), &job()), Changes::next(1));
         assert_eq!(read(&retried).get("jobq-operations"), Some("first second"));
         let all = By { operation: "third", once: false };
         for (by, operations) in [(Some(all), Some("first second third")), (None, None)] {
-            let plain = read(&fresh(&back, &who(job().id), by));
+            let plain = read(&fresh(&back, (&who(job().id), &job()), by));
             assert_eq!((plain.get("jobq-once"), plain.get("jobq-needs")), (None, without));
             assert_eq!(plain.get("jobq-operations"), operations);
         }
@@ -286,10 +293,10 @@ fn headers_of_programs_and_of_later_versions_are_read() {
     assert_eq!(found, expected);
     assert!(read.envelope.once().is_some() && read.envelope.lacking().is_some());
     assert_eq!((read.envelope.due(), first_due(&properties, &read)), (due, Some(due)));
-    let retried = again(&properties, &who(JobId::new()), Changes::next(0));
+    let retried = again(&properties, (&who(JobId::new()), &job()), Changes::next(0));
     let read = decode(&names(), "mail".into(), &retried, Vec::new());
     assert_eq!(first_due(&retried, &read), None, "it was snoozed, or retried after it failed");
-    for kept in [&retried, &fresh(&properties, &who(JobId::new()), None)] {
+    for kept in [&retried, &fresh(&properties, (&who(JobId::new()), &job()), None)] {
         let later = kept.headers().as_ref().unwrap().inner().get("jobq-later");
         assert_eq!(later, Some(&long("of no version so far")));
     }
@@ -330,7 +337,7 @@ fn a_job_without_a_delay_is_due_when_its_id_was_made() {
 fn an_unroutable_message_keeps_its_routing_key() {
     let changes = Changes::failed(FailedReason::Unroutable, "", 0, Clock::system().now())
         .sent_to("no such queue!");
-    let properties = again(&BasicProperties::default(), &who(JobId::new()), changes);
+    let properties = again(&BasicProperties::default(), (&who(JobId::new()), &job()), changes);
     assert_eq!(return_queue(&properties, "orphan").as_str(), "no such queue!");
     let failed = decode_failed(&names(), "orphan".into(), &properties, Vec::new());
     assert_eq!(failed.queue(), "no such queue!");
@@ -346,8 +353,11 @@ fn foreign_headers_that_are_too_long_are_dropped_largest_first() {
         ("small", long("kept")),
         ("jobq-topic", long("kept")),
     ]);
-    let moved = again(&original, &who(JobId::new()), Changes::next(1));
-    assert_eq!(keys(&moved), ["jobq-attempts", "jobq-topic", "middle", "small"]);
+    let moved = again(&original, (&who(JobId::new()), &job()), Changes::next(1));
+    assert_eq!(
+        keys(&moved),
+        ["jobq-attempts", "jobq-enqueued-at", "jobq-topic", "middle", "small"]
+    );
     // The trace goes before what the user set, and what the job needs stays.
     let traced = headers([
         ("traceparent", long("short")),
@@ -356,9 +366,11 @@ fn foreign_headers_that_are_too_long_are_dropped_largest_first() {
         ("cipher", long("x".repeat(45_000))),
         ("jobq-needs", long("zip cipher")),
     ]);
-    let moved = again(&traced, &who(JobId::new()), Changes::next(1));
-    assert_eq!(keys(&moved), ["cipher", "jobq-attempts", "jobq-needs", "tenant", "traceparent"]);
+    let moved = again(&traced, (&who(JobId::new()), &job()), Changes::next(1));
+    let expected =
+        ["cipher", "jobq-attempts", "jobq-enqueued-at", "jobq-needs", "tenant", "traceparent"];
+    assert_eq!(keys(&moved), expected);
     let hostile = headers([("jobq-topic", long("x".repeat(90_000)))]);
-    let moved = again(&hostile, &who(JobId::new()), Changes::next(1));
-    assert_eq!(keys(&moved), ["jobq-attempts"]);
+    let moved = again(&hostile, (&who(JobId::new()), &job()), Changes::next(1));
+    assert_eq!(keys(&moved), ["jobq-attempts", "jobq-enqueued-at"]);
 }

@@ -21,7 +21,7 @@ use crate::rabbitmq::connection::broker::Broker;
 use crate::rabbitmq::consume::session::Session;
 use crate::rabbitmq::consume::subscription::Subscription;
 use crate::rabbitmq::errors::{ACCESS_REFUSED, NOT_FOUND, code};
-use crate::rabbitmq::message::deaths::{attempts_used, queues_of_death};
+use crate::rabbitmq::message::deaths::{Expiration, attempts_used, expirations, queues_of_death};
 use crate::rabbitmq::message::limited::LimitedQueues;
 use crate::rabbitmq::message::properties::{self, Changes, Message};
 use crate::rabbitmq::publish::Publisher;
@@ -120,18 +120,25 @@ impl Strays {
     ) -> Result<()> {
         let names = self.declarer.known().names();
         let stray = with_topic(names, stray);
-        if self.resend(&stray, restored).await? || has_no_subscribers(names, &stray) {
+        let expired = expired_in(names, &stray.properties).map(|(queue, _)| queue.to_owned());
+        let is_unroutable = expired.is_none();
+        if is_unroutable
+            && (self.resend(&stray, restored).await? || has_no_subscribers(names, &stray))
+        {
             return Ok(());
         }
-        let place = self.failed_queue(&stray).await?;
+        let place = match expired {
+            Some(queue) => queue,
+            None => self.failed_queue(&stray).await?,
+        };
         // A job that failed before was counted then.
-        let is_new = !properties::is_failed(&stray.properties);
+        let is_counted = is_unroutable && !properties::is_failed(&stray.properties);
         self.limited.notice(names, &place, &stray.properties);
         let who = who(names, &stray);
         let message = Arc::new(failed(names, stray, &who, &place, self.broker.clock().now())?);
         let alive = || session.is_alive();
         self.publisher.publish_surely(message, &who, alive, &CancellationToken::new()).await?;
-        if is_new {
+        if is_counted {
             self.broker.target().metrics.unroutable();
         }
         Ok(())
@@ -210,8 +217,16 @@ fn unmet_need(names: &Names, stray: &Stray) -> Option<String> {
 fn with_topic(names: &Names, mut stray: Stray) -> Stray {
     let source = (stray.exchange.as_str(), stray.routing_key.as_str());
     let queue = key_of(names, &stray);
-    let topic =
-        properties::topic_of_route(names, queue, source, &stray.properties).map(Cow::into_owned);
+    let route = |queue, source, subscribes| {
+        let topic =
+            properties::topic_of_route(names, queue, source, &stray.properties, |_| subscribes);
+        topic.map(Cow::into_owned)
+    };
+    let topic = route(queue, source, false).or_else(|| {
+        let (queue, end) = expired_in(names, &stray.properties)?;
+        // It was in the queue.
+        route(queue, (end.exchange, end.key), true)
+    });
     properties::keep_topic(&mut stray.properties, topic.as_deref());
     stray
 }
@@ -235,9 +250,10 @@ fn again(names: &Names, stray: &Stray, who: &Who, changes: Changes) -> Message {
     let key = plain.unwrap_or_else(|| stray.routing_key.clone());
     let until = properties::wait_until(&stray.properties);
     let changes = changes.wait_until(until);
+    let job = decode(names, &stray.properties).envelope;
     Message {
         to: Route { exchange: stray.exchange.clone(), key }.into(),
-        properties: properties::again(&stray.properties, who, changes),
+        properties: properties::again(&stray.properties, (who, &job), changes),
         payload: stray.data.clone(),
     }
 }
@@ -267,6 +283,16 @@ fn decode(names: &Names, properties: &BasicProperties) -> properties::Received {
     properties::decode(names, Cow::Borrowed(ORPHAN), properties, Vec::new())
 }
 
+/// The queue in which a message expired by its own `expiration`, before a worker had it.
+fn expired_in<'s>(
+    names: &Names,
+    properties: &'s BasicProperties,
+) -> Option<(&'s str, Expiration<'s>)> {
+    let ends = properties.headers().iter().flat_map(expirations);
+    let mut ends = ends.filter_map(|end| Some((names.queue_of(end.queue)?, end)));
+    ends.find(|(queue, end)| names.work(queue) == end.queue)
+}
+
 /// The queue that a stray names: by its routing key, else by its dead-letter history.
 pub(crate) fn named_by<'s>(
     names: &'s Names,
@@ -287,21 +313,35 @@ pub(crate) fn failed(
     now: SystemTime,
 ) -> Result<Message> {
     let key = key_of(names, &stray);
-    let error = describe(names, &stray);
+    let expired = expired_in(names, &stray.properties);
+    let (reason, error) = match expired {
+        None => (FailedReason::Unroutable, describe(names, &stray)),
+        Some((_, end)) => (FailedReason::Expired, describe_expiration(&end)),
+    };
     let mut changes = if properties::is_failed(&stray.properties) {
         // The headers state the reason already.
         Changes::default()
     } else {
-        Changes::failed(FailedReason::Unroutable, &error, who.attempt - 1, now)
+        Changes::failed(reason, &error, who.attempt - 1, now)
     };
-    if key != place {
+    if key != place && expired.is_none() {
         changes = changes.sent_to(key);
     }
+    let job = decode(names, &stray.properties).envelope;
     Ok(Message {
         to: Route::new(names.failed_jobs(), place.to_owned())?.into(),
-        properties: properties::again(&stray.properties, who, changes),
+        properties: properties::again(&stray.properties, (who, &job), changes),
         payload: stray.data,
     })
+}
+
+/// Why a message expired in its queue.
+fn describe_expiration(end: &Expiration<'_>) -> String {
+    format!(
+        "the `expiration` of {} ms that its publisher set ended before a worker took the job; set \
+         the header `jobq-expires-at` instead",
+        end.original
+    )
 }
 
 /// The reason for which the stray is unroutable.

@@ -1,6 +1,7 @@
 use lapin::types::{AMQPValue, FieldArray, FieldTable};
 
 use super::*;
+use crate::rabbitmq::values::long;
 
 const LEVEL_KEY: &str = "0.0.0.1.0.0.0.0.q.mail";
 const LEVEL_KEY_OF_HIGH: &str = "0.0.0.1.0.0.0.0.q.mail@high";
@@ -102,4 +103,59 @@ fn only_possible_names_of_queues_are_named() {
     for key in ["", "a b", "a:b@failed", &"k".repeat(255)] {
         assert_eq!(named_by(&names, key, &none), None, "{key}");
     }
+}
+
+/// Properties of a message that a queue dead-lettered once.
+fn died(queue: &str, reason: &str, original: Option<&str>, route: (&str, &str)) -> BasicProperties {
+    let mut death = FieldTable::default();
+    let keys = FieldArray::from(vec![long(route.1)]);
+    death.insert("queue".into(), long(queue));
+    death.insert("reason".into(), long(reason));
+    death.insert("exchange".into(), long(route.0));
+    death.insert("routing-keys".into(), AMQPValue::FieldArray(keys));
+    if let Some(original) = original {
+        death.insert("original-expiration".into(), long(original));
+    }
+    let deaths = FieldArray::from(vec![AMQPValue::FieldTable(death)]);
+    let mut headers = FieldTable::default();
+    headers.insert("x-death".into(), AMQPValue::FieldArray(deaths));
+    BasicProperties::default().with_headers(headers)
+}
+
+#[test]
+fn a_message_that_expired_by_its_own_expiration_has_failed_so() {
+    let names = Names::new("jobq");
+    let (job, event) = (("jobq", "mail"), ("jobq.events", "user.created"));
+    let bridged = ("amq.topic", "user.created");
+    let table = [
+        (died("jobq:mail", "expired", Some("60000"), job), Some(("mail", None))),
+        (died("jobq:mail", "expired", Some("60"), event), Some(("mail", Some("user.created")))),
+        (died("jobq:mail", "expired", Some("60"), bridged), Some(("mail", Some("user.created")))),
+        // The broker notes the expiration whenever it dead-letters.
+        (died("jobq:mail", "rejected", Some("60000"), job), None),
+        (died("jobq:mail", "expired", None, job), None),
+        (died("jobq:mail@wait.30s", "expired", Some("60000"), job), None),
+        (died("other:mail", "expired", Some("60000"), job), None),
+    ];
+    for (properties, expected) in table {
+        let key = properties_key(&properties);
+        let stray = with_topic(&names, stray("jobq.retry", &key, properties));
+        let found = expired_in(&names, &stray.properties).map(|(queue, _)| queue.to_owned());
+        assert_eq!(found.as_deref(), expected.map(|(queue, _)| queue), "{stray:?}");
+        let Some((queue, topic)) = expected else { continue };
+        let who = who(&names, &stray);
+        let message = failed(&names, stray, &who, queue, SystemTime::now()).unwrap();
+        let read = properties::decode_failed(&names, "mail".into(), &message.properties, vec![]);
+        assert_eq!((read.reason(), read.topic()), (FailedReason::Expired, topic));
+        assert!(read.error().contains("the `expiration` of 60"), "{}", read.error());
+        assert_eq!(read.queue(), "mail");
+    }
+}
+
+/// The key with which a message was dead-lettered.
+fn properties_key(properties: &BasicProperties) -> String {
+    let headers = properties.headers().as_ref().unwrap();
+    let deaths = headers.inner()["x-death"].as_array().unwrap().as_slice();
+    let keys = deaths[0].as_field_table().unwrap().inner()["routing-keys"].as_array().unwrap();
+    crate::rabbitmq::values::text(&keys.as_slice()[0]).unwrap().to_owned()
 }

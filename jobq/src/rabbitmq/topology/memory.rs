@@ -14,6 +14,7 @@ use super::routing::Route;
 use super::routing::Routing;
 use crate::error::{Error, Result};
 use crate::guard::lock;
+use crate::job::topic;
 use crate::period;
 use crate::rabbitmq::connection::epoch::ConnectionEpoch;
 
@@ -74,6 +75,13 @@ impl Declared {
     /// The tiers of a declared queue.
     pub(crate) fn tiers(&self, queue: &str) -> Option<Arc<Tiers>> {
         self.known().queues.get(queue).cloned()
+    }
+
+    /// Whether a declared queue subscribes to a topic.
+    pub(crate) fn subscribes(&self, queue: &str, topic: &str) -> bool {
+        let known = self.known();
+        let mut patterns = known.subscriptions.iter().filter(|(name, _)| name == queue);
+        patterns.any(|(_, pattern)| topic::matches(pattern, topic))
     }
 
     /// The requirements of a declared queue.

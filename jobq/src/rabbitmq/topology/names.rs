@@ -80,6 +80,12 @@ impl Names {
         }
     }
 
+    /// Whether an exchange is neither jobq's nor the default one.
+    pub(crate) fn is_foreign(&self, exchange: &str) -> bool {
+        let rest = exchange.strip_prefix(&self.namespace);
+        !exchange.is_empty() && rest.is_none_or(|rest| !rest.is_empty() && !rest.starts_with('.'))
+    }
+
     /// Whether an event came out of the levels, as opposed to an exchange on the way into them.
     pub(crate) fn is_out_of_levels(&self, exchange: &str, key: &str) -> bool {
         exchange == self.level_deliver()

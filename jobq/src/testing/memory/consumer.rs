@@ -127,7 +127,7 @@ impl Feed {
     /// Claims due jobs up to the prefetch, and returns the next time that is not due yet. Breaks if
     /// the consumer was dropped.
     fn claim(&self) -> ControlFlow<(), Option<SystemTime>> {
-        let Consume { queue, solo, .. } = self.what;
+        let Consume { queue, solo, only_job, .. } = self.what;
         let wanted = |job: &Envelope| job.queue == queue.as_str();
         // Before the claims: a job that falls due during them is waited for.
         let now = self.shared.clock.now();
@@ -136,6 +136,9 @@ impl Feed {
         while Some(self.in_flight.load(Ordering::SeqCst)) < *self.prefetch.borrow()
             && let Some(job) = state.claim(self.number, solo, wanted)
         {
+            if let Some(only_job) = only_job.filter(|_| job.envelope.name.is_none()) {
+                Arc::make_mut(&mut job.envelope).name = Some(only_job.into());
+            }
             let mut delivery = delivery(&self.shared, job, &self.in_flight);
             delivery.solo =
                 job.starts.map(|starts| Solo::new(starts, job.started_by == Some(self.number)));

@@ -181,7 +181,7 @@ impl State {
         consumer: u64,
         solo: bool,
         wanted: impl Fn(&Envelope) -> bool,
-    ) -> Option<&Job> {
+    ) -> Option<&mut Job> {
         let now = self.clock.now();
         let free = self.jobs.values().filter(|job| {
             job.is_free()

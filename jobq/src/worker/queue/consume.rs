@@ -101,7 +101,9 @@ async fn consume_again(
     status: &Status,
 ) -> Result<Consumer> {
     loop {
-        let what = Consume::new(QueueName::new(name)?, prefetch).pool(shared.joined());
+        let only_job = shared.plan.queues[name].only_job;
+        let what = Consume::new(QueueName::new(name)?, prefetch);
+        let what = what.pool(shared.joined()).only_job(only_job);
         match shared.resources.client.engine().consume(what).await {
             Err(error) if error.may_pass() => {
                 status.set_trying(&error, shared.clock().now());

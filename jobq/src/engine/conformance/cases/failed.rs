@@ -6,7 +6,7 @@ use crate::engine::conformance::EngineExt as _;
 use crate::engine::conformance::bench::{
     Bench, are_first_attempts, eventually, failure, job, settle, settle_all, soon,
 };
-use crate::engine::{Consumer, Settlement, Verdict};
+use crate::engine::{Consume, Consumer, QueueName, Settlement, Verdict};
 use crate::job::{Envelope, FailedJob, FailedReason, JobId};
 
 pub(super) fn fail(error: &str, attempts: u32) -> Settlement {
@@ -85,6 +85,24 @@ pub async fn a_failed_job_is_listed_with_its_story(bench: &Bench) {
     let later = bench.push_jobs("mail", 1).await;
     assert_eq!(consumer.take().await.envelope().id, later[0]);
     bench.counts("mail", 0, 0, 1).await;
+}
+
+/// A job without a name is delivered, and fails, with the name of the only job of its queue.
+pub async fn a_job_without_a_name_has_that_of_its_queues_only_job(bench: &Bench) {
+    bench.declare("mail", &[]).await;
+    let queue = QueueName::new("mail").expect("a name");
+    let what = Consume::new(queue, 1).only_job(Some("greet"));
+    let mut consumer = soon("a consumer", bench.engine().consume(what)).await.expect("consumes");
+    for (name, expected) in [(None, "greet"), (Some("other"), "other")] {
+        let pushed = Envelope { name: name.map(Into::into), ..job("mail") };
+        let id = pushed.id;
+        bench.push(vec![pushed]).await;
+        let delivery = consumer.take().await;
+        assert_eq!(delivery.envelope().name.as_deref(), Some(expected));
+        settle(delivery, fail("no", 1)).await;
+        eventually("the failed job", true, || async { find(bench, id).await.is_some() }).await;
+        assert_eq!(find(bench, id).await.expect("it is there").name(), expected);
+    }
 }
 
 /// Every reason survives a round trip.

@@ -82,6 +82,7 @@ macro_rules! conformance {
                 consume::counts_tell_ready_waiting_and_failed_apart
                 consume::an_unknown_queue_counts_as_empty
                 failed::a_failed_job_is_listed_with_its_story
+                failed::a_job_without_a_name_has_that_of_its_queues_only_job
                 failed::every_reason_is_kept
                 failed::an_error_of_8_kib_is_kept
                 failed::one_failed_job_is_retried_with_fresh_attempts

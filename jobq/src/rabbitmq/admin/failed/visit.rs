@@ -121,13 +121,14 @@ impl Walk<'_> {
         let mut read = decode(names, queue.clone(), &message.properties, Vec::new());
         // A message without an id gets the one that was shown.
         read.envelope.id = id;
+        let who = Who::of_job(&read.envelope, queue);
         Ok(Message {
             to: Route {
                 exchange: short(names.jobs())?,
                 key: return_queue(&message.properties, queue),
             }
             .into(),
-            properties: fresh(&message.properties, &Who::of_job(&read.envelope, queue), by),
+            properties: fresh(&message.properties, (&who, &read.envelope), by),
             payload: message.data,
         })
     }

@@ -7,15 +7,17 @@ use lapin::BasicProperties;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 
 use super::{
-    ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY, TOPIC, WAIT_UNTIL,
+    ENQUEUED_AT, ERROR, EXPIRES_AT, FAILED_AT, PERSISTENT, QUEUE, REASON, SOLO, START, STRAY,
+    TOPIC, WAIT_UNTIL,
 };
 use crate::job::headers::{
     By, NEEDS, ONCE, OPERATIONS, UNREADABLE, needs_with_once, needs_without_once, operations_with,
 };
-use crate::job::{FailedReason, to_millis};
+use crate::job::{Envelope, FailedReason, to_millis};
 use crate::rabbitmq::message::deaths::ATTEMPTS_HEADER;
 use crate::rabbitmq::message::size::shrink;
-use crate::rabbitmq::values::{fits, long, text};
+use crate::rabbitmq::topology::routing_key::decimal;
+use crate::rabbitmq::values::{fits, long, short, text};
 use crate::telemetry::Who;
 
 /// Headers of failed jobs, dropped when a failed job is retried.
@@ -103,13 +105,22 @@ impl Changes {
 /// Old `x-*` headers are wrong on a new message (3.10 loses one that has an old `x-death`). `CC`
 /// and `BCC` would send it to further queues, an expiration would lose it, and a user id other than
 /// the connection's closes the channel.
-pub(crate) fn again(original: &BasicProperties, who: &Who, changes: Changes) -> BasicProperties {
-    rewrite(original, who, |key| [SOLO, START, STRAY, WAIT_UNTIL].contains(&key), changes)
+pub(crate) fn again(
+    original: &BasicProperties,
+    (who, job): (&Who, &Envelope),
+    changes: Changes,
+) -> BasicProperties {
+    let goes = |key: &str| [SOLO, START, STRAY, WAIT_UNTIL].contains(&key);
+    rewrite(original, (who, job), goes, changes)
 }
 
 /// The properties of a failed job that is retried, by an operation or by its id: fresh attempts and
 /// fresh headers.
-pub(crate) fn fresh(original: &BasicProperties, who: &Who, by: Option<By<'_>>) -> BasicProperties {
+pub(crate) fn fresh(
+    original: &BasicProperties,
+    (who, job): (&Who, &Envelope),
+    by: Option<By<'_>>,
+) -> BasicProperties {
     // A stated 0 tells the job from one that was just enqueued.
     let mut changes = Changes::next(0);
     let header = |key| original.headers().as_ref().and_then(|headers| headers.inner().get(key));
@@ -134,12 +145,13 @@ pub(crate) fn fresh(original: &BasicProperties, who: &Who, by: Option<By<'_>>) -
     }
     let needs_nothing = needs.is_some_and(|needs| needs.is_empty());
     let goes = |key: &str| OF_FAILED.contains(&key) || key == NEEDS && needs_nothing;
-    rewrite(original, who, goes, changes)
+    rewrite(original, (who, job), goes, changes)
 }
 
+/// The properties with these changes. What the message lacks and the job has by now is added.
 fn rewrite(
     original: &BasicProperties,
-    who: &Who,
+    (who, job): (&Who, &Envelope),
     without: impl Fn(&str) -> bool,
     changes: Changes,
 ) -> BasicProperties {
@@ -151,6 +163,9 @@ fn rewrite(
         .filter(|(key, _)| !broker(key.as_str()) && !without(key.as_str()))
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
+    let enqueued_at = headers.get(ENQUEUED_AT).and_then(text).and_then(decimal);
+    let enqueued_at = enqueued_at.unwrap_or_else(|| to_millis(job.enqueued_at));
+    headers.insert(fits(ENQUEUED_AT), long(enqueued_at.to_string()));
     headers.extend(changes.headers.into_iter().map(|(key, value)| (fits(key), value)));
     shrink(&mut headers, who);
     let mut properties = BasicProperties::default()
@@ -176,7 +191,8 @@ fn rewrite(
     if let Some(value) = *original.timestamp() {
         properties = properties.with_timestamp(value);
     }
-    if let Some(value) = copy(original.kind()) {
+    let kind = copy(original.kind()).filter(|name| !name.as_str().is_empty());
+    if let Some(value) = kind.or_else(|| short(job.name.as_deref()?).ok()) {
         properties = properties.with_type(value);
     }
     if let Some(value) = copy(original.app_id()) {
