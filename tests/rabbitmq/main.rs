@@ -21,6 +21,7 @@ mod operations;
 mod oversize;
 mod pause;
 mod permissions;
+mod protocols;
 mod reconnect;
 mod redelivery;
 mod secrets;

@@ -1,0 +1,115 @@
+//! Clients of other protocols enqueue jobs and publish events as `docs/wire.md` says.
+
+use std::env;
+use std::process::Stdio;
+use std::time::Duration;
+
+use jobq::{BoxError, Client, FailedReason, State, WorkerPool, job};
+use jobq_tests::broker::{self, Broker};
+use jobq_tests::port::free_port;
+use jobq_tests::raw::Raw;
+use jobq_tests::test_store::until;
+use lapin::options::ExchangeBindOptions;
+use lapin::types::FieldTable;
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+/// What ran, and with which arguments.
+type Ran = UnboundedSender<(&'static str, u32, String)>;
+
+#[job(queue = "protocols")]
+async fn greet(id: u32, to: String, ran: State<Ran>) -> Result<(), BoxError> {
+    Ok(ran.send(("job", id, to))?)
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Created {
+    id: u32,
+    to: String,
+}
+
+#[job(on = "#.created")]
+async fn welcome(event: Created, ran: State<Ran>) -> Result<(), BoxError> {
+    Ok(ran.send(("event", event.id, event.to))?)
+}
+
+/// What becomes of a message.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum End {
+    Runs(&'static str),
+    Fails(&'static str),
+}
+
+/// Sends a message by a client in Python.
+async fn send(python: &str, protocol: &str, port: u16, namespace: &str) {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/rabbitmq/clients.py");
+    let mut command = Command::new(python);
+    command.arg(script).arg(protocol).arg(port.to_string()).arg(namespace);
+    let sent = command.stdin(Stdio::null()).output().await.expect("Python runs");
+    let errors = String::from_utf8_lossy(&sent.stderr);
+    assert!(sent.status.success(), "{protocol}: {errors}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_other_protocols_enqueue_and_publish() {
+    let test = "clients_of_other_protocols_enqueue_and_publish";
+    let Ok(python) = env::var("JOBQ_TEST_PYTHON") else {
+        eprintln!("SKIPPED: {test} needs the clients in Python that ./tests/run --all installs");
+        return;
+    };
+    let (mqtt, stomp) = (free_port(), free_port());
+    let files = move |_: &std::path::Path| {
+        let listens = format!(
+            "mqtt.listeners.tcp.1 = 127.0.0.1:{mqtt}\nstomp.listeners.tcp.1 = 127.0.0.1:{stomp}\n"
+        );
+        let plugins = "[rabbitmq_mqtt,rabbitmq_stomp].".to_owned();
+        vec![("plugins", plugins), ("rabbitmq.conf", listens)]
+    };
+    let Some(node) = Broker::with_files(test, files).await else { return };
+    let amqp = node.host().rsplit(':').next().and_then(|port| port.parse().ok());
+    let (namespace, amqp) = (broker::namespace(), amqp.expect("a port"));
+    let client = Client::builder(node.url()).namespace(&*namespace).connect().await;
+    let client = client.expect("connects");
+    let (ran, mut runs) = unbounded_channel();
+    let pool = WorkerPool::new(&client).state::<Ran>(ran);
+    let pool = pool.register::<Greet>().register::<Welcome>().spawn().await.expect("it starts");
+    let raw = Raw::connect(&node.url()).await;
+    let (from, events) = ("amq.topic".into(), format!("{namespace}.events"));
+    let (options, none) = (ExchangeBindOptions::default(), FieldTable::default());
+    let key = "#.created".into();
+    raw.channel.exchange_bind(events.into(), from, key, options, none).await.expect("binds");
+
+    let is_old = node.ctl(&["version"]).await.trim().starts_with("3.");
+    let table = [
+        // 3.10 has AMQP 1.0 in a plugin, with other addresses.
+        ("data", amqp, (!is_old).then_some(End::Runs("job"))),
+        ("value", amqp, (!is_old).then_some(End::Fails("send the JSON as one `data` section"))),
+        ("mqtt", mqtt, Some(End::Runs("event"))),
+        ("stomp", stomp, Some(End::Runs("job"))),
+        ("celery", amqp, Some(End::Fails("it is an array; expected an object"))),
+    ];
+    let failed = client.failed("protocols");
+    for (protocol, port, end) in table {
+        let Some(end) = end else { continue };
+        send(&python, protocol, port, &namespace).await;
+        match end {
+            End::Runs(what) => {
+                let ran = tokio::time::timeout(Duration::from_secs(60), runs.recv()).await;
+                let ran = ran.unwrap_or_else(|_| panic!("{protocol}: nothing ran"));
+                let expected = (what, 7, "a@example.org".to_owned());
+                assert_eq!(ran.expect("the pool runs"), expected, "{protocol}");
+            }
+            End::Fails(text) => {
+                let job = until("the failed job", async || {
+                    failed.list(1).await.expect("lists").into_iter().next()
+                });
+                let job = job.await;
+                assert_eq!(job.reason(), FailedReason::UnreadablePayload, "{protocol}: {job:?}");
+                assert!(job.error().contains(text), "{protocol}: {}", job.error());
+                failed.discard(job.id()).await.expect("it is discarded");
+            }
+        }
+    }
+    pool.shutdown().await.expect("it ends");
+}
