@@ -13,6 +13,8 @@ async fn a_queue_is_paused_and_resumed() {
     let page = kit.get("/queues/mail").await.text;
     assert!(page.contains("paused by ann") && page.contains("upgrade &#60;b&#62;"), "{page}");
     assert!(kit.get("/activity").await.text.contains("no pool takes its jobs any more"));
+    let long = kit.post("/queues/mail/pause", &format!("why={}", "x".repeat(501))).await;
+    long.says(StatusCode::BAD_REQUEST, "the reason of a pause has 501 characters");
     let resumed = kit.post("/queues/mail/resume", "").await;
     assert_eq!(resumed.header("location"), "/queues/mail");
     assert!(!kit.get("/queues/mail").await.text.contains("paused by ann"));
