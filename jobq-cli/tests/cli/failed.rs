@@ -70,6 +70,8 @@ async fn failed_jobs_are_listed_in_pages(store: Store) {
     assert_eq!(lines.len(), 2, "{ran:#?}");
     assert!(lines[1].starts_with(&ids[2].to_string()) && lines[1].ends_with("third"), "{ran:#?}");
 
+    let ran = failed(&test, &["list", "scripted", "--limit", "0"]).await;
+    assert_eq!((ran.lines(0).len(), &*ran.err), (1, "0 of 3\n"), "{ran:#?}");
     let ran = failed(&test, &["list", "scripted", "--error", "second", "--json"]).await;
     let page = ran.json(0, "failed-list");
     assert_eq!((&page["matching"], &page["next"]), (&1.into(), &Value::Null));
