@@ -13,6 +13,7 @@ use jobq::{BoxError, Client, WorkerPool, job};
 use jobq_dashboard::{Access, Dashboard};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 #[job]
 async fn ship(order: u64) -> Result<(), BoxError> {
@@ -35,9 +36,17 @@ async fn main() -> Result<(), BoxError> {
     let client = Client::connect("sqlite::memory:").await?;
     let pool = WorkerPool::new(&client).register::<Ship>().spawn().await?;
     client.enqueue(Ship { order: 17 }).await?;
+    let (stop, stopped) = watch::channel(());
+    // A service awaits SIGTERM here.
+    let signal = || {
+        let mut stopped = stopped.clone();
+        async move { drop(stopped.changed().await) }
+    };
     let dashboard = Dashboard::new(&client)
         .access(|request| request.extensions.get::<User>().map_or(Access::No, |_| Access::All))
         .actor(|request| request.extensions.get::<User>().map(|user| user.0.to_owned()))
+        // The pages that are open do not hold up the end of the server.
+        .shutdown(signal())
         .prefix("/admin/jobs");
     let routes = Router::new()
         .nest_service("/admin/jobs", dashboard.router())
@@ -45,7 +54,8 @@ async fn main() -> Result<(), BoxError> {
         .layer(from_fn(session));
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
-    tokio::spawn(axum::serve(listener, routes).into_future());
+    let server = axum::serve(listener, routes).with_graceful_shutdown(signal());
+    let server = tokio::spawn(server.into_future());
     // The requests of a browser, before and after the login.
     for cookie in ["session=none", "session=1234"] {
         let mut stream = TcpStream::connect(address).await?;
@@ -55,5 +65,7 @@ async fn main() -> Result<(), BoxError> {
         stream.read_to_string(&mut page).await?;
         println!("{cookie}: {}", page.lines().next().unwrap_or_default());
     }
+    stop.send_replace(());
+    server.await??;
     Ok(pool.shutdown().await?)
 }

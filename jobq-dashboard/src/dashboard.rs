@@ -1,5 +1,6 @@
 use std::fmt;
-use std::sync::{Arc, Once};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, Once, PoisonError};
 use std::time::SystemTime;
 
 use axum::Router;
@@ -8,7 +9,7 @@ use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post};
 use jobq::Client;
 use tokio::runtime::Handle;
-use tokio::sync::RwLock;
+use tokio::sync::{RwLock, watch};
 
 use crate::access::{Access, Decide, Identify, Viewer};
 use crate::activity::{Activities, Record};
@@ -43,9 +44,13 @@ impl Unguarded {
             origins: Vec::new(),
             privacy: Privacy::default(),
             declared: Declared::default(),
+            shutdown: Mutex::default(),
         }
     }
 }
+
+/// The beginning of a shutdown.
+type Shutdown = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// The settings of a dashboard, which becomes a router of axum.
 #[must_use = "it does nothing until it is a router"]
@@ -57,6 +62,8 @@ pub struct Dashboard {
     origins: Vec<String>,
     privacy: Privacy,
     declared: Declared,
+    /// Taken when the dashboard starts.
+    shutdown: Mutex<Option<Shutdown>>,
 }
 
 impl Dashboard {
@@ -92,8 +99,12 @@ impl Dashboard {
 
     /// Hides values of payloads. A pattern is the path to a value, its keys separated by dots, with
     /// `*` for one key or index and `**` for any number of them. A single name hides the value
-    /// under this key at any depth. Error texts and headers are shown as they are: the error of a payload
-    /// that cannot be read quotes the value that does not fit.
+    /// under this key at any depth. Case makes no difference. A key with dots is JSON in brackets:
+    /// `["card.number"]`, or `payment["card.number"]`. A pattern whose brackets cannot be read hides all
+    /// values.
+    ///
+    /// Error texts and headers are shown as they are: the error of a payload that cannot be read quotes
+    /// the value that does not fit.
     pub fn redact<P: Into<String>>(mut self, patterns: impl IntoIterator<Item = P>) -> Self {
         self.privacy.redact(patterns.into_iter().map(Into::into));
         self
@@ -129,6 +140,28 @@ impl Dashboard {
         self
     }
 
+    /// Ends the streams of open pages when this future completes: the one that also ends the server. A
+    /// server that shuts down gracefully waits for its answers, and a stream lasts up to 20 s
+    /// otherwise. Streams end as well when the client is [closed](Client::close).
+    ///
+    /// ```
+    /// # use axum::Router;
+    /// # use jobq_dashboard::{Access, Dashboard};
+    /// # async fn example(client: jobq::Client, listener: tokio::net::TcpListener) -> std::io::Result<()> {
+    /// async fn stop() {
+    ///     // A service awaits SIGTERM as well.
+    ///     let _ = tokio::signal::ctrl_c().await;
+    /// }
+    /// let dashboard = Dashboard::new(&client).access(|_| Access::Read).shutdown(stop());
+    /// let routes = Router::new().nest_service("/jobs", dashboard.prefix("/jobs").router());
+    /// axum::serve(listener, routes).with_graceful_shutdown(stop()).await
+    /// # }
+    /// ```
+    pub fn shutdown(mut self, signal: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.shutdown = Mutex::new(Some(Box::pin(signal)));
+        self
+    }
+
     /// The router, to nest at any path: by `nest_service`, which takes the path with and without a
     /// `/` at its end, or by `nest`, which takes it without.
     ///
@@ -147,6 +180,7 @@ impl Dashboard {
             operations: Operations::default(),
             looks: Looks::default(),
             rendered: Rendered::default(),
+            has_ended: watch::Sender::default(),
             writes: Arc::default(),
             settings: self,
         });
@@ -201,6 +235,8 @@ pub(crate) struct App {
     pub(crate) operations: Operations,
     pub(crate) looks: Looks,
     pub(crate) rendered: Rendered,
+    /// Whether streams have ended.
+    pub(crate) has_ended: watch::Sender<bool>,
     /// Read by each request that changes something, for as long as it runs.
     pub(crate) writes: Arc<RwLock<()>>,
 }
@@ -258,9 +294,32 @@ impl App {
         Viewer::new(identify(request), decide(request))
     }
 
-    /// Starts the sampler, once.
+    /// Starts the sampler, and awaits the end of streams, once.
     pub(crate) fn start(self: &Arc<Self>) {
-        self.starting.call_once(|| sampler::start(self));
+        self.starting.call_once(|| {
+            sampler::start(self);
+            self.await_end();
+        });
+    }
+
+    /// Ends streams at the shutdown and when the client is closed.
+    fn await_end(self: &Arc<Self>) {
+        let shutdown = &self.settings.shutdown;
+        let shutdown = shutdown.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let shutdown = shutdown.unwrap_or_else(|| Box::pin(std::future::pending()));
+        let (client, mut app_lives) = (self.client().clone(), self.has_ended.subscribe());
+        let weak = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = shutdown => {}
+                () = client.closed() => {}
+                // The application was dropped.
+                _ = app_lives.changed() => {}
+            }
+            if let Some(app) = weak.upgrade() {
+                app.has_ended.send_replace(true);
+            }
+        });
     }
 }
 

@@ -20,8 +20,8 @@ use crate::pages::{Page, layout};
 use crate::problem::Problem;
 use crate::request::{Answer, Request};
 
-/// The time that a stream lasts. Then the browser opens a new one, so that a login that has ended ends it
-/// and a server that shuts down does not wait for long.
+/// The time that a stream lasts. Then the browser opens a new one, so that a login that has ended ends
+/// it, and a server that shuts down without telling the dashboard does not wait for long.
 const LASTS: Duration = Duration::from_secs(20);
 /// The most contents that are kept, and the most bytes of them: each search has a content of its own.
 const MOST: usize = 256;
@@ -66,6 +66,14 @@ pub(crate) async fn answer(request: Request, page: Page) -> Answer {
     // open the next one for ever.
     let content = app.rendered.content(&app, &viewer, &page)?;
     Ok(match fields.one("live") {
+        // Its stream would end at once, and the browser would open the next one.
+        Some("stream") if *app.has_ended.borrow() => {
+            return Err(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The dashboard has ended",
+                "The program shuts down, or has closed its client. Reload the page later.",
+            ));
+        }
         // A proxy such as nginx keeps back what it reads, unless it is told.
         Some("stream") => {
             ([("x-accel-buffering", "no")], stream_of(app, viewer, page)).into_response()
@@ -93,6 +101,7 @@ struct Watcher {
     viewer: Viewer,
     page: Page,
     changes: watch::Receiver<u64>,
+    has_ended: watch::Receiver<bool>,
     /// The hash of what was sent.
     sent: Option<u64>,
     end: Instant,
@@ -103,8 +112,9 @@ fn stream_of(
     viewer: Viewer,
     page: Page,
 ) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
-    let changes = app.sampler.changes();
-    let watcher = Watcher { app, viewer, page, changes, sent: None, end: Instant::now() + LASTS };
+    let (changes, has_ended) = (app.sampler.changes(), app.has_ended.subscribe());
+    let end = Instant::now() + LASTS;
+    let watcher = Watcher { app, viewer, page, changes, has_ended, sent: None, end };
     let events = stream::unfold(watcher, |mut watcher| async move {
         let content = watcher.next().await?;
         let event = Event::default().event("content").retry(AGAIN).data(&*content);
@@ -118,7 +128,10 @@ impl Watcher {
     async fn next(&mut self) -> Option<Arc<str>> {
         loop {
             if self.sent.is_some() {
-                timeout_at(self.end, self.changes.changed()).await.ok()?.ok()?;
+                tokio::select! {
+                    changed = timeout_at(self.end, self.changes.changed()) => changed.ok()?.ok()?,
+                    _ = self.has_ended.wait_for(|ended| *ended) => return None,
+                }
             }
             let content = self.app.rendered.content(&self.app, &self.viewer, &self.page).ok()?;
             let tag = hash(content.as_bytes());

@@ -23,7 +23,7 @@ const HIDDEN: &str = "<span class=\"quiet\">hidden</span>";
 #[derive(Debug, Clone)]
 pub(crate) struct Privacy {
     pub(crate) shown: bool,
-    redacted: Vec<Vec<String>>,
+    redacted: Vec<Vec<Part>>,
 }
 
 impl Default for Privacy {
@@ -33,25 +33,26 @@ impl Default for Privacy {
 }
 
 impl Privacy {
-    /// Adds patterns of paths.
+    /// Adds patterns of paths. Hiding too much is the smaller harm: a single name is hidden at any
+    /// depth, and a pattern that cannot be read hides everything.
     pub(crate) fn redact(&mut self, patterns: impl Iterator<Item = String>) {
-        self.redacted.extend(patterns.map(|pattern| {
-            let parts: Vec<_> = pattern.split('.').map(str::to_owned).collect();
-            match &parts[..] {
-                // A single name, at any depth: hiding too much is the smaller harm.
-                [name] if name != "*" && name != "**" => vec!["**".to_owned(), name.clone()],
-                _ => parts,
+        self.redacted.extend(patterns.map(|pattern| match parts(&pattern) {
+            Some(parts) if matches!(parts[..], [Part::Name(_)]) => {
+                [vec![Part::AnyNumber], parts].concat()
             }
+            Some(parts) => parts,
+            None => vec![Part::AnyNumber],
         }));
     }
 
+    /// Whether a value is hidden. The names of its path are [folded].
     fn hides(&self, path: &[String]) -> bool {
         self.redacted.iter().any(|pattern| matches(pattern, path))
     }
 
     /// Returns an error if a filter by this value could be used to guess what is hidden.
     pub(crate) fn check_pointer(&self, pointer: &str, json: &str) -> Result<(), Problem> {
-        let unescape = |key: &str| key.replace("~1", "/").replace("~0", "~");
+        let unescape = |key: &str| folded(&key.replace("~1", "/").replace("~0", "~"));
         let path: Vec<_> = pointer.split('/').skip(1).map(unescape).collect();
         let hidden = (0..=path.len()).any(|length| self.hides(&path[..length]));
         let is_tree = json.trim_start().starts_with(['{', '[']);
@@ -64,16 +65,58 @@ impl Privacy {
     }
 }
 
-/// Whether a path is one of a pattern, with `*` for one part and `**` for any number.
-fn matches(pattern: &[String], path: &[String]) -> bool {
+/// A part of a pattern of paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    /// A key or an index, [folded].
+    Name(String),
+    /// `*`: any one.
+    AnyOne,
+    /// `**`: any number of them.
+    AnyNumber,
+}
+
+/// A name without its case.
+fn folded(name: &str) -> String {
+    name.to_lowercase()
+}
+
+/// The parts of a pattern: names separated by dots, or as JSON in brackets, such as
+/// `card["a.b"].number`. `None` for brackets around something else.
+fn parts(pattern: &str) -> Option<Vec<Part>> {
+    let (mut parts, mut rest) = (Vec::new(), pattern);
+    loop {
+        if let Some(quoted) = rest.strip_prefix('[') {
+            let mut names = serde_json::Deserializer::from_str(quoted).into_iter::<String>();
+            parts.push(Part::Name(folded(&names.next()?.ok()?)));
+            rest = quoted[names.byte_offset()..].strip_prefix(']')?;
+        } else {
+            let end = rest.find(['.', '[']).unwrap_or(rest.len());
+            parts.push(match &rest[..end] {
+                "*" => Part::AnyOne,
+                "**" => Part::AnyNumber,
+                name => Part::Name(folded(name)),
+            });
+            rest = &rest[end..];
+        }
+        match rest.strip_prefix('.') {
+            Some(next) => rest = next,
+            None if rest.is_empty() => return Some(parts),
+            None if rest.starts_with('[') => {}
+            None => return None,
+        }
+    }
+}
+
+/// Whether a path is one of a pattern.
+fn matches(pattern: &[Part], path: &[String]) -> bool {
     match (pattern.split_first(), path.split_first()) {
         (None, None) => true,
-        (Some((first, rest)), _) if first == "**" => {
+        (Some((Part::AnyNumber, rest)), _) => {
             (0..=path.len()).any(|skipped| matches(rest, &path[skipped..]))
         }
-        (Some((first, rest)), Some((part, more))) => {
-            (first == "*" || first == part) && matches(rest, more)
-        }
+        (Some((Part::AnyOne, rest)), Some((_, more))) => matches(rest, more),
+        (Some((Part::Name(name), rest)), Some((part, more))) => name == part && matches(rest, more),
         _ => false,
     }
 }
@@ -175,7 +218,7 @@ impl Tree<'_> {
             }
             self.left -= 1;
             let _ = write!(self.html, "<li><span class=\"key\">{}</span>: ", escape(&key));
-            self.path.push(key);
+            self.path.push(folded(&key));
             if self.privacy.hides(&self.path) {
                 self.html.push_str(HIDDEN);
             } else {
@@ -279,6 +322,14 @@ mod tests {
             (&["l.0.k"], &["s4"]),
             (&["a.password", "k"], &["s3", "s4"]),
             (&["**"], &["s1", "s2", "s3", "s4", "ok"]),
+            (&["PassWord"], &["s1", "s3"]),
+            (&["A.Token"], &["s2"]),
+            (&["[\"a\"].token"], &["s2"]),
+            (&["a[\"token\"]"], &["s2"]),
+            (&["[\"a.token\"]"], &[]),
+            // What cannot be read.
+            (&["[\"a"], &["s1", "s2", "s3", "s4", "ok"]),
+            (&["a[0]"], &["s1", "s2", "s3", "s4", "ok"]),
         ] {
             let html = shown(payload, patterns);
             for secret in ["s1", "s2", "s3", "s4", "ok"] {
@@ -287,6 +338,19 @@ mod tests {
                     !hidden.contains(&secret),
                     "{patterns:?} {secret}"
                 );
+            }
+        }
+        let dotted =
+            r#"{"a.b": "s1", "x": {"A.B": "s2"}, "a": {"b": "ok"}, "*": "s4", "É\"]": "s5"}"#;
+        for (pattern, hidden) in [
+            (r#"["a.b"]"#, &["s1", "s2"][..]),
+            (r#"x["a.b"]"#, &["s2"]),
+            (r#"["*"]"#, &["s4"]),
+            (r#"["é\"]"]"#, &["s5"]),
+        ] {
+            let html = shown(dotted, &[pattern]);
+            for secret in ["s1", "s2", "s4", "s5", "ok"] {
+                assert_eq!(html.contains(secret), !hidden.contains(&secret), "{pattern} {secret}");
             }
         }
         assert!(!shown("password=s1", &["password"]).contains("s1"));
@@ -301,6 +365,7 @@ mod tests {
         for (pointer, json, allowed) in [
             ("/name", "1", true),
             ("/a/password", "1", false),
+            ("/a/PASSWORD", "1", false),
             ("/password/first", "1", false),
             ("", "{\"password\": 1}", false),
             ("/a", " [1]", false),

@@ -25,6 +25,7 @@ both_engines!(
     a_canary_that_fails_keeps_the_others,
     a_canary_that_nobody_tells_of_keeps_the_others,
     a_canary_needs_a_pool,
+    a_canary_of_a_paused_queue_is_refused,
 );
 
 const QUEUE: &str = "letters";
@@ -336,6 +337,18 @@ async fn a_canary_that_nobody_tells_of_keeps_the_others(store: Store) {
     assert!(matches!(&done.end, End::Stopped(Stop::CanaryUnknown(jobs)) if jobs.len() == 1));
     assert_eq!((done.settled, ids(&failed).await.len()), (1, 4));
     test.go();
+    running.shutdown().await.unwrap();
+}
+
+async fn a_canary_of_a_paused_queue_is_refused(store: Store) {
+    let test = TestStore::on(store).await;
+    let running = test.pool().spawn().await.unwrap();
+    let failed = scripted(&test, vec![vec![abort(), Step::Succeed]; 3]).await;
+    test.client.admin().pause("scripted", "upgrade").await.unwrap();
+    let operation = failed.retry_where(Filter::new()).canary(1);
+    let refused = soon("the end", operation.into_future()).await.unwrap_err();
+    assert!(refused.is_conflict() && refused.to_string().contains("is paused"), "{refused:?}");
+    assert_eq!(ids(&failed).await.len(), 3);
     running.shutdown().await.unwrap();
 }
 

@@ -2,7 +2,8 @@ use std::io::Read as _;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use jobq::{EnqueueNamed, JobId};
+use jobq::admin::{Queues, State};
+use jobq::{Client, EnqueueNamed, JobId};
 use serde_json::json;
 use serde_json::value::RawValue;
 
@@ -12,7 +13,8 @@ use crate::output::Output;
 
 /// Enqueue a job
 ///
-/// Declares the queue if it does not exist. Prints the id of the job.
+/// Declares the queue if it does not exist. Prints the id of the job, and a note if no pool works on
+/// the queue.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Name of the job
@@ -62,7 +64,19 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     }
     let id = job.await?;
     output.answer(json!({"id": id, "job": name, "queue": queue}), || id.to_string())?;
+    if is_unattended(&client, &queue).await {
+        output.note(&format!(
+            "no pool works on queue `{queue}`: the job waits there until one starts; `jobq queues` \
+             lists the known queues"
+        ));
+    }
     Ok(End::Done)
+}
+
+/// Whether certainly no pool works on a queue. A user who may only enqueue may not ask.
+async fn is_unattended(client: &Client, queue: &str) -> bool {
+    let overview = client.admin().overview(Queues::one(queue)).await;
+    overview.is_ok_and(|overview| overview.queues.iter().any(|it| it.state == State::Unattended))
 }
 
 /// The payload of an argument, with its numbers as they were written.

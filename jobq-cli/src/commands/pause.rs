@@ -2,7 +2,7 @@ use clap::Args;
 use jobq::admin::Figure;
 use jobq::admin::text;
 
-use super::queues::exists;
+use super::queues::{exists, missing};
 use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::{Explained, Output};
@@ -14,18 +14,24 @@ const NEXT: &str = "a pool that goes on is wedged, or its permissions forbid tha
 /// Pause a queue: no pool starts its jobs until `jobq resume`
 ///
 /// Running attempts continue. Jobs taken but not started go back to the queue. Exits with 3 while
-/// pools may still take jobs.
+/// pools may still take jobs, and with 4 if there is no such queue.
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
     /// Name of the queue
     queue: String,
-    /// Reason, visible to others
+    /// Reason, visible to others, of at most 500 characters
     #[arg(long, value_name = "TEXT", default_value = "")]
     why: String,
+    /// Also pause a queue that does not exist yet: pools that consume it later take none of its jobs
+    #[arg(long)]
+    in_advance: bool,
 }
 
 pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output) -> Ended {
     let client = options.client().await?;
+    if !arguments.in_advance && !exists(&client, &arguments.queue).await? {
+        return Err(missing(&arguments.queue));
+    }
     let paused = options.admin(&client).pause(&arguments.queue, &arguments.why).await?;
     let document = Explained::new(&paused, "still_taking", &paused.still_taking);
     output.answer(document, || {
@@ -33,10 +39,6 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     })?;
     if let Some(text) = text::still_taking(&paused.still_taking) {
         output.error(&format!("{text}; {NEXT}"));
-    } else if paused.stopped.is_empty() && !exists(&client, &arguments.queue).await? {
-        output.note(
-            "the queue does not exist yet: pools that consume it later take none of its jobs",
-        );
     }
     Ok(end(&paused.still_taking))
 }

@@ -82,6 +82,13 @@ pub(crate) async fn exists(client: &Client, queue: &str) -> Result<bool, Problem
     Ok(overview.queues.iter().any(|queue| !queue.parts.is_empty()))
 }
 
+/// The problem of a queue that does not exist.
+pub(crate) fn missing(queue: &str) -> Problem {
+    Problem::NotFound(format!(
+        "queue `{queue}` does not exist; `jobq queues` lists the known queues"
+    ))
+}
+
 /// The columns of the table of queues.
 pub(crate) const COLUMNS: [(&str, Align); 9] = [
     ("QUEUE", Align::Left),

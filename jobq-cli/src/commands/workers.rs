@@ -24,8 +24,8 @@ const LARGE_OFFSET: u64 = 1_000;
 ///
 /// SLOTS shows the number of running attempts and the maximum at once. Lost slots are functions
 /// that did not end at their timeout or cancellation; jobs taken `ahead` wait for a slot of the
-/// pool. RUNNING shows the job, its id, the attempt, its run time and its timeout; `slot lost`
-/// marks attempts that hold lost slots. `clock` shows how far the clock of a pool is ahead of the
+/// pool. Below its queue, each running attempt has a line: the job, its id, the attempt, its run
+/// time and its timeout. `slot lost` marks attempts that hold lost slots. `clock` shows how far the clock of a pool is ahead of the
 /// clock of this machine, if the difference is more than the round trip explains.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -75,16 +75,15 @@ async fn list(queues: Vec<String>, options: &Options, output: Output) -> Ended {
     Ok(End::Done)
 }
 
-/// The columns of the table of pools.
-pub(crate) const COLUMNS: [(&str, Align); 8] = [
+/// The columns of the table of pools, those first that an operator acts by.
+pub(crate) const COLUMNS: [(&str, Align); 7] = [
     ("POOL", Align::Left),
     ("HOST:PID", Align::Left),
-    ("VERSION", Align::Left),
-    ("UP", Align::Right),
     ("QUEUE", Align::Left),
     ("STATE", Align::Left),
     ("SLOTS", Align::Left),
-    ("RUNNING", Align::Left),
+    ("VERSION", Align::Left),
+    ("UP", Align::Right),
 ];
 
 fn table(pools: &[PoolReport], now: SystemTime) -> Table {
@@ -98,10 +97,11 @@ pub(crate) struct Row {
     pub(crate) pool: PoolId,
     /// The job of the row, if one runs.
     pub(crate) job: Option<JobId>,
-    pub(crate) cells: [Cell; 8],
+    /// A text for each column, or the job alone.
+    pub(crate) cells: Vec<Cell>,
 }
 
-/// The rows of a pool: one for each job that runs, at least one for each queue. What the row above
+/// The rows of a pool: one for each queue, and below it one for each job that runs. What a row above
 /// says already is left out.
 pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
     let mut rows = Vec::new();
@@ -113,21 +113,18 @@ pub(crate) fn rows(pool: &PoolReport, now: SystemTime) -> Vec<Row> {
         Cell::from(since(pool.started_at, pool.reported_at.unwrap_or(now))),
     ]);
     for queue in &pool.queues {
-        let mut of_queue = Some([
-            Cell::from(&queue.queue),
-            Cell::new(state(queue), style(queue.state)),
-            Cell::new(slots(queue), if queue.lost_slots > 0 { Style::Bad } else { Style::Plain }),
-        ]);
+        let [id, process, version, up] = of_pool.take().unwrap_or_else(empties);
+        let name = Cell::from(&queue.queue);
+        let state = Cell::new(state(queue), style(queue.state));
+        let has_lost = queue.lost_slots > 0;
+        let slots = Cell::new(slots(queue), if has_lost { Style::Bad } else { Style::Plain });
+        let cells = vec![id, process, name, state, slots, version, up];
+        rows.push(Row { pool: pool.pool, job: None, cells });
         let running = queue.running.iter().map(|job| (Some(job.id), running(job)));
         // They cannot be cancelled any more.
         let lost = queue.lost.iter().map(|job| (None, lost(job)));
-        let is_idle = queue.running.is_empty() && queue.lost.is_empty();
-        for (job, cell) in running.chain(lost).chain(is_idle.then(|| (None, empty()))) {
-            let [id, process, version, up] = of_pool.take().unwrap_or_else(empties);
-            let [name, state, slots] = of_queue.take().unwrap_or_else(empties);
-            let cells = [id, process, version, up, name, state, slots, cell];
-            rows.push(Row { pool: pool.pool, job, cells });
-        }
+        let jobs = running.chain(lost);
+        rows.extend(jobs.map(|(job, cell)| Row { pool: pool.pool, job, cells: vec![cell] }));
     }
     rows
 }
@@ -140,12 +137,8 @@ fn process(pool: &PoolReport) -> Cell {
     Cell::new(format!("{process}, {}", text::clock(offset)), style)
 }
 
-fn empty() -> Cell {
-    Cell::from("")
-}
-
 fn empties<const N: usize>() -> [Cell; N] {
-    std::array::from_fn(|_| empty())
+    std::array::from_fn(|_| Cell::from(""))
 }
 
 fn state(queue: &PoolQueue) -> String {
@@ -252,13 +245,15 @@ mod tests {
         let report = report(vec![busy, PoolQueue::new("mail", 2)]);
         let text = table(std::slice::from_ref(&report), SystemTime::UNIX_EPOCH).render(false);
         let lines: Vec<_> = text.lines().collect();
-        assert_eq!(lines.len(), 5, "{text}");
+        assert_eq!(lines.len(), 6, "{text}");
         assert!(
             lines[1].contains("2/4, 1 lost, 7 ahead")
-                && lines[1].contains(&report.pool.to_string())
+                && lines[1].starts_with(&report.pool.to_string())
         );
-        assert!(lines[2].trim_start().starts_with("pay "), "{text}");
-        assert!(lines[3].ends_with("attempt 1, 0s, slot lost"), "{text}");
-        assert!(lines[4].contains("mail") && lines[4].ends_with("0/2"), "{text}");
+        for line in &lines[2..5] {
+            assert!(line.starts_with("  pay ") && line.len() <= 80, "{text}");
+        }
+        assert!(lines[4].ends_with("attempt 1, 0s, slot lost"), "{text}");
+        assert!(lines[5].trim_start().starts_with("mail ") && lines[5].ends_with("0/2"), "{text}");
     }
 }

@@ -14,7 +14,8 @@ pub(crate) enum Align {
     Right,
 }
 
-/// A table with a title over each column.
+/// A table with a title over each column. A row of a single text has a line of its own across all
+/// columns, below the row to which it belongs.
 #[derive(Debug)]
 pub(crate) struct Table {
     columns: Vec<(&'static str, Align)>,
@@ -71,7 +72,7 @@ pub(crate) fn visible_lines(text: &str) -> String {
 }
 
 impl Table {
-    /// A table of rows with a text for each column.
+    /// A table of rows with a text for each column, or with a single one.
     pub(crate) fn new<R: Into<Vec<Cell>>>(
         columns: &[(&'static str, Align)],
         rows: impl IntoIterator<Item = R>,
@@ -79,37 +80,52 @@ impl Table {
         Self { columns: columns.to_vec(), rows: rows.into_iter().map(Into::into).collect() }
     }
 
-    /// The lines of the table.
+    /// The text of the table.
     pub(crate) fn render(&self, colours: bool) -> String {
-        let title = |(title, _): &(&str, _)| Cell::new(title, Style::Title);
-        let titles: Vec<_> = self.columns.iter().map(title).collect();
-        let rows = || std::iter::once(&titles).chain(&self.rows);
-        let width = |column: usize| {
-            rows().filter_map(|row| row.get(column)).map(|cell| cell.text.width()).max()
-        };
-        let widths: Vec<_> = (0..self.columns.len()).filter_map(width).collect();
         let mut text = String::new();
-        for row in rows() {
-            text.push_str(&self.line(row, &widths, colours));
+        for line in self.lines() {
+            text.extend(line.iter().map(|cell| cell.style.paint(&cell.text, colours)));
             text.push('\n');
         }
         text
     }
 
-    fn line(&self, row: &[Cell], widths: &[usize], colours: bool) -> String {
-        let mut line = String::new();
+    /// The lines of the table, that of the titles first: each as the texts and the spaces in it.
+    pub(crate) fn lines(&self) -> Vec<Vec<Cell>> {
+        let title = |(title, _): &(&str, _)| Cell::new(title, Style::Title);
+        let titles: Vec<_> = self.columns.iter().map(title).collect();
+        let rows = || std::iter::once(&titles).chain(&self.rows);
+        let width = |column: usize| {
+            let rows = rows().filter(|row| !self.is_across(row));
+            rows.filter_map(|row| row.get(column)).map(Cell::width).max()
+        };
+        let widths: Vec<_> = (0..self.columns.len()).filter_map(width).collect();
+        rows().map(|row| self.line(row, &widths)).collect()
+    }
+
+    fn is_across(&self, row: &[Cell]) -> bool {
+        row.len() == 1 && self.columns.len() > 1
+    }
+
+    fn line(&self, row: &[Cell], widths: &[usize]) -> Vec<Cell> {
+        let mut line = Vec::new();
+        if self.is_across(row) {
+            line.push(Cell::from(" ".repeat(GAP)));
+            line.extend_from_slice(row);
+            return line;
+        }
         // Spaces before the next text: no line ends with some.
         let mut spaces = 0;
         for ((cell, width), (_, align)) in row.iter().zip(widths).zip(&self.columns) {
-            let padding = width - cell.text.width();
+            let padding = width - cell.width();
             let (before, after) = match align {
                 Align::Left => (0, padding),
                 Align::Right => (padding, 0),
             };
             spaces += before;
             if !cell.text.is_empty() {
-                line.push_str(&" ".repeat(spaces));
-                line.push_str(&cell.style.paint(&cell.text, colours));
+                line.push(Cell::from(" ".repeat(spaces)));
+                line.push(cell.clone());
                 spaces = 0;
             }
             spaces += after + GAP;
@@ -130,10 +146,13 @@ mod tests {
             ["größe".into(), "?".into(), "".into()],
             ["日本".into(), "".into(), "x".into()],
         ];
+        let mut rows: Vec<Vec<Cell>> = rows.into_iter().map(Into::into).collect();
+        rows.insert(1, vec!["a text across all columns".into()]);
         let table = Table::new(&columns, rows);
         let expected = "\
             QUEUE  READY  STATE\n\
             mail     112  paused\n\
+            \x20 a text across all columns\n\
             größe      ?\n\
             日本          x\n";
         assert_eq!(table.render(false), expected);

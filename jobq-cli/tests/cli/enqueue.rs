@@ -27,11 +27,14 @@ async fn an_enqueued_job_runs(store: Store) {
     let mut test = TestStore::on(store).await;
     let ran = jobq(&test.store, &["enqueue", "scripted", "--payload", &steps()]).await;
     let [id] = ran.lines(0)[..] else { panic!("{ran:#?}") };
+    assert!(ran.err.contains("no pool works on queue `scripted`"), "{ran:#?}");
     let pool = test.pool().spawn().await.unwrap();
     assert_eq!(test.end().await.to_string(), id);
 
     let arguments = ["enqueue", "scripted", "--json", "--payload", &steps()];
-    let document = jobq(&test.store, &arguments).await.json(0, "enqueue");
+    let ran = jobq(&test.store, &arguments).await;
+    assert_eq!(ran.err, "", "a pool works on the queue");
+    let document = ran.json(0, "enqueue");
     assert_eq!((&document["job"], &document["queue"]), (&"scripted".into(), &"scripted".into()));
     assert_eq!(test.end().await.to_string(), document["id"]);
     pool.shutdown().await.unwrap();

@@ -18,6 +18,7 @@ use tokio::process::Child;
 
 use crate::process::{Ran, jobq, on};
 use crate::schema;
+use crate::terminal::Terminal;
 
 both_engines!(an_export_has_every_byte_of_a_message);
 
@@ -69,6 +70,8 @@ async fn failed_jobs_are_listed_in_pages(store: Store) {
     let lines = ran.lines(0);
     assert_eq!(lines.len(), 2, "{ran:#?}");
     assert!(lines[1].starts_with(&ids[2].to_string()) && lines[1].ends_with("third"), "{ran:#?}");
+    let ran = failed(&test, &["list", "scripted", "--limit", "0"]).await;
+    assert_eq!((ran.lines(0).len(), &*ran.err), (1, "0 of 3\n"), "{ran:#?}");
 
     let ran = failed(&test, &["list", "scripted", "--error", "second", "--json"]).await;
     let page = ran.json(0, "failed-list");
@@ -91,19 +94,23 @@ async fn a_failed_job_is_shown(store: Store) {
 }
 
 async fn failed_jobs_are_grouped(store: Store) {
-    let errors = ["user 1: no card", "user 2: no card", "disk on fire"];
+    let errors = ["user 1: no card", "user 2: no card", "disk on fire", " tab\there, \x1b[31mred "];
     let (test, ids) = set_up(store, &errors).await;
     let document = failed(&test, &["groups", "scripted", "--json"]).await;
     let document = document.json(0, "failed-groups");
     let groups = document["groups"].as_array().unwrap();
-    assert_eq!((groups.len(), &groups[0]["count"]), (2, &2.into()), "{document:#}");
+    assert_eq!((groups.len(), &groups[0]["count"]), (3, &2.into()), "{document:#}");
     assert_eq!(groups[0]["error"], "user #: no card");
     assert_eq!(groups[0]["last"], ids[1].to_string());
     let ran = failed(&test, &["groups", "scripted"]).await;
     assert!(ran.lines(0)[1].ends_with("user #: no card"), "{ran:#?}");
-    let arguments = ["list", "scripted", "--pattern", "user #: no card", "--json"];
-    let page = failed(&test, &arguments).await.json(0, "failed-list");
-    assert_eq!(page["matching"], 2);
+    // Each text is taken as it is printed.
+    let printed = |line: &str| line.split("ago").nth(1).unwrap().trim_start().to_owned();
+    for (line, matching) in ran.lines(0)[1..].iter().zip([2, 1, 1]) {
+        let arguments = ["list", "scripted", "--pattern", &printed(line), "--json"];
+        let page = failed(&test, &arguments).await.json(0, "failed-list");
+        assert_eq!(page["matching"], matching, "{line}");
+    }
 }
 
 async fn failed_jobs_are_exported(store: Store) {
@@ -233,6 +240,17 @@ async fn what_matches_is_retried(store: Store) {
     let ran = failed(&test, &["retry", "scripted"]).await;
     assert!(ran.error(2).contains("--all"), "{ran:#?}");
     assert_eq!(test.client.counts("scripted").await.unwrap().ready, 3);
+}
+
+#[tokio::test]
+async fn a_terminal_shows_the_progress_of_an_operation() {
+    let (test, _) = set_up(Store::sqlite().await, &["first", "second"]).await;
+    let retry = ["failed", "retry", "scripted", "--all", "--rate", "1/s"];
+    let arguments = [&retry[..], &["--namespace", &test.store.namespace]].concat();
+    let terminal = Terminal::start(&test.store.url, &arguments);
+    terminal.shows_text("1 done, 1 match so far, waiting because of the rate").await;
+    let ended = terminal.shows_text("ended with 0").await;
+    assert!(ended.contains("2 of 2 failed jobs of queue scripted retried"), "{ended}");
 }
 
 async fn what_is_deleted_is_confirmed(store: Store) {

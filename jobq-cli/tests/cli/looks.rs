@@ -121,8 +121,15 @@ async fn a_queue_that_does_not_exist_is_said_to_be_missing(store: Store) {
         assert!(ran.err.contains("queue `typo` does not exist"), "{ran:#?}");
     }
     let ran = jobq(&test.store, &["pause", "typo"]).await;
+    assert!(ran.error(4).contains("queue `typo` does not exist"), "{ran:#?}");
+    let is_paused = async || {
+        let ran = jobq(&test.store, &["queues", "typo", "--json"]).await;
+        !ran.json(ran.code, "queues")["queues"][0]["paused"].is_null()
+    };
+    assert!(!is_paused().await);
+    let ran = jobq(&test.store, &["pause", "typo", "--in-advance"]).await;
     assert_eq!(ran.lines(0), ["queue typo is paused; pools that stopped: 0"]);
-    assert!(ran.err.contains("the queue does not exist yet"), "{ran:#?}");
+    assert!(is_paused().await);
 }
 
 async fn the_doctor_gives_its_report(store: Store) {

@@ -40,6 +40,7 @@ struct View<'p> {
     started: &'p Started,
     at: Time,
     progress: Progress,
+    examined: String,
     settled: String,
     matched: String,
     phase: &'static str,
@@ -164,6 +165,7 @@ pub(crate) fn content(app: &App, viewer: &Viewer, id: u64) -> Result<String, Pro
     let view = View {
         links: app.links(),
         at: Time(started.at),
+        examined: count(progress.examined),
         settled: count(progress.settled),
         matched: count(progress.matched),
         progress,

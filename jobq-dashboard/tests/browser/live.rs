@@ -44,6 +44,20 @@ async fn the_focus_stays_when_a_row_before_it_leaves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn old_figures_are_grey() {
+    let Some(browser) = Browser::open("old figures", Look::default()) else { return };
+    let shop = Shop::open().await;
+    let filter = || browser.evaluate("getComputedStyle(document.querySelector('.figures')).filter");
+    browser.go(&shop.at("/"));
+    browser.sees("payments");
+    assert_eq!(filter(), "none");
+    shop.remove_file();
+    browser.sees("No new figures since");
+    browser.sees("payments");
+    assert_eq!(filter(), "grayscale(1)");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_page_that_is_refused_says_so() {
     let Some(browser) = Browser::open("refused", Look::default()) else { return };
     let shop = Shop::open().await;

@@ -37,8 +37,7 @@ pub(crate) struct Shop {
     /// Where it listens.
     pub(crate) address: String,
     pub(crate) repaired: Repaired,
-    /// Removed when it is dropped.
-    _store: Store,
+    store: Store,
 }
 
 impl Shop {
@@ -69,7 +68,7 @@ impl Shop {
         client.declare::<Charge>().await.expect("the queue is declared");
         client.declare::<Resize>().await.expect("the queue is declared");
         let (url, address) = (String::new(), String::new());
-        Self { client, url, address, repaired: Repaired::default(), _store: store }
+        Self { client, url, address, repaired: Repaired::default(), store }
     }
 
     pub(crate) async fn pool(&self) -> RunningPool {
@@ -97,6 +96,12 @@ impl Shop {
             (counts.failed == count).then_some(())
         })
         .await;
+    }
+
+    /// Removes the file of its jobs, so that nothing can be read any more.
+    pub(crate) fn remove_file(&self) {
+        let path = self.store.url.strip_prefix("sqlite://").expect("it is on a file");
+        std::fs::remove_file(path).expect("the file is there");
     }
 
     pub(crate) fn at(&self, path: &str) -> String {

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use super::PATIENCE;
 use super::progress::Stop;
 use super::visits::visit;
-use crate::engine::{Administer, Ask, Question, Reply, Verdict, Watched};
+use crate::engine::{Administer, Ask, Figure, Question, Reply, Verdict, Watched};
 use crate::error::{Error, ErrorKind, Result};
 use crate::job::{FailedJob, FailedReason, JobId, headers};
 
@@ -17,8 +17,17 @@ const BETWEEN: Duration = Duration::from_millis(500);
 /// The pause between two looks at the failed jobs, for outcomes of pools that have ended.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(20);
 
-/// Returns an error if no pool of a queue answers.
+/// Returns an error if canaries cannot run: the queue is paused, or no pool of it answers.
 pub(super) async fn check(engine: &dyn Administer, queue: &str) -> Result<()> {
+    if let Figure::Known(Some(_)) = engine.paused(queue).await? {
+        return Err(Error::new(
+            ErrorKind::Conflict,
+            format!(
+                "queue `{queue}` is paused, so no canary would run; resume the queue, or retry the \
+                 jobs without a canary"
+            ),
+        ));
+    }
     let ask = Ask::all(Question::Report, vec![queue.to_owned()], PATIENCE);
     let answers = engine.ask(ask).await?;
     if answers.reports().any(|report| report.queue(queue).is_some()) {

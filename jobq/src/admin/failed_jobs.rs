@@ -139,7 +139,8 @@ impl FailedJobs {
     }
 
     /// A page of the failed jobs that match, oldest first: those after the end of another page, at
-    /// most `limit`, and at most 64 MiB of payloads unless it has one job alone.
+    /// most `limit`, and at most 64 MiB of payloads unless it has one job alone. With a limit of 0 it
+    /// only counts them.
     ///
     /// ```
     /// use jobq::admin::Filter;

@@ -2,7 +2,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::SystemTime;
 
-use super::group::{Group, pattern};
+use super::group::{Group, pattern, plain};
 use super::value::{self, JsonValue};
 use crate::error::{Error, Result};
 use crate::job::{FailedJob, FailedReason, JobId, rfc3339};
@@ -74,10 +74,11 @@ impl Filter {
         self.job(group.job.clone()).reason(group.reason)
     }
 
-    /// Jobs whose error has this [pattern](Group::error).
+    /// Jobs whose error has this [pattern](Group::error). Spaces around it, and what stands there for
+    /// spaces, make no difference.
     #[must_use]
     pub fn pattern(mut self, pattern: impl Into<String>) -> Self {
-        self.pattern = Some(pattern.into());
+        self.pattern = Some(plain(&pattern.into()));
         self
     }
 
@@ -206,6 +207,7 @@ mod tests {
             (all().error("connection"), true),
             (all().error("Connection"), false),
             (all().pattern("user #: connection refused"), true),
+            (all().pattern(" user #:\tconnection refused "), true),
             (all().pattern("user #"), false),
             (all().group(&group), true),
             (all().group(&Group { reason: FailedReason::Poison, ..group }), false),

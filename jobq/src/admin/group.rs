@@ -26,7 +26,8 @@ pub struct Group {
     /// The reason.
     pub reason: FailedReason,
     /// The first line of their errors, at most 200 characters, with `#` for what differs from job
-    /// to job: UUIDs, times, addresses with a port, hexadecimal words and numbers.
+    /// to job: UUIDs, times, addresses with a port, hexadecimal words and numbers. Control characters
+    /// are spaces, and no spaces are around it, so that it can be copied from where it is shown.
     pub error: String,
     /// How many jobs there are.
     pub count: u64,
@@ -114,7 +115,7 @@ impl Grouping {
 /// The text by which errors are grouped: the first line, with `#` for what differs from job to job.
 ///
 /// In this order: UUIDs, RFC 3339 times, addresses with a port, hexadecimal words of eight or more
-/// characters with a letter, and runs of digits.
+/// characters with a letter, and runs of digits. The text is [plain].
 pub(super) fn pattern(error: &str) -> String {
     let mut rest = error.lines().next().unwrap_or_default();
     let mut pattern = String::new();
@@ -132,7 +133,18 @@ pub(super) fn pattern(error: &str) -> String {
         rest = &rest[taken..];
         length += 1;
     }
-    pattern
+    plain(&pattern)
+}
+
+/// The text as it can be copied from a terminal or a page: with spaces in place of characters that
+/// nobody sees, and without spaces around it.
+pub(super) fn plain(text: &str) -> String {
+    // Marks that reorder a line are not seen, either.
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.replace(is_hidden, " ").trim().to_owned()
 }
 
 fn is_word(c: char) -> bool {
@@ -243,11 +255,13 @@ mod tests {
             ("größe 3µm", "größe #µm"),
             ("status=503;code=0012", "status=#;code=#"),
             ("[not an address]:7", "[not an address]:#"),
+            (" no\tcard\u{1b}[1m \r", "no card [#m"),
+            ("evil\u{202e}7", "evil #"),
         ] {
             assert_eq!(pattern(error), expected, "{error}");
         }
         assert_eq!(pattern(&"é".repeat(300)), "é".repeat(200));
-        assert_eq!(pattern(&"7 ".repeat(300)), "# ".repeat(100));
+        assert_eq!(pattern(&"7 ".repeat(300)), "# ".repeat(100).trim_end());
     }
 
     #[test]

@@ -146,7 +146,8 @@ impl Admin {
     /// started go back. Jobs that expire meanwhile still do.
     ///
     /// It returns when no pool takes jobs of the queue any more, or after about two and a half
-    /// seconds; see [`Paused::still_taking`].
+    /// seconds; see [`Paused::still_taking`]. The reason is shown wherever the queue is, and has at
+    /// most 500 characters.
     ///
     /// ```
     /// # async fn example(client: jobq::Client) -> jobq::Result<()> {
@@ -159,10 +160,12 @@ impl Admin {
     /// # Errors
     ///
     /// [`Unsupported`](crate::ErrorKind::Unsupported) on an engine without pauses; an invalid queue
-    /// name; an engine that cannot be reached or refuses: the queue may be paused nevertheless.
+    /// name, or a reason of more than 500 characters; an engine that cannot be reached or refuses:
+    /// the queue may be paused nevertheless.
     /// [`Conflict`](crate::ErrorKind::Conflict) if somebody resumed the queue meanwhile.
     pub async fn pause(&self, queue: &str, why: &str) -> Result<Paused> {
         check_name("queue", queue)?;
+        pause::check_reason(why)?;
         let record = Pause::new(self.engine.clock().now(), &self.actor, why);
         background::call(pause::pause(self.administration()?, queue, &record)).await
     }
@@ -171,7 +174,8 @@ impl Admin {
     ///
     /// # Errors
     ///
-    /// As [`pause`](Self::pause), without the conflict: the queue may be resumed nevertheless.
+    /// As [`pause`](Self::pause), without the reason and the conflict: the queue may be resumed
+    /// nevertheless.
     pub async fn resume(&self, queue: &str) -> Result<Resumed> {
         check_name("queue", queue)?;
         background::call(pause::resume(self.administration()?, queue, &self.actor)).await

@@ -17,7 +17,7 @@ use crate::job::{FailedJob, JobId, from_millis, rfc3339, to_millis};
 pub struct Page<T> {
     /// The jobs.
     pub jobs: Vec<T>,
-    /// Where the next page begins. `None` if this is the last.
+    /// Where the next page begins. `None` if this is the last, or has no jobs because the limit is 0.
     pub next: Option<Cursor>,
     /// How many jobs match on this page and all further ones.
     pub matching: u64,
@@ -91,7 +91,7 @@ pub(super) struct Paging {
     jobs: BTreeMap<Cursor, FailedJob>,
     /// The sum of their payloads.
     bytes: usize,
-    /// Whether jobs with larger keys were left out.
+    /// Whether jobs with larger keys are left out.
     is_full: bool,
     /// How many jobs of one id and time were seen, of those that may be on the page.
     equals: BTreeMap<(u64, JobId), u64>,
@@ -101,7 +101,7 @@ pub(super) struct Paging {
 impl Paging {
     pub(super) fn new(filter: Filter, after: Option<Cursor>, limit: usize) -> Self {
         let (jobs, equals) = (BTreeMap::new(), BTreeMap::new());
-        let (limit, bytes, is_full, matching) = (limit.max(1), 0, false, 0);
+        let (bytes, is_full, matching) = (0, limit == 0, 0);
         Self { filter, after, limit, jobs, bytes, is_full, equals, matching }
     }
 
@@ -141,14 +141,15 @@ impl Paging {
         }
     }
 
-    /// The last job of the page, if it is full.
+    /// The last job of the page, if it is full: without jobs, the one that it begins after.
     fn last(&self) -> Option<Cursor> {
-        self.jobs.last_key_value().filter(|_| self.is_full).map(|(key, _)| *key)
+        let last = self.jobs.last_key_value().map(|(key, _)| *key).or(self.after);
+        last.filter(|_| self.is_full)
     }
 
     /// Whether jobs of this time and id come after the page, which is full.
     fn is_beyond(&self, (failed_at, id): (u64, JobId)) -> bool {
-        self.last().is_some_and(|last| (failed_at, id) > (last.failed_at, last.id))
+        self.is_full && self.last().is_none_or(|last| (failed_at, id) > (last.failed_at, last.id))
     }
 
     pub(super) fn page(self, complete: bool, as_of: SystemTime) -> Page<FailedJob> {
@@ -212,6 +213,23 @@ mod tests {
                 after = Some(next);
             }
             assert_eq!(errors, "abcdef", "limit {limit}");
+        }
+    }
+
+    #[test]
+    fn a_page_without_jobs_counts_those_that_match() {
+        let ids: Vec<_> = (0..3).map(|_| JobId::new()).collect();
+        let jobs = [
+            job(ids[0], 10, "match a"),
+            job(ids[1], 20, "match b"),
+            job(ids[1], 20, "match c"),
+            job(ids[2], 30, "no"),
+        ];
+        let first = page(&jobs, None, 2).next;
+        for (after, matching) in [(None, 3), (first, 1)] {
+            let page = page(&jobs, after, 0);
+            assert!(page.jobs.is_empty() && page.next.is_none(), "{page:?}");
+            assert_eq!(page.matching, matching);
         }
     }
 

@@ -24,6 +24,8 @@ const PART: f64 = 10.0;
 /// The shortest pause between two passes, in which others may look at the failed jobs. They try
 /// twice a second.
 const BREAK: Duration = Duration::from_millis(700);
+/// How many jobs a pass looks at until it tells so.
+const TOLD: u64 = 1_000;
 /// How long another operation is waited for, once this one has begun.
 const OTHERS: Duration = Duration::from_secs(60);
 
@@ -107,7 +109,8 @@ pub(super) async fn run(
     };
     let end = passes.run().await;
     passes.tell(Phase::Ended);
-    let (extent, Totals { matched, settled, refused, unknown }) = (passes.extent, passes.totals);
+    let Passes { extent, totals, .. } = passes;
+    let Totals { matched, settled, refused, unknown, .. } = totals;
     let end = match end {
         Ok(end) => end,
         // Nothing was changed.
@@ -149,6 +152,8 @@ struct Passes<'p> {
 /// The sums of all passes.
 #[derive(Default)]
 struct Totals {
+    /// Of the last pass.
+    examined: u64,
     matched: u64,
     settled: u64,
     refused: Vec<(JobId, Error)>,
@@ -157,6 +162,8 @@ struct Totals {
 
 /// The state of one pass.
 struct Pass {
+    progress: watch::Sender<Progress>,
+    examined: u64,
     /// What becomes of a job that matches. `None` to count them.
     verdict: Option<Verdict>,
     limit: u64,
@@ -170,10 +177,26 @@ struct Pass {
     refused: HashSet<JobId>,
     cancel: CancellationToken,
     matched: u64,
+    /// Those of them that were told.
+    told: u64,
 }
 
 impl Pass {
     fn decide(&mut self, job: &FailedJob) -> Verdict {
+        let verdict = self.verdict_of(job);
+        self.examined += 1;
+        if self.examined.is_multiple_of(TOLD) {
+            let (examined, matched) = (self.examined, self.matched - self.told);
+            self.progress.send_modify(|progress| {
+                progress.examined = examined;
+                progress.matched += matched;
+            });
+            self.told = self.matched;
+        }
+        verdict
+    }
+
+    fn verdict_of(&mut self, job: &FailedJob) -> Verdict {
         if self.cancel.is_cancelled() {
             return Verdict::Enough;
         }
@@ -250,6 +273,8 @@ impl Passes<'_> {
     /// Makes one pass.
     async fn pass(&mut self, verdict: Option<Verdict>, limit: u64) -> Result<(Pass, Visited)> {
         let pass = || Pass {
+            progress: self.progress.clone(),
+            examined: 0,
             verdict: verdict.clone(),
             limit,
             filter: self.plan.filter.clone(),
@@ -259,6 +284,7 @@ impl Passes<'_> {
             refused: self.totals.refused.iter().map(|(id, _)| *id).collect(),
             cancel: self.cancel.clone(),
             matched: 0,
+            told: 0,
         };
         let decide = |pass: &mut Pass, job| pass.decide(&job);
         let (pass, mut visited) = self.visit(self.extent, pass, decide).await?;
@@ -267,6 +293,7 @@ impl Passes<'_> {
             let extent = self.extent.map_or(began, |extent| extent.and(began));
             self.extent = Some(extent.without(visited.settled.len()));
         }
+        self.totals.examined = pass.examined;
         self.totals.matched += pass.matched;
         self.totals.settled += visited.settled.len() as u64;
         self.totals.refused.append(&mut visited.refused);
@@ -357,9 +384,10 @@ impl Passes<'_> {
     }
 
     fn tell(&self, phase: Phase) {
-        let Totals { matched, settled, refused, .. } = &self.totals;
+        let Totals { examined, matched, settled, refused, .. } = &self.totals;
         self.progress.send_replace(Progress {
             phase,
+            examined: *examined,
             matched: *matched,
             settled: *settled,
             refused: refused.len() as u64,

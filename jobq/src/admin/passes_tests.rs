@@ -197,6 +197,36 @@ impl Administer for Shelf {
     }
 }
 
+#[test]
+fn a_pass_tells_what_it_has_found_every_thousand_jobs() {
+    let (shelf, ids) = Shelf::new(2_500);
+    let (progress, seen) = watch::channel(Progress { matched: 7, ..Progress::default() });
+    let mut pass = Pass {
+        progress,
+        examined: 0,
+        verdict: Some(Verdict::Discard),
+        limit: u64::MAX,
+        filter: Filter::new().ids(ids.iter().copied().step_by(5)),
+        operation: String::new(),
+        stops_on_failure: false,
+        failed_again: None,
+        refused: HashSet::new(),
+        cancel: CancellationToken::new(),
+        matched: 0,
+        told: 0,
+    };
+    for (place, job) in shelf.jobs.lock().unwrap().iter().enumerate() {
+        pass.decide(job);
+        let expected = match place {
+            0..999 => (0, 7),
+            999..1_999 => (1_000, 207),
+            _ => (2_000, 407),
+        };
+        let now = seen.borrow();
+        assert_eq!((now.examined, now.matched), expected, "{place}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_next_job_is_the_canary_where_one_is_refused() {
     let plan = |canary| Plan { canary: Some(canary), ..plan() };

@@ -13,6 +13,9 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The pause between two looks.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
+/// The most characters of a reason.
+const REASON: usize = 500;
+
 /// A queue that was paused, from [`Admin::pause`](super::Admin::pause).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -37,6 +40,16 @@ pub struct Resumed {
     pub queue: String,
     /// Whether it was paused.
     pub was_paused: bool,
+}
+
+/// Refuses a reason that is too long to be shown beside a queue.
+pub(super) fn check_reason(why: &str) -> Result<()> {
+    match why.chars().count() {
+        0..=REASON => Ok(()),
+        count => Err(Error::invalid(format!(
+            "the reason of a pause has {count} characters: expected at most {REASON}; shorten it"
+        ))),
+    }
 }
 
 /// Pauses a queue and waits until its pools take no more jobs.
@@ -180,6 +193,19 @@ mod tests {
         let engine = Telling { is_resumed: true, ..Telling::default() };
         let error = pause(&engine, "mail", &Pause::default()).await.unwrap_err();
         assert!(error.is_conflict() && error.to_string().contains("`mail`"), "{error}");
+    }
+
+    #[test]
+    fn a_reason_has_at_most_500_characters() {
+        for (why, is_taken) in
+            [(String::new(), true), ("é".repeat(500), true), ("é".repeat(501), false)]
+        {
+            let refused = check_reason(&why).err();
+            assert_eq!(refused.is_none(), is_taken, "{refused:?}");
+            assert!(refused.is_none_or(
+                |error| error.is_invalid() && error.to_string().contains("has 501 characters")
+            ));
+        }
     }
 
     #[test]

@@ -311,8 +311,20 @@ impl Client {
         let _ = background::call(closing).await;
     }
 
-    /// Returns when the client was closed.
-    pub(crate) async fn closed(&self) {
+    /// Waits until this client or a clone is [closed](Self::close), for what has to end with it.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> jobq::Result<()> {
+    /// # let client = jobq::Client::connect("sqlite::memory:").await?;
+    /// let other = client.clone();
+    /// let reporting = tokio::spawn(async move { other.closed().await });
+    /// client.close().await;
+    /// reporting.await.expect("it does not panic");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn closed(&self) {
         self.shared.closed.cancelled().await;
     }
 

@@ -19,7 +19,7 @@ use crate::output::time::since;
 pub(crate) struct Arguments {
     /// Name of the queue
     queue: String,
-    /// Maximum number of jobs to show
+    /// Maximum number of jobs to show. With 0, only counts them
     #[arg(long, value_name = "NUMBER", default_value_t = 50)]
     limit: usize,
     /// Continue after this cursor, as printed at the end of another list
@@ -54,7 +54,7 @@ pub(crate) async fn run(arguments: Arguments, options: &Options, output: Output)
     };
     output.listing(document, &table(&page.jobs, SystemTime::now()), notes(&page))?;
     match page {
-        Page { complete: false, next: None, .. } => Ok(End::Partly),
+        Page { complete: false, matching: 0, .. } => Ok(End::Partly),
         _ if is_empty => nothing_found(&client, &arguments.queue).await,
         _ => Ok(End::Done),
     }
@@ -85,12 +85,18 @@ fn table(jobs: &[FailedJob], now: SystemTime) -> Table {
 /// Notes about the jobs that are not on the page.
 fn notes(page: &Page<FailedJob>) -> Vec<String> {
     let mut notes = Vec::new();
-    if let Some(next) = page.next {
-        let (shown, matching) = (page.jobs.len(), page.matching);
-        let least = if page.complete { "" } else { "at least " };
-        notes.push(format!("{shown} of {least}{matching}; the next ones: --after {next}"));
+    let (shown, matching) = (page.jobs.len(), page.matching);
+    let least = if page.complete { "" } else { "at least " };
+    match page.next {
+        Some(next) => {
+            notes.push(format!("{shown} of {least}{matching}; the next ones: --after {next}"));
+        }
+        None if page.jobs.is_empty() && matching > 0 => {
+            notes.push(format!("{shown} of {least}{matching}"));
+        }
+        None => {}
     }
-    if page.jobs.is_empty() {
+    if matching == 0 {
         notes.push(if page.complete {
             "no failed job matches".into()
         } else {

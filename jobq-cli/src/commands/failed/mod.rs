@@ -12,8 +12,8 @@ mod show;
 use clap::Subcommand;
 use jobq::Client;
 
-use super::queues::exists;
-use crate::end::{End, Ended, Problem};
+use super::queues::{exists, missing};
+use crate::end::{End, Ended};
 use crate::options::Options;
 use crate::output::Output;
 
@@ -44,9 +44,5 @@ pub(crate) async fn run(command: Command, options: &Options, output: Output) -> 
 /// The end of a command that found no failed job. A filter that matches nothing is no error, and a
 /// queue that does not exist is one.
 async fn nothing_found(client: &Client, queue: &str) -> Ended {
-    if exists(client, queue).await? {
-        return Ok(End::Done);
-    }
-    let text = format!("queue `{queue}` does not exist; `jobq queues` lists the known queues");
-    Err(Problem::NotFound(text))
+    if exists(client, queue).await? { Ok(End::Done) } else { Err(missing(queue)) }
 }

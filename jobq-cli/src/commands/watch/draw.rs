@@ -6,13 +6,13 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style as Drawn};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Cell as DrawnCell, Paragraph, Row as DrawnRow, Table, TableState};
+use ratatui::widgets::{List, ListState, Paragraph};
 
 use super::state::{Listing, Page, State};
 use crate::commands::failed::groups;
 use crate::commands::{queues, workers};
 use crate::output::colour::Style;
-use crate::output::table::{Align, Cell, visible};
+use crate::output::table::{Align, Cell, Table, visible};
 use crate::output::time::{since, time_of_day};
 
 /// The lines below the table for what is known about the selected row.
@@ -71,21 +71,17 @@ fn status(state: &State, now: SystemTime) -> Line<'static> {
 }
 
 fn draw_table(frame: &mut Frame<'_>, state: &State, area: Rect) {
-    let (listing, columns) = (state.listing(), columns(state.page));
-    let title = |(title, align): &(&'static str, Align)| aligned(Line::raw(*title), *align);
-    let header =
-        DrawnRow::new(columns.iter().map(title)).style(Drawn::new().add_modifier(Modifier::BOLD));
-    let cell = |(cell, (_, align)): (&Cell, &(&str, Align))| {
-        let style = drawn(cell.style(), state.has_colours);
-        aligned(Line::styled(cell.text().to_owned(), style), *align)
-    };
-    let row = |row: &super::state::Row| DrawnRow::new(row.cells.iter().zip(columns).map(cell));
-    let table = Table::new(listing.rows.iter().map(row), widths(columns, listing))
-        .header(header)
-        .column_spacing(2)
-        .row_highlight_style(Drawn::new().add_modifier(Modifier::REVERSED));
+    let listing = state.listing();
+    let rows = listing.rows.iter().map(|row| row.cells.clone());
+    let lines = Table::new(columns(state.page), rows).lines();
+    let span =
+        |cell: &Cell| Span::styled(cell.text().to_owned(), drawn(cell.style(), state.has_colours));
+    let mut lines = lines.iter().map(|line| line.iter().map(span).collect::<Line<'_>>());
+    let [titles, below] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    frame.render_widget(lines.next().unwrap_or_default(), titles);
+    let list = List::new(lines).highlight_style(Drawn::new().add_modifier(Modifier::REVERSED));
     let selected = (!listing.rows.is_empty()).then_some(listing.selected);
-    frame.render_stateful_widget(table, area, &mut TableState::new().with_selected(selected));
+    frame.render_stateful_widget(list, below, &mut ListState::default().with_selected(selected));
 }
 
 fn columns(page: Page) -> &'static [(&'static str, Align)] {
@@ -94,24 +90,6 @@ fn columns(page: Page) -> &'static [(&'static str, Align)] {
         Page::Failed => &groups::COLUMNS,
         Page::Pools => &workers::COLUMNS,
         Page::Doctor => &DOCTOR_COLUMNS,
-    }
-}
-
-/// Each column is as wide as its longest text, and the last one takes what is left.
-fn widths(columns: &[(&str, Align)], listing: &Listing) -> Vec<Constraint> {
-    let width = |(index, (title, _)): (usize, &(&str, Align))| {
-        let texts = listing.rows.iter().filter_map(|row| row.cells.get(index)).map(Cell::width);
-        let width = texts.max().unwrap_or_default().max(title.len());
-        let width = u16::try_from(width).unwrap_or(u16::MAX);
-        if index + 1 == columns.len() { Constraint::Fill(1) } else { Constraint::Max(width) }
-    };
-    columns.iter().enumerate().map(width).collect()
-}
-
-fn aligned(line: Line<'_>, align: Align) -> DrawnCell<'_> {
-    match align {
-        Align::Left => line.left_aligned().into(),
-        Align::Right => line.right_aligned().into(),
     }
 }
 

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use jobq::JobId;
 use jobq::admin::PoolId;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -40,10 +41,12 @@ fn state() -> State {
         row(Key::Queue(name.clone()), cells, details)
     };
     state.loaded(Page::Queues, Ok((0..40).map(queue).collect()), read);
-    let cells =
-        ["0196", "web1:4242", "0.1.0", "3h", "mail", "consuming", "1/4", "send 0197 attempt 2"];
-    let pool = row(Key::Pool(PoolId::new(), None), &cells, &[]);
-    state.loaded(Page::Pools, Ok(vec![pool]), read);
+    let id = PoolId::new();
+    let cells = [&*id.to_string(), "web1:4242", "mail", "consuming", "1/4", "0.1.0", "3h"];
+    let pool = row(Key::Pool(id, None), &cells, &[]);
+    let job = JobId::new();
+    let running = row(Key::Pool(id, Some(job)), &[&format!("send {job} attempt 2, 1m30s")], &[]);
+    state.loaded(Page::Pools, Ok(vec![pool, running]), read);
     state
 }
 
@@ -78,13 +81,15 @@ fn the_selected_row_is_in_view_with_its_details() {
 }
 
 #[test]
-fn a_long_row_of_a_pool_is_cut() {
+fn running_jobs_are_shown_where_the_row_of_a_pool_is_cut() {
     let mut state = state();
     state.page = Page::Pools;
-    for size in [(80, 24), (200, 50)] {
+    for (size, is_cut) in [((80, 24), true), ((200, 50), false)] {
         let lines = lines(&state, size);
-        assert!(lines[3].starts_with("0196  web1:4242  0.1.0    3h  mail"), "{lines:#?}");
-        assert!(lines[3].ends_with("send 0197 attempt 2"), "{lines:#?}");
+        assert!(lines[3].contains("  web1:4242  mail   consuming  1/4"), "{lines:#?}");
+        assert_eq!(lines[3].ends_with("3h"), !is_cut, "{lines:#?}");
+        assert!(lines[4].starts_with("  send "), "{lines:#?}");
+        assert!(lines[4].ends_with(" attempt 2, 1m30s"), "{lines:#?}");
     }
     let narrow = lines(&state, (50, 10));
     assert!(narrow.iter().all(|line| line.chars().count() <= 50));

@@ -25,7 +25,7 @@ pub(super) fn queues(overview: &Overview, now: SystemTime) -> Vec<Row> {
 pub(super) fn pools(overview: &Overview, now: SystemTime) -> Result<Vec<Row>, String> {
     let row = |row: workers::Row| Row {
         key: Key::Pool(row.pool, row.job),
-        cells: row.cells.into(),
+        cells: row.cells,
         details: Vec::new(),
     };
     match &overview.reports {
