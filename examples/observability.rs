@@ -12,7 +12,6 @@
 
 use std::env;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 // `axum::extract::State` would clash with `jobq::State`.
 use axum::extract::{self, Path, Request};
@@ -49,7 +48,7 @@ async fn ship(order: u64, ctx: JobContext, depot: State<Depot>) -> Result<(), Bo
         Err(jobq::abort("there is no order 0"))?;
     }
     if !depot.is_open.swap(true, Ordering::Relaxed) {
-        Err(jobq::snooze(Duration::from_millis(200)))?;
+        Err(jobq::snooze("200ms"))?;
     }
     if order % 2 == 1 && ctx.attempt() == 1 {
         return Err("the carrier does not answer".into());

@@ -131,7 +131,7 @@ pub use admin::FailedJobs;
 pub use client::{
     Client, ClientBuilder, DeleteSubscriber, DeleteSubscriberFuture, Doctor, DoctorFuture, Enqueue,
     EnqueueAll, EnqueueAllError, EnqueueAllFuture, EnqueueFuture, EnqueueNamed, EnqueueNamedFuture,
-    IntoPeriod, Outgoing, Publish, PublishFuture, doctor,
+    Outgoing, Publish, PublishFuture, doctor,
 };
 pub use clock::Clock;
 pub use engine::Migrated;
@@ -142,6 +142,7 @@ pub use job::{
     JobOptions, JobResult, MAX_PAYLOAD, Outcome, abort, queue_of, retry_in, snooze,
 };
 pub use jobq_derive::{Event, Job, job};
+pub use period::IntoPeriod;
 pub use traces::{Propagation, Trace};
 pub use worker::{
     Attempt, Cancellation, Extensions, FromAttempt, JobContext, JobFunction, Next, PoolControl,
