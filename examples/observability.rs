@@ -137,8 +137,7 @@ async fn main() -> Result<(), BoxError> {
     let address = env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
-    let interrupted = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
-    axum::serve(listener, routes).with_graceful_shutdown(interrupted).await?;
+    axum::serve(listener, routes).with_graceful_shutdown(jobq::shutdown_signal()?).await?;
     pool.shutdown().await?;
     client.close().await;
     Ok(())

@@ -21,7 +21,7 @@
 //!     // The macro made this type of the function's arguments.
 //!     client.enqueue(SendWelcome { user_id: 7, email: "ann@example.com".into() }).await?;
 //!
-//!     // Until SIGINT or SIGTERM. In this process or in any other, on this machine or on many.
+//!     // Until SIGINT, SIGTERM or SIGHUP. In this process or in any other, on this machine or on many.
 //!     WorkerPool::new(&client).register::<SendWelcome>().run().await
 //! }
 //! ```
@@ -147,6 +147,7 @@ pub use traces::{Propagation, Trace};
 pub use worker::{
     Attempt, Cancellation, Extensions, FromAttempt, JobContext, JobFunction, Next, PoolControl,
     PoolHealth, QueueHealth, QueueState, Requires, Run, RunningPool, State, WorkerPool,
+    shutdown_signal,
 };
 
 /// Compiles the programs in the README.

@@ -66,6 +66,7 @@ pub use pool::WorkerPool;
 pub(crate) use registry::Registered;
 pub use run::{Call, Run, Travels};
 pub use running::RunningPool;
+pub use signal::shutdown_signal;
 pub use state::State;
 #[cfg(all(feature = "testing", feature = "rabbitmq", feature = "sqlite"))]
 pub(crate) use state::States;

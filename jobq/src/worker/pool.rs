@@ -40,7 +40,7 @@ use crate::rabbitmq::Topology;
 /// # let client = Client::connect("sqlite::memory:").await?;
 /// let pool = WorkerPool::new(&client).state(Mailer).register::<SendWelcome>().concurrency(16);
 /// # if false {
-/// pool.run().await?; // until SIGINT or SIGTERM
+/// pool.run().await?; // until SIGINT, SIGTERM or SIGHUP
 /// # }
 /// # Ok(())
 /// # }
@@ -267,8 +267,8 @@ impl WorkerPool {
         Ok(Doctor::new(self.client.clone(), registry::specs(&queues)))
     }
 
-    /// Runs the pool until the program gets SIGINT or SIGTERM, then shuts it down. A
-    /// second signal ends the shutdown timeout.
+    /// Runs the pool until the program gets SIGINT, SIGTERM or SIGHUP, then shuts it down. A second
+    /// signal ends the shutdown timeout. See [`shutdown_signal`](crate::shutdown_signal).
     ///
     /// ```
     /// # use jobq::{Client, WorkerPool, job};
@@ -282,10 +282,7 @@ impl WorkerPool {
     ///
     /// As [`spawn`](Self::spawn) and [`RunningPool::wait`].
     pub async fn run(self) -> Result<()> {
-        let mut signals = {
-            let _entered = background::enter()?;
-            Signals::listen()?
-        };
+        let mut signals = Signals::listen()?;
         let running = tokio::select! {
             started = self.spawn() => started?,
             // Jobs taken so far are released.
