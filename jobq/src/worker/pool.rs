@@ -21,6 +21,9 @@ use crate::period::{IntoPeriod, PeriodError};
 #[cfg(feature = "rabbitmq")]
 use crate::rabbitmq::Topology;
 
+/// The default shutdown timeout: the pool ends before the 30 s after which Kubernetes kills it.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(25);
+
 /// Takes jobs from their queues and runs them.
 ///
 /// Many pools in many processes may consume the same queues; each job runs in one of them.
@@ -64,7 +67,7 @@ impl WorkerPool {
             client: client.clone(),
             registry: Registry::default(),
             concurrency: 10,
-            shutdown_timeout: Duration::from_secs(30),
+            shutdown_timeout: SHUTDOWN_TIMEOUT,
             unread_timeout: None,
             control: PoolControl::default(),
         }
@@ -195,7 +198,8 @@ impl WorkerPool {
 
     /// How long running attempts may go on when the pool is shut down. Attempts that still run then
     /// are cancelled and their jobs released: they run again elsewhere, and no attempt is used up.
-    /// A `Duration`, or its text, such as `"1m"`. Zero cancels at once. Defaults to 30 seconds.
+    /// A `Duration`, or its text, such as `"1m"`. Zero cancels at once. Defaults to 25 seconds:
+    /// Kubernetes kills a program after 30.
     ///
     /// ```
     /// # use jobq::{Client, WorkerPool, job};
@@ -360,5 +364,17 @@ impl WorkerPool {
             return Err(Error::invalid(format!("the shutdown timeout of the pool: {problem}")));
         }
         self.registry.check(self.concurrency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::shared::RECORD_LIMIT;
+
+    #[test]
+    fn a_pool_gives_up_before_kubernetes_kills_it() {
+        let given_up = SHUTDOWN_TIMEOUT + 2 * RECORD_LIMIT;
+        assert!(given_up < Duration::from_secs(30), "{given_up:?}");
     }
 }
