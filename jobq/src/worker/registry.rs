@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::attempt::{Attempt, Resources};
 use super::extract::Requires;
@@ -189,7 +190,8 @@ impl Registry {
     pub(crate) fn into_plan(self, queues: Queues, client: Client) -> (Plan, Resources) {
         let jobs = self.jobs.into_iter().map(|job| (job.name, Arc::new(job))).collect();
         let plan = Plan { jobs, queues, layers: Arc::new(self.layers) };
-        (plan, Resources { client, states: self.states })
+        let shutdown = CancellationToken::new();
+        (plan, Resources { client, states: self.states, shutdown })
     }
 
     fn queues(&self, default: u16) -> Result<Queues> {
