@@ -1,7 +1,7 @@
 //! The jobs, states and layers of a pool, and their checks.
 
-use std::any::type_name;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::any::{TypeId, type_name};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +28,7 @@ type Start = Box<dyn Fn(&Attempt, &Arc<Layers>) -> serde_json::Result<Call> + Se
 /// A job with its function.
 pub(crate) struct Registered {
     pub(crate) name: &'static str,
+    payload: TypeId,
     pub(crate) queue: &'static str,
     pub(crate) options: JobOptions,
     /// Whether its function is a plain `fn`.
@@ -40,6 +41,7 @@ impl Registered {
     fn new<J: Job>(start: Start, blocks: bool, requires: Requires) -> Self {
         Self {
             name: J::NAME,
+            payload: TypeId::of::<J>(),
             queue: queue_of::<J>(),
             options: J::OPTIONS,
             blocks,
@@ -171,15 +173,23 @@ impl Registry {
                 "the pool has two states of type `{state}`; wrap one of them in a type of its own"
             )));
         }
-        let mut names = HashSet::new();
+        let mut names = HashMap::new();
         for job in &self.jobs {
             check_job(job, &self.states)?;
-            if !names.insert(job.name) {
-                return Err(Error::invalid(format!(
-                    "two jobs of the pool have the name `{}`; rename one of them with `name = \
-                     \"...\"`",
-                    job.name
-                )));
+            let name = job.name;
+            match names.insert(name, job.payload) {
+                None => {}
+                Some(payload) if payload == job.payload => {
+                    return Err(Error::invalid(format!(
+                        "job `{name}` is registered twice in the pool; remove one of the calls"
+                    )));
+                }
+                Some(_) => {
+                    return Err(Error::invalid(format!(
+                        "two jobs of the pool have the name `{name}`; rename one of them with \
+                         `name = \"...\"`"
+                    )));
+                }
             }
         }
         self.queues(concurrency)
@@ -277,13 +287,20 @@ fn check_job(job: &Registered, states: &States) -> Result<()> {
             job.name
         )));
     }
-    match job.requires.states().iter().find(|(state, _)| !states.contains(*state)) {
-        None => Ok(()),
-        Some((_, missing)) => Err(Error::invalid(format!(
-            "job `{}` needs a state of type `{missing}`; add one to the pool with `.state(value)`",
-            job.name
-        ))),
-    }
+    let Some(missing) = job.requires.states().iter().find(|state| !states.contains(state.id))
+    else {
+        return Ok(());
+    };
+    let (job, state) = (job.name, missing.name);
+    let remedy = if states.contains(missing.arc) {
+        format!(
+            "the pool has an `Arc<{state}>`: give it the value without the `Arc`, which `State` \
+             needs no more, or let the job take a `State<Arc<..>>`"
+        )
+    } else {
+        "add one to the pool with `.state(value)`".to_owned()
+    };
+    Err(Error::invalid(format!("job `{job}` needs a state of type `{state}`; {remedy}")))
 }
 
 #[cfg(test)]

@@ -44,11 +44,15 @@ fn check(jobs: impl IntoIterator<Item = Registered>) -> Result<Queues> {
 
 #[test]
 fn invalid_jobs_are_refused_with_a_remedy() {
-    let table: [(Vec<Registered>, &[&str]); 8] = [
+    let table: [(Vec<Registered>, &[&str]); 9] = [
         (vec![], &["the pool has no jobs"]),
         (
             vec![Registered::of_function(run::<Plain>), Registered::of_function(run::<Twin>)],
             &["two jobs", "`plain`"],
+        ),
+        (
+            vec![Registered::of_function(run::<Plain>), Registered::of_function(run::<Plain>)],
+            &["`plain` is registered twice", "remove one"],
         ),
         (vec![Registered::of_function(run::<Misnamed>)], &["the job name `a b`", "' '"]),
         (
@@ -76,6 +80,19 @@ fn two_states_of_one_type_are_refused() {
     registry.state(String::new());
     registry.state(String::new());
     assert!(registry.check(1).unwrap_err().to_string().contains("two states"));
+}
+
+#[test]
+fn a_state_in_an_arc_is_told_from_a_missing_one() {
+    let error = |registry: &Registry| registry.check(1).unwrap_err().to_string();
+    let mut registry = Registry::default();
+    registry.jobs.push(Registered::of_function(with_state));
+    assert!(error(&registry).ends_with("add one to the pool with `.state(value)`"));
+    registry.state(Arc::new(String::new()));
+    let told = error(&registry);
+    assert!(told.contains("the pool has an `Arc<alloc::string::String>`"), "{told}");
+    registry.state(String::new());
+    assert!(registry.check(1).is_ok());
 }
 
 #[test]
