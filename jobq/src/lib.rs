@@ -214,6 +214,6 @@ pub mod __private {
 
     pub use crate::job::{BoxError, Delay, Event, Exponential, Job, JobOptions, JobResult};
     pub use crate::worker::{
-        Attempt, Call, FromAttempt, JobContext, Requires, Run, State, Travels,
+        Attempt, Call, FromAttempt, JobContext, Requires, Run, State, Travels, TravelsAsClient,
     };
 }
